@@ -59,7 +59,7 @@ trimtab simulate --from recording.ndjson.gz --config now.toml              # you
 
 A fleet is **balanced** while the hottest and the coldest broker are at most 15 points of usage apart, measurement noise and fast noise of
 the traffic left out. An unload is **needless** while the fleet is balanced. *Perfect information* knows the true load of every bundle and
-broker and moves once a minute where the fleet is not balanced; it is a floor, and it cuts no bundle. *Nobody acts* is the ceiling.
+broker and moves once a minute where the fleet is not balanced; it is the floor, and it splits no bundle. *Nobody acts* is the ceiling.
 """
 
 _MODEL = """\
@@ -67,22 +67,23 @@ _MODEL = """\
 
 * **Traffic.** The message rate of a bundle is a base times a slow drift, the daily swing of its namespace, its surges, and noise that
   lasts about 40 seconds, for the bundle and for its namespace. Topics differ in size by a log-normal distribution; message sizes and
-  fan-out differ by namespace. The traffic of a seed is the same whoever balances.
+  fan-out differ by namespace. The traffic of a seed is the same for every policy.
 * **Machines.** Usage is proportional to traffic above an idle part, with a cost for each message and each byte that differs between brokers.
   Above 80 % usage saturates. The network carries what comes in, what goes out, and two copies of what comes in.
 * **Measuring.** Brokers take their figures once a minute, each at its own moment, as means over the minute. CPU has an error that lasts
   about half a minute, and spikes. A collector asks twice a minute; reports are lost now and then.
 * **Moves** begin up to 20 seconds after their decision, take a bundle's clients off for up to 8 seconds, and fail once in a hundred
-  times. What could not be sent follows; clients that come back cost CPU. Until its next figures the old owner still lists the bundle.
-* **Pulsar's placement** gives bundles of brokers that go, and of unloads without a destination, to the broker with the lowest message rate
-  of a minute ago. A broker that comes back is empty.
-* **What brokers publish.** TransferShedder plays on brokers with the extensible load manager: they look at their load every five seconds,
+  times. Messages that could not be sent follow later; clients that come back cost CPU. Until its next figures the old owner still lists
+  the bundle.
+* **Pulsar's placement** gives bundles of brokers that leave, and of unloads without a destination, to the broker with the lowest message
+  rate of a minute ago. A broker that comes back is empty.
+* **What brokers publish.** TransferShedder runs on brokers with the extensible load manager: they look at their load every five seconds,
   smooth it with each look, publish it when it has changed by 10 %, and take it back when a bundle comes or goes. Their ten heaviest
   bundles are known.
 * **Splits** cut where Pulsar would: topics are real names with Pulsar's positions.
 
 Not in the model: publishers that slow down when a broker is full, bookies, garbage collection that depends on load, memory, failure domains,
-isolation policies, and brokers that cannot be asked. A fleet from a recording has its brokers, bundles, rates and noise; what a message
+isolation policies, and brokers that do not answer. A fleet from a recording has its brokers, bundles, rates and noise; what a message
 and a byte cost is estimated, half of the CPU above idle each.
 """
 
@@ -277,7 +278,7 @@ def _page(scenarios: Sequence[tuple[str, Build]]) -> str:
     varied = ", ".join(VARIED_SCENARIOS)
     lines += [
         _MODEL,
-        "## When the assumptions are others",
+        "## With other assumptions",
         "",
         f"Means over {varied}, and {seeds}.",
         "",

@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
     "--docs",
     type=click.Path(file_okay=False, path_type=Path),
     default=REPOSITORY / "docs",
-    help="Folder of the pages; docs/ of the clone unless told otherwise.",
+    help="Folder of the pages (default: docs/ of the clone).",
 )
 def main(*, check: bool, docs: Path) -> None:
     """Write the generated pages of docs/ anew."""

@@ -26,7 +26,7 @@ events are in [schemas/](schemas), with whole examples; topics, keys and headers
 
 The examples are one decision of a real Pulsar cluster, from the load report to the result, made by replaying
 `{RECORDING}`. Tick, facts of the cluster, result, control event and the refused record are not in the
-recording and were made to fit. Lists and tables by bundle are cut to {SHOWN_ENTRIES} entries here.
+recording and were written to fit it. Lists and tables by bundle are cut to {SHOWN_ENTRIES} entries here.
 
 Units end a name: `_s` seconds, `_bytes_per_s`, `_messages_per_s`, `_points` percentage points, `_count`. Times are RFC
 3339 in UTC. Names in `data` of load reports and statistics are Pulsar's own. Unknown fields are ignored when reading;
@@ -42,14 +42,14 @@ _ENVELOPE = """
 | attribute | type | meaning |
 |---|---|---|
 | `specversion` | `"1.0"` | CloudEvents 1.0 |
-| `id` | text | Unique for its source; of two reports of one broker and time the greater `id` counts |
-| `source` | text | Who says it |
+| `id` | text | Unique for its source; of two reports of one broker at the same time, the greater `id` counts |
+| `source` | text | The program or person that sent the event |
 | `type` | text | One of the types above |
 | `subject` | text | What it is about: see each type |
-| `time` | time | When it was so: event time, the only clock there is |
-| `cluster` | text | Cluster, 1 to 100 of `A-Z a-z 0-9 . _ -`; the record's key |
+| `time` | time | When the content was true: event time, the only clock that counts |
+| `cluster` | text | Name of the cluster, 1 to 100 characters of `A-Z a-z 0-9 . _ -`; the record's key |
 | `datacontenttype` | `"application/json"` | |
-| `recordedtime` | time | When a log took the event; only in recordings, where no log says so |
+| `recordedtime` | time | When the event was appended to its topic; only in recordings |
 | `data` | object | See each type |
 """
 

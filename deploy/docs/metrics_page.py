@@ -32,11 +32,12 @@ _HEAD = """\
 
 <!-- Written by `python -m deploy.docs`; edit streaming/contract/families.py, not this page. -->
 
-Served at `/metrics` in the Prometheus format, beside `/healthz` and `/readyz`: by the controller, what begins with
-`trimtab_collector_` by `trimtab collect`, with `trimtab_executor_` by `trimtab execute`, and with `trimtab_notifier_` by `trimtab notify`. The controller's counters move when a
-batch has been published, and not for one that is skipped as already published. Bundles and topics are never labels, brokers only while a
-reassignment moves replicas of theirs; a
-cluster's series exist from its first round, or its first event that was used.
+Each program serves its metrics at `/metrics` in the Prometheus format, beside `/healthz` and `/readyz`. Names that begin
+with `trimtab_collector_` belong to `trimtab collect`, with `trimtab_executor_` to `trimtab execute`, with
+`trimtab_notifier_` to `trimtab notify`; all others belong to the controller. Its counters rise when a batch has been
+published; a batch that is skipped because it was already published does not count. Bundles and topics are never labels,
+brokers only while a reassignment moves their replicas. A cluster's series exist from its first round, or its first
+event that was used.
 
 | metric | type | labels | meaning |
 |---|---|---|---|

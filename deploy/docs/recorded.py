@@ -115,7 +115,7 @@ def replay_recording(repository: Path) -> Recorded:
     rejected = [event for event in outputs if event["type"] == type_of(RejectedMessage)]
     if len(rejected) != 1:
         reasons = ", ".join(event["data"]["detail"] for event in rejected)
-        raise RuntimeError(f"one record of the examples was to be refused, found {len(rejected)}: {reasons}")
+        raise RuntimeError(f"one record of the examples must be refused, not {len(rejected)}: {reasons}")
     split = _first_split(repository, recorded)
     asked, kafka_outputs, of_kafka = kafka_example(
         load(file=repository / SETTINGS, flags={}, environ={}).settings

@@ -44,7 +44,7 @@ def write(pages: dict[str, str], folder: Path) -> None:
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
     default=DASHBOARDS,
-    help="Folder of the dashboards; deploy/grafana/dashboards unless told otherwise.",
+    help="Folder of the dashboards (default: deploy/grafana/dashboards).",
 )
 def main(*, check: bool, folder: Path) -> None:
     """Write the dashboards anew."""

@@ -60,9 +60,9 @@ def _running() -> list[Stat]:
         ),
         number(
             "Leader",
-            "Which process leads; the others stand by for it, or start.",
+            "The process that leads. The others stand by or are starting.",
             Query(
-                or_word(f"max by (instance) ({select(families.LEADER)}) == 1", "instance", "nobody leads"),
+                or_word(f"max by (instance) ({select(families.LEADER)}) == 1", "instance", "no leader"),
                 "{{instance}}",
             ),
             unit=units.Short,
@@ -72,7 +72,7 @@ def _running() -> list[Stat]:
         ),
         number(
             "Standing by",
-            "Processes that do not lead; one that starts counts, too.",
+            "Processes that do not lead. A process that is starting counts too.",
             Query(or_zero(f"sum({select(families.LEADER)} == bool 0)")),
             unit=units.Short,
             runbook="no-leader",
@@ -132,7 +132,7 @@ def _time() -> list[Graph]:
     return [
         graph(
             "Decision lag",
-            "From a round's end to its publishing; lateness_s is part of it.",
+            "Time from the end of a round until it is published; lateness_s is part of it.",
             *_quantiles(families.DECISION_LAG),
             unit=units.Seconds,
             steps=[Step(60, RED)],
@@ -166,14 +166,14 @@ def _state() -> list[Graph]:
     return [
         graph(
             "Micro-batches",
-            "Micro-batches a second. An idle input costs none.",
+            "Micro-batches per second. Without input there are none.",
             Query(rate(families.BATCH_DURATION, by="instance", sample="count"), "{{instance}}"),
             unit=units.CountsPerSecond,
             width=8,
         ),
         graph(
             "State rows",
-            "Rows of the state store: two values a cluster, and the reports that wait in open rounds.",
+            "Rows of the state store: two for each cluster, and the reports that wait in open rounds.",
             Query(latest(families.STATE_ROWS, by="instance"), "{{instance}}"),
             unit=units.Short,
             width=8,
@@ -201,7 +201,7 @@ def _state() -> list[Graph]:
         ),
         graph(
             "Clusters",
-            "Clusters that something was used of, less those that are gone.",
+            "Clusters whose load reports were used, without clusters that were silent for forget_cluster_s.",
             Query(latest(families.CLUSTERS, by="instance"), "{{instance}}"),
             unit=units.Short,
             runbook="many-clusters",

@@ -16,7 +16,8 @@ def build() -> dashboard.Dashboard:
     return frame(
         "trimtab-cluster",
         "trimtab / Cluster",
-        "Load of the fleet over time, how far it is from firing, what was done about it and with what effect.",
+        "Load of the fleet over time, how far it is from firing, which actions were taken, and what effect "
+        "they had.",
         ("Load", _load()),
         ("How far from firing", _firing()),
         ("Decisions", _decisions()),
@@ -39,7 +40,7 @@ def _load() -> list[Graph]:
         ),
         graph(
             "Usage by resource",
-            "Mean over the brokers that measured it. What nobody measures is absent.",
+            "Mean over the brokers that measured it. A resource that no broker measures is absent.",
             Query(
                 latest(families.BROKER_USAGE, 'resource!="overall"', 'stat="mean"', by="cluster, resource"),
                 "{{cluster}} {{resource}}",
@@ -53,7 +54,7 @@ def _firing() -> list[Graph]:
     return [
         graph(
             "Difference and threshold",
-            "What stands out most, and the threshold it is judged by.",
+            "The largest difference in the last decided round, and the threshold that it is compared with.",
             Query(latest(families.DIFFERENCE, by="cluster"), "{{cluster}} difference"),
             Query(latest(families.THRESHOLD, by="cluster"), "{{cluster}} threshold"),
             unit=POINTS,
@@ -62,7 +63,8 @@ def _firing() -> list[Graph]:
         ),
         graph(
             "Hit counts",
-            "Rounds in which that pair stood out so far, and after how many it fires. Empty for a policy that counts none.",
+            "Rounds in which that pair has stood out so far, and the number of rounds after which it fires. "
+            "Empty for a policy without hit counts.",
             Query(latest(families.HIT_COUNT, by="cluster"), "{{cluster}} hits"),
             Query(latest(families.NEEDED_HIT_COUNT, by="cluster"), "{{cluster}} needed"),
             unit=units.Short,
@@ -83,7 +85,7 @@ def _decisions() -> list[Graph]:
     return [
         graph(
             "Pairs or brokers",
-            "What the policy looked at, by outcome.",
+            "Pairs or brokers that the policy examined, by outcome.",
             Query(each_step(families.EXAMINED, by="cluster, outcome"), "{{cluster}} {{outcome}}"),
             unit=units.Short,
             stacked=True,
@@ -114,14 +116,15 @@ def _splits() -> list[Graph]:
     return [
         graph(
             "Bundles that stand out",
-            "Bundles above a limit that a split could bring them below, by outcome.",
+            "Bundles that are above a limit and that a split could bring below it, by outcome.",
             Query(each_step(families.CANDIDATES, SPLITS, by="cluster, outcome"), "{{cluster}} {{outcome}}"),
             unit=units.Short,
             stacked=True,
         ),
         graph(
             "Beyond help",
-            "What no action can help, in the last round: a hot partition is one topic that is too much by itself.",
+            "Problems of the last round that no action can solve. A hot partition is a single topic with "
+            "too much traffic.",
             Query(
                 latest(families.FINDINGS, 'kind="hot-partition"', by="cluster, kind"), "{{cluster}} {{kind}}"
             ),
@@ -143,8 +146,9 @@ def _did_it_help() -> list[Graph]:
     return [
         graph(
             "Did it help?",
-            "By how many points the more used broker of an unload should have fallen and fell, and how far its brokers are from "
-            "what was expected: the mean of the last ten unloads that settled within the hour.",
+            "Mean of the last ten unloads that settled within the hour: how far the usage of the more used "
+            "broker should have fallen (expected) and fell (achieved), and how far both brokers are from "
+            "what was expected (error).",
             Query(latest(families.PROMISED_GAIN, by="cluster, effect"), "{{cluster}} {{effect}}"),
             Query(latest(families.PROMISE_ERROR, by="cluster"), "{{cluster}} error"),
             unit=POINTS,
@@ -153,7 +157,8 @@ def _did_it_help() -> list[Graph]:
         ),
         graph(
             "Promises",
-            "Unloads that have settled: kept where their brokers came at least half as much closer as they should have.",
+            "Unloads that have settled. Kept: their brokers came closer to each other by at least half of "
+            "what was expected.",
             Query(each_step(families.PROMISES, by="cluster, outcome"), "{{cluster}} {{outcome}}"),
             unit=units.Short,
             stacked=True,
@@ -166,8 +171,9 @@ def _expected_and_achieved() -> list[Graph]:
     return [
         graph(
             "Messages: expected and achieved",
-            "Traffic that the unloads judged last were to take from their brokers, and what those brokers had lost by "
-            "then. Traffic changes by itself too, so look at the trend.",
+            "Traffic that the last judged unloads should have taken from their brokers (expected), and "
+            "traffic that those brokers had lost by then (achieved). Traffic changes by itself too, so look "
+            "at the trend.",
             Query(latest(families.UNLOADED_MESSAGES, by="cluster, effect"), "{{cluster}} {{effect}}"),
             unit=units.MessagesPerSecond,
             least=None,
@@ -188,7 +194,7 @@ def _results() -> list[Graph]:
     return [
         graph(
             "Results",
-            "What executors reported of the actions.",
+            "Results of actions, as executors reported them.",
             Query(each_step(families.ACTION_RESULTS, by="cluster, outcome"), "{{cluster}} {{outcome}}"),
             unit=units.Short,
             stacked=True,
@@ -196,8 +202,9 @@ def _results() -> list[Graph]:
         ),
         graph(
             "Moved again",
-            "Unloads of a bundle that had been unloaded within the 6 hours before: again at the broker it was to leave "
-            "(same), or passed on (other).",
+            "Unloads of a bundle that had already been unloaded in the 6 hours before. Same: the bundle is "
+            "still, or again, at the broker that it should have left. Other: it is at another broker and is "
+            "passed on.",
             Query(each_step(families.REPEATED_UNLOADS, by="cluster, source"), "{{cluster}} {{source}}"),
             unit=units.Short,
             stacked=True,
@@ -209,8 +216,8 @@ def _results() -> list[Graph]:
 def _not_as_decided() -> Graph:
     return graph(
         "Succeeded, but not as decided",
-        "Actions of the last round's findings: without effect, so that their bundles are left alone for "
-        "ineffective_rest_s, or landed at another broker.",
+        "Actions in the last round's findings: they had no effect, so their bundles are left alone for "
+        "ineffective_rest_s, or their bundles landed at another broker.",
         Query(latest(families.FINDINGS, 'kind!="hot-partition"', by="cluster, kind"), "{{cluster}} {{kind}}"),
         unit=units.Short,
         runbook="ineffective",
@@ -221,7 +228,8 @@ def _input() -> list[Graph]:
     return [
         graph(
             "Brokers",
-            "Brokers of the last round: reporting, missing though they reported lately, excluded by the settings.",
+            "Brokers of the last round: reporting, missing although they reported lately, or excluded by "
+            "the settings.",
             Query(latest(families.BROKERS, by="cluster, state"), "{{cluster}} {{state}}"),
             unit=units.Short,
             runbook="not-deciding",
@@ -229,7 +237,8 @@ def _input() -> list[Graph]:
         ),
         graph(
             "Age",
-            "Of the last round's oldest report at the round's end, and of the last round's end now.",
+            "Age of the oldest report at the end of the last round, and time since the end of the last "
+            "round.",
             Query(latest(families.OLDEST_REPORT_AGE, by="cluster"), "{{cluster}} oldest report"),
             Query(age(families.LAST_ROUND_END, by="cluster"), "{{cluster}} last round"),
             unit=units.Seconds,
@@ -238,7 +247,7 @@ def _input() -> list[Graph]:
         ),
         graph(
             "Events",
-            "Input events by how they ended.",
+            "Input events, by result.",
             Query(rate(families.EVENTS, by="cluster, result"), "{{cluster}} {{result}}"),
             unit=units.CountsPerSecond,
             runbook="no-reports",

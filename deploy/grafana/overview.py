@@ -28,7 +28,8 @@ def build() -> dashboard.Dashboard:
     return frame(
         "trimtab-overview",
         "trimtab / Overview",
-        "Is it alive, is it deciding, what did it do today, are the clusters balanced, is anything held and why.",
+        "Whether trimtab runs and decides, what it did today, whether the clusters are balanced, and "
+        "what is held and why.",
         ("Alive and deciding", _alive()),
         ("The last 24 hours", _today()),
         ("Balance", _balance()),
@@ -49,7 +50,7 @@ def _answering() -> list[Stat]:
     return [
         number(
             "Controllers",
-            "Processes that answer the last scrape. More than one of the same name fence each other.",
+            "Processes that answered the last scrape. Several with the same name fence each other.",
             Query(or_zero(f"count({select(families.BUILD_INFO)})")),
             unit=units.Short,
             runbook="down",
@@ -72,8 +73,8 @@ def _deciding() -> list[Stat]:
     return [
         number(
             "Last round",
-            "Time since the end of the last closed round, of the cluster that waits longest. At the default length, "
-            "a minute, two or three minutes are normal.",
+            "Time since the end of the last closed round, for the cluster that waits longest. With the "
+            "default round length of a minute, two or three minutes are normal.",
             Query(f"max({age(families.LAST_ROUND_END, by='cluster')})"),
             unit=units.Seconds,
             steps=[Step(240, ORANGE), Step(600, RED)],
@@ -97,7 +98,7 @@ def _held_from_acting() -> list[Stat]:
     return [
         number(
             "In dry-run",
-            "Clusters whose decisions nobody is to obey.",
+            "Clusters in dry-run: no executor carries out their actions.",
             Query(or_zero(f"sum({latest(families.DRY_RUN, by='cluster')})")),
             unit=units.Short,
             steps=[Step(1, ORANGE)],
@@ -106,7 +107,7 @@ def _held_from_acting() -> list[Stat]:
         ),
         number(
             "Paused",
-            "Clusters of which a control event holds all actions.",
+            "Paused clusters: a control event holds all their actions.",
             Query(or_zero(f"sum({latest(families.PAUSED, by='cluster')})")),
             unit=units.Short,
             steps=[Step(1, ORANGE)],
@@ -115,8 +116,8 @@ def _held_from_acting() -> list[Stat]:
         ),
         number(
             "Failing",
-            "Clusters of which all actions are held, until a person resumes them, because too many of the last ones "
-            "failed or had no effect.",
+            "Clusters where all unloads, or all splits, are held until a person resumes the cluster, "
+            "because too many of the last ones failed or had no effect.",
             Query(or_zero(f"sum({latest(families.FAILING, by='cluster')})")),
             unit=units.Short,
             steps=[Step(1, RED)],
@@ -147,7 +148,10 @@ def _today() -> list[Stat | Graph]:
             "Actions", "Actions published for executors to carry out.", families.ACTIONS, 'dry_run="false"'
         ),
         _count(
-            "Actions in dry-run", "Actions published for you to look at.", families.ACTIONS, 'dry_run="true"'
+            "Actions in dry-run",
+            "Actions published only for you to look at.",
+            families.ACTIONS,
+            'dry_run="true"',
         ),
         _count(
             "Failed",
@@ -158,7 +162,7 @@ def _today() -> list[Stat | Graph]:
         ),
         _count(
             "Moved again",
-            "Unloads of a bundle that had been unloaded within the 6 hours before.",
+            "Unloads of a bundle that had already been unloaded in the 6 hours before.",
             families.REPEATED_UNLOADS,
             runbook="oscillation",
         ),
@@ -222,8 +226,8 @@ def _held_panel() -> list[Graph]:
     return [
         graph(
             "Bundles held back",
-            "Bundles of brokers that fired which were not moved, by reason; docs/decisions.md says what to do about "
-            "each.",
+            "Bundles that were not moved although their broker fired, by reason; docs/decisions.md says "
+            "what to do about each.",
             Query(
                 each_step(families.CANDIDATES, UNLOADS, NOT_HELD, by="cluster, outcome"),
                 "{{cluster}} {{outcome}}",

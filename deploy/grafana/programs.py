@@ -17,7 +17,7 @@ def build() -> dashboard.Dashboard:
     return frame(
         "trimtab-programs",
         "trimtab / Executors and collectors",
-        "Do they get to their topics and brokers, what became of actions, what was read.",
+        "Whether they reach their topics and brokers, what happened to the actions, and what was read.",
         ("Alive", _alive()),
         ("Executors", _executors()),
         ("Collectors", _collectors()),
@@ -28,7 +28,7 @@ def _alive() -> list[Stat]:
     return [
         number(
             "Last poll",
-            "Since an executor of the cluster last asked for actions, with brokers that answer.",
+            "Time since an executor of the cluster last polled for actions and the brokers answered.",
             Query(age(families.EXECUTOR_LAST_POLL, by="cluster"), "{{cluster}}"),
             unit=units.Seconds,
             steps=[Step(180, RED)],
@@ -38,7 +38,7 @@ def _alive() -> list[Stat]:
         ),
         number(
             "Last sweep",
-            "Since a collector last read all brokers of the cluster.",
+            "Time since a collector last read all brokers of the cluster.",
             Query(age(families.COLLECTOR_LAST_SWEEP, by="cluster"), "{{cluster}}"),
             unit=units.Seconds,
             steps=[Step(600, RED)],
@@ -53,7 +53,7 @@ def _executors() -> list[Graph]:
     return [
         graph(
             "Carried out",
-            "Actions by what became of them.",
+            "Actions, by outcome.",
             Query(each_step(families.EXECUTOR_ACTIONS, by="outcome"), "{{outcome}}"),
             unit=units.Short,
             stacked=True,
@@ -68,7 +68,8 @@ def _executors() -> list[Graph]:
         ),
         graph(
             "Began again",
-            "Batches that were dropped, because topics failed or the consumer group went on without the executor.",
+            "Batches that were dropped, because topics failed or the consumer group had removed the "
+            "executor.",
             Query(each_step(families.EXECUTOR_DROPPED, by="cluster"), "{{cluster}}"),
             unit=units.Short,
             stacked=True,
@@ -78,14 +79,14 @@ def _executors() -> list[Graph]:
         ),
         graph(
             "Duration of actions",
-            "From taking an action up to having seen what became of it, 95 % of them.",
+            "Time from the start of an action until its outcome is known, 95th percentile.",
             Query(quantile(families.EXECUTOR_DURATION, 0.95), "95 %"),
             unit=units.Seconds,
             width=8,
         ),
         graph(
             "Not as asked",
-            "Bundles that landed on another broker than their destination, and records that are no actions.",
+            "Bundles that landed on another broker than their destination, and records that are not actions.",
             Query(each_step(families.EXECUTOR_ELSEWHERE, by="cluster"), "{{cluster}} landed elsewhere"),
             Query(each_step(families.EXECUTOR_UNREADABLE, by="cluster"), "{{cluster}} unreadable"),
             unit=units.Short,
@@ -99,7 +100,7 @@ def _collectors() -> list[Graph]:
     return [
         graph(
             "Sweeps",
-            "Sweeps over all brokers, by what came of them.",
+            "Sweeps over all brokers, by result.",
             Query(each_step(families.COLLECTOR_SWEEPS, by="result"), "{{result}}"),
             unit=units.Short,
             stacked=True,
@@ -107,7 +108,7 @@ def _collectors() -> list[Graph]:
         ),
         graph(
             "Brokers asked",
-            "What came of asking each broker.",
+            "Requests to single brokers, by result.",
             Query(each_step(families.COLLECTOR_READS, by="result"), "{{result}}"),
             unit=units.Short,
             stacked=True,
@@ -115,7 +116,8 @@ def _collectors() -> list[Graph]:
         ),
         graph(
             "Brokers",
-            "Brokers the cluster lists as alive, and those at which Pulsar balances by itself.",
+            "Brokers that the cluster lists as alive, and brokers where Pulsar's own shedding or splitting "
+            "is on.",
             Query(latest(families.COLLECTOR_BROKERS, by="cluster"), "{{cluster}} alive"),
             Query(latest(families.COLLECTOR_BALANCERS, by="cluster, kind"), "{{cluster}} {{kind}} by Pulsar"),
             unit=units.Short,
@@ -123,14 +125,14 @@ def _collectors() -> list[Graph]:
         ),
         graph(
             "Duration of sweeps",
-            "Of complete sweeps, 95 % of them.",
+            "Duration of complete sweeps, 95th percentile.",
             Query(quantile(families.COLLECTOR_SWEEP_DURATION, 0.95), "95 %"),
             unit=units.Seconds,
             width=8,
         ),
         graph(
             "Events written",
-            "Events handed over, by type.",
+            "Events that collectors sent, by type.",
             Query(rate(families.COLLECTOR_EVENTS, by="type"), "{{type}}"),
             unit=units.CountsPerSecond,
             width=8,

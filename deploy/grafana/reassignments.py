@@ -26,7 +26,8 @@ def build() -> dashboard.Dashboard:
     return frame(
         "trimtab-reassignments",
         "trimtab / Reassignments",
-        "What Kafka clusters still have to copy, until when, and whether their throttles let it finish.",
+        "What Kafka clusters still have to copy, how long it takes, and whether their throttles let it "
+        "finish.",
         ("Now", _now()),
         ("Progress", _progress()),
         ("Rates", _rates()),
@@ -45,7 +46,7 @@ def _until_done() -> list[Stat]:
     return [
         number(
             "Left",
-            "Bytes that moving replicas still lack.",
+            "Bytes that still have to be copied to moving replicas.",
             Query(_LEFT, "{{cluster}}"),
             unit=units.BytesIEC,
             names={"0": NOTHING},
@@ -54,7 +55,7 @@ def _until_done() -> list[Stat]:
         ),
         number(
             "Done in",
-            "ETA of the last round; unknown also where the move never ends as it goes.",
+            "ETA of the last round. Also unknown where the move never ends at the rates in force.",
             Query(_or_still(_while_moving(latest(families.REASSIGNMENT_ETA, by="cluster"))), "{{cluster}}"),
             unit=units.Seconds,
             names={"0": NOTHING},
@@ -64,8 +65,8 @@ def _until_done() -> list[Stat]:
         ),
         number(
             "Moves for",
-            "Time since nothing moved last, to the minute; unknown where that was more than two days ago, or before "
-            "anybody looked.",
+            "Time since the move began, to the minute. Unknown if it began more than two days ago, or "
+            "before Prometheus had data.",
             Query(_or_still(_elapsed()), "{{cluster}}"),
             unit=units.Seconds,
             names={"0": NOTHING},
@@ -75,8 +76,8 @@ def _until_done() -> list[Stat]:
         ),
         number(
             "Last to finish",
-            "The bottleneck: role and broker that are done last. There is none while nothing moves, while it never ends, "
-            "or while a number is unknown.",
+            "The bottleneck: the role and broker that finish last. There is none while nothing moves, while "
+            "the move never ends, or while a number is unknown.",
             Query(
                 or_word(latest(families.REASSIGNMENT_BOTTLENECK, by=_ROLE), "role", "none"),
                 "{{cluster}} {{role}} {{broker}}",
@@ -91,7 +92,8 @@ def _in_trouble() -> list[Stat]:
     return [
         number(
             "Never end",
-            "Clusters whose throttle is infeasible: what the network leaves to some role is not above its minimum.",
+            "Clusters whose throttle is infeasible: the rate that the network leaves for a role is not "
+            "above the minimum.",
             Query(or_zero(f"count({infeasible()})")),
             unit=units.Short,
             steps=[Step(1, RED)],
@@ -99,7 +101,7 @@ def _in_trouble() -> list[Stat]:
         ),
         number(
             "Late",
-            "Clusters whose move will miss its deadline; without a deadline none is late.",
+            "Clusters whose move will miss its deadline. A move without a deadline is never late.",
             Query(or_zero(f"sum({latest(families.REASSIGNMENT_LATE, by='cluster')})")),
             unit=units.Short,
             steps=[Step(1, ORANGE)],
@@ -127,7 +129,8 @@ def _progress() -> list[Graph]:
     return [
         graph(
             "Bytes left",
-            "What moving replicas still lack. Writes add to it: at a throttle that is too low it never falls to 0.",
+            "Bytes that still have to be copied to moving replicas. Writes add to them: with a throttle "
+            "that is too low they never fall to 0.",
             Query(_LEFT, "{{cluster}}"),
             unit=units.BytesIEC,
             runbook="throttle-infeasible",
@@ -135,8 +138,8 @@ def _progress() -> list[Graph]:
         ),
         graph(
             "ETA against elapsed",
-            "What the rest will take, and what it has taken so far. A move on time loses a minute of the one in each "
-            "minute of the other; an ETA that stays or rises is falling behind.",
+            "Time that the rest will take, and time that the move has taken so far. If the move is on time, "
+            "its ETA falls by a minute every minute; if the ETA stays or rises, the move falls behind.",
             Query(_while_moving(latest(families.REASSIGNMENT_ETA, by="cluster")), "{{cluster}} ETA"),
             Query(_elapsed(), "{{cluster}} elapsed"),
             unit=units.Seconds,
@@ -165,7 +168,7 @@ def _rates() -> list[Graph]:
         ),
         graph(
             "Rate to minimum",
-            "How often the minimum fits into the rate, by role and broker; at 1 and below, the line, it never ends.",
+            "Rate divided by minimum, by role and broker. At 1 (the line) and below, the move never ends.",
             Query(
                 f"{latest(rate, by=_ROLE)} / ({latest(minimum, by=_ROLE)} > 0)",
                 "{{cluster}} {{role}} {{broker}}",
@@ -209,8 +212,8 @@ def _decisions() -> list[Graph]:
         ),
         graph(
             "Not as decided",
-            "Lists and rates of ours that somebody changed or took off while they are needed, and decisions in a row that were "
-            "not carried out.",
+            "Lists and rates of trimtab that were changed or removed from outside while they are needed, "
+            "and decisions in a row that were not carried out.",
             Query(latest(families.THROTTLE_CHANGED, by="cluster"), "{{cluster}} changed"),
             Query(latest(families.THROTTLE_FAILURES, by="cluster"), "{{cluster}} not carried out"),
             unit=units.Short,

@@ -76,9 +76,9 @@ def _main() -> None:
     )
     parser.add_argument("coordinates", metavar="GROUP:ARTIFACT:VERSION", nargs="+")
     parser.add_argument(
-        "--no-transitive", action="store_true", help="only these jars, not what they depend on"
+        "--no-transitive", action="store_true", help="only these jars, without their dependencies"
     )
-    parser.add_argument("--bom", metavar="GROUP:ARTIFACT:VERSION", help="a pom whose managed versions hold")
+    parser.add_argument("--bom", metavar="GROUP:ARTIFACT:VERSION", help="a pom whose managed versions apply")
     args = parser.parse_args()
     jars = closure(args.coordinates, transitive=not args.no_transitive, bom=args.bom)
     print("# Written by: python -m deploy.local.lock_jars", *sys.argv[1:])

@@ -21,14 +21,17 @@ CHECK_S = 1.0
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m deploy.local.watch",
-        description="A Prometheus, and a Grafana where one is installed, that look at a controller on this machine.",
+        description="Watch a controller on this machine with Prometheus, and Grafana if installed.",
     )
     parser.add_argument(
-        "--metrics-port", type=int, default=METRICS_PORT, help="of the controller (%(default)s)"
+        "--metrics-port",
+        type=int,
+        default=METRICS_PORT,
+        help="port of the controller's metrics (%(default)s)",
     )
-    parser.add_argument("--port", type=int, default=PORT, help="to serve Prometheus on (%(default)s)")
+    parser.add_argument("--port", type=int, default=PORT, help="port for Prometheus (%(default)s)")
     parser.add_argument(
-        "--grafana-port", type=int, default=GRAFANA_PORT, help="to serve Grafana on (%(default)s)"
+        "--grafana-port", type=int, default=GRAFANA_PORT, help="port for Grafana (%(default)s)"
     )
     return parser.parse_args()
 

@@ -42,7 +42,7 @@ def actions_command() -> None:
 
 @actions_command.command("tail", epilog=example("trimtab actions tail --cluster east-1 --from earliest"))
 @tail_options
-@click.option("--dry-run", is_flag=True, help="What would have been done: the dry-run's topic.")
+@click.option("--dry-run", is_flag=True, help="Read the dry-run's topic: what would have been done.")
 def tail_command(*, dry_run: bool, **options: Any) -> None:
     """Print actions as they are published; Ctrl-C ends it.
 
@@ -73,7 +73,7 @@ def tail_command(*, dry_run: bool, **options: Any) -> None:
 @settings_options
 @click.option("--cluster", metavar="NAME", help="Only of this cluster.")
 @click.option("--pending", is_flag=True, help="Only proposals that wait for `trimtab approve`.")
-@format_option("JSON and YAML are a list with an object for each.")
+@format_option("JSON and YAML are a list with one object for each.")
 def list_command(settings: Settings, cluster: str | None, form: str, *, pending: bool) -> None:
     """Show what waits for approval and what is in flight, according to the newest round of each cluster."""
     rounds = proposals.newest_rounds(settings, cluster=cluster)
@@ -97,7 +97,7 @@ def list_command(settings: Settings, cluster: str | None, form: str, *, pending:
 
 @actions_command.command("why", epilog=example("trimtab actions why 4f0021f6"))
 @settings_options
-@format_option("JSON and YAML have the action's data, and its round's, null where that is gone.")
+@format_option("JSON and YAML have the data of the action and of its round (null if the round's is gone).")
 @click.argument("id", metavar="ID")
 def why_command(settings: Settings, id: str, form: str) -> None:  # noqa: A002  the option's name
     """Show why an action was decided, and what was held back in its round; the first 6 characters of its id are enough."""
@@ -105,7 +105,7 @@ def why_command(settings: Settings, id: str, form: str) -> None:  # noqa: A002  
         raise WrongUse(f"{id!r}: give at least the first {_ID_MIN} characters of the action's id")
     action, appended_ms = _find(settings, id)
     found = _summary_of(settings, action, appended_ms)
-    missing = f"Its round's summary is not on {settings.topics.audit} (any more), so what else was looked at is not known."
+    missing = f"The summary of its round is not on {settings.topics.audit} (any more), so it is not known what else the round looked at."
     round_ = None if found is None else found.data
     if form != "table":
         tree = {
@@ -133,7 +133,7 @@ def _find(settings: Settings, beginning: str) -> tuple[Action, int]:
     if not found:
         raise NotFound(
             f"no action {beginning} on {' or '.join(topics)}: it may be older than the topics keep, or of another "
-            "controller's topics; `trimtab actions tail --from earliest --no-follow` lists what there is"
+            "controller's topics; `trimtab actions tail --from earliest --no-follow` lists all actions"
         )
     if len(found) > 1:
         raise WrongUse(f"{beginning} is the beginning of several ids: {', '.join(sorted(found))}")

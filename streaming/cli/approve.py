@@ -21,11 +21,9 @@ _options: Callable[[Callable[..., Any]], Callable[..., Any]] = with_options(
     settings_options,
     click.option("--all-of", type=int, metavar="ROUND", help="Every open proposal of that round."),
     click.option("--cluster", metavar="NAME", help="Only of this cluster."),
-    click.option("--wait", is_flag=True, help="Until a round has counted it; shows what became of it."),
-    click.option(
-        "--why", required=True, metavar="TEXT", help="For which reason; shown in the round's summary."
-    ),
-    click.option("--who", metavar="NAME", help="Who says so; the login user if not given."),
+    click.option("--wait", is_flag=True, help="Wait until a round has counted it, and show the outcome."),
+    click.option("--why", required=True, metavar="TEXT", help="The reason; shown in the round's summary."),
+    click.option("--who", metavar="NAME", help="Your name; the login user if not given."),
 )
 
 
@@ -36,10 +34,10 @@ _options: Callable[[Callable[..., Any]], Callable[..., Any]] = with_options(
 )
 @_options
 def approve_command(**options: Any) -> None:
-    """Let proposed actions go out; `trimtab actions list --pending` shows which there are.
+    """Approve proposed actions; `trimtab actions list --pending` shows them.
 
-    An action goes out only if the loads of the round that counts the approval still allow it; --wait shows what became of it, and
-    ends with exit code 7 if one did not go out. The first 6 characters of an id are enough.
+    An action is published only if the loads of the round that counts the approval still allow it; --wait shows the outcome, and
+    ends with exit code 7 if an action was not published. The first 6 characters of an id are enough.
     """
     _say("approved", **options)
 
@@ -51,7 +49,7 @@ def approve_command(**options: Any) -> None:
 )
 @_options
 def reject_command(**options: Any) -> None:
-    """Drop proposed actions; their bundles are left alone for as long as a proposal waits (`proposal_ttl_s`)."""
+    """Reject proposed actions; their bundles are left alone for as long as a proposal waits (`proposal_ttl_s`)."""
     _say("rejected", **options)
 
 
@@ -67,9 +65,9 @@ def _say(
     wait: bool,
 ) -> None:
     if not ids and all_of is None:
-        raise click.UsageError("say which: ID (once or more) or --all-of ROUND")
+        raise click.UsageError("name the proposals: ID (once or more) or --all-of ROUND")
     if not why.strip():
-        raise click.BadParameter("say why: it is shown in the round's summary", param_hint="--why")
+        raise click.BadParameter("give a reason: it is shown in the round's summary", param_hint="--why")
     asker = Asker(who=who or getpass.getuser(), why=why.strip())
     found = proposals.open_proposals(proposals.newest_rounds(settings, cluster=cluster))
     chosen = proposals.choose(found, ids, all_of=all_of)
@@ -88,7 +86,9 @@ def _say(
         if row.outcome not in {"acted", "rejected"}:
             refused.append(said.open.row.id[:12])
     if refused:
-        raise NotAcknowledged(f"{', '.join(refused)} did not go out; the policy may propose it anew")
+        raise NotAcknowledged(
+            f"{', '.join(refused)}: no action was published; the policy may propose it again"
+        )
 
 
 def proposal_text(found: Open) -> str:

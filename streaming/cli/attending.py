@@ -109,7 +109,7 @@ class _Starting:
         if self._service is not None:
             return self._service.liveness()
         age_s = time.monotonic() - self._tried_s
-        return [_check(ok=age_s < _TRY_AGE_S_MAX, detail=f"the newest try was begun {age_s:.0f} s ago")]
+        return [_check(ok=age_s < _TRY_AGE_S_MAX, detail=f"the newest attempt began {age_s:.0f} s ago")]
 
 
 def _check(*, ok: bool, detail: str) -> "Check":

@@ -51,8 +51,8 @@ class _Chosen(NamedTuple):
     type=click.Choice([policy.name for policy in POLICIES]),
     help="Compare this policy with the other settings of --config; more than one may be given.",
 )
-@click.option("--from", "since", metavar="TIME", help="Leave out what was reported before; RFC 3339.")
-@click.option("--to", "until", metavar="TIME", help="Leave out what was reported from then on.")
+@click.option("--from", "since", metavar="TIME", help="Leave out reports before this time; RFC 3339.")
+@click.option("--to", "until", metavar="TIME", help="Leave out reports from this time on.")
 @click.option(
     "--loop",
     type=click.Choice(["both", "open", "closed"]),
@@ -68,7 +68,9 @@ class _Chosen(NamedTuple):
     help="drop: bundles stay where they were first seen; for a recording in which another balancer moved them.",
 )
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots.")
-@click.option("--processes", type=click.IntRange(1), help="Runs at a time.  [default: one a processor]")
+@click.option(
+    "--processes", type=click.IntRange(1), help="Number of parallel runs.  [default: one per processor]"
+)
 @format_option("Score card and differences.")
 @click.argument("sources", nargs=-1, required=True, metavar="RECORDING...|kafka://...|pulsar://...")
 def backtest_command(

@@ -39,7 +39,7 @@ _OPTIONS = with_options(
         is_flag=True,
         help="Write events as lines for `trimtab replay` instead; needs no input topic.",
     ),
-    click.option("--once", is_flag=True, help="One sweep, then end."),
+    click.option("--once", is_flag=True, help="Read the brokers once, then end."),
     metrics_port_option,
     verbose_option,
 )

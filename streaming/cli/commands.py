@@ -17,8 +17,8 @@ Exit codes: 0 done · 1 unforeseen failure · 2 wrong options or settings
             5 the cluster, its topics or the checkpoint do not allow a start,
               or doctor found a problem
             6 the brokers or the checkpoint's store did not answer in time
-            7 what was asked for was written, and nobody obeyed it while --wait waited,
-              or it was not done
+            7 the event was written, but nothing obeyed it before --wait ended,
+              or it could not be carried out
 """
 
 
@@ -217,32 +217,32 @@ def _topics() -> click.Command:
 
 _PLACES = {
     "actions": _Place(_actions, "Watch what is decided, and ask why."),
-    "approve": _Place(_approve, "Let proposed actions go out."),
+    "approve": _Place(_approve, "Approve proposed actions."),
     "backtest": _Place(_backtest, "Compare settings on the recorded reports of a real cluster."),
     "collect": _Place(_collect, "Write what a cluster's brokers report to the input topic."),
     "config": _Place(_config, "Show the settings in force, each with its source."),
-    "control": _Place(_control, "See and take back what operators have asked for."),
-    "doctor": _Place(_doctor, "Look at everything a person would, and say what is wrong."),
+    "control": _Place(_control, "List and delete the control events of operators."),
+    "doctor": _Place(_doctor, "Check the whole installation, and say what is wrong."),
     "drain": _Place(_drain, "Empty a broker, and keep it empty."),
     "execute": _Place(_execute, "Carry decisions out on a cluster and verify them."),
     "explain": _Place(_explain, "Say why a bundle or a broker is left alone."),
     "feed": _Place(_feed, "Play a recording, or a made-up fleet, to the input topic."),
-    "forget": _Place(_forget, "Begin anew with what is remembered of a cluster."),
+    "forget": _Place(_forget, "Forget what the controller remembers of a cluster."),
     "handover": _Place(_handover, "Let a standby take over now."),
     "maintenance": _Place(_maintenance, "Leave brokers and namespaces alone for a while."),
     "mode": _Place(_mode, "Let a cluster act, or only show what it would do."),
-    "notify": _Place(_notify, "Tell people what is decided, held and failing."),
+    "notify": _Place(_notify, "Notify people of decisions, holds and failures."),
     "pause": _Place(_pause, "Hold every action; the policies go on counting."),
     "policy": _Place(_policy, "Change decision settings while the controller runs."),
-    "record": _Place(_record, "Keep what a controller is given, for replay."),
-    "reject": _Place(_reject, "Drop proposed actions."),
+    "record": _Place(_record, "Record what a controller reads, for replay."),
+    "reject": _Place(_reject, "Reject proposed actions."),
     "rejected": _Place(_rejected, "Read the records that could not be used, and why."),
-    "replay": _Place(_replay, "Decide what a recording leads to, without a broker."),
+    "replay": _Place(_replay, "Decide on recorded events, without a broker."),
     "report": _Place(_report, "Show whether the actions of some days helped."),
     "resume": _Place(_resume, "End a pause or a hold of a cluster that was failing."),
     "rounds": _Place(_rounds, "Read what each round saw, decided and held back."),
     "run": _Place(_run, "Read load reports, decide, publish exactly once."),
-    "simulate": _Place(_simulate, "See what settings do to a fleet that does not exist."),
+    "simulate": _Place(_simulate, "See what settings do to a simulated fleet."),
     "split": _Place(_split, "Work out where to cut a bundle."),
     "status": _Place(_status, "Show what is in force for each cluster, and why nothing happens."),
     "throttle": _Place(_throttle, "Work out the replication throttle of a reassignment."),

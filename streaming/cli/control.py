@@ -48,7 +48,12 @@ class Target:
 def targets(command: Callable[..., None]) -> Callable[..., None]:
     """The options that choose clusters."""
     for option in (
-        click.option("--all", "every", is_flag=True, help="Every cluster heard of in the last day or named."),
+        click.option(
+            "--all",
+            "every",
+            is_flag=True,
+            help="Every cluster with a round in the last day, in the settings, or changed by a control event.",
+        ),
         click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="May be repeated."),
         settings_options,
     ):
@@ -69,7 +74,7 @@ class Request:
     def asker(self) -> Asker:
         """Who asks, and why. Raises ``click.BadParameter`` without a reason."""
         if not self.why.strip():
-            raise click.BadParameter("say why: it is shown in every round summary", param_hint="--why")
+            raise click.BadParameter("give a reason: it is shown in every round summary", param_hint="--why")
         return Asker(who=self.who or getpass.getuser(), why=self.why.strip())
 
 
@@ -93,15 +98,13 @@ def requesting(command: Callable[..., None]) -> Callable[..., None]:
 
     decorated: Callable[..., None] = run
     for option in (
-        click.option("--who", metavar="NAME", help="Who asks; the login user if not given."),
+        click.option("--who", metavar="NAME", help="Your name; the login user if not given."),
         click.option(
-            "--why", required=True, metavar="TEXT", help="For which reason; shown in every round summary."
+            "--why", required=True, metavar="TEXT", help="The reason; shown in every round summary."
         ),
+        click.option("--force", is_flag=True, help="Also for a cluster without a round in the last hour."),
         click.option(
-            "--force", is_flag=True, help="Also for a cluster that nobody has heard of in the last hour."
-        ),
-        click.option(
-            "--wait", is_flag=True, help="Until a round obeys it; ends with 7 where none does in time."
+            "--wait", is_flag=True, help="Wait until a round obeys it; exit code 7 if none does in time."
         ),
         targets,
     ):
@@ -114,7 +117,7 @@ def requesting(command: Callable[..., None]) -> Callable[..., None]:
     "--for",
     "duration",
     type=Duration(),
-    help="End the pause by itself after so long, such as 90s, 30m, 2h or 1h30m; else `resume` ends it.",
+    help="The pause ends by itself after this time, such as 90s, 30m, 2h or 1h30m; else `resume` ends it.",
 )
 @requesting
 def pause_command(request: Request, duration: timedelta | None) -> None:
@@ -137,7 +140,7 @@ def forget_command(request: Request) -> None:
     For a cluster that is gone, this frees its memory. Take a Kafka throttle off before: afterwards it is not known to be ours.
     """
     if request.target.every:
-        raise click.UsageError("name what to forget: --cluster NAME (once or more)")
+        raise click.UsageError("name the clusters to forget: --cluster NAME (once or more)")
     change(request, edits.forgotten())
 
 
@@ -146,7 +149,7 @@ def forget_command(request: Request) -> None:
 @click.option(
     "--approval",
     type=click.Choice(["required", "none", "configured"]),
-    help="Whether unloads and splits wait for `trimtab approve` when it acts; as it is if not given.",
+    help="Whether unloads and splits wait for `trimtab approve` when it acts; unchanged if not given.",
 )
 @requesting
 def mode_command(request: Request, mode: str, approval: str | None) -> None:
@@ -185,7 +188,7 @@ def unset_command(request: Request, keys: tuple[str, ...]) -> None:
 
 @policy_command.command("show", epilog=example("trimtab policy show --cluster east-1"))
 @targets
-@format_option("JSON and YAML are a list with an object a cluster.")
+@format_option("JSON and YAML are a list with one object per cluster.")
 def show_command(settings: Settings, clusters: tuple[str, ...], form: str, *, every: bool) -> None:
     """Show the newest control event of a cluster, who wrote it and why."""
     target = Target(settings=settings, clusters=clusters, every=every)
@@ -207,12 +210,12 @@ def _show(found: Mapping[str, Standing], form: str) -> None:
 
 @click.group("control")
 def control_command() -> None:
-    """See and take back what operators have asked for."""
+    """List and delete the control events of operators."""
 
 
 @control_command.command("list", epilog=example("trimtab control list"))
 @settings_options
-@format_option("JSON and YAML are a list with an object a cluster.")
+@format_option("JSON and YAML are a list with one object per cluster.")
 def list_command(settings: Settings, form: str) -> None:
     """Show every cluster whose newest control event makes it differ from the settings file."""
     stands = overlay.standing(ControlTopic(settings).read(), ClusterSettingsSource(settings))
@@ -229,7 +232,7 @@ def list_command(settings: Settings, form: str) -> None:
 def delete_command(request: Request) -> None:
     """Take back pause, mode and settings at once: the cluster is as the settings file says, and no longer listed."""
     if request.target.every:
-        raise click.UsageError("name what to take back: --cluster NAME (once or more)")
+        raise click.UsageError("name the clusters to set back: --cluster NAME (once or more)")
     change(request, edits.as_configured())
 
 
@@ -310,7 +313,7 @@ def clusters_of(
 
 def _check_names(target: Target) -> None:
     if target.every == bool(target.clusters):
-        raise click.UsageError("say either --cluster NAME (once or more) or --all")
+        raise click.UsageError("give either --cluster NAME (once or more) or --all")
     for name in target.clusters:
         if not NAME_PATTERN.fullmatch(name):
             raise click.BadParameter(f"{name!r}: a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -")
@@ -329,7 +332,7 @@ def heard_of(target: Target, settings: Settings) -> dict[str, Heard | None] | No
         if target.every:
             raise
         click.echo(
-            f"whether the cluster is known is not checked, and rounds are told as a Pulsar cluster's: {error}",
+            f"cluster names are not checked, and the first round is computed as for Pulsar: {error}",
             err=True,
         )
         return None
@@ -346,5 +349,5 @@ def _require_known(clusters: Iterable[str], known: set[str]) -> None:
         hints = "; ".join(nearest(name, known) for name in strangers) if known else "no cluster is known"
         raise WrongUse(
             f"{', '.join(strangers)}: no round of it in the last hour, not in the settings, and no control event changes it "
-            f"({hints}). If the name is right, say --force"
+            f"({hints}). If the name is right, add --force"
         )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command("doctor", epilog=example("trimtab doctor --input kafka://broker:9092"))
 @settings_options
-@format_option("JSON and YAML are a list with an object a finding.")
+@format_option("JSON and YAML are a list with one object per finding.")
 @click.pass_context
 def doctor_command(context: click.Context, settings: Settings, form: str) -> None:
     """Look at brokers, permissions, topics, clocks, checkpoint, marker, leader, reports and other balancers.

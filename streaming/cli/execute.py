@@ -36,7 +36,7 @@ _OPTIONS = with_options(
     click.option(
         "--dry-run", is_flag=True, help="Check every action against the cluster, but change nothing."
     ),
-    click.option("--once", is_flag=True, help="Deal with the actions that are there, then end."),
+    click.option("--once", is_flag=True, help="Handle the actions that are waiting, then end."),
     metrics_port_option,
     verbose_option,
 )

@@ -30,14 +30,14 @@ from streaming.settings.identity import identity_of
 @settings_options
 @click.option("--cluster", metavar="NAME", help="Only of this cluster.")
 @click.option(
-    "--at", metavar="TIME", help="As it was then; RFC 3339.  [default: now, or the recording's end]"
+    "--at", metavar="TIME", help="As it was at this time; RFC 3339.  [default: now, or the recording's end]"
 )
 @click.option(
     "--last",
     type=Duration(),
     default="3h",
     show_default=True,
-    help="How much before that is replayed.",
+    help="How much time before that is replayed.",
 )
 @click.option(
     "--recording",
@@ -46,7 +46,7 @@ from streaming.settings.identity import identity_of
     type=click.Path(exists=True),
     help="Replay this file or folder of `trimtab record` instead of the input topic; more than one may be given.",
 )
-@format_option("JSON and YAML are a list with an object a cluster.")
+@format_option("JSON and YAML are a list with one object per cluster.")
 @click.argument("subject", metavar="BUNDLE|BROKER")
 def explain_command(
     settings: Settings,
@@ -94,7 +94,7 @@ def _unknown(subject: str, explainer: Explainer, cluster: str | None, last: time
         return f"no round of {', '.join(clusters)} has ended in that time: wait for one, or give another --at or a longer --last"
     kind = "bundle" if "/" in subject else "broker"
     return (
-        f"no {kind} {subject} in {', '.join(clusters)}: give the full name, as `trimtab rounds show` has it"
+        f"no {kind} {subject} in {', '.join(clusters)}: give the full name, as `trimtab rounds show` prints it"
         + (", such as shop/orders/0x80000000_0xa0000000" if kind == "bundle" else ", such as broker-1:8080")
     )
 

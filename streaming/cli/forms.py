@@ -20,7 +20,8 @@ class _Form(click.Choice[str]):
         """See click."""
         if value == _OLD_NAME:
             click.echo(
-                f"warning: --format {_OLD_NAME} is called table now, and goes with the next release", err=True
+                f"warning: --format {_OLD_NAME} is called table now; the next release removes the old name",
+                err=True,
             )
             value = "table"
         return super().convert(value, param, ctx)

@@ -31,7 +31,7 @@ _WAIT_S = 60.0
     "--to",
     "instance",
     metavar="HOST:PID",
-    help="Which standby, where several could lead; see `trimtab status`.",
+    help="The standby, if several could lead; see `trimtab status`.",
 )
 @click.option(
     "--wait",
@@ -67,7 +67,7 @@ def _leader(heard: Sequence[TopicRecord], name: str) -> Running:
     found = newest_beats(heard, now_ms=_now_ms()).get(name)
     if found is None or not found.runs:
         raise NotFound(
-            f"no controller {name} leads now, so there is nobody to take over from: a standby leads by itself, after one "
+            f"no controller {name} leads now, so there is no leader to take over from: a standby leads by itself, after one "
             "session at most"
         )
     return found
@@ -78,7 +78,7 @@ def _standby(heard: Sequence[TopicRecord], name: str, instance: str | None) -> S
     found = newest_standbys(heard, now_ms=_now_ms()).get(name, [])
     wanted = [each for each in found if instance in (None, each.instance)]
     if not wanted:
-        who = "nobody" if instance is None else f"no {instance}"
+        who = "no process" if instance is None else f"no {instance}"
         others = ", ".join(each.instance for each in found)
         rest = f"; those who do: {others}" if others else ": start one with `trimtab run --standby`"
         raise NotFound(f"{who} stands by for the controller {name}{rest}")
@@ -88,7 +88,7 @@ def _standby(heard: Sequence[TopicRecord], name: str, instance: str | None) -> S
         raise Refused(f"no standby of the controller {name} could lead: {why}")
     if len(able) > 1:
         shown = ", ".join(f"{each.instance} (version {each.version})" for each in able)
-        raise WrongUse(f"several could lead: {shown}; say which with --to")
+        raise WrongUse(f"several could lead: {shown}; choose one with --to")
     return able[0]
 
 

@@ -33,9 +33,9 @@ _RECORDS_MAX = 500
 @click.command("notify", epilog=example("trimtab notify --config trimtab.toml"))
 @with_options(
     config_option,
-    input_option("Overrides input.url, which is the output's address, too, where that has none of its own."),
+    input_option("Overrides input.url, which is also the output's address if output.url is not set."),
     output_option("Overrides output.url, where decisions and summaries are read."),
-    click.option("--once", is_flag=True, help="Tell what is there, then end."),
+    click.option("--once", is_flag=True, help="Send what is waiting, then end."),
     metrics_port_option,
     verbose_option,
 )
@@ -58,7 +58,7 @@ def notify_command(
     log_to_stderr(settings.controller.log_format, verbose=verbose)
     if not settings.notify:
         raise WrongUse(
-            'nobody to tell: give a receiver in the settings file, such as [notify."ops"] with url_file and format = "slack"'
+            'no receiver is configured: add one to the settings file, such as [notify."ops"] with url_file and format = "slack"'
         )
 
     from streaming.notifier.metrics import NotifierMetrics  # noqa: PLC0415  Kafka and httpx are imported late

@@ -41,7 +41,7 @@ class Duration(click.ParamType[timedelta]):
             self.fail(f"{text!r}: at most {self._MOST.days}d", param, ctx)
         span = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
         if not timedelta() < span <= self._MOST:
-            self.fail(f"{text!r}: expected more than nothing and at most {self._MOST.days}d", param, ctx)
+            self.fail(f"{text!r}: expected more than 0 and at most {self._MOST.days}d", param, ctx)
         return span
 
 

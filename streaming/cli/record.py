@@ -37,20 +37,22 @@ _Pass = Callable[["Recorder", Callable[[], bool]], int]
     metavar="earliest|latest|TIME",
     default="earliest",
     show_default=True,
-    help="Where the input begins; TIME is RFC 3339. The control topic is always read whole.",
+    help="Where to begin in the input; TIME is RFC 3339. The control topic is always read whole.",
 )
-@click.option("--until-now", is_flag=True, help="Stop at what is there now instead of waiting for more.")
+@click.option(
+    "--until-now", is_flag=True, help="Stop at the present end of the topics instead of waiting for more."
+)
 @click.option(
     "--max-total-size",
     "total_bytes",
     type=Size(),
-    help="FILE is a folder of packed files; above this size of all of them the oldest is removed.",
+    help="FILE is a folder of packed files; if they are larger than this together, the oldest is removed.",
 )
 @click.option(
     "--max-file-size",
     "file_bytes",
     type=Size(),
-    help=f"With --max-total-size: when the next file begins.  [default: {size_text(_FILE_BYTES)}]",
+    help=f"With --max-total-size: size at which the next file begins.  [default: {size_text(_FILE_BYTES)}]",
 )
 @click.argument("file", metavar="FILE")
 def record_command(
@@ -80,7 +82,7 @@ def record_command(
         else:
             count = record_to_file(settings, first, file, until_now=until_now)
     except FileExistsError as error:
-        raise WrongUse(f"{file} exists: give a new file, a recording is never written over") from error
+        raise WrongUse(f"{file} exists: give a new file, a recording is never overwritten") from error
     except OSError as error:
         raise WrongUse(f"{file} cannot be written: {error}") from error
     click.echo(f"{count} records written to {file}", err=True)

@@ -26,7 +26,7 @@ _LONG_BYTES = 20_000_000
 @click.command("replay", epilog=example("trimtab replay --only actions today.ndjson.gz"))
 @config_option
 @click.option(
-    "--only", type=click.Choice(["actions", "rounds", "rejected"]), help="Write this kind of event alone."
+    "--only", type=click.Choice(["actions", "rounds", "rejected"]), help="Write only this kind of event."
 )
 @click.option("--keep-open", is_flag=True, help="Leave the rounds open that the input does not close.")
 @click.option("--mode", type=click.Choice(["dry-run", "act"]), help="Overrides controller.mode.")
@@ -70,7 +70,7 @@ def _play(replay: Replay, file: str, advance: Callable[[int], None]) -> None:
             replay.play(stream, file, advance)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise WrongUse(
-            f"{file}: not a whole gzip file ({error}); what it held before that was replayed"
+            f"{file}: not a whole gzip file ({error}); the part before the error was replayed"
         ) from error
     except BadRecording as error:
         raise WrongUse(str(error)) from error

@@ -89,7 +89,7 @@ def _reach(settings: Settings, since_ms: int) -> str:
         return f"{topic} is empty"
     text = f"{topic} reaches back to {rfc3339(first.timestamp)}"
     if first.timestamp > since_ms:
-        return f"{text}, not to {rfc3339(since_ms)}: what was before is not known"
+        return f"{text}, not to {rfc3339(since_ms)}: earlier rounds are not known"
     return text
 
 

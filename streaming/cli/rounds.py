@@ -52,7 +52,7 @@ def show_command(settings: Settings, cluster: str, number: int | None, form: str
         which = "no round" if number is None else f"no round {number}"
         raise NotFound(
             f"{which} of {cluster} on {settings.topics.audit}: `trimtab rounds tail --cluster {cluster} --from earliest "
-            "--no-follow` lists what there is"
+            "--no-follow` lists all rounds"
         )
     if form == "table":
         (_, event), *_ = newest.rounds(settings.topics.audit)

@@ -83,9 +83,7 @@ def run_command(
     if fresh and adopt:
         raise click.UsageError("--fresh and --adopt exclude each other")
     if fresh and skip_lost:
-        raise click.UsageError(
-            "--fresh and --skip-lost exclude each other: a fresh start has nothing to lose"
-        )
+        raise click.UsageError("--fresh and --skip-lost exclude each other: a fresh start skips no records")
     if rebuild and (fresh or adopt or skip_lost):
         raise click.UsageError("--rebuild excludes --fresh, --adopt and --skip-lost")
     flags = {

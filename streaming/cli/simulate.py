@@ -68,16 +68,23 @@ Example:
     help=f"Policy to compare with default settings; more than one may be given.  [default: {', '.join(_FIRST_POLICIES)}]",
 )
 @click.option(
-    "--seeds", "seeds_count", type=click.IntRange(1, 1000), default=3, show_default=True, help="Runs of each."
+    "--seeds",
+    "seeds_count",
+    type=click.IntRange(1, 1000),
+    default=3,
+    show_default=True,
+    help="Number of runs of each.",
 )
 @click.option(
     "--first-seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the first run."
 )
 @click.option(
-    "--hours", type=click.FloatRange(0.5, 168), help="How long, instead of as long as the scenario."
+    "--hours", type=click.FloatRange(0.5, 168), help="Simulated hours, instead of those of the scenario."
 )
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots.")
-@click.option("--processes", type=click.IntRange(1), help="Runs at a time.  [default: one a processor]")
+@click.option(
+    "--processes", type=click.IntRange(1), help="Number of parallel runs.  [default: one per processor]"
+)
 @format_option("Score card.")
 def simulate_command(
     names: tuple[str, ...],
@@ -159,7 +166,7 @@ def _recorded(file: str) -> "list[tuple[str, Build, str]]":
         fleets = recorded_fleets(events())
     except (NoFleet, NoRecording, BadRecording, gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise WrongUse(f"{file}: {error}") from error
-    return [(name, fleet, f"the fleet of {name} as {file} has it") for name, fleet in fleets.items()]
+    return [(name, fleet, f"the fleet of {name}, from {file}") for name, fleet in fleets.items()]
 
 
 def _limited(build: "Build", hours: float | None) -> "Build":

@@ -102,7 +102,7 @@ def _answer_lines(text: bytes, form: str, why: str) -> None:
     for _, answer in answers:
         click.echo(answer)
     if not any(is_json for is_json, _ in answers):
-        click.echo(f"no line of the input is JSON; taken as one request it is {why}", err=True)
+        click.echo(f"no line of the input is JSON; read as one request, the input is {why}", err=True)
 
 
 def _answers(lines: list[bytes], form: str) -> Iterator[tuple[bool, str]]:
@@ -121,13 +121,15 @@ def _refusal(message: str, form: str) -> str:
 @split_command.command(
     "positions", epilog=example("trimtab split positions --partitions 4 persistent://shop/orders/clicks")
 )
-@click.option("--bundle", "name", metavar="BUNDLE", help="Only topics in it: tenant/namespace/0x…_0x…")
+@click.option(
+    "--bundle", "name", metavar="BUNDLE", help="Only topics in this bundle: tenant/namespace/0x…_0x…"
+)
 @click.option(
     "--partitions",
     type=click.IntRange(0, _MOST_PARTITIONS),
     default=0,
     show_default=True,
-    help="Each TOPIC is partitioned so many times; print its partitions.",
+    help="Number of partitions of each TOPIC; print the partitions.",
 )
 @format_option()
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")

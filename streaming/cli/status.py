@@ -32,7 +32,7 @@ _WATCH_S = 5.0
     "--cluster", "clusters", multiple=True, metavar="NAME", help="May be repeated; all if not given."
 )
 @click.option("--watch", is_flag=True, help="Show it again every few seconds; Ctrl-C ends it.")
-@format_option("JSON and YAML are a list with an object a cluster.")
+@format_option("JSON and YAML are a list with one object per cluster.")
 def status_command(settings: Settings, clusters: tuple[str, ...], form: str, *, watch: bool) -> None:
     """Show what is in force for each cluster as its controller applied it, and why nothing happens."""
     newest = Newest()
@@ -79,7 +79,7 @@ def _newest_beats(
     try:
         records = list(records_of(settings, settings.topics.beats, now_ms - BEATS_RETENTION_MS, follow=False))
     except Refused as error:
-        click.echo(f"whether a controller runs is not known: {error}", err=True)
+        click.echo(f"it is not known whether a controller runs: {error}", err=True)
         return None, {}
     return newest_beats(records, now_ms=now_ms), newest_standbys(records, now_ms=now_ms)
 
@@ -116,11 +116,11 @@ def _newest_rounds(
 def _why_none(beats: Mapping[str, Running] | None) -> str:
     """Why there is no round."""
     if beats is None:
-        return "no controller runs, or no report of it comes"
+        return "no controller runs, or no report of the cluster comes"
     running = [f"{each.controller} ({each.instance})" for each in beats.values() if each.runs]
     if not running:
         return "no controller runs"
-    return f"no report of it comes to {', '.join(running)}, or its first round is not over"
+    return f"no report of the cluster comes to {', '.join(running)}, or its first round is not over"
 
 
 def _standing(settings: Settings, systems: dict[str, System]) -> dict[str, Standing]:

@@ -41,7 +41,7 @@ _REQUEST = """
 or Kafka's own {"version": 1, "partitions": [{"topic", "partition", "replicas"}]} with a cluster to look at.
 
 Exit codes: 0 planned, 2 bad input, 3 it would never end (the plan is printed all the same),
-            5 the cluster does not answer or does not take it.
+            5 the cluster does not answer or refuses it.
 """
 
 
@@ -94,17 +94,17 @@ def throttle_command() -> None:
     show_default=True,
     help="A recommended rate is this much above the minimum.",
 )
-@click.option("--floor", type=_RATE, default=MIB, show_default=True, help="Bytes/s that no rate is below.")
+@click.option("--floor", type=_RATE, default=MIB, show_default=True, help="Lowest rate, in bytes/s.")
 @click.option(
     "--batches",
     callback=_batch_count,
     metavar="N|auto",
-    help="Move in so many batches, or in as few as fit under --cap.",
+    help="Move in this many batches, or in as few as fit under --cap.",
 )
 @click.option(
     "--bootstrap",
     metavar="HOST:PORT,…",
-    help="Read from this cluster, which asks for neither TLS nor a user, what the input does not say.",
+    help="Read what the input lacks from this cluster, which needs neither TLS nor a user.",
 )
 @click.option(
     "--cluster",
@@ -127,7 +127,7 @@ def throttle_command() -> None:
     "--apply",
     "is_applied",
     is_flag=True,
-    help="With a cluster: set lists and rates; before the move is started.",
+    help="With a cluster: set lists and rates; do this before you start the move.",
 )
 @click.option(
     "--plan",

@@ -26,7 +26,9 @@ class Remark(str):
     __slots__ = ()
 
 
-as_published_option = format_option("JSON is one event a line, as it was published; YAML a document each.")
+as_published_option = format_option(
+    "JSON: one event per line, as it was published. YAML: one document per event."
+)
 tail_options = with_options(
     settings_options,
     click.option("--cluster", metavar="NAME", help="Only of this cluster."),

@@ -20,7 +20,11 @@ def topics_command() -> None:
 @input_option("Overrides input.url: kafka://host:port[,…] or pulsar://….")
 @output_option("Overrides output.url.")
 @click.option(
-    "--input-partitions", type=click.IntRange(min=1), default=1, show_default=True, help="Of the input topic."
+    "--input-partitions",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Partitions of the input topic.",
 )
 def create_command(
     config: Path | None, input_url: str | None, output_url: str | None, input_partitions: int

@@ -14,7 +14,11 @@ from streaming.operators.drained import follow_drains
 from streaming.settings import ClusterSettingsSource, Settings
 
 _brokers_option = click.option(
-    "--broker", "brokers", multiple=True, metavar="ID", help="As its reports name it; may be repeated."
+    "--broker",
+    "brokers",
+    multiple=True,
+    metavar="ID",
+    help="The broker's id as in its reports; may be repeated.",
 )
 _namespaces_option = click.option(
     "--namespace", "namespaces", multiple=True, metavar="TENANT/NAME", help="May be repeated."
@@ -65,7 +69,7 @@ def end_command(request: Request, brokers: tuple[str, ...], namespaces: tuple[st
 @click.option(
     "--cluster", "clusters", multiple=True, metavar="NAME", help="May be repeated; all if not given."
 )
-@format_option("JSON and YAML are a list with an object for each.")
+@format_option("JSON and YAML are a list with one object for each.")
 def list_command(settings: Settings, clusters: tuple[str, ...], form: str) -> None:
     """Show what is under maintenance, and what is drained; `trimtab status` shows how far a drain is."""
     stands = overlay.standing(ControlTopic(settings).read(), ClusterSettingsSource(settings))
@@ -95,7 +99,7 @@ def list_command(settings: Settings, clusters: tuple[str, ...], form: str) -> No
     multiple=True,
     required=True,
     metavar="ID",
-    help="As its reports name it; may be repeated.",
+    help="The broker's id as in its reports; may be repeated.",
 )
 @requesting
 def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
@@ -126,7 +130,7 @@ def _mode(changed: Changed, settings: Settings) -> str:
 
 def _require_something(brokers: tuple[str, ...], namespaces: tuple[str, ...]) -> None:
     if not brokers and not namespaces:
-        raise click.UsageError("say what: --broker ID or --namespace TENANT/NAME (once or more)")
+        raise click.UsageError("give --broker ID or --namespace TENANT/NAME (once or more)")
 
 
 def _warn_of_strangers(changed: Changed, brokers: tuple[str, ...]) -> None:

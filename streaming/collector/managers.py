@@ -18,7 +18,7 @@ _LOG = logging.getLogger(__name__)
 
 _NO_REPORTS = {
     "NoopLoadManager": "makes no load reports",
-    "SimpleLoadManagerImpl": "makes load reports of a form that is long out of use",
+    "SimpleLoadManagerImpl": "makes load reports of an obsolete form",
 }
 
 

@@ -63,11 +63,17 @@ def find_conflicts(
         strangers = sorted(set(target) - set(brokers))
         move = running.get(where)
         if where not in states:
-            yield f"{name} is planned, and the cluster has no such partition: it is left out"
+            yield f"{name} is planned, but the cluster has no such partition: it is left out"
         elif strangers:
-            yield f"{name} is planned for {list(target)}, and the cluster has no broker {strangers}: start it, or plan another"
+            yield (
+                f"{name} is planned for {list(target)}, but the cluster has no broker {strangers}: start it, or "
+                "plan another one"
+            )
         elif move is not None and set(move.target) != set(target):
-            yield f"{name} is planned for {list(target)}, and already moves to {list(move.target)}, which is what counts"
+            yield (
+                f"{name} is planned for {list(target)}, but already moves to {list(move.target)}: the running "
+                "move counts"
+            )
 
 
 def planned_move(where: Partition, target: tuple[int, ...], state: PartitionState) -> Move | None:

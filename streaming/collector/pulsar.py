@@ -143,7 +143,9 @@ class PulsarCollector(Collector):
             self._refusal = StartRefused(str(error))
             return
         except (AdminError, CredentialsError, PublishError) as error:
-            _LOG.warning("who else balances %s is not known this time: %s", self._cluster, error)
+            _LOG.warning(
+                "whether Pulsar itself balances %s could not be read this time: %s", self._cluster, error
+            )
             return
         shedding = [broker for broker, each in facts.brokers.items() if each.shedding_enabled]
         splitting = [broker for broker, each in facts.brokers.items() if each.auto_split_enabled]

@@ -178,7 +178,10 @@ class Sweeper:
         """Why a broker failed; a broker whose load manager has changed fails once, because it was read in the wrong way."""
         self._metrics.count_read(result)
         if self._managers.ask(broker):
-            return f"its load manager has changed to {self._managers.of(broker)}; it is read so from the next sweep on"
+            return (
+                f"its load manager has changed to {self._managers.of(broker)}; the next sweep reads the broker "
+                "accordingly"
+            )
         return str(error)
 
     def _read_and_say(self, broker: str) -> None:

@@ -74,15 +74,16 @@ def _histogram(stem: str, text: str, buckets: tuple[float, ...], *labels: str) -
 ROUNDS = _counter("rounds", "Closed rounds.", "cluster", "outcome")
 EXAMINED = _counter("examined", "Pairs or brokers the policy looked at.", "cluster", "policy", "outcome")
 CANDIDATES = _counter("candidates", "Bundles considered for an action.", "cluster", "policy", "outcome")
-FINDINGS = _gauge("findings", "What no action can help, in the last round.", "cluster", "kind")
+FINDINGS = _gauge("findings", "Problems in the last round that no action can solve.", "cluster", "kind")
 ACTIONS = _counter("actions_published", "Actions published.", "cluster", "kind", "dry_run")
 ACTION_RESULTS = _counter(
     "action_results", "Results of actions, as executors reported them.", "cluster", "outcome"
 )
 REPEATED_UNLOADS = _counter(
     "repeated_unloads",
-    "Unloads of a bundle that was unloaded within the 6 hours before; source: whether it is again at the broker it "
-    "was to leave (`same`: nothing came of it, or it came back) or at another (`other`: it is passed on).",
+    "Unloads of a bundle that was already unloaded within the 6 hours before. Source `same`: from the same broker as "
+    "before (the first unload had no effect, or the bundle came back); `other`: from another broker (the bundle is "
+    "passed on).",
     "cluster",
     "source",
 )
@@ -106,17 +107,24 @@ DIFFERENCE = _gauge(
     f"What stood out most in the last decided round: {_headlines()}.",
     "cluster",
 )
-THRESHOLD = _gauge("threshold_points", "The threshold that difference is judged by; NaN likewise.", "cluster")
+THRESHOLD = _gauge(
+    "threshold_points", "The threshold for trimtab_difference_points; NaN for the same policies.", "cluster"
+)
 HIT_COUNT = _gauge(
-    "hits", "Rounds in which that pair stood out so far; NaN for a policy that counts none.", "cluster"
+    "hits",
+    "Rounds in which the pair or broker of trimtab_difference_points stood out so far; NaN for a policy without such "
+    "a count.",
+    "cluster",
 )
 NEEDED_HIT_COUNT = _gauge(
-    "hits_needed", "Rounds after which it fires; NaN for a policy that counts none.", "cluster"
+    "hits_needed",
+    "Rounds after which that pair or broker fires; NaN for a policy without such a count.",
+    "cluster",
 )
 UNLOADED_MESSAGES = _gauge(
     "unloaded_messages_per_second",
-    "Traffic that the unloads judged last were to take from their brokers (`expected`) and what those brokers had lost "
-    "by then (`achieved`); NaN: none so far.",
+    "Traffic that the last judged unloads should have taken from their brokers (`expected`), and what those brokers "
+    "had lost by then (`achieved`); NaN: none so far.",
     "cluster",
     "effect",
 )
@@ -128,20 +136,20 @@ UNLOADED_BYTES = _gauge(
 )
 PROMISES = _counter(
     "promises",
-    "Unloads whose move has settled: `kept` where their brokers came at least half as much closer as they should have.",
+    "Unloads whose move has settled; `kept`: their two brokers came closer by at least half of what was expected.",
     "cluster",
     "outcome",
 )
 PROMISED_GAIN = _gauge(
     "unload_gain_points",
-    "By how much the more used broker of an unload should have fallen (`expected`) and fell (`achieved`), the mean of the "
-    "last unloads that settled within the hour; NaN: none.",
+    "By how much the usage of an unload's more used broker should have fallen (`expected`) and fell (`achieved`): the "
+    "mean of the last unloads that settled within the hour; NaN: none.",
     "cluster",
     "effect",
 )
 PROMISE_ERROR = _gauge(
     "unload_error_points",
-    "How far from what was expected the brokers of those unloads are, their mean; NaN likewise.",
+    "Mean distance of the brokers of those same unloads from their expected usage; NaN: none.",
     "cluster",
 )
 OLDEST_REPORT_AGE = _gauge(
@@ -165,7 +173,8 @@ UPKEEP = _gauge(
 )
 DRAIN_BUNDLES_LEFT = _gauge(
     "drain_bundles_left",
-    "Bundles at drained brokers in the last round, by what becomes of them: `acted` leave, the others stay for that reason.",
+    "Bundles at drained brokers in the last round, by outcome: `acted`: they leave; any other: the reason why they "
+    "stay.",
     "cluster",
     "outcome",
 )
@@ -183,12 +192,14 @@ REASSIGNMENT_LEFT = _gauge(
     "reassignment_left_bytes", "Bytes that moving replicas still lack; NaN: unknown.", "cluster"
 )
 REASSIGNMENT_ETA = _gauge(
-    "reassignment_eta_seconds", "Until all is moved; NaN: unknown, or never as it goes.", "cluster"
+    "reassignment_eta_seconds",
+    "Time until all replicas are moved; NaN: unknown, or never at the present rate.",
+    "cluster",
 )
 REASSIGNMENT_LATE = _gauge("reassignment_late", "1 while a move will miss its deadline.", "cluster")
 REASSIGNMENT_BOTTLENECK = _gauge(
     "reassignment_bottleneck",
-    "1 for the role that is done last, while something moves and it is known.",
+    "1 for the broker and role that finish last, while something moves and this is known.",
     "cluster",
     "broker",
     "role",
@@ -200,7 +211,8 @@ THROTTLE_FEASIBLE = _gauge(
 )
 THROTTLE_CHANGED = _gauge(
     "throttle_changed",
-    "Lists and rates of ours that somebody changed or took off while they are needed, in the last round.",
+    "Throttle lists and rates set by trimtab that somebody changed or removed while they are needed, in the last "
+    "round.",
     "cluster",
 )
 THROTTLE_FAILURES = _gauge(
@@ -213,7 +225,7 @@ THROTTLE_RATE = _gauge(
 )
 THROTTLE_MINIMUM = _gauge(
     "throttle_minimum_bytes_per_second",
-    "A throttle at or below it never ends, while something moves; NaN: unknown.",
+    "With a throttle at or below this rate the move never ends; only while something moves; NaN: unknown.",
     "cluster",
     "broker",
     "role",
@@ -221,7 +233,7 @@ THROTTLE_MINIMUM = _gauge(
 
 CLUSTERS = _gauge(
     "clusters",
-    "Clusters with load reports that something was used of since this process started, less those that were silent for "
+    "Clusters of which this process has used load reports since its start, without those that were silent for "
     "forget_cluster_s.",
 )
 REJECTED = _counter("rejected", "Records sent to the dead letter.", "reason")
@@ -229,15 +241,17 @@ QUERY_RESTARTS = _counter("query_restarts", "Restarts of the streaming query.")
 BATCHES_SKIPPED = _counter("batches_skipped", "Re-run batches that were already published.")
 ROUNDS_DIFFERING = _counter(
     "rounds_differing",
-    "Rounds of a batch that stays as another version published it, or as it was before `--adopt`: what was published of "
-    "them may differ from what is remembered.",
+    "Rounds of a batch that stays as another version published it, or as it was before `--adopt`: what was published "
+    "for them may differ from the memory.",
 )
 TELLING_ERRORS = _counter(
     "telling_errors",
-    "Errors in what is only told of a published batch (log, metrics, follow-up); the batch itself is out.",
+    "Errors in reporting on a published batch (log, metrics, follow-up); the batch itself is published.",
     "part",
 )
-DECISION_LAG = _histogram("decision_lag_seconds", "From a round's end to its publishing.", _LAG_BUCKETS_S)
+DECISION_LAG = _histogram(
+    "decision_lag_seconds", "Time from a round's end to its publishing.", _LAG_BUCKETS_S
+)
 BATCH_DURATION = _histogram("batch_duration_seconds", "Duration of a micro-batch.", _LATENCY_BUCKETS_S)
 PUBLISH_DURATION = _histogram(
     "publish_duration_seconds", "Duration of publishing a batch.", _LATENCY_BUCKETS_S
@@ -265,8 +279,8 @@ COLLECTOR_SWEEPS = _counter(
     "cluster",
     "result",
 )
-COLLECTOR_READS = _counter("collector_reads", "Brokers asked, by what came of it.", "cluster", "result")
-COLLECTOR_EVENTS = _counter("collector_events", "Events handed over.", "cluster", "type")
+COLLECTOR_READS = _counter("collector_reads", "Reads of brokers, by result.", "cluster", "result")
+COLLECTOR_EVENTS = _counter("collector_events", "Events sent.", "cluster", "type")
 COLLECTOR_BROKERS = _gauge("collector_brokers", "Brokers the cluster lists as alive.", "cluster")
 COLLECTOR_BALANCERS = _gauge(
     "collector_pulsar_balances",
@@ -305,20 +319,20 @@ EXECUTOR_UNREADABLE = _counter(
 )
 EXECUTOR_DROPPED = _counter(
     "executor_dropped_batches",
-    "Times that the topics failed, or the consumer group went on without this executor, so that what was not committed is "
-    "taken up again.",
+    "Times that the topics failed, or the consumer group went on without this executor, so that actions that were not "
+    "committed are read again.",
     "cluster",
 )
 EXECUTOR_DURATION = _histogram(
     "executor_action_duration_seconds",
-    "From taking an action up to having seen what became of it.",
+    "Time from starting an action to seeing its result.",
     _ACTION_BUCKETS_S,
     "cluster",
     "kind",
 )
 EXECUTOR_LAST_POLL = _gauge(
     "executor_last_poll_timestamp_seconds",
-    "When actions were last asked for, with brokers that answer (Unix time).",
+    "When brokers last answered a read of the actions (Unix time).",
     "cluster",
 )
 
@@ -327,14 +341,14 @@ NOTIFIER_MESSAGES = _counter(
 )
 NOTIFIER_LEFT_OUT = _counter(
     "notifier_left_out_notices",
-    "Notices that a receiver was not told, because its limit was reached or they were older than an hour.",
+    "Notices that were not sent to a receiver, because its limit was reached or they were older than an hour.",
     "receiver",
     "reason",
 )
 NOTIFIER_UNREADABLE = _counter("notifier_unreadable", "Records that are no events of trimtab's.")
 NOTIFIER_LAST_POLL = _gauge(
     "notifier_last_poll_timestamp_seconds",
-    "When the topics were last read, with brokers that answer (Unix time).",
+    "When brokers last answered a read of the topics (Unix time).",
 )
 
 FAMILIES: tuple[Family, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Family))

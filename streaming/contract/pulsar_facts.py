@@ -65,5 +65,5 @@ def _check_pattern(policy: str, pattern: str) -> None:
     except BadPattern as error:
         raise BadReport(
             f"isolation policy {policy[:SHOWN_CHARACTERS]!r} has the regular expression {pattern[:SHOWN_CHARACTERS]!r}, which RE2 does not "
-            f"understand ({error}): say it without look-around and back-references"
+            f"understand ({error}): write it without look-around and back-references"
         ) from error

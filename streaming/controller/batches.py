@@ -89,8 +89,8 @@ class BatchPublisher:
         rounds = sorted((row.key, row.round) for row in rows if row.kind == ROUND)
         named = ", ".join(f"{cluster} {number}" for cluster, number in rounds) or "none"
         _LOG.warning(
-            "batch %d is out as it was published then and is not published again; it now has other contents, so what was "
-            "published of these rounds, by cluster, may differ from what is remembered: %s",
+            "batch %d was published before and is not published again, though it has other contents now; for these "
+            "rounds, by cluster, what was published may differ from the memory: %s",
             batch_id,
             named,
         )

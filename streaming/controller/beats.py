@@ -153,7 +153,9 @@ class Beats(Closing):
 
     def _note_failure(self, error: Exception) -> None:
         if not self._has_failed:
-            _LOG.warning("no beats are written, so nobody hears that this controller runs: %s", error)
+            _LOG.warning(
+                "no beats are written, so other processes do not see that this controller runs: %s", error
+            )
         self._has_failed, self.problem = True, str(error)
         self._disconnect()
 

@@ -69,7 +69,7 @@ class Election:
             return None
         leader, asked = self._leader, self._asked_for
         if asked is not None and asked.to == self._instance and self._is_of_leader(asked):
-            return "a hand-over to it was asked for"
+            return "a hand-over to this standby was requested"
         silent_s = self._counted_s - self._leader_at_s
         # The first in line may need a session until it is heard as the leader; the next one waits that long.
         session_s = max(self._session_s, 0.0 if leader is None else leader.session_s)

@@ -179,7 +179,7 @@ class Leading:
         if letters:
             topic = settings.topics.dead_letter
             waiting_out(lambda: append_to_output(settings, topic, letters, epoch=begun.epoch))
-            _LOG.info("published %d dead letters of the batch that was cut", len(letters))
+            _LOG.info("published %d dead letters that the interrupted batch had left out", len(letters))
         return rebuilt
 
     def _said_gaps(self, begun: Begun) -> list[SkippedRange]:

@@ -77,14 +77,14 @@ class Listener(Closing):
             self._note_failure(repr(error))
             return False
         if self.problem:
-            _LOG.info("beats are heard again")
+            _LOG.info("beats are read again")
         self.problem = ""
         self._election.note_read(began_s)
         return True
 
     def _note_failure(self, problem: str) -> None:
         if not self.problem:
-            _LOG.warning("the beats of the leader cannot be heard: %s", problem)
+            _LOG.warning("the beats of the leader cannot be read: %s", problem)
         self.problem = problem
         self._election.note_failure()
         self._disconnect()

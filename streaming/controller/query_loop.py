@@ -96,7 +96,7 @@ class QueryLoop:
         try:
             self.publisher.ensure_owner()
         except (PublishError, CheckpointMismatch) as error:
-            _LOG.warning("whether another controller has taken over is not known: %s", error)
+            _LOG.warning("it is unknown whether another controller has taken over: %s", error)
 
     def _outcome(self, *, has_failed: bool) -> Failure | None:
         """Run the query to its end; a failure that may pass is returned, any other one raised."""
@@ -160,13 +160,15 @@ class QueryLoop:
         try:
             return damaged_files(self.runs.session.spark, location)
         except SparkError as error:
-            _LOG.warning("the files of the checkpoint %s could not be looked at: %s", location, error)
+            _LOG.warning("the files of the checkpoint %s could not be checked: %s", location, error)
             return []
 
     def _is_sound(self) -> bool:
         problem = failed_probe(self.runs.session, self.settings)
         if problem is not None:
-            _LOG.warning("beside the query something else does not work: %s", problem)
+            _LOG.warning(
+                "a test of the brokers, the checkpoint's store and the disk failed as well: %s", problem
+            )
         return problem is None
 
     def _run_query(self) -> None:

@@ -14,7 +14,7 @@ __all__ = ["Readiness"]
 
 _INTERVALS = 3
 """Trigger intervals after which a query that has not triggered is not ready."""
-_UNHEARD = "no beats are written, so standbys take it for silent and take over after each session: "
+_UNHEARD = "no beats are written, so standbys take over after each session: "
 _INTERVAL_LEAST_S = 1
 """The loop of the driver turns no faster than that."""
 

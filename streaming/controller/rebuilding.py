@@ -76,8 +76,8 @@ def _span_s(settings: Settings) -> float:
     least_s, given_s = memory_span_s(settings), settings.controller.rebuild_s
     if given_s and given_s < least_s:
         raise Refused(
-            f"controller.rebuild_s is {given_s:g} s, and the longest cooldown, history and warm-up of the settings reach "
-            f"{least_s:g} s back: set it to {least_s:g} or more, or to 0, which is that"
+            f"controller.rebuild_s is {given_s:g} s, but the longest cooldown, history and warm-up of the settings reach "
+            f"{least_s:g} s back: set it to {least_s:g} or more, or to 0, which stands for the least possible value"
         )
     return given_s or least_s
 
@@ -95,12 +95,12 @@ def require_possible(settings: Settings, marker: Marker | None) -> None:
     lost = skipping.find_lost(settings, marker.read_until.places)
     if lost:
         named = ", ".join(
-            f"{each.topic} {each.partition} after {each.read_until}, it goes on from {each.goes_on_from}"
+            f"{each.topic} {each.partition}: read up to {each.read_until}, records exist from {each.goes_on_from}"
             for each in lost
         )
         raise Refused(
-            f"the input no longer has what comes after the marker ({named}): start over with --fresh, or from a checkpoint with "
-            "--skip-lost"
+            f"the input has lost records that come after the marker ({named}): start over with --fresh, or from "
+            "a checkpoint with --skip-lost"
         )
 
 
@@ -137,8 +137,8 @@ def _require_kept(settings: Settings) -> None:
     for topic, each_s in kept_s.items():
         if each_s < span_s:
             raise Refused(
-                f"a rebuild reads {span_s:g} s back (controller.rebuild_s), and the topic {topic} keeps what is written to it "
-                f"for {each_s:g} s: raise its retention, or share the checkpoint and do without --rebuild"
+                f"a rebuild reads {span_s:g} s back (controller.rebuild_s), but the topic {topic} keeps records for only "
+                f"{each_s:g} s: raise its retention, or share the checkpoint and start without --rebuild"
             )
 
 
@@ -204,7 +204,7 @@ class Rebuilding:
             rfc3339(since_ms),
         )
         for cluster, numbers in sorted(missing.items()):
-            _LOG.warning("of cluster %s no summary was published of the rounds %s", cluster, numbers)
+            _LOG.warning("cluster %s: no summary was published for rounds %s", cluster, numbers)
         return Rebuilt(memories=memories, read_until=read_until)
 
     def _read_until_ms(self, read_until: Progress) -> int:

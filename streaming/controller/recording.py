@@ -105,10 +105,11 @@ def decode_recorded(line: bytes) -> Recorded:
         event = found.event
         value = _bytes_of(found.value_base64) if event is msgspec.UNSET else bytes(event)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:  # of text or base64
-        raise BadRecording(f"not a recorded record: {error}") from error
+        raise BadRecording(f"not a line of a recording: {error}") from error
     if found.trimtab_record != _VERSION:
         raise BadRecording(
-            f"of version {found.trimtab_record}, this trimtab reads {_VERSION}: use the trimtab that wrote it"
+            f"the line has version {found.trimtab_record}, but this trimtab reads version {_VERSION}: use the trimtab "
+            "that wrote it"
         )
     return Recorded(
         origin=Origin(topic=found.topic, partition=found.partition, offset=found.offset),

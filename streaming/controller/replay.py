@@ -152,7 +152,7 @@ def _read_recorded(line: bytes, where: str, max_record_bytes: int) -> Record:
     try:
         return decode_recorded(line).to_record(max_record_bytes)
     except BadRecording as error:
-        raise BadRecording(f"{where}: {error}; what came before it was replayed") from error
+        raise BadRecording(f"{where}: {error}; the lines before this one were replayed") from error
 
 
 def _drain(stream: BinaryIO, start: bytes) -> tuple[bytes, int, str]:

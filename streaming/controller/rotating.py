@@ -136,7 +136,7 @@ class RotatingFolder:
         whole_bytes = _whole_bytes(file)
         if whole_bytes < file.stat().st_size:
             os.truncate(file, whole_bytes)
-            self._tell(f"mended {file}: its end was cut off, and is recorded again")
+            self._tell(f"repaired {file}: removed its incomplete end; those records are recorded again")
 
 
 def _number(file: Path) -> int:
@@ -152,7 +152,8 @@ def _read_places(file: Path) -> list[Place]:
         return msgspec.json.decode(file.read_bytes(), type=list[Place])
     except msgspec.MsgspecError as error:
         raise OSError(
-            f"{file} says how far was recorded and cannot be read: {error}; remove it to begin anew"
+            f"{file} holds the positions of the recording, but cannot be read: {error}; remove it to start from the "
+            "beginning"
         ) from error
 
 

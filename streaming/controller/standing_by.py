@@ -74,10 +74,12 @@ class StandingBy:
             try:
                 begun = stack.enter_context(leading.taken_over(_at_once, self.start_with))
             except Fenced as error:
-                _LOG.warning("%s, or was faster: this one stands by again", error)
+                _LOG.warning(
+                    "another process was faster, so this standby does not lead and stands by again: %s", error
+                )
                 return
             except NotReached as error:
-                _LOG.warning("it cannot lead now, and stands by again: %s", error.message)
+                _LOG.warning("this standby cannot lead now and stands by again: %s", error.message)
                 return
             except Refused as error:
                 self._note(error.message, is_sure=True)
@@ -85,7 +87,7 @@ class StandingBy:
             try:
                 leading.lead(begun, self.waiting_out)
             except Fenced as error:
-                _LOG.warning("%s. It stands by again", error)
+                _LOG.warning("this process no longer leads and stands by again: %s", error)
 
     def _stand_by(self) -> bool:
         """Wait for a turn; False when a stop is requested."""
@@ -134,10 +136,10 @@ class StandingBy:
         except Refused as error:
             self._note(error.message)
         except NotReached as error:
-            _LOG.info("whether it could lead is not known now: %s", error.message)
+            _LOG.info("this standby cannot check now whether it could lead: %s", error.message)
         else:
             if self._problem:
-                _LOG.info("it could lead again")
+                _LOG.info("this standby could take over again")
             self._problem, self._wrong_count = "", 0
 
     def _note(self, problem: str, *, is_sure: bool = False) -> None:

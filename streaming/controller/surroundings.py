@@ -101,7 +101,10 @@ class Watch(Closing):
             self._count = 0 if problem is None else self._count + 1
             pause_s = self._every_s if problem is None else self._again_s
             if self._count == 1:
-                _LOG.warning("something changed under the running controller; looking again: %s", problem)
+                _LOG.warning(
+                    "the topics or the checkpoint changed while the controller runs; checking again: %s",
+                    problem,
+                )
             if self._count >= _SURE_COUNT:
                 self._problem = problem
                 return
@@ -112,5 +115,5 @@ class Watch(Closing):
         except Unanswered:
             return None  # the query and the publisher report it
         except Exception:  # noqa: BLE001  logged with its traceback; the query goes on without this look
-            _LOG.exception("topics and checkpoint could not be looked at")
+            _LOG.exception("topics and checkpoint could not be checked")
             return None

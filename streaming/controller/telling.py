@@ -87,7 +87,7 @@ class Telling:
             tell()
         except Exception:  # noqa: BLE001  whatever it is, the batch is published already
             _LOG.exception(
-                "%s: something of a published batch could not be told; the batch itself is out", part
+                "%s: a published batch could not be reported completely; the batch itself is published", part
             )
             self._metrics.count_telling_error(part)
 

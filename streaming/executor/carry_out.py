@@ -43,7 +43,7 @@ race for one answers 500 even when it is asked which bundles it owns."""
 _ATTEMPTS_MAX = 4
 _LOCKS = 64
 """More than there are unloads at a time; ranges that share one only wait for each other."""
-_NOT_CUT = "Pulsar answered success and cut nothing, as it does for a bundle with fewer than two topics loaded at its owner"
+_NOT_CUT = "Pulsar reported success but split nothing, as it does for a bundle with fewer than two topics loaded at its owner"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ class Executor:
         if owner is not None:
             return Done(outcome="succeeded", broker=owner, was_done_before=True)
         if self._dry_run:
-            return Skip("executor-dry-run", f"{order.bundle} belongs to nobody and would be looked up")
+            return Skip("executor-dry-run", f"{order.bundle} has no owner and would be looked up")
         return self._wait_until_landed(order, action, still, topic=self._topic_of(order.bundle), failure=None)
 
     def _topic_of(self, bundle: BundleName) -> str | None:
@@ -217,7 +217,7 @@ class Executor:
             answer = f"{bundle} is no bundle of {bundle.namespace} any more: it was split or made anew"
             return Skip("bundle-gone", answer)
         if owner != expected:
-            return Skip("owner-changed", f"{owner or 'nobody'} owns it, not {expected}")
+            return Skip("owner-changed", f"{owner or 'no broker'} owns it, not {expected}")
         return None
 
     def _unreachable(self, destination: str | None) -> Skip | None:
@@ -319,8 +319,8 @@ class Executor:
     def _fail_unmoved(self, owner: str | None, failure: AdminError | None, unloads_count: int) -> Done:
         why = str(failure) if failure else f"not seen elsewhere within {self._verify_timeout_s:g} s"
         if unloads_count == _ATTEMPTS_MAX and failure is None:
-            why = f"it took it back after each of {unloads_count} unloads"
-        where = f"still on {owner}" if owner else "owned by nobody that can be asked"
+            why = f"the broker took it back after each of {unloads_count} unloads"
+        where = f"still on {owner}" if owner else "no broker that answers owns it"
         return Done(outcome="failed", reason=f"{where}: {why}", broker=owner)
 
     def _judge_landing(self, bundle: BundleName, owner: str, destination: str | None) -> Done:
@@ -343,7 +343,10 @@ class Executor:
             return bool(groups.of_brokers([broker])[0] != groups.of_namespaces([bundle.namespace])[0])
         except Exception as error:  # noqa: BLE001  it moved all the same; a pattern may be Java's only
             _LOG.warning(
-                "the isolation groups cannot be told, so %s counts as right for %s: %s", broker, bundle, error
+                "the isolation groups cannot be read, so %s counts as a right broker for %s: %s",
+                broker,
+                bundle,
+                error,
             )
             return False
 
@@ -396,4 +399,6 @@ def _probe(bundle: BundleName) -> str:
         topic = f"persistent://{bundle.namespace}/trimtab-probe-{number}"
         if bundle.holds(topic_hash(topic)):
             return topic
-    raise AdminError("refused", call=f"look {bundle} up", answer="no topic name falls into so narrow a range")
+    raise AdminError(
+        "refused", call=f"look {bundle} up", answer="no topic name was found for such a narrow range"
+    )

@@ -87,11 +87,11 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
             self._require_unpaused()
             with cluster_of(self._target, cluster=self._cluster) as kafka:
                 for line in self._executor.sweep(kafka, self._require_unpaused):
-                    _LOG.info("left over on %s, nothing moves: %s", self._cluster, line)
+                    _LOG.info("leftovers on %s, where nothing moves: %s", self._cluster, line)
         except Held as held:
             _LOG.info("leftovers on %s stay for now: %s", self._cluster, held)
         except ClusterError as error:
-            _LOG.warning("leftovers on %s could not be looked for: %s", self._cluster, error)
+            _LOG.warning("leftovers on %s could not be checked: %s", self._cluster, error)
 
     def _require_unpaused(self) -> None:
         self._require_going_on()

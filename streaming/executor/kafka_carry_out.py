@@ -177,7 +177,7 @@ class ThrottleExecutor:
             with suppress(Taken), self._memory.hold() as again:
                 again.write(again.remembered.with_(during))
                 return
-        _LOG.error("what was set on the cluster could not be remembered: %s", during)
+        _LOG.error("the settings made on the cluster could not be stored: %s", during)
 
 
 def _aim(action: ThrottleAction, remembered: Remembered) -> _Aim:

@@ -91,7 +91,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
                         raise
                     self._drop(error)
                 except _Stopping:
-                    _LOG.info("stopping: what is left of the batch comes to whoever asks for actions next")
+                    _LOG.info("stopping: the rest of the batch goes to the executor that reads actions next")
                 else:
                     self._pulse.problem = ""
 

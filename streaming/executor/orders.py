@@ -216,13 +216,16 @@ def gate(order: Gated, *, control: ControlData | None, now: datetime) -> Skip | 
     epoch, highest = order.epoch, order.highest_epoch
     if epoch is None:
         return Skip(
-            "no-epoch", "its record has no trimtab-epoch header, so nobody knows whether it is the newest"
+            "no-epoch",
+            "its record has no trimtab-epoch header, so it may come from a controller that was superseded",
         )
     if highest is not None and epoch < highest:
-        detail = f"{order.source} says it with epoch {epoch}, after {highest} has spoken"
+        detail = (
+            f"{order.source} sent it with epoch {epoch}, but a controller with epoch {highest} has taken over"
+        )
         return Skip("old-epoch", detail)
     if order.action.dry_run:
-        return Skip("dry-run", "it was only to be shown")
+        return Skip("dry-run", "it is an action of a dry run")
     if now >= order.action.expires_at:
         age_s = (now - order.action.expires_at).total_seconds()
         return Skip("expired", f"it expired {age_s:.0f} s ago, at {order.action.expires_at.isoformat()}")

@@ -187,8 +187,8 @@ class ActionsTopic(Closing):
     def _require_kept(self) -> None:
         if not self._assigned.are_kept:
             raise PublishError(
-                f"the actions at hand were taken from this executor: it was out of the group {self._group} for a while, or "
-                "another one joined it; whoever has them now takes them up again"
+                f"this executor lost its actions in progress: it was out of the group {self._group} for a while, or "
+                "another executor joined; the executor that has them now carries them out"
             )
 
     @contextmanager

@@ -88,7 +88,9 @@ def read_reassignments(admin: KafkaAdminClient) -> dict[Partition, RunningMove]:
     try:
         found = admin.list_partition_reassignments()
     except ClusterAuthorizationFailedError as error:
-        raise ClusterError("what moves cannot be read: is DESCRIBE on the cluster allowed?") from error
+        raise ClusterError(
+            "the running reassignments cannot be read: is DESCRIBE on the cluster allowed?"
+        ) from error
     return {
         (where.topic, where.partition): RunningMove(
             replicas=tuple(entry["replicas"]),

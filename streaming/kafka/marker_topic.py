@@ -95,9 +95,9 @@ class MarkerTopic:
 
     def _stuck(self, end: int, timeout_s: float) -> str:
         return (
-            f"{self._topic} cannot be read to offset {end}: a transaction has been open for {timeout_s:g} s. One "
-            "of another controller ends at its timeout; one left hanging by a broker that was killed is found "
-            f"and ended with: kafka-transactions.sh find-hanging --topic {self._topic} --partition 0"
+            f"{self._topic} cannot be read to offset {end}: a transaction has been open for {timeout_s:g} s. A "
+            "transaction of another controller ends at its timeout; to find and end one that a killed broker left "
+            f"open, run: kafka-transactions.sh find-hanging --topic {self._topic} --partition 0"
         )
 
     def _end_offset(self, *, past_open: bool) -> int:

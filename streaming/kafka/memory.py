@@ -94,7 +94,7 @@ class ExecutorMemory:
             yield
         except (ProducerFencedError, InvalidProducerEpochError) as error:
             raise Taken(
-                f"another executor of {self.cluster} has taken over what is remembered on {self.topic}: {error!r}"
+                f"another executor of {self.cluster} has taken over the memory on {self.topic}: {error!r}"
             ) from error
         except TransactionalIdAuthorizationFailedError as error:
             raise PublishError(

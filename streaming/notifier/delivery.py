@@ -78,7 +78,7 @@ class Delivery:
         text = f"it answered {answer.status_code} {answer.reason_phrase}: {answer.text[:_SHOWN_CHARACTERS]!r}"
         if answer.status_code == _TOO_MANY or answer.status_code >= _SERVER_ERROR:
             raise _Passing(text)
-        raise _Refused(f"{text}; look at its address and format")
+        raise _Refused(f"{text}; check its address and format")
 
     def _address(self) -> str:
         settings = self._settings

@@ -119,7 +119,7 @@ class NotifierLoop:
                 told = read(record.value)
             except UnreadableRecord as error:
                 self._metrics.count_unreadable()
-                _LOG.error("a record on %s cannot be told: %s: %.200r", name, error, record.value)
+                _LOG.error("a record on %s cannot be read: %s: %.200r", name, error, record.value)
                 continue
             if _is_current(epochs, told, record):
                 self._offer_each(told)
@@ -129,7 +129,7 @@ class NotifierLoop:
             old_count = outlet.offer(told, now_s=self._clock_s())
             if old_count:
                 self._metrics.count_left_out(name, "too-old", old_count)
-                _LOG.info("%d notices for %s are older than an hour, and are left out", old_count, name)
+                _LOG.info("%d notices for %s are older than an hour and are left out", old_count, name)
 
     def _tell(self, workers: ThreadPoolExecutor) -> None:
         """Send one message to each receiver that has notices waiting; the polled records are kept meanwhile."""

@@ -117,7 +117,7 @@ def read(value: bytes) -> Told:
         else:
             found = ()
     except (msgspec.MsgspecError, ValueError) as error:
-        raise UnreadableRecord(f"no event that could be told: {error}") from error
+        raise UnreadableRecord(f"not a valid event: {error}") from error
     return Told(source=head.source, cluster=head.cluster, notices=found, is_round=head.type == ROUND_TYPE)
 
 

@@ -58,7 +58,7 @@ def _require_all(events: Sequence[Planned], found: dict[str, Round]) -> None:
     for cluster, event in found.items():
         control = event.data.control
         if control is not None and control.problem is not None:
-            raise Refused(f"{cluster}: the controller does not take the settings: {control.problem}")
+            raise Refused(f"{cluster}: the controller refuses the settings: {control.problem}")
     missing = [event for event in events if event.cluster not in found]
     if missing:
         names = ", ".join(
@@ -66,5 +66,5 @@ def _require_all(events: Sequence[Planned], found: dict[str, Round]) -> None:
         )
         raise NotAcknowledged(
             f"written, but no round obeys it yet: {names}. No controller runs, or no report of the cluster comes: see "
-            "`trimtab status`. The event stays, and holds as soon as there is a round. Executors obey a pause already"
+            "`trimtab status`. The event stays, and the next round obeys it. Executors obey a pause already"
         )

@@ -58,9 +58,9 @@ def read_action(value: bytes) -> Action:
     try:
         action = _actions.decode(value)
     except msgspec.MsgspecError as error:
-        raise UnreadableEvent(f"no action: {error}; it may be of another version of trimtab") from error
+        raise UnreadableEvent(f"not an action: {error}; it may be from another version of trimtab") from error
     if not action.type.startswith(ACTION_PREFIX):
-        raise UnreadableEvent(f"{action.type} is no action")
+        raise UnreadableEvent(f"{action.type} is not an action")
     return action
 
 

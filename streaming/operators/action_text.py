@@ -15,7 +15,7 @@ def tail_text(action: Action, *, epoch: int | None, stale: bool) -> str:
     """What an action does, and why, in two lines."""
     marks = [
         *([_shown(action)] if action.data.dry_run else []),
-        *([f"epoch {epoch} is stale: not to be obeyed"] if stale else []),
+        *([f"epoch {epoch} is stale: do not obey it"] if stale else []),
     ]
     marked = f" [{', '.join(marks)}]" if marks else ""
     return (
@@ -71,8 +71,8 @@ def _shown(action: Action) -> str:
 
 def _who_obeys(action: Action) -> str:
     if action.data.proposal:
-        return " (a proposal: nobody obeys it before `trimtab approve`)"
-    return " (dry-run: nobody obeys it)" if action.data.dry_run else ""
+        return " (a proposal: carried out only after `trimtab approve`)"
+    return " (dry-run: it is not carried out)" if action.data.dry_run else ""
 
 
 def _pairs(values: Mapping[str, Any]) -> str:

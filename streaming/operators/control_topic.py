@@ -59,7 +59,7 @@ def check_written(
         if any(record.value != event.value for record in since):
             raise Refused(
                 f"{event.cluster}: somebody else wrote a control event at the same moment, and the newer one replaces the "
-                f"other whole: see what stands with `trimtab policy show --cluster {event.cluster}`, then run the command "
+                f"other completely: see the result with `trimtab policy show --cluster {event.cluster}`, then run the command "
                 "again if something is missing"
             )
 

@@ -43,7 +43,7 @@ def follow_drains(
                 open_.discard(event.cluster)
         if open_ and deadline.is_over:
             raise NotAcknowledged(
-                f"{', '.join(sorted(open_))}: no round in the last {_PATIENCE_S:g} s, so how far the drain is is not known: see "
+                f"{', '.join(sorted(open_))}: no round in the last {_PATIENCE_S:g} s, so the drain's progress is not known: see "
                 "`trimtab status`. The drain goes on with the next round"
             )
         if open_:
@@ -62,7 +62,7 @@ def _is_over(event: Round, brokers: Collection[str], tell: Callable[[str], None]
         for line in left_lines(event.data.upkeep):
             tell(f"{event.cluster}: {line}")
         raise NotAcknowledged(
-            f"{event.cluster}: what is left stays, and no later round changes that by itself: move it yourself, or take away the "
+            f"{event.cluster}: no later round will move the bundles that are left: move them yourself, or remove the "
             "reason. The drain goes on"
         )
     return False

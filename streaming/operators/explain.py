@@ -287,7 +287,7 @@ def _mask_detail(bundle: RememberedBundle, pulsar: PulsarSettings) -> str:
     """Why the bundle may not be moved, and until when if that is known."""
     last = next((each for each in reversed(bundle.decisions) if each.is_resting), None)
     if last is not None and bundle.unload_mask == "in-flight":
-        return f"no result of its {last.kind} has come; its time is over at {rfc3339(last.expires_ms)}"
+        return f"no result of its {last.kind} has come; it expires at {rfc3339(last.expires_ms)}"
     if last is not None and bundle.unload_mask == "cooldown":
         return f"it rests until {rfc3339(_rests_until_ms(last, pulsar))}"
     return "it may not be moved"

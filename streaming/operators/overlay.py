@@ -120,7 +120,7 @@ def _refusal(cluster: str, event: Control, settings: SettingsSource, system: Sys
     """Why the controller does not take an event; None where it does."""
     limit_ms = rounds_of(system, settings.base(cluster)).max_ahead_ms
     if event.appended_ms is not None and event.time_ms > event.appended_ms + limit_ms:
-        return f"{event.id} of {rfc3339(event.time_ms)} was ahead of its log"
+        return f"{event.id} of {rfc3339(event.time_ms)} has a time ahead of its log"
     try:
         settings.overlaid(cluster, event.overlay)
     except OverlayError as error:

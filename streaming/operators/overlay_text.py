@@ -21,7 +21,11 @@ def change_text(event: Planned) -> str:
         *(f"  {change}" for change in event.changes),
         *change_lines(before, after),
         *_describe_resume(before, after),
-        *(["  forgotten: what is remembered of it; at once if it is silent"] if after.forget else []),
+        *(
+            ["  forgotten: all that is remembered of the cluster; at once if the cluster is silent"]
+            if after.forget
+            else []
+        ),
     ]
     since = f"from round {event.first_round} on, which begins at {rfc3339(event.first_round_ms)}"
     at_once = "; executors stop at once" if after.paused else ""
@@ -31,7 +35,7 @@ def change_text(event: Planned) -> str:
 def _describe_resume(before: ControlData, after: ControlData) -> list[str]:
     if after.resumed_at is None or after.resumed_at == before.resumed_at:
         return []
-    return ["  actions that failed until now count no more"]
+    return ["  actions that failed until now no longer count"]
 
 
 def _describe_approval(before: ControlData, after: ControlData) -> list[str]:

@@ -217,7 +217,7 @@ class Report:
             found = _rounds.decode(value)
         except msgspec.MsgspecError as error:
             raise UnreadableEvent(
-                f"no {ROUND_TYPE}: {error}; it may be of another version of trimtab"
+                f"not a {ROUND_TYPE}: {error}; it may be from another version of trimtab"
             ) from error
         key = (found.source, found.cluster)
         if epoch < self._epochs.get(key, 0):

@@ -64,7 +64,7 @@ def tried_rows(found: ClusterReport) -> list[tuple[str, ...]]:
 
 def _judged_text(judged: Counter[tuple[str, str]]) -> str:
     if not judged:
-        return "none yet: an action is judged once its executor has answered, or its time is over"
+        return "none yet: an action is judged once its executor has answered, or once it has expired"
     return ", ".join(f"{count} {kind}s {outcome}" for (kind, outcome), count in sorted(judged.items()))
 
 

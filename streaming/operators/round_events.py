@@ -75,8 +75,8 @@ def _read(value: bytes, type_: str, decoder: msgspec.json.Decoder[Any]) -> Any:
         if head.type == type_:
             return decoder.decode(value)
     except msgspec.MsgspecError as error:
-        raise UnreadableEvent(f"no {type_}: {error}; it may be of another version of trimtab") from error
-    raise UnreadableEvent(f"{head.type} is no {type_}")
+        raise UnreadableEvent(f"not a {type_}: {error}; it may be from another version of trimtab") from error
+    raise UnreadableEvent(f"{head.type} is not a {type_}")
 
 
 class Newest:

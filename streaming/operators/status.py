@@ -189,7 +189,7 @@ def _controller(status: ClusterStatus) -> str:
     if beat is None:
         return f"{known}, DOES NOT RUN: no beat in the last hour"
     if not status.runs:
-        last = "it ended in good order" if beat.has_left else "its last beat was"
+        last = "it ended properly" if beat.has_left else "its last beat was"
         return f"{known}, DOES NOT RUN: {last} {_age(beat.beat_age_s)}, from {beat.instance}"
     return f"{known}, runs as {beat.instance}, batch {'none yet' if beat.batch is None else beat.batch}"
 
@@ -212,7 +212,7 @@ def _lateness(status: ClusterStatus) -> Iterator[str]:
             False: "its controller does not run",
             None: "no reports come (see the collector), or no controller runs",
         }[status.runs]
-        yield f"no younger round: {why}; what follows is of then"
+        yield f"no newer round: {why}; the rest is as of that round"
 
 
 def _control(control: ControlInForce | None) -> str:
@@ -247,7 +247,7 @@ def _beside(others: OtherBalancers | None) -> Iterator[str]:
 def _shadow(shadow: ShadowSummary | None) -> Iterator[tuple[str, str]]:
     if shadow is not None:
         usage = f"usage mean {shadow.usage.mean_points:.1f}, max {shadow.usage.max_points:.1f} points"
-        yield "shadow", f"{shadow.count} bundles count where the dry-run moved them: {usage}"
+        yield "shadow", f"{shadow.count} bundles are counted where the dry-run moved them: {usage}"
 
 
 def _failing(status: ClusterStatus) -> Iterator[tuple[str, str]]:

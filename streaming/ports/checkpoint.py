@@ -125,7 +125,7 @@ def refuse_strangers(files: Listing, location: str) -> None:
     """Raise ``CheckpointError`` for a directory that holds something else: trimtab must not write into it."""
     if any(not (starts.is_start(name) or name.startswith(starts.PROBE)) for name in files.names()):
         raise CheckpointError(
-            f"{location} is not empty and no checkpoint of trimtab (it has no {starts.CARD}): "
+            f"{location} is not empty and is not a checkpoint of trimtab (it has no {starts.CARD}): "
             f"set spark.checkpoint to a directory of its own"
         )
 
@@ -173,6 +173,6 @@ def describe_exchanged(before: Mapping[str, str], now: Mapping[str, str]) -> str
         return None
     ids = ", ".join(f"{name} had the id {before[name]} and has {now[name]}" for name in names)
     return (
-        f"the input was deleted and made anew since the checkpoint read it ({ids}): its records begin at 0 again, and "
-        "those the checkpoint would pass over were never read. Start over with --fresh"
+        f"the input was deleted and made anew since the checkpoint read it ({ids}): its records begin at 0 again, so "
+        "the checkpoint would skip records that were never read. Start over with --fresh"
     )

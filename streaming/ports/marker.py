@@ -147,8 +147,8 @@ def _rebuild(marker: Marker | None, checkpoint: Checkpoint, epoch: int, name: st
     if marker is not None and marker.query_id is not None and marker.read_until is None:
         raise CheckpointMismatch(
             f'controller "{name}" does not start: its marker does not say how far the input was read ({_describe(marker)}), '
-            "because an older trimtab wrote it, or --adopt. Let this version publish one batch from the checkpoint that "
-            "there is, without --rebuild; where there is none, start over with --fresh."
+            "because an older trimtab or --adopt wrote it. Start this version without --rebuild and let it publish one "
+            "batch from the existing checkpoint; if there is no checkpoint, start over with --fresh."
         )
     over = _over(marker, checkpoint.query_id, going_on=None)
     read_until, read_from = (None, None) if marker is None else (marker.read_until, marker.read_from)
@@ -193,7 +193,7 @@ def _disagreement(marker: Marker | None, checkpoint: Checkpoint) -> str | None:
         return "the checkpoint belongs to a query that is over (--fresh or --adopt gave it up)"
     if marker.query_id is None:
         is_begun = marker.read_until is not None and checkpoint.query_id is None
-        return "its memory was to be rebuilt, and the checkpoint is new" if is_begun else None
+        return "a rebuild of its memory was not finished, and the checkpoint is new" if is_begun else None
     if marker.query_id != checkpoint.query_id:
         gone = checkpoint.query_id is None
         return (
@@ -208,8 +208,8 @@ def _start_refusal(problem: str, marker: Marker | None, checkpoint: Checkpoint, 
     return (
         f'controller "{name}" does not start: {problem}. {_describe(marker)}; {checkpoint}. '
         "Going on could repeat or lose actions. Put the matching checkpoint back; or start with --fresh to "
-        "begin with a new checkpoint and forget the marker; with --rebuild to begin with one that is made of the input again; or "
-        "with --adopt to trust the checkpoint as it is (batches after it are published, even if they already were)."
+        "begin with a new checkpoint and forget the marker; with --rebuild to begin with one that is made from the input; "
+        "or with --adopt to trust the checkpoint as it is (batches after it are published, even if they already were)."
     )
 
 
@@ -265,7 +265,7 @@ def compare_batch(
     if marker.batch_id is None or marker.batch_id < batch_id:
         return BatchState.NEW
     if marker.batch_id > batch_id:
-        raise _batch_refusal("a newer batch is already out", marker, batch_id, query_id, batch_digest)
+        raise _batch_refusal("a newer batch is already published", marker, batch_id, query_id, batch_digest)
     if marker.digest == batch_digest:
         return BatchState.OUT
     if marker.ran_with is None or marker.ran_with.version != version:

@@ -48,7 +48,7 @@ class Pulse:
     def readiness(self) -> Sequence[Check]:
         """Whether the brokers answer."""
         age_s = self._clock_s() - self._polled_s
-        detail = f"actions were last asked for {age_s:.0f} s ago"
+        detail = f"the brokers last answered {age_s:.0f} s ago"
         is_ready = age_s < _POLL_AGE_S_MAX and not self.problem
         return [Check(name="poll", ok=is_ready, detail="; ".join(filter(None, (detail, self.problem))))]
 

@@ -35,8 +35,9 @@ def explain_administrator(error: AdminError, namespace: str) -> str | None:
         return None
     tenant = namespace.partition("/")[0]
     return (
-        f"{error.answer}. The token's role must be an administrator of the tenant {tenant}: topics and their policies are "
-        f"looked at. Run: pulsar-admin tenants update {tenant} --admin-roles ROLE (with those it has: the list is replaced)"
+        f"{error.answer}. The token's role must be an administrator of the tenant {tenant}, because trimtab reads "
+        f"topics and their policies. Run: pulsar-admin tenants update {tenant} --admin-roles ROLE (with the "
+        "present roles, too: the command replaces the list)"
     )
 
 

@@ -88,10 +88,10 @@ class LoadData:
             )
             self._readers = [self._reader(client, topic) for topic in _TOPICS]
         except AdminError as error:
-            self._give_up(f"nobody knows who has what the brokers publish: {error}")
+            self._give_up(f"the broker that serves the brokers' load data cannot be found: {error}")
         except pulsar.PulsarException as error:
             why = explain_denied(error, LOAD_TOPIC, "consume")
-            self._give_up(f"what the brokers publish cannot be read: {why}")
+            self._give_up(f"the brokers' load data cannot be read: {why}")
         else:
             self._heard.say_problem(None)
 

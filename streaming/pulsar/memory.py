@@ -71,7 +71,7 @@ class PulsarExecutorMemory:
             yield
         except _FENCED as error:
             raise Taken(
-                f"another executor has taken over what is remembered on {self._full_name}: {error!r}"
+                f"another executor has taken over the memory on {self._full_name}: {error!r}"
             ) from error
         except pulsar.PulsarException as error:
             why = explain_denied(error, self._full_name, "produce")

@@ -101,17 +101,18 @@ class Log:
         if start.ledger in ids or self._was_empty(start):
             return
         if start.ledger > ids[0]:
-            what = "is none of this topic's: it was made anew"
+            what = "does not belong to this topic: the topic was made anew"
         elif start.entry < 0 and self.acknowledged is None:
             what = (
-                "is gone, and so is the subscription that keeps what is unread: the topic was made anew, or somebody "
+                "is gone, and so is the subscription that keeps unread records: the topic was made anew, or somebody "
                 "removed the subscription"
             )
         else:
             what = "was trimmed, or the topic was made anew"
         raise DataLoss(
-            f"{partition}: ledger {start.ledger}, where reading is to go on after {start}, {what} (there are "
-            f"{ids[0]} to {ids[-1]}). Go on with --skip-lost, or start over with --fresh; raise the namespace's retention, and set no message TTL"
+            f"{partition}: ledger {start.ledger}, from which reading would go on after {start}, {what} (the topic has "
+            f"ledgers {ids[0]} to {ids[-1]}). Go on with --skip-lost, or start over with --fresh; raise the "
+            "namespace's retention, and set no message TTL"
         )
 
     def _was_empty(self, start: Position) -> bool:

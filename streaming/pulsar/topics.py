@@ -229,7 +229,7 @@ def _wait_until(is_applied: Callable[[], bool], what: str) -> None:
     """Wait until the brokers show it: policies of topics travel on a topic of Pulsar's own. Raises ``StartError``."""
     if not poll(is_applied, timeout_s=_APPLIED_WITHIN_S, pause_s=_POLL_S):
         raise StartError(
-            f"{what}, and the brokers do not say so after {_APPLIED_WITHIN_S:g} s: look into their logs"
+            f"{what}, but the brokers do not show it after {_APPLIED_WITHIN_S:g} s: look into their logs"
         )
 
 
@@ -258,7 +258,7 @@ def differences_of(admin: PulsarAdmin, spec: PulsarTopicSpec, partitions: int) -
             topic=spec.name,
             setting="deleteWhileInactive",
             found="true",
-            expected="false, because Pulsar deletes it while nobody is connected to it, with all that it holds",
+            expected="false, because Pulsar deletes the topic with all its messages while no client is connected",
             remedy="Run: trimtab topics create; or: pulsar-admin topicPolicies set-inactive-topic-policies "
             f"{spec.name} --disable-delete-while-inactive --max-inactive-duration 1d "
             "--delete-mode delete_when_no_subscriptions",
@@ -290,7 +290,7 @@ def time_to_live(admin: PulsarAdmin, namespace: str) -> Iterator[str]:
     text = admin.get(f"/admin/v2/namespaces/{namespace}/messageTTL").strip()
     if text not in {b"", b"null", b"0"}:
         yield (
-            f"namespace {namespace}: messageTTL is {text.decode()} s, expected unset. It takes unread records away. "
+            f"namespace {namespace}: messageTTL is {text.decode()} s, expected unset. It removes unread records. "
             f"Run: pulsar-admin namespaces remove-message-ttl {namespace}"
         )
 

@@ -29,8 +29,8 @@ class AcceptedClusters:
             return None
         return Rejection(
             reason="unknown-cluster",
-            detail=f"cluster {cluster} is none of controller.accepted_clusters "
-            f"({', '.join(self._patterns)[:200]}): add it there, or mend the sender's name",
+            detail=f"cluster {cluster} matches no entry of controller.accepted_clusters "
+            f"({', '.join(self._patterns)[:200]}): add it there, or correct the name at the sender",
         )
 
 

@@ -22,17 +22,17 @@ _REFERENCE_HEAD = """\
 
 <!-- Written by `trimtab config --reference`; edit the declarations, not this page. -->
 
-Settings come from four places, each over the one before: the defaults below, the file `trimtab.toml` of the working
-directory (or the one named by `--config`), the environment, and flags. A variable is `TRIMTAB_` and the path in
-capitals, joined by two underscores: `TRIMTAB_PULSAR__ROUNDS__LENGTH_S=10`. Lists and tables with free names are JSON
-there. Unknown keys and variables are errors that name the nearest known one. `trimtab config` shows what is in force
-and where each value was written.
+Settings come from four places, each of which overrides the one before: the defaults below, the file `trimtab.toml` of
+the working directory (or the one named by `--config`), the environment, and flags. A variable is `TRIMTAB_` and the
+path in capitals, joined by two underscores: `TRIMTAB_PULSAR__ROUNDS__LENGTH_S=10`. Lists and tables with free names
+are JSON there. Unknown keys and variables are errors that name the nearest known one. `trimtab config` shows what is in
+force and where each value was written.
 
 Units end a name: `_s` seconds, `_bytes_per_s`, `_points` percentage points, `_ratio` a share of 1, `_count`.
 
-One cluster can differ: `[clusters."east-1".pulsar.avg_shedder]` takes any key of `pulsar.*` again, and what it does
-not name is that of `[pulsar]`. A control event's overlay, `{"pulsar": {…}}`, goes over both; only the `rounds`
-sections cannot be changed by it.
+One cluster can differ: `[clusters."east-1".pulsar.avg_shedder]` takes any key of `pulsar.*` again; other keys
+are taken from `[pulsar]`. A control event's overlay, `{"pulsar": {…}}`, overrides both, except for the `rounds`
+sections, which it cannot change.
 """
 
 _SAMPLE_HEAD = """\

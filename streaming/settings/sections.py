@@ -222,7 +222,7 @@ class OutputSettings:
         for name, default in (("security", SecuritySettings()), ("pulsar", PulsarTopics())):
             if getattr(self, name) != default:
                 raise ValueError(
-                    f"url is unset, so the connection is [input]'s: give url too, or remove {name}"
+                    f"url is unset, so the connection of [input] is used: set url too, or remove {name}"
                 )
 
 

@@ -70,7 +70,7 @@ class CheckpointDirectory:
         try:
             return self._files.exists(self._own.file(CARD))
         except (Py4JJavaError, OSError) as error:
-            _LOG.warning("the checkpoint %s could not be looked at: %s", self.location, error)
+            _LOG.warning("the checkpoint %s could not be checked: %s", self.location, error)
             return True
 
     def places(self) -> list[Place]:
@@ -186,7 +186,7 @@ class CheckpointDirectory:
                 return
             starts.drop_older(self._files, own)
         except (Py4JJavaError, OSError) as error:
-            _LOG.warning("older checkpoints below %s are left there: %s", self.location, error)
+            _LOG.warning("older checkpoints below %s could not be deleted: %s", self.location, error)
         self._is_alone = True
 
     def _look_at(self, newest: Start | None, settings: Settings, *, is_fresh: bool) -> Checkpoint:
@@ -199,8 +199,8 @@ class CheckpointDirectory:
         refuse_other_cards(self.location, found, card_of(settings, self._topic_ids))
         if found.rebuilt and newest_number(self._files, newest, "commits") is None:
             raise CheckpointError(
-                f"the memory that {self.location} was to begin with is not in it, for the controller ended before: rebuild it "
-                "again with --rebuild"
+                f"{self.location} does not hold the rebuilt memory, because the controller ended before writing it: "
+                "start again with --rebuild"
             )
         return read_query(self._files, self.location, newest)
 
@@ -212,7 +212,7 @@ class CheckpointDirectory:
         try:
             found = read_card(self._files, self.location, newest)
         except CheckpointError as error:
-            _LOG.warning("not read, because the memory is rebuilt: %s", error)
+            _LOG.warning("the old checkpoint is not read, because the memory is rebuilt: %s", error)
         else:
             refuse_other_controller(self.location, found, settings.controller.name)
         return self._read_what_can_be(newest)

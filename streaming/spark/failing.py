@@ -41,14 +41,14 @@ def class_name(kind: type) -> str:
 
 
 _DATA_LOST = (
-    "the input no longer holds what the checkpoint has yet to read (its retention is too short, or the topic was made "
-    "anew): go on with --skip-lost, or start over with --fresh, and raise the topic's retention"
+    "the input has lost records that the checkpoint has not read yet (its retention is too short, or the topic was "
+    "made anew): go on with --skip-lost, or start over with --fresh, and raise the topic's retention"
 )
 _OURS: Mapping[type[Exception], str] = {
     NewerStateError: "the checkpoint was written by a newer trimtab: run that version, or start over with --fresh",
     OlderStateError: "the checkpoint was written by a trimtab from before 0.1.0: start over with --fresh",
     RoundLengthError: "the rounds have another length than the checkpoint's: set length_s back, or use --fresh",
-    DataLoss: "the input no longer holds what the checkpoint has yet to read",
+    DataLoss: "the input has lost records that the checkpoint has not read yet",
 }
 _FINAL_CLASSES = {class_name(kind): remedy for kind, remedy in _OURS.items()}
 """Remedies by class name; these classes are our own, and are raised in workers."""

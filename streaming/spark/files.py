@@ -98,7 +98,7 @@ class Files:
             stream.close()
         except Py4JJavaError as error:
             if self.exists(name):
-                raise FileExistsError(f"{self.address(name)} was made by somebody else") from error
+                raise FileExistsError(f"{self.address(name)} was made by another process") from error
             raise
 
     def creates_exclusively(self, name: str) -> bool:

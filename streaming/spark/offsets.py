@@ -22,7 +22,7 @@ def decode_progress(text: bytes) -> Progress:
     """What an offsets file says. Raises ValueError if the text is not one."""
     lines = text.decode().splitlines()
     if len(lines) < _HEAD_LINES:
-        raise ValueError(f"{len(text)} bytes, and no line about the batch")
+        raise ValueError(f"{len(text)} bytes without a line about the batch")
     try:
         planned_ms = msgspec.json.decode(lines[1], type=_Batch).batchTimestampMs
         sources = [msgspec.json.decode(line, type=_Source) for line in lines[2:] if line.startswith("{")]

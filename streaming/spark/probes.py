@@ -71,4 +71,4 @@ def _local_directories(spark: SparkSession) -> list[str]:
 
 def _compare(written: bytes, read: bytes, where: str) -> None:
     if written != read:
-        raise OSError(f"{where} gives back other bytes than were written there: look at the disk")
+        raise OSError(f"{where} returns other bytes than were written there: check the disk")

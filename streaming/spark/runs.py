@@ -104,9 +104,11 @@ class Runs:
         try:
             settings = restore(self._settings, tree)
         except NotReadable as error:
-            _LOG.warning("the settings batch %s ran with cannot be read any more: %s", marker.batch_id, error)
+            _LOG.warning(
+                "the settings that batch %s ran with cannot be read any more: %s", marker.batch_id, error
+            )
             return None
-        _LOG.info("batch %s is out: it runs once more with the settings of then", marker.batch_id)
+        _LOG.info("batch %s was published before: it runs once more with its old settings", marker.batch_id)
         return settings
 
     def _frame(self, settings: Settings) -> DataFrame:

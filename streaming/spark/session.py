@@ -145,7 +145,7 @@ class Start:
 
 def _log_lost_connection(_request: object, _client: object) -> None:
     """Called in the thread that meets the error."""
-    _LOG.info("the JVM hears no accumulators any more: %r", sys.exc_info()[1])
+    _LOG.info("the connection for the JVM's accumulators was lost: %r", sys.exc_info()[1])
 
 
 def require_java() -> None:

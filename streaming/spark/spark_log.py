@@ -71,7 +71,7 @@ class SparkLog:
         try:
             self._detach()
         except Exception as error:  # noqa: BLE001  the JVM may be gone, and its log with it
-            _LOG.info("Spark's log could not be given back: %r", error)
+            _LOG.info("Spark's log output could not be restored: %r", error)
         if self._thread is not None:
             self._thread.join(_END_S)
         self._directory.cleanup()

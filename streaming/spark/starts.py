@@ -41,7 +41,7 @@ def begin(files: Files, own: Start, card: bytes, *, is_copy: bool = True) -> Non
                 files.delete(own.directory)
                 raise
         files.delete(own.directory)
-    raise OSError(f"{files.address('')} is changed by somebody else while it is copied")
+    raise OSError(f"{files.address('')} is changed by another process while it is copied")
 
 
 def _claim(files: Files, own: Start) -> None:

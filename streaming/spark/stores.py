@@ -38,7 +38,7 @@ def require_promises(files: Files) -> None:
         mount = unsafe_mount(files.disk(""), _MOUNTS.read_text() if _MOUNTS.exists() else "")
         if mount is not None:
             raise UnsafeStore(
-                f"it lies on a mount of {mount}, which does not keep what a checkpoint needs. {_INSTEAD}"
+                f"it lies on a mount of {mount}, which does not guarantee what a checkpoint needs. {_INSTEAD}"
             )
     probe = f"{PROBE}{uuid4().hex}"
     renamed = f"{probe}-renamed"
@@ -60,14 +60,14 @@ def _broken(files: Files, probe: str, renamed: str) -> str | None:
         is_exclusive = files.creates_exclusively(renamed)
     except Py4JJavaError as error:  # a plain write has just worked
         answer = str(error.java_exception.toString()).partition("\n")[0]
-        return f"makes no file on the condition that there is none ({answer})"
+        return f"cannot create a file on the condition that it does not exist ({answer})"
     if not is_exclusive:
-        return "lets two who create a file at the same moment both have it"
+        return "lets two processes create the same file at the same moment"
     files.delete(renamed)
     if not files.rename(probe, renamed):
         return "does not rename a file"
     if files.exists(probe) or files.read(renamed) != content:
-        return "does not show a renamed file whole under its new name alone"
+        return "does not show a renamed file complete, and only under its new name"
     return None
 
 

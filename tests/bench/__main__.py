@@ -95,7 +95,7 @@ def _arguments() -> argparse.Namespace:
         "--only", nargs="+", choices=list(PARTS), metavar="NAME", help=f"parts to run: {', '.join(PARTS)}"
     )
     parser.add_argument(
-        "--quick", action="store_true", help="few repetitions: whether it works, not how quick it is"
+        "--quick", action="store_true", help="few repetitions, to see whether it works, not how quick it is"
     )
     parser.add_argument(
         "--write", action="store_true", help="with --only: put these sections into docs/benchmarks.md"

@@ -83,7 +83,7 @@ def _head(missed: int) -> list[str]:
         "",
         *(f"* {line}" for line in machine()),
         "",
-        f"{verdict} *Of limit* is value ÷ limit: at most 1 where the limit is a most, at least 1 where it is a least.",
+        f"{verdict} *Of limit* is value ÷ limit: at most 1 for a maximum, at least 1 for a minimum.",
     ]
 
 

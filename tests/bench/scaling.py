@@ -1,7 +1,8 @@
 """How the cost of a round grows with clusters, brokers and bundles: `python -m tests.bench.scaling`.
 
 One controller on this machine decides loads of growing size, each of new clusters; what its processes use for a round
-is counted (CPU time disturbs others' less than a clock does) and written into docs/scaling.md, between its markers.
+is measured (as CPU time, which other programs disturb less than elapsed time) and written into docs/scaling.md, between
+its markers.
 """
 
 import argparse
@@ -205,7 +206,7 @@ def _sizing(costs: Sequence[Cost]) -> list[str]:
         if size not in dearest or dearest[size].cpu_s < cost.cpu_s:
             dearest[size] = cost
     return [
-        f"Cores with which a controller is busy {100 * BUSY_SHARE:.0f} % of the time, from the dearest load of each size:",
+        f"Cores with which a controller is busy {100 * BUSY_SHARE:.0f} % of the time, by the costliest load of each size:",
         "",
         "| bundles in all | rounds of 60 s | rounds of 10 s |",
         "|---:|---:|---:|",
@@ -223,7 +224,9 @@ def _cores(cost: Cost, length_s: int) -> str:
 def main() -> None:
     """Measure, and write the page's block (not with `--quick`)."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.scaling", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="the three smallest loads: whether it works")
+    parser.add_argument(
+        "--quick", action="store_true", help="only the three smallest loads, to see whether it works"
+    )
     quick = parser.parse_args().quick
     made = block(measure(LOADS[:3] if quick else LOADS))
     if quick:

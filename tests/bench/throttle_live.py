@@ -108,9 +108,9 @@ def measure_throttle_live(*, quick: bool) -> Section:
     return Section(
         title="A real reassignment",
         method="Two partitions of a topic on three local brokers gain a replica on the third, both written to at 1 MB/s; collector, "
-        "service and executor pace them at one rate, for the end is foretold at the rates in force. *measured ÷ predicted* is the "
-        "larger of the quotient and its inverse. The first round with a slope leans on the prediction still; in later ones the slope "
-        "counts more and more, and alone in the end.",
+        "service and executor keep them at one rate, because the end is predicted at the rates in force. "
+        "*measured ÷ predicted* is the larger of the quotient and its inverse. The first round with a slope still "
+        "uses mostly the prediction; in later rounds the slope counts more and more, and in the end only the slope counts.",
         rows=rows,
     )
 

@@ -288,7 +288,7 @@ def test_prometheus_finds_the_controller_under_the_job_that_rules_and_dashboards
         ({"settings": {"metrics": {"host": "127.0.0.1"}}}, "where no probe reaches it"),
         ({"settings": {"metrics": {"port": 0}}}, "the probes need to know the port"),
         ({"targets": {"east-1": {"system": "pulsar"}}}, 'settings.targets."east-1".pulsar'),
-        ({"notifier": {"enabled": True}}, "nobody would be told"),
+        ({"notifier": {"enabled": True}}, "no notice would be sent"),
         ({"settings": {"controller": {"mode": "on"}}}, "/settings/controller/mode"),
         ({"settings": {"input": {"security": {"password": "hunter2"}}}}, "password"),
     ],

@@ -144,7 +144,9 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description="Run fault schedules.")
     parser.add_argument("--system", choices=list(KINDS), default="kafka", help="(default: kafka)")
     parser.add_argument("--seeds", default="1-20", help="e.g. 1-20 or 3,5,8-9 (default: 1-20)")
-    parser.add_argument("--only", action="append", default=[], help="only this kind; nothing is written then")
+    parser.add_argument(
+        "--only", action="append", default=[], help="use only faults of this kind; no result is recorded then"
+    )
     parser.add_argument(
         "--failovers",
         type=int,
@@ -158,7 +160,9 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--again", action="store_true", help="also seeds that have a result for this commit")
     parser.add_argument("--tally", action="store_true", help="run nothing, count what has passed")
     parser.add_argument(
-        "--since", metavar="COMMIT", help="the first commit that counts (default: the newest of the product)"
+        "--since",
+        metavar="COMMIT",
+        help="the first commit that counts (default: the newest that changed the product)",
     )
     parser.add_argument("--until", metavar="HH:MM", help="begin no schedule after this time of day")
     parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()) / "trimtab-faults")

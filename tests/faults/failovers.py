@@ -63,7 +63,7 @@ def _ended(end: Callable[[Scene, Fault, Child], None]) -> Deed:
     def do(scene: Scene, fault: Fault) -> None:
         directory = scene.stage.directory
         leader = _leader(scene.supervisor, directory)
-        assert leader is not None, "nobody leads, so nobody can be ended"
+        assert leader is not None, "no process leads, so there is no leader to end"
         before = max(epochs(directory))
         end(scene, fault, leader)
         _wait_for_other(scene, leader, before)
@@ -86,7 +86,7 @@ def _wait_for_other(scene: Scene, leader: Child, before: int) -> None:
 def _wait_for_pair(scene: Scene) -> None:
     until(
         lambda: is_paired(scene.supervisor, scene.stage.directory),
-        what="one to lead and another one to stand by",
+        what="one process to lead and another one to stand by",
         timeout_s=_LEADS_S,
     )
 
@@ -120,7 +120,7 @@ def _freeze(scene: Scene, fault: Fault, leader: Child) -> None:
     try:
         until(
             lambda: max(epochs(scene.stage.directory)) > before,
-            what="another one to lead while the leader is frozen",
+            what="another process to lead while the leader is frozen",
             timeout_s=_LEADS_S,
         )
         time.sleep(fault.for_s)
@@ -139,7 +139,7 @@ def _hand_over(scene: Scene, _fault: Fault, leader: Child) -> None:
 def _slow_batch(scene: Scene, fault: Fault) -> None:
     """The leader's workers stand still for longer than a session, in a batch or before one."""
     leader = _leader(scene.supervisor, scene.stage.directory)
-    assert leader is not None, "nobody leads, so no batch can be slow"
+    assert leader is not None, "no process leads, so no batch can be slow"
     scene.supervisor.send(signal.SIGSTOP, "worker", leader)
     time.sleep(fault.for_s)
     scene.supervisor.send(signal.SIGCONT, "worker", leader)

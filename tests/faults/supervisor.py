@@ -131,12 +131,12 @@ class Supervisor(threading.Thread):
     def _ended(self, child: Child, code: int) -> None:
         if code == FENCED:
             if not self._children:
-                self.problems.append(f"{self._program}: superseded, and nobody is left: {_tail(child)}")
+                self.problems.append(f"{self._program}: superseded, and no process is left: {_tail(child)}")
         elif code in {REFUSED, WRONG_USE}:
             self.refusals_count += 1
             if not self.expects_refusal:
                 self.problems.append(
-                    f"{self._program}: ended with {code}, which wants a person: {_tail(child)}"
+                    f"{self._program}: ended with {code}, which a person has to fix: {_tail(child)}"
                 )
         else:
             self.restarts_count += 1

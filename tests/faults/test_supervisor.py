@@ -57,7 +57,8 @@ def test_a_failure_and_a_kill_are_followed_by_a_start_and_a_stop_in_order_is_no_
 
 
 @pytest.mark.parametrize(
-    ("code", "message"), [("5", "wants a person"), ("2", "wants a person"), ("4", "nobody is left")]
+    ("code", "message"),
+    [("5", "a person has to fix"), ("2", "a person has to fix"), ("4", "no process is left")],
 )
 def test_what_a_person_would_have_to_mend_is_a_problem_and_nothing_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, message: str

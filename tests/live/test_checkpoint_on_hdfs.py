@@ -23,7 +23,7 @@ def test_hdfs_keeps_what_a_checkpoint_needs(tmp_path: Path, hdfs: LocalHdfs) -> 
         require_promises(files)
         assert files.names() == []
         files.write_new("start-7/claim", b"mine")
-        with pytest.raises(FileExistsError, match="was made by somebody else"):
+        with pytest.raises(FileExistsError, match="was made by another process"):
             files.write_new("start-7/claim", b"yours")
         assert files.read("start-7/claim") == b"mine"
     finally:

@@ -73,7 +73,7 @@ def test_it_keeps_what_a_checkpoint_needs_and_of_those_who_make_a_file_at_once_o
 
 def test_without_conditional_writes_it_is_refused_with_the_remedy(conf: dict[str, str]) -> None:
     said = promises_of(f"s3a://{LACKS}/promises", conf)
-    assert "makes no file on the condition that there is none" in said["refused"]
+    assert "cannot create a file on the condition that it does not exist" in said["refused"]
     assert "Conditional Writes Unavailable" in said["refused"]
     assert "docs/scaling.md" in said["refused"]
     assert said["left"] == []

@@ -84,11 +84,11 @@ def test_what_was_polled_before_the_group_changed_is_not_committed_but_comes_aga
             try:
                 first.stay()
             except PublishError as error:
-                return "taken from this executor" in str(error)
+                return "this executor lost its actions" in str(error)
             return False
 
         until(taken, what="the group to change")
-        with pytest.raises(PublishError, match="taken from this executor"):
+        with pytest.raises(PublishError, match="this executor lost its actions"):
             first.commit()
         first.drop()
         assert ([record.value for record in found] or polled(first, second)) == [b"a1"]

@@ -131,7 +131,7 @@ def test_a_collector_works_with_its_permissions_and_names_the_one_that_is_missin
     assert failures(stage) == {"2": "not registered in the cluster"}
 
     asked = {
-        on_the_cluster("Describe"): "what moves cannot be read: is DESCRIBE on the cluster allowed?",
+        on_the_cluster("Describe"): "reassignments cannot be read: is DESCRIBE on the cluster allowed?",
         on_topics("Describe"): f"topic {moved} cannot be described (one of 1): is DESCRIBE on it allowed?",
         on_topics("DescribeConfigs"): f"the settings of topic {moved} cannot be read",
         on_the_cluster("DescribeConfigs"): "the settings of broker 1 cannot be read",

@@ -68,7 +68,7 @@ def test_a_cluster_that_is_gone_is_forgotten_by_a_command_and_leaves_neither_sta
         text = output_of(
             config, "forget", "--cluster", "east-1", "--force", "--who", "ann", "--why=dismantled"
         )
-        assert "forgotten: what is remembered of it; at once if it is silent" in text
+        assert "forgotten: all that is remembered of the cluster; at once if the cluster is silent" in text
         until(lambda: number(run.url, "trimtab_clusters") == 0, what="no series of it", running=[run])
         assert not any("east-1" in dict(labels).values() for _, labels in samples(run.url))
         until(lambda: number(run.url, "trimtab_state_rows") == 0, what="no state of it", running=[run])
@@ -102,7 +102,7 @@ def test_a_command_that_waits_ends_with_7_where_no_round_obeys_it_and_with_5_whe
     with monkeypatch.context() as patched:
         problem = round_of_control("x", problem="no such key")
         patched.setattr(acknowledged, "acknowledging_rounds", lambda *_: {"east-1": problem})
-        assert "does not take the settings: no such key" in output_of(config, *asked, code=REFUSED)
+        assert "refuses the settings: no such key" in output_of(config, *asked, code=REFUSED)
 
 
 def round_of_control(event_id: str, *, problem: str | None = None) -> Round:

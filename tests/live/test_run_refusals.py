@@ -102,7 +102,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused_with_the_remedy_and_nothing_i
     foreign.mkdir()
     (foreign / "letters.txt").write_text("mine")
     message = refusal(warm, config, "--checkpoint", str(foreign))
-    assert "is not empty and no checkpoint of trimtab" in message
+    assert "is not empty and is not a checkpoint of trimtab" in message
     assert [file.name for file in foreign.iterdir()] == ["letters.txt"]
 
     message = refusal(warm, config, "--checkpoint", str(config / "below-a-file"))

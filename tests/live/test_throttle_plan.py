@@ -86,7 +86,7 @@ def test_a_planned_throttle_is_set_once_merged_with_what_is_there_and_taken_off_
     assert size >= RECORDS_COUNT * len(RECORD)
     assert answer["uniform"]["total_s"] == size / RATE
     assert (
-        f"topic mv has {LEADER_LIST} that are not of this plan, and keeps them: {FOREIGN}"
+        f"topic mv has {LEADER_LIST} that are not of this plan; they are kept: {FOREIGN}"
         in answer["warnings"]
     )
     assert result.stderr.count("set and read back: ") == 5

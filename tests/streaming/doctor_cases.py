@@ -83,7 +83,7 @@ WRONG = [
         "topics",
         {"sides": side(topics=TopicsSeen(count=9, missing_optional=("trimtab.beats",)))},
         "warning",
-        "nobody sees which controller runs",
+        "without it trimtab cannot show which controller runs",
         "trimtab topics create",
     ),
     (
@@ -235,7 +235,7 @@ WRONG = [
         "leader",
         {"settings": Settings(controller=ControllerSettings(standby=True))},
         "warning",
-        "nobody stands by",
+        "no standby is running",
         "trimtab run --standby",
     ),
     ("versions", {"processes": (replace(LEADER, version="0.2.0"),)}, "warning", "0.2.0", "upgrade"),
@@ -343,7 +343,7 @@ WRONG = [
         "balancers",
         {"clusters": heard(other_balancers=None)},
         "not checked",
-        "no collector said",
+        "no collector has reported",
         "trimtab collect pulsar",
     ),
     (
@@ -354,7 +354,7 @@ WRONG = [
             )
         },
         "warning",
-        "somebody else has set throttles: leader:1",
+        "another program has set throttles: leader:1",
         "Cruise Control",
     ),
     (

@@ -41,7 +41,7 @@ def test_a_line_says_when_where_what_and_why() -> None:
     )
     assert "where placement chooses" in tail_text(action(destination_broker=None), epoch=1, stale=False)
     assert " [dry-run] " in tail_text(action(dry_run=True), epoch=1, stale=False)
-    assert "[epoch 2 is stale: not to be obeyed]" in tail_text(action(), epoch=2, stale=True)
+    assert "[epoch 2 is stale: do not obey it]" in tail_text(action(), epoch=2, stale=True)
 
 
 WHY = """\
@@ -136,7 +136,7 @@ def test_a_summary_that_cannot_be_read_is_not_taken_for_a_missing_one() -> None:
     value = json.dumps(broken).encode()
     assert is_round_of(value, cluster=SUMMARY["cluster"], number=7)
     assert not is_round_of(value, cluster=SUMMARY["cluster"], number=8)
-    with pytest.raises(UnreadableEvent, match=r"no trimtab\.round\.v1: .*another version of trimtab"):
+    with pytest.raises(UnreadableEvent, match=r"not a trimtab\.round\.v1: .*another version of trimtab"):
         read_round(value)
 
 

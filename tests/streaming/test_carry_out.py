@@ -149,7 +149,7 @@ CASES = [
     pytest.param([refusal(404)], 0, "failed", "Pulsar does not know it", 1, id="404"),
     pytest.param([refusal(409)], 0, "failed", "changed it at the same time", 4, id="409 again and again"),
     pytest.param([refusal(409), OK], 2, "succeeded", "", 2, id="409, then done"),
-    pytest.param([refusal(412)], 0, "failed", "finds the request impossible", 1, id="412"),
+    pytest.param([refusal(412)], 0, "failed", "cannot carry out the request", 1, id="412"),
     pytest.param([refusal(412)], 1, "succeeded", "", 1, id="412 of what is done all the same"),
     pytest.param([refusal(500)], 0, "failed", "the broker's log says more", 4, id="500 again and again"),
     pytest.param([refusal(500), refusal(500), OK], 3, "succeeded", "", 3, id="500 twice, then done"),
@@ -172,7 +172,7 @@ def test_what_is_seen_afterwards_counts_and_only_what_may_pass_is_tried_again(
     done = pulsar.unload() if kind == "unload" else pulsar.split()
     assert isinstance(done, Done)
     if message is None:
-        message = "it took it back after each of 4 unloads" if kind == "unload" else "fewer than two topics"
+        message = "took it back after each of 4 unloads" if kind == "unload" else "fewer than two topics"
     assert (done.outcome, message in (done.reason or "")) == (outcome, True), done.reason
     assert len(pulsar.changes) == (calls or (4 if kind == "unload" else 1))
 

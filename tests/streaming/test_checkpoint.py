@@ -76,7 +76,7 @@ def test_what_is_no_checkpoint_is_not_written_into(disk: Disk) -> None:
     disk.write("start-7/offsets/0", b"begun, and never counted")
     assert directory().look(SETTINGS, "checkpoint") == Checkpoint(query_id=None, last_batch_id=None)
     disk.write("letters.txt", b"mine")
-    with pytest.raises(CheckpointError, match="is not empty and no checkpoint of trimtab"):
+    with pytest.raises(CheckpointError, match="is not empty and is not a checkpoint of trimtab"):
         directory().look(SETTINGS, "checkpoint")
 
 
@@ -104,7 +104,7 @@ def test_a_rebuilt_checkpoint_counts_for_others_once_its_memory_is_in_it(disk: D
     own = directory()
     own.begin(SETTINGS, marker, "rebuild")
     assert sorted(disk.names("start-8")) == ["claim", "trimtab.json"]
-    with pytest.raises(CheckpointError, match=r"is not in it.*--rebuild"):
+    with pytest.raises(CheckpointError, match=r"does not hold the rebuilt memory.*--rebuild"):
         directory().look(SETTINGS, "checkpoint")
     own.drop_older()
     assert disk.exists("start-7"), "until it has committed a batch of its own"

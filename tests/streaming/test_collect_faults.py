@@ -246,5 +246,5 @@ def test_what_brokers_publish_that_cannot_be_followed_is_said_of_each_of_them(
     collecting.join_facts()
     collecting.close()
     (failed,) = heard.ticks[0]["failed"].values()  # type: ignore[index]
-    assert "nobody knows who has what the brokers publish" in failed
+    assert "the broker that serves the brokers' load data cannot be found" in failed
     assert "not a super-user" in failed

@@ -114,7 +114,7 @@ def test_forgetting_a_cluster_carries_its_overlay_on_and_the_next_change_does_no
     event = planned(forgotten(), FULL)
     before = {"paused": True, "mode": "act", "settings": LOW_10, "resumed_at": None}
     assert data_of(event) == before | {"forget": True, "who": "maria", "why": "the sale"}
-    assert "  forgotten: what is remembered of it" in change_text(event)
+    assert "  forgotten: all that is remembered of the cluster" in change_text(event)
     assert "forget" not in data_of(planned(pause_edit(), event.value, now_ms=NOW_MS + 1000))
     taken = stands(event.value).event
     assert taken is not None
@@ -307,7 +307,7 @@ def test_the_command_says_what_changes_and_from_when() -> None:
         "  pulsar.avg_shedder.low_threshold_points: 10 -> 12\n"
     )
     assert "  paused: yes -> no\n" in change_text(planned(resume_edit(NOW), FULL))
-    assert "  actions that failed until now count no more\n" in change_text(planned(resume_edit(NOW), FULL))
+    assert "  actions that failed until now no longer count\n" in change_text(planned(resume_edit(NOW), FULL))
     assert "failed" not in text
     assert "  mode: act -> as configured\n" in change_text(planned(with_mode("configured"), FULL))
 
@@ -385,10 +385,10 @@ def test_a_write_that_met_another_ones_is_told() -> None:
     ("arguments", "complaint"),
     [
         (["pause", "--cluster", "a"], "--why"),
-        (["pause", "--cluster", "a", "--why", " "], "say why"),
+        (["pause", "--cluster", "a", "--why", " "], "give a reason"),
         (["policy", "set", "--cluster", "a", "--why", "x", "pulsar.zzz=1"], "pulsar.zzz: unknown setting"),
-        (["forget", "--all", "--why", "x"], "name what to forget"),
-        (["control", "delete", "--all", "--why", "x"], "name what to take back"),
+        (["forget", "--all", "--why", "x"], "name the clusters to forget"),
+        (["control", "delete", "--all", "--why", "x"], "name the clusters to set back"),
         (["pause", "--cluster", "a", "--why", "x", "--for", "soon"], "expected a duration such as 90s"),
         (["mode", "stop", "--cluster", "a", "--why", "x"], "'stop' is not one of"),
     ],

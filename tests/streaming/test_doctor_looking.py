@@ -146,9 +146,9 @@ def test_what_is_no_checkpoint_or_damaged_is_refused_and_what_is_elsewhere_is_no
     disk.delete("start-7")
     assert checkpoint_seen(on(disk), {}) == CheckpointSeen(location=str(disk.root))
     disk.write("letters.txt", b"mine")
-    assert "no checkpoint of trimtab" in (checkpoint_seen(on(disk), {}).refusal or "")
+    assert "not a checkpoint of trimtab" in (checkpoint_seen(on(disk), {}).refusal or "")
     away = Settings(spark=SparkSettings(checkpoint="hdfs://n:1/c"))
-    with pytest.raises(Elsewhere, match="hdfs://n:1/c, which only Spark reads"):
+    with pytest.raises(Elsewhere, match="hdfs://n:1/c, which only Spark can read"):
         checkpoint_seen(away, {})
 
 

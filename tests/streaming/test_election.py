@@ -136,7 +136,7 @@ def test_of_several_standbys_the_first_by_name_tries_and_the_next_one_leaves_it_
         read(second, [float(at_s)], standby("b:1"))
     assert second.reason() is None
     read(second, [20.0])
-    assert second.reason() is not None, "the first one had its session and did not lead"
+    assert second.reason() is not None, "the first standby had a whole session and did not take over"
 
 
 def test_a_standby_that_could_not_lead_or_has_left_is_not_waited_for() -> None:
@@ -151,7 +151,7 @@ def test_a_hand_over_counts_for_the_standby_and_the_leader_it_names() -> None:
     asked_for, other = election("b:1"), election("c:1")
     read(asked_for, [0.0], leader(), encode(asked))
     read(other, [0.0], leader(), encode(asked))
-    assert asked_for.reason() == "a hand-over to it was asked for"
+    assert asked_for.reason() == "a hand-over to this standby was requested"
     assert other.reason() is None
     read(asked_for, [1.0], leader(epoch=8))
     assert asked_for.reason() is None

@@ -47,7 +47,7 @@ class Topic:
     def stay(self) -> None:
         self.stays += 1
         if self.is_lost:
-            raise PublishError("taken from this executor")
+            raise PublishError("this executor lost its actions")
 
     def commit(self) -> None:
         if self.commits_failing:
@@ -301,7 +301,7 @@ def test_after_a_stop_nothing_more_is_begun_and_the_rest_of_the_batch_comes_to_w
     world.before_call = before
     world.loop.run()
     assert world.called == ["a1"]
-    assert world.outcomes() == {"a1": "succeeded"}, "what was done is told, the rest is not"
+    assert world.outcomes() == {"a1": "succeeded"}, "a result is published only for what was done"
     assert world.topic.committed == 0
 
     world.topic.drop()
@@ -364,7 +364,9 @@ def test_it_is_alive_while_actions_are_asked_for_and_not_when_a_batch_hangs(worl
         go_on.set()
         wait_for(lambda: all(check.ok for check in world.loop.liveness()))
     world.now_s += 1_000.0
-    assert [check.name for check in world.loop.liveness() if not check.ok] == ["loop"], "nobody asks any more"
+    assert [check.name for check in world.loop.liveness() if not check.ok] == ["loop"], (
+        "the loop no longer polls"
+    )
 
 
 def test_a_batch_comes_again_only_when_nothing_of_it_runs_any_more(world: World) -> None:

@@ -49,7 +49,7 @@ def test_before_its_broker_stood_out_for_long_enough_that_is_what_has_to_change(
 def test_after_its_unload_it_is_in_flight_and_then_in_its_cooldown_until_a_moment_that_is_named() -> None:
     flying = reasons(tree("--at", "2026-11-21T13:24:10Z", MOVED))
     assert flying["in-flight"]["detail"] == (
-        "no result of its unload has come; its time is over at 2026-11-21T13:26:20.000Z"
+        "no result of its unload has come; it expires at 2026-11-21T13:26:20.000Z"
     )
     resting = reasons(tree("--at", "2026-11-21T13:27:00Z", MOVED))
     assert resting["cooldown"]["detail"] == "it rests until 2026-11-21T13:53:20.000Z"

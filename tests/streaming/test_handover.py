@@ -33,7 +33,7 @@ def test_the_only_standby_that_could_lead_is_asked_or_the_one_that_is_named() ->
 
 
 def test_of_several_that_could_lead_one_has_to_be_named() -> None:
-    with pytest.raises(WrongUse, match=r"b:1 \(version 1\), d:1 \(version 1\); say which with --to"):
+    with pytest.raises(WrongUse, match=r"b:1 \(version 1\), d:1 \(version 1\); choose one with --to"):
         _standby([beat("b:1"), beat("d:1")], "main", None)
 
 
@@ -45,9 +45,9 @@ def test_a_standby_that_could_not_lead_is_refused_with_its_reason() -> None:
 @pytest.mark.parametrize(
     ("ages_s", "instance", "message"),
     [
-        ({}, None, "nobody stands by for the controller main: start one with `trimtab run --standby`"),
+        ({}, None, "no process stands by for the controller main: start one with `trimtab run --standby`"),
         ({"b:1": 0}, "x:1", "no x:1 stands by for the controller main; those who do: b:1"),
-        ({"b:1": 21}, None, "nobody stands by"),
+        ({"b:1": 21}, None, "no process stands by"),
     ],
 )
 def test_where_nobody_stands_by_it_says_what_to_do(

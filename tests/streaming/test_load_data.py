@@ -32,7 +32,7 @@ def test_a_broker_that_cannot_be_heard_is_looked_for_again_and_old_values_are_no
             assert load_data.of("b1", within_s=0) == PublishedLoad(b"{}", b"")
             for _ in range(2):
                 load_data.follow()
-                with pytest.raises(NoLoadData, match="what the brokers publish cannot be read"):
+                with pytest.raises(NoLoadData, match="the brokers' load data cannot be read"):
                     load_data.of("b1", within_s=60)
             load_data.close()
     assert len(broker.asked) == 2

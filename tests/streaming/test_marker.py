@@ -129,7 +129,7 @@ def test_a_rebuild_ends_every_query_there_was_and_keeps_how_far_the_input_was_re
 
 def test_after_a_rebuild_that_published_nothing_no_start_begins_with_nothing() -> None:
     rebuilt = started(msgspec.structs.replace(OUT, read_until=READ), at(None, None), start_with="rebuild")
-    with pytest.raises(CheckpointMismatch, match=r"was to be rebuilt, and the checkpoint is new.*--rebuild"):
+    with pytest.raises(CheckpointMismatch, match=r"was not finished, and the checkpoint is new.*--rebuild"):
         started(rebuilt, at(None, None))
     assert started(rebuilt, at(None, None), start_with="fresh").read_until is None
 

@@ -386,7 +386,7 @@ def test_without_a_receiver_the_command_says_how_to_name_one(tmp_path: Path) -> 
     config.write_text("")
     done = CliRunner().invoke(main, ["notify", "--config", str(config)])
     assert done.exit_code == 2
-    assert 'nobody to tell: give a receiver in the settings file, such as [notify."ops"]' in done.output
+    assert 'no receiver is configured: add one to the settings file, such as [notify."ops"]' in done.output
 
 
 @pytest.mark.parametrize(

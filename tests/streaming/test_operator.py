@@ -181,5 +181,5 @@ def test_records_of_a_cluster_that_is_not_accepted_are_refused_and_leave_nothing
     found = tester.test("east-1", rows(played(range(1))))
     refused = [json.loads(value) for value in values_of(found, REJECTED)]
     assert {each["data"]["reason"] for each in refused} == {"unknown-cluster"}
-    assert "none of controller.accepted_clusters (west-*)" in refused[0]["data"]["detail"]
+    assert "no entry of controller.accepted_clusters (west-*)" in refused[0]["data"]["detail"]
     assert tester.peekValueState("header", "east-1") is None

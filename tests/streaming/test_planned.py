@@ -54,7 +54,7 @@ def test_an_unknown_partition_an_unknown_broker_and_another_move_are_named() -> 
         ("t", 2): RunningMove(replicas=(1, 2, 3), adding=(3,), removing=(2,)),
     }
     assert list(find_conflicts(planned, states, running, [1, 2, 3])) == [
-        "nowhere-0 is planned, and the cluster has no such partition: it is left out",
-        "t-0 is planned for [1, 9], and the cluster has no broker [9]: start it, or plan another",
-        "t-1 is planned for [2, 3], and already moves to [1, 3], which is what counts",
+        "nowhere-0 is planned, but the cluster has no such partition: it is left out",
+        "t-0 is planned for [1, 9], but the cluster has no broker [9]: start it, or plan another one",
+        "t-1 is planned for [2, 3], but already moves to [1, 3]: the running move counts",
     ]

@@ -67,7 +67,7 @@ def test_a_ledger_that_was_empty_and_is_gone_loses_nothing(acknowledged: str) ->
     assert str(log.advance(EMPTY, 1)) == "5:0"
     empty = Log([Ledger(6, 0)], written=Position(6, -1), acknowledged=Position(6, -1))
     empty.require(EMPTY, "persistent://t/n/x")
-    assert empty.advance(EMPTY, None) == EMPTY, "no batch for nothing"
+    assert empty.advance(EMPTY, None) == EMPTY, "without entries there is no batch"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,9 @@ def test_a_ledger_that_may_have_held_something_unread_is_lost_data(
     log = Log(LOG.ledgers, written=Position.parse(written), acknowledged=moved)
     with pytest.raises(DataLoss, match=message):
         log.require(EMPTY, "persistent://t/n/x")
-    assert log.nearest(EMPTY) == log.first, "where one goes on who takes the loss"
+    assert log.nearest(EMPTY) == log.first, (
+        "a reader that accepts the loss goes on at the first position that is left"
+    )
     assert log.nearest(Position(9, 1)) == Position(9, 1)
 
 

@@ -66,16 +66,16 @@ def test_a_newest_summary_that_cannot_be_read_is_named_with_its_place(
 ) -> None:
     done = run(monkeypatch, [b"junk", json.dumps(NEWER).encode()], *command)
     assert done.exit_code == REFUSED, (done.output, done.exception)
-    assert "trimtab.audit, offset 1: no trimtab.round.v1: " in done.stderr
-    assert "it may be of another version of trimtab" in done.stderr
+    assert "trimtab.audit, offset 1: not a trimtab.round.v1: " in done.stderr
+    assert "it may be from another version of trimtab" in done.stderr
 
 
 def test_why_names_an_action_that_it_cannot_read(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = ACTION | {"data": {"round": 7}}
     done = run(monkeypatch, [json.dumps(broken).encode()], "actions", "why", ACTION["id"])
     assert done.exit_code == REFUSED, (done.output, done.exception)
-    assert "trimtab.actions, offset 0: no action: " in done.stderr
-    assert "it may be of another version of trimtab" in done.stderr
+    assert "trimtab.actions, offset 0: not an action: " in done.stderr
+    assert "it may be from another version of trimtab" in done.stderr
 
 
 def test_people_are_told_who_leads_and_programs_get_actions_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,6 +84,6 @@ def test_people_are_told_who_leads_and_programs_get_actions_alone(monkeypatch: p
     shown = run(monkeypatch, [leads, decided, b"junk"], *tail)
     assert shown.stdout.splitlines()[0].endswith("controller main has a new leader, epoch 7")
     assert ACTION["id"] in shown.stdout
-    assert shown.stderr.startswith("trimtab.actions, offset 2: no action: ")
+    assert shown.stderr.startswith("trimtab.actions, offset 2: not an action: ")
     piped = run(monkeypatch, [leads, decided], *tail, "-o", "json")
     assert [json.loads(line) for line in piped.stdout.splitlines()] == [ACTION]

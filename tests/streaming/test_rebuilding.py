@@ -36,9 +36,9 @@ from tests.streaming.test_operator import built, published, rows
         pytest.param({}, 7200 + 180 + 10 + 180, id="the rest after an action without effect is the longest"),
         pytest.param({"pulsar": {"guards": {"bundle_cooldown_s": 9000.0}}}, 9000 + 370, id="a cooldown"),
         pytest.param(
-            {"pulsar": {"split": {"enabled": True, "bundle_cooldown_s": 9000.0}}}, 9370, id="of splits"
+            {"pulsar": {"split": {"enabled": True, "bundle_cooldown_s": 9000.0}}}, 9370, id="split cooldown"
         ),
-        pytest.param({"pulsar": {"split": {"bundle_cooldown_s": 9000.0}}}, 7570, id="of splits that are off"),
+        pytest.param({"pulsar": {"split": {"bundle_cooldown_s": 9000.0}}}, 7570, id="split cooldown, but splits are off"),
         pytest.param({"pulsar": {"rounds": {"warmup_rounds": 200}}}, 211 * 60 + 370, id="a warm-up"),
         pytest.param({"pulsar": {"bundle_average_samples": 200}}, 202 * 60 + 370, id="an average"),
         pytest.param({"pulsar": {"avg_shedder": {"low_hit_count": 200}}}, 202 * 60 + 370, id="hit counts"),
@@ -73,7 +73,7 @@ def test_a_topic_that_keeps_less_is_refused_with_both_figures(kept: dict[str, fl
     require_possible(Settings(), None)
     kept["trimtab.actions"] = 3600.0
     with pytest.raises(
-        Refused, match=r"reads 7570 s back \(controller.rebuild_s\).*trimtab.actions.*for 3600 s"
+        Refused, match=r"reads 7570 s back \(controller.rebuild_s\).*trimtab.actions.*for only 3600 s"
     ):
         require_possible(Settings(), None)
 
@@ -83,7 +83,7 @@ def test_a_rebuild_that_is_too_short_is_refused_with_both_figures(kept: dict[str
         require_possible(compose({"controller": {"rebuild_s": 3600.0}}), None)
     kept["trimtab.input"] = 7600.0
     require_possible(compose({"controller": {"rebuild_s": 7600.0}}), None)
-    with pytest.raises(Refused, match=r"reads 7601 s back.*trimtab.input.*for 7600 s"):
+    with pytest.raises(Refused, match=r"reads 7601 s back.*trimtab.input.*for only 7600 s"):
         require_possible(compose({"controller": {"rebuild_s": 7601.0}}), None)
 
 

@@ -170,19 +170,19 @@ def test_a_line_that_was_cut_off_is_named_after_what_came_before_it(tmp_path: Pa
     )
     done = CliRunner().invoke(main, ["replay", str(file)])
     assert done.exit_code == 2
-    assert f"{file}, line 2: not a recorded record" in done.stderr
+    assert f"{file}, line 2: not a line of a recording" in done.stderr
     assert b"trimtab.rejected.v1" in done.stdout_bytes
 
 
 def test_a_recording_of_a_later_version_is_refused():
     line = encode_recorded(recorded(b"{}")).replace(b'"trimtab_record":1', b'"trimtab_record":2')
-    with pytest.raises(BadRecording, match="of version 2"):
+    with pytest.raises(BadRecording, match="has version 2"):
         decode_recorded(line)
 
 
 def test_a_recorded_line_with_broken_base64_is_refused_by_name():
     line = PREFIX + '1,"topic":"t","partition":0,"offset":1,"appended_ms":1,"value_base64":"é"}'.encode()
-    with pytest.raises(BadRecording, match=r"not a recorded record: .*ASCII"):
+    with pytest.raises(BadRecording, match=r"not a line of a recording: .*ASCII"):
         decode_recorded(line)
 
 

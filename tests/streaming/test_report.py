@@ -161,7 +161,7 @@ def test_each_cluster_is_reported_by_itself() -> None:
 
 
 def test_a_summary_that_cannot_be_read_is_refused_by_name() -> None:
-    with pytest.raises(UnreadableEvent, match="it may be of another version"):
+    with pytest.raises(UnreadableEvent, match="it may be from another version"):
         Report(unbalanced_points=15.0).take(b'{"id":"x"}', 1)
 
 

@@ -142,7 +142,7 @@ def test_a_file_that_a_stop_by_force_cut_off_keeps_the_passes_before(folder: Fol
     file = Path(files_of([str(folder.path)])[0])
     file.write_bytes(file.read_bytes()[:-20])
     folder.open()
-    assert "its end was cut off" in folder.told[0]
+    assert "removed its incomplete end" in folder.told[0]
     assert folder.offsets() == [0, 1]
 
 

@@ -70,7 +70,7 @@ def test_security_that_does_not_fit_together_is_refused_by_name_and_no_secret_is
 
 
 def test_security_of_an_output_without_an_address_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="give url too"):
+    with pytest.raises(SettingsError, match="set url too"):
         loaded(tmp_path, '[output.security]\nprotocol = "ssl"\n')
 
 
@@ -185,10 +185,10 @@ ALL = frozenset({"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"})
     ("allowed", "hidden", "lacking"),
     [
         pytest.param(ALL, False, None, id="everything is allowed"),
-        pytest.param(None, False, None, id="a broker that does not tell is trusted"),
+        pytest.param(None, False, None, id="a broker that lists no operations is trusted"),
         pytest.param(ALL - {"READ"}, False, "Read", id="one is missing"),
         pytest.param(frozenset({"DESCRIBE"}), False, "Read and DescribeConfigs", id="two are missing"),
-        pytest.param(None, True, "Read", id="of a hidden topic one is surely missing"),
+        pytest.param(None, True, "Read", id="a hidden topic lacks at least one"),
     ],
 )
 def test_what_is_missing_on_a_topic_is_named_with_the_command_that_allows_it(

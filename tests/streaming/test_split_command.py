@@ -107,22 +107,22 @@ def test_names_alone_are_enough_where_no_load_is_needed() -> None:
     [
         pytest.param(
             {"bundle": WHOLE, "topics": ["orders"]},
-            "hashed as written, but Pulsar hashes full names such as persistent://tenant/ns/topic: orders",
+            "names are hashed as written, but Pulsar hashes full names such as persistent://tenant/ns/topic: orders",
             id="bare name",
         ),
         pytest.param(
             {"bundle": WHOLE, "topics": {"tenant/ns/orders": {}}},
-            "hashed as written",
+            "names are hashed as written",
             id="a name without a domain is bare",
         ),
         pytest.param(
             {"bundle": WHOLE, "topics": ["persistent://tenant/ns2/a", "persistent://tenant/ns/a"]},
-            "of another namespace than tenant/ns: persistent://tenant/ns2/a",
+            "topics of another namespace than tenant/ns: persistent://tenant/ns2/a",
             id="another namespace",
         ),
         pytest.param(
             {"bundle": BUNDLE, "topics": {"t1": {"position": 512}}},
-            "outside 0x00000000_0x00000200 and ignored: t1",
+            "topics outside 0x00000000_0x00000200 are ignored: t1",
             id="outside the bundle",
         ),
         pytest.param(
@@ -130,7 +130,7 @@ def test_names_alone_are_enough_where_no_load_is_needed() -> None:
                 "bundle": BUNDLE,
                 "topics": {"t1": {"position": 5}, "t2": {"position": 5}, "t3": {"position": 6}},
             },
-            "at one position, 0x00000005, and never separated: t1, t2",
+            "topics at one position, 0x00000005, cannot be separated: t1, t2",
             id="a collision",
         ),
         pytest.param(
@@ -155,7 +155,7 @@ def test_a_topic_outside_the_bundle_changes_nothing_else() -> None:
     inside = answer(PIP_169)
     outside = {**PIP_169, "topics": {**PIP_169["topics"], "far": {"position": 9999, "msgRateIn": 1e6}}}  # type: ignore[dict-item]
     found = answer(outside)
-    assert found["warnings"] == ["outside 0x00000000_0x00000200 and ignored: far"]
+    assert found["warnings"] == ["topics outside 0x00000000_0x00000200 are ignored: far"]
     assert {**found, "warnings": []} == inside
 
 
@@ -296,7 +296,7 @@ def test_where_no_line_is_json_a_note_tells_what_one_request_would_lack() -> Non
     result = plan(json.dumps(PIP_169, indent=2).replace("0,", "0,,"))
     assert result.exit_code == 0
     assert all("error" in json.loads(line) for line in result.stdout.splitlines())
-    assert "taken as one request it is not JSON: " in result.stderr
+    assert "read as one request, the input is not JSON: " in result.stderr
 
 
 @pytest.mark.parametrize("text", [b"", b"\n\n", b"\xff\xfe\n", b"[" * 100_000])
@@ -323,7 +323,7 @@ cut wherever the running total would pass a limit
 child                   topics    messages/s           bytes/s  of the limits
 0x00000000_0x00000060        4       1,000.0       104,857,600    0.91 ██████████████████
 0x00000060_0x00000200        2       1,100.0       115,343,360    1.00 ████████████████████
-warning: outside 0x00000000_0x00000200 and ignored: far
+warning: topics outside 0x00000000_0x00000200 are ignored: far
 """
 
 
@@ -363,7 +363,7 @@ ORDERS = "persistent://shop/orders/new"
 def test_positions_are_those_of_the_names_as_written() -> None:
     result = positions("123456789", ORDERS)
     assert result.stdout == f"3421780262  0xcbf43926  123456789\n  27962971  0x01aaae5b  {ORDERS}\n"
-    assert "hashed as written" in result.stderr
+    assert "names are hashed as written" in result.stderr
     assert result.stderr.endswith(": 123456789\n")
 
 
@@ -395,7 +395,7 @@ def test_topics_outside_the_bundle_are_left_out_with_a_warning() -> None:
     assert result.exit_code == 0
     assert result.stdout == "1209349228  0x4815346c  persistent://shop/bills/x\n"
     assert f"outside 0x40000000_0x80000000: {ORDERS} at 0x01aaae5b" in result.stderr
-    assert "of another namespace than shop/orders: persistent://shop/bills/x" in result.stderr
+    assert "topics of another namespace than shop/orders: persistent://shop/bills/x" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def test_a_broker_paired_with_itself_is_near_nothing() -> None:
         ({}, "  control     as configured, no control event\n"),
         (
             {"shadow": SHADOW},
-            "  shadow      3 bundles count where the dry-run moved them: usage mean 50.0, max 60.0 points\n",
+            "  shadow      3 bundles are counted where the dry-run moved them: usage mean 50.0, max 60.0 points\n",
         ),
         ({"brokers_failed": {"b3": "timeout"}}, "3 reporting, b3 failed (timeout)"),
         (
@@ -223,7 +223,7 @@ def test_a_cluster_whose_rounds_have_stopped_is_not_shown_as_if_all_were_well(
     found = status(after_s=after_s)
     assert found.is_late == is_late
     assert f"ended {age}\n" in status_text(found)
-    assert ("no younger round" in status_text(found)) == is_late
+    assert ("no newer round" in status_text(found)) == is_late
 
 
 def test_of_a_kafka_cluster_it_says_what_moves_and_at_which_rates() -> None:
@@ -266,7 +266,7 @@ def test_it_says_whether_the_controller_runs_and_so_why_no_round_comes(
     text = status_text(found)
     assert found.runs is runs
     assert f"  controller  {controller}\n" in text
-    (late,) = [line for line in text.splitlines() if "no younger round" in line]
+    (late,) = [line for line in text.splitlines() if "no newer round" in line]
     assert why in late
 
 
@@ -338,7 +338,7 @@ def test_it_names_who_stands_by_and_why_one_could_not_lead() -> None:
 def test_a_leader_that_said_goodbye_does_not_run_however_young_its_last_beat_is() -> None:
     found = status(beats={"main": leading(beat_age_s=1.0, has_left=True)})
     assert found.runs is False
-    assert "DOES NOT RUN: it ended in good order 1 s ago, from a:1" in status_text(found)
+    assert "DOES NOT RUN: it ended properly 1 s ago, from a:1" in status_text(found)
 
 
 def test_the_newest_summary_of_each_cluster_counts_unless_its_controller_was_replaced() -> None:
@@ -420,8 +420,8 @@ def test_a_rejected_record_is_told_with_its_place_reason_and_beginning() -> None
 
 
 def test_what_is_of_another_type_is_not_read_as_this() -> None:
-    with pytest.raises(UnreadableEvent, match=r"trimtab\.round\.v1 is no trimtab\.rejected\.v1"):
+    with pytest.raises(UnreadableEvent, match=r"trimtab\.round\.v1 is not a trimtab\.rejected\.v1"):
         read_rejected(canonical(of(ROUND)))
-    with pytest.raises(UnreadableEvent, match="no trimtab"):
+    with pytest.raises(UnreadableEvent, match="not a trimtab"):
         read_rejected(b"garbage")
     assert read_rejected(canonical(rejected(b"x"))).data.offset == 17

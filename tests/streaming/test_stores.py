@@ -61,10 +61,10 @@ def test_a_disk_keeps_its_promises_and_nothing_is_left_of_the_trial(tmp_path: Pa
 @pytest.mark.parametrize(
     ("store", "why"),
     [
-        (LetsBoth, "lets two who create a file at the same moment both have it"),
+        (LetsBoth, "lets two processes create the same file at the same moment"),
         (ListsLate, "does not show a file that was just written"),
         (RenamesNothing, "does not rename a file"),
-        (RenamesByCopy, "does not show a renamed file whole under its new name alone"),
+        (RenamesByCopy, "does not show a renamed file complete, and only under its new name"),
     ],
 )
 def test_a_store_that_breaks_one_is_refused_with_the_remedy_before_anything_is_begun(
@@ -228,7 +228,7 @@ def test_a_store_that_refuses_the_first_as_well_knows_no_conditional_writes(tmp_
     with pytest.raises(UnsafeStore) as refusal:
         require_promises(Closing(tmp_path, NO, NO))
     assert str(refusal.value).startswith(
-        "its store makes no file on the condition that there is none (501 Not Implemented). Set spark.checkpoint"
+        "its store cannot create a file on the condition that it does not exist (501 Not Implemented). Set spark.checkpoint"
     )
     assert list(tmp_path.iterdir()) == []
 

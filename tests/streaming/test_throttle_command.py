@@ -88,7 +88,9 @@ def test_the_worked_example_is_answered_number_by_number() -> None:
         },
         "batches": None,
         "unknown": [],
-        "warnings": ["4 new replicas are counted with their whole log: nothing says what they have already"],
+        "warnings": [
+            "4 new replicas are counted with their whole log: it is not known what they have already"
+        ],
         "fingerprint": "2d5d8145acd58dbd",
     }
 
@@ -202,7 +204,7 @@ def test_what_only_reorders_or_removes_needs_no_throttle() -> None:
     assert found["leader_throttled_replicas"] == {}
     assert found["warnings"] == ["no partition gains a replica: nothing is copied, so no throttle is needed"]
     some = answer([GOOD, {**GOOD, "partition": 1, "target_replicas": [2]}])
-    assert "no throttle needed, nothing is copied: t-1" in some["warnings"]  # type: ignore[operator]
+    assert "no throttle is needed where nothing is copied: t-1" in some["warnings"]  # type: ignore[operator]
 
 
 def test_an_empty_reassignment_moves_nothing() -> None:
@@ -226,7 +228,7 @@ def test_what_is_unknown_has_no_number_and_is_named() -> None:
     uniform = found["uniform"]
     assert isinstance(uniform, dict)
     assert [uniform[key] for key in ("rate_bytes_per_s", "feasible", "total_s", "bottleneck")] == [None] * 4
-    warning = "unknown, so what depends on it has no number: t-0 (log_size_bytes), t-1 (write_bytes_per_s)"
+    warning = "some values are unknown, so figures that depend on them are missing: t-0 (log_size_bytes), t-1 (write_bytes_per_s)"
     assert warning in found["warnings"]  # type: ignore[operator]
 
 

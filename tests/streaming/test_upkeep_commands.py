@@ -174,11 +174,11 @@ def test_a_drain_cannot_end_where_all_that_is_left_stays(outcomes: dict[str, int
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["maintenance", "start", "--cluster", "a", "--why", "x"], "say what: --broker ID or --namespace"),
-        (["maintenance", "end", "--cluster", "a", "--why", "x"], "say what: --broker ID or --namespace"),
+        (["maintenance", "start", "--cluster", "a", "--why", "x"], "give --broker ID or --namespace"),
+        (["maintenance", "end", "--cluster", "a", "--why", "x"], "give --broker ID or --namespace"),
         (["maintenance", "start", "--cluster", "a", "--broker", "b", "--why", "x", "--until", "soon"], "expected RFC 3339"),
         (["maintenance", "start", "--cluster", "a", "--broker", "b", "--why", "x", "--until", "2026-11-25T06:00:00"], "add Z for UTC"),
-        (["maintenance", "start", "--cluster", "a", "--broker", "b", "--why", " "], "say why"),
+        (["maintenance", "start", "--cluster", "a", "--broker", "b", "--why", " "], "give a reason"),
         (["drain", "--cluster", "a", "--why", "x"], "Missing option '--broker'"),
     ],
 )  # fmt: skip

@@ -48,14 +48,14 @@ BOUNDS = ("deadline", "left_ms", "left_s", "timeout")
 """Names in an endless loop that show that it looks at a limit."""
 
 ALLOWED = {
-    "streaming/collector/pulsar.py::PulsarCollector._read_facts::with ThreadPoolExecutor": "each call has a timeout; a daemon's",
+    "streaming/collector/pulsar.py::PulsarCollector._read_facts::with ThreadPoolExecutor": "each call has a timeout; in a daemon thread",
     "streaming/executor/loop.py::ActionLoop.run::with ThreadPoolExecutor": "what a batch waits for has limits; see liveness",
     "streaming/notifier/loop.py::NotifierLoop.run::with ThreadPoolExecutor": "a message is given up after a while; see liveness",
     "streaming/spark/files.py::Files.copy::with ThreadPoolExecutor": "Hadoop's clients give up a request after a while, as in any other call",
     "streaming/spark/jars.py::ensure::with ThreadPoolExecutor": "sums of files on this machine",
     "deploy/local/kafka.py::LocalKafka._configure::with ThreadPoolExecutor": "each process has a limit",
     "deploy/local/pulsar_jvms.py::Local.stop::with ThreadPoolExecutor": "each process has a limit",
-    "streaming/executor/pulsar.py::ExecutorLoop.close::shutdown()": "each call of an action has a timeout, and its looking a limit",
+    "streaming/executor/pulsar.py::ExecutorLoop.close::shutdown()": "each call of an action has a timeout, and its checks have a limit",
     "streaming/executor/pulsar.py::ExecutorLoop._deal_with::wait": "the same; liveness notices a batch that does not move on",
     "streaming/pulsar/log.py::_varint::while True": "bytes in memory",
     "streaming/kafka/reading.py::TopicReader.follow::while True": "follows until it is interrupted; each poll has a limit",

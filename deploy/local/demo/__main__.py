@@ -150,7 +150,7 @@ def main() -> int:
     """Run the demo; returns the exit code."""
     return Demo(
         module="deploy.local.demo",
-        description="A small fleet, unbalanced, and trimtab balancing it.",
+        description="Run a small, unbalanced fleet, and trimtab, which balances it.",
         plain_seconds=PLAIN_SECONDS,
         staged=_set_stage,
         play=_play,

@@ -51,5 +51,6 @@ class Pair:
         self.leader.kill()
         self._killed_s, self._rounds_before = self.clock(), story.rounds_count
         story.happenings.append(
-            f"killed the leader (kill -9): the standby takes over when it hears nothing of it for {SESSION_S:g} s"
+            "killed the leader (kill -9): the standby takes over when it hears nothing from the leader for "
+            f"{SESSION_S:g} s"
         )

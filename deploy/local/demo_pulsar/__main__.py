@@ -158,7 +158,7 @@ def main() -> int:
     """Run the demo; returns the exit code."""
     return Demo(
         module="deploy.local.demo_pulsar",
-        description="A small Pulsar cluster, unbalanced, and trimtab balancing it.",
+        description="Run a small, unbalanced Pulsar cluster, and trimtab, which balances it.",
         plain_seconds=PLAIN_SECONDS,
         has_extensible=True,
         staged=_set_stage,

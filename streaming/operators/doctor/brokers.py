@@ -22,9 +22,9 @@ def addresses(facts: Facts) -> Iterator[Finding]:
         else:
             section = "input" if side.name.startswith("input") else "output"
             remedy = (
-                f"Start the brokers, or correct {section}.url: the connection is that of [{section}.pulsar]"
+                f"Start the brokers, or correct {section}.url: the connection's settings are in [{section}.pulsar]"
                 if side.url.startswith("pulsar")
-                else f"Start the brokers, or correct {section}.url: the connection is that of [{section}.security]"
+                else f"Start the brokers, or correct {section}.url: the connection's settings are in [{section}.security]"
             )
             yield problem("addresses", seen.why, remedy, about=side.name, is_unreachable=seen.is_unreachable)
 
@@ -40,7 +40,7 @@ def permissions(facts: Facts) -> Iterator[Finding]:
             say = warning if runs_without else problem
             yield say("permissions", denied.what, denied.remedy, about=side.name)
         if not seen.denied:
-            yield good("permissions", "nothing is missing on the topics", about=side.name)
+            yield good("permissions", "no permission is missing on the topics", about=side.name)
         if side.name != "input":
             yield from _known_at_a_start(facts.settings, side)
 
@@ -53,7 +53,7 @@ def _known_at_a_start(settings: Settings, side: SideSeen) -> Iterator[Finding]:
             topic = place.full_name(settings.topics.actions)
             yield not_checked(
                 "permissions",
-                "whether the token's role may produce is known once it does",
+                "only producing shows whether the token's role may produce",
                 f"See: pulsar-admin topics permissions {topic}",
                 about=side.name,
             )
@@ -63,7 +63,7 @@ def _known_at_a_start(settings: Settings, side: SideSeen) -> Iterator[Finding]:
         name = settings.controller.name
         yield not_checked(
             "permissions",
-            f"whether Write is allowed on the transactional id {name} is known once a controller takes over",
+            f"only a start shows whether Write is allowed on the transactional id {name}",
             f"See: kafka-acls.sh --bootstrap-server {settings.output_bootstrap} --list --transactional-id {name}",
             about=side.name,
         )
@@ -96,7 +96,7 @@ def _topics_of(side: SideSeen, seen: TopicsSeen, settings: Settings) -> Iterator
 
 def _use_of(name: str, settings: Settings) -> str:
     if name.rpartition("/")[2] == settings.topics.beats:
-        return "without it nobody sees which controller runs"
+        return "without it trimtab cannot show which controller runs"
     return "only `trimtab execute kafka` needs it"
 
 
@@ -111,7 +111,9 @@ def partitions(facts: Facts) -> Iterator[Finding]:
             text = f"{each.setting}: {each.found}, expected {each.expected}"
             yield say("partitions", text, each.remedy, about=each.topic)
         if not seen.unwell and not side.url.startswith("pulsar"):
-            yield good("partitions", "each has its leader and all its replicas in sync", about=side.name)
+            yield good(
+                "partitions", "each partition has a leader and all its replicas in sync", about=side.name
+            )
 
 
 def _looked_at(facts: Facts, check: str) -> Iterator[tuple[SideSeen, TopicsSeen | Finding]]:

@@ -19,9 +19,9 @@ def clocks(facts: Facts) -> Iterator[Finding]:
     found = [*_brokers(facts), *_controllers(facts), *_senders(facts)]
     yield from found
     if not found and _nobody_says(facts):
-        yield not_checked("clocks", "nobody says what time it is: there is no young beat and no young event")
+        yield not_checked("clocks", "no clock can be compared: there is no recent beat or event")
     elif not found:
-        yield good("clocks", "those that are known agree with the brokers'")
+        yield good("clocks", "the known clocks agree with the brokers'")
 
 
 def _nobody_says(facts: Facts) -> bool:
@@ -87,7 +87,7 @@ def _senders(facts: Facts) -> Iterator[Finding]:
         elif ahead_s < -_BEHIND_S:
             yield warning(
                 "clocks",
-                f"{text}: they are late, or somebody plays a recording",
+                f"{text}: they are late, or a recording is played",
                 f"{_REMEDY}; see whether the sender keeps up",
                 about=sender,
             )

@@ -63,7 +63,7 @@ def _round(heard: Heard, now_s: float) -> Iterator[Finding]:
     if now_s - end_s > _LATE_AFTER_ROUNDS * (end_s - start_s):
         yield problem(
             "rounds",
-            f"its newest round ended {_age(now_s - end_s)}; what follows is of then",
+            f"its newest round ended {_age(now_s - end_s)}; the rest is as of that round",
             "See the checks leader and reports, and docs/runbooks/not-deciding.md",
             about=name,
         )
@@ -110,7 +110,7 @@ def _silent_brokers(heard: Heard) -> Iterator[Finding]:
         yield warning(
             "rounds",
             f"live brokers did not report: {', '.join(data.brokers_missing)}",
-            "See whether they run, and what the collector says of them",
+            "Check whether they run, and the collector's log about them",
             about=name,
         )
     for broker, why in data.brokers_failed.items():
@@ -136,7 +136,7 @@ def _pulsar_balancers(heard: Heard) -> Iterator[Finding]:
     if found is None:
         yield not_checked(
             "balancers",
-            "no collector said whether Pulsar balances by itself",
+            "no collector has reported whether Pulsar balances by itself",
             "Run: trimtab collect pulsar",
             about=name,
         )
@@ -157,11 +157,11 @@ def _pulsar_balancers(heard: Heard) -> Iterator[Finding]:
     if found.unknown_brokers:
         yield not_checked(
             "balancers",
-            f"whether Pulsar balances at {', '.join(found.unknown_brokers)}: they cannot be asked",
+            f"it is not known whether Pulsar balances at {', '.join(found.unknown_brokers)}: they cannot be asked",
             about=name,
         )
     elif not any(brokers for _, _, brokers in on):
-        yield good("balancers", "Pulsar balances at no broker by itself", about=name)
+        yield good("balancers", "no broker of Pulsar balances by itself", about=name)
 
 
 def _kafka_throttles(heard: Heard) -> Iterator[Finding]:
@@ -169,12 +169,12 @@ def _kafka_throttles(heard: Heard) -> Iterator[Finding]:
     if found is not None and found.others_rates_bytes_per_s:
         yield warning(
             "balancers",
-            f"somebody else has set throttles: {', '.join(found.others_rates_bytes_per_s)}",
-            "Find out who does, e.g. Cruise Control or kafka-reassign-partitions.sh --throttle (docs/throttling.md)",
+            f"another program has set throttles: {', '.join(found.others_rates_bytes_per_s)}",
+            "Find out which one, e.g. Cruise Control or kafka-reassign-partitions.sh --throttle (docs/throttling.md)",
             about=heard.data.cluster,
         )
     else:
-        yield good("balancers", "nobody else has set a throttle", about=heard.data.cluster)
+        yield good("balancers", "no other program has set a throttle", about=heard.data.cluster)
 
 
 def rejected(facts: Facts) -> Iterator[Finding]:

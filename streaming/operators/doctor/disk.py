@@ -83,5 +83,7 @@ def _look(
 def _path_of(location: str) -> Path:
     parts = urlsplit(location)
     if parts.scheme not in {"", "file"}:
-        raise Elsewhere(f"it is at {location}, which only Spark reads: a start says whether it can be used")
+        raise Elsewhere(
+            f"it is at {location}, which only Spark can read: a start shows whether it can be used"
+        )
     return Path(unquote(parts.path) if parts.scheme else location)

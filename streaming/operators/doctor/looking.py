@@ -128,7 +128,7 @@ def attempt(call: Callable[[], Value], *, what: str, limit_s: float) -> Value | 
     except _EXPECTED as error:
         return Missed(str(error), is_unreachable=passes(error) or passes(error.__cause__))
     except Exception as error:  # noqa: BLE001  one look that fails must not end the others
-        return Missed(f"a fault of trimtab's own, please report it: {error!r}")
+        return Missed(f"an error in trimtab itself, please report it: {error!r}")
 
 
 def _marker(settings: Settings) -> Marker | None:

@@ -40,7 +40,8 @@ def _judged(check: Callable[[Facts], Iterable[Finding]], facts: Facts) -> list[F
     except Exception as error:  # noqa: BLE001  reported in its place; the other checks go on
         return [
             not_checked(
-                check.__name__, f"a fault of trimtab's own, please report it: {type(error).__name__}: {error}"
+                check.__name__,
+                f"an error in trimtab itself, please report it: {type(error).__name__}: {error}",
             )
         ]
 

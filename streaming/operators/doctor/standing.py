@@ -16,7 +16,7 @@ def checkpoint(facts: Facts) -> Iterator[Finding]:
     """Whether a start on this machine would use the checkpoint."""
     seen = facts.checkpoint
     if facts.settings.controller.rebuild:
-        yield good("checkpoint", "no start reads one, because controller.rebuild is set")
+        yield good("checkpoint", "not used: a start rebuilds instead, because controller.rebuild is set")
     elif isinstance(seen, Missed):
         yield not_checked("checkpoint", seen.why)
     elif seen.refusal is not None:
@@ -98,7 +98,7 @@ def _marker_text(found: Marker | None) -> str:
         return "nothing was published yet"
     if found.batch_id is None:
         return f"no batch was published since the start of epoch {found.epoch}"
-    return f"batch {found.batch_id} is out"
+    return f"batch {found.batch_id} is published"
 
 
 def epoch(facts: Facts) -> Iterator[Finding]:
@@ -114,7 +114,7 @@ def epoch(facts: Facts) -> Iterator[Finding]:
         yield problem(
             "epoch",
             f"{', '.join(problems)}, and the newest marker {stands or 'none'}: the commits topic has lost records",
-            f"Look again, for a controller may just have started. If it stays so, find out who emptied or replaced "
+            f"Run doctor again: a controller may just have started. If it stays so, find out who emptied or replaced "
             f"{facts.settings.topics.commits}. {_REFUSED}",
         )
     else:
@@ -147,7 +147,7 @@ def leader(facts: Facts) -> Iterator[Finding]:
         yield warning(
             "leader",
             f"more than one process beats as {name}: {names}. The highest epoch is obeyed, the others end at their next batch",
-            "Look again in half a minute; stop the one that is not supervised, or give it a controller.name of its own",
+            "Run doctor again in half a minute; stop the one that is not supervised, or give it a controller.name of its own",
         )
     else:
         (only,) = leaders
@@ -173,7 +173,7 @@ def _standbys(facts: Facts) -> Iterator[Finding]:
     if facts.settings.controller.standby and not standing:
         yield warning(
             "leader",
-            "controller.standby is on, and nobody stands by",
+            "controller.standby is on, but no standby is running",
             "Start a second one on another machine: trimtab run --standby",
         )
 
@@ -196,8 +196,8 @@ def versions(facts: Facts) -> Iterator[Finding]:
     for who, each in others.items():
         yield warning(
             "versions",
-            f"it has trimtab {each}, this is {facts.version}",
-            "Ask with the same version, or upgrade what is older",
+            f"it has trimtab {each}, this command has {facts.version}",
+            "Run doctor with the same version, or upgrade the older one",
             about=who,
         )
     if card is not None and card.spark_version and card.spark_version != facts.spark_version:
@@ -208,7 +208,7 @@ def versions(facts: Facts) -> Iterator[Finding]:
             about=f"the checkpoint {facts.settings.spark.checkpoint}",
         )
     if not others:
-        same = ", the same as of what runs and of the checkpoint" if found else ""
+        same = ", the same as the running processes and the checkpoint" if found else ""
         yield good("versions", f"trimtab {facts.version}, Spark {facts.spark_version}{same}")
 
 

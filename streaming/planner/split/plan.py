@@ -308,12 +308,12 @@ def _warnings(request: PlanRequest, bundle: Bundle, found: TopicLoads) -> Iterat
     inside = bundle.range.contains_each(found.positions)
     outside = [found.names[row] for row in np.flatnonzero(~inside).tolist()]
     if outside:
-        yield f"outside {bundle.range} and ignored: {_show(outside)}"
+        yield f"topics outside {bundle.range} are ignored: {_show(outside)}"
     yield from _shared_positions(found.within(bundle.range))
     if request.positions and request.algorithm != SPECIFIED:
-        yield f"positions are ignored: only {SPECIFIED} looks at them"
+        yield f"positions are ignored: only {SPECIFIED} uses them"
     if request.k is not None and request.algorithm != BALANCED:
-        yield f"k is ignored: only {BALANCED} looks at it"
+        yield f"k is ignored: only {BALANCED} uses it"
 
 
 def name_warnings(hashed: Sequence[str], bundle: Bundle | None) -> Iterator[str]:
@@ -322,12 +322,12 @@ def name_warnings(hashed: Sequence[str], bundle: Bundle | None) -> Iterator[str]
     if bare:
         namespace = "tenant/namespace" if bundle is None else bundle.namespace
         yield (
-            f"hashed as written, but Pulsar hashes full names such as persistent://{namespace}/topic: {_show(bare)}"
+            f"names are hashed as written, but Pulsar hashes full names such as persistent://{namespace}/topic: {_show(bare)}"
         )
     if bundle is not None:
         foreign = [name for name in hashed if is_full_name(name) and not bundle.holds_name(name)]
         if foreign:
-            yield f"of another namespace than {bundle.namespace}: {_show(foreign)}"
+            yield f"topics of another namespace than {bundle.namespace}: {_show(foreign)}"
 
 
 def _shared_positions(topics: TopicLoads) -> Iterator[str]:
@@ -336,8 +336,8 @@ def _shared_positions(topics: TopicLoads) -> Iterator[str]:
         at = int(topics.positions[shared[0]])
         names = [topics.names[row] for row in np.flatnonzero(topics.positions == at).tolist()]
         more = len(np.unique(topics.positions[shared])) - 1
-        others = f"; so it is at {more} more positions" if more else ""
-        yield f"at one position, 0x{at:08x}, and never separated: {_show(names)}{others}"
+        others = f"; the same at {more} more positions" if more else ""
+        yield f"topics at one position, 0x{at:08x}, cannot be separated: {_show(names)}{others}"
 
 
 def _show(names: Sequence[str]) -> str:

@@ -31,7 +31,7 @@ def apply_plan(
     outcome = plan.uniform.plan if chosen == "uniform" else plan.per_broker
     if outcome.feasible is not True:
         why = (
-            "it would never end" if outcome.feasible is False else "nobody can tell whether it would ever end"
+            "it would never end" if outcome.feasible is False else "it is not known whether it would ever end"
         )
         raise NotApplied(f"not applied: {why}; the throttle of the cluster is as it was")
     rates = {
@@ -76,5 +76,5 @@ def _refuse_other_rates(
     if others and not replace_rates:
         raise NotApplied(
             f"not applied: rates are set already and are kept ({show(others)}); "
-            "if they may go, say so with --replace-rates"
+            "to replace them, add --replace-rates"
         )

@@ -78,15 +78,15 @@ def _warnings(
     if not len(reassignment.moves):
         yield "no partition gains a replica: nothing is copied, so no throttle is needed"
     elif reassignment.without_data_movement:
-        yield f"no throttle needed, nothing is copied: {show(reassignment.without_data_movement)}"
+        yield f"no throttle is needed where nothing is copied: {show(reassignment.without_data_movement)}"
     if needs.whole_logs_count:
         yield (
             f"{needs.whole_logs_count} new replicas are counted with their whole log: "
-            "nothing says what they have already"
+            "it is not known what they have already"
         )
     if needs.lacking:
         names = show(f"{lack.partition} ({', '.join(lack.lacks)})" for lack in needs.lacking)
-        yield f"unknown, so what depends on it has no number: {names}"
+        yield f"some values are unknown, so figures that depend on them are missing: {names}"
     for title, plan in zip(("uniform", "per broker"), plans, strict=True):
         if rule.deadline_s is not None and plan.total_s is not None and plan.total_s > rule.deadline_s:
             yield f"{title}: takes {plan.total_s:.0f} s and misses the deadline of {float(rule.deadline_s):g} s"

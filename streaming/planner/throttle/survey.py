@@ -222,11 +222,11 @@ def _notes(
         raise BadRequest(f"a throttled replica list on the cluster cannot be read: {error}") from error
     for role, lists in (("leader", strange.leader), ("follower", strange.follower)):
         for topic, text in lists.items():
-            yield f"topic {topic} has {role}.replication.throttled.replicas that are not of this plan, and keeps them: {text}"
+            yield f"topic {topic} has {role}.replication.throttled.replicas that are not of this plan; they are kept: {text}"
     for key, rate in throttle.rates_bytes_per_s.items():
         yield f"broker {key.broker} has {key.role}.replication.throttled.rate {rate} already"
     for role, rate in throttle.defaults_bytes_per_s.items():
         yield (
-            f"all brokers have {role}.replication.throttled.rate {rate} by default; the rates of this plan go before it, "
+            f"all brokers have {role}.replication.throttled.rate {rate} by default; the rates of this plan override it, "
             "and it is kept"
         )

@@ -37,19 +37,21 @@ _BY_STATUS: Mapping[int, Failure] = {
 
 _REMEDIES: Mapping[Failure, str] = {
     "unauthorized": "the token is missing, expired or of another cluster: check token_file or token_env of the target; "
-    "Pulsar says the same to a role that may not do this. A target's role is a super-user (broker.conf superUserRoles)",
-    "forbidden": "the token's role may not do this. A target's role is a super-user (broker.conf superUserRoles)",
+    "Pulsar answers the same to a role that lacks the permission. The role must be a super-user (broker.conf "
+    "superUserRoles)",
+    "forbidden": "the token's role lacks the permission. The role must be a super-user (broker.conf superUserRoles)",
     "not-found": "Pulsar does not know it (any more), or the address is not that of an admin API",
     "conflict": "something else changed it at the same time, or the destination is not alive",
-    "refused": "Pulsar finds the request impossible as things are now; read the cluster again before retrying",
-    "broker-failed": "the broker's log says more; often it passes, so try again",
+    "refused": "Pulsar cannot carry out the request in the cluster's present state; read the cluster again before "
+    "retrying",
+    "broker-failed": "the broker's log says more; the failure often passes, so try again",
     "busy": "the broker limits requests (httpRequestsMaxPerSecond): ask less often",
-    "redirect-loop": "brokers send each other the request: ownership or leadership is in motion, or their advertised "
-    "addresses are wrong",
+    "redirect-loop": "brokers redirect the request to each other: ownership or leadership is changing, or their "
+    "advertised addresses are wrong",
     "unreachable": "check admin_url and whether the broker runs and can be reached from here",
     "untrusted": "the broker's certificate is not signed by an authority of ca_file, has expired, or is for another name: "
     "check ca_file, admin_url and the broker's certificate",
-    "no-answer": "the request may have been carried out all the same: verify; a larger timeout_s waits longer",
+    "no-answer": "the request may have been carried out: check that, or wait longer with a larger timeout_s",
     "not-pulsar": "the address answers, but not as Pulsar's admin API does: check admin_url",
 }
 

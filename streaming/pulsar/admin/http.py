@@ -192,7 +192,7 @@ def _redirect_target(method: str, url: str, answer: httpx.Response) -> str:
         raise AdminError(
             "not-pulsar",
             call=f"{method} {url}",
-            answer=f"a redirect from https to {target}, which would show the token",
+            answer=f"a redirect from https to {target}, which would send the token unencrypted",
             status=answer.status_code,
         )
     return target

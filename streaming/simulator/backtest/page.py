@@ -28,7 +28,7 @@ def render_page(found: Backtest) -> str:
             parts += [
                 f"<p id='verdict'><strong>{escape(verdict(figures[cluster]))}</strong></p>",
                 (
-                    f"<h3>Closed loop: what would have become of the cluster</h3><p class='note'>{escape(NOTE)} "
+                    f"<h3>Closed loop: what would have happened to the cluster</h3><p class='note'>{escape(NOTE)} "
                     "In the plots a line is a broker's usage, a red mark is a bundle that leaves it, a green one a bundle that arrives. "
                     "Point at a column's title to see what it counts.</p>"
                 ),
@@ -72,7 +72,7 @@ def _open_loop(found: Backtest, cluster: str) -> list[str]:
     parts = [
         (
             "<h3>Open loop: what would have been decided</h3>"
-            "<p class='note'>Every candidate decides what was recorded, in the mode of its settings; what it decides has no effect on the "
+            "<p class='note'>Every candidate decides on what was recorded, in the mode of its settings; its decisions have no effect on the "
             "reports that follow.</p>"
             f"<table><tr><th></th><th>rounds</th><th>unloads</th><th>splits</th></tr>{rows}</table>"
         )

@@ -18,7 +18,7 @@ AS_RECORDED, NOBODY_ACTS = "as recorded", "nobody acts"
 REFERENCES = frozenset({AS_RECORDED, NOBODY_ACTS})
 NOTE = (
     f"A cluster is balanced while the hottest and the coldest broker are at most {BALANCED_POINTS:g} points apart, as they report it: "
-    "the noise of their figures is in it, the same for every candidate. Every candidate acts, whatever its mode."
+    "the noise of their figures is included, the same for every candidate. Every candidate acts, whatever its mode."
 )
 
 

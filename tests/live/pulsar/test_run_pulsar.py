@@ -92,7 +92,7 @@ def test_a_batch_that_is_begun_is_finished_with_its_own_settings_and_the_next_ha
     on_pulsar: PulsarStage, warm: Warm
 ) -> None:
     changed = change_settings_at(on_pulsar, warm, "first-message:3", program=DYING)
-    assert "batch 3 is out: it runs once more with the settings of then" in changed.output
+    assert "batch 3 was published before: it runs once more with its old settings" in changed.output
     assert len(changed.acting) >= len(changed.out)
 
 

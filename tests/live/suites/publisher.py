@@ -152,7 +152,7 @@ class PublisherSuite:
             publisher.publish(5, QUERY, setting.batch(5))
             with pytest.raises(CheckpointMismatch, match="another query"):
                 publisher.publish(6, "another", setting.batch(6))
-            with pytest.raises(CheckpointMismatch, match="a newer batch is already out"):
+            with pytest.raises(CheckpointMismatch, match="a newer batch is already published"):
                 publisher.publish(4, QUERY, setting.batch(4))
 
     def test_the_epoch_header_rises_at_every_start(self, setting: PublisherSetting) -> None:

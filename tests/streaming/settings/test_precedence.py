@@ -117,7 +117,7 @@ def test_an_output_without_an_address_is_in_the_inputs_namespace(tmp_path: Path)
     link = output_on_pulsar(loaded(tmp_path, text).settings)
     assert link is not None
     assert link.full_name("x") == "persistent://ops/t/x"
-    with pytest.raises(SettingsError, match="give url too, or remove pulsar"):
+    with pytest.raises(SettingsError, match="set url too, or remove pulsar"):
         loaded(tmp_path, text + '[output.pulsar]\nnamespace = "ops/other"\n')
     with pytest.raises(SettingsError, match="pulsar://host:port"):
         loaded(tmp_path, '[output]\nurl = "pulsar://nowhere"\n')

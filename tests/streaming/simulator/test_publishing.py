@@ -49,7 +49,7 @@ def test_a_broker_smooths_its_load_with_each_look_and_publishes_it_where_it_chan
     assert published(publisher)[0] == pytest.approx(0.9 * (0.9 * once + 0.1 * 0.6) + 0.1 * 0.6)
     assert published(publisher)[2] == 16_000
     publisher.look(0, looked_s=LOOK_S, time_ms=21_000)
-    assert published(publisher)[2] == 16_000, "that it is smoothed on is no change"
+    assert published(publisher)[2] == 16_000, "further smoothing alone is too small a change to publish"
 
 
 @pytest.mark.parametrize(
