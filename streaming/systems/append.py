@@ -8,7 +8,6 @@ from streaming.ports.publishing import NotAllowed, PublishError
 from streaming.process.exits import Refused
 from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
 from streaming.settings import Settings
-from streaming.systems.passing import passes
 
 __all__ = ["append_to_input", "append_to_output"]
 
@@ -44,5 +43,7 @@ def append_to_output(
 
             append_on_kafka(output_link(settings), topic, records, headers=headers)
     except Refused as error:
+        from streaming.systems.passing import passes  # noqa: PLC0415  both clients, when needed
+
         kind = PublishError if passes(error.__cause__) else NotAllowed
         raise kind(error.message) from error
