@@ -12,6 +12,7 @@ from streaming.cli.options import example
 from streaming.contract import beat as beats
 from streaming.contract.beat import HandOver
 from streaming.operators.beats import Running, Standby, newest_beats, newest_standbys
+from streaming.operators.outages import passed_over_until
 from streaming.ports.events import NoTopic
 from streaming.ports.publishing import PublishError
 from streaming.ports.reading import Reader, TopicRecord
@@ -110,7 +111,8 @@ def _wait_for(reader: Reader, heard: list[TopicRecord], before: Running, wait_s:
     """The controller that leads after ``before``; None if none does within ``wait_s``."""
     deadline = Deadline(wait_s)
     while True:
-        heard += reader.to_end()
+        with passed_over_until(deadline):
+            heard += reader.to_end()
         newest = newest_beats(heard, now_ms=_now_ms()).get(before.controller)
         if newest is not None and newest.epoch > before.epoch:
             return newest

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from state.outputs import rfc3339
 from streaming.operators.action_events import UnreadableEvent
+from streaming.operators.outages import passed_over_until
 from streaming.operators.overlay import Planned
 from streaming.operators.round_events import Round, read_round
 from streaming.ports.reading import TopicRecord
@@ -33,7 +34,10 @@ def wait_until_obeyed(settings: Settings, events: Sequence[Planned]) -> list[Rou
     found: dict[str, Round] = {}
     while len(found) < len(events) and not deadline.is_over:
         time.sleep(min(_LOOK_S, deadline.left_s))
-        with output_reader(settings, settings.topics.audit, begin=begin_ms) as reader:
+        with (
+            passed_over_until(deadline),
+            output_reader(settings, settings.topics.audit, begin=begin_ms) as reader,
+        ):
             found = acknowledging_rounds(reader.to_end(), events)
     _require_all(events, found)
     return [found[event.cluster] for event in events]

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Sequence
 
+from streaming.operators.outages import passed_over_until
 from streaming.operators.overlay import Planned
 from streaming.operators.round_events import Newest, Round
 from streaming.operators.upkeep import drain_line, drain_rows, is_stuck, left_lines
@@ -31,7 +32,10 @@ def follow_drains(
     newest, told = Newest(), dict.fromkeys(open_, -1)
     deadline = Deadline(_PATIENCE_S)
     while open_:
-        with output_reader(settings, settings.topics.audit, begin=begin_ms) as reader:
+        with (
+            passed_over_until(deadline),
+            output_reader(settings, settings.topics.audit, begin=begin_ms) as reader,
+        ):
             newest.take(reader.to_end())
         for record, event in newest.rounds(settings.topics.audit):
             if event.cluster not in open_ or event.data.round <= told[event.cluster]:

@@ -13,6 +13,7 @@ from state.outputs import ApprovalRow, ProposalRow, rfc3339
 from streaming.contract.encode import encode_event
 from streaming.contract.messages import ApprovalData, ApprovalMessage, type_of
 from streaming.operators.action_events import UnreadableEvent
+from streaming.operators.outages import passed_over_until
 from streaming.operators.overlay import Asker
 from streaming.operators.round_events import Newest, Round, read_round
 from streaming.ports.reading import TopicRecord
@@ -151,7 +152,10 @@ def wait_for_outcomes(
     found: Mapping[str, tuple[Round, ApprovalRow]] = {}
     while len(found) < len(answered) and not deadline.is_over:
         time.sleep(min(_LOOK_S, deadline.left_s))
-        with output_reader(settings, settings.topics.audit, begin=begin_ms) as reader:
+        with (
+            passed_over_until(deadline),
+            output_reader(settings, settings.topics.audit, begin=begin_ms) as reader,
+        ):
             found = outcomes(reader.to_end(), answered)
     missing = [each.open.row.id[:12] for each in answered if each.id not in found]
     if missing:
