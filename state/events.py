@@ -194,7 +194,7 @@ class ClusterFacts(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Control(Event):
-    """All that an operator has set for one cluster; the newest event is in force."""
+    """All that an operator has set for one cluster; a newer event replaces all of it."""
 
     paused: bool
     mode: Literal["dry-run", "act"] | None

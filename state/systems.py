@@ -1,4 +1,4 @@
-"""The two systems, to which one a cluster belongs, and the change to Kafka's rounds when its first report is one of Kafka.
+"""The two systems: which one a cluster belongs to, and the change to Kafka's rounds when its first report is from Kafka.
 
 A cluster belongs to the system of its first accepted report or statistics; until then its clock is a Pulsar cluster's, because ticks and
 control events do not show the system. A first report of Kafka is judged by Kafka's rounds, and earlier events are sorted into

@@ -34,8 +34,8 @@ _HEADERS = {
         EPOCH_HEADER: {
             "type": "string",
             "pattern": "^[1-9][0-9]*$",
-            "description": "Rises by one at every start of the controller of that `source`; "
-            "drop records with a lower one.",
+            "description": "Rises at every start of the controller of that `source`; drop records "
+            "with a lower one than the highest so far.",
         }
     },
 }

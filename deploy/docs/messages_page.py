@@ -49,7 +49,7 @@ _ENVELOPE = """
 | `time` | time | When the content was true: event time, the only clock that counts |
 | `cluster` | text | Name of the cluster, 1 to 100 characters of `A-Z a-z 0-9 . _ -`; the record's key |
 | `datacontenttype` | `"application/json"` | |
-| `recordedtime` | time | When the event was appended to its topic; only in recordings |
+| `recordedtime` | time | When the event was appended to its topic; only in recordings, which have no append times of their own |
 | `data` | object | See each type |
 """
 

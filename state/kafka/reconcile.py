@@ -231,5 +231,5 @@ def foreign_lists(observation: Observation, memory: KafkaMemory) -> ThrottledLis
 
 
 def _foreign_lists(there: Mapping[str, str], left: Mapping[str, str]) -> dict[str, str]:
-    """The lists of topics on the cluster; ``left`` may name topics that are not there."""
+    """What is ``left`` of the lists of topics on the cluster; ``left`` may also name topics that are not there."""
     return {topic: left.get(topic, text) for topic, text in there.items()}

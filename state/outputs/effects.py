@@ -30,7 +30,7 @@ class PromisesSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the unloads helped."""
 
     kept_count: int
-    """Kept promises. Counted are the promises of the last 10 judged unloads that were checked within the last hour."""
+    """How many promises were kept, of those of the last 10 judged unloads that were checked within the last hour."""
     failed_count: int
     """Promises among these that were not kept."""
     expected_gain_points: float

@@ -55,7 +55,7 @@ class OtherBalancers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RebuiltSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """How the memory was rebuilt with which the first round after a start with `--rebuild` was decided."""
+    """How the memory for the first round after a start with `--rebuild` was rebuilt."""
 
     since: str
     """Since when the input was read again."""
@@ -154,7 +154,7 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     upkeep: UpkeepSummary | None = None
     """What is under maintenance and drained; left out where nothing is."""
     approval: ApprovalSummary | None = None
-    """Proposals and approvals; left out where no approval is required and none was given."""
+    """Proposals and answers; left out where no approval is required, no answer came and no proposal was dropped."""
     actions_count: int
     """How many actions were decided."""
     actions: list[str]

@@ -82,7 +82,7 @@ class ThrottleSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     outcome: str
     """`decided`, or why nothing was decided: `nothing-moves`, `kept`, `resting`, `infeasible`, `unknown`, `stale`, `held`
-    (paused, off, or a decision in flight)."""
+    (paused, failing, off, retrying or too large; the round's `reason` says which)."""
     trigger: str | None
     """What called for a decision, whether it was held or not."""
     as_of: str

@@ -299,7 +299,7 @@ def record_proposals(
 def section(
     header: Header, closing: Closing, found: Answers, actions: Sequence[Output]
 ) -> ApprovalSummary | None:
-    """The section of the summary; None where no approval is required and none was given."""
+    """The section of the summary; None where no approval is required, no answer came and no proposal was dropped."""
     if closing.proposals_expire_ms is None and not found.given and not found.expired:
         return None
     ids = {_proposal_id(each): each.id for each in actions}

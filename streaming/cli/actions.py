@@ -133,7 +133,7 @@ def _find(settings: Settings, beginning: str) -> tuple[Action, int]:
     if not found:
         raise NotFound(
             f"no action {beginning} on {' or '.join(topics)}: it may be older than the topics keep, or of another "
-            "controller's topics; `trimtab actions tail --from earliest --no-follow` lists all actions"
+            "controller's topics; `trimtab actions tail --from earliest --no-follow` lists all actions, with --dry-run those of the dry-run"
         )
     if len(found) > 1:
         raise WrongUse(f"{beginning} is the beginning of several ids: {', '.join(sorted(found))}")

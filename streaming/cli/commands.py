@@ -221,7 +221,7 @@ _PLACES = {
     "backtest": _Place(_backtest, "Compare settings on the recorded reports of a real cluster."),
     "collect": _Place(_collect, "Write what a cluster's brokers report to the input topic."),
     "config": _Place(_config, "Show the settings in force, each with its source."),
-    "control": _Place(_control, "List and delete the control events of operators."),
+    "control": _Place(_control, "List what operators have set, and take it back."),
     "doctor": _Place(_doctor, "Check the whole installation, and say what is wrong."),
     "drain": _Place(_drain, "Empty a broker, and keep it empty."),
     "execute": _Place(_execute, "Carry decisions out on a cluster and verify them."),

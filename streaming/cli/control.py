@@ -102,7 +102,11 @@ def requesting(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--why", required=True, metavar="TEXT", help="The reason; shown in every round summary."
         ),
-        click.option("--force", is_flag=True, help="Also for a cluster without a round in the last hour."),
+        click.option(
+            "--force",
+            is_flag=True,
+            help="Also for a cluster that is not in the settings and had no round in the last hour.",
+        ),
         click.option(
             "--wait", is_flag=True, help="Wait until a round obeys it; exit code 7 if none does in time."
         ),
@@ -210,7 +214,7 @@ def _show(found: Mapping[str, Standing], form: str) -> None:
 
 @click.group("control")
 def control_command() -> None:
-    """List and delete the control events of operators."""
+    """List what operators have set, and take it back."""
 
 
 @control_command.command("list", epilog=example("trimtab control list"))
@@ -238,7 +242,7 @@ def delete_command(request: Request) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """The event that was written for a cluster, and what its newest summary says; None if there is none."""
+    """The event that was written for a cluster, and what its newest summary says; None if that is not known."""
 
     event: Planned
     heard: Heard | None

@@ -44,7 +44,7 @@ _WAIT_S = 60.0
     help="How long to wait until it leads.",
 )
 def handover_command(settings: Settings, instance: str | None, wait_s: float) -> None:
-    """Let a standby take over now, without a gap; the leader then stands by, or ends if it does not have --standby.
+    """Let a standby take over now, without a gap; the leader then stands by, or ends if it runs without `controller.standby`.
 
     The standby is asked, and takes over as it would from a leader that has ended: nothing is lost or repeated.
     """

@@ -53,5 +53,5 @@ def show_command(settings: Settings, place: str, form: str) -> None:
             click.echo(rejected_text(event) if form == "table" else as_published(value, form), nl=False)
             return
     raise NotFound(
-        f"no rejected record {place} on {topic}: `trimtab rejected tail --from earliest --no-follow` lists all"
+        f"no rejected record {place} on {topic}: `trimtab rejected tail --from earliest --no-follow` lists all rejected records"
     )

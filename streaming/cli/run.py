@@ -83,7 +83,9 @@ def run_command(
     if fresh and adopt:
         raise click.UsageError("--fresh and --adopt exclude each other")
     if fresh and skip_lost:
-        raise click.UsageError("--fresh and --skip-lost exclude each other: a fresh start skips no records")
+        raise click.UsageError(
+            "--fresh and --skip-lost exclude each other: a fresh start has no lost records to skip"
+        )
     if rebuild and (fresh or adopt or skip_lost):
         raise click.UsageError("--rebuild excludes --fresh, --adopt and --skip-lost")
     flags = {

@@ -133,7 +133,7 @@ def _standing(settings: Settings, systems: dict[str, System]) -> dict[str, Stand
 
 
 def _waiting(event: Round, stands: Standing) -> str | None:
-    """The newest control event in words if the round does not obey it; None if it does."""
+    """The newest control event in words if the round does not obey it; None if it does, or if there is no event."""
     if stands.refused is not None:
         return f"refused by the controller: {stands.refused}"
     written, obeyed = stands.event, event.data.control

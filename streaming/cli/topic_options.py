@@ -1,4 +1,4 @@
-"""What the commands share that print the records of a topic: their options, and the reading."""
+"""What the commands that print the records of a topic share: their options, and the reading."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress

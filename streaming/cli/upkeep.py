@@ -27,7 +27,7 @@ _namespaces_option = click.option(
 
 @click.group("maintenance")
 def maintenance_command() -> None:
-    """Leave brokers and namespaces alone: no action touches them, and a broker that is away is not missing."""
+    """Leave brokers and namespaces alone: no action touches them, and a broker that is away does not count as missing."""
 
 
 @maintenance_command.command(

@@ -1,4 +1,4 @@
-"""Facts of a cluster besides its load: which balancers of Pulsar's own are on, and the rules for where bundles may be."""
+"""Facts of a cluster besides its load: which of Pulsar's own balancers are on, and the rules for where bundles may be."""
 
 from collections import defaultdict
 from collections.abc import Sequence

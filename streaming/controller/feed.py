@@ -28,7 +28,7 @@ class Fed:
     """A record to be written at a moment."""
 
     at_ms: int
-    """Milliseconds since the epoch; for an event its new time."""
+    """Milliseconds since the epoch; for an event its new time, but never below that of the record before it."""
     key: str
     value: bytes
 

@@ -290,7 +290,7 @@ class Metrics:
         self._throttles.forget(cluster)
 
     def forget_all(self) -> None:
-        """Remove all clusters' series, because another process has the clusters now; counters without a cluster stay."""
+        """Remove all clusters' series and blank those of Spark's progress: another process has the clusters now. Other counts stay."""
         for cluster in sorted(self._clusters):
             self.forget(cluster)
         for gauge in self._progress:

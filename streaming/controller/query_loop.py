@@ -42,7 +42,7 @@ _LOOK_S = 1.0
 _STOP_LOOKS = 5
 """How often between two looks it checks for a stop request: Spark's wait cannot be interrupted."""
 _OWNER_LOOKS = 3
-"""After so many looks the markers are read, which show a successor; publishing would find it, too."""
+"""At one look in so many the markers are read, which show a successor; publishing would find it, too."""
 _DRAIN_LOOK_S = 0.1
 """How often a stop looks whether the batch has ended: a standby waits for that."""
 _DRAIN_S = 20.0
@@ -92,7 +92,7 @@ class QueryLoop:
             raise
 
     def _raise_if_superseded(self) -> None:
-        """Raise ``Fenced`` if a successor may be the cause: it deletes our checkpoint, and changes topics before it starts."""
+        """Raise ``Fenced`` if there is a successor, a likely cause: it deletes our checkpoint, and changes topics before it starts."""
         try:
             self.publisher.ensure_owner()
         except (PublishError, CheckpointMismatch) as error:

@@ -43,7 +43,7 @@ class Readiness:
         self._beats_problem = beats_problem
 
     def lead(self) -> None:
-        """From here on the query decides whether it is ready; the query is about to be started."""
+        """From here on the query decides whether this process is ready; the query is about to be started."""
         self._standby = None
 
     def runs(self, query: Query, batches: BatchPublisher) -> None:

@@ -152,8 +152,8 @@ def _read_places(file: Path) -> list[Place]:
         return msgspec.json.decode(file.read_bytes(), type=list[Place])
     except msgspec.MsgspecError as error:
         raise OSError(
-            f"{file} holds the positions of the recording, but cannot be read: {error}; remove it to start from the "
-            "beginning"
+            f"{file} holds the positions of the recording, but cannot be read: {error}; remove it to begin "
+            "anew at --from"
         ) from error
 
 

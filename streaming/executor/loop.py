@@ -6,7 +6,7 @@ an action that succeeded: it sends the same result. The executor of each kind of
 carried out.
 
 A batch is worked on in a thread of its own, while this one stays in the consumer group. Any failure of the topics ends the
-batch: actions that were not committed are forgotten here, come again from the topic to the executor that has it then, and
+batch: actions that were not committed are forgotten here, come again from the topic to the executor that reads it then, and
 are gated anew. A stop ends the batch, too: no further call is made, finished results are reported, and nothing of the batch
 is committed.
 """

@@ -16,7 +16,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class EventCount(msgspec.Struct, frozen=True, array_like=True):
-    """How many events of a CloudEvents type had a result; `type` is `unknown` where it could not be read."""
+    """How many events of a CloudEvents type had this result; `type` is `unknown` where it could not be read."""
 
     type: str
     result: EventResult

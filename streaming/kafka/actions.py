@@ -3,8 +3,8 @@
 Positions are committed after the results of a batch are written, together with the highest epochs heard in the partition:
 a restart neither skips an action nor forgets which controllers' actions are out of date. Standbys of the same cluster
 share a consumer group, so only one of them acts. An executor that drops out of the group (frozen, or cut off for longer
-than its session lasts) loses the batch it had: nothing of it is committed, and after it joins again it begins at the
-group's position then.
+than its session lasts) loses the batch it had: nothing of it is committed, and after it joins again it begins where the
+group is at that time.
 """
 
 import json
@@ -201,7 +201,7 @@ class ActionsTopic(Closing):
 
 
 class _Assigned(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
-    """Keeps new partitions from being read until their begin is known; a listener may not call Kafka itself.
+    """Keeps new partitions from being read until it is known where to begin; a listener may not call Kafka itself.
 
     It is called in the client's own thread.
     """

@@ -1,4 +1,4 @@
-"""Makes notices of actions and round summaries. Pure: no topic, no clock.
+"""Makes notices from actions and round summaries. Pure: no topic, no clock.
 
 For a condition that lasts (a hold, a finding) every round gives a notice with the same key; the outlet decides how often it is sent. A
 summary names at most 100 rows of each kind, so a notice may say that there are more.

@@ -62,7 +62,7 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Settings in force that differ from the defaults, by their full names."""
     control: ControlInForce | None
     waiting: str | None
-    """The newest control event if the round does not obey it yet, or why it was refused; None if the round obeys it."""
+    """The newest control event if the round does not obey it yet, or why it was refused; None if the round obeys it or there is none."""
     failing_since: str | None
     splits_failing_since: str | None
     brokers_reporting_count: int

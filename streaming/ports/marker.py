@@ -239,7 +239,7 @@ def mark_published(
     ran_with: RanWith | None,
     read_until: Progress | None,
 ) -> Marker:
-    """The marker that follows ``marker`` once a batch is published."""
+    """The marker of a batch, which follows ``marker``."""
     return msgspec.structs.replace(
         marker,
         query_id=query_id,

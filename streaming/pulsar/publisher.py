@@ -226,7 +226,7 @@ class PulsarPublisher(Closing):
         """Claim, and announce in every partition of the actions topic which controller's actions count from here on.
 
         The rest of a batch that was begun is sent again under its producer name, or never. A predecessor that still held
-        the name could send of the batch after the announcement: the broker would then drop our action as a duplicate, and
+        the name could still send a part of the batch after the announcement: the broker would then drop our action as a duplicate, and
         consumers would ignore the predecessor's as out of date. So the name is taken first.
         """
         self._write(producers, claim)

@@ -22,7 +22,7 @@ class AcceptedClusters:
         self._accepts_every = "*" in self._patterns
 
     def refusal(self, cluster: str, event: Event) -> Rejection | None:
-        """Why an event is refused. One that forgets a cluster is accepted, or the memory of a refused name could never be deleted."""
+        """Why an event is refused. One that forgets a cluster is accepted: the memory of a refused name could not be deleted otherwise."""
         if self._accepts_every or (isinstance(event, Control) and event.forget):
             return None
         if any(fnmatchcase(cluster, pattern) for pattern in self._patterns):

@@ -49,7 +49,8 @@ class ReceiverSettings:
     timeout_s: float = 10.0
     """How long one attempt may take."""
     give_up_after_s: float = 60.0
-    """How long sending a message is tried; then it is dropped, counted and logged. At most 240, because nothing else is sent meanwhile."""
+    """How long trimtab tries to send a message; then it is dropped, counted and logged. At most 240, because nothing else is
+    sent meanwhile."""
 
     def __post_init__(self) -> None:
         given = [name for name in ("url", "url_file", "url_env") if getattr(self, name) is not None]

@@ -195,7 +195,7 @@ def _fetch(jars: Sequence[Jar], root: Path) -> None:
 
 
 def _clients(count: int) -> list[Callable[[Sequence[Jar], Path], str]]:
-    """The fetching clients in the order in which they are tried: Ivy first, which is always there, unless it would take minutes."""
+    """The fetching clients in the order of trying: Ivy first, which is always there, unless so many jars would take it minutes."""
     prefers_maven = count > IVY_JARS_MAX and shutil.which("mvn") is not None
     return [_fetch_with_maven, _fetch_with_ivy] if prefers_maven else [_fetch_with_ivy, _fetch_with_maven]
 

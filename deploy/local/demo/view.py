@@ -84,7 +84,7 @@ class Demo(Generic[StageT]):
     """Whether it can run Pulsar's extensible load manager."""
     play: Callable[[StageT, View, Limits], None]
     errors: tuple[type[Exception], ...]
-    """Errors that may come; the text of each says what to do."""
+    """Errors that may occur; the text of each says what to do."""
     interruptions: tuple[type[BaseException], ...] = (KeyboardInterrupt,)
     """What Ctrl-C raises, here or in a client's library that waits for an answer."""
 

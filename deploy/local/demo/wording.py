@@ -6,7 +6,7 @@ from streaming.planner.split.picture import draw
 
 
 def short(broker: str) -> str:
-    """A broker without the part that all share: its host, or on 127.0.0.1 its port."""
+    """The part that tells a broker from the others: its host, or on 127.0.0.1, which all of them share, its port."""
     host, _, port = broker.partition(":")
     return f":{port}" if host == "127.0.0.1" else host
 

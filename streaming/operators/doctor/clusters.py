@@ -110,7 +110,7 @@ def _silent_brokers(heard: Heard) -> Iterator[Finding]:
         yield warning(
             "rounds",
             f"live brokers did not report: {', '.join(data.brokers_missing)}",
-            "Check whether they run, and the collector's log about them",
+            "Check whether they run, and what the collector's log says about them",
             about=name,
         )
     for broker, why in data.brokers_failed.items():

@@ -37,9 +37,9 @@ _BY_STATUS: Mapping[int, Failure] = {
 
 _REMEDIES: Mapping[Failure, str] = {
     "unauthorized": "the token is missing, expired or of another cluster: check token_file or token_env of the target; "
-    "Pulsar answers the same to a role that lacks the permission. The role must be a super-user (broker.conf "
+    "Pulsar answers the same to a role that lacks the permission. A target's role must be a super-user (broker.conf "
     "superUserRoles)",
-    "forbidden": "the token's role lacks the permission. The role must be a super-user (broker.conf superUserRoles)",
+    "forbidden": "the token's role lacks the permission. A target's role must be a super-user (broker.conf superUserRoles)",
     "not-found": "Pulsar does not know it (any more), or the address is not that of an admin API",
     "conflict": "something else changed it at the same time, or the destination is not alive",
     "refused": "Pulsar cannot carry out the request in the cluster's present state; read the cluster again before "
@@ -51,7 +51,7 @@ _REMEDIES: Mapping[Failure, str] = {
     "unreachable": "check admin_url and whether the broker runs and can be reached from here",
     "untrusted": "the broker's certificate is not signed by an authority of ca_file, has expired, or is for another name: "
     "check ca_file, admin_url and the broker's certificate",
-    "no-answer": "the request may have been carried out: check that, or wait longer with a larger timeout_s",
+    "no-answer": "the request may have been carried out all the same: check that; a larger timeout_s waits longer",
     "not-pulsar": "the address answers, but not as Pulsar's admin API does: check admin_url",
 }
 

@@ -86,7 +86,7 @@ class HttpClient(Closing):
         )
 
     def ahead_s(self, url: str, now_s: Callable[[], float]) -> float | None:
-        """Seconds by which the answering broker's clock is ahead of ``now_s``, by the date on the answer, in whole seconds.
+        """Seconds by which the answering broker's clock is ahead of ``now_s``, by the answer's date, which has whole seconds.
 
         None if the answer has no date. Raises ``AdminError``.
         """
