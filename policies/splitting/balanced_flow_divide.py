@@ -29,7 +29,7 @@ Above it, children are only filled one after the other, because to balance 100,0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Atoms:
-    """Atoms: groups of topics with load that no boundary may or needs to divide; n atoms."""
+    """n atoms: groups of topics with load that no boundary may divide, or has to divide."""
 
     loads: LoadRow
     firsts: Ints

@@ -44,7 +44,7 @@ class BatchPlan:
 
 
 def batches_of(moves: Moves, rule: RateRule, *, count: int | None) -> BatchPlan:
-    """``count`` batches; with None, as few as possible that each need less than the cap. Raises ``CannotBatch``.
+    """``count`` batches; with None, as few as the packing finds that each need less than the cap. Raises ``CannotBatch``.
 
     A batch fits when its largest minimum with headroom is at most the cap; a single partition that does not fit with its
     headroom is a batch of its own. With ``count``, the needs of the batches are as equal as possible; none is empty.

@@ -77,7 +77,7 @@ class _Round:
     needs: Needs
     loads: tuple[Load, ...]
     led_loads: tuple[Load, ...]
-    """The same without the partitions that have no leader; rates are computed from these."""
+    """``loads`` without the partitions that have no leader; the rates are computed from these loads."""
     lists: ListSteps
     eta: Eta
     """The end of the move at the rates in force."""

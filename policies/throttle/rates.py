@@ -63,7 +63,7 @@ class RateRule:
     floor_bytes_per_s: int = MIB
     """A rate is at least this; Kafka's own advice, because a fetch overshoots by up to as much."""
     deadline_s: Fraction | None = None
-    """The move has to be done by then: a rate is at least minimum + bytes left ÷ deadline."""
+    """The move has to be done within this time: a rate is at least minimum + bytes left ÷ deadline."""
     caps: Caps = NO_CAPS
     """They override all of the above; with a cap at or below the minimum nothing ever finishes."""
     room: Caps = NO_CAPS

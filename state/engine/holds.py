@@ -42,7 +42,7 @@ class Hold:
     reason: HoldReason
     detail: str
     spends: bool = False
-    """Whether the policy loses its hits all the same: an action that was approved goes out on the same brokers."""
+    """Whether the policy settles as if it happened, so that its hits are spent: an approved action goes out on the same brokers."""
 
     @property
     def passes(self) -> bool:

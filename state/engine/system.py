@@ -67,7 +67,7 @@ class System(ABC, Generic[MemoryT]):
 
     @abstractmethod
     def waiting_of(self, event: Event) -> tuple[WaitingKind, str, Waiting] | None:
-        """The part of an event that waits until its round closes: kind, sender, value; None for an event of another system."""
+        """The part of an event that waits until its round closes: kind, sender, value; None for every other event."""
 
     def event_of(self, kind: WaitingKind, waiting: Waiting) -> type[Event]:  # noqa: ARG002  most kinds are of one event
         """Type of the event that waits in this form."""

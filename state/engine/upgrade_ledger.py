@@ -1,4 +1,4 @@
-"""Upgrade of the header's layout from version 2, which trimtab 0.1.0 wrote, to version 3: eight fields become a ledger.
+"""Upgrade of the header's layout from version 2 (trimtab 0.1.0) to version 3: eight fields about decisions become a ledger.
 
 Version 2 kept the newest unload and split of each bundle, the unloads of the last hour by number, what children inherit, the
 actions whose effect is looked for, the verdicts, the actions without effect, and the bundles that leave. What belongs to one

@@ -55,7 +55,7 @@ PERFECT = Candidate(name="perfect information", kind="perfect")
 
 
 _MOST_POINTS = 1500
-"""Points of a line in a plot, more than its pixels; in a longer run every point is the mean of several rounds."""
+"""Most points of a line in a plot, more than its pixels; in a longer run every point is the mean of several rounds."""
 JobT = TypeVar("JobT")
 RunT = TypeVar("RunT")
 

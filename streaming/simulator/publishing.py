@@ -1,4 +1,4 @@
-"""What brokers of a simulated fleet publish of themselves where Pulsar's extensible load manager runs (PIP-192).
+"""What brokers of a simulated fleet publish about themselves where Pulsar's extensible load manager runs (PIP-192).
 
 A broker looks at its load every five seconds, smooths it with each look, and publishes it when it has changed by much, or after a
 quarter of an hour; in between, other programs see the old values. It takes the figures of its bundles once a minute, and

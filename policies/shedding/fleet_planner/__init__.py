@@ -6,9 +6,9 @@ within half of that (``search``): from the hottest to the coldest, the biggest s
 new broker (``costs``). From the literature: churn has a budget of its own (Slicer, OSDI 2016), and no move may make its
 destination hotter than its source was (Cruise Control's goals).
 
-Known to do badly: brokers above 80 % do not show how much too much load they have, so that more moves are needed; usage that no traffic
-of a broker explains (another program on its machine) is taken for the cost of its traffic; and where every bundle is new, it has to
-wait until their averages mean something.
+Known to do badly: brokers above 80 % do not show how far above it their load is, so that more moves are needed; usage that no
+traffic of a broker explains (another program on its machine) is taken for the cost of its traffic; and where every bundle is new, it
+has to wait until their averages mean something.
 """
 
 import math

@@ -179,7 +179,7 @@ def _lasting(fleet: Floats, kind: Kind) -> float:
 
 
 def _averaged(fleet: Floats, kind: Kind, weight: Floats | float) -> Floats:
-    """Share of a noise that lasts some rounds that is left in an average to which each round adds with this weight."""
+    """How much of a noise that lasts some rounds is left, as a share of it, in an average to which each round adds with this weight."""
     kept = (1.0 - weight) * _lasting(fleet, kind)
     share: Floats = np.sqrt(weight / (2.0 - weight) * (1.0 + kept) / (1.0 - kept))
     return share

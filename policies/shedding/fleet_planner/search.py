@@ -39,7 +39,7 @@ class Move:
     destination_points: float
     """Score of the destination after the move."""
     most_points: float
-    """The same plus its uncertainty: the plan counts with this."""
+    """The same plus its uncertainty: the value that the plan goes on with."""
     falls_points: float
     """By how much the source's score falls."""
     rises_points: float

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 MOST_UNDERLOADED_RATIO = 0.5
-"""Most that the share of the mean may be below which a broker is underloaded; the share is half of the target."""
+"""A broker is underloaded below a share of the mean: half of the target, but at most this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ from streaming.contract.messages import MAX_NUMBER, SHOWN_CHARACTERS
 
 _SHOWN_TOPICS = 5
 _MOST_DIGITS = 310
-"""A whole number with so many digits is above the largest double; Python refuses to read numbers with thousands of digits."""
+"""A whole number with this many digits or more is above the largest double; Python refuses to read numbers with thousands of digits."""
 
 _PLACE = re.compile(r"at `\$\.(\w+)")
 """Where in a request msgspec found the mistake, up to the request's own field."""
