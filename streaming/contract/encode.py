@@ -120,6 +120,11 @@ def encode_refused_event(
     )
 
 
+def letter_id(origin: Origin) -> str:
+    """Id of the dead letter of the record from there."""
+    return content_id(f"{origin.topic}\n{origin.partition}\n{origin.offset}".encode())
+
+
 def encode_refused(record: Refused, source: str) -> bytes:
     """A refused record as a CloudEvent for the dead letter; its id is computed from its coordinates."""
     origin = record.origin
@@ -135,7 +140,7 @@ def encode_refused(record: Refused, source: str) -> bytes:
     )
     return encode_event(
         type_=REJECTED_TYPE,
-        id_=content_id(f"{origin.topic}\n{origin.partition}\n{origin.offset}".encode()),
+        id_=letter_id(origin),
         source=source,
         subject=record.rejection.reason,
         time_ms=record.appended_ms,

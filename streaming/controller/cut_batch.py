@@ -10,13 +10,12 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from streaming.contract.encode import Refused, encode_refused, source_of
+from streaming.contract.encode import Refused, encode_refused, letter_id, source_of
 from streaming.contract.envelope import read_envelope
 from streaming.ports.places import Place, Progress
 from streaming.ports.reading import TopicRecord
-from streaming.pulsar.link import input_on_pulsar
 from streaming.settings import Settings
-from streaming.systems.reading import input_reader, output_reader
+from streaming.systems.reading import input_reader, input_topic, output_reader
 
 __all__ = ["CLOCKS_APART_MS", "CutBatch", "first_after"]
 
@@ -30,7 +29,7 @@ def first_after(settings: Settings, place: Place) -> TopicRecord | None:
     Raises ``exits.Refused``.
     """
     for name in (settings.topics.input, settings.topics.control):
-        if _full_name(settings, name) == place.topic:
+        if input_topic(settings, name) == place.topic:
             with input_reader(settings, name, begin=place, partition=place.partition) as reader:
                 return next(reader.to_end(), None)
     return None
@@ -53,12 +52,15 @@ class CutBatch:
 
     def unpublished_letters(self) -> list[tuple[str, bytes]]:
         """Keys and values of the dead letters that are not on their topic. Raises ``exits.Refused``."""
-        letters = [(each.cluster, encode_refused(each, self._source)) for each in self._refused]
-        if not letters:
+        if not self._refused:
             return []
         appended_ms = min(each.appended_ms or 0 for each in self._refused)
         published = set(self._published_ids(since_ms=appended_ms - CLOCKS_APART_MS))
-        return [(key, value) for key, value in letters if read_envelope(value).id not in published]
+        return [
+            (each.cluster, encode_refused(each, self._source))
+            for each in self._refused
+            if letter_id(each.origin) not in published
+        ]
 
     def _published_ids(self, *, since_ms: int) -> Iterator[str]:
         with output_reader(self._settings, self._settings.topics.dead_letter, begin=since_ms) as reader:
@@ -75,8 +77,3 @@ def _first_offsets(settings: Settings, read_from: Progress) -> Mapping[tuple[str
     """The first offset of the batch by topic and partition; infinite where nothing came after."""
     firsts = {where: first_after(settings, place) for where, place in read_from.by_partition().items()}
     return {where: math.inf if first is None else first.offset for where, first in firsts.items()}
-
-
-def _full_name(settings: Settings, topic: str) -> str:
-    pulsar = input_on_pulsar(settings)
-    return topic if pulsar is None else pulsar.full_name(topic)

@@ -46,7 +46,7 @@ from streaming.spark.rebuilt import ClusterMemory, Rebuilt
 from streaming.systems import skipping
 from streaming.systems.keeping import input_kept_s, output_kept_s
 from streaming.systems.passing import passes
-from streaming.systems.reading import output_reader
+from streaming.systems.reading import input_topic, output_reader
 
 __all__ = ["Rebuilding", "require_possible"]
 
@@ -209,12 +209,9 @@ class Rebuilding:
 
     def _read_until_ms(self, read_until: Progress) -> int:
         """The time up to which everything was read: unread records may be older than the batch, if the batch was behind."""
-        times = [read_until.planned_ms]
-        for place in read_until.places:
-            first = first_after(self.settings, place)
-            if first is not None:
-                times.append(first.timestamp)
-        return min(times)
+        name = input_topic(self.settings, self.settings.topics.input)
+        unread = [first_after(self.settings, each) for each in read_until.places if each.topic == name]
+        return min([read_until.planned_ms, *(each.timestamp for each in unread if each is not None)])
 
     def _published(self, since_ms: int) -> dict[str, Published]:
         """By cluster, actions and proposals published since then, and throttles from before that are still in force."""

@@ -15,9 +15,8 @@ from streaming.contract.origin import Origin
 from streaming.controller.recording import Recorded, encode_recorded
 from streaming.ports.places import Place, Progress
 from streaming.ports.reading import Begin, Reader, TopicRecord
-from streaming.pulsar.link import input_on_pulsar
 from streaming.settings import Settings
-from streaming.systems.reading import input_partitions
+from streaming.systems.reading import input_partitions, input_topic
 
 __all__ = ["Recorder"]
 
@@ -97,7 +96,6 @@ def _ended(logs: Iterable[_Log], until: Progress) -> Iterator[_Log]:
 def _logs(
     stack: ExitStack, settings: Settings, topic: str, *, begin: Begin, is_control: bool
 ) -> Iterator[_Log]:
-    pulsar = input_on_pulsar(settings)
-    name = topic if pulsar is None else pulsar.full_name(topic)
+    name, is_on_pulsar = input_topic(settings, topic), settings.input.is_pulsar
     for number, reader in enumerate(input_partitions(stack, settings, topic, begin=begin)):
-        yield _Log(reader, name, number, is_control=is_control, is_on_pulsar=pulsar is not None)
+        yield _Log(reader, name, number, is_control=is_control, is_on_pulsar=is_on_pulsar)

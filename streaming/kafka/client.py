@@ -2,8 +2,11 @@
 
 The client learns a topic's partitions with its second request for metadata, and sends that no sooner than 100 ms after the first,
 whatever its ``retry_backoff_ms`` (kafka-python 3.0.12 does not pass it on). A fail-over opens five clients, one after another.
+
+The client logs a traceback when a connection is reset, although it connects again by itself; a line with the error is enough.
 """
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,12 +15,22 @@ if TYPE_CHECKING:
 __all__ = ["connect_quickly"]
 
 _BETWEEN_METADATA_MS = 10
+_TRANSPORT = logging.getLogger("kafka.net.transport")
 
 
 def connect_quickly(**options: Any) -> "KafkaNetClient":
     """Make the network client; for the option ``kafka_client`` of a consumer, a producer or an admin client."""
     from kafka.net.compat import KafkaNetClient  # noqa: PLC0415  commands that need no broker load this module too
 
+    _TRANSPORT.addFilter(_name_error)  # the same filter is added once
     client = KafkaNetClient(**options)
     client.cluster.config["retry_backoff_ms"] = _BETWEEN_METADATA_MS
     return client
+
+
+def _name_error(record: logging.LogRecord) -> bool:
+    """Put the error into the line in place of its traceback."""
+    if record.exc_info:
+        record.msg, record.args = f"{record.getMessage()}: {record.exc_info[1]!r}", ()
+        record.exc_info = None
+    return True

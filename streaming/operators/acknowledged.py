@@ -1,26 +1,22 @@
 """Whether a control event is obeyed: the summaries of the rounds after it name the event in force."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from state.outputs import rfc3339
 from streaming.operators.action_events import UnreadableEvent
-from streaming.operators.outages import passed_over_until
 from streaming.operators.overlay import Planned
 from streaming.operators.round_events import Round, read_round
+from streaming.operators.searching import search_until
 from streaming.ports.reading import TopicRecord
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotAcknowledged, Refused
 from streaming.settings import Settings
-from streaming.systems.reading import output_reader
 
 __all__ = ["acknowledging_rounds", "wait_until_obeyed"]
 
 _PATIENCE_S = 30.0
 """How long to wait after a round could have closed, because reports come late and a batch takes time."""
-_LOOK_S = 1.0
-_SKEW_S = 60.0
-"""How far the brokers' clock may be behind ours."""
 
 
 def wait_until_obeyed(settings: Settings, events: Sequence[Planned]) -> list[Round]:
@@ -28,17 +24,14 @@ def wait_until_obeyed(settings: Settings, events: Sequence[Planned]) -> list[Rou
 
     Raises ``NotAcknowledged`` naming the clusters without one, and ``Refused`` where a controller does not take the settings.
     """
-    begin_ms = round((time.time() - _SKEW_S) * 1000)
     until_s = max(event.first_close_ms for event in events) / 1000 + _PATIENCE_S
     deadline = Deadline(max(_PATIENCE_S, until_s - time.time()))
-    found: dict[str, Round] = {}
-    while len(found) < len(events) and not deadline.is_over:
-        time.sleep(min(_LOOK_S, deadline.left_s))
-        with (
-            passed_over_until(deadline),
-            output_reader(settings, settings.topics.audit, begin=begin_ms) as reader,
-        ):
-            found = acknowledging_rounds(reader.to_end(), events)
+    found = search_until(
+        settings,
+        lambda records: acknowledging_rounds(records, events),
+        count=len(events),
+        deadline=deadline,
+    )
     _require_all(events, found)
     return [found[event.cluster] for event in events]
 
@@ -58,7 +51,7 @@ def acknowledging_rounds(records: Iterable[TopicRecord], events: Sequence[Planne
     return found
 
 
-def _require_all(events: Sequence[Planned], found: dict[str, Round]) -> None:
+def _require_all(events: Sequence[Planned], found: Mapping[str, Round]) -> None:
     for cluster, event in found.items():
         control = event.data.control
         if control is not None and control.problem is not None:

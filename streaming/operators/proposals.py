@@ -1,7 +1,7 @@
 """Open proposals in the newest summaries, the answers of people, and what became of each answer."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -13,9 +13,9 @@ from state.outputs import ApprovalRow, ProposalRow, rfc3339
 from streaming.contract.encode import encode_event
 from streaming.contract.messages import ApprovalData, ApprovalMessage, type_of
 from streaming.operators.action_events import UnreadableEvent
-from streaming.operators.outages import passed_over_until
 from streaming.operators.overlay import Asker
 from streaming.operators.round_events import Newest, Round, read_round
+from streaming.operators.searching import search_until
 from streaming.ports.reading import TopicRecord
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotAcknowledged, WrongUse
@@ -34,8 +34,6 @@ _ID_MIN = 6
 _PATIENCE_S = 30.0
 _PATIENCE_ROUNDS = 3
 """Rounds after which the one that counts an answer should have closed."""
-_LOOK_S = 1.0
-_SKEW_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,17 +144,11 @@ def wait_for_outcomes(
     settings: Settings, answered: Sequence[Answered]
 ) -> list[tuple[Answered, Round, ApprovalRow]]:
     """What became of each answer, from the summaries, in the same order. Raises ``NotAcknowledged`` naming those without one."""
-    begin_ms = round((time.time() - _SKEW_S) * 1000)
     longest_s = max(each.open.length_s for each in answered)
     deadline = Deadline(_PATIENCE_S + _PATIENCE_ROUNDS * longest_s)
-    found: Mapping[str, tuple[Round, ApprovalRow]] = {}
-    while len(found) < len(answered) and not deadline.is_over:
-        time.sleep(min(_LOOK_S, deadline.left_s))
-        with (
-            passed_over_until(deadline),
-            output_reader(settings, settings.topics.audit, begin=begin_ms) as reader,
-        ):
-            found = outcomes(reader.to_end(), answered)
+    found = search_until(
+        settings, lambda records: outcomes(records, answered), count=len(answered), deadline=deadline
+    )
     missing = [each.open.row.id[:12] for each in answered if each.id not in found]
     if missing:
         raise NotAcknowledged(

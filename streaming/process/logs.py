@@ -114,7 +114,6 @@ def log_to_stderr(form: Literal["console", "json"], *, verbose: bool) -> None:
     sys.excepthook = _log_unforeseen
     for name in _LIBRARIES:
         logging.getLogger(name).setLevel(logging.INFO if verbose else logging.WARNING)
-    logging.getLogger("kafka.net.transport").addFilter(_name_error)
 
 
 def logs_objects() -> bool:
@@ -125,11 +124,3 @@ def logs_objects() -> bool:
 def _log_unforeseen(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Log the error that ends the process as a line like any other, with its traceback."""
     logging.getLogger("trimtab").critical("ended by an unforeseen failure", exc_info=(kind, error, trace))
-
-
-def _name_error(record: logging.LogRecord) -> bool:
-    """Put the error into the line in place of its traceback: a client whose connection is reset connects again by itself."""
-    if record.exc_info:
-        record.msg, record.args = f"{record.getMessage()}: {record.exc_info[1]!r}", ()
-        record.exc_info = None
-    return True

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from streaming.contract.envelope import EPOCH_HEADER
-from streaming.kafka.link import input_link, output_link
+from streaming.kafka.link import Link, input_link, output_link
 from streaming.ports.publishing import NotAllowed, PublishError
 from streaming.process.exits import Refused
-from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
+from streaming.pulsar.link import PulsarLink, input_on_pulsar, output_on_pulsar
 from streaming.settings import Settings
 
 __all__ = ["append_to_input", "append_to_output"]
@@ -14,15 +14,7 @@ __all__ = ["append_to_input", "append_to_output"]
 
 def append_to_input(settings: Settings, topic: str, records: Sequence[tuple[str, bytes]]) -> None:
     """Append keys with their values to a topic on the input's side; returns when the brokers have them. Raises ``exits.Refused``."""
-    pulsar = input_on_pulsar(settings)
-    if pulsar is not None:
-        from streaming.pulsar.append import append as append_on_pulsar  # noqa: PLC0415  Pulsar's client, when needed
-
-        append_on_pulsar(pulsar, topic, records)
-    else:
-        from streaming.kafka.append import append as append_on_kafka  # noqa: PLC0415  Kafka's client, when needed
-
-        append_on_kafka(input_link(settings), topic, records)
+    _append(input_on_pulsar(settings) or input_link(settings), topic, records)
 
 
 def append_to_output(
@@ -32,18 +24,27 @@ def append_to_output(
 
     Returns when the brokers have them. Raises ``PublishError``.
     """
-    headers, pulsar = [(EPOCH_HEADER, str(epoch))], output_on_pulsar(settings)
+    link = output_on_pulsar(settings) or output_link(settings)
     try:
-        if pulsar is not None:
-            from streaming.pulsar.append import append as append_on_pulsar  # noqa: PLC0415  Pulsar's client, when needed
-
-            append_on_pulsar(pulsar, topic, records, headers=headers)
-        else:
-            from streaming.kafka.append import append as append_on_kafka  # noqa: PLC0415  Kafka's client, when needed
-
-            append_on_kafka(output_link(settings), topic, records, headers=headers)
+        _append(link, topic, records, headers=[(EPOCH_HEADER, str(epoch))])
     except Refused as error:
         from streaming.systems.passing import passes  # noqa: PLC0415  both clients, when needed
 
         kind = PublishError if passes(error.__cause__) else NotAllowed
         raise kind(error.message) from error
+
+
+def _append(
+    link: Link | PulsarLink,
+    topic: str,
+    records: Sequence[tuple[str | None, bytes]],
+    headers: Sequence[tuple[str, str]] = (),
+) -> None:
+    if isinstance(link, PulsarLink):
+        from streaming.pulsar.append import append as append_on_pulsar  # noqa: PLC0415  Pulsar's client, when needed
+
+        append_on_pulsar(link, topic, records, headers=headers)
+    else:
+        from streaming.kafka.append import append as append_on_kafka  # noqa: PLC0415  Kafka's client, when needed
+
+        append_on_kafka(link, topic, records, headers=headers)

@@ -1,7 +1,7 @@
 """Which dead letters a rebuild publishes for a batch that its predecessor has published in part."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -12,8 +12,8 @@ from streaming.controller import cut_batch
 from streaming.controller.cut_batch import CutBatch
 from streaming.ports.places import Place, Progress
 from streaming.ports.reading import Begin, TopicRecord
-from streaming.process.closing import Closing
 from streaming.settings import Settings
+from tests.streaming.test_rebuilding import Log
 
 INPUT, CONTROL, LETTERS = "trimtab.input", "trimtab.control", "trimtab.dead-letter"
 MINE, ANOTHERS = "/trimtab/trimtab", "/trimtab/another"
@@ -42,22 +42,9 @@ class Brokers:
 
     def reader(
         self, _: Settings, topic: str, *, begin: Begin | Place = "earliest", partition: int = 0
-    ) -> "Log":
+    ) -> Log:
         self.begun.append((topic, begin))
-        return Log(self._logs.get((topic, partition), ()))
-
-
-class Log(Closing):
-    """A partition's records, from where reading begins."""
-
-    def __init__(self, records: Sequence[TopicRecord]) -> None:
-        self._records = records
-
-    def to_end(self) -> Iterator[TopicRecord]:
-        yield from self._records
-
-    def close(self) -> None:
-        pass
+        return Log(*self._logs.get((topic, partition), ()))
 
 
 @pytest.fixture

@@ -184,14 +184,3 @@ def test_what_ends_a_program_is_an_object_where_the_log_is_made_of_objects(
     else:
         assert first == "Error: there is no topic"
         assert rest[-1] == "ValueError: oh"
-
-
-def test_a_connection_to_kafka_that_is_reset_is_one_line_with_its_error(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    log_to_stderr("console", verbose=False)
-    error = ConnectionResetError(104, "100% reset by peer")
-    logging.getLogger("kafka.net.transport").error("%s: Error receiving", "broker 1", exc_info=error)
-    text = capsys.readouterr().err
-    assert "broker 1: Error receiving: ConnectionResetError(104, '100% reset by peer')" in text
-    assert "Traceback" not in text
