@@ -24,6 +24,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from state.engine.store import WaitingKey
+from streaming.spark.packing import pack, unpack
 
 _VALUE = StructType([StructField("value", BinaryType())])
 _WAITING_KEY = StructType(
@@ -47,23 +48,23 @@ class SparkStore:
         return _value(self._header.get())
 
     def put_header(self, value: bytes) -> None:
-        self._header.update((value,))
+        self._header.update((pack(value),))
 
     def fleet(self) -> bytes | None:
         return _value(self._fleet.get())
 
     def put_fleet(self, value: bytes) -> None:
-        self._fleet.update((value,))
+        self._fleet.update((pack(value),))
 
     def waiting(self, key: WaitingKey) -> bytes | None:
         return _value(self._waiting.getValue(key))
 
     def all_waiting(self) -> Iterator[tuple[WaitingKey, bytes]]:
         for key, value in self._waiting.iterator():
-            yield WaitingKey(int(key[0]), key[1], str(key[2])), bytes(value[0])
+            yield WaitingKey(int(key[0]), key[1], str(key[2])), unpack(value[0])
 
     def put_waiting(self, key: WaitingKey, value: bytes) -> None:
-        self._waiting.updateValue(key, (value,))
+        self._waiting.updateValue(key, (pack(value),))
 
     def remove_waiting(self, key: WaitingKey) -> None:
         self._waiting.removeKey(key)
@@ -78,7 +79,7 @@ class SparkStore:
 
 
 def _value(found: tuple[Any, ...] | None) -> bytes | None:
-    return None if found is None else bytes(found[0])
+    return None if found is None else unpack(found[0])
 
 
 @cache

@@ -26,6 +26,7 @@ from streaming.process.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings, load
 from streaming.settings.memory_span import memory_span_s
 from streaming.settings.reader import compose
+from streaming.spark.packing import unpack
 from tests.live.loads import RECORDED_CLUSTER, RECORDINGS, played, recording
 from tests.streaming.test_operator import built, published, rows
 
@@ -171,13 +172,13 @@ def test_the_operator_begins_with_memory_that_was_rebuilt(tmp_path: Path) -> Non
     before, wanted = built(tmp_path, mode="act"), built(tmp_path, mode="act")
     records = rows(played(range(4)))
     before.test("east-1", records[:7])
-    header, fleet = (before.peekValueState(name, "east-1") for name in ("header", "fleet"))
+    header, fleet = (unpack(before.peekValueState(name, "east-1")[0]) for name in ("header", "fleet"))
     waiting = [
-        {"round": key[0], "kind": key[1], "broker": key[2], "value": value[0]}  # as Spark does
+        {"round": key[0], "kind": key[1], "broker": key[2], "value": unpack(value[0])}  # as Spark does
         for key, value in before.peekMapState("waiting", "east-1").items()
     ]
     assert waiting
-    state = Row(cluster="east-1", header=header[0], fleet=fleet[0], waiting=waiting)
+    state = Row(cluster="east-1", header=header, fleet=fleet, waiting=waiting)
     after = TwsTester(before.processor, initialStateRow=[("east-1", state)])
     wanted.test("east-1", records[:7])
     found = published(after.test("east-1", records[7:]))
