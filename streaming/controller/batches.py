@@ -97,12 +97,11 @@ class BatchPublisher:
         self._metrics.count_differing_rounds(len(rounds))
 
     def _record(self, row: OutputRow) -> OutboundRecord:
-        coordinates = None if row.topic is None else (row.topic, row.partition, row.offset)
         return OutboundRecord(
             topic=self._topic_of[row.kind],
             key=row.key,
-            value=bytes(row.value),
+            value=row.value,
             round=row.round,
             place=row.place,
-            coordinates=coordinates,
+            coordinates=row.coordinates,
         )

@@ -65,13 +65,13 @@ class Telling:
         published_s = time.time()
         outputs = [row for row in rows if row.kind in {ACTION, DRY_RUN_ACTION, ROUND}]
         for row in sorted(outputs, key=lambda row: (row.key, row.round, row.place)):
-            self.attempt("metrics", partial(self._tell_one, bytes(row.value), published_s))
-        refused = [bytes(row.value) for row in rows if row.kind == REJECTED]
+            self.attempt("metrics", partial(self._tell_one, row.value, published_s))
+        refused = [row.value for row in rows if row.kind == REJECTED]
         if refused:
             self.attempt("log", partial(self._refusals.log, refused, time.monotonic()))
         for row in rows:
             if row.kind == OBSERVED:
-                self.attempt("metrics", partial(self._observe_events, bytes(row.value)))
+                self.attempt("metrics", partial(self._observe_events, row.value))
 
     def _tell_one(self, value: bytes, published_s: float) -> None:
         event = decode_published(value)

@@ -1,6 +1,6 @@
 """Columns that travel into and out of the stateful operator."""
 
-from typing import Protocol
+from typing import NamedTuple
 
 from pyspark.sql import Row
 from pyspark.sql.types import (
@@ -42,25 +42,24 @@ OUTPUT_SCHEMA = StructType(
 """One row per output, already encoded; the last three columns are the coordinates of a rejected record."""
 
 
-class OutputRow(Protocol):
+class OutputRow(NamedTuple):
     """A row of ``OUTPUT_SCHEMA`` in the driver."""
 
+    kind: str
+    key: str
+    round: int
+    place: int
+    value: bytes
+    topic: str | None
+    partition: int | None
+    offset: int | None
+
     @property
-    def kind(self) -> str: ...
-    @property
-    def key(self) -> str: ...
-    @property
-    def round(self) -> int: ...
-    @property
-    def place(self) -> int: ...
-    @property
-    def value(self) -> bytes | bytearray: ...
-    @property
-    def topic(self) -> str | None: ...
-    @property
-    def partition(self) -> int: ...
-    @property
-    def offset(self) -> int: ...
+    def coordinates(self) -> tuple[str, int, int] | None:
+        """Where a rejected record is; None for other outputs."""
+        if self.topic is None or self.partition is None or self.offset is None:
+            return None
+        return self.topic, self.partition, self.offset
 
 
 INPUT_SCHEMA = StructType(

@@ -5,9 +5,11 @@ import logging
 import time
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from prometheus_client import generate_latest
 from pyspark.sql import Row
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from streaming.controller.batches import BatchPublisher
 from streaming.controller.known import KNOWN_LABELS
@@ -17,7 +19,7 @@ from streaming.intake.observation import EventCount, EventObservation, encode
 from streaming.ports.marker import BatchState
 from streaming.settings import TopicNames
 from streaming.spark.batch import Batch
-from streaming.spark.rows import OBSERVED, ROUND, of_observation
+from streaming.spark.rows import OBSERVED, OUTPUT_SCHEMA, ROUND, OutputRow, of_observation
 from tests.streaming.golden import folders, messages
 
 SUMMARY = json.dumps(messages(folders()[-1])["trimtab.round.v1"]).encode()
@@ -29,8 +31,9 @@ class Frame:
     def __init__(self, rows: list[Row]) -> None:
         self._rows = rows
 
-    def collect(self) -> list[Row]:
-        return self._rows
+    def toArrow(self) -> pa.Table:  # noqa: N802  Spark's name
+        schema = to_arrow_schema(OUTPUT_SCHEMA)
+        return pa.Table.from_pylist([row.asDict() for row in self._rows], schema=schema)
 
     sparkSession = type(  # noqa: N815  Spark's name
         "Session", (), {"sparkContext": type("Context", (), {"getLocalProperty": lambda *_: "query"})()}
@@ -83,10 +86,10 @@ def test_what_cannot_be_told_is_logged_and_counted_and_the_batch_counts_as_publi
     assert sum(record.exc_info is not None for record in caplog.records) == 2
 
 
-def heard_of(cluster: str, *, forgotten: bool = False) -> Row:
+def heard_of(cluster: str, *, forgotten: bool = False) -> OutputRow:
     used = [EventCount("trimtab.tick.v1", "used", 1)]
     seen = EventObservation(cluster=cluster, counts=used, rejected={}, action_results={}, forgotten=forgotten)
-    return of_observation(cluster, encode(seen))
+    return OutputRow(*of_observation(cluster, encode(seen)))
 
 
 def test_the_series_of_a_silent_cluster_go_by_the_drivers_own_clock_and_those_of_the_others_stay() -> None:
