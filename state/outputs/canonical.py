@@ -2,6 +2,7 @@
 
 import hashlib
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -72,7 +73,11 @@ def moment_ms(text: str) -> int:
     return (datetime.fromisoformat(text.removesuffix("Z")) - _EPOCH) // _MS
 
 
+@lru_cache(maxsize=1024)
 def rfc3339(time_ms: int) -> str:
-    """UTC with milliseconds, e.g. ``2026-11-21T13:21:25.206Z``; a time outside the calendar becomes its first or last moment."""
+    """UTC with milliseconds, e.g. ``2026-11-21T13:21:25.206Z``; a time outside the calendar becomes its first or last moment.
+
+    Cached, because a summary names the few moments of its rounds some hundred times.
+    """
     moment = _EPOCH + timedelta(milliseconds=min(max(time_ms, _FIRST_MS), _LAST_MS))
     return moment.isoformat(timespec="milliseconds") + "Z"
