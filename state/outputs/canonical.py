@@ -73,7 +73,7 @@ def moment_ms(text: str) -> int:
     return (datetime.fromisoformat(text.removesuffix("Z")) - _EPOCH) // _MS
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def rfc3339(time_ms: int) -> str:
     """UTC with milliseconds, e.g. ``2026-11-21T13:21:25.206Z``; a time outside the calendar becomes its first or last moment.
 
