@@ -1,4 +1,4 @@
-"""A batch of two thousand of the largest records there may be passes, in 2 GiB of memory for everything."""
+"""A batch of the largest records there may be passes, in 2 GiB of memory for everything."""
 
 import json
 import os
@@ -16,20 +16,23 @@ from tests.live.stage import RECORD_BYTES, Stage, replayed
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(5400)]
 
-RECORDS_COUNT = 2_000
 REPORTS_COUNT = 40
 """Number of real reports, padded; the other records are no JSON."""
 MEMORY_BYTES = 2 * 1024**3
 PATIENCE_S = 5000.0
 _BLOCK = os.urandom(6 * 1024).hex().encode() + b"0" * (52 * 1024)
 """Packs to a tenth, as load reports do."""
-_FILLING = _BLOCK * (RECORD_BYTES // len(_BLOCK) + 1)
+FILLINGS = {
+    "that pack like reports": (2_000, _BLOCK * (RECORD_BYTES // len(_BLOCK) + 1)),
+    "of which a fetch holds many": (120, b"0" * RECORD_BYTES),
+}
+"""Number of records, and what they are filled with."""
 
 
-def padded(event: bytes) -> bytes:
+def padded(event: bytes, filling: bytes) -> bytes:
     """The same event, as large as a record may be."""
     room = RECORD_BYTES - len(event) - len(',"pad":""')
-    return event[:-1] + b',"pad":"' + _FILLING[:room] + b'"}'
+    return event[:-1] + b',"pad":"' + filling[:room] + b'"}'
 
 
 @contextmanager
@@ -48,20 +51,25 @@ def resident_bytes(processes: list[Member]) -> int:
     return sum(process.resident_bytes for process in processes)
 
 
-def test_two_thousand_records_of_32_mib_pass_in_one_batch_with_2_gib_of_memory(stage: Stage) -> None:
+@pytest.mark.parametrize(("records_count", "filling"), FILLINGS.values(), ids=FILLINGS)
+def test_records_of_32_mib_pass_in_one_batch_with_2_gib_of_memory(
+    stage: Stage, records_count: int, filling: bytes
+) -> None:
     config = stage.settings(
-        spark__max_records_per_trigger_count=RECORDS_COUNT + 1000, spark__driver_memory="640m"
+        spark__max_records_per_trigger_count=records_count + 1000, spark__driver_memory="640m"
     )
     events = [value for number in range(REPORTS_COUNT // 3 + 1) for value in leaning(number)][:REPORTS_COUNT]
     end = closing(REPORTS_COUNT // 3)
     wanted = replayed(config, [*events, end])
     assert wanted.actions_count > 0
-    rejected_count = RECORDS_COUNT - len(events)
-    every = RECORDS_COUNT // len(events)
+    rejected_count = records_count - len(events)
+    every = records_count // len(events)
     with large_producer(stage) as producer:
-        for place in range(RECORDS_COUNT):
+        for place in range(records_count):
             is_report = place % every == 0 and place // every < len(events)
-            value = padded(events[place // every]) if is_report else b"[" + _FILLING[: RECORD_BYTES - 1]
+            value = (
+                padded(events[place // every], filling) if is_report else b"[" + filling[: RECORD_BYTES - 1]
+            )
             assert len(value) == RECORD_BYTES
             producer.send(stage.topics.input, key=b"east-1", value=value).get(timeout=60)
     stage.send([end])
@@ -88,4 +96,4 @@ def test_two_thousand_records_of_32_mib_pass_in_one_batch_with_2_gib_of_memory(s
     assert {letter["reason"] for letter in letters} == {"not-json"}
     assert resident_bytes(peak) <= MEMORY_BYTES, peak
     first_batch = (newest_start(stage.checkpoint) / "offsets" / "0").read_text()
-    assert json.dumps({stage.topics.input: {"0": RECORDS_COUNT + 1}}, separators=(",", ":")) in first_batch
+    assert json.dumps({stage.topics.input: {"0": records_count + 1}}, separators=(",", ":")) in first_batch
