@@ -1,8 +1,8 @@
 """``trimtab run --rebuild``: makes the memory of all clusters from the input and from what was published, without a checkpoint.
 
 The control topic from its beginning and the input from ``controller.rebuild_s`` before the marker are decided again, as ``trimtab
-replay`` does it, exactly to where the marker's batch had read the input. Each round is remembered as it was published (``state.engine.rounds``), so cooldowns, budgets,
-actions in flight, throttles and proposals are the real ones. What counts as published follows the rule for consumers: on each
+replay`` does it, exactly to where the marker's batch had read the input. Each round is remembered as it was published
+(``state.engine.rounds``), so cooldowns, budgets, actions in flight, throttles and proposals are the real ones. What counts as published follows the rule for consumers: on each
 partition, records with a lower epoch than an earlier record of the same source do not count.
 
 Limits: what lasts longer than ``rebuild_s`` and was not published is forgotten, such as a hold because actions failed before that.

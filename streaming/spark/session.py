@@ -1,8 +1,7 @@
 """The Spark session with the settings this application was measured with.
 
 RocksDB with changelog checkpoints keeps a batch's commit small; avro lets state variables evolve; unix sockets save
-40 ms for each Python stage; without the JVM's second compiler a start takes a third less CPU, and so does each batch of the first half
-hour, because Spark runs much code and each piece of it seldom; the plain file manager saves 50 ms a batch on a local disk, and 80 of 140 requests on S3. Spark's
+40 ms for each Python stage; the plain file manager saves 50 ms a batch on a local disk, and 80 of 140 requests on S3. Spark's
 warnings go to our log (``spark_log``). Settings in ``spark.extra`` win over all of these.
 """
 
@@ -44,6 +43,7 @@ _CONF = {
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     # A sort that has spilled reads all its files at once, 300 for a batch of the largest records: each would take 2 MiB of heap.
     "spark.unsafe.sorter.spill.read.ahead.enabled": "false",
+    # The JVM's second compiler takes a third of the CPU of a start: Spark runs much code, and most of it seldom.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",

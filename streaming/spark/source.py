@@ -32,8 +32,8 @@ _ANSWER_MS, _ATTEMPTS = "10000", "1"
 """How long and how often Spark tries a broker that is down: its own defaults add up to three minutes without a message."""
 _POLL_RECORDS = "4"
 """Records that Kafka's consumer unpacks at once. A fetch of 1 MB may hold many that compress well: with its default of 500,
-records of 32 MiB would take 16 GB of heap, and 8 are too many for one of 640 MB. After each poll Spark asks the broker twice for the log's offsets: one
-record at a time would take 1 ms more for each."""
+records of 32 MiB would take 16 GB of heap, and 8 are too many for a heap of 640 MB. After each poll Spark asks the broker twice for the
+log's offsets: with one record a poll, each record would take 1 ms more."""
 _CHUNK_BYTES = 262_144
 """Bytes of a record's value in one row. When Spark's sort by cluster has spilled, it reads a row of each of its files at once: some
 300 files for a batch of 2,000 records of 32 MiB."""
