@@ -198,7 +198,7 @@ def test_unloads_of_equal_ranges_in_two_namespaces_all_land_where_they_should(
     """Pulsar 4.0 keeps a destination by its range alone, so two of them at once cross over."""
     labs = [Lab(pulsar), Lab(pulsar)]
     wanted: dict[str, str] = {}
-    for bundles in zip(*(lab.bundles() for lab in labs), strict=True):
+    for bundles in zip(*(lab.bundles()[:-1] for lab in labs), strict=True):
         taken: list[str] = []
         for lab, bundle in zip(labs, bundles, strict=True):
             owner = lab.assigned(bundle)
