@@ -51,9 +51,9 @@ class Lab:
 
     def _new_name(self) -> str:
         """A name with which ``__change_events`` is in the last bundle."""
-        last = 0xFFFFFFFF - 0xFFFFFFFF // self.bundles_count
+        low = 0xFFFFFFFF - 0xFFFFFFFF // self.bundles_count
         names = (f"{TENANT}/n{uuid4().hex[:8]}" for _ in range(100_000))
-        return next(name for name in names if topic_hash(f"persistent://{name}/__change_events") > last)
+        return next(name for name in names if change_events_hash(name) > low)
 
     def bundles(self) -> list[BundleName]:
         """The bundles as they are now, ascending."""
@@ -125,6 +125,11 @@ class Lab:
         except AdminError as error:
             if error.status not in known:
                 raise
+
+
+def change_events_hash(namespace: str) -> int:
+    """The hash of a namespace's ``__change_events``, which ``PulsarAdmin.topics`` leaves out."""
+    return topic_hash(f"persistent://{namespace}/__change_events")
 
 
 def passing_errors_are_false(condition: Callable[[], bool]) -> bool:

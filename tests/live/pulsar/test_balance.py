@@ -12,10 +12,9 @@ import pytest
 
 from deploy.local.pulsar import LocalPulsar
 from streaming.pulsar.admin import AdminError
-from streaming.pulsar.admin.bundles import topic_hash
 from tests.live.driving import Warm, until
 from tests.live.pulsar.balancing import all_at_first, controller, rates, trio, unbalanced
-from tests.live.pulsar.lab import Lab
+from tests.live.pulsar.lab import Lab, change_events_hash
 from tests.live.stage import Stage
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -74,7 +73,7 @@ def _assert_as_predicted(hot: Lab, cut: dict[str, object]) -> None:
     children = cut["children"]
     assert isinstance(children, list)
     predicted = {f"{hot.namespace}/{each['range']}": each["topics_count"] for each in children}
-    own = topic_hash(f"persistent://{hot.namespace}/__change_events")
+    own = change_events_hash(hot.namespace)
     found = {str(bundle): len(hot.admin.topics(bundle)) + bundle.holds(own) for bundle in hot.bundles()}
     assert found == predicted
     assert sum(found.values()) == HOT_TOPICS + 1, "Pulsar's own topic of the namespace is one, too"
