@@ -90,7 +90,8 @@ class Controller:
         self._own_changed = False
         self._is_forgotten = False
         """Whether the store still holds the memory of a cluster that is forgotten."""
-        self._waiting = self._room(number for number, each in self._header.rounds.items() if each.waiters)
+        self._waiting = self._room()
+        self._waiting.find_senders(self._header.rounds)
         self._known_results: dict[int, set[ResultRecord]] = {}
         self._results: Counter[tuple[type[Event], Result]] = Counter()
 
@@ -136,17 +137,14 @@ class Controller:
         return Step(outputs=self._advance(event.time_ms))
 
     def _wait(self, event: Event, key: WaitingKey, new: Waiting) -> None:
-        before, after = self._waiting.put(key, new)
-        limits.count(self._header.rounds[key.round], key, before, after)
-        if before is not None:
+        if not self._waiting.put(self._header.rounds[key.round], key, new):
             self._results[type(event), SUPERSEDED] += 1
 
     def _take(self, event: Event) -> Rejection | Result | tuple[WaitingKey, Waiting]:
         """The result of an event, or the part of it that waits for its round. A fault of ours refuses the event and changes nothing."""
         before = Untaken.of(self._header, event.time_ms // self._header.length_ms)
-        too_much = self._refuse_too_much(event)  # may read the store; its errors are not the event's
         try:
-            return self._refuse(event) or too_much or self._keep(event)
+            return self._refuse(event) or self._refuse_too_much(event) or self._keep(event)
         except PASSES_THROUGH:
             raise
         except Exception as error:  # noqa: BLE001  whatever it is, it must not end the query of all clusters
@@ -191,7 +189,7 @@ class Controller:
         self._rounds = self._base.pulsar.rounds
         self._header = forgetting.bare(self._header, self._rounds)
         self._own = None
-        self._waiting, self._known_results = self._room(()), {}
+        self._waiting, self._known_results = self._room(), {}
         self._is_forgotten = True
 
     def close_open(self) -> list[Output]:
@@ -219,9 +217,9 @@ class Controller:
         if self._is_forgotten:
             self._store.clear()
             self._is_forgotten = False
+        self._waiting.flush(self._header.rounds)
         if self._header != Header(length_ms=self._header.length_ms):
             self._store.put_header(encode_header(self._header))
-        self._waiting.flush()
         if self._own is not None and self._own_changed:
             self._store.put_fleet(systems.system_of(self._header.system).encode(self._own))
         self._own_changed = False
@@ -288,7 +286,7 @@ class Controller:
         if isinstance(event, ActionResult):
             known = self._results_of(number, open_round) if number in self._header.rounds else ()
             return limits.refused_result(result_of(event), known)
-        return limits.refusal(systems.waiting_of(event, number), open_round, self._waiting.find)
+        return limits.refusal(systems.waiting_of(event, number), open_round)
 
     def _refuse_overlay(self, event: Control) -> Rejection | None:
         try:
@@ -362,7 +360,7 @@ class Controller:
 
     def _close(self, number: int) -> list[Output]:
         """Close a round. The store is read first, so that its errors are not taken for errors of the round."""
-        waiting = self._waiting.take(number)
+        waiting = self._waiting.take(number, self._header.rounds[number])
         header, system = self._header, systems.system_of(self._header.system)
         own = self._load(system) if system.needs_memory(header.rounds[number]) else None
         ended = Round(
@@ -390,8 +388,8 @@ class Controller:
             self._own = system.decode(None if self._is_forgotten else self._store.fleet())
         return self._own
 
-    def _room(self, stored_rounds: Iterable[int]) -> WaitingRoom:
-        return WaitingRoom(self._store, stored_rounds, systems.encode_waiting, systems.decode_waiting)
+    def _room(self) -> WaitingRoom:
+        return WaitingRoom(self._store, systems.encode_waiting, systems.decode_waiting)
 
 
 def _wrong_partition(partition: int, known: int) -> Rejection:

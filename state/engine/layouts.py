@@ -20,11 +20,12 @@ import msgspec
 
 from state.engine.upgrade_kafka import with_move_table, with_replica_table, with_throttle_configs
 from state.engine.upgrade_ledger import with_ledger
+from state.engine.upgrade_rounds import with_senders
 
 VERSION = 3
 """Version of every layout. 2 is that of trimtab 0.1.0; 1 stood for many layouts before it, which cannot be told apart."""
 
-Kind = Literal["header", "fleet", "kafka", "report", "topics", "logs", "moves"]
+Kind = Literal["header", "fleet", "kafka", "report", "topics", "logs", "moves", "batch"]
 """What a stored value is."""
 
 Upgrade = Callable[[Kind, Any], Any]
@@ -32,10 +33,10 @@ Upgrade = Callable[[Kind, Any], Any]
 
 
 def _from_2(kind: Kind, body: Any) -> Any:
-    """Version 3 keeps decisions in one ledger, a policy's memory under its name, and Kafka's reports and throttle in other fields."""
+    """Version 3 keeps decisions in one ledger, who waits in the header, a policy's memory under its name, and Kafka's in other fields."""
     match kind:
         case "header":
-            return with_ledger(body)
+            return with_senders(with_ledger(body))
         case "logs":
             return with_replica_table(body)
         case "kafka":

@@ -4,7 +4,7 @@ Every limit is far above what a real cluster sends, and holds for one round; doc
 order of arrival decides what is refused: what was taken first stays.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Final
 
 from state.engine.memory import OpenRound, ResultRecord, Waiters
@@ -32,23 +32,17 @@ _ROWS: Final[dict[WaitingKind, tuple[str, RejectReason]]] = {
 """What the rows of a report are. All that moves in a Kafka cluster is one record, whose size is limited already."""
 
 
-def refusal(
-    waits: tuple[WaitingKey, Waiting] | None,
-    open_round: OpenRound,
-    find: Callable[[WaitingKey], Waiting | None],
-) -> Rejection | None:
-    """Why an event is not taken into its round; ``waits`` is its part that would wait, ``find`` gets what waits already."""
+def refusal(waits: tuple[WaitingKey, Waiting] | None, open_round: OpenRound) -> Rejection | None:
+    """Why an event is not taken into its round; ``waits`` is its part that would wait."""
     if waits is None or waits[0].kind not in _ROWS:
         return None
     key, new = waits
     there, (what, reason) = open_round.waiters.get(key.kind, Waiters()), _ROWS[key.kind]
-    rows = there.rows_count + new.rows_count
-    if there.senders_count < MAX_BROKERS_COUNT and rows <= MAX_ROWS_COUNT:
-        return None
-    before = find(key)
-    if before is None and there.senders_count >= MAX_BROKERS_COUNT:
+    before = there.senders.get(key.broker)
+    if before is None and len(there.senders) >= MAX_BROKERS_COUNT:
         return _reject("too-many-brokers", "brokers", MAX_BROKERS_COUNT)
-    if rows - _rows_count(before) > MAX_ROWS_COUNT:
+    rows_count = there.rows_count + new.rows_count - (0 if before is None else before.rows_count)
+    if rows_count > MAX_ROWS_COUNT:
         return _reject(reason, what, MAX_ROWS_COUNT)
     return None
 
@@ -77,16 +71,3 @@ def _reject(reason: RejectReason, what: str, limit: int) -> Rejection:
         detail=f"the round has {limit} {what} of this cluster already, and more are not taken: look for a sender that makes "
         f"names up, or that repeats itself under new ids",
     )
-
-
-def count(open_round: OpenRound, key: WaitingKey, before: Waiting | None, after: Waiting) -> None:
-    """Count what waits now under ``key`` in place of ``before``."""
-    there = open_round.waiters.get(key.kind, Waiters())
-    open_round.waiters[key.kind] = Waiters(
-        senders_count=there.senders_count + (before is None),
-        rows_count=there.rows_count + after.rows_count - _rows_count(before),
-    )
-
-
-def _rows_count(waiting: Waiting | None) -> int:
-    return 0 if waiting is None else waiting.rows_count

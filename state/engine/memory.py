@@ -65,12 +65,27 @@ class ResultRecord(msgspec.Struct, frozen=True, array_like=True, order=True):
     """Whether it was skipped because the executor takes the cluster for paused."""
 
 
-class Waiters(msgspec.Struct, frozen=True, array_like=True):
-    """How much of one kind waits for a round's close."""
+class Sender(msgspec.Struct, frozen=True, array_like=True):
+    """The newest value of one sender that waits for a round's close; the value itself is in the store."""
 
-    senders_count: int = 0
+    time_ms: int
+    id: str
+    rows_count: int
+    """Bundles, topics or replicas in it."""
+
+    @property
+    def age_key(self) -> tuple[int, str]:
+        """The newest wins; at equal times the greater id."""
+        return (self.time_ms, self.id)
+
+
+class Waiters(msgspec.Struct, array_like=True):
+    """Who waits with one kind of value for a round's close."""
+
     rows_count: int = 0
     """Bundles, topics or replicas of all senders."""
+    senders: dict[str, Sender] = msgspec.field(default_factory=dict)
+    """By broker; a Kafka cluster's moves are under the empty name."""
 
 
 class OpenRound(msgspec.Struct, array_like=True):
@@ -81,9 +96,16 @@ class OpenRound(msgspec.Struct, array_like=True):
     tick: TickRecord | None = None
     results: list[ResultRecord] = msgspec.field(default_factory=list)
     waiters: dict[WaitingKind, Waiters] = msgspec.field(default_factory=dict)
-    """How much waits for its close."""
+    """Who waits for its close."""
     facts: FactsRecord | None = None
     """The newest facts of its time."""
+    stored_count: int = 0
+    """Values of senders in the store, with those that newer ones have replaced."""
+
+    @property
+    def senders_count(self) -> int:
+        """Values that count at its close."""
+        return sum(len(each.senders) for each in self.waiters.values())
 
 
 class MembersChange(msgspec.Struct, frozen=True, array_like=True):

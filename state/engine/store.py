@@ -1,7 +1,8 @@
 """Where one cluster's memory lives between batches: bytes in, bytes out.
 
 Two implementations: ``DictStore`` here (replay and tests), and Spark's state handle in ``streaming``. The fleet is
-read and written only when a round closes; what waits for a round only if the round is still open after the batch that brought it.
+read and written only when a round closes. What waits for a round is written, as one value, only if the round is still open after the
+batch that brought it, and read when the round closes.
 """
 
 from collections.abc import Iterator
@@ -22,6 +23,17 @@ class WaitingKey(NamedTuple):
     broker: str
 
 
+class StoredKey(NamedTuple):
+    """The key of a stored value of an open round.
+
+    Of kind ``batch`` it is what waits since one batch, under a number. trimtab 0.1.0 stored each sender's by itself, under its kind and broker.
+    """
+
+    round: int
+    kind: WaitingKind | Literal["batch"]
+    name: str
+
+
 class Store(Protocol):
     """Memory of one cluster; values are opaque and versioned by ``state.engine.layouts``."""
 
@@ -37,16 +49,13 @@ class Store(Protocol):
     def put_fleet(self, value: bytes) -> None:
         """Replace the fleet."""
 
-    def waiting(self, key: WaitingKey) -> bytes | None:
-        """What waits from a broker in an open round."""
-
-    def all_waiting(self) -> Iterator[tuple[WaitingKey, bytes]]:
+    def all_waiting(self) -> Iterator[tuple[StoredKey, bytes]]:
         """All that waits, in no particular order."""
 
-    def put_waiting(self, key: WaitingKey, value: bytes) -> None:
+    def put_waiting(self, key: StoredKey, value: bytes) -> None:
         """Keep something for its round."""
 
-    def remove_waiting(self, key: WaitingKey) -> None:
+    def remove_waiting(self, key: StoredKey) -> None:
         """Forget something of a closed round."""
 
     def clear_waiting(self) -> None:
@@ -62,7 +71,7 @@ class DictStore:
     def __init__(self) -> None:
         self._header: bytes | None = None
         self._fleet: bytes | None = None
-        self._waiting: dict[WaitingKey, bytes] = {}
+        self._waiting: dict[StoredKey, bytes] = {}
 
     def header(self) -> bytes | None:
         return self._header
@@ -76,16 +85,13 @@ class DictStore:
     def put_fleet(self, value: bytes) -> None:
         self._fleet = value
 
-    def waiting(self, key: WaitingKey) -> bytes | None:
-        return self._waiting.get(key)
-
-    def all_waiting(self) -> Iterator[tuple[WaitingKey, bytes]]:
+    def all_waiting(self) -> Iterator[tuple[StoredKey, bytes]]:
         yield from self._waiting.items()
 
-    def put_waiting(self, key: WaitingKey, value: bytes) -> None:
+    def put_waiting(self, key: StoredKey, value: bytes) -> None:
         self._waiting[key] = value
 
-    def remove_waiting(self, key: WaitingKey) -> None:
+    def remove_waiting(self, key: StoredKey) -> None:
         self._waiting.pop(key, None)
 
     def clear_waiting(self) -> None:

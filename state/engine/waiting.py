@@ -1,75 +1,153 @@
-"""What waits in open rounds: the newest value of each sender, and the stretches of time that reports cover."""
+"""What waits in open rounds: the newest value of each sender, and the stretches of time that reports cover.
 
-from collections.abc import Callable, Iterable
+The header knows who waits, so a report is compared with the one before it without a look into the store. The values of one batch are
+one value in the store, because each call of a store in Spark is a round trip.
+"""
 
-from state.engine.memory import Header
-from state.engine.store import Store, WaitingKey
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from state.engine.layouts import seal, unseal
+from state.engine.memory import Header, OpenRound, Sender, Waiters
+from state.engine.store import Store, StoredKey, WaitingKey, WaitingKind
 from state.engine.system import Waiting
 
 Encode = Callable[[WaitingKey, Waiting], bytes]
 Decode = Callable[[WaitingKey, bytes], Waiting]
 
+_MAX_BATCH_BYTES: Final = 1 << 20
+"""A stored value gets no more senders above this size: Spark hands values of the state to Python as a whole."""
+
+
+class Entry(NamedTuple):
+    """A sender's value in a stored batch."""
+
+    kind: WaitingKind
+    broker: str
+    value: bytes
+
+
+_entries = msgspec.msgpack.Decoder(list[Entry])
+
+
+def encode_batch(entries: list[Entry]) -> bytes:
+    """Bytes of a batch of values; each of them has the version of its layout as well."""
+    return seal(entries)
+
+
+def decode_batch(value: bytes) -> list[Entry]:
+    """A batch of values from bytes. Raises what ``state.engine.layouts.unseal`` does."""
+    return _entries.decode(unseal("batch", value))
+
 
 class WaitingRoom:
     """The newest value of each sender in each open round: new in this batch, or in the store since an earlier one.
 
-    ``flush`` is the only write, so what comes and leaves within a batch never reaches the store.
+    The open rounds belong to the caller; they count what is here. ``flush`` is the only write, so what comes and leaves within
+    a batch never reaches the store.
     """
 
-    def __init__(self, store: Store, stored_rounds: Iterable[int], encode: Encode, decode: Decode) -> None:
-        """``stored_rounds`` are those that the store may have something of: for other rounds it is not read."""
+    def __init__(self, store: Store, encode: Encode, decode: Decode) -> None:
         self._store = store
         self._encode = encode
         self._decode = decode
-        self._stored_rounds = set(stored_rounds)
-        self._new: dict[WaitingKey, Waiting] = {}
-        self._left: list[WaitingKey] = []
-        """What the store still has of rounds that were taken."""
+        self._new: dict[int, dict[WaitingKey, Waiting]] = {}
+        """By round."""
+        self._left: list[StoredKey] = []
+        """What the store still has and nobody needs."""
 
-    def put(self, key: WaitingKey, new: Waiting) -> tuple[Waiting | None, Waiting]:
-        """Keep the newer of ``new`` and what is there (at equal times the greater id); returns what was there, and what is now."""
-        before = self.find(key)
-        if before is not None and new.age_key <= before.age_key:
-            return before, before
-        self._new[key] = new
-        return before, new
+    def find_senders(self, rounds: Mapping[int, OpenRound]) -> None:
+        """Find in the store who waits in the rounds that trimtab 0.1.0 left open: its header only counted them."""
+        unknown = {number for number, each in rounds.items() if each.stored_count and not each.waiters}
+        for number in unknown:
+            for key, waiting in self._stored(number):
+                _count(rounds[number], key, waiting)
 
-    def find(self, key: WaitingKey) -> Waiting | None:
-        """The newest value of a sender; None if there is none."""
-        found = self._new.get(key)
-        if found is not None or key.round not in self._stored_rounds:
-            return found
-        value = self._store.waiting(key)
-        return None if value is None else self._decode(key, value)
+    def put(self, open_round: OpenRound, key: WaitingKey, new: Waiting) -> bool:
+        """Keep ``new`` if it is the newest of its sender (at equal times the greater id); True if it is the first one."""
+        there = open_round.waiters.get(key.kind)
+        before = None if there is None else there.senders.get(key.broker)
+        if before is None or new.age_key > before.age_key:
+            _count(open_round, key, new)
+            self._new.setdefault(key.round, {})[key] = new
+        return before is None
 
-    def take(self, number: int) -> dict[WaitingKey, Waiting]:
+    def take(self, number: int, open_round: OpenRound) -> dict[WaitingKey, Waiting]:
         """Take out all that waits for a round."""
         found: dict[WaitingKey, Waiting] = {}
-        stored = self._store.all_waiting() if number in self._stored_rounds else iter(())
-        self._stored_rounds.discard(number)
-        for key, value in stored:
-            if key.round == number:
-                found[key] = self._decode(key, value)
-                self._left.append(key)
-        for key in [key for key in self._new if key.round == number]:
-            found[key] = self._new.pop(key)
+        if open_round.stored_count:
+            for key, waiting in self._stored(number, self._left):
+                if key not in found or found[key].age_key < waiting.age_key:
+                    found[key] = waiting
+        found.update(self._new.pop(number, {}))
         return found
 
-    def flush(self) -> None:
-        """Write what changed."""
-        self._remove()
-        for key, waiting in self._new.items():
-            self._store.put_waiting(key, self._encode(key, waiting))
-        self._stored_rounds.update(key.round for key in self._new)
-        self._left, self._new = [], {}
+    def flush(self, rounds: Mapping[int, OpenRound]) -> None:
+        """Write what came. A round whose store holds more replaced values than others is written anew."""
+        for number, new in list(self._new.items()):
+            open_round = rounds[number]
+            if open_round.stored_count + len(new) > 2 * open_round.senders_count:
+                self._new[number] = self.take(number, open_round)
+                open_round.stored_count = 0
+        self._remove(is_empty=not any(each.stored_count for each in rounds.values()))
+        for number, new in self._new.items():
+            self._write(number, rounds[number], new)
+        self._new = {}
 
-    def _remove(self) -> None:
-        """Each call of a store in Spark is a round trip, so to remove all at once is a thousand times cheaper than one by one."""
-        if self._left and not self._stored_rounds:
+    def _stored(
+        self, number: int, keys: list[StoredKey] | None = None
+    ) -> Iterator[tuple[WaitingKey, Waiting]]:
+        """The stored values of a round, with those that were replaced; their keys go to ``keys``."""
+        for stored, value in self._store.all_waiting():
+            if stored.round != number:
+                continue
+            if keys is not None:
+                keys.append(stored)
+            for entry in _entries_of(stored, value):
+                key = WaitingKey(number, entry.kind, entry.broker)
+                yield key, self._decode(key, entry.value)
+
+    def _remove(self, *, is_empty: bool) -> None:
+        """To remove all at once is a thousand times cheaper than one by one."""
+        if self._left and is_empty:
             self._store.clear_waiting()
-            return
-        for key in self._left:
-            self._store.remove_waiting(key)
+        else:
+            for key in self._left:
+                self._store.remove_waiting(key)
+        self._left = []
+
+    def _write(self, number: int, open_round: OpenRound, new: Mapping[WaitingKey, Waiting]) -> None:
+        entries = (Entry(key.kind, key.broker, self._encode(key, each)) for key, each in new.items())
+        for batch in _cut(entries):
+            key = StoredKey(number, "batch", str(open_round.stored_count))
+            self._store.put_waiting(key, encode_batch(batch))
+            open_round.stored_count += len(batch)
+
+
+def _entries_of(key: StoredKey, value: bytes) -> list[Entry]:
+    return decode_batch(value) if key.kind == "batch" else [Entry(key.kind, key.name, value)]
+
+
+def _cut(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    batch: list[Entry] = []
+    size_bytes = 0
+    for entry in entries:
+        batch.append(entry)
+        size_bytes += len(entry.value)
+        if size_bytes >= _MAX_BATCH_BYTES:
+            yield batch
+            batch, size_bytes = [], 0
+    if batch:
+        yield batch
+
+
+def _count(open_round: OpenRound, key: WaitingKey, new: Waiting) -> None:
+    there = open_round.waiters.setdefault(key.kind, Waiters())
+    before = there.senders.get(key.broker)
+    there.rows_count += new.rows_count - (0 if before is None else before.rows_count)
+    there.senders[key.broker] = Sender(*new.age_key, new.rows_count)
 
 
 def widen(spans: list[tuple[int, int]], time_ms: int, max_gap_ms: int) -> None:

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from state.engine.store import WaitingKey
+from state.engine.store import StoredKey
 from streaming.spark.packing import pack, unpack
 
 _VALUE = StructType([StructField("value", BinaryType())])
@@ -56,17 +56,14 @@ class SparkStore:
     def put_fleet(self, value: bytes) -> None:
         self._fleet.update((pack(value),))
 
-    def waiting(self, key: WaitingKey) -> bytes | None:
-        return _value(self._waiting.getValue(key))
-
-    def all_waiting(self) -> Iterator[tuple[WaitingKey, bytes]]:
+    def all_waiting(self) -> Iterator[tuple[StoredKey, bytes]]:
         for key, value in self._waiting.iterator():
-            yield WaitingKey(int(key[0]), key[1], str(key[2])), unpack(value[0])
+            yield StoredKey(int(key[0]), key[1], str(key[2])), unpack(value[0])
 
-    def put_waiting(self, key: WaitingKey, value: bytes) -> None:
+    def put_waiting(self, key: StoredKey, value: bytes) -> None:
         self._waiting.updateValue(key, (pack(value),))
 
-    def remove_waiting(self, key: WaitingKey) -> None:
+    def remove_waiting(self, key: StoredKey) -> None:
         self._waiting.removeKey(key)
 
     def clear_waiting(self) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import GroupedData, Row, SparkSession
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType
 
-from state.engine.store import Store, WaitingKey
+from state.engine.store import Store, StoredKey
 from streaming.ports.places import Progress
 
 __all__ = ["ClusterMemory", "Rebuilt", "initial_state", "put"]
@@ -42,7 +42,7 @@ class ClusterMemory:
     cluster: str
     header: bytes
     fleet: bytes | None
-    waiting: Sequence[tuple[WaitingKey, bytes]]
+    waiting: Sequence[tuple[StoredKey, bytes]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def put(store: Store, row: Row) -> None:
         store.put_waiting(key, value)
 
 
-def _waiting(row: Row) -> Iterator[tuple[WaitingKey, bytes]]:
+def _waiting(row: Row) -> Iterator[tuple[StoredKey, bytes]]:
     for each in row.waiting:  # Spark hands over the structs of an array as dicts
-        key = WaitingKey(int(each["round"]), each["kind"], str(each["broker"]))
+        key = StoredKey(int(each["round"]), each["kind"], str(each["broker"]))
         yield key, bytes(each["value"])

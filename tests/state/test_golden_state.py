@@ -19,8 +19,15 @@ FOLDERS = recorded.folders()
 COMMAND = "python -m tests.state.golden_state"
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        pytest.param(folder, name, id=f"{folder.name}-{name}")
+        for folder in FOLDERS
+        for name in SAMPLES
+        if (folder / f"{name}.bin").exists()  # 0.1.0 had no batches
+    ],
+)
 def test_what_a_released_trimtab_stored_is_read_as_it_meant_it(folder: Path, name: str):
     """A newer layout upgrades it; fields that came later have whatever the upgrade gives them."""
     now = recorded.shown(SAMPLES[name].decode((folder / f"{name}.bin").read_bytes()))

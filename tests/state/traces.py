@@ -18,7 +18,7 @@ from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle
 from state.controller import Controller
 from state.engine.closing import Identity
-from state.engine.store import DictStore, Store, WaitingKey
+from state.engine.store import DictStore, Store, StoredKey
 from state.events import (
     ActionResult,
     BrokerReport,
@@ -179,7 +179,7 @@ def facts(
 class BackwardStore(DictStore):
     """Another store: hands out copies, and the waiting reports in another order."""
 
-    def all_waiting(self) -> Iterator[tuple[WaitingKey, bytes]]:
+    def all_waiting(self) -> Iterator[tuple[StoredKey, bytes]]:
         yield from sorted(
             ((key, bytes(bytearray(value))) for key, value in super().all_waiting()), reverse=True
         )

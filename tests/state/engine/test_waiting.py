@@ -1,12 +1,14 @@
 """What waits in open rounds: the newest report of each sender, whether it is in the store or came in this batch."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
-from state.engine.memory import Header, OpenRound
-from state.engine.store import DictStore, WaitingKey
-from state.engine.waiting import WaitingRoom, silence_ms, widen
+from state.engine import waiting
+from state.engine.memory import Header, OpenRound, Sender, Waiters
+from state.engine.store import DictStore, StoredKey, WaitingKey
+from state.engine.waiting import WaitingRoom, decode_batch, silence_ms, widen
 
 
 class Said(NamedTuple):
@@ -14,86 +16,149 @@ class Said(NamedTuple):
 
     time_ms: int
     id: str
+    rows_count: int = 1
 
     @property
     def age_key(self) -> tuple[int, str]:
         return (self.time_ms, self.id)
 
-    @property
-    def rows_count(self) -> int:
-        return 1
-
 
 def encode(_key: WaitingKey, waiting: Any) -> bytes:
-    return f"{waiting.time_ms} {waiting.id}".encode()
+    return f"{waiting.time_ms} {waiting.id} {waiting.rows_count}".encode()
 
 
 def decode(_key: WaitingKey, value: bytes) -> Any:
-    time_ms, id_ = value.decode().split()
-    return Said(int(time_ms), id_)
+    time_ms, id_, rows_count = value.decode().split()
+    return Said(int(time_ms), id_, int(rows_count))
 
 
-def key(number: int, broker: str = "b1") -> WaitingKey:
-    return WaitingKey(number, "report", broker)
+class Batches:
+    """A waiting room, made anew for each batch, as a controller is."""
 
+    def __init__(self, store: DictStore | None = None) -> None:
+        self.store = DictStore() if store is None else store
+        self.rounds = {number: OpenRound() for number in range(4)}
+        self.begin()
 
-def room(store: DictStore, *stored_rounds: int) -> WaitingRoom:
-    return WaitingRoom(store, stored_rounds, encode, decode)
+    def begin(self) -> None:
+        self.room = WaitingRoom(self.store, encode, decode)
+
+    def end(self) -> None:
+        self.room.flush(self.rounds)
+        self.begin()
+
+    def put(self, number: int, said: Said, broker: str = "b1") -> bool:
+        return self.room.put(self.rounds[number], WaitingKey(number, "report", broker), said)
+
+    def take(self, number: int) -> dict[str, Any]:
+        found = self.room.take(number, self.rounds.pop(number))
+        return {key.broker: each for key, each in found.items()}
+
+    def stored(self) -> list[tuple[str, list[str]]]:
+        """Name and senders of each stored value."""
+        return [
+            (key.name, [each.broker for each in decode_batch(value)])
+            for key, value in self.store.all_waiting()
+        ]
 
 
 def test_the_newer_one_stays_and_of_equal_times_the_greater_id() -> None:
-    found = room(DictStore())
-    assert found.put(key(1), Said(5, "b")) == (None, Said(5, "b"))
-    assert found.put(key(1), Said(4, "z")) == (Said(5, "b"), Said(5, "b"))
-    assert found.put(key(1), Said(5, "a")) == (Said(5, "b"), Said(5, "b"))
-    assert found.put(key(1), Said(5, "c")) == (Said(5, "b"), Said(5, "c"))
-    assert found.put(key(1), Said(6, "a")) == (Said(5, "c"), Said(6, "a"))
+    for said, expected in [
+        ([Said(5, "b"), Said(4, "z")], Said(5, "b")),
+        ([Said(5, "b"), Said(5, "a")], Said(5, "b")),
+        ([Said(5, "b"), Said(5, "c")], Said(5, "c")),
+        ([Said(5, "b"), Said(6, "a")], Said(6, "a")),
+        ([Said(5, "b"), Said(5, "b")], Said(5, "b")),
+    ]:
+        at_once, apart = Batches(), Batches()
+        assert [at_once.put(1, each) for each in said] == [True, False]
+        for each in said:
+            apart.put(1, each)
+            apart.end()
+        assert at_once.take(1) == apart.take(1) == {"b1": expected}
 
 
-def test_what_an_earlier_batch_left_is_found_compared_and_taken() -> None:
-    store = DictStore()
-    first = room(store)
-    first.put(key(1), Said(5, "b"))
-    first.put(key(1, "b2"), Said(6, "b"))
-    first.put(key(2), Said(7, "b"))
-    first.flush()
-    second = room(store, 1, 2)
-    assert second.find(key(1)) == Said(5, "b")
-    assert second.put(key(1), Said(4, "a")) == (Said(5, "b"), Said(5, "b"))
-    assert second.put(key(1), Said(8, "a")) == (Said(5, "b"), Said(8, "a"))
-    assert second.take(1) == {key(1): Said(8, "a"), key(1, "b2"): Said(6, "b")}
-    assert second.take(1) == {}
-    assert second.find(key(1)) is None
-    second.flush()
-    assert dict(store.all_waiting()) == {key(2): b"7 b"}
-    assert room(store, 2).take(2) == {key(2): Said(7, "b")}
+def test_what_an_earlier_batch_left_is_taken_and_leaves_the_store() -> None:
+    found = Batches()
+    found.put(1, Said(5, "b"))
+    found.put(1, Said(6, "b"), "b2")
+    found.put(2, Said(7, "b"))
+    found.end()
+    assert found.put(1, Said(8, "a")) is False
+    assert found.take(1) == {"b1": Said(8, "a"), "b2": Said(6, "b")}
+    found.end()
+    assert [key.round for key, _ in found.store.all_waiting()] == [2]
+    assert found.take(2) == {"b1": Said(7, "b")}
+    found.end()
+    assert list(found.store.all_waiting()) == []
 
 
-def test_rounds_that_the_store_has_nothing_of_are_not_asked_for() -> None:
-    store = DictStore()
-    store.put_waiting(key(3), b"1 a")
-    assert room(store).find(key(3)) is None
-    assert room(store).take(3) == {}
+def test_the_round_says_who_waits_with_how_many_rows() -> None:
+    found = Batches()
+    found.put(1, Said(5, "b", 3))
+    found.put(1, Said(5, "b", 4), "b2")
+    found.put(1, Said(6, "b", 5))
+    found.put(1, Said(4, "b", 9))
+    assert found.rounds[1].waiters == {
+        "report": Waiters(9, {"b1": Sender(6, "b", 5), "b2": Sender(5, "b", 4)})
+    }
+
+
+def test_a_round_without_stored_values_does_not_read_the_store() -> None:
+    class Unread(DictStore):
+        def all_waiting(self) -> Iterator[tuple[StoredKey, bytes]]:
+            raise AssertionError
+
+    found = Batches(Unread())
+    found.room.find_senders(found.rounds)
+    found.put(1, Said(5, "b"))
+    assert found.take(1) == {"b1": Said(5, "b")}
 
 
 def test_what_comes_and_leaves_within_a_batch_never_reaches_the_store() -> None:
-    store = DictStore()
-    found = room(store)
-    found.put(key(1), Said(5, "b"))
+    found = Batches()
+    found.put(1, Said(5, "b"))
     found.take(1)
-    found.flush()
-    assert list(store.all_waiting()) == []
+    found.end()
+    assert found.stored() == []
 
 
-def test_after_a_flush_what_was_written_is_still_found() -> None:
-    store = DictStore()
-    found = room(store)
-    found.put(key(1), Said(5, "b"))
-    found.flush()
-    assert found.find(key(1)) == Said(5, "b")
-    assert found.take(1) == {key(1): Said(5, "b")}
-    found.flush()
-    assert list(store.all_waiting()) == []
+def test_after_a_flush_what_was_written_is_still_taken() -> None:
+    found = Batches()
+    found.put(1, Said(5, "b"))
+    found.room.flush(found.rounds)
+    assert found.take(1) == {"b1": Said(5, "b")}
+    found.room.flush({})
+    assert found.stored() == []
+
+
+def test_a_batch_is_one_stored_value_up_to_its_limit_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Batches()
+    for broker in ("b1", "b2", "b3"):
+        found.put(1, Said(5, "b"), broker)
+    found.end()
+    found.put(1, Said(5, "b"), "b4")
+    found.end()
+    assert found.stored() == [("0", ["b1", "b2", "b3"]), ("3", ["b4"])]
+    monkeypatch.setattr(waiting, "_MAX_BATCH_BYTES", 2 * len(b"5 b 1"))
+    for broker in ("b5", "b6", "b7"):
+        found.put(1, Said(5, "b"), broker)
+    found.end()
+    assert found.stored()[2:] == [("4", ["b5", "b6"]), ("6", ["b7"])]
+    assert sorted(found.take(1)) == [f"b{number}" for number in range(1, 8)]
+
+
+def test_senders_that_repeat_themselves_leave_at_most_one_replaced_value_for_each_that_counts() -> None:
+    found = Batches()
+    found.put(2, Said(1, "z"))
+    for time_ms in range(20):
+        found.put(1, Said(time_ms, "a"))
+        found.put(1, Said(time_ms, "a"), "b2")
+        found.end()
+        senders = [broker for _, brokers in found.stored() for broker in brokers]
+        assert len(senders) == 1 + found.rounds[1].stored_count <= 1 + 2 * 2
+    assert found.take(1) == {"b1": Said(19, "a"), "b2": Said(19, "a")}
+    assert found.take(2) == {"b1": Said(1, "z")}
 
 
 @pytest.mark.parametrize(

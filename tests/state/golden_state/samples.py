@@ -24,9 +24,11 @@ from state.engine.memory import (
     ProposalRecord,
     RebuiltRecord,
     ResultRecord,
+    Sender,
     TickRecord,
     Waiters,
 )
+from state.engine.waiting import Entry, decode_batch, encode_batch
 from state.events import Published
 from state.facts import Facts, FactsRecord, Isolation
 from state.kafka.memory import (
@@ -87,7 +89,12 @@ def pulsar_header() -> Header:
         rounds={
             -1: OpenRound(),
             4: OpenRound(
-                [(1, 2), (9, 9)], tick, results, {"report": Waiters(2, 30)}, FactsRecord(3, "f", known)
+                [(1, 2), (9, 9)],
+                tick,
+                results,
+                {"report": Waiters(30, {"b1": Sender(1, "x", 10), "b2": Sender(9, "y", 20)})},
+                FactsRecord(3, "f", known),
+                3,
             ),
         },
         last_summary=2,
@@ -154,7 +161,14 @@ def kafka_header() -> Header:
         partition=0,
         is_known=True,
         rounds={
-            6: OpenRound(spans=[(60_001, 69_999)], waiters={"logs": Waiters(1, 4), "moves": Waiters(1, 1)})
+            6: OpenRound(
+                spans=[(60_001, 69_999)],
+                waiters={
+                    "logs": Waiters(4, {"1": Sender(60_001, "l", 4)}),
+                    "moves": Waiters(1, {"": Sender(69_999, "m", 1)}),
+                },
+                stored_count=2,
+            )
         },
         last_summary=5,
         last_report_ms=59_000,
@@ -251,6 +265,13 @@ def waiting_moves() -> WaitingMoves:
     )
 
 
+def waiting_batch() -> list[Entry]:
+    return [
+        Entry("report", "b1\n", encode_report(waiting_report())),
+        Entry("topics", "ü", encode_topics(waiting_topics())),
+    ]
+
+
 class StateSample(NamedTuple):
     """A value, and how it becomes bytes and comes back."""
 
@@ -265,6 +286,7 @@ SAMPLES: dict[str, StateSample] = {
     "header-kafka": StateSample(kafka_header, encode_header, decode_header),
     "fleet": StateSample(fleet, encode_fleet, decode_fleet),
     "kafka-memory": StateSample(kafka_memory, encode_kafka, decode_kafka),
+    "waiting-batch": StateSample(waiting_batch, encode_batch, decode_batch),
     "waiting-report": StateSample(waiting_report, encode_report, decode_report),
     "waiting-topics": StateSample(waiting_topics, encode_topics, decode_topics),
     "waiting-logs": StateSample(waiting_logs, encode_logs, decode_logs),
