@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 TRIMTAB = (sys.executable, "-c", "from streaming.cli import main; main(prog_name='trimtab')")
 WARM = (sys.executable, "-m", "tests.live.warm")
 
-PATIENCE_S = 240.0
+PATIENCE_S = 480.0
 """How long a condition may take to come true on a machine that others use too; on an idle one it is a tenth."""
 EXIT_S = 30.0
 """A stop takes no longer, whatever the query is doing."""

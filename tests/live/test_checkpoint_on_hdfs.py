@@ -12,7 +12,7 @@ from tests.live.driving import TRIMTAB, Child, Warm
 from tests.live.loads import closing, leaning, played
 from tests.live.stage import Stage, replayed
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 
 def test_hdfs_keeps_what_a_checkpoint_needs(tmp_path: Path, hdfs: LocalHdfs) -> None:

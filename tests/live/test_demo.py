@@ -192,7 +192,6 @@ def test_a_child_that_fails_is_shown_with_the_end_of_its_log(tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.live
-@pytest.mark.timeout(420)
 def test_without_a_terminal_it_balances_the_fleet_and_leaves_nothing_behind(tmp_path: Path) -> None:
     picture = tmp_path / "demo.svg"
     temporary = tmp_path / "t"
@@ -211,7 +210,6 @@ def test_without_a_terminal_it_balances_the_fleet_and_leaves_nothing_behind(tmp_
 
 @pytest.mark.live
 @pytest.mark.slow
-@pytest.mark.timeout(420)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("moment", ["starting Kafka", "starting trimtab", "broker-6"])
 def test_ctrl_c_stops_everything_within_15_s_whenever_it_comes(tmp_path: Path, moment: str) -> None:

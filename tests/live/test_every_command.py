@@ -14,7 +14,7 @@ from tests.live.driving import TRIMTAB
 from tests.live.loads import closing, leaning
 from tests.live.stage import QUICK, Stage
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 ELSEWHERE = {
     "doctor": "test_doctor.py",

@@ -20,7 +20,7 @@ from streaming.kafka.throttles import read_throttle
 from tests.live.driving import Child, ask, until
 from tests.live.stage import Stage
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.live
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from streaming.ports.publishing import PublishError
 from tests.live.driving import until
 from tests.live.stage import Stage
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.live
 
 POLL_INTERVAL_S = 7.0
 """Seconds after which the client leaves the group if it is not polled; no shorter than the session, whose minimum is 6 s."""

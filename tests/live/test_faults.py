@@ -15,7 +15,7 @@ from tests.faults.running import Setup, run_schedule, seen_of
 from tests.faults.schedule import Fault, System, drawn, drawn_failovers
 from tests.faults.world import KafkaWorld, World
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.live
 
 FAILOVERS_COUNT = 4
 SLOW_SEEDS: dict[System, range] = {"kafka": range(1, 31), "pulsar": range(1, 13)}

@@ -11,7 +11,7 @@ from streaming.settings import Settings, load
 from streaming.spark.frames import Frames
 from streaming.spark.session import Start
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -48,7 +48,6 @@ def asked_of_prometheus(url: str, expr: str) -> list[Any]:
     return [frame for frame in frames if any(frame["data"]["values"])]
 
 
-@pytest.mark.timeout(300)
 def test_whoever_reaches_it_sees_the_dashboards_their_data_and_the_runbooks(tmp_path: Path) -> None:
     need("prometheus")
     need_grafana()

@@ -10,7 +10,7 @@ from tests.live.driving import command
 from tests.live.stage import QUICK, Stage
 from tests.live.webhook import webhook
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 
 def unload(bundle: str) -> bytes:

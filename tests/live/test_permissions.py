@@ -27,7 +27,7 @@ from tests.live.golden_events import (
 from tests.live.moving import planned
 from tests.live.stage import Stage, staged
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.live
 
 
 @pytest.fixture

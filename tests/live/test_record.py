@@ -10,7 +10,7 @@ from tests.live.loads import LENGTH_S, START_S, closing, leaning, played
 from tests.live.stage import Outputs, Stage
 from tests.streaming.events import control
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.live
 
 CLUSTER = "east-1"
 MAX_RECORD_BYTES = 20_000

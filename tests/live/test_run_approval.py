@@ -10,7 +10,7 @@ from tests.live.loads import played
 from tests.live.operating import AHEAD, output_of, since
 from tests.live.stage import Outputs, Stage
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.live
 
 
 def test_a_proposal_is_approved_a_broker_drained_and_a_replay_of_the_record_is_what_was_published(

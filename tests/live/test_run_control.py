@@ -18,7 +18,7 @@ from tests.live.operating import operate, output_of
 from tests.live.stage import Stage
 from tests.streaming.summaries import CONTROL, ROUND
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.live
 
 
 def test_a_cluster_is_paused_resumed_and_changed_by_commands_and_its_actions_can_be_watched_and_asked_about(

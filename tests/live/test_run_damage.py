@@ -13,7 +13,7 @@ from tests.live.driving import TRIMTAB, Child, Warm, ask, until
 from tests.live.loads import played
 from tests.live.stage import Stage
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.live
 
 Damage = Callable[[Path], Path]
 

@@ -10,7 +10,7 @@ from tests.live.freezing_run import is_frozen, thaw
 from tests.live.loads import RECORDED_SETTINGS, recording
 from tests.live.stage import Stage, replayed
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.live
 
 FREEZING = "tests.live.freezing_run"
 BATCH = 2

@@ -10,7 +10,7 @@ from tests.live.driving import Child, ask, members, until
 from tests.live.loads import played
 from tests.live.stage import Stage
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 
 def test_a_frozen_jvm_and_a_batch_that_stands_still_show_in_healthz_until_they_go_on(stage: Stage) -> None:

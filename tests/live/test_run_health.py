@@ -10,7 +10,7 @@ from tests.live.driving import Warm, ask, samples, until
 from tests.live.loads import played
 from tests.live.stage import Stage
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.live
 
 Page = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

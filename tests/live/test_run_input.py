@@ -10,7 +10,7 @@ from tests.live.operating import output_of
 from tests.live.stage import Stage, replayed
 from tests.streaming.events import control, report, traffic
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.live
 
 SMALL_RECORD_BYTES = 20_000
 

@@ -13,7 +13,7 @@ from tests.live.driving import TRIMTAB, Child, Warm, WarmRun, ask, samples, unti
 from tests.live.loads import played
 from tests.live.stage import Stage, replayed
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.live
 
 RESTARTS = ("trimtab_query_restarts_total", frozenset[tuple[str, str]]())
 

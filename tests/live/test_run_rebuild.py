@@ -12,7 +12,7 @@ from tests.live.rebuilding import assert_same, controller, rebuilt, settings
 from tests.live.stage import Stage, replayed
 from tests.live.standing import RAISED, SESSION_S, leads, rounds, signalled, stands_by
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.live
 
 
 def test_a_start_with_another_checkpoint_rebuilds_what_a_killed_controller_knew(stage: Stage) -> None:

@@ -16,7 +16,7 @@ from tests.live.loads import (
 )
 from tests.live.stage import Stage, replayed
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.live
 
 CLUSTERS = ("lab", "lab-b", "lab-c")
 SPLITTING_SETTINGS = f"""{RECORDED_SETTINGS}

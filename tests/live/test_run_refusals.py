@@ -18,7 +18,7 @@ from tests.live.driving import Warm, wait_until_unready
 from tests.live.loads import played
 from tests.live.stage import QUICK, Stage, replayed
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.live
 
 
 def refusal(warm: Warm, config: Path, *flags: str, code: int = REFUSED) -> str:

@@ -26,7 +26,7 @@ from tests.live.driving import Warm
 from tests.live.loads import played
 from tests.live.stage import QUICK, Stage, cluster_of, replayed
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.live
 
 ADMINISTRATOR, CONTROLLER, OPERATOR = "admin", "trimtab", "maria"
 COLLECTOR, WATCHER, PACER = "sender", "watcher", "pacer"

@@ -6,7 +6,7 @@ from tests.live.changing import change_settings_at
 from tests.live.driving import Warm
 from tests.live.stage import Stage
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.live
 
 
 def test_a_batch_that_is_out_is_run_with_its_own_settings_and_the_next_with_the_new_ones(

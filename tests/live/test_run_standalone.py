@@ -13,7 +13,7 @@ from tests.live.loads import played
 from tests.live.stage import QUICK, Outputs, Stage, replayed
 from tests.live.standalone import SETTINGS, Standalone
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.live
 
 CLUSTERS = tuple(f"east-{number}" for number in range(1, 13))
 """Enough keys that each of the four partitions of the state, and so each worker, has some."""

@@ -12,7 +12,7 @@ from tests.live.loads import played
 from tests.live.stage import Stage, replayed
 from tests.live.standing import RAISED, leads, pair, rounds, signalled, stands_by
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.live
 
 
 @pytest.mark.slow

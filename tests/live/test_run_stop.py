@@ -12,7 +12,7 @@ from tests.live.driving import EXIT_S, TRIMTAB, Child, ask, members, until
 from tests.live.loads import played
 from tests.live.stage import Stage
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.live
 
 
 def is_waiting(run: Child) -> bool:

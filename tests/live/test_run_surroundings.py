@@ -13,7 +13,7 @@ from tests.live.driving import Warm, until
 from tests.live.loads import played
 from tests.live.stage import Outputs, Stage, replayed
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.live
 
 
 def run_once(stage: Stage, warm: Warm, config: Path, events: list[bytes]) -> Outputs:

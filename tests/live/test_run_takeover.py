@@ -8,7 +8,7 @@ from tests.live.driving import TRIMTAB, Child, Warm, ask, until
 from tests.live.loads import closing, leaning, played
 from tests.live.stage import QUICK, Stage, replayed
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.live
 
 
 def test_hits_survive_a_stop_and_a_successor_ends_the_idle_first_controller_and_goes_on_with_its_memory(

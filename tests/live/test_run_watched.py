@@ -29,7 +29,7 @@ from tests.live.loads import LENGTH_S, START_S, played
 from tests.live.stage import Stage
 from tests.streaming.events import result
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.live
 
 SCRAPE_S = 0.5
 ANSWERS_S = 60.0

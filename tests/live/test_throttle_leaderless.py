@@ -22,7 +22,7 @@ from streaming.settings import load
 from tests.live.driving import EXIT_S, until
 from tests.live.stage import Stage
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.live
 
 CLUSTER = "kafka-1"
 

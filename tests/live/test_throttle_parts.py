@@ -32,7 +32,7 @@ from tests.live.driving import until
 from tests.live.moving import Moving
 from tests.live.stage import Stage, staged
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.live
 
 CLUSTER = "kafka-1"
 L1, L2, F3 = BrokerRole("leader", 1), BrokerRole("leader", 2), BrokerRole("follower", 3)
@@ -199,7 +199,6 @@ def test_an_executor_that_only_looks_changes_nothing(moving: Moving, memory: Exe
     assert memory.read().is_empty
 
 
-@pytest.mark.timeout(240)
 def test_a_sweep_reports_what_moves_and_names_the_broker_that_is_down(
     brokers: LocalKafka, moving: Moving, memory: ExecutorMemory, tmp_path: Path
 ) -> None:

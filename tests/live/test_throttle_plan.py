@@ -68,7 +68,6 @@ def throttle_of(admin: KafkaAdminClient) -> Throttle:
     return read_throttle(admin, topics=["mv"], brokers=[1, 2, 3]).throttle
 
 
-@pytest.mark.timeout(240)
 def test_a_planned_throttle_is_set_once_merged_with_what_is_there_and_taken_off_exactly(
     kafka: LocalKafka, admin: KafkaAdminClient
 ) -> None:

@@ -13,7 +13,7 @@ from tests.live.driving import ROOT, TRIMTAB, until
 from tests.live.pulsar.balancing import gather
 from tests.live.pulsar.lab import CLUSTER, Lab
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.live
 
 SETTINGS = """
 [pulsar]

@@ -16,7 +16,7 @@ from tests.live.pulsar.lab import CLUSTER, Lab
 from tests.live.pulsar.stage import PulsarStage
 from tests.live.webhook import webhook
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 ASKED = ("--who", "maria", "--why=a test")
 

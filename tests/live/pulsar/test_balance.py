@@ -17,7 +17,7 @@ from tests.live.pulsar.balancing import all_at_first, controller, rates, trio, u
 from tests.live.pulsar.lab import Lab, change_events_hash
 from tests.live.stage import Stage
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 HOT_TOPICS = 6
 

@@ -75,7 +75,6 @@ def test_what_a_broker_of_the_extensible_load_manager_publishes_is_shown_alike()
 
 @pytest.mark.live
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("options", [[], ["--extensible"]], ids=["modular", "extensible"])
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_without_a_terminal_it_balances_a_real_cluster_and_leaves_nothing_behind(
@@ -92,7 +91,6 @@ def test_without_a_terminal_it_balances_a_real_cluster_and_leaves_nothing_behind
 
 @pytest.mark.live
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("moment", ["starting traffic", "decisions: "])
 def test_ctrl_c_stops_all_of_it_whenever_it_comes(tmp_path: Path, moment: str) -> None:

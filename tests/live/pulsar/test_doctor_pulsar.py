@@ -14,7 +14,7 @@ from tests.live.driving import command
 from tests.live.pulsar.lab import Lab
 from tests.live.pulsar.stage import PulsarStage
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tests.live.pulsar.balancing import Trio, all_at_first, controller, rates, t
 from tests.live.pulsar.lab import CLUSTER
 from tests.live.stage import Stage
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 BUDGET = 300
 """``max_drain_unloads_per_hour_count``."""

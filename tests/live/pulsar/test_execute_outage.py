@@ -27,7 +27,7 @@ from tests.live.pulsar.commanding import Commander
 from tests.live.pulsar.lab import Lab, connected
 from tests.live.pulsar.stage import PulsarStage
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 OUTAGE_S = 40.0
 """Long enough for a producer to be lost for good, if its client is kept."""

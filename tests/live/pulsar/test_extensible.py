@@ -31,7 +31,7 @@ from tests.live.pulsar.hearing import Heard, collector
 from tests.live.pulsar.lab import CLUSTER, Lab, other_than
 from tests.live.stage import Stage
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 QUICK = {"pulsar.rounds.length_s": 8, "pulsar.rounds.lateness_s": 1}
 """A sweep waits up to two seconds for a broker to publish anew."""

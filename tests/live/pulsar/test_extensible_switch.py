@@ -13,7 +13,7 @@ from tests.live.pulsar.hearing import Heard
 from tests.live.pulsar.lab import Lab
 from tests.live.pulsar.test_extensible import collecting_from
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 
 def test_a_switch_of_load_managers_is_said_and_collected_through_in_both_directions(

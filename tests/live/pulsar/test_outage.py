@@ -15,7 +15,7 @@ from tests.live.pulsar.lab import Lab, connected
 from tests.live.pulsar.publishing import ACTIONS, AUDIT, Setting, batch, values_of
 from tests.live.suites.publisher import QUERY, opened
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 MESSAGES = 3_000
 """More messages than a reader fetches in advance."""

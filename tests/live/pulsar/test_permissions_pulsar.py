@@ -22,7 +22,7 @@ from tests.live.pulsar.lab import CLUSTER, TENANT, Lab
 from tests.live.pulsar.stage import PulsarStage
 from tests.live.stage import QUICK
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.live
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tests.live.pulsar.lab import Lab
 from tests.live.pulsar.stage import PulsarStage
 from tests.live.test_record import check_equal, pause
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.live
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from tests.live.driving import until
 from tests.live.pulsar.hearing import Heard, collector
 from tests.live.pulsar.lab import Lab, target_of
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 VARIABLE = "TRIMTAB_TEST_PULSAR_TOKEN"
 
