@@ -6,6 +6,7 @@ Everything else is the application's own: source, state store, publisher, settin
 import sys
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 from pyspark.sql import Row
@@ -13,7 +14,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import LongType, StructField, StructType
 
 from streaming.cli import main
-from streaming.spark import runs
+from streaming.spark import frames
 from streaming.spark.rows import ACTION
 
 _COUNT = StructType([StructField("value", LongType())])
@@ -70,5 +71,5 @@ if __name__ == "__main__":
     # Imported, not __main__'s own: Spark's workers find the class by its module's name.
     from tests.bench.empty_operator import CountingProcessor as Imported
 
-    runs.ClusterProcessor = Imported  # type: ignore[assignment,attr-defined]
-    main(args=sys.argv[1:], prog_name="trimtab")
+    with patch.object(frames, "ClusterProcessor", Imported):
+        main(args=sys.argv[1:], prog_name="trimtab")

@@ -34,8 +34,8 @@ def change_settings_at(stage: Stage, warm: Warm, point: str, *, program: str = D
     out, actions = stage.values(stage.topics.audit), stage.values(stage.topics.actions)
     with warm.start("run", "--config", str(showing), "--from", "earliest") as run:
         stage.wait_for(stage.topics.audit, wanted.rounds_count, running=[run])
-        assert run.terminate() == 0
-        assert "the query failed" not in run.output
+        assert run.terminate() == 0, run.output
+        assert "the query failed" not in run.output, run.output
     summaries = stage.values(stage.topics.audit)
     assert summaries[: len(out)] == out
     rounds = [json.loads(value)["data"] for value in summaries]
