@@ -17,18 +17,17 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from state.facts import Isolation
 from state.pulsar.groups import Groups
-from streaming.executor.orders import Held, Order, Skip, SplitOrder, UnloadOrder
+from streaming.executor.orders import Done, Held, Order, Skip, SplitOrder, UnloadOrder
 from streaming.process.deadline import Deadline
 from streaming.pulsar.admin import EXTENSIBLE, AdminError, BundleName, PulsarAdmin
 from streaming.pulsar.admin.bundles import topic_hash
 
-__all__ = ["Done", "Executor"]
+__all__ = ["Executor"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -44,20 +43,6 @@ _ATTEMPTS_MAX = 4
 _LOCKS = 64
 """More than there are unloads at a time; ranges that share one only wait for each other."""
 _NOT_CUT = "Pulsar reported success but split nothing, as it does for a bundle with fewer than two topics loaded at its owner"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """The result of an action that was tried."""
-
-    outcome: Literal["succeeded", "failed"]
-    reason: str | None = None
-    broker: str | None = None
-    """The broker that owns the bundle after an unload."""
-    bundles: tuple[str, ...] = ()
-    """The children after a split."""
-    was_done_before: bool = False
-    """Whether its aim had been reached already, so that nothing was called."""
 
 
 class Executor:

@@ -14,6 +14,7 @@ from streaming.pulsar.admin.bundles import BundleName
 
 __all__ = [
     "BadOrder",
+    "Done",
     "Gated",
     "Held",
     "Order",
@@ -55,6 +56,20 @@ class Skip:
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The result of an action that was tried."""
+
+    outcome: Literal["succeeded", "failed"]
+    reason: str | None = None
+    broker: str | None = None
+    """The broker that owns the bundle after an unload."""
+    bundles: tuple[str, ...] = ()
+    """The children after a split."""
+    was_done_before: bool = False
+    """Whether its aim had been reached already, so that nothing was called."""
 
 
 class Held(Exception):

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
 
 from streaming.contract.messages import ActionResultData
-from streaming.executor.carry_out import Done, Executor
+from streaming.executor.carry_out import Executor
 from streaming.executor.loop import ActionLoop
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.executor.orders import Order, Skip, Voice, read_order
+from streaming.executor.orders import Done, Order, Skip, Voice, read_order
 from streaming.ports.actions import ActionRecord, Actions, Epochs
 from streaming.ports.control import ControlView
 from streaming.ports.events import EventSink

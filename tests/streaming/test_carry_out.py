@@ -12,8 +12,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from streaming.executor.carry_out import Done, Executor
-from streaming.executor.orders import Held, Order, Precondition, Skip, SplitOrder, UnloadOrder
+from streaming.executor.carry_out import Executor
+from streaming.executor.orders import Done, Held, Order, Precondition, Skip, SplitOrder, UnloadOrder
 from streaming.pulsar.admin import AdminError, BundleName, HttpClient, PulsarAdmin
 from streaming.settings import PulsarTarget
 from tests.streaming.http_broker import Answer, Asked, Broker, http_brokers

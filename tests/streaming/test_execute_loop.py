@@ -11,9 +11,8 @@ import pytest
 
 from streaming.contract.leader import encode_leader
 from streaming.contract.messages import ControlData
-from streaming.executor.carry_out import Done
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.executor.orders import Order, Skip
+from streaming.executor.orders import Done, Order, Skip
 from streaming.executor.pulsar import ExecutorLoop
 from streaming.ports.actions import ActionRecord, Epochs
 from streaming.ports.control import ControlView
