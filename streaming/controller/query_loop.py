@@ -28,7 +28,7 @@ from streaming.settings import Settings
 from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.damage import damaged_files
 from streaming.spark.errors import SparkError, SparkGone, spark_errors
-from streaming.spark.failing import Failure, Repeats, final_remedy, repeated_remedy
+from streaming.spark.failing import Failure, Repeats, explain, final_remedy, repeated_remedy
 from streaming.spark.java_errors import failure_of
 from streaming.spark.query import Query
 from streaming.spark.runs import Runs
@@ -131,8 +131,9 @@ class QueryLoop:
                 return
 
     def _tell_restart(self, failure: Failure, backoff_s: float) -> None:
-        _LOG.warning("the query failed and is restarted in %g s: %s", backoff_s, failure.text)
-        self._show_phase(f"the query failed and is started again: {failure.text}")
+        text = explain(failure)
+        _LOG.warning("the query failed and is restarted in %g s: %s", backoff_s, text)
+        self._show_phase(f"the query failed and is started again: {text}")
         self.metrics.count_query_restart()
 
     def _show_phase(self, text: str) -> None:

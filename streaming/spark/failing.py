@@ -25,6 +25,7 @@ __all__ = [
     "Repeats",
     "causes_in_traceback",
     "class_name",
+    "explain",
     "final_remedy",
     "is_outage",
     "repeated_remedy",
@@ -79,6 +80,12 @@ _OUTAGE_PACKAGES = ("pulsar.", "_pulsar.", "kafka.errors.", "httpx.")
 """Clients of brokers: whatever they raise in a worker is about the brokers."""
 _FULL_DISK = re.compile(r"No space left on device|Disk quota exceeded|ENOSPC|EDQUOT")
 """A full disk has no class of its own: Java's, RocksDB's and Python's errors only quote the operating system."""
+
+_EXPLANATIONS: Mapping[str, str] = {
+    "Python worker failed to connect back": "this machine was too busy to start a Python process within the 10 s that Spark "
+    "waits; if it happens again, give the controller more CPU",
+}
+"""What Spark's words mean, where they do not say it."""
 
 _TRACEBACK = "Traceback (most recent call last):"
 _RAISED = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?", re.DOTALL)
@@ -145,6 +152,12 @@ def is_outage(failure: Failure) -> bool:
         or _FULL_DISK.search(cause.text)
         for cause in failure.causes
     )
+
+
+def explain(failure: Failure) -> str:
+    """The text of a failure, after what it means where that is known and not said."""
+    found = [meaning for words, meaning in _EXPLANATIONS.items() if words in failure.text]
+    return ": ".join([*found, failure.text])
 
 
 _AT_CLUSTER = re.compile(re.escape(at_cluster("x")).replace("'x'", "'([^']*)'"))

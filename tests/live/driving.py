@@ -155,6 +155,15 @@ def samples(url: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     }
 
 
+def query_failures(output: str) -> list[str]:
+    """Log lines about failures of the query; those that only say that the machine was too busy do not count."""
+    return [
+        line
+        for line in output.splitlines()
+        if "the query failed" in line and "this machine was too busy" not in line
+    ]
+
+
 @dataclass(slots=True)
 class Child(Closing):
     """A process in a session of its own (Spark's Python workers leave its group) that does not outlive the tests."""

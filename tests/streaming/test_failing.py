@@ -11,6 +11,7 @@ from streaming.spark.failing import (
     Repeats,
     causes_in_traceback,
     class_name,
+    explain,
     final_remedy,
     is_outage,
     repeated_remedy,
@@ -81,6 +82,9 @@ def test_a_known_failure_is_final_by_class_or_condition_and_not_by_its_words() -
         Cause(class_name(PublishError), "batch 3 could not be published"),
         Cause("_pulsar.ConnectError", "Pulsar error: ConnectError"),
         Cause("ConnectionRefusedError", "[Errno 111] Connection refused"),
+        Cause(
+            "java.net.SocketTimeoutException", "Timed out while waiting for the Python worker to connect back"
+        ),
         Cause("java.io.IOException", "No space left on device"),
         Cause("OSError", "[Errno 28] No space left on device: '/tmp/x'"),
         Cause("org.rocksdb.RocksDBException", "While appending to file: No space left on device"),
@@ -91,6 +95,13 @@ def test_an_outage_or_a_full_disk_is_never_final_however_often_it_comes(cause: C
     assert is_outage(failure(Cause("java.lang.RuntimeException", "Job aborted"), cause))
     for _ in range(5 * REPEATS_MAX):
         assert not repeats.note(failure(cause), batch_id=0, is_sound=lambda: True)
+
+
+def test_a_machine_that_is_too_busy_to_start_python_is_named_and_other_failures_keep_their_words() -> None:
+    busy = failure(Cause("org.apache.spark.SparkException", "Python worker failed to connect back."))
+    assert explain(busy).startswith("this machine was too busy to start a Python process within the 10 s")
+    assert explain(busy).endswith("more CPU: Python worker failed to connect back.")
+    assert explain(broken(1)) == broken(1).text
 
 
 def test_the_same_failure_is_final_when_it_has_come_often_enough_with_other_numbers_in_it() -> None:
