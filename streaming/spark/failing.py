@@ -155,7 +155,7 @@ def is_outage(failure: Failure) -> bool:
 
 
 def explain(failure: Failure) -> str:
-    """The text of a failure, after what it means where that is known and not said."""
+    """The text of a failure. Where Spark's words do not say what happened, a sentence that does comes first."""
     found = [meaning for words, meaning in _EXPLANATIONS.items() if words in failure.text]
     return ": ".join([*found, failure.text])
 
