@@ -3,7 +3,8 @@
 The client learns a topic's partitions with its second request for metadata, and sends that no sooner than 100 ms after the first,
 whatever its ``retry_backoff_ms`` (kafka-python 3.0.12 does not pass it on). A fail-over opens five clients, one after another.
 
-The client logs a traceback when a connection is reset, although it connects again by itself; a line with the error is enough.
+The client logs a traceback when a connection is reset, although it connects again by itself; a line with the error is enough. It also
+logs one when it has closed a connection while a task was about to wait for it; that one is dropped, because nothing is wrong.
 """
 
 import logging
@@ -16,6 +17,9 @@ __all__ = ["connect_quickly"]
 
 _BETWEEN_METADATA_MS = 10
 _TRANSPORT = logging.getLogger("kafka.net.transport")
+_SELECTOR = logging.getLogger("kafka.net.selector")
+_CLOSED = "Invalid file descriptor: -1"
+"""What Python's selectors say of a socket that is closed."""
 
 
 def connect_quickly(**options: Any) -> "KafkaNetClient":
@@ -23,6 +27,7 @@ def connect_quickly(**options: Any) -> "KafkaNetClient":
     from kafka.net.compat import KafkaNetClient  # noqa: PLC0415  commands that need no broker load this module too
 
     _TRANSPORT.addFilter(_name_error)  # the same filter is added once
+    _SELECTOR.addFilter(_is_news)
     client = KafkaNetClient(**options)
     client.cluster.config["retry_backoff_ms"] = _BETWEEN_METADATA_MS
     return client
@@ -34,3 +39,9 @@ def _name_error(record: logging.LogRecord) -> bool:
         record.msg, record.args = f"{record.getMessage()}: {record.exc_info[1]!r}", ()
         record.exc_info = None
     return True
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether it is about more than a wait for a socket that the client itself has closed."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not (isinstance(error, ValueError) and str(error) == _CLOSED)

@@ -1,8 +1,11 @@
 """What the network client of kafka-python does beside connecting."""
 
 import logging
+import socket
+from collections.abc import Awaitable, Callable
 
 import pytest
+from kafka.net.selector import NetworkSelector
 
 from streaming.kafka.client import connect_quickly
 
@@ -15,3 +18,29 @@ def test_a_connection_to_kafka_that_is_reset_is_one_line_with_its_error(
     logging.getLogger("kafka.net.transport").error("%s: Error receiving", "broker 1", exc_info=error)
     assert "broker 1: Error receiving: ConnectionResetError(104, '100% reset by peer')" in caplog.text
     assert "Traceback" not in caplog.text
+
+
+def run_task(selector: NetworkSelector, waits: Callable[[], Awaitable[None]]) -> None:
+    selector.call_soon(waits())
+    selector.drain()
+
+
+def test_a_wait_for_a_socket_that_the_client_has_closed_meanwhile_is_no_news(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    connect_quickly(bootstrap_servers=["127.0.0.1:1"]).close()
+    selector, (ours, theirs) = NetworkSelector(), socket.socketpair()
+
+    async def read() -> None:
+        await selector.wait_read(ours)
+
+    async def fail() -> None:
+        raise ValueError("anything else")
+
+    with theirs:
+        ours.close()
+        run_task(selector, read)
+        assert caplog.text == ""
+        run_task(selector, fail)
+    assert "Unhandled exception in task" in caplog.text
+    assert "ValueError: anything else" in caplog.text, "with its traceback: it is a fault of the client"
