@@ -33,7 +33,10 @@ Upgrade = Callable[[Kind, Any], Any]
 
 
 def _from_2(kind: Kind, body: Any) -> Any:
-    """Version 3 keeps decisions in one ledger, who waits in the header, a policy's memory under its name, and Kafka's in other fields."""
+    """Version 3 keeps decisions in one ledger, who waits in the header, and a policy's memory under its name.
+
+    Kafka's reports and throttle are in other fields.
+    """
     match kind:
         case "header":
             return with_senders(with_ledger(body))

@@ -13,7 +13,8 @@ from state.engine.system import Waiting
 from state.events import Rejection, RejectReason
 
 MAX_BROKERS_COUNT: Final = 10_000
-"""Brokers with a report in one round: ten times the largest cluster of the benchmarks."""
+"""Brokers with a report in one round: ten times the largest cluster of the benchmarks. Their times and ids are about 1 MB in a value
+that every batch writes."""
 MAX_ROWS_COUNT: Final = 1_000_000
 """Bundles, topics, or replicas on the move, of all brokers of a round: ten times the largest fleet of the benchmarks; 90 MB of
 memory."""

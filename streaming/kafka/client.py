@@ -18,6 +18,7 @@ __all__ = ["connect_quickly"]
 _BETWEEN_METADATA_MS = 10
 _TRANSPORT = logging.getLogger("kafka.net.transport")
 _SELECTOR = logging.getLogger("kafka.net.selector")
+_TASK_FAILED = "Unhandled exception in task"
 _CLOSED = "Invalid file descriptor: -1"
 """What Python's selectors say of a socket that is closed."""
 
@@ -44,4 +45,5 @@ def _name_error(record: logging.LogRecord) -> bool:
 def _is_news(record: logging.LogRecord) -> bool:
     """Whether it is about more than a wait for a socket that the client itself has closed."""
     error = record.exc_info[1] if record.exc_info else None
-    return not (isinstance(error, ValueError) and str(error) == _CLOSED)
+    is_closed = isinstance(error, ValueError) and str(error) == _CLOSED
+    return not (is_closed and str(record.msg).startswith(_TASK_FAILED))

@@ -1,6 +1,7 @@
 """What the network client of kafka-python does beside connecting."""
 
 import logging
+import selectors
 import socket
 from collections.abc import Awaitable, Callable
 
@@ -44,3 +45,17 @@ def test_a_wait_for_a_socket_that_the_client_has_closed_meanwhile_is_no_news(
         run_task(selector, fail)
     assert "Unhandled exception in task" in caplog.text
     assert "ValueError: anything else" in caplog.text, "with its traceback: it is a fault of the client"
+
+
+def test_a_client_that_stops_working_is_reported_whatever_its_error_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    connect_quickly(bootstrap_servers=["127.0.0.1:1"]).close()
+
+    class BrokenSelector(selectors.DefaultSelector):
+        def select(self, *_: object) -> list[tuple[selectors.SelectorKey, int]]:
+            raise ValueError("Invalid file descriptor: -1")
+
+    with pytest.raises(ValueError, match="Invalid file descriptor"):
+        NetworkSelector(selector=BrokenSelector).run_forever()
+    assert "IO loop crashed" in caplog.text
