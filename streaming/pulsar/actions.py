@@ -18,10 +18,10 @@ from streaming.ports.publishing import PublishError
 from streaming.process.closing import Closing
 from streaming.pulsar.admin import AdminError
 from streaming.pulsar.admin.http import CredentialsError
-from streaming.pulsar.clients import close
+from streaming.pulsar.clients import close, reader_after
 from streaming.pulsar.denied import explain_denied
 from streaming.pulsar.link import PulsarLink
-from streaming.pulsar.topic_names import partition_index, topic_path
+from streaming.pulsar.topic_names import partition_index, position_before, topic_path
 
 __all__ = ["PulsarActions"]
 
@@ -133,13 +133,17 @@ class PulsarActions(Closing):
         self.drop()
 
     def _open(self) -> "_Connection":
+        try:
+            with self._link.admin() as admin:
+                begin = position_before(admin, self._topic, self._begin_ms)
+        except (AdminError, CredentialsError) as error:
+            raise self._unreadable(error) from error
         client = self._link.client(timeout_s=_TIMEOUT_S)
         try:
             consumer = client.subscribe(
                 self._topic, self._subscription, consumer_type=pulsar.ConsumerType.Failover
             )
-            log = client.create_reader(self._topic, pulsar.MessageId.earliest)
-            log.seek(self._begin_ms)
+            log = reader_after(client, self._topic, begin)
             self._epochs.forget()
         except pulsar.PulsarException as error:
             close(client)

@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pulsar
 
-__all__ = ["close", "connect", "ctrl_c_kept", "read_to_end", "shared_client"]
+from streaming.pulsar.positions import Position
+from streaming.pulsar.topic_names import partition_index
+
+__all__ = ["close", "connect", "ctrl_c_kept", "read_to_end", "reader_after", "shared_client"]
 
 
 _OPERATION_TIMEOUT_S = 30
@@ -56,6 +59,18 @@ def close(client: pulsar.Client) -> None:
     """
     with suppress(pulsar.PulsarException):
         client.close()
+
+
+def reader_after(
+    client: pulsar.Client, partition: str, done: Position, **options: int | bool
+) -> pulsar.Reader:
+    """A reader of what follows ``done``; ``options`` are those of ``Client.create_reader``.
+
+    It begins with the entry after ``done``, whether it is there yet or not. A reader that excludes the entry it is given gets a
+    producer's whole batch again, and one that seeks to a time (client 3.13) may be unknown to its broker for a moment.
+    """
+    first = pulsar.MessageId(partition_index(partition), done.ledger, done.entry + 1, -1)
+    return client.create_reader(partition, first, start_message_id_inclusive=True, **options)
 
 
 def read_to_end(reader: pulsar.Reader, *, silence_s: float) -> Iterator[pulsar.Message]:

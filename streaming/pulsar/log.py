@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import pulsar
 
+from streaming.pulsar.clients import reader_after
 from streaming.pulsar.positions import DataLoss, Position
-from streaming.pulsar.topic_names import partition_index
 
-__all__ = ["Message", "PartitionReader", "position_before"]
+__all__ = ["Message", "PartitionReader"]
 
 _POLL_MS = 2_000
 _QUEUE = 200
@@ -85,8 +85,7 @@ class PartitionReader:
         """A reader that has not yet read what comes after ``start``."""
         if self._reader is None or self._at is None or not _is_near(self._at, start):
             self.close()
-            first = pulsar.MessageId(partition_index(self._partition), start.ledger, start.entry, -1)
-            self._reader = self._client.create_reader(self._partition, first, receiver_queue_size=_QUEUE)
+            self._reader = reader_after(self._client, self._partition, start, receiver_queue_size=_QUEUE)
         return self._reader
 
     def _next(self, reader: pulsar.Reader) -> pulsar.Message | None:
@@ -135,16 +134,3 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 0x80:  # noqa: PLR2004  the continuation bit
             return value, at
-
-
-def position_before(client: pulsar.Client, partition: str, time_ms: int) -> Position | None:
-    """The position before the first message published at ``time_ms`` or later; None if there is no such message."""
-    reader = client.create_reader(partition, pulsar.MessageId.earliest)
-    try:
-        reader.seek(time_ms)
-        if not reader.has_message_available():
-            return None
-        id_ = reader.read_next(timeout_millis=10_000).message_id()
-        return Position(id_.ledger_id(), id_.entry_id() - 1)
-    finally:
-        reader.close()

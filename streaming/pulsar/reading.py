@@ -11,11 +11,11 @@ from streaming.process.closing import Closing
 from streaming.process.exits import Refused
 from streaming.pulsar.admin import AdminError
 from streaming.pulsar.admin.http import CredentialsError
-from streaming.pulsar.clients import close, ctrl_c_kept, read_to_end
+from streaming.pulsar.clients import close, ctrl_c_kept, read_to_end, reader_after
 from streaming.pulsar.denied import AuthAction, explain_denied, is_denied
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.positions import Position, pack
-from streaming.pulsar.topic_names import partition_index, partition_names, partitions_count
+from streaming.pulsar.topic_names import partition_index, partition_names, partitions_count, position_before
 
 __all__ = ["PulsarTopicReader", "explain_errors", "record_of"]
 
@@ -63,13 +63,7 @@ class PulsarTopicReader(Closing):
             self.partitions_count = len(names)
             partitions = names if partition is None else [names[partition]]
             self._client = link.client(timeout_s=_TIMEOUT_MS / 1000)
-            self._readers = [
-                self._client.create_reader(each, _first(each, begin), is_read_compacted=compacted)
-                for each in partitions
-            ]
-            if isinstance(begin, int):
-                for reader in self._readers:
-                    reader.seek(max(0, begin))
+            self._readers = [self._reader(each, begin, compacted=compacted) for each in partitions]
 
     def to_end(self) -> Iterator[TopicRecord]:
         """The messages up to the end of the topic."""
@@ -103,6 +97,17 @@ class PulsarTopicReader(Closing):
         """Close the connections."""
         close(self._client)
 
+    def _reader(self, partition: str, begin: Begin | Place, *, compacted: bool) -> pulsar.Reader:
+        if isinstance(begin, str):
+            first = pulsar.MessageId.latest if begin == "latest" else pulsar.MessageId.earliest
+            return self._client.create_reader(partition, first, is_read_compacted=compacted)
+        done = Position.parse(begin.at) if isinstance(begin, Place) else self._before(partition, begin)
+        return reader_after(self._client, partition, done, is_read_compacted=compacted)
+
+    def _before(self, partition: str, time_ms: int) -> Position:
+        with self._link.admin() as admin:
+            return position_before(admin, partition, time_ms)
+
     def _explain_errors(self) -> AbstractContextManager[None]:
         return explain_errors(self._link, self._topic, "consume")
 
@@ -114,14 +119,6 @@ class PulsarTopicReader(Closing):
                 f"there is no topic {self._topic} at {self._link.service_url}. Run: trimtab topics create"
             )
         return partition_names(self._topic, count)
-
-
-def _first(partition: str, begin: Begin | Place) -> pulsar.MessageId:
-    """Where a reader begins; if ``begin`` is a time, it seeks to it afterwards."""
-    if isinstance(begin, Place):
-        done = Position.parse(begin.at)
-        return pulsar.MessageId(partition_index(partition), done.ledger, done.entry, -1)
-    return pulsar.MessageId.latest if begin == "latest" else pulsar.MessageId.earliest
 
 
 def record_of(message: pulsar.Message) -> TopicRecord:

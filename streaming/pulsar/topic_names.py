@@ -13,6 +13,7 @@ __all__ = [
     "partition_index",
     "partition_names",
     "partitions_count",
+    "position_before",
     "topic_path",
 ]
 
@@ -35,6 +36,11 @@ class _LedgerStats(msgspec.Struct, frozen=True):
 
 class _Cursor(msgspec.Struct, frozen=True):
     markDeletePosition: str  # noqa: N815
+
+
+class _Found(msgspec.Struct, frozen=True):
+    ledgerId: int  # noqa: N815
+    entryId: int  # noqa: N815
 
 
 class _InternalStats(msgspec.Struct, frozen=True):
@@ -73,6 +79,11 @@ class PartitionLogs:
             acknowledged=None if cursor is None else Position.parse(cursor.markDeletePosition),
         )
 
+    def before(self, partition: str, time_ms: int) -> Position:
+        """The position before the first message published at ``time_ms`` or later; the end if there is none."""
+        found = position_before(self._admin, partition, time_ms)
+        return min(found, self.log(partition).last)
+
     def protect(self, partition: str) -> None:
         """Make the subscription at the beginning, so that nothing that is there now is trimmed; an existing one stays as it is."""
         body = {"ledgerId": -1, "entryId": -1, "partitionIndex": partition_index(partition)}
@@ -98,6 +109,15 @@ def partitions_count(admin: PulsarAdmin, topic: str) -> int | None:
             raise
         return None
     return found
+
+
+def position_before(admin: PulsarAdmin, partition: str, time_ms: int) -> Position:
+    """The position before the first message published at ``time_ms`` or later; before the next one to be written if there is none.
+
+    The broker searches its log for it (``getMessageIdByTimestamp``). Raises ``AdminError``.
+    """
+    found = admin.read(f"{topic_path(partition)}/messageid/{max(0, time_ms)}", _Found)
+    return Position(found.ledgerId, found.entryId - 1)
 
 
 def partition_names(topic: str, count: int) -> list[str]:

@@ -39,8 +39,8 @@ from pyspark.sql.types import (
 from streaming.pulsar.acknowledging import Acknowledger
 from streaming.pulsar.admin import HttpClient, PulsarAdmin
 from streaming.pulsar.clients import shared_client
-from streaming.pulsar.log import Message, PartitionReader, position_before
-from streaming.pulsar.positions import Log, Position, pack
+from streaming.pulsar.log import Message, PartitionReader
+from streaming.pulsar.positions import Position, pack
 from streaming.pulsar.topic_names import PartitionLogs, partition_index
 from streaming.settings import PulsarTarget
 
@@ -217,12 +217,7 @@ class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if starting.startswith("{"):
             at = json.loads(starting).get(partition)
             return log.first if at is None else Position.parse(at)
-        return self._at_time(partition, log, int(starting))
-
-    def _at_time(self, partition: str, log: Log, time_ms: int) -> Position:
-        """The position before the first message published at that time or later; the end where there is none."""
-        client = shared_client(*self._options.connection)
-        return position_before(client, partition, time_ms) or log.last
+        return self._logs.before(partition, int(starting))
 
     def _end(self, partition: str, since: str | None, share: int | None) -> str:
         """Where a partition ends in the next batch. Looks at the subscription before making it again: if it was gone, data may be lost."""

@@ -100,6 +100,21 @@ class PortsSuite:
             assert values(only) == [b"a", b"b", b"c", b"d"]
         assert first.timestamp <= second.timestamp
 
+    def test_reading_from_a_time_on_finds_all_that_came_since_and_nothing_else(
+        self, settings: Settings
+    ) -> None:
+        topic, hour_ms = settings.topics.input, 3_600_000
+        with input_reader(settings, topic, begin=0) as reader:
+            assert values(reader) == [], "nothing is there yet"
+        append_to_input(settings, topic, [(CLUSTER, b"a"), (CLUSTER, b"b")])
+        with input_reader(settings, topic) as reader:
+            *_, last = reader.to_end()
+        for _ in range(10):
+            with input_reader(settings, topic, begin=last.timestamp - hour_ms) as reader:
+                assert values(reader) == [b"a", b"b"]
+            with input_reader(settings, topic, begin=last.timestamp + hour_ms) as reader:
+                assert values(reader) == []
+
     def test_a_topic_that_is_not_there_is_refused_by_name(self, settings: Settings) -> None:
         with pytest.raises(Refused, match="nowhere"):
             input_reader(settings, "nowhere")
