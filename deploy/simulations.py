@@ -57,8 +57,8 @@ trimtab simulate --scenario all --config now.toml --config candidate.toml  # you
 trimtab simulate --from recording.ndjson.gz --config now.toml              # your fleet, from `trimtab record`
 ```
 
-A fleet is **balanced** while the hottest and the coldest broker are at most 15 points of usage apart, measurement noise and fast noise of
-the traffic left out. An unload is **needless** while the fleet is balanced. *Perfect information* knows the true load of every bundle and
+A fleet is **balanced** while the hottest and the coldest broker are at most 15 points of usage apart; measurement noise and fast noise of
+the traffic do not count. An unload is **needless** while the fleet is balanced. *Perfect information* knows the true load of every bundle and
 broker and moves once a minute where the fleet is not balanced; it is the floor, and it splits no bundle. *Nobody acts* is the ceiling.
 """
 

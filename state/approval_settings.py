@@ -34,7 +34,9 @@ class StandingApproval:
                 raise ValueError(f"kinds has {kind!r}; expected {' or '.join(_KINDS)}")
         for text in self.hours:
             if QuietSpan.parse(text, name="hours").kinds != ("splits", "unloads"):
-                raise ValueError(f"hours has {text!r}; what it approves is said by kinds")
+                raise ValueError(
+                    f"hours has {text!r}; take `unloads` or `splits` out of it: kinds says which actions are approved"
+                )
         for name in ("max_messages_per_s", "max_bytes_per_s"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more (0: no limit)")

@@ -56,13 +56,14 @@ class GuardSettings:
     """Namespaces (``tenant/namespace``) whose bundles never move. Pulsar 4.1:
     ``loadBalancerSheddingExcludedNamespaces`` (PIP-380)."""
     max_unloads_per_round_count: int = 20
-    """Most unloads in one round; each makes every client of a bundle reconnect."""
+    """Largest number of unloads in one round; each makes every client of a bundle reconnect."""
     max_unloads_per_broker_count: int = 0
-    """Most unloads from one broker in one round."""
+    """Largest number of unloads from one broker in one round."""
     max_unloads_per_namespace_count: int = 0
-    """Most unloads of one namespace in one round."""
+    """Largest number of unloads of one namespace in one round."""
     max_unloads_per_hour_count: int = 60
-    """Most unloads in the rounds that ended within the last hour, so that a faulty controller cannot move bundles all day."""
+    """Largest number of unloads in the rounds that ended within the last hour, so that a faulty controller cannot move
+    bundles all day."""
     max_drain_unloads_per_hour_count: int = 300
     """The same for the unloads that empty a drained broker, which are counted separately. With 300, a broker of 300 bundles
     is empty within an hour."""
@@ -165,7 +166,7 @@ class PulsarSettings:
     skip_sample_after_move: bool = True
     """Leave out the first sample of a bundle's new owner: for one stats period after a move it is noise."""
     shadow: bool = True
-    """In a dry-run, count the bundles that it would have moved at their destinations, so that it shows about as many moves as
+    """Whether a dry-run counts each bundle that it would have moved at its destination, so that it shows about as many moves as
     mode ``act`` would make. Set it to false to compare decisions with Pulsar's. It is off by itself while a collector finds
     another balancer shedding."""
     rounds: RoundSettings = field(default_factory=RoundSettings)

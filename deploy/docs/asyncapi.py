@@ -24,8 +24,8 @@ _BOUND_SETTINGS = ("cleanup.policy", "retention.ms", "max.message.bytes")
 
 _DESCRIPTION = """\
 Every record is one CloudEvent 1.0 in structured JSON; its key is the cluster's name. Names of topics are defaults, see
-`[topics]` of the settings. Consumers of what trimtab publishes read with `isolation.level=read_committed` and keep, for
-each `source` and `cluster`, only the highest `trimtab-epoch` they have seen."""
+`[topics]` of the settings. Consumers of what trimtab publishes read with `isolation.level=read_committed`. They keep the
+highest `trimtab-epoch` of each `source` and partition, and drop actions with a lower one."""
 
 _HEADERS = {
     "type": "object",

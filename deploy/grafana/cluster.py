@@ -32,8 +32,8 @@ def _load() -> list[Graph]:
     return [
         graph(
             "Usage",
-            "Weighted maximum of each broker's resources: the mean over the brokers, the highest, and the spread "
-            "(standard deviation).",
+            "Weighted maximum of each broker's resources: the mean over the brokers, the highest, and the "
+            "standard deviation.",
             Query(latest(families.BROKER_USAGE, _OVERALL, by="cluster, stat"), "{{cluster}} {{stat}}"),
             unit=POINTS,
             runbook="unbalanced",

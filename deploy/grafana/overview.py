@@ -84,7 +84,7 @@ def _deciding() -> list[Stat]:
         ),
         number(
             "Decided",
-            "Share of the rounds of the last hour in which the policies ran; the rest were warm-up or without quorum.",
+            "Share of the rounds of the last hour in which the policies ran. The others were warm-up, without quorum or ended in an internal error.",
             Query(share(families.ROUNDS, 'outcome="decided"', over="1h")),
             unit=units.PercentUnit,
             runbook="not-deciding",

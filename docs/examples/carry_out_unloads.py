@@ -46,7 +46,7 @@ class Gate:
         if event["data"]["dry_run"]:
             return "dry-run"
         if epoch < highest:
-            return f"epoch {epoch} is stale, {highest} has spoken"
+            return f"epoch {epoch} is stale, a controller with epoch {highest} has taken over"
         if event["id"] in self.seen:
             return "duplicate"
         if datetime.fromisoformat(event["data"]["expires_at"]) <= datetime.now(UTC):
@@ -198,7 +198,7 @@ def main() -> None:
         try:
             serve(options, gate)
         except KafkaError as error:  # what was not committed comes again
-            print(f"once more in {AGAIN_S} s: {error!r}", flush=True)
+            print(f"trying again in {AGAIN_S} s: {error!r}", flush=True)
             time.sleep(AGAIN_S)
 
 
@@ -233,7 +233,7 @@ def deal_with_all(
         elif refusal is None:
             outcome, reason = carry_out(action)
         else:
-            print(f"{action['id']}: left alone: {refusal}", flush=True)
+            print(f"{action['id']}: skipped: {refusal}", flush=True)
             continue
         sent = producer.send(
             input_topic, key=action["cluster"].encode(), value=result(action, outcome, reason)

@@ -65,7 +65,7 @@ class UniformLoadShedderSettings:
     """Share of the difference to move in one round; above a half the two change places.
     Pulsar: ``maxUnloadPercentage`` (0.5 from 5.0)."""
     max_unload_bundles_count: int = NO_LIMIT
-    """Most bundles of one round; -1 = no limit. Pulsar: ``maxUnloadBundleNumPerShedding``."""
+    """Largest number of bundles of one round; -1 = no limit. Pulsar: ``maxUnloadBundleNumPerShedding``."""
     min_unload_messages_per_s: float = 1000.0
     """Smallest move by message rate that is worth a reconnect. Pulsar: ``minUnloadMessage``."""
     min_unload_bytes_per_s: float = 1048576.0

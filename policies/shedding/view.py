@@ -127,7 +127,7 @@ class Promise:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the brokers came at least half as much closer as they should have."""
+        """Whether the gap between the brokers closed by at least half of what was expected."""
         return self._closer(self.seen_points) >= _KEPT_RATIO * self.expected_closer_points
 
     @property

@@ -82,7 +82,7 @@ class BundleRange:
         for before, after in pairwise(edges):
             if before >= after:
                 raise BadRange(
-                    f"{self} cannot be cut at {list(boundaries)}: boundaries ascend, differ and lie strictly inside"
+                    f"{self} cannot be cut at {list(boundaries)}: boundaries must ascend, differ and lie strictly inside"
                 )
         return tuple(BundleRange(low, high) for low, high in pairwise(edges))
 
@@ -129,14 +129,14 @@ class NamespaceBundles:
         edges = self.boundaries
         if len(edges) < 2 or edges[0] != 0 or edges[-1] != FULL_UPPER or (np.diff(edges) <= 0).any():  # noqa: PLR2004
             raise BadRange(
-                f"{edges.tolist()} are no boundaries of a namespace: they ascend from 0 to {FULL_UPPER} and differ"
+                f"{edges.tolist()} are no boundaries of a namespace: they must ascend from 0 to {FULL_UPPER} and differ"
             )
 
     @classmethod
     def equal(cls, count: int) -> Self:
         """``count`` bundles as Pulsar makes them for a new namespace: at multiples of floor(2^32 / count)."""
         if not 1 <= count <= FULL_UPPER:
-            raise BadRange(f"a namespace of {count} bundles is not possible: from 1 to {FULL_UPPER}")
+            raise BadRange(f"a namespace cannot have {count} bundles; expected 1 to {FULL_UPPER}")
         edges = np.arange(count + 1, dtype=np.int64) * (POSITIONS_COUNT // count)
         edges[-1] = FULL_UPPER
         return cls(edges)
@@ -151,7 +151,9 @@ class NamespaceBundles:
     def rows_of(self, positions: Ints) -> Ints:
         """Row of the bundle each position is in, (n,). Raises ``BadRange`` for what is no position."""
         if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) <= FULL_UPPER:
-            raise BadRange(f"positions are 0 to {FULL_UPPER}; found {positions.min()} to {positions.max()}")
+            raise BadRange(
+                f"positions are {positions.min()} to {positions.max()}; expected 0 to {FULL_UPPER}"
+            )
         found: Ints = np.searchsorted(self.boundaries, positions, side="right").astype(np.int64) - 1
         return np.minimum(found, len(self) - 1)
 

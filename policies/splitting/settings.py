@@ -69,8 +69,8 @@ class SplitSettings:
             raise UnknownAlgorithm(self.algorithm)
         if self.algorithm == specified_positions_divide.NAME:
             raise ValueError(
-                f"algorithm {self.algorithm!r} needs positions from a person; choose another one, it is for "
-                f"`trimtab split plan` only"
+                f"algorithm {self.algorithm!r} works only in `trimtab split plan`, where a person gives the positions; "
+                f"choose another one"
             )
         if not 0 < self.max_child_ratio <= 1:
             raise ValueError(f"max_child_ratio is {self.max_child_ratio}; it must be above 0 and at most 1")

@@ -23,14 +23,14 @@ class ThrottleSettings:
     """No rate is below it: Kafka's limiter overshoots by up to a fetch, 1 MiB, so lower rates are inaccurate.
     Kafka: the advice for ``leader.replication.throttled.rate``."""
     deadline_s: float = 0.0
-    """How long after it is first seen a move has to be done; 0: no deadline."""
+    """Time within which a move must be done, from when trimtab first sees it; 0: no deadline."""
     raise_at_ratio: float = 0.9
-    """The rate is raised when a minimum is above this share of it: the leader moved, or traffic grew. Above the rate
-    itself nothing would finish any more."""
+    """The rate is raised when a minimum is above this share of it, because the leader moved or traffic grew. If the
+    minimum reached the rate, the move would never end."""
     change_threshold_ratio: float = 0.2
     """A rate is changed only by at least this share of it: every change is a write to every broker of the move."""
     min_change_interval_s: float = 60.0
-    """Rest between two changes, unless the minimum or a new move demands one at once. Kafka's quota window is 10 s."""
+    """Shortest time between two changes, unless the minimum or a new move demands one at once. Kafka's quota window is 10 s."""
     stale_rounds_count: int = 3
     """Rounds in a row without the reports that a minimum needs, after which the failover-safe rate is set: high enough
     whichever source leads. It is never zero and never below what is known to be needed."""

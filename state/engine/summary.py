@@ -111,7 +111,7 @@ def _rebuilt(record: RebuiltRecord | None) -> RebuiltSummary | None:
     if rounds:
         named = ", ".join(map(str, rounds[-_NAMED_ROUNDS:]))
         more = "" if len(rounds) <= _NAMED_ROUNDS else f" and {len(rounds) - _NAMED_ROUNDS} before them"
-        reason += f"; no summary was published of rounds {named}{more}, nor the actions of them that are not on the topic"
+        reason += f"; rounds {named}{more} have no published summary, and their actions that are not on the topic were never published"
     return RebuiltSummary(since=since, unpublished_rounds=rounds, reason=reason)
 
 

@@ -96,7 +96,7 @@ def observe(
 
 
 def _why_nothing_is_known(name: str) -> str:
-    return f"nobody said whether {name} moves"
+    return f"no report says whether {name} moves"
 
 
 def _observe_moves(

@@ -292,7 +292,7 @@ def _choose(
         first = first or hold
     if first is not None:
         return first.reason, first.detail
-    return "no-destination", f"no broker that takes part is of the group of {namespace}"
+    return "no-destination", f"no broker of the isolation group of {namespace} takes part in balancing"
 
 
 def _unload(

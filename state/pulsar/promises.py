@@ -165,9 +165,9 @@ def find_failed(summary: PromisesSummary | None, policy: str) -> list[Finding]:
             subject=policy,
             broker="",
             bytes_per_s=None,
-            advice=f"{summary.failed_count} of the last {summary.failed_count + summary.kept_count} unloads brought their brokers less "
-            f"than half as much closer as they should have ({summary.gain_points:.1f} points gained in the mean, "
-            f"{summary.expected_gain_points:.1f} expected): look whether another program uses these machines, "
+            advice=f"for {summary.failed_count} of the last {summary.failed_count + summary.kept_count} unloads, the gap between the "
+            f"two brokers closed by less than half of what was expected (mean gain {summary.gain_points:.1f} points, expected "
+            f"{summary.expected_gain_points:.1f}): check whether another program uses these machines, "
             f"or whether somebody else moves bundles",
         )
     ]

@@ -49,7 +49,7 @@ class _Chosen(NamedTuple):
     "policies",
     multiple=True,
     type=click.Choice([policy.name for policy in POLICIES]),
-    help="Compare this policy with the other settings of --config; more than one may be given.",
+    help="Policy to compare; all other settings come from --config. More than one may be given.",
 )
 @click.option("--from", "since", metavar="TIME", help="Leave out reports before this time; RFC 3339.")
 @click.option("--to", "until", metavar="TIME", help="Leave out reports from this time on.")

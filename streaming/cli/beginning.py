@@ -12,7 +12,7 @@ def begin_of(text: str) -> Begin:
     """The option's value; raises ``click.BadParameter`` naming it."""
     if text in {"earliest", "latest"}:
         return cast("Literal['earliest', 'latest']", text)
-    return moment_of(text, "--from", "is neither earliest nor latest nor RFC 3339")
+    return moment_of(text, "--from", "is not earliest, latest or RFC 3339, such as 2026-11-25T06:00:00Z")
 
 
 def moment_of(text: str, option: str, problem: str = "is not RFC 3339") -> int:

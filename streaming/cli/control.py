@@ -269,7 +269,7 @@ def change(request: Request, edit: Edit) -> list[Changed]:
         refused = stands.get(event.cluster, Standing()).refused
         if refused is not None:
             click.echo(
-                f"{event.cluster}: built on an older event, because the controller refused {refused}",
+                f"{event.cluster}: this changes the event before the newest one, because the controller refused the newest: {refused}",
                 err=True,
             )
         click.echo(change_text(event), nl=False)
@@ -336,7 +336,7 @@ def heard_of(target: Target, settings: Settings) -> dict[str, Heard | None] | No
         if target.every:
             raise
         click.echo(
-            f"cluster names are not checked, and the first round is computed as for Pulsar: {error}",
+            f"the audit topic cannot be read, so cluster names are not checked, and the first round is computed as for Pulsar: {error}",
             err=True,
         )
         return None
@@ -352,6 +352,6 @@ def _require_known(clusters: Iterable[str], known: set[str]) -> None:
     if strangers:
         hints = "; ".join(nearest(name, known) for name in strangers) if known else "no cluster is known"
         raise WrongUse(
-            f"{', '.join(strangers)}: no round of it in the last hour, not in the settings, and no control event changes it "
+            f"{', '.join(strangers)}: unknown, with no round in the last hour, no settings and no control event "
             f"({hints}). If the name is right, add --force"
         )

@@ -81,13 +81,13 @@ def run_command(
     Runs until SIGTERM or Ctrl-C, which finish the batch in progress first.
     """
     if fresh and adopt:
-        raise click.UsageError("--fresh and --adopt exclude each other")
+        raise click.UsageError("--fresh and --adopt exclude each other: give one of them")
     if fresh and skip_lost:
         raise click.UsageError(
             "--fresh and --skip-lost exclude each other: a fresh start has no lost records to skip"
         )
     if rebuild and (fresh or adopt or skip_lost):
-        raise click.UsageError("--rebuild excludes --fresh, --adopt and --skip-lost")
+        raise click.UsageError("--rebuild excludes --fresh, --adopt and --skip-lost: give one of them")
     flags = {
         "controller.mode": mode,
         "controller.name": name,

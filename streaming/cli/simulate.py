@@ -65,7 +65,7 @@ Example:
     "policies",
     multiple=True,
     type=click.Choice([policy.name for policy in POLICIES]),
-    help=f"Policy to compare with default settings; more than one may be given.  [default: {', '.join(_FIRST_POLICIES)}]",
+    help=f"Policy to compare; all other settings are the defaults. More than one may be given.  [default: {', '.join(_FIRST_POLICIES)}]",
 )
 @click.option(
     "--seeds",

@@ -149,7 +149,7 @@ PROMISED_GAIN = _gauge(
 )
 PROMISE_ERROR = _gauge(
     "unload_error_points",
-    "Mean distance of the brokers of those same unloads from their expected usage; NaN: none.",
+    "Mean distance of the brokers of the unloads in trimtab_unload_gain_points from their expected usage; NaN: none.",
     "cluster",
 )
 OLDEST_REPORT_AGE = _gauge(
@@ -241,8 +241,8 @@ QUERY_RESTARTS = _counter("query_restarts", "Restarts of the streaming query.")
 BATCHES_SKIPPED = _counter("batches_skipped", "Re-run batches that were already published.")
 ROUNDS_DIFFERING = _counter(
     "rounds_differing",
-    "Rounds of a batch that stays as another version published it, or as it was before `--adopt`: what was published "
-    "for them may differ from the memory.",
+    "Rounds whose publication may differ from the memory, because another version published their batch, or it was "
+    "published before `--adopt`.",
 )
 TELLING_ERRORS = _counter(
     "telling_errors",
@@ -319,8 +319,8 @@ EXECUTOR_UNREADABLE = _counter(
 )
 EXECUTOR_DROPPED = _counter(
     "executor_dropped_batches",
-    "Times that the topics failed, or the consumer group went on without this executor, so that actions that were not "
-    "committed are read again.",
+    "Batches that the executor dropped, because topics failed or its consumer group went on without it; their actions "
+    "are read again.",
     "cluster",
 )
 EXECUTOR_DURATION = _histogram(

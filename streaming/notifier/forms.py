@@ -53,7 +53,7 @@ def _slack(notices: Sequence[Notice], left_out_count: int) -> dict[str, Any]:
     if more > 0:
         lines.append(f"and {more} more: `trimtab actions tail` and `trimtab rounds tail` show them")
     if left_out_count:
-        lines.append(f"{left_out_count} notices before were left out: max_per_hour_count is reached")
+        lines.append(f"{left_out_count} earlier notices were left out: max_per_hour_count is reached")
     return {"text": "\n".join(lines)}
 
 

@@ -54,7 +54,7 @@ def why_text(action: Action, summary: RoundSummary | None, *, missing: str) -> s
         f"by        {data.policy}, {data.trigger}",
         f"until     {data.expires_at}" + _who_obeys(action),
         *([f"approved  proposal {data.proposal_id}"] if data.proposal_id else []),
-        f"provided  {_pairs(data.precondition) or 'nothing'}",
+        f"requires  {_pairs(data.precondition) or 'nothing'}",
         f"id        {action.id}",
         "",
         "Evidence",
@@ -94,7 +94,7 @@ def _sides(action: Action, summary: RoundSummary | None) -> Iterator[str]:
             shown = "" if broker is None else "unknown" if before is None else value_text(before)
             rows.append((f"{side} {broker}" if broker else side, name, shown, value_text(after)))
     if rows:
-        yield from ("", "Load, after the round's earlier actions too")
+        yield from ("", "Expected load, after this action and the earlier actions of its round")
         yield from table_lines([("", "", "before", "after"), *rows])
 
 

@@ -311,7 +311,7 @@ def _why_broker(name: str, broker: RememberedBroker, summary: RoundSummary) -> I
         yield Reason(
             outcome="excluded-broker",
             detail="excluded_brokers names it: it is neither source nor destination",
-            remedy="excluded_brokers has to leave it out",
+            remedy="it has to be removed from excluded_brokers",
         )
     if broker.is_unsettled:
         yield _reason("unsettled-broker", "it takes part in an unload that the reports do not show yet")

@@ -58,7 +58,7 @@ def circumstances_lines(data: RoundSummary) -> list[str]:
 def looked_at_lines(data: RoundSummary, *, but: str = "") -> Iterator[str]:
     """What the policy looked at, and bundles with what became of each; ``but`` is a bundle that is shown elsewhere."""
     yield from _section("Looked at", data.examined, _examined_row)
-    yield from _section("Bundles of those that fired", _without(data.candidates, but), _candidate_row)
+    yield from _section("Bundles of the brokers that fired", _without(data.candidates, but), _candidate_row)
     if data.splits.count:
         yield from _section("Bundles that stood out for a split", _without(data.splits, but), _split_row)
 

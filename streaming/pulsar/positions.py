@@ -110,8 +110,8 @@ class Log:
         else:
             what = "was trimmed, or the topic was made anew"
         raise DataLoss(
-            f"{partition}: ledger {start.ledger}, from which reading would go on after {start}, {what} (the topic has "
-            f"ledgers {ids[0]} to {ids[-1]}). Go on with --skip-lost, or start over with --fresh; raise the "
+            f"{partition}: the next record to read is after {start}, but ledger {start.ledger} {what}. The topic has "
+            f"ledgers {ids[0]} to {ids[-1]}. Go on with --skip-lost, or start over with --fresh; raise the "
             "namespace's retention, and set no message TTL"
         )
 

@@ -42,7 +42,7 @@ class ReceiverSettings:
     dry_run: bool = False
     """Whether decisions of a dry-run are sent, too."""
     max_per_hour_count: int = 30
-    """Most messages within an hour; notices above that are left out, and the next message says how many. A message has all
+    """Largest number of messages within an hour; notices above that are left out, and the next message says how many. A message has all
     notices that came at once. 0 = no limit."""
     repeat_after_s: float = 21600.0
     """Time after which a hold or a finding that lasts is sent again; six hours. 0 = in every round."""

@@ -286,7 +286,7 @@ class SparkSettings:
     """Partitions of the clusters' memory; a cluster is one key, so more partitions than cores or clusters gain nothing,
     and each costs time in every batch. Fixed once a checkpoint exists. Spark: ``spark.sql.shuffle.partitions``."""
     max_records_per_trigger_count: int = 2000
-    """Most records of one micro-batch, so that catching up needs bounded memory; 1,000 brokers report 1,000 times
+    """Largest number of records of one micro-batch, so that catching up needs bounded memory; 1,000 brokers report 1,000 times
     a round. Spark: ``maxOffsetsPerTrigger``."""
     jars_dir: str | None = None
     """Directory with the Kafka connector's jars, for machines without a network; unset = the cache, filled once."""

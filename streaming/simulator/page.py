@@ -44,8 +44,8 @@ def _introduction(runs: Sequence[Run]) -> str:
     seeds = sorted({run.seed for run in runs})
     return (
         f"<p class='note'>Means over {len(seeds)} seed{'s' if len(seeds) > 1 else ''} ({seeds[0]} to {seeds[-1]}). A fleet is "
-        f"balanced while the hottest and the coldest broker are at most {BALANCED_POINTS:g} points apart, measurement noise and "
-        f"fast noise of the traffic left out. <em>Perfect information</em> knows the true load; it is a floor. The plots show "
+        f"balanced while the hottest and the coldest broker are at most {BALANCED_POINTS:g} points apart; measurement noise and "
+        f"fast noise of the traffic do not count. <em>Perfect information</em> knows the true load; it is a floor. The plots show "
         f"seed {seeds[0]}: a line is a broker's usage, a red mark is a bundle that leaves it, a green one a bundle that arrives. "
         f"Point at a column's title to see what it counts.</p>"
     )

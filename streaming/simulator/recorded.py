@@ -55,7 +55,9 @@ def recorded_fleets(events: Iterable[tuple[str, Event]]) -> "dict[str, RecordedF
         if len(each.reports) >= _FEWEST_BROKERS and any(_last(each))
     }
     if not fleets:
-        raise NoFleet("no Pulsar cluster with two brokers and a bundle reported in it; nothing to simulate")
+        raise NoFleet(
+            "it has no Pulsar cluster with two brokers and a bundle, so there is nothing to simulate"
+        )
     return fleets
 
 

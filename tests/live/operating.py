@@ -91,7 +91,7 @@ def operate(stage: Stage, warm: Warm) -> None:
     why = output_of(config, "actions", "why", action["id"][:8])
     assert action["data"]["reason"] in why
     assert "control   maria: over" in why
-    assert "Bundles of those that fired: 1 acted" in why
+    assert "Bundles of the brokers that fired: 1 acted" in why
     assert f"no action {'0' * 8} on" in output_of(config, "actions", "why", "0" * 8, code=1)
 
     assert "low_hit_count: 2 -> " in output_of(config, "control", "delete", *asked, "--why=as before")

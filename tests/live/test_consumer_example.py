@@ -109,17 +109,17 @@ def test_it_carries_out_what_it_should_once_and_leaves_the_rest_alone(
 
     story = [
         (5, unload("good"), "succeeded: asked"),
-        (5, unload("good"), "left alone: duplicate"),
-        (4, unload("stale"), "left alone: epoch 4 is stale, 5 has spoken"),
-        (5, unload("old", expires_at="2026-01-01T00:00:00.000Z"), "left alone: expired"),
-        (5, unload("shown", dry_run=True), "left alone: dry-run"),
-        (5, unload("later") | {"type": "trimtab.action.split.v1"}, "left alone: trimtab.action.split.v1"),
-        (5, unload("west") | {"cluster": "west"}, "left alone: another cluster's"),
+        (5, unload("good"), "skipped: duplicate"),
+        (4, unload("stale"), "skipped: epoch 4 is stale, a controller with epoch 5 has taken over"),
+        (5, unload("old", expires_at="2026-01-01T00:00:00.000Z"), "skipped: expired"),
+        (5, unload("shown", dry_run=True), "skipped: dry-run"),
+        (5, unload("later") | {"type": "trimtab.action.split.v1"}, "skipped: trimtab.action.split.v1"),
+        (5, unload("west") | {"cluster": "west"}, "skipped: another cluster's"),
         (5, unload("moved", bundle="shop/orders/0x00000000_0x20000000"), "skipped: 127.0.0.1"),
         (5, unload("refused", destination_broker="nowhere:8080"), "failed: HTTP Error 409"),
         (6, unload("successor"), "succeeded: asked"),
-        (7, json.loads(encode_leader("trimtab", epoch=7, time_ms=0)), "left alone: another cluster's"),
-        (6, unload("zombie"), "left alone: epoch 6 is stale, 7 has spoken"),
+        (7, json.loads(encode_leader("trimtab", epoch=7, time_ms=0)), "skipped: another cluster's"),
+        (6, unload("zombie"), "skipped: epoch 6 is stale, a controller with epoch 7 has taken over"),
     ]
     producer = KafkaProducer(bootstrap_servers=stage.bootstrap, acks="all")
 

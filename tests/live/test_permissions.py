@@ -101,7 +101,7 @@ def test_watching_works_with_its_permissions_and_names_the_one_that_is_missing(
         for entry in each:
             command_, code = asking.get(entry.name, (why, REFUSED))
             assert f"User:onlooker {entry.lacking}" in trimtab(*command_, code=code)
-        assert "Bundles of those that fired" in trimtab(*why)
+        assert "Bundles of the brokers that fired" in trimtab(*why)
         assert "as configured, no control event" in trimtab(*status)
         assert trimtab(*rejected) == ""
 

@@ -111,7 +111,7 @@ def test_with_the_documented_permissions_it_runs_over_sasl_ssl_and_with_one_less
     tail = ("actions", "tail", "--config", str(watcher), "--from", "earliest", "--no-follow")
     assert action["id"] in output_of(warm, *tail)
     why = output_of(warm, "actions", "why", "--config", str(watcher), action["id"])
-    assert "Bundles of those that fired" in why
+    assert "Bundles of the brokers that fired" in why
 
     access.take_back(CONTROLLER, Entry("transactional-id", "trimtab", "Write"))
     link = output_link(load(file=controller, flags={}, environ={}).settings)

@@ -126,7 +126,7 @@ def test_of_a_cut_batch_what_is_out_stands_and_the_rest_was_never_decided() -> N
     assert decisions(none) == []
     after = run([rounds_of(5)[6:]], settings, store=none)
     assert after.summaries[0]["rebuilt"]["unpublished_rounds"] == [0]
-    assert "no summary was published of rounds 0" in after.summaries[0]["rebuilt"]["reason"]
+    assert "rounds 0 have no published summary" in after.summaries[0]["rebuilt"]["reason"]
     assert [each["bundle"] for each in after.actions] == [json.loads(first.data)["bundle"]]
 
 

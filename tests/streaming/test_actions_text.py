@@ -52,10 +52,10 @@ moving shop/orders/0x80000000_0xa0000000 (220 messages/s, 230874 bytes/s)
 decided   in round 179526739 of lab, which ended at 2026-11-21T13:23:20.000Z
 by        avg-shedder, high-threshold
 until     2026-11-21T13:26:20.000Z
-provided  owner is broker-1:8080, range is 0x80000000_0xa0000000
+requires  owner is broker-1:8080, range is 0x80000000_0xa0000000
 """
 BOTH_SIDES = """\
-Load, after the round's earlier actions too
+Expected load, after this action and the earlier actions of its round
                                              before       after
   source broker-1:8080       bytes_per_s     650,121.17   419,246.75
   source broker-1:8080       messages_per_s  1,241.796    1,021.596
@@ -73,7 +73,7 @@ def test_why_tells_the_sentence_the_numbers_both_sides_and_what_was_held_back() 
     assert re.search(
         r"  broker-1:8080 with broker-2:8080  fired +difference_points 54.488, high_usage_points 62", text
     )
-    assert "Bundles of those that fired: 3 acted, 7 need-met\n" in text
+    assert "Bundles of the brokers that fired: 3 acted, 7 need-met\n" in text
     assert "shop/clicks/0x00000000_0x20000000  at broker-1:8080  need-met  164.2 messages/s" in text
     others = [other for other in SUMMARY["data"]["actions"] if other != UNLOAD["id"]]
     assert f"Other actions of the round: {', '.join(others)}\n" in text

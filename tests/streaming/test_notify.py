@@ -211,7 +211,7 @@ def notice(**fields: Any) -> Notice:
 def test_slack_gets_one_text_in_which_nothing_is_markup_by_accident() -> None:
     found = message("slack", "ops", [notice(severity="critical")], 3)
     assert found == {
-        "text": ":rotating_light: *east-1* a &lt;b&gt; &amp; c\nwhy\n3 notices before were left out: max_per_hour_count is reached"
+        "text": ":rotating_light: *east-1* a &lt;b&gt; &amp; c\nwhy\n3 earlier notices were left out: max_per_hour_count is reached"
     }
 
 

@@ -369,7 +369,7 @@ def test_a_round_is_told_with_what_it_looked_at_judged_and_found() -> None:
     )
     for expected in (
         "  b1 with b2  hit-count 3/8  difference_points 31.25, needed_hit_count 8\n",
-        "Bundles of those that fired: 2 acted, 5 cooldown\n  and 7 more, counted above\n",
+        "Bundles of the brokers that fired: 2 acted, 5 cooldown\n  and 7 more, counted above\n",
         "Earlier actions that were judged: 1 shown\n  unload t/n/b  good  a0\n",
         "  hot-partition  t/n/orders  add partitions\n",
         "Actions of the round: a1\n",

@@ -67,6 +67,7 @@ class Trimtab:
         self._environment = kept | {
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
             "SPARK_LOCAL_DIRS": str(directory),
+            "TMPDIR": str(directory),  # what a killed process leaves goes with the directory
             "TRIMTAB_INPUT__URL": f"kafka://{bootstrap}",
             "TRIMTAB_METRICS__PORT": str(metrics_port),
             "TRIMTAB_METRICS__COLLECTOR_PORT": str(metrics_port),

@@ -62,7 +62,7 @@ class Story:
     first: dict[str, BrokerNow] = field(default_factory=dict)
     now: dict[str, BrokerNow] = field(default_factory=dict)
     spreads_points: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_SPREADS))
-    """Standard deviation of the brokers' usage, a value for each sweep."""
+    """Usage of the hottest broker less that of the coldest, a value for each sweep."""
     first_spread_points: float = 0.0
     decisions: deque[Decision] = field(default_factory=lambda: deque(maxlen=KEPT_DECISIONS))
     decided_count: int = 0
@@ -83,7 +83,8 @@ class Story:
         """Take the loads of a sweep, and the moves and splits it finished."""
         self.bundles_count = sweep.bundles_count
         self.now = {broker.broker: broker for broker in sweep.brokers}
-        spread = statistics.pstdev(broker.usage_points for broker in sweep.brokers)
+        usages = [broker.usage_points for broker in sweep.brokers]
+        spread = max(usages) - min(usages)
         if not self.first:
             self.first, self.first_spread_points, self.began_at = self.now, spread, self.clock()
         self.spreads_points.append(spread)

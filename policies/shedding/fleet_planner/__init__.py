@@ -313,7 +313,7 @@ POLICY: Final = SheddingPolicy(
     sentences={TRIGGERS[1]: _apart},
     details={"not-sure": _not_sure},
     headline=Headline(
-        meaning="the most used broker less the least used, by what is certain of both", stand_of=_stand
+        meaning="the level of the most used broker less that of the least used one", stand_of=_stand
     ),
     splits_first=True,
 )

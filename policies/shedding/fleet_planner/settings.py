@@ -15,16 +15,16 @@ class FleetPlannerSettings:
     """Percentage points between the most and the least used broker that need no action. A plan goes on to half of it, so
     that the spread does not soon come back. Not in Pulsar."""
     noise_multiple: float = 1.0
-    """By how many times its own uncertainty, from the measured noise, a spread has to be above the acceptable one: a
-    large difference is acted on at once, one near the limit once it is certain. A larger value acts less and later. Not in
-    Pulsar."""
+    """A spread has to be above the acceptable one by this many times its uncertainty, which is computed from the measured
+    noise: a large difference is acted on at once, one near the limit once it is certain. A larger value acts less and
+    later. Not in Pulsar."""
     min_gain_points: float = 0.5
     """Percentage points by which a move has to lower the more used of its two brokers. Not in Pulsar."""
     max_moved_ratio: float = 0.2
     """Share of the fleet's traffic that one round may move; every client of what moves reconnects. Not in Pulsar."""
     failed_promises_ratio: float = 0.6
-    """When this share of the last ``promises_count`` unloads brought, once settled, less than half of what they promised,
-    nothing is planned until an hour has passed, or a person resumes the cluster. Not in Pulsar."""
+    """Share of the last ``promises_count`` unloads. If so many have settled and brought less than half of what they
+    promised, nothing is planned until an hour has passed or a person resumes the cluster. Not in Pulsar."""
     promises_count: int = 10
     """How many of the last unloads ``failed_promises_ratio`` looks at, at most 10; 0: it never stops a plan. Not in Pulsar."""
 

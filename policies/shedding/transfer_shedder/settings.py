@@ -19,7 +19,7 @@ class TransferShedderSettings:
     hit_count: int = 3
     """Rounds in a row that show a reason before the next one acts. Pulsar: ``loadBalancerSheddingConditionHitCountThreshold``."""
     max_brokers_count: int = 3
-    """Most brokers that are relieved in one round. Pulsar: ``loadBalancerMaxNumberOfBrokerSheddingPerCycle``."""
+    """Largest number of brokers that are relieved in one round. Pulsar: ``loadBalancerMaxNumberOfBrokerSheddingPerCycle``."""
     transfer: bool = True
     """Name the destination, and swap bundles where one alone does not fit; false: a placement or Pulsar chooses.
     Pulsar: ``loadBalancerTransferEnabled``."""

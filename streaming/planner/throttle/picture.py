@@ -114,7 +114,7 @@ def _first_of(*plans: RatePlan) -> Iterable[str]:
     """Violations, each once."""
     return dict.fromkeys(
         f"  {found.role}: {rate(found.rate_bytes_per_s)} is not above its minimum of "
-        f"{rate(found.required_more_than_bytes_per_s)}, short by {rate(found.deficit_bytes_per_s)} and a little"
+        f"{rate(found.required_more_than_bytes_per_s)}, it must rise by more than {rate(found.deficit_bytes_per_s)}"
         for plan in plans
         for found in plan.violations
     )
@@ -132,8 +132,10 @@ def _batches(plan: ThrottlePlan) -> Iterator[str]:
             f"takes {duration(batch.plan.plan.total_s)}: {some}"
         )
     at_cap = plan.batches.total_at_cap_s
-    capped = "" if at_cap is None else f", {duration(at_cap)} with each at the cap"
+    capped = "" if at_cap is None else f" ({duration(at_cap)} with each at the cap)"
+    uniform = plan.uniform.plan
+    at_once = "never ends" if uniform.feasible is False else f"takes {duration(uniform.total_s)}"
     yield (
-        f"one after the other {duration(plan.batches.total_s)}{capped}; "
-        f"all at once {duration(plan.uniform.plan.total_s)} at {rate(plan.uniform.rate_bytes_per_s)}"
+        f"one batch after the other takes {duration(plan.batches.total_s)}{capped}; "
+        f"all at once {at_once} at {rate(plan.uniform.rate_bytes_per_s)}"
     )

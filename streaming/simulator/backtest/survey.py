@@ -49,9 +49,7 @@ def survey(events: Iterable[tuple[str, Event]]) -> dict[str, Survey]:
         if len(each.brokers) >= _FEWEST_BROKERS and each.has_bundles
     }
     if not found:
-        raise NoFleet(
-            "no Pulsar cluster with two brokers and a bundle is reported in it, in the time asked for"
-        )
+        raise NoFleet("it has no Pulsar cluster with two brokers and a bundle between --from and --to")
     return found
 
 

@@ -103,7 +103,7 @@ def test_watching_works_with_its_permissions_and_names_the_one_that_is_missing(s
     for missing in onlooker.one_less(documented("trimtab actions tail")):
         asked, code = asking.get(missing.topic, (why, REFUSED))
         assert onlooker.command(missing) in command(*asked, code=code).stderr
-    assert "Bundles of those that fired" in command(*why).output
+    assert "Bundles of the brokers that fired" in command(*why).output
     assert "as configured, no control event" in command(*status).output
     assert command(*rejected).output == ""
 

@@ -305,7 +305,7 @@ def test_partitions_too_hot_for_any_split_are_found_the_hottest_first() -> None:
     ("wrong", "message"),
     [
         ({"algorithm": "halves"}, "there are balanced_flow_divide"),
-        ({"algorithm": "specified_positions_divide"}, "needs positions from a person"),
+        ({"algorithm": "specified_positions_divide"}, "where a person gives the positions"),
         ({"max_child_ratio": 0.0}, "max_child_ratio is 0.0"),
         ({"max_child_ratio": float("nan")}, "max_child_ratio is nan"),
         ({"max_messages_per_s": 0.0}, "must be a number above 0"),

@@ -160,7 +160,7 @@ def test_a_finding_names_the_policy_once_most_of_five_or_more_promises_failed(
     assert [(each.kind, each.subject) for each in found] == [("failed-promises", "avg-shedder")] * is_found
     if found:
         assert f"{failed} of the last {kept + failed} unloads" in found[0].advice
-        assert "0.5 points gained in the mean, 8.0 expected" in found[0].advice
+        assert "mean gain 0.5 points, expected 8.0" in found[0].advice
 
 
 def test_a_policy_that_predicts_usage_is_held_to_its_own_words() -> None:
