@@ -238,7 +238,7 @@ class Controller:
 
     def _refuse_ahead(self, event: Event) -> Rejection | None:
         limits = systems.limits_for(event, self._header.system, self._base)
-        if event.appended_ms is not None and event.time_ms > event.appended_ms + limits.max_ahead_ms:
+        if event.appended_ms is not None and limits.is_ahead(event.time_ms, event.appended_ms):
             return Rejection(
                 reason="ahead-of-log",
                 detail=f"time {rfc3339(event.time_ms)} is {(event.time_ms - event.appended_ms) / 1000:g} s ahead of the "

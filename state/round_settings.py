@@ -86,3 +86,7 @@ class RoundSettings:
     def max_ahead_ms(self) -> int:
         """Milliseconds an event may be ahead of its append time."""
         return to_ms(self.max_ahead_s)
+
+    def is_ahead(self, time_ms: int, appended_ms: int | None) -> bool:
+        """Whether an event's time is too far ahead of the time it was appended; never if the log has none."""
+        return appended_ms is not None and time_ms > appended_ms + self.max_ahead_ms

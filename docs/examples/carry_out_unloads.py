@@ -26,6 +26,7 @@ from kafka.structs import OffsetAndMetadata
 UNLOAD = "trimtab.action.unload.v1"
 ADMIN_TIMEOUT_S = 20
 AGAIN_S = 5
+MAX_AHEAD_S = 10
 
 
 @dataclass
@@ -105,14 +106,15 @@ class Control:
         while self._consumer.position(self._at) < end:
             for record in self._consumer.poll(timeout_ms=200).get(self._at, []):
                 if record.key == self._cluster and record.value:
-                    self._take(json.loads(record.value))
+                    self._take(json.loads(record.value), record.timestamp / 1000)
 
     def close(self) -> None:
         self._consumer.close()
 
-    def _take(self, event: dict[str, Any]) -> None:
-        """The newest event holds: greatest time, then greatest id."""
-        if (event["time"], event["id"]) > self._newest:
+    def _take(self, event: dict[str, Any], appended_s: float) -> None:
+        """The newest event applies: greatest time, then greatest id. One that is ahead of its log is refused by the controller, too."""
+        is_ahead = datetime.fromisoformat(event["time"]).timestamp() > appended_s + MAX_AHEAD_S
+        if not is_ahead and (event["time"], event["id"]) > self._newest:
             self._newest = (event["time"], event["id"])
             self._data = event["data"]
 

@@ -57,9 +57,8 @@ def ask(header: Header, event: Control, rounds: RoundSettings) -> None:
 
 def bare(header: Header, rounds: RoundSettings) -> Header:
     """Only the newest control event, if it changes anything; ``rounds`` are those of a cluster that is not known."""
-    newest = header.control[-1:]
-    changing = [record for record in newest if record.paused or record.mode or record.overlay != b"{}"]
+    kept = [record for record in header.control[-1:] if record.changes_anything]
     return Header(
         length_ms=rounds.length_ms,
-        control=[control.move_to_round(record, rounds, first_open=None) for record in changing],
+        control=[control.move_to_round(record, rounds, first_open=None) for record in kept],
     )

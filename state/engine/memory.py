@@ -40,6 +40,11 @@ class ControlRecord(msgspec.Struct, frozen=True, array_like=True):
         return self.paused and (self.until_ms is None or start_ms < self.until_ms)
 
     @property
+    def changes_anything(self) -> bool:
+        """Whether the cluster is not as the settings file says."""
+        return bool(self.paused or self.mode or self.approval or self.upkeep or self.overlay != b"{}")
+
+    @property
     def age_key(self) -> tuple[int, str]:
         """The newest wins; at equal times the greater id."""
         return (self.time_ms, self.id)

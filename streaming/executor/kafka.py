@@ -124,7 +124,7 @@ def start(
     with cluster_of(target, cluster=cluster) as kafka:
         kafka.require_answer()
     results = stack.enter_context(closing(event_sink_of(settings)))
-    control = stack.enter_context(control_of(settings, cluster=cluster))
+    control = stack.enter_context(control_of(settings, cluster=cluster, system="kafka"))
     control.newest()
     memory = memory_of(settings, cluster=cluster)
     memory.read()

@@ -118,7 +118,7 @@ def start(
     admin = PulsarAdmin(http, target)
     pulsar_cluster = admin.configuration().cluster_name
     results = stack.enter_context(closing(event_sink_of(settings)))
-    control = stack.enter_context(control_of(settings, cluster=cluster))
+    control = stack.enter_context(control_of(settings, cluster=cluster, system="pulsar"))
     control.newest()
     epochs = Epochs()
     actions = actions_of(

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
+from state.round_settings import RoundSettings
 from streaming.contract.messages import ControlData
 from streaming.kafka.denied import explain_denied
 from streaming.kafka.log import partitions_of, read_to_end
@@ -27,11 +28,12 @@ class KafkaControl(ControlView):
         *,
         topic: str,
         cluster: str,
+        rounds: RoundSettings,
         client_options: Mapping[str, object] = MappingProxyType({}),
         principal: str = ANYBODY,
     ) -> None:
         """Raises ``PublishError`` when the brokers cannot be reached."""
-        super().__init__(cluster)
+        super().__init__(cluster, rounds)
         self._subject = Subject(bootstrap=bootstrap, principal=principal)
         try:
             self._consumer = KafkaConsumer(
@@ -53,7 +55,7 @@ class KafkaControl(ControlView):
             self._begin()
             for record in read_to_end(self._consumer, silence_s=READ_TIMEOUT_S):
                 if record.key == self._cluster.encode():
-                    self._take(record.value)
+                    self._take(record.value, appended_ms=record.timestamp)
         except KafkaError as error:
             why = explain_denied(error, self._subject, "Read", topic=self._topic)
             raise PublishError(f"the control topic {self._topic} cannot be read: {why}") from error

@@ -118,8 +118,7 @@ def _newest(events: Sequence[tuple[Control, str | None]]) -> Standing:
 
 def _refusal(cluster: str, event: Control, settings: SettingsSource, system: System | None) -> str | None:
     """Why the controller does not take an event; None where it does."""
-    limit_ms = rounds_of(system, settings.base(cluster)).max_ahead_ms
-    if event.appended_ms is not None and event.time_ms > event.appended_ms + limit_ms:
+    if rounds_of(system, settings.base(cluster)).is_ahead(event.time_ms, event.appended_ms):
         return f"{event.id} of {rfc3339(event.time_ms)} has a time ahead of its log"
     try:
         settings.overlaid(cluster, event.overlay)

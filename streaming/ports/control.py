@@ -1,10 +1,16 @@
-"""The newest control event of a cluster, which the executor reads before every action."""
+"""The newest control event of a cluster, which the executor reads before every action.
+
+Like the controller, it takes no event whose time is ahead of its log: such an event would hide every later one until its time has
+come. Settings in an event are not judged, because an executor may be older than the controller, and must obey its pauses.
+"""
 
 from abc import abstractmethod
 from datetime import datetime
 
 import msgspec
 
+from state.round_settings import RoundSettings
+from streaming.contract.decode import to_ms
 from streaming.contract.messages import ControlData, ControlMessage
 from streaming.process.closing import Closing
 
@@ -17,8 +23,9 @@ READ_TIMEOUT_S = 10.0
 class ControlView(Closing):
     """The newest control event of one cluster: greatest (time, id), wherever in the log it is."""
 
-    def __init__(self, cluster: str) -> None:
+    def __init__(self, cluster: str, rounds: RoundSettings) -> None:
         self._cluster = cluster
+        self._rounds = rounds
         self._newest: tuple[datetime, str] | None = None
         self._data: ControlData | None = None
 
@@ -26,13 +33,15 @@ class ControlView(Closing):
     def newest(self) -> ControlData | None:
         """The event in force now, after reading to the end of the topic. Raises ``PublishError``: unknown is not unpaused."""
 
-    def _take(self, value: bytes | None) -> None:
+    def _take(self, value: bytes | None, *, appended_ms: int) -> None:
         """Take a record. One that is no control event, such as a tombstone, changes nothing; the controller refuses it."""
         try:
             event = _control.decode(value or b"")
         except msgspec.MsgspecError:
             return
-        if event.cluster == self._cluster and (self._newest is None or (event.time, event.id) > self._newest):
+        if event.cluster != self._cluster or self._rounds.is_ahead(to_ms(event.time), appended_ms):
+            return
+        if self._newest is None or (event.time, event.id) > self._newest:
             self._newest, self._data = (event.time, event.id), event.data
 
 

@@ -2,6 +2,7 @@
 
 import pulsar
 
+from state.round_settings import RoundSettings
 from streaming.contract.messages import ControlData
 from streaming.ports.control import READ_TIMEOUT_S, ControlView
 from streaming.ports.publishing import PublishError
@@ -15,9 +16,9 @@ __all__ = ["PulsarControl"]
 class PulsarControl(ControlView):
     """Reads the control topic on Pulsar. After any failure the next call reads it from its beginning, with a new client."""
 
-    def __init__(self, settings: Settings, *, cluster: str) -> None:
+    def __init__(self, settings: Settings, *, cluster: str, rounds: RoundSettings) -> None:
         """Does not connect yet."""
-        super().__init__(cluster)
+        super().__init__(cluster, rounds)
         self._url, self._place = settings.input.url, settings.input.pulsar
         self._topic = self._place.full_name(settings.topics.control)
         self._client: pulsar.Client | None = None
@@ -29,7 +30,7 @@ class PulsarControl(ControlView):
             reader = self._reader or self._open()
             for message in read_to_end(reader, silence_s=READ_TIMEOUT_S):
                 if message.partition_key() == self._cluster:
-                    self._take(message.data())
+                    self._take(message.data(), appended_ms=message.publish_timestamp())
         except pulsar.PulsarException as error:
             self.close()
             why = explain_denied(error, self._topic, "consume")

@@ -1,23 +1,27 @@
 """The newest control event of a cluster, which the executor reads before every action: on Kafka or on Pulsar."""
 
+from state.events import System
+from state.systems import rounds_of
 from streaming.kafka.control import KafkaControl
 from streaming.kafka.link import input_link
 from streaming.ports.control import ControlView
 from streaming.pulsar.control import PulsarControl
-from streaming.settings import Settings
+from streaming.settings import ClusterSettingsSource, Settings
 
 __all__ = ["control_of"]
 
 
-def control_of(settings: Settings, *, cluster: str) -> ControlView:
-    """The control view of a cluster, on the system that the settings name. Raises ``PublishError``."""
+def control_of(settings: Settings, *, cluster: str, system: System) -> ControlView:
+    """The control view of a cluster of a system; the topic is on the input's side. Raises ``PublishError``."""
+    rounds = rounds_of(system, ClusterSettingsSource(settings).base(cluster))
     if settings.input.is_pulsar:
-        return PulsarControl(settings, cluster=cluster)
+        return PulsarControl(settings, cluster=cluster, rounds=rounds)
     link = input_link(settings)
     return KafkaControl(
         link.bootstrap,
         topic=settings.topics.control,
         cluster=cluster,
+        rounds=rounds,
         client_options=link.client_options(),
         principal=link.principal,
     )

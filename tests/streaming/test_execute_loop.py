@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from state.round_settings import RoundSettings
 from streaming.contract.leader import encode_leader
 from streaming.contract.messages import ControlData
 from streaming.executor.metrics import ExecutorMetrics
@@ -65,7 +66,7 @@ class Topic:
 
 class Control(ControlView):
     def __init__(self) -> None:
-        super().__init__("east-1")
+        super().__init__("east-1", RoundSettings())
         self.data: ControlData | None = None
         self.failing = 0
         self.asked = 0

@@ -123,13 +123,16 @@ class PortsSuite:
         self, settings: Settings
     ) -> None:
         topic, now_ms = settings.topics.control, round(time.time() * 1000)
-        with control_of(settings, cluster=CLUSTER) as view:
+        with control_of(settings, cluster=CLUSTER, system="pulsar") as view:
             assert view.newest() is None
             events = [
                 control(CLUSTER, now_ms, paused=True, id_="b"),
                 control(CLUSTER, now_ms, paused=False, id_="a"),
                 control("west-1", now_ms + 1, paused=False),
                 (CLUSTER, b"no control event"),
+                control(
+                    CLUSTER, now_ms + 86_400_000, paused=False, id_="sent by a clock that is a day ahead"
+                ),
             ]
             append_to_input(settings, topic, events)
             newest = view.newest()

@@ -15,6 +15,7 @@ from state.engine.store import DictStore
 from state.events import Event
 from state.kafka.memory import decode_kafka
 from state.pulsar import rounds
+from state.upkeep import Spell, Upkeep
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.reader import compose
 from tests.state.engine.test_bulkhead import failing_in, kafka_trace
@@ -46,6 +47,7 @@ KAFKA = ClusterSettingsSource(
     )
 )
 ACT = Identity(mode="act")
+SPELL = Spell(since_ms=0, until_ms=None, who="ann", why="a test")
 
 
 def hot(time_s: float) -> list[Event]:
@@ -144,13 +146,27 @@ def test_a_silent_cluster_that_is_forgotten_by_a_control_event_leaves_no_byte():
     assert list(store.all_waiting()) == []
 
 
-def test_a_silent_cluster_is_forgotten_but_its_pause_is_not():
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"paused": True},
+        {"mode": "dry-run"},
+        {"approval": "required"},
+        {"overlay": b'{"pulsar":{"guards":{"bundle_cooldown_s":60}}}'},
+        {"upkeep": Upkeep(brokers={"b1": SPELL})},
+        {"upkeep": Upkeep(drains={"b1": SPELL})},
+    ],
+    ids=["pause", "mode", "approval", "settings", "maintenance", "drain"],
+)
+def test_a_silent_cluster_is_forgotten_but_what_an_operator_set_is_not(wanted: dict[str, Any]):
     store = DictStore()
-    run([[*hot(5.0)], [forgotten(60.0, paused=True)]], SETTINGS, store=store, is_closed=False)
+    run([[*hot(5.0)], [replace(forgotten(60.0), **wanted)]], SETTINGS, store=store, is_closed=False)
     header = header_of(store)
     assert header is not None
     assert header == Header(length_ms=10_000, control=header.control)
-    assert [(record.paused, record.applies_from) for record in header.control] == [(True, 7)]
+    (record,) = header.control
+    assert record.applies_from == 7
+    assert {name: getattr(record, name) for name in wanted} == wanted
     assert store.fleet() is None
 
 
