@@ -28,6 +28,7 @@ from policies.shedding.contract import (
     Proposal,
     SheddingPolicy,
     Stand,
+    fading_rounds,
     keep_pending,
 )
 from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, examine_nothing
@@ -261,4 +262,5 @@ POLICY: Final = SheddingPolicy(
     ),
     sentences={TRIGGERS[UPPER]: _above_mean, TRIGGERS[LOWER]: _above_mean},
     headline=Headline(meaning="its smoothed usage less the mean", stand_of=_stand),
+    remembers_rounds=lambda settings: fading_rounds(settings.history_ratio),
 )

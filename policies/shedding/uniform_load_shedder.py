@@ -32,6 +32,7 @@ from policies.shedding.contract import (
     Proposal,
     SheddingPolicy,
     keep_pending,
+    remembers_nothing,
 )
 from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, candidates, examine_nothing
 from policies.shedding.view import NOBODY, BrokerTable, RoundView
@@ -284,4 +285,5 @@ POLICY: Final = SheddingPolicy(
     ),
     sentences={TRIGGERS[BY_RATE]: _rates_apart, TRIGGERS[BY_THROUGHPUT]: _throughputs_apart},
     headline=Headline(meaning="which compares rates"),
+    remembers_rounds=remembers_nothing,
 )

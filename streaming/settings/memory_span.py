@@ -1,9 +1,6 @@
 """How much of the past decisions depend on: how far back the input is read to rebuild the memory of all clusters."""
 
-import dataclasses
-import math
 from collections.abc import Iterator
-from typing import Any
 
 from state.engine.ledger import HOUR_MS
 from state.kafka.reconcile import RETRY_MS_MAX
@@ -11,9 +8,6 @@ from state.settings import MS_PER_S, KafkaSettings, PulsarSettings, RoundSetting
 from streaming.settings.tree import Settings
 
 __all__ = ["memory_span_s"]
-
-_LEFT_RATIO = 0.01
-"""Share of a running average's past that is left when the past no longer counts."""
 
 
 def memory_span_s(settings: Settings) -> float:
@@ -42,7 +36,7 @@ def _of_pulsar(pulsar: PulsarSettings) -> float:
     if split.enabled:
         seconds.append(split.bundle_cooldown_s)
         rounds.append(split.average_samples)
-    rounds += _counted_rounds(pulsar.of_policy(pulsar.policy))
+    rounds.append(pulsar.policy.remembers_rounds(pulsar.of_policy(pulsar.policy)))
     return _span_s(pulsar.rounds, seconds, rounds)
 
 
@@ -55,13 +49,3 @@ def _of_kafka(kafka: KafkaSettings) -> float:
 def _span_s(rounds: RoundSettings, seconds: list[float], counts: list[int]) -> float:
     longest_rounds = max(counts) + rounds.warmup_rounds + 1
     return max([*seconds, longest_rounds * rounds.length_s]) + rounds.max_report_age_s + rounds.lateness_s
-
-
-def _counted_rounds(policy: Any) -> Iterator[int]:
-    """Rounds that a policy counts, or after which the past no longer counts in its averages."""
-    for field in dataclasses.fields(policy):
-        value = getattr(policy, field.name)
-        if field.name.endswith("hit_count"):
-            yield int(value)
-        elif field.name == "history_ratio" and 0 < value < 1:
-            yield math.ceil(math.log(_LEFT_RATIO) / math.log(value))

@@ -74,4 +74,5 @@ POLICY = SheddingPolicy(
     outcomes=OUTCOMES, calm_outcomes=("waits",), triggers=TRIGGERS,
     evidence=("waited_rounds_count", "in_flight_count"), sentences={"turn": _sentence},
     headline=Headline(meaning="the rounds since the last unload", stand_of=_stand),
+    remembers_rounds=lambda _settings: 2,
 )  # fmt: skip

@@ -48,6 +48,12 @@ from tests.streaming.test_operator import built, published, rows
             (152 + 2) * 60 + 370,
             id="a history that fades",
         ),
+        pytest.param({"pulsar": {"shedding_policy": "fleet-planner"}}, (152 + 2) * 60 + 370, id="learned costs that fade"),
+        pytest.param(
+            {"pulsar": {"shedding_policy": "transfer-shedder", "transfer_shedder": {"hit_count": 200}}},
+            202 * 60 + 370,
+            id="hits of the whole fleet",
+        ),
         pytest.param({"controller": {"proposal_ttl_s": 9000.0}}, 9000, id="a proposal"),
         pytest.param(
             {"clusters": {"east": {"pulsar": {"guards": {"bundle_cooldown_s": 9000.0}}}}}, 9370, id="a cluster's"

@@ -32,8 +32,10 @@ from policies.shedding.contract import (
     SheddingPlan,
     SheddingPolicy,
     Stand,
+    fading_rounds,
 )
-from policies.shedding.fleet_planner.levels import Levels, judge, remember_moves
+from policies.shedding.fleet_planner.costs import FLEET_FADES
+from policies.shedding.fleet_planner.levels import FINISHING_ROUNDS, Levels, judge, remember_moves
 from policies.shedding.fleet_planner.memory import FleetPlannerMemory
 from policies.shedding.fleet_planner.search import HOT_POINTS, Found, search
 from policies.shedding.fleet_planner.settings import FleetPlannerSettings
@@ -315,5 +317,6 @@ POLICY: Final = SheddingPolicy(
     headline=Headline(
         meaning="the level of the most used broker less that of the least used one", stand_of=_stand
     ),
+    remembers_rounds=lambda _settings: max(fading_rounds(FLEET_FADES), FINISHING_ROUNDS),
     splits_first=True,
 )

@@ -183,4 +183,5 @@ POLICY: Final = SheddingPolicy(
     sentences={TRIGGERS[OVERLOADED]: _spread_out, TRIGGERS[UNDERLOADED]: _left_idle},
     details={"hit-count": _hit_count_outcome},
     headline=Headline(meaning="the standard deviation of the smoothed usages", stand_of=_stand),
+    remembers_rounds=lambda settings: settings.hit_count,
 )
