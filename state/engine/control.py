@@ -11,6 +11,7 @@ import msgspec
 from state.engine.memory import ControlRecord, Header
 from state.events import Control
 from state.settings import RoundSettings
+from state.upkeep import NOTHING, Upkeep
 
 MAX_WAITING_COUNT: Final = 100
 """Most control events that are remembered of one cluster: the one in force and those that wait for their rounds. A silent
@@ -78,6 +79,15 @@ def needed_records(records: list[ControlRecord]) -> list[ControlRecord]:
         if not kept or record.applies_from < kept[-1].applies_from:
             kept.append(record)
     return kept[::-1]
+
+
+def upkeep_after(header: Header) -> Upkeep:
+    """What was under maintenance or drained in the last round that closed."""
+    if header.next_round is None:
+        return NOTHING
+    number = header.next_round - 1
+    applicable = [record for record in header.control if record.applies_from <= number]
+    return applicable[-1].upkeep.at(number * header.length_ms) if applicable else NOTHING
 
 
 def in_force(header: Header, number: int) -> ControlRecord | None:

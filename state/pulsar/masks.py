@@ -55,7 +55,7 @@ def unload_mask(
     unsettled: frozenset[str],
     *,
     end_ms: int,
-    resting: Collection[str] = (),
+    resting: Collection[str],
 ) -> Codes:
     """Code of ``MASK_REASONS`` for an unload of each of the fleet's leading bundles, (owned,).
 
@@ -74,7 +74,7 @@ def unload_mask(
 
 
 def split_mask(
-    advanced: Advanced, header: Header, pulsar: PulsarSettings, *, end_ms: int, resting: Collection[str] = ()
+    advanced: Advanced, header: Header, pulsar: PulsarSettings, *, end_ms: int, resting: Collection[str]
 ) -> Codes:
     """The same for a split: a bundle rests after a split of its own, and while an unload of it is in flight."""
     fleet = advanced.fleet
@@ -83,7 +83,7 @@ def split_mask(
 
 
 def drain_mask(
-    advanced: Advanced, header: Header, pulsar: PulsarSettings, *, end_ms: int, resting: Collection[str] = ()
+    advanced: Advanced, header: Header, pulsar: PulsarSettings, *, end_ms: int, resting: Collection[str]
 ) -> Codes:
     """The same for an unload that empties its broker: no cooldown holds it, nor does anything that concerns its broker or load."""
     fleet, ledger = advanced.fleet, header.ledger

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.columns import Floats
+from state.engine.control import upkeep_after
 from state.engine.ledger import Decision
 from state.engine.memory import Header
 from state.events import namespace_of
@@ -13,6 +14,7 @@ from state.pulsar.fleet import Advanced
 from state.pulsar.groups import Groups
 from state.pulsar.memory import Fleet
 from state.settings import PulsarSettings
+from state.upkeep import BrokerUpkeep
 
 _NOBODY = -1
 
@@ -32,6 +34,8 @@ class RememberedBundle:
     """Samples in these averages."""
     last_ms: int
     """When it was last listed."""
+    owner_upkeep: BrokerUpkeep
+    """What operators do at its broker."""
     unload_mask: str
     """Why it may not be unloaded, one of ``MASK_REASONS``; empty: it may."""
     shadow_broker: str | None
@@ -55,6 +59,8 @@ class RememberedBroker:
     """The ``unload_mask`` of each of these bundles, as in ``RememberedBundle``."""
     policy_memory: dict[str, object]
     """What the policy in force remembers about it, by field."""
+    upkeep: BrokerUpkeep
+    """What operators do at it."""
     is_excluded: bool
     is_unsettled: bool
     """Whether it waits for an unload of its own to show, with ``hold_unsettled_brokers``."""
@@ -81,6 +87,7 @@ def remembered_bundle(
         traffic=(inbound, outbound, bytes_in, bytes_out),
         samples_count=int(fleet.samples[row]),
         last_ms=int(fleet.last_ms[row]),
+        owner_upkeep="" if owner is None else upkeep_after(header).of_broker(owner),
         unload_mask=_masks(header, fleet, pulsar, row + 1, end_ms=end_ms)[row],
         shadow_broker=None if shadow is None else shadow[1],
         decisions=tuple(each for each in header.ledger.decisions if each.bundle == bundle),
@@ -99,14 +106,17 @@ def remembered_broker(
     order = np.argsort(-messages, kind="stable")
     rows = owned[order].tolist()
     codes = _masks(header, fleet, pulsar, max(rows, default=-1) + 1, end_ms=end_ms)
+    upkeep = upkeep_after(header).of_broker(broker)
+    stays = "maintenance" if upkeep == "maintenance" else ""
     memory = fleet.policies.get(pulsar.shedding_policy, {})
     return RememberedBroker(
         last_ms=int(fleet.broker_last_ms[row]),
         group=Groups.of(header.facts).names_of([broker])[0],
         bundles=tuple(fleet.bundles[each] for each in rows),
         messages_per_s=tuple(messages[order].tolist()),
-        masks=tuple(codes[each] for each in rows),
+        masks=tuple(codes[each] or stays for each in rows),
         policy_memory={name: values[broker] for name, values in memory.items() if broker in values},
+        upkeep=upkeep,
         is_excluded=broker in pulsar.guards.excluded_brokers,
         is_unsettled=broker in masks.unsettled_brokers(header, pulsar, end_ms=end_ms),
         decisions=tuple(
@@ -124,5 +134,6 @@ def _masks(header: Header, fleet: Fleet, pulsar: PulsarSettings, count: int, *, 
         is_sampled=np.zeros(count, dtype=np.bool_),
     )
     unsettled = masks.unsettled_brokers(header, pulsar, end_ms=end_ms)
-    codes = masks.unload_mask(leading, header, pulsar, unsettled, end_ms=end_ms)
+    resting = upkeep_after(header).namespaces
+    codes = masks.unload_mask(leading, header, pulsar, unsettled, end_ms=end_ms, resting=resting)
     return [masks.MASK_REASONS[code] for code in codes.tolist()]

@@ -20,6 +20,7 @@ from state.outputs import CandidateRow, ExaminedRow, Output, RoundSummary, rfc33
 from state.pulsar.encoding import decode_fleet
 from state.pulsar.remembered import RememberedBroker, RememberedBundle, remembered_broker, remembered_bundle
 from state.settings import OverlayError, PulsarSettings, SettingsSource
+from state.upkeep import BrokerUpkeep
 from streaming.operators.remedies import remedy_of
 from streaming.operators.round_text import examined_text
 from streaming.operators.text import counts_text, value_text
@@ -253,6 +254,8 @@ def _why_bundle(
 ) -> Iterator[Reason]:
     """Every reason that keeps a bundle where it is; those of the whole cluster come first."""
     yield from _why_cluster(summary)
+    if bundle.owner is not None:
+        yield from _why_apart(bundle.owner, bundle.owner_upkeep)
     if bundle.unload_mask:
         yield _reason(bundle.unload_mask, _mask_detail(bundle, pulsar))
     own = next((each for each in summary.candidates.heaviest if each.bundle == name), None)
@@ -290,7 +293,17 @@ def _mask_detail(bundle: RememberedBundle, pulsar: PulsarSettings) -> str:
         return f"no result of its {last.kind} has come; it expires at {rfc3339(last.expires_ms)}"
     if last is not None and bundle.unload_mask == "cooldown":
         return f"it rests until {rfc3339(_rests_until_ms(last, pulsar))}"
+    if bundle.unload_mask == "maintenance":
+        return "its namespace is under maintenance"
     return "it may not be moved"
+
+
+def _why_apart(broker: str, upkeep: BrokerUpkeep) -> Iterator[Reason]:
+    """Why a broker takes no part in balancing because an operator said so."""
+    if upkeep == "drained":
+        yield _reason("drained", f"{broker} is drained: all its bundles leave it, and it receives none")
+    elif upkeep == "maintenance":
+        yield _reason("maintenance", f"{broker} is under maintenance: it is neither source nor destination")
 
 
 def _rests_until_ms(decision: Decision, pulsar: PulsarSettings) -> int:
@@ -307,6 +320,7 @@ def _why_candidate(row: CandidateRow, mask: str) -> Iterator[Reason]:
 
 def _why_broker(name: str, broker: RememberedBroker, summary: RoundSummary) -> Iterator[Reason]:
     yield from _why_cluster(summary)
+    yield from _why_apart(name, broker.upkeep)
     if broker.is_excluded:
         yield Reason(
             outcome="excluded-broker",

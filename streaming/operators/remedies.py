@@ -14,6 +14,7 @@ REMEDIES = {
     "calm-after-change": "no broker may come or go for calm_after_change_rounds",
     "cluster-idle": "the cluster has to have load",
     "cooldown": "bundle_cooldown_s has to be over since the last action on it",
+    "drained": "the drain has to end: `trimtab maintenance end`",
     "every-broker-hot": "the coldest broker has to be at 85 % or below: add brokers",
     "excluded-namespace": "its namespace has to be removed from excluded_namespaces",
     "failing": "fix the cause of the failed actions, then run: `trimtab resume`",

@@ -1,5 +1,6 @@
 """`trimtab explain` on the recording of three real brokers: what is known, what holds it, and what would have to change."""
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -19,13 +20,13 @@ SETTINGS = str(ROOT / "tests" / "recordings" / "pulsar-3-brokers.toml")
 MOVED = "shop/orders/0x80000000_0xa0000000"
 
 
-def explain(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["explain", "--config", SETTINGS, "--recording", RECORDING, *arguments])
+def explain(*arguments: str, recording: str = RECORDING) -> Result:
+    return CliRunner().invoke(main, ["explain", "--config", SETTINGS, "--recording", recording, *arguments])
 
 
-def tree(*arguments: str) -> dict[str, Any]:
+def tree(*arguments: str, recording: str = RECORDING) -> dict[str, Any]:
     """What the command prints as JSON about the recording's only cluster."""
-    done = explain(*arguments, "-o", "json")
+    done = explain(*arguments, "-o", "json", recording=recording)
     assert done.exit_code == 0, done.output
     (found,) = json.loads(done.stdout)
     assert isinstance(found, dict)
@@ -85,6 +86,47 @@ def test_last_limits_what_is_replayed() -> None:
     found = tree("--at", "2026-11-21T13:25:00Z", "--last", "60s", MOVED)
     assert found["replayed_from"] > "2026-11-21T13:23:59"
     assert found["rounds_count"] < 7
+
+
+@pytest.fixture
+def kept_up(tmp_path: Path) -> str:
+    """The recording with a control event: a broker and a namespace under maintenance, another broker drained."""
+    spell = {"since": "2026-11-21T13:00:00Z", "until": None, "who": "ann", "why": "new disk"}
+    event = {
+        "specversion": "1.0",
+        "id": "upkeep",
+        "source": "/operator",
+        "type": "trimtab.control.v1",
+        "subject": "control",
+        "time": "2026-11-21T13:21:00Z",
+        "cluster": "lab",
+        "data": {
+            "maintenance_brokers": {"broker-1:8080": spell},
+            "maintenance_namespaces": {"shop/orders": spell},
+            "drained_brokers": {"broker-2:8080": spell},
+        },
+    }
+    file = tmp_path / "recording.ndjson"
+    file.write_bytes(json.dumps(event).encode() + b"\n" + gzip.decompress(Path(RECORDING).read_bytes()))
+    return str(file)
+
+
+def test_what_is_under_maintenance_or_drained_is_named(kept_up: str) -> None:
+    first = tree("broker-1:8080", recording=kept_up)
+    assert "may move" not in dict(first["knows"])["bundles"]
+    assert reasons(first)["maintenance"] == {
+        "outcome": "maintenance",
+        "detail": "broker-1:8080 is under maintenance: it is neither source nor destination",
+        "remedy": "the maintenance of its broker or namespace has to end: `trimtab maintenance end`",
+    }
+    second = reasons(tree("broker-2:8080", recording=kept_up))
+    assert second["drained"]["detail"] == (
+        "broker-2:8080 is drained: all its bundles leave it, and it receives none"
+    )
+    assert second["drained"]["remedy"] == "the drain has to end: `trimtab maintenance end`"
+    assert {"maintenance", "drained"}.isdisjoint(reasons(tree("broker-3:8080", recording=kept_up)))
+    bundle = tree(MOVED, recording=kept_up)
+    assert "its namespace is under maintenance" in [each["detail"] for each in bundle["reasons"]]
 
 
 def test_a_dry_run_is_named_as_what_keeps_everything() -> None:

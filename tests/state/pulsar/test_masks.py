@@ -44,7 +44,9 @@ def header_of(*decisions: Any, **fields: Any) -> Header:
 
 def unload_reasons(header: Header, *, unsettled: frozenset[str] = frozenset(), **columns: Any) -> list[str]:
     guards = GuardSettings(excluded_namespaces=("t/c",))
-    codes = unload_mask(advanced(**columns), header, PulsarSettings(guards=guards), unsettled, end_ms=END_MS)
+    codes = unload_mask(
+        advanced(**columns), header, PulsarSettings(guards=guards), unsettled, end_ms=END_MS, resting=()
+    )
     return [MASK_REASONS[code] for code in codes.tolist()]
 
 
@@ -91,7 +93,7 @@ def test_a_bundle_that_carries_little_but_our_own_topics_stays() -> None:
 
 def test_a_split_rests_after_a_split_and_while_an_unload_is_in_flight() -> None:
     header = header_of(split("s", A, result="succeeded"), decision("u", B))
-    codes = split_mask(advanced(), header, PulsarSettings(), end_ms=END_MS)
+    codes = split_mask(advanced(), header, PulsarSettings(), end_ms=END_MS, resting=())
     assert [MASK_REASONS[code] for code in codes.tolist()] == ["cooldown", "in-flight", ""]
 
 
