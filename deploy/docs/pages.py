@@ -10,6 +10,7 @@ from deploy.docs.asyncapi import asyncapi_of
 from deploy.docs.kinds import KINDS
 from deploy.docs.messages_page import render_messages
 from deploy.docs.metrics_page import render_metrics
+from deploy.docs.outcomes_table import render_outcomes
 from deploy.docs.recorded import replay_recording
 from deploy.docs.schemas import schema_of
 from streaming.settings.reference import render_reference, render_sample
@@ -22,6 +23,7 @@ def render(repository: Path) -> dict[str, str]:
     examples = replay_recording(repository).examples
     schemas = {kind.type: schema_of(kind, examples[kind.message]) for kind in KINDS}
     return {
+        "decisions.md": render_outcomes((repository / "docs" / "decisions.md").read_text(encoding="utf-8")),
         "asyncapi.json": _json(asyncapi_of(_version(repository))),
         "messages.md": render_messages(schemas, examples),
         "metrics.md": render_metrics(),

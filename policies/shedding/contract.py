@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from policies.columns import Bools, Codes, Floats, Ints
+from policies.shedding.outcomes import COMMON, FIRED, OutcomeText
 from policies.shedding.view import RoundView
 
 _LEFT_RATIO = 0.01
@@ -35,10 +36,6 @@ ACTED, NEED_MET, TOO_BIG, NO_TRAFFIC, MASKED, NO_DESTINATION, BUNDLE_LIMIT = ran
 ADMITTED, REFUSED, POSTPONED = range(3)
 """What became of a wanted unload: it happens; it is refused for a reason of its own; or it has to wait because nothing, or
 nothing more, may happen now."""
-
-
-FIRED = "fired"
-"""The outcome of an examined row that wants unloads; every policy has it."""
 
 SettingsT = TypeVar("SettingsT")
 MemoryT = TypeVar("MemoryT")
@@ -176,6 +173,8 @@ class SheddingPolicy(Generic[SettingsT, MemoryT, PendingT]):
     """Returns the next memory; the codes, (u,), say for each unload of the plan whether it is ADMITTED, REFUSED or POSTPONED."""
     outcomes: tuple[str, ...]
     """Every outcome of an examined row; ``fired`` is one of them."""
+    outcome_texts: Mapping[str, OutcomeText] = field(default_factory=dict)
+    """In words, those of ``outcomes`` that are not in ``policies.shedding.outcomes.COMMON``."""
     calm_outcomes: tuple[str, ...]
     """Those of ``outcomes`` that say that a row does not stand out."""
     triggers: tuple[str, ...]
@@ -201,6 +200,13 @@ class SheddingPolicy(Generic[SettingsT, MemoryT, PendingT]):
         unknown = {*self.calm_outcomes, *self.details, FIRED} - set(self.outcomes)
         if unknown:
             raise ValueError(f"{self.name} uses outcomes that it does not declare: {sorted(unknown)}")
+        mute = set(self.outcomes) - {*self.outcome_texts, *COMMON}
+        if mute:
+            raise ValueError(f"{self.name} has no words for its outcomes {sorted(mute)}")
+
+    def text_of(self, outcome: str) -> OutcomeText:
+        """An outcome in words."""
+        return self.outcome_texts.get(outcome) or COMMON[outcome]
 
     @property
     def section(self) -> str:

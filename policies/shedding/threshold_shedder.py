@@ -31,6 +31,7 @@ from policies.shedding.contract import (
     fading_rounds,
     keep_pending,
 )
+from policies.shedding.outcomes import OutcomeText
 from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, examine_nothing
 from policies.shedding.view import NOBODY, BrokerTable, RoundView
 
@@ -250,6 +251,12 @@ POLICY: Final = SheddingPolicy(
     plan=plan,
     settle=keep_pending,
     outcomes=OUTCOMES,
+    outcome_texts={
+        "already-recovered": OutcomeText(
+            meaning="history is high, the present is not",
+            remedy="its history is high and the present is not: nothing has to move",
+        )
+    },
     calm_outcomes=("below-threshold", "already-recovered", "cluster-idle", "sole-broker"),
     triggers=TRIGGERS,
     evidence=(

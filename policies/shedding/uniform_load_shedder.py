@@ -34,6 +34,7 @@ from policies.shedding.contract import (
     keep_pending,
     remembers_nothing,
 )
+from policies.shedding.outcomes import OutcomeText
 from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, candidates, examine_nothing
 from policies.shedding.view import NOBODY, BrokerTable, RoundView
 
@@ -269,6 +270,12 @@ POLICY: Final = SheddingPolicy(
     plan=plan,
     settle=keep_pending,
     outcomes=OUTCOMES,
+    outcome_texts={
+        "not-busiest": OutcomeText(
+            meaning="another broker has more traffic, and the policy looks only at the busiest",
+            remedy="its broker has to have the most traffic",
+        )
+    },
     calm_outcomes=("below-threshold", "not-busiest", "sole-broker"),
     triggers=TRIGGERS,
     evidence=(

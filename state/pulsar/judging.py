@@ -4,7 +4,8 @@ from collections.abc import Callable
 from functools import cache
 
 from policies.columns import Codes
-from policies.shedding.contract import FIRED, SheddingPlan
+from policies.shedding.contract import SheddingPlan
+from policies.shedding.outcomes import FIRED
 from policies.splitting.plan import TopicTable
 from state.engine.closing import Closing
 from state.engine.memory import Header

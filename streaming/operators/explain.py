@@ -21,7 +21,7 @@ from state.pulsar.encoding import decode_fleet
 from state.pulsar.remembered import RememberedBroker, RememberedBundle, remembered_broker, remembered_bundle
 from state.settings import OverlayError, PulsarSettings, SettingsSource
 from state.upkeep import BrokerUpkeep
-from streaming.operators.remedies import remedy_of
+from streaming.operators.remedies import examined_remedy_of, remedy_of
 from streaming.operators.round_text import examined_text
 from streaming.operators.text import counts_text, value_text
 
@@ -347,7 +347,7 @@ def _why_broker(name: str, broker: RememberedBroker, summary: RoundSummary) -> I
 
 def _why_examined(row: ExaminedRow) -> Reason:
     numbers = ", ".join(f"{name} {value_text(value)}" for name, value in row.evidence.items())
-    remedy = remedy_of(row.outcome)
+    remedy = examined_remedy_of(row.outcome)
     return Reason(
         outcome=row.outcome,
         detail=f"{examined_text(row)}: {row.detail}" + (f" ({numbers})" if numbers else ""),

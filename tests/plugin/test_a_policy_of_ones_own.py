@@ -29,6 +29,7 @@ keep_sole_bundle = false
 INSIDE = """
 import json, sys
 from pathlib import Path
+from deploy.docs.outcomes_table import render_outcomes
 from policies.shedding.registry import find_policy
 from state.pulsar.encoding import decode_fleet
 from state.engine.closing import Identity
@@ -39,6 +40,7 @@ from streaming.controller.known import KNOWN_LABELS
 from streaming.controller.metrics import Metrics
 from streaming.contract.encode import encode
 from streaming.controller.published import decode as decode_published
+from streaming.operators.remedies import examined_remedy_of
 from streaming.settings import ClusterSettingsSource, load
 from streaming.settings.reference import render_reference
 from streaming.contract.decode import decode
@@ -60,6 +62,8 @@ print(json.dumps({
     "difference": value("trimtab_difference_points", {"cluster": "east-1"}),
     "family": families.DIFFERENCE.text,
     "reference": "## `[pulsar.turn_taker]`" in render_reference(),
+    "page": "| `waits` | its turn has not come |" in render_outcomes(Path("docs/decisions.md").read_text()),
+    "remedy": examined_remedy_of("waits"),
 }))
 """
 
@@ -117,9 +121,10 @@ def test_replay_shows_its_decisions_in_its_own_words(files: tuple[str, str]) -> 
     ]
 
 
-def test_its_memory_is_stored_and_its_metrics_exist(files: tuple[str, str]) -> None:
+def test_its_memory_metrics_pages_and_remedies_are_there(files: tuple[str, str]) -> None:
     found = json.loads(python(INSIDE, *files))
     assert found["policies"] == {"turn-taker": {"given": {"b1": 2}, "waited": {"": 0}}}
     assert (found["fired"], found["waits"], found["difference"]) == (2, 4, 3)
     assert "the rounds since the last unload (turn-taker)" in found["family"]
-    assert found["reference"]
+    assert (found["reference"], found["page"]) == (True, True)
+    assert found["remedy"] == "its turn has to come"

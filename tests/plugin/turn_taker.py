@@ -17,6 +17,7 @@ from policies.shedding.contract import (
     Stand,
     keep_pending,
 )
+from policies.shedding.outcomes import OutcomeText
 from policies.shedding.plan import PlanBuilder, candidates
 from policies.shedding.view import NOBODY, RoundView
 
@@ -69,9 +70,10 @@ def _stand(evidence: Evidence) -> Stand:
     return Stand(difference_points=float(evidence["waited_rounds_count"]), threshold_points=2.0)
 
 
+TEXTS = {"waits": OutcomeText(meaning="its turn has not come", remedy="its turn has to come")}
 POLICY = SheddingPolicy(
     name="turn-taker", settings=TurnTakerSettings, memory=TurnTakerMemory, plan=plan, settle=keep_pending,
-    outcomes=OUTCOMES, calm_outcomes=("waits",), triggers=TRIGGERS,
+    outcomes=OUTCOMES, outcome_texts=TEXTS, calm_outcomes=("waits",), triggers=TRIGGERS,
     evidence=("waited_rounds_count", "in_flight_count"), sentences={"turn": _sentence},
     headline=Headline(meaning="the rounds since the last unload", stand_of=_stand),
     remembers_rounds=lambda _settings: 2,

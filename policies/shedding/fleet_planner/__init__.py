@@ -39,6 +39,7 @@ from policies.shedding.fleet_planner.levels import FINISHING_ROUNDS, Levels, jud
 from policies.shedding.fleet_planner.memory import FleetPlannerMemory
 from policies.shedding.fleet_planner.search import HOT_POINTS, Found, search
 from policies.shedding.fleet_planner.settings import FleetPlannerSettings
+from policies.shedding.fleet_planner.words import OUTCOME_TEXTS
 from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, candidates, examine_nothing
 from policies.shedding.view import DESTINATION_RISES, NOBODY, SOURCE_FALLS, RoundView
 
@@ -301,6 +302,7 @@ POLICY: Final = SheddingPolicy(
     plan=plan,
     settle=settle,
     outcomes=OUTCOMES,
+    outcome_texts=OUTCOME_TEXTS,
     calm_outcomes=("within-spread", "receives"),
     triggers=TRIGGERS,
     evidence=(

@@ -42,6 +42,7 @@ from policies.shedding.transfer_shedder.search import (
     Turn,
 )
 from policies.shedding.transfer_shedder.settings import TransferShedderMemory, TransferShedderSettings
+from policies.shedding.transfer_shedder.words import OUTCOME_TEXTS
 from policies.shedding.view import NOBODY, RoundView
 
 __all__ = ["NAME", "POLICY", "TransferShedderMemory", "TransferShedderSettings"]
@@ -166,6 +167,7 @@ POLICY: Final = SheddingPolicy(
     plan=plan,
     settle=settle,
     outcomes=OUTCOMES,
+    outcome_texts=OUTCOME_TEXTS,
     calm_outcomes=("below-target", "sole-broker"),
     triggers=TRIGGERS,
     evidence=(
