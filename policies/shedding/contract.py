@@ -188,6 +188,8 @@ class SheddingPolicy(Generic[SettingsT, MemoryT, PendingT]):
     headline: Headline
     remembers_rounds: Callable[[SettingsT], int]
     """How many of the last rounds its memory depends on; a rebuild decides at least so many again."""
+    reads_published: bool = False
+    """Whether it decides by what brokers publish with Pulsar's extensible load manager."""
     splits_first: bool = False
     """Whether a bundle that it wants to move, and that is due for a split in the same round, is split where it is: its clients
     reconnect once instead of twice, and its parts fit better. Pulsar's policies move it."""

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from policies.shedding.registry import POLICIES
 from state.outputs import Finding, JudgedRow
 from streaming.contract.envelope import ReadEnvelope
 from streaming.settings.receivers import NoticeKind
@@ -19,9 +20,9 @@ ACTION_PREFIX = "trimtab.action."
 ROUND_TYPE = "trimtab.round.v1"
 Severity = Literal["info", "warning", "critical"]
 
-_HOLDS = frozenset(
-    {"anti-affinity", "budget", "quiet-hours", "restricted-split", "two-balancers", "promises-failed"}
-)
+_HOLDS = frozenset({"anti-affinity", "budget", "quiet-hours", "restricted-split", "two-balancers"}) | {
+    outcome for policy in POLICIES for outcome in policy.outcomes if policy.text_of(outcome).is_hold
+}
 """Outcomes of actions that were wanted and held back for a reason beyond the bundle; a pause and a failing cluster have
 fields of their own."""
 

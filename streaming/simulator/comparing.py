@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 
 from policies.columns import Floats
-from policies.shedding.transfer_shedder import NAME as TRANSFER_SHEDDER
 from state.settings import SettingsSource
 from streaming.simulator.players import CLUSTER, Live, Nobody, Perfect, Player
 from streaming.simulator.runs import run
@@ -45,9 +44,7 @@ class Candidate:
     @property
     def needs_published(self) -> bool:
         """Whether its policy uses what brokers with the extensible load manager publish."""
-        return (
-            self.settings is not None and self.settings.base(CLUSTER).pulsar.policy.name == TRANSFER_SHEDDER
-        )
+        return self.settings is not None and self.settings.base(CLUSTER).pulsar.policy.reads_published
 
 
 NOBODY = Candidate(name="nobody acts", kind="nobody")

@@ -34,6 +34,7 @@ OUTCOME_TEXTS: Final[Mapping[str, OutcomeText]] = {
         meaning="most of the last unloads did not help as they should have",
         advice="see the finding `failed-promises`, and the [runbook](runbooks/promises-failed.md)",
         remedy="unloads have to help again, see the finding failed-promises, or: `trimtab resume`",
+        is_hold=True,
     ),
     "broker-joined": OutcomeText(
         meaning="a broker joined less than three rounds ago, and others may follow",
