@@ -16,9 +16,9 @@ from state.engine.system import HasSettings, System, Waiting
 from state.events import Control, Event, Rejection, Tick
 from state.events import System as SystemName
 from state.kafka import restoring
-from state.kafka.rounds import THROTTLE_TYPE
 from state.kafka.system import Kafka
 from state.outputs import Output
+from state.outputs.types import THROTTLE_TYPE
 from state.pulsar.system import Pulsar
 from state.round_settings import RoundSettings
 from state.settings import ClusterSettings

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from state.engine.closing import Identity
-from state.kafka.rounds import THROTTLE_TYPE
+from state.outputs.types import THROTTLE_TYPE
 from streaming.contract.kafka import KafkaBrokerData, Move, ReassignmentData, Replica
 from streaming.contract.messages import (
     Envelope,

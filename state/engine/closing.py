@@ -7,11 +7,11 @@ from typing import Any, Literal
 from state.approval_settings import Approval
 from state.engine.memory import ControlRecord, Header, OpenRound
 from state.outputs import Output, RoundSummary, output, rfc3339
+from state.outputs.types import ROUND_TYPE
 from state.round_settings import RoundSettings
 from state.settings import ClusterSettings, Mode
 from state.upkeep import NOTHING, Upkeep
 
-ROUND_TYPE = "trimtab.round.v1"
 MAX_ACTION_BYTES = 8_000_000
 """Just below the largest record that the action topics on Kafka take, the envelope included."""
 

@@ -28,8 +28,7 @@ from state.kafka.memory import KafkaMemory, WaitingLogs, WaitingMoves
 from state.kafka.snapshot import Observation, observe
 from state.kafka.summary import Closed, round_summary
 from state.outputs import Output, canonical
-
-THROTTLE_TYPE = "trimtab.action.throttle.v1"
+from state.outputs.types import THROTTLE_TYPE
 
 
 def decide(

@@ -8,6 +8,7 @@ from state.engine.closing import Closing
 from state.engine.memory import Header
 from state.engine.summary import frame
 from state.outputs import Finding, Output, RoundSummary, Section, Split, Unload
+from state.outputs.types import SPLIT_TYPE, UNLOAD_TYPE
 from state.pulsar import splits, summary
 from state.pulsar.actions import Circumstances
 from state.pulsar.closing import Decided
@@ -15,11 +16,6 @@ from state.pulsar.counted import Counted
 from state.pulsar.memory import WaitingReport
 from state.pulsar.tables import Eligible, Loads
 from state.pulsar.two_balancers import other_balancers
-
-UNLOAD_TYPE = "trimtab.action.unload.v1"
-
-
-SPLIT_TYPE = "trimtab.action.split.v1"
 
 
 def summarize(

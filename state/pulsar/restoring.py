@@ -13,10 +13,10 @@ from state.engine.closing import Closing
 from state.engine.ledger import Child, Decision
 from state.engine.memory import Header, ProposalRecord
 from state.outputs import Output, Split, Unload, moment_ms
+from state.outputs.types import UNLOAD_TYPE
 from state.pulsar import drain, shadow
 from state.pulsar.approvals import children_of
 from state.pulsar.memory import Fleet
-from state.pulsar.outputs import UNLOAD_TYPE
 
 __all__ = ["restore"]
 

@@ -9,10 +9,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from state.engine.closing import ROUND_TYPE
-from state.kafka.rounds import THROTTLE_TYPE
 from state.outputs import RoundSummary, Split, Throttle, Unload
-from state.pulsar.outputs import SPLIT_TYPE, UNLOAD_TYPE
+from state.outputs.types import ROUND_TYPE, SPLIT_TYPE, THROTTLE_TYPE, UNLOAD_TYPE
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
 from streaming.contract.leader import LEADER_TYPE, LeaderData
 from streaming.contract.messages import CLUSTER_PATTERN, Cluster, Text

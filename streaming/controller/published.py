@@ -5,9 +5,8 @@ from datetime import datetime
 
 import msgspec
 
-from state.engine.closing import ROUND_TYPE
 from state.outputs import RoundSummary, Split, Throttle, Unload
-from state.pulsar.outputs import SPLIT_TYPE, UNLOAD_TYPE
+from state.outputs.types import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
 
 Data = Unload | Split | Throttle | RoundSummary
 

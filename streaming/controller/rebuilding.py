@@ -18,12 +18,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from state.engine.closing import ROUND_TYPE
 from state.engine.published import Published
 from state.engine.store import DictStore
-from state.kafka.rounds import THROTTLE_TYPE
 from state.outputs import Output, moment_ms, rfc3339
-from state.pulsar.outputs import SPLIT_TYPE, UNLOAD_TYPE
+from state.outputs.types import ROUND_TYPE, SPLIT_TYPE, THROTTLE_TYPE, UNLOAD_TYPE
 from streaming.contract.encode import source_of
 from streaming.contract.envelope import EPOCH_HEADER, read_envelope
 from streaming.controller.cut_batch import CLOCKS_APART_MS, CutBatch, first_after

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from state.outputs import rfc3339
+from streaming.contract.messages import LoadReportMessage, TickMessage, type_of
 
 __all__ = ["CLUSTER", "sample_events"]
 
@@ -18,6 +19,7 @@ _MESSAGES_PER_S, _BYTES_PER_MESSAGE = 900.0, 1_000.0
 _CPU_POINTS_PER_BUNDLE, _IDLE_CPU_POINTS = 6.5, 5.0
 _SWEEP_S, _SWEEPS_COUNT = 20, 3 * 60
 """Three sweeps in a round of a minute, for an hour."""
+_LOAD_REPORT, _TICK = type_of(LoadReportMessage), type_of(TickMessage)
 
 
 def sample_events() -> Iterator[bytes]:
@@ -25,8 +27,8 @@ def sample_events() -> Iterator[bytes]:
     for number in range(_SWEEPS_COUNT):
         time_ms = 1000 * _SWEEP_S * number
         for broker, count in _BROKERS.items():
-            yield _event("trimtab.pulsar.load-report.v1", broker, time_ms, _report(broker, count, number))
-        yield _event("trimtab.tick.v1", "tick", time_ms, {"asked": list(_BROKERS), "failed": {}})
+            yield _event(_LOAD_REPORT, broker, time_ms, _report(broker, count, number))
+        yield _event(_TICK, "tick", time_ms, {"asked": list(_BROKERS), "failed": {}})
 
 
 def _report(broker: str, count: int, number: int) -> dict[str, object]:

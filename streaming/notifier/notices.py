@@ -13,11 +13,10 @@ import msgspec
 
 from policies.shedding.registry import POLICIES
 from state.outputs import Finding, JudgedRow
+from state.outputs.types import ACTION_PREFIX, ROUND_TYPE
 from streaming.contract.envelope import ReadEnvelope
 from streaming.settings.receivers import NoticeKind
 
-ACTION_PREFIX = "trimtab.action."
-ROUND_TYPE = "trimtab.round.v1"
 Severity = Literal["info", "warning", "critical"]
 
 _HOLDS = frozenset({"anti-affinity", "budget", "quiet-hours", "restricted-split", "two-balancers"}) | {

@@ -6,11 +6,10 @@ from typing import Any
 
 import msgspec
 
+from state.outputs.types import ACTION_PREFIX
 from streaming.contract.envelope import EPOCH_HEADER, ReadEnvelope, read_envelope
 from streaming.contract.leader import LEADER_TYPE, LeaderData
 from streaming.process.exits import Refused
-
-ACTION_PREFIX = "trimtab.action."
 
 
 class ActionData(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,12 +11,13 @@ from datetime import datetime
 import msgspec
 
 from state.controller import Controller
-from state.engine.closing import ROUND_TYPE, Identity
+from state.engine.closing import Identity
 from state.engine.encoding import decode_header
 from state.engine.ledger import Decision
 from state.engine.store import DictStore
 from state.events import Control, Event
 from state.outputs import CandidateRow, ExaminedRow, Output, RoundSummary, rfc3339
+from state.outputs.types import ROUND_TYPE
 from state.pulsar.encoding import decode_fleet
 from state.pulsar.remembered import RememberedBroker, RememberedBundle, remembered_broker, remembered_bundle
 from state.settings import OverlayError, PulsarSettings, SettingsSource

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from state.outputs import BrokerLoad, JudgedRow, PromisesSummary, UsageSummary
+from state.outputs.types import ROUND_TYPE
 from streaming.contract.envelope import ReadEnvelope
 from streaming.operators.action_events import UnreadableEvent
-from streaming.operators.round_events import ROUND_TYPE
 
 _SHOWN_ACTIONS = 20
 _NOT_HELD = frozenset({"acted"})

@@ -6,16 +6,14 @@ from typing import Any
 import msgspec
 
 from state.outputs import RoundSummary
+from state.outputs.types import ROUND_TYPE
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
 from streaming.contract.envelope import ReadEnvelope
-from streaming.contract.messages import type_of
-from streaming.contract.published import RoundMessage
 from streaming.operators.action_events import UnreadableEvent, epoch_of
 from streaming.ports.reading import TopicRecord
 
 Round = ReadEnvelope[RoundSummary]
 Rejected = ReadEnvelope[RejectedData]
-ROUND_TYPE = type_of(RoundMessage)
 LOOK_BACK_S = (300, 86_400)
 """How far back summaries are looked for: first where those of clusters that report now are, then a whole day."""
 

@@ -12,7 +12,7 @@ from state.engine.closing import Identity
 from state.engine.store import DictStore
 from state.events import Event
 from state.outputs import Output, Split, Unload
-from state.pulsar.outputs import SPLIT_TYPE, UNLOAD_TYPE
+from state.outputs.types import SPLIT_TYPE, UNLOAD_TYPE
 from state.settings import SettingsSource
 from streaming.simulator.fleet import Fleet
 from streaming.simulator.machines import saturate

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from state.outputs import canonical
+from state.outputs.types import ROUND_TYPE
 from streaming.operators import acknowledged
-from streaming.operators.round_events import ROUND_TYPE, Round
+from streaming.operators.round_events import Round
 from streaming.process.exits import NOT_ACKNOWLEDGED, REFUSED, WRONG_USE
 from tests.live.driving import TRIMTAB, Child, Warm, samples, until
 from tests.live.loads import played

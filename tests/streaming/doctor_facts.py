@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from state.outputs import OtherBalancers, RoundSummary
+from state.outputs.types import ROUND_TYPE
 from streaming.operators.doctor.facts import (
     CheckpointSeen,
     Facts,
@@ -15,7 +16,7 @@ from streaming.operators.doctor.facts import (
     SideSeen,
 )
 from streaming.operators.doctor.findings import Missed
-from streaming.operators.round_events import ROUND_TYPE, Round
+from streaming.operators.round_events import Round
 from streaming.ports.checkpoint import card_of
 from streaming.ports.marker import Checkpoint, Marker
 from streaming.ports.seen import BrokersSeen, TopicsSeen

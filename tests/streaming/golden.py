@@ -19,10 +19,11 @@ import numpy as np
 from deploy.docs.kinds import KINDS
 from deploy.docs.recorded import replay_recording
 from state.events import Rejection
+from state.outputs.types import ACTION_PREFIX
 from streaming.contract.decode import decode
 from streaming.executor.kafka_orders import read_throttle_order
 from streaming.executor.orders import Voice, read_order
-from streaming.operators.action_events import ACTION_PREFIX, read_action
+from streaming.operators.action_events import read_action
 from streaming.operators.round_events import is_round_of, read_round
 
 ROOT = Path(__file__).parents[2]

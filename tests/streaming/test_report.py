@@ -17,11 +17,11 @@ from state.outputs import (
     UsageSummary,
     canonical,
 )
+from state.outputs.types import ROUND_TYPE
 from streaming.operators.action_events import UnreadableEvent
 from streaming.operators.report import ClusterReport, Report
 from streaming.operators.report_page import plot, render_page
 from streaming.operators.report_text import report_text
-from streaming.operators.round_events import ROUND_TYPE
 from tests.streaming.summaries import ROUND, section
 
 

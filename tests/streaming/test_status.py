@@ -18,13 +18,13 @@ from state.outputs import (
     UsageSummary,
     canonical,
 )
+from state.outputs.types import ROUND_TYPE
 from streaming.contract.beat import Beat, encode
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.operators.action_events import UnreadableEvent
 from streaming.operators.beats import Running, newest_beats, newest_standbys
 from streaming.operators.round_events import (
-    ROUND_TYPE,
     Newest,
     Rejected,
     Round,

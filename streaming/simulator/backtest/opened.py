@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import msgspec
 
 from state.controller import Controller
-from state.engine.closing import ROUND_TYPE, Identity
+from state.engine.closing import Identity
 from state.engine.store import DictStore
 from state.events import ActionResult, Control
 from state.outputs import Output, RoundSummary, Split, Unload
-from state.pulsar.outputs import SPLIT_TYPE, UNLOAD_TYPE
+from state.outputs.types import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
 from state.settings import SettingsSource
 from streaming.simulator.backtest.reading import Read
 

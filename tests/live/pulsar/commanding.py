@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from deploy.local.pulsar import LocalPulsar
-from state.pulsar.outputs import SPLIT_TYPE, UNLOAD_TYPE
+from state.outputs.types import SPLIT_TYPE, UNLOAD_TYPE
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.contract.messages import ActionResultMessage, type_of
 from streaming.executor.metrics import ExecutorMetrics
