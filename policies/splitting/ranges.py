@@ -6,7 +6,7 @@ Nothing here knows topics or load.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Self
@@ -110,6 +110,10 @@ class Bundle:
                 f"or tenant/cluster/namespace/0x00000000_0xffffffff"
             )
         return cls(namespace, BundleRange.parse(bounds))
+
+    def cut(self, boundaries: Iterable[int]) -> tuple["Bundle", ...]:
+        """The bundles between the boundaries, ascending. Raises ``BadRange``."""
+        return tuple(Bundle(self.namespace, each) for each in self.range.cut(sorted(set(boundaries))))
 
     def holds_name(self, topic: str) -> bool:
         """Whether a full topic name belongs to the namespace; says nothing about its position."""

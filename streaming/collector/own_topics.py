@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from urllib.parse import quote
 
+from policies.splitting.positions import position_of
+from policies.splitting.ranges import Bundle, BundleRange
 from streaming.contract.messages import Traffic
-from streaming.pulsar.admin import AdminError, BundleName, PulsarAdmin
-from streaming.pulsar.admin.bundles import topic_hash
+from streaming.pulsar.admin import AdminError, PulsarAdmin
 from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
 from streaming.settings import Settings
 
@@ -54,7 +55,7 @@ def read_own_topics(admin: PulsarAdmin, pool: Executor, own: OwnTopics) -> dict[
         topics = [topic for topic in _topics(admin, namespace) if own.holds(topic)]
         bundles = _bundles(admin, namespace) if topics else []
         for topic, traffic in zip(topics, pool.map(lambda each: _traffic(admin, each), topics), strict=True):
-            bundle = next(each for each in bundles if each.holds(topic_hash(topic)))
+            bundle = next(each for each in bundles if each.range.contains(position_of(topic)))
             if traffic is not None:
                 found[str(bundle)][topic] = traffic
     return dict(sorted(found.items()))
@@ -70,8 +71,8 @@ def _topics(admin: PulsarAdmin, namespace: str) -> list[str]:
         return []
 
 
-def _bundles(admin: PulsarAdmin, namespace: str) -> list[BundleName]:
-    return [BundleName(namespace, low, high) for low, high in pairwise(admin.boundaries(namespace))]
+def _bundles(admin: PulsarAdmin, namespace: str) -> list[Bundle]:
+    return [Bundle(namespace, BundleRange(low, high)) for low, high in pairwise(admin.boundaries(namespace))]
 
 
 def _traffic(admin: PulsarAdmin, topic: str) -> Traffic | None:

@@ -20,12 +20,13 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import TypeVar
 
+from policies.splitting.positions import position_of
+from policies.splitting.ranges import Bundle, BundleRange
 from state.facts import Isolation
 from state.pulsar.groups import Groups
 from streaming.executor.orders import Done, Held, Order, Skip, SplitOrder, UnloadOrder
 from streaming.process.deadline import Deadline
-from streaming.pulsar.admin import EXTENSIBLE, AdminError, BundleName, PulsarAdmin
-from streaming.pulsar.admin.bundles import topic_hash
+from streaming.pulsar.admin import EXTENSIBLE, AdminError, PulsarAdmin
 
 __all__ = ["Executor"]
 
@@ -83,7 +84,7 @@ class Executor:
     def _carry_out(self, order: Order, still: Callable[[], None]) -> Done | Skip:
         action = order.action
         if isinstance(action, UnloadOrder):
-            with self._ranges[topic_hash(order.bundle.range) % _LOCKS]:
+            with self._ranges[position_of(str(order.bundle.range)) % _LOCKS]:
                 return self._unload(order, action, still)
         return self._split(order, action, still)
 
@@ -118,12 +119,12 @@ class Executor:
             return Skip("executor-dry-run", f"{order.bundle} has no owner and would be looked up")
         return self._wait_until_landed(order, action, still, topic=self._topic_of(order.bundle), failure=None)
 
-    def _topic_of(self, bundle: BundleName) -> str | None:
+    def _topic_of(self, bundle: Bundle) -> str | None:
         return next(iter(self._patiently(lambda: self._admin.topics(bundle))), None)
 
     def _split(self, order: Order, action: SplitOrder, still: Callable[[], None]) -> Done | Skip:
         bundle, boundaries = order.bundle, sorted(set(action.boundaries))
-        if not boundaries or not all(bundle.low < each < bundle.high for each in boundaries):
+        if not boundaries or not all(bundle.range.lower < each < bundle.range.upper for each in boundaries):
             return Skip("bad-boundaries", f"{action.boundaries} are not all strictly inside {bundle.range}")
         found, children = self._boundaries(bundle), bundle.cut(boundaries)
         if isinstance(found, Skip):
@@ -136,7 +137,8 @@ class Executor:
             return skip
         if self._dry_run:
             return Skip(
-                "executor-dry-run", f"{bundle} would be cut into {', '.join(each.range for each in children)}"
+                "executor-dry-run",
+                f"{bundle} would be cut into {', '.join(str(each.range) for each in children)}",
             )
         if len(boundaries) > 1 and self._cuts_one_by_one(action.precondition.owner):
             failure = self._split_one_by_one(bundle, boundaries, still)
@@ -149,7 +151,7 @@ class Executor:
         return self._patiently(lambda: self._admin.configuration(owner)).load_manager == EXTENSIBLE
 
     def _split_one_by_one(
-        self, bundle: BundleName, boundaries: Sequence[int], still: Callable[[], None]
+        self, bundle: Bundle, boundaries: Sequence[int], still: Callable[[], None]
     ) -> AdminError | None:
         """Split at one boundary after the other: once a cut is seen, the next one is made in the bundle above it."""
         rest = bundle
@@ -162,10 +164,10 @@ class Executor:
                 failure = AdminError("conflict", call=f"split {rest}", answer=str(held.skip))
             if failure is not None:
                 return failure
-            rest = BundleName(bundle.namespace, boundary, bundle.high)
+            rest = Bundle(bundle.namespace, BundleRange(boundary, bundle.range.upper))
         return None
 
-    def _cut_off(self, bundle: BundleName, boundary: int, still: Callable[[], None]) -> AdminError | None:
+    def _cut_off(self, bundle: Bundle, boundary: int, still: Callable[[], None]) -> AdminError | None:
         """Split at one boundary and wait until that is seen. Raises ``Held`` only if no call was made."""
         failure = self._insist(lambda: self._admin.split(bundle, [boundary]), still)
         deadline = Deadline(self._verify_timeout_s)
@@ -177,7 +179,7 @@ class Executor:
             self._pause(_POLL_S)
         return failure
 
-    def _boundaries(self, bundle: BundleName) -> list[int] | Skip:
+    def _boundaries(self, bundle: Bundle) -> list[int] | Skip:
         """Boundaries of the bundle's namespace; a skip if the namespace is gone."""
         try:
             return self._patiently(lambda: self._admin.boundaries(bundle.namespace))
@@ -186,7 +188,7 @@ class Executor:
                 raise
             return Skip("namespace-gone", f"Pulsar knows no namespace {bundle.namespace}: {error.answer}")
 
-    def _skip_if_gone(self, bundle: BundleName, error: AdminError) -> Skip | None:
+    def _skip_if_gone(self, bundle: Bundle, error: AdminError) -> Skip | None:
         """A skip if ``error`` is "not found" because the bundle's namespace was deleted meanwhile: nothing is left to do."""
         if error.failure != "not-found":
             return None
@@ -212,7 +214,7 @@ class Executor:
             return None
         return Skip("destination-gone", f"broker {destination} is not alive")
 
-    def _owner(self, bundle: BundleName, *, first: tuple[str | None, ...] = ()) -> str | None:
+    def _owner(self, bundle: Bundle, *, first: tuple[str | None, ...] = ()) -> str | None:
         """The broker that owns a bundle; asks those in ``first`` first. None: no broker. One that is not alive owns nothing."""
         alive = self._admin.brokers(self._pulsar_cluster)
         likely = [broker for broker in dict.fromkeys(first) if broker in alive]
@@ -308,7 +310,7 @@ class Executor:
         where = f"still on {owner}" if owner else "no broker that answers owns it"
         return Done(outcome="failed", reason=f"{where}: {why}", broker=owner)
 
-    def _judge_landing(self, bundle: BundleName, owner: str, destination: str | None) -> Done:
+    def _judge_landing(self, bundle: Bundle, owner: str, destination: str | None) -> Done:
         """The result for a bundle that left its broker. If it missed its destination, that is reported, but it is not moved again."""
         if destination is None or owner == destination:
             return Done(outcome="succeeded", broker=owner)
@@ -318,7 +320,7 @@ class Executor:
             return Done(outcome="failed", reason=reason, broker=owner)
         return Done(outcome="succeeded", reason=reason, broker=owner)
 
-    def _is_foreign(self, bundle: BundleName, broker: str) -> bool:
+    def _is_foreign(self, bundle: Bundle, broker: str) -> bool:
         """Whether a broker is of another isolation group than a bundle's namespace."""
         try:
             found = self._patiently(lambda: self._admin.isolation_policies(self._pulsar_cluster))
@@ -335,7 +337,7 @@ class Executor:
             )
             return False
 
-    def _assign(self, bundle: BundleName, topic: str | None) -> None:
+    def _assign(self, bundle: Bundle, topic: str | None) -> None:
         """Look the bundle up; without topics, by a name that would be in it, which some clusters do not answer."""
         try:
             self._admin.lookup(topic or _probe(bundle))
@@ -343,10 +345,8 @@ class Executor:
             if topic is not None or error.failure != "not-found" or self._skip_if_gone(bundle, error):
                 raise
 
-    def _cut(
-        self, bundle: BundleName, children: list[BundleName], *, failure: AdminError | None
-    ) -> Done | Skip:
-        wanted = {edge for child in children for edge in (child.low, child.high)}
+    def _cut(self, bundle: Bundle, children: Sequence[Bundle], *, failure: AdminError | None) -> Done | Skip:
+        wanted = {edge for child in children for edge in (child.range.lower, child.range.upper)}
         deadline = Deadline(self._verify_timeout_s)
         while True:
             found: list[int] = []
@@ -362,7 +362,7 @@ class Executor:
             refused = blind is None and failure is not None and failure.failure != "no-answer"
             if refused or deadline.is_over:
                 why = str(failure or blind or _NOT_CUT)
-                made = len(wanted & set(found) - {bundle.low, bundle.high})
+                made = len(wanted & set(found) - {bundle.range.lower, bundle.range.upper})
                 there = (
                     f"only {made} of {len(children) - 1} cuts were made"
                     if made
@@ -372,17 +372,17 @@ class Executor:
             self._pause(_POLL_S)
 
 
-def _has(boundaries: list[int], bundles: list[BundleName]) -> bool:
+def _has(boundaries: list[int], bundles: Sequence[Bundle]) -> bool:
     """Whether each of the bundles is exactly one range between neighbouring boundaries."""
     ranges = set(pairwise(boundaries))
-    return all((each.low, each.high) in ranges for each in bundles)
+    return all((each.range.lower, each.range.upper) in ranges for each in bundles)
 
 
-def _probe(bundle: BundleName) -> str:
+def _probe(bundle: Bundle) -> str:
     """A topic that does not exist and would be in the bundle; looking it up does not make it."""
     for number in range(_PROBE_TOPICS_MAX):
         topic = f"persistent://{bundle.namespace}/trimtab-probe-{number}"
-        if bundle.holds(topic_hash(topic)):
+        if bundle.range.contains(position_of(topic)):
             return topic
     raise AdminError(
         "refused", call=f"look {bundle} up", answer="no topic name was found for such a narrow range"

@@ -6,11 +6,11 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from policies.splitting.ranges import Bundle
 from streaming.contract.envelope import read_envelope
 from streaming.contract.messages import ControlData, Time, type_of
 from streaming.contract.published import SplitMessage, UnloadMessage
 from streaming.ports.actions import ActionRecord, Epochs
-from streaming.pulsar.admin.bundles import BundleName
 
 __all__ = [
     "BadOrder",
@@ -124,7 +124,7 @@ class Order:
     epoch: int | None
     highest_epoch: int | None = None
     action: UnloadOrder | SplitOrder
-    bundle: BundleName
+    bundle: Bundle
 
     @property
     def kind(self) -> Literal["unload", "split"]:
@@ -174,10 +174,10 @@ def read_order(value: bytes, voice: Voice, *, cluster: str) -> Order | None:
             action = _split.decode(envelope.data)
         else:
             return None
-        bundle = BundleName.parse(action.bundle)
+        bundle = Bundle.parse(action.bundle)
     except (msgspec.MsgspecError, ValueError) as error:
         raise BadOrder(str(error)) from error
-    if bundle.range != action.precondition.range.lower():
+    if str(bundle.range) != action.precondition.range.lower():
         raise BadOrder(f"bundle {bundle} and precondition range {action.precondition.range} disagree")
     return Order(
         id=envelope.id,

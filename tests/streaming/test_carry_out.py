@@ -12,13 +12,14 @@ from urllib.parse import unquote
 
 import pytest
 
+from policies.splitting.ranges import Bundle, BundleRange
 from streaming.executor.carry_out import Executor
 from streaming.executor.orders import Done, Held, Order, Precondition, Skip, SplitOrder, UnloadOrder
-from streaming.pulsar.admin import AdminError, BundleName, HttpClient, PulsarAdmin
+from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.settings import PulsarTarget
 from tests.streaming.http_broker import Answer, Asked, Broker, http_brokers
 
-BUNDLE = BundleName("t/n", 0, 0x80000000)
+BUNDLE = Bundle("t/n", BundleRange(0, 0x80000000))
 MIDDLE = 0x40000000
 OK: Answer = (204, {}, b"")
 SILENCE: Answer = (200, {}, None)
@@ -128,7 +129,7 @@ class Cluster:
     def _common(self) -> dict[str, Any]:
         return {
             "bundle": str(BUNDLE),
-            "precondition": Precondition(owner=self.ids[0], range=BUNDLE.range),
+            "precondition": Precondition(owner=self.ids[0], range=str(BUNDLE.range)),
             "expires_at": datetime.max.replace(tzinfo=UTC),
             "dry_run": False,
         }
@@ -346,7 +347,7 @@ def test_a_bundle_that_landed_in_another_isolation_group_did_not_succeed(
 
 def test_unloads_of_equal_ranges_in_two_namespaces_do_not_cross_over() -> None:
     """The load manager keeps the destination by range alone, as Pulsar's did: the second call overwrites the first one's."""
-    one, two = BUNDLE, BundleName("t/m", BUNDLE.low, BUNDLE.high)
+    one, two = BUNDLE, Bundle("t/m", BUNDLE.range)
     with http_brokers() as make:
         both_called, hint = threading.Barrier(2), {}
         owners: dict[str, str] = {}
@@ -355,19 +356,19 @@ def test_unloads_of_equal_ranges_in_two_namespaces_do_not_cross_over() -> None:
             path, _, query = asked.path.partition("?")
             namespace = next((each for each in ("t/n", "t/m") if each in path), "")
             if asked.method == "PUT":
-                hint[BUNDLE.range] = unquote(query.partition("=")[2])
+                hint[str(BUNDLE.range)] = unquote(query.partition("=")[2])
                 owners.pop(namespace)
                 with suppress(threading.BrokenBarrierError):
                     both_called.wait(timeout=0.5)
                 return OK
             if path.startswith("/lookup/"):
-                owners.setdefault(namespace, hint.pop(BUNDLE.range, ids[0]))
+                owners.setdefault(namespace, hint.pop(str(BUNDLE.range), ids[0]))
                 return Cluster._json({"httpUrl": f"http://{owners[namespace]}"})
             if path.endswith("/ownedNamespaces"):
                 owned = [f"{each}/{BUNDLE.range}" for each, owner in owners.items() if owner == ids[at]]
                 return Cluster._json({key: {} for key in owned})
             if path.endswith("/bundles"):
-                return Cluster._json({"boundaries": ["0x0", hex(BUNDLE.high), "0xffffffff"]})
+                return Cluster._json({"boundaries": ["0x0", hex(BUNDLE.range.upper), "0xffffffff"]})
             return Cluster._json(ids if path.endswith("/brokers/c") else [])
 
         brokers = [make(lambda asked, at=at: answer(asked, at)) for at in range(3)]  # type: ignore[misc]
@@ -384,7 +385,7 @@ def test_unloads_of_equal_ranges_in_two_namespaces_do_not_cross_over() -> None:
                     bundle=bundle,
                     action=UnloadOrder(
                         bundle=str(bundle),
-                        precondition=Precondition(owner=ids[0], range=bundle.range),
+                        precondition=Precondition(owner=ids[0], range=str(bundle.range)),
                         expires_at=datetime.max.replace(tzinfo=UTC),
                         dry_run=False,
                         destination_broker=ids[at],

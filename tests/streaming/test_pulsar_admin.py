@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 import trustme
 
-from streaming.pulsar.admin import AdminError, BundleName, HttpClient, PulsarAdmin
+from policies.splitting.ranges import Bundle
+from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.pulsar.admin.errors import PASSING
 from streaming.pulsar.admin.http import CredentialsError
 from streaming.settings import PulsarTarget
 from tests.streaming.http_broker import Broker, http_brokers
 
 TOKEN = "eyJhbGciOi.secret.part"  # noqa: S105  made up
-BUNDLE = BundleName.parse("t/n/0x00000000_0x40000000")
+BUNDLE = Bundle.parse("t/n/0x00000000_0x40000000")
 
 
 @pytest.fixture

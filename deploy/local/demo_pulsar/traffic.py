@@ -14,9 +14,10 @@ from pathlib import Path
 import pulsar as pulsar_client
 
 from deploy.local.pulsar import LocalPulsar, LocalPulsarError
+from policies.splitting.positions import position_of
+from policies.splitting.ranges import Bundle, BundleRange
 from streaming.collector.reports import topic_traffic
-from streaming.pulsar.admin import AdminError, BundleName, HttpClient, PulsarAdmin
-from streaming.pulsar.admin.bundles import topic_hash
+from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.settings import PulsarTarget
 
 __all__ = ["NAMESPACE", "TOTAL_MESSAGES_PER_S", "Shop"]
@@ -119,10 +120,10 @@ class Shop:
         except AdminError:  # being unloaded, or no leader is elected yet
             return None
 
-    def _topics(self) -> list[tuple[BundleName, list[str]]]:
+    def _topics(self) -> list[tuple[Bundle, list[str]]]:
         count = len(RATES_MESSAGES_PER_S)
         edges = self._admin.boundaries(NAMESPACE)
-        bundles = [BundleName(NAMESPACE, low, high) for low, high in pairwise(edges)]
+        bundles = [Bundle(NAMESPACE, BundleRange(low, high)) for low, high in pairwise(edges)]
         assert len(bundles) == count
         return [
             (bundle, _names(bundle, HOT_TOPICS_COUNT if rate == HOT_MESSAGES_PER_S else 2))
@@ -137,13 +138,13 @@ class Shop:
         ]
 
 
-def _names(bundle: BundleName, count: int) -> list[str]:
+def _names(bundle: Bundle, count: int) -> list[str]:
     """Topics that fall into a bundle."""
     found: list[str] = []
     number = 0
     while len(found) < count:
         topic = f"persistent://{NAMESPACE}/order-{number}"
-        if bundle.holds(topic_hash(topic)):
+        if bundle.range.contains(position_of(topic)):
             found.append(topic)
         number += 1
     return found

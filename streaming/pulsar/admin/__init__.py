@@ -6,7 +6,6 @@ typed answers. Nothing here decides anything. ``httpx`` is loaded with this pack
 """
 
 from streaming.pulsar.admin.admin import EXTENSIBLE, BrokerConfiguration, PulsarAdmin
-from streaming.pulsar.admin.bundles import BundleName
 from streaming.pulsar.admin.errors import AdminError, Failure
 from streaming.pulsar.admin.http import HttpClient
 
@@ -14,7 +13,6 @@ __all__ = [
     "EXTENSIBLE",
     "AdminError",
     "BrokerConfiguration",
-    "BundleName",
     "Failure",
     "HttpClient",
     "PulsarAdmin",

@@ -12,8 +12,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from policies.splitting.positions import position_of
+from policies.splitting.ranges import Bundle
 from state.facts import SPLIT_ALGORITHM
-from streaming.pulsar.admin.bundles import BundleName, topic_hash
 from streaming.pulsar.admin.errors import AdminError
 from streaming.pulsar.admin.http import HttpClient, Method, addresses
 from streaming.settings.targets import PulsarTarget
@@ -138,7 +139,7 @@ class PulsarAdmin:
         found = self.read(f"/admin/v2/namespaces/{quote(namespace)}/bundles", _Bundles)
         return sorted(int(each, 16) for each in found.boundaries)
 
-    def topics(self, bundle: BundleName) -> list[str]:
+    def topics(self, bundle: Bundle) -> list[str]:
         """Full names of the persistent topics in a bundle, Pulsar's own left out, ascending.
 
         All topics of the namespace are listed, and filtered here. Pulsar's own filter (``?bundle=``) looks bundles up on its
@@ -146,7 +147,9 @@ class PulsarAdmin:
         (``PersistentTopicsBase.internalGetListAsync``, seen with 4.0.7).
         """
         found = self.read(f"/admin/v2/persistent/{quote(bundle.namespace)}", list[str])
-        return sorted(each for each in found if not _is_own(each) and bundle.holds(topic_hash(each)))
+        return sorted(
+            each for each in found if not _is_own(each) and bundle.range.contains(position_of(each))
+        )
 
     def lookup(self, topic: str) -> str | None:
         """Address (``host:port``) of the broker that owns a topic's bundle; assigns the bundle to one if no broker owns it."""
@@ -167,13 +170,13 @@ class PulsarAdmin:
         domain, _, name = topic.partition("://")
         return self.read(f"/lookup/v2/topic/{domain}/{quote(name)}", _Lookup)
 
-    def unload(self, bundle: BundleName, *, destination: str | None) -> None:
+    def unload(self, bundle: Bundle, *, destination: str | None) -> None:
         """Ask the owner to unload a bundle. The answer comes at once: look up afterwards whether and where the bundle went."""
         query = {} if destination is None else {"destinationBroker": destination}
         path = f"/admin/v2/namespaces/{quote(bundle.namespace)}/{bundle.range}/unload"
         self.call("PUT", path, query=query)
 
-    def split(self, bundle: BundleName, boundaries: Sequence[int]) -> None:
+    def split(self, bundle: Bundle, boundaries: Sequence[int]) -> None:
         """Ask for a split at these hashes, ascending and each strictly inside (Pulsar ignores others, or never answers)."""
         query = {"splitAlgorithmName": SPLIT_ALGORITHM, "unload": "false"}
         path = f"/admin/v2/namespaces/{quote(bundle.namespace)}/{bundle.range}/split"

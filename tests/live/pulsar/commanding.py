@@ -7,12 +7,12 @@ from typing import Any
 from uuid import uuid4
 
 from deploy.local.pulsar import LocalPulsar
+from policies.splitting.ranges import Bundle
 from state.outputs.types import SPLIT_TYPE, UNLOAD_TYPE
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.contract.messages import ActionResultMessage, type_of
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.pulsar import ExecutorLoop, start
-from streaming.pulsar.admin import BundleName
 from streaming.settings import Settings, load
 from tests.live.pulsar.lab import CLUSTER
 from tests.live.stage import Stage
@@ -32,7 +32,7 @@ class Commander:
         self._count = 0
 
     def say(
-        self, kind: str, bundle: BundleName, *, epoch: int | None = 1, id_: str | None = None, **data: object
+        self, kind: str, bundle: Bundle, *, epoch: int | None = 1, id_: str | None = None, **data: object
     ) -> str:
         """Publish an action; returns its id."""
         self._count += 1
@@ -59,12 +59,12 @@ class Commander:
         self.stage.flush()
         return id_
 
-    def unload(self, bundle: BundleName, *, owner: str, to: str | None, **more: Any) -> str:
-        precondition = {"owner": owner, "range": bundle.range}
+    def unload(self, bundle: Bundle, *, owner: str, to: str | None, **more: Any) -> str:
+        precondition = {"owner": owner, "range": str(bundle.range)}
         return self.say(UNLOAD_TYPE, bundle, precondition=precondition, destination_broker=to, **more)
 
-    def split(self, bundle: BundleName, *, owner: str, at: list[int], **more: Any) -> str:
-        precondition = {"owner": owner, "range": bundle.range}
+    def split(self, bundle: Bundle, *, owner: str, at: list[int], **more: Any) -> str:
+        precondition = {"owner": owner, "range": str(bundle.range)}
         return self.say(SPLIT_TYPE, bundle, precondition=precondition, boundaries=at, **more)
 
     def control(self, **data: object) -> None:

@@ -12,8 +12,9 @@ import pulsar as pulsar_client
 
 from deploy.local.pulsar import LocalPulsar, StandalonePulsar
 from deploy.local.secure_pulsar import SUPER_USER, SecurePulsar
-from streaming.pulsar.admin import AdminError, BundleName, HttpClient, PulsarAdmin
-from streaming.pulsar.admin.bundles import topic_hash
+from policies.splitting.positions import position_of
+from policies.splitting.ranges import Bundle, BundleRange
+from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.pulsar.admin.errors import PASSING
 from streaming.pulsar.admin.http import Method
 from streaming.pulsar.clients import connect
@@ -55,12 +56,12 @@ class Lab:
         names = (f"{TENANT}/n{uuid4().hex[:8]}" for _ in range(100_000))
         return next(name for name in names if change_events_hash(name) > low)
 
-    def bundles(self) -> list[BundleName]:
+    def bundles(self) -> list[Bundle]:
         """The bundles as they are now, ascending."""
         edges = self.admin.boundaries(self.namespace)
-        return [BundleName(self.namespace, low, high) for low, high in pairwise(edges)]
+        return [Bundle(self.namespace, BundleRange(low, high)) for low, high in pairwise(edges)]
 
-    def owner(self, bundle: BundleName) -> str | None:
+    def owner(self, bundle: Bundle) -> str | None:
         """Broker that owns a bundle."""
         return next((each for each in self.pulsar.broker_ids if str(bundle) in self.owned(each)), None)
 
@@ -68,16 +69,18 @@ class Lab:
         """Bundles of a broker that lives."""
         return self.admin.owned_bundles(self.pulsar.cluster, broker)
 
-    def topic_in(self, bundle: BundleName, *, number: int = 0) -> str:
+    def topic_in(self, bundle: Bundle, *, number: int = 0) -> str:
         """Name of a topic that falls into a bundle; different numbers, different topics."""
         found = (
             topic
             for suffix in range(1_000_000)
-            if bundle.holds(topic_hash(topic := f"persistent://{self.namespace}/t{number}-{suffix}"))
+            if bundle.range.contains(
+                position_of(topic := f"persistent://{self.namespace}/t{number}-{suffix}")
+            )
         )
         return next(found)
 
-    def assigned(self, bundle: BundleName) -> str:
+    def assigned(self, bundle: Bundle) -> str:
         """Have a bundle owned by somebody, with two topics in it: Pulsar cuts none with fewer. Returns the owner."""
         topics = [self.topic_in(bundle, number=number) for number in range(2)]
 
@@ -129,7 +132,7 @@ class Lab:
 
 def change_events_hash(namespace: str) -> int:
     """The hash of a namespace's ``__change_events``, which ``PulsarAdmin.topics`` leaves out."""
-    return topic_hash(f"persistent://{namespace}/__change_events")
+    return position_of(f"persistent://{namespace}/__change_events")
 
 
 def passing_errors_are_false(condition: Callable[[], bool]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.pulsar.admin import BundleName
+from policies.splitting.ranges import Bundle
 from tests.live.driving import Warm, command, until
 from tests.live.operating import output_of
 from tests.live.pulsar.balancing import all_at_first, controller, trio, unbalanced
@@ -68,8 +68,8 @@ def test_proposals_are_approved_and_rejected_by_commands_and_every_command_reads
                 (done,) = three.results()
                 assert done[0] == found[1]
                 assert done[1]["outcome"] == "succeeded", done
-                assert lab.owner(BundleName.parse(approved["bundle"])) == done[1]["broker"]
-                assert lab.owner(BundleName.parse(rejected["bundle"])) == pulsar.broker_ids[0]
+                assert lab.owner(Bundle.parse(approved["bundle"])) == done[1]["broker"]
+                assert lab.owner(Bundle.parse(rejected["bundle"])) == pulsar.broker_ids[0]
                 ((id_, action),) = three.actions().items()
                 assert (id_, action["proposal_id"]) == (found[1], approved["id"])
                 assert (action["dry_run"], action["bundle"]) == (False, approved["bundle"])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
+from policies.splitting.positions import position_of
 from state.events import ClusterFacts, LoadReport, Tick, TopicStats
 from streaming.collector.pulsar import StartRefused
 from streaming.contract.decode import decode
@@ -18,7 +19,6 @@ from streaming.contract.messages import (
     TopicStatsMessage,
     type_of,
 )
-from streaming.pulsar.admin.bundles import topic_hash
 from streaming.settings import PulsarTarget
 from tests.live.driving import ROOT, TRIMTAB, command, until
 from tests.live.pulsar.hearing import Heard, collector
@@ -45,7 +45,7 @@ def test_reports_and_statistics_of_real_traffic_can_be_decoded_by_the_controller
     collecting.join_facts()
     collecting.close()
 
-    assert topic_hash(topic) in range(bundle.low, bundle.high)
+    assert position_of(topic) in range(bundle.range.lower, bundle.range.upper)
     owner = lab.owner(bundle)
     reports = heard.of(LoadReportMessage)
     assert set(reports) == set(pulsar.broker_ids)
@@ -115,7 +115,7 @@ def test_it_names_the_bundles_that_hold_trimtabs_own_topics_with_what_these_carr
     lab, heard = Lab(pulsar), Heard()
     stage = PulsarStage.of(lab, tmp_path)
     own = stage.full_name(stage.topics.input)
-    others = lab.topic_in(next(each for each in lab.bundles() if each.holds(topic_hash(own))))
+    others = lab.topic_in(next(each for each in lab.bundles() if each.range.contains(position_of(own))))
     often = replace(lab.target, cluster_interval_s=1.0)
     collecting = collector(often, heard, settings=stage.loaded())
 
@@ -134,7 +134,7 @@ def test_it_names_the_bundles_that_hold_trimtabs_own_topics_with_what_these_carr
     assert isinstance(found, dict)
     (bundle,) = [name for name, topics in found.items() if own in topics]
     low, high = (int(each, 16) for each in bundle.rpartition("/")[2].split("_"))
-    assert low <= topic_hash(own) <= high
+    assert low <= position_of(own) <= high
     assert others not in found[bundle], "somebody else's, in the same bundle"
 
 

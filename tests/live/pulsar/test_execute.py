@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.pulsar.admin import BundleName
+from policies.splitting.ranges import Bundle, BundleRange
 from tests.live.driving import command, until
 from tests.live.pulsar.commanding import Commander
 from tests.live.pulsar.lab import CLUSTER, Lab, other_than
@@ -36,7 +36,7 @@ def test_an_unload_lands_on_its_destination_and_a_split_has_the_boundaries_asked
         owner = until(lambda: lab.owner(moved), what="an owner", running=[pulsar])
         destination = other_than(lab, owner)
         cutter = lab.assigned(cut)
-        middle = (cut.low + cut.high) // 2
+        middle = (cut.range.lower + cut.range.upper) // 2
         at = [middle + 7, middle]
         unload = commander.unload(moved, owner=owner, to=destination)
         split = commander.split(cut, owner=cutter, at=at)
@@ -50,8 +50,8 @@ def test_an_unload_lands_on_its_destination_and_a_split_has_the_boundaries_asked
         "was_done_before": False,
     }
     children = [
-        str(BundleName(lab.namespace, low, high))
-        for low, high in ((cut.low, middle), (middle, middle + 7), (middle + 7, cut.high))
+        str(Bundle(lab.namespace, BundleRange(low, high)))
+        for low, high in ((cut.range.lower, middle), (middle, middle + 7), (middle + 7, cut.range.upper))
     ]
     assert results[split]["outcome"] == "succeeded", results[split]
     assert results[split]["bundles"] == children
@@ -68,7 +68,7 @@ def test_what_is_delivered_again_is_not_done_again_and_gives_the_same_result(
     owner = lab.assigned(moved)
     destination = other_than(lab, owner)
     unload = commander.unload(moved, owner=owner, to=destination)
-    split = commander.split(cut, owner=lab.assigned(cut), at=[cut.low + 5])
+    split = commander.split(cut, owner=lab.assigned(cut), at=[cut.range.lower + 5])
     with ExitStack() as stack:
         loop = commander.start(stack)
         loop._actions.commit = lambda: None  # type: ignore[method-assign]  # killed just before
@@ -94,8 +94,8 @@ def test_every_action_that_must_not_be_carried_out_is_skipped_with_its_reason(
     owner = lab.assigned(bundle)
     cutter = lab.assigned(cut)
     other = other_than(lab, owner)
-    nowhere = BundleName(f"{lab.namespace}-gone", bundle.low, bundle.high)
-    half = BundleName(lab.namespace, bundle.low, bundle.low + 9)
+    nowhere = Bundle(f"{lab.namespace}-gone", bundle.range)
+    half = Bundle(lab.namespace, BundleRange(bundle.range.lower, bundle.range.lower + 9))
     past = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
     wanted = {
         commander.unload(bundle, owner=owner, to=other, epoch=None): "no-epoch",
@@ -106,10 +106,12 @@ def test_every_action_that_must_not_be_carried_out_is_skipped_with_its_reason(
         commander.unload(bundle, owner=owner, to="127.0.0.1:9", epoch=5): "destination-gone",
         commander.unload(half, owner=owner, to=other, epoch=5): "bundle-gone",
         commander.unload(nowhere, owner=owner, to=other, epoch=5): "namespace-gone",
-        commander.split(half, owner=owner, at=[half.low + 1], epoch=5): "bundle-gone",
-        commander.split(cut, owner=cutter, at=[cut.low], epoch=5): "bad-boundaries",
+        commander.split(half, owner=owner, at=[half.range.lower + 1], epoch=5): "bundle-gone",
+        commander.split(cut, owner=cutter, at=[cut.range.lower], epoch=5): "bad-boundaries",
         commander.split(cut, owner=cutter, at=[], epoch=5): "bad-boundaries",
-        commander.split(cut, owner=other_than(lab, cutter), at=[cut.low + 1], epoch=5): "owner-changed",
+        commander.split(
+            cut, owner=other_than(lab, cutter), at=[cut.range.lower + 1], epoch=5
+        ): "owner-changed",
     }
     before = lab.bundles()
     commander.execute()

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.pulsar.admin import BundleName, PulsarAdmin
+from policies.splitting.ranges import Bundle
+from streaming.pulsar.admin import PulsarAdmin
 from tests.live.pulsar.commanding import Commander
 from tests.live.pulsar.lab import Lab, other_than
 from tests.live.stage import Stage
@@ -28,11 +29,11 @@ def delete(lab: Lab) -> None:
     lab.delete(f"namespaces/{lab.namespace}")
 
 
-def asked(commander: Commander, kind: str, bundle: BundleName, *, owner: str, to: str) -> str:
+def asked(commander: Commander, kind: str, bundle: Bundle, *, owner: str, to: str) -> str:
     """Publish an unload or a split; returns its id."""
     if kind == "unload":
         return commander.unload(bundle, owner=owner, to=to)
-    return commander.split(bundle, owner=owner, at=[bundle.low + 5])
+    return commander.split(bundle, owner=owner, at=[bundle.range.lower + 5])
 
 
 def assert_gone(commander: Commander, lab: Lab, *actions: str) -> None:
@@ -74,7 +75,7 @@ def test_a_namespace_deleted_around_the_call_itself_is_named_at_once_and_the_oth
     last = commander.unload(moved, owner=source, to=other_than(stays, source))
     plain: Callable[..., None] = getattr(PulsarAdmin, kind)
 
-    def call(self: PulsarAdmin, named: BundleName, *arguments: object, **more: object) -> None:
+    def call(self: PulsarAdmin, named: Bundle, *arguments: object, **more: object) -> None:
         if named == bundle and when == "before":
             delete(gone)
         plain(self, named, *arguments, **more)

@@ -18,9 +18,9 @@ import pulsar as pulsar_client
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
+from policies.splitting.ranges import Bundle, BundleRange
 from streaming.contract.messages import ActionResultMessage, type_of
 from streaming.executor.pulsar import ExecutorLoop
-from streaming.pulsar.admin import BundleName
 from streaming.pulsar.clients import close
 from tests.live.driving import meanwhile, until
 from tests.live.pulsar.commanding import Commander
@@ -73,7 +73,7 @@ class Asker:
         """Publish an action; returns its id, or None while Pulsar does not take it."""
         self._stage.connect_anew()
         past = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
-        bundle, id_ = BundleName("lab/none", 0, 0x40000000), f"a{time.monotonic_ns()}"
+        bundle, id_ = Bundle("lab/none", BundleRange(0, 0x40000000)), f"a{time.monotonic_ns()}"
         try:
             return Commander(self._stage, self._own).unload(
                 bundle, owner="b1:8080", to=None, expires_at=past, id_=id_

@@ -14,6 +14,7 @@ import pytest
 
 from deploy.local.pulsar import LocalPulsar
 from deploy.local.pulsar_jvms import NEWEST_PULSAR_LOCK, PULSAR_LOCK
+from policies.splitting.ranges import Bundle, BundleRange
 from state.events import BrokerLoad
 from streaming.contract.decode import decode
 from streaming.contract.messages import (
@@ -22,7 +23,6 @@ from streaming.contract.messages import (
     TickMessage,
     TopicStatsMessage,
 )
-from streaming.pulsar.admin import BundleName
 from streaming.settings import PulsarTarget, load
 from tests.live.driving import Warm, until
 from tests.live.pulsar.balancing import BUNDLES, controller, gather, trio
@@ -89,7 +89,7 @@ def test_what_brokers_publish_is_collected_and_unloads_and_cuts_do_what_they_say
     with lab.traffic([topic]):
         until(lambda: published_at(owner), what=f"{moved} published by {owner}", running=[extensible])
         found = heard.of(BrokerLoadMessage)[owner]
-        middle = (cut.low + cut.high) // 2
+        middle = (cut.range.lower + cut.range.upper) // 2
         unload = commander.unload(moved, owner=owner, to=destination)
         split = commander.split(cut, owner=cutter, at=[middle])
         commander.execute()
@@ -122,14 +122,14 @@ def test_what_brokers_publish_is_collected_and_unloads_and_cuts_do_what_they_say
 def test_several_cuts_are_made_one_after_the_other(extensible: LocalPulsar, stage: Stage) -> None:
     lab, commander = Lab(extensible), Commander(stage, extensible)
     cut = lab.bundles()[0]
-    middle = (cut.low + cut.high) // 2
-    later = (middle + cut.high) // 2
+    middle = (cut.range.lower + cut.range.upper) // 2
+    later = (middle + cut.range.upper) // 2
     for low, high in (
-        (cut.low, middle),
+        (cut.range.lower, middle),
         (middle, later),
-        (later, cut.high),
+        (later, cut.range.upper),
     ):  # Pulsar cuts no bundle with fewer than two topics
-        topic = lab.topic_in(BundleName(cut.namespace, low, high)).removeprefix("persistent://")
+        topic = lab.topic_in(Bundle(cut.namespace, BundleRange(low, high))).removeprefix("persistent://")
         lab.put(f"persistent/{topic}", None, known=(409,))
     split = commander.split(cut, owner=lab.assigned(cut), at=[middle, later])
     commander.execute()

@@ -9,11 +9,12 @@ import pytest
 from click.testing import Result
 
 from deploy.local.secure_pulsar import SecurePulsar
+from policies.splitting.positions import position_of
+from policies.splitting.ranges import Bundle
 from streaming.contract.messages import LoadReportMessage, type_of
 from streaming.executor import pulsar as executor
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.pulsar.admin import AdminError, BundleName, HttpClient, PulsarAdmin
-from streaming.pulsar.admin.bundles import topic_hash
+from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.settings import PulsarTarget, Settings
 from tests.live.driving import command, until
 from tests.live.pulsar.lab import CLUSTER, target_of
@@ -56,9 +57,11 @@ def test_with_a_super_users_token_over_tls_it_reads_reports_and_moves_a_bundle(
         topic = "persistent://public/default/moved"
         admin.call("PUT", "/admin/v2/persistent/public/default/moved")
         admin.lookup(topic)
-        names = map(BundleName.parse, admin.owned_bundles(secured.cluster, broker))
+        names = map(Bundle.parse, admin.owned_bundles(secured.cluster, broker))
         bundle = next(
-            each for each in names if each.namespace == "public/default" and each.holds(topic_hash(topic))
+            each
+            for each in names
+            if each.namespace == "public/default" and each.range.contains(position_of(topic))
         )
 
         def is_let_go() -> bool:
