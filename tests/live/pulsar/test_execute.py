@@ -32,17 +32,22 @@ def test_an_unload_lands_on_its_destination_and_a_split_has_the_boundaries_asked
     lab = Lab(pulsar)
     moved, cut, *_ = lab.bundles()
     topic = lab.topic_in(moved)
+    middle = (cut.range.lower + cut.range.upper) // 2
+    split = commander.split(cut, owner=lab.assigned(cut), at=[middle + 7, middle])
     with lab.traffic([topic]):
-        owner = until(lambda: lab.owner(moved), what="an owner", running=[pulsar])
-        destination = other_than(lab, owner)
-        cutter = lab.assigned(cut)
-        middle = (cut.range.lower + cut.range.upper) // 2
-        at = [middle + 7, middle]
-        unload = commander.unload(moved, owner=owner, to=destination)
-        split = commander.split(cut, owner=cutter, at=at)
-        commander.execute()
+        for _ in range(3):
+            owner = until(lambda: lab.owner(moved), what="an owner", running=[pulsar])
+            destination = other_than(lab, owner)
+            unload = commander.unload(moved, owner=owner, to=destination)
+            commander.execute()
+            results = commander.results()
+            if lab.owner(moved) == destination:
+                break
+            missed = f"not on {destination}"
+            assert missed in str(results[unload]["reason"]), (
+                "a client's own lookup may come first; it is told"
+            )
         assert lab.owner(moved) == destination, "while producers were connected"
-    results = commander.results()
     assert without_time(results[unload]) == {
         "outcome": "succeeded",
         "broker": destination,
