@@ -9,6 +9,7 @@ from state.engine import control
 from state.engine.memory import ControlRecord, Header
 from state.events import Control
 from state.settings import RoundSettings
+from state.upkeep import Spell, Upkeep
 
 ROUNDS = RoundSettings(length_s=60.0, lateness_s=15.0)
 
@@ -111,3 +112,29 @@ def test_with_rounds_of_another_length_it_holds_from_the_round_it_would_have_had
         first_open=first_open,
     )
     assert moved.applies_from == expected
+
+
+def drained(time_s: float, broker: str, *, until_s: float | None = None) -> Control:
+    until_ms = None if until_s is None else round(1000 * until_s)
+    return event(time_s, upkeep=Upkeep(drains={broker: Spell(since_ms=0, until_ms=until_ms)}))
+
+
+@pytest.mark.parametrize(
+    ("next_round", "broker"),
+    [
+        pytest.param(None, "", id="before the first round"),
+        pytest.param(1, "", id="round 0: no event applies yet"),
+        pytest.param(2, "b1", id="round 1: the first event"),
+        pytest.param(3, "b2", id="round 2: the newer event replaces it"),
+        pytest.param(10, "b2", id="round 9 begins before it ends"),
+        pytest.param(11, "", id="round 10 begins when it ends by itself"),
+    ],
+)
+def test_upkeep_is_that_of_the_last_closed_round(next_round: int | None, broker: str) -> None:
+    found = header()
+    assert control.take(found, drained(20, "b1"), ROUNDS)
+    assert control.take(found, drained(80, "b2", until_s=600), ROUNDS)
+    found.next_round = next_round
+    assert [name for name in ("b1", "b2") if control.upkeep_after(found).of_broker(name)] == [broker] * bool(
+        broker
+    )
