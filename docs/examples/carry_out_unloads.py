@@ -79,7 +79,7 @@ class Control:
     def __init__(self, bootstrap: str, topic: str, cluster: str) -> None:
         self._at = TopicPartition(topic, 0)
         self._cluster = cluster.encode()
-        self._newest: tuple[str, str] = ("", "")
+        self._newest: tuple[float, str] = (0.0, "")
         self._data: dict[str, Any] = {}
         self._consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, group_id=None)
         self._consumer.assign([self._at])
@@ -112,10 +112,11 @@ class Control:
         self._consumer.close()
 
     def _take(self, event: dict[str, Any], appended_s: float) -> None:
-        """The newest event applies: greatest time, then greatest id. One that is ahead of its log is refused by the controller, too."""
-        is_ahead = datetime.fromisoformat(event["time"]).timestamp() > appended_s + MAX_AHEAD_S
-        if not is_ahead and (event["time"], event["id"]) > self._newest:
-            self._newest = (event["time"], event["id"])
+        """The newest event applies: greatest time, then greatest id. A time ahead of the log would hide later events."""
+        time_s = datetime.fromisoformat(event["time"]).timestamp()
+        key = (appended_s if time_s > appended_s + MAX_AHEAD_S else time_s, event["id"])
+        if key > self._newest:
+            self._newest = key
             self._data = event["data"]
 
 

@@ -17,7 +17,13 @@ from streaming.cli.forms import format_option, render
 from streaming.cli.options import Duration, example
 from streaming.operators import edits, overlay
 from streaming.operators.acknowledged import wait_until_obeyed
-from streaming.operators.control_topic import ControlTopic, Heard, check_written, clusters_heard_of
+from streaming.operators.control_topic import (
+    ControlTopic,
+    Heard,
+    check_taken,
+    check_written,
+    clusters_heard_of,
+)
 from streaming.operators.edits import BadChange, Edit
 from streaming.operators.overlay import Asker, Planned, Standing
 from streaming.operators.overlay_text import change_text, overlay_text, overlay_tree
@@ -264,7 +270,10 @@ def change(request: Request, edit: Edit) -> list[Changed]:
         check(partial(plan, cluster, stands=stands.get(cluster, Standing()), system=systems.get(cluster)))
         for cluster in clusters_of(target, settings, stands, heard)
     ]
-    _write(topic, events, before)
+    topic.write(events)
+    after = topic.read()
+    check_written(events, before, after)
+    check_taken(events, overlay.standing(after, source, systems))
     for event in events:
         refused = stands.get(event.cluster, Standing()).refused
         if refused is not None:
@@ -278,11 +287,6 @@ def change(request: Request, edit: Edit) -> list[Changed]:
             data = obeyed.data
             click.echo(f"{obeyed.cluster}: obeyed since round {data.round}, which ended at {data.end}")
     return [Changed(event=event, heard=(heard or {}).get(event.cluster)) for event in events]
-
-
-def _write(topic: ControlTopic, events: list[Planned], before: list[overlay.ControlRecord]) -> None:
-    topic.write(events)
-    check_written(events, before, topic.read())
 
 
 Result = TypeVar("Result")

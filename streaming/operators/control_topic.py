@@ -4,20 +4,20 @@ It is on the input's side, whichever system that is. Writing waits for the broke
 once can still overwrite each other, because an event replaces the whole overlay; the second read finds that out.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from state.events import System
 from state.settings import Mode
 from streaming.contract.envelope import ReadEnvelope
-from streaming.operators.overlay import ControlRecord, Planned
+from streaming.operators.overlay import ControlRecord, Planned, Standing
 from streaming.process.exits import Refused
 from streaming.settings import Settings
 from streaming.systems.append import append_to_input
 from streaming.systems.reading import input_reader, output_reader
 
-__all__ = ["ControlTopic", "Heard", "check_written", "clusters_heard_of"]
+__all__ = ["ControlTopic", "Heard", "check_taken", "check_written", "clusters_heard_of"]
 
 
 class ControlTopic:
@@ -61,6 +61,17 @@ def check_written(
                 f"{event.cluster}: somebody else wrote a control event at the same moment, and the newer one replaces the "
                 f"other completely: see the result with `trimtab policy show --cluster {event.cluster}`, then run the command "
                 "again if something is missing"
+            )
+
+
+def check_taken(events: Iterable[Planned], stands: Mapping[str, Standing]) -> None:
+    """Raise ``Refused`` if the controller refuses an event that was written; ``stands`` is read from the topic after that."""
+    for event in events:
+        stand = stands.get(event.cluster, Standing())
+        if stand.refused is not None and (stand.event is None or stand.event.id != event.id):
+            raise Refused(
+                f"{event.cluster}: the event is written, and executors obey a pause in it, but the controller refuses it: "
+                f"{stand.refused}. If its time is ahead, set the clock of this computer, then run the command again"
             )
 
 

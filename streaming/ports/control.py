@@ -1,11 +1,11 @@
 """The newest control event of a cluster, which the executor reads before every action.
 
-Like the controller, it takes no event whose time is ahead of its log: such an event would hide every later one until its time has
-come. Settings in an event are not judged, because an executor may be older than the controller, and must obey its pauses.
+The controller refuses an event whose time is ahead of its log, or whose settings do not fit. The executor obeys them all the same,
+because somebody asked for a pause. But a time that is ahead counts as the time of the record: otherwise such an event would
+hide every later one until its time has come.
 """
 
 from abc import abstractmethod
-from datetime import datetime
 
 import msgspec
 
@@ -21,12 +21,12 @@ READ_TIMEOUT_S = 10.0
 
 
 class ControlView(Closing):
-    """The newest control event of one cluster: greatest (time, id), wherever in the log it is."""
+    """The newest control event of one cluster: greatest (time, id), wherever in the log it is; ``rounds`` say what is ahead."""
 
     def __init__(self, cluster: str, rounds: RoundSettings) -> None:
         self._cluster = cluster
         self._rounds = rounds
-        self._newest: tuple[datetime, str] | None = None
+        self._newest: tuple[int, str] | None = None
         self._data: ControlData | None = None
 
     @abstractmethod
@@ -39,10 +39,12 @@ class ControlView(Closing):
             event = _control.decode(value or b"")
         except msgspec.MsgspecError:
             return
-        if event.cluster != self._cluster or self._rounds.is_ahead(to_ms(event.time), appended_ms):
+        if event.cluster != self._cluster:
             return
-        if self._newest is None or (event.time, event.id) > self._newest:
-            self._newest, self._data = (event.time, event.id), event.data
+        time_ms = to_ms(event.time)
+        age_key = appended_ms if self._rounds.is_ahead(time_ms, appended_ms) else time_ms, event.id
+        if self._newest is None or age_key > self._newest:
+            self._newest, self._data = age_key, event.data
 
 
 _control = msgspec.json.Decoder(ControlMessage)

@@ -14,7 +14,7 @@ from state.events import System
 from streaming.cli import main
 from streaming.cli.options import Duration
 from streaming.contract.decode import decode
-from streaming.operators.control_topic import check_written
+from streaming.operators.control_topic import check_taken, check_written
 from streaming.operators.edits import (
     BadChange,
     Edit,
@@ -379,6 +379,20 @@ def test_a_write_that_met_another_ones_is_told() -> None:
         check_written([event], before, [*before, theirs, mine])
     with pytest.raises(Refused, match="not on the topic"):
         check_written([event], before, before)
+
+
+def test_a_write_that_the_controller_refuses_is_told_with_the_remedy() -> None:
+    event = planned(pause_edit(), FULL)
+    before = record(FULL, offset=0)
+
+    def found(appended_ms: int) -> dict[str, Standing]:
+        return standing([before, record(event.value, offset=1, appended_ms=appended_ms)], SETTINGS)
+
+    check_taken([event], found(NOW_MS))
+    with pytest.raises(
+        Refused, match=r"east-1: .*the controller refuses it: .*ahead of its log.*set the clock"
+    ):
+        check_taken([event], found(NOW_MS - 60_000))
 
 
 @pytest.mark.parametrize(

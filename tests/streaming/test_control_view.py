@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from state.round_settings import RoundSettings
 from streaming.contract.messages import ControlData
 from streaming.ports.control import ControlView
@@ -42,15 +44,19 @@ def test_the_newest_event_of_the_cluster_is_obeyed_wherever_it_stands() -> None:
     assert is_paused(Log()) is None
 
 
-def test_an_event_from_a_clock_that_is_ahead_hides_no_later_one() -> None:
-    ahead, pause = event(2 * DAY_MS, paused=False), event(DAY_MS + 1_000, paused=True)
-    assert is_paused(Log((ahead, DAY_MS), (pause, DAY_MS))) is True
-    assert is_paused(Log((ahead, DAY_MS))) is None
+@pytest.mark.parametrize("paused", [True, False])
+def test_an_event_from_a_clock_that_is_ahead_is_obeyed_and_hides_no_later_one(*, paused: bool) -> None:
+    ahead, later = event(2 * DAY_MS, paused=paused), event(DAY_MS + 1_000, paused=not paused)
+    assert is_paused(Log((ahead, DAY_MS))) is paused
+    assert is_paused(Log((ahead, DAY_MS), (later, DAY_MS + 1_000))) is not paused
+    assert is_paused(Log((later, DAY_MS + 1_000), (ahead, DAY_MS))) is not paused, "wherever it stands"
 
 
-def test_an_event_may_be_as_far_ahead_as_the_settings_allow() -> None:
-    assert is_paused(Log((event(DAY_MS + 10_000, paused=True), DAY_MS))) is True
-    assert is_paused(Log((event(DAY_MS + 10_001, paused=True), DAY_MS))) is None
+def test_within_what_the_settings_allow_the_time_of_the_event_counts() -> None:
+    first, second = event(DAY_MS + 10_000, paused=True), event(DAY_MS + 9_000, paused=False)
+    assert is_paused(Log((first, DAY_MS), (second, DAY_MS + 5_000))) is True
+    beyond = event(DAY_MS + 10_001, paused=True)
+    assert is_paused(Log((beyond, DAY_MS), (second, DAY_MS + 5_000))) is False
 
 
 def test_settings_that_an_older_executor_does_not_know_hide_no_pause() -> None:

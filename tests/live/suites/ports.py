@@ -130,15 +130,15 @@ class PortsSuite:
                 control(CLUSTER, now_ms, paused=False, id_="a"),
                 control("west-1", now_ms + 1, paused=False),
                 (CLUSTER, b"no control event"),
-                control(
-                    CLUSTER, now_ms + 86_400_000, paused=False, id_="sent by a clock that is a day ahead"
-                ),
             ]
             append_to_input(settings, topic, events)
             newest = view.newest()
             assert newest is not None
             assert newest.paused, "of one moment, the greater id"
-            append_to_input(settings, topic, [control(CLUSTER, now_ms + 1, paused=False)])
+            ahead = control(CLUSTER, now_ms + 86_400_000, paused=True, id_="a clock that is a day ahead")
+            append_to_input(settings, topic, [ahead])
+            later_ms = round(time.time() * 1000) + 5_000
+            append_to_input(settings, topic, [control(CLUSTER, later_ms, paused=False)])
             newest = view.newest()
             assert newest is not None
             assert not newest.paused
