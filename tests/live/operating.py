@@ -37,7 +37,7 @@ def operate(stage: Stage, warm: Warm) -> None:
     config = stage.settings(base=AHEAD)
     asked = ("--who", "maria", "--cluster", "east-1")
     stranger = output_of(config, "pause", *asked, "--why=the sale", code=WRONG_USE)
-    assert "east-1: no round of it in the last hour" in stranger
+    assert "east-1: unknown, with no round in the last hour" in stranger
     assert stage.values(stage.topics.control) == []
     text = output_of(config, "pause", *asked, "--why=the sale", "--force", "--for=8h")
     assert "paused: no -> until " in text

@@ -8,9 +8,9 @@ import pytest
 
 from deploy.local.pulsar import LocalPulsar
 from streaming.operators.control_topic import ControlTopic
-from streaming.pulsar.control import PulsarControl
 from streaming.pulsar.log import PartitionReader
 from streaming.pulsar.topic_names import PartitionLogs
+from streaming.systems.control import control_of
 from tests.live.driving import until
 from tests.live.pulsar.commanding import Commander
 from tests.live.pulsar.lab import CLUSTER, Lab
@@ -41,7 +41,7 @@ def test_executors_and_commands_read_the_control_topic_compacted_and_the_control
 
     reasons = [json.loads(record.value or b"")["data"]["why"] for record in ControlTopic(settings).read()]
     assert reasons == [str(EVENTS_COUNT - 1), "after"]
-    with PulsarControl(settings, cluster=CLUSTER) as control:
+    with control_of(settings, cluster=CLUSTER, system="pulsar") as control:
         newest = control.newest()
     assert newest is not None
     assert (newest.paused, newest.why) == (False, "after")
