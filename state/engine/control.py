@@ -86,15 +86,18 @@ def upkeep_after(header: Header) -> Upkeep:
     if header.next_round is None:
         return NOTHING
     number = header.next_round - 1
-    applicable = [record for record in header.control if record.applies_from <= number]
-    return applicable[-1].upkeep.at(number * header.length_ms) if applicable else NOTHING
+    newest = _newest_for(header, number)
+    return NOTHING if newest is None else newest.upkeep.at(number * header.length_ms)
 
 
 def in_force(header: Header, number: int) -> ControlRecord | None:
     """The newest event that applies to a round; older ones are forgotten, because rounds close in order."""
-    applicable = [record for record in header.control if record.applies_from <= number]
-    if not applicable:
-        return None
-    newest = applicable[-1]
-    header.control = [record for record in header.control if record.age_key >= newest.age_key]
+    newest = _newest_for(header, number)
+    if newest is not None:
+        header.control = [record for record in header.control if record.age_key >= newest.age_key]
     return newest
+
+
+def _newest_for(header: Header, number: int) -> ControlRecord | None:
+    applicable = (record for record in reversed(header.control) if record.applies_from <= number)
+    return next(applicable, None)
