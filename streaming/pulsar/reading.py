@@ -9,7 +9,7 @@ from streaming.ports.places import Place
 from streaming.ports.reading import Begin, TopicRecord
 from streaming.process.closing import Closing
 from streaming.process.exits import Refused
-from streaming.pulsar.admin import AdminError
+from streaming.pulsar.admin import AdminError, PulsarAdmin
 from streaming.pulsar.admin.http import CredentialsError
 from streaming.pulsar.clients import close, ctrl_c_kept, read_to_end, reader_after
 from streaming.pulsar.denied import AuthAction, explain_denied, is_denied
@@ -59,11 +59,16 @@ class PulsarTopicReader(Closing):
         self._link = link
         self._topic = link.full_name(topic)
         with self._explain_errors():
-            names = self._partitions()
-            self.partitions_count = len(names)
-            partitions = names if partition is None else [names[partition]]
+            with link.admin() as admin:
+                names = self._partitions(admin)
+                self.partitions_count = len(names)
+                partitions = names if partition is None else [names[partition]]
+                first = [_before(admin, each, begin) for each in partitions]
             self._client = link.client(timeout_s=_TIMEOUT_MS / 1000)
-            self._readers = [self._reader(each, begin, compacted=compacted) for each in partitions]
+            self._readers = [
+                self._reader(each, done, compacted=compacted)
+                for each, done in zip(partitions, first, strict=True)
+            ]
 
     def to_end(self) -> Iterator[TopicRecord]:
         """The messages up to the end of the topic."""
@@ -97,28 +102,30 @@ class PulsarTopicReader(Closing):
         """Close the connections."""
         close(self._client)
 
-    def _reader(self, partition: str, begin: Begin | Place, *, compacted: bool) -> pulsar.Reader:
-        if isinstance(begin, str):
-            first = pulsar.MessageId.latest if begin == "latest" else pulsar.MessageId.earliest
-            return self._client.create_reader(partition, first, is_read_compacted=compacted)
-        done = Position.parse(begin.at) if isinstance(begin, Place) else self._before(partition, begin)
-        return reader_after(self._client, partition, done, is_read_compacted=compacted)
-
-    def _before(self, partition: str, time_ms: int) -> Position:
-        with self._link.admin() as admin:
-            return position_before(admin, partition, time_ms)
+    def _reader(
+        self, partition: str, begin: pulsar.MessageId | Position, *, compacted: bool
+    ) -> pulsar.Reader:
+        if isinstance(begin, Position):
+            return reader_after(self._client, partition, begin, is_read_compacted=compacted)
+        return self._client.create_reader(partition, begin, is_read_compacted=compacted)
 
     def _explain_errors(self) -> AbstractContextManager[None]:
         return explain_errors(self._link, self._topic, "consume")
 
-    def _partitions(self) -> list[str]:
-        with self._link.admin() as admin:
-            count = partitions_count(admin, self._topic)
+    def _partitions(self, admin: PulsarAdmin) -> list[str]:
+        count = partitions_count(admin, self._topic)
         if count is None:
             raise Refused(
                 f"there is no topic {self._topic} at {self._link.service_url}. Run: trimtab topics create"
             )
         return partition_names(self._topic, count)
+
+
+def _before(admin: PulsarAdmin, partition: str, begin: Begin | Place) -> pulsar.MessageId | Position:
+    """Where a reader begins: an end of the log, or after a position."""
+    if isinstance(begin, str):
+        return pulsar.MessageId.latest if begin == "latest" else pulsar.MessageId.earliest
+    return Position.parse(begin.at) if isinstance(begin, Place) else position_before(admin, partition, begin)
 
 
 def record_of(message: pulsar.Message) -> TopicRecord:
