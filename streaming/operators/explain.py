@@ -271,7 +271,9 @@ def _why_bundle(
         )
     if bundle.owner is not None:
         yield from (
-            _why_examined(each) for each in summary.examined.heaviest if each.high_broker == bundle.owner
+            _why_examined(each, summary.policy)
+            for each in summary.examined.heaviest
+            if each.high_broker == bundle.owner
         )
         if not any(each.high_broker == bundle.owner for each in summary.examined.heaviest):
             low = any(each.low_broker == bundle.owner for each in summary.examined.heaviest)
@@ -337,7 +339,7 @@ def _why_broker(name: str, broker: RememberedBroker, summary: RoundSummary) -> I
             remedy="it has to report",
         )
     rows = [each for each in summary.examined.heaviest if name in {each.high_broker, each.low_broker}]
-    yield from (_why_examined(each) for each in rows)
+    yield from (_why_examined(each, summary.policy) for each in rows)
     if not rows:
         yield Reason(
             outcome="not-examined",
@@ -346,9 +348,9 @@ def _why_broker(name: str, broker: RememberedBroker, summary: RoundSummary) -> I
         )
 
 
-def _why_examined(row: ExaminedRow) -> Reason:
+def _why_examined(row: ExaminedRow, policy: str) -> Reason:
     numbers = ", ".join(f"{name} {value_text(value)}" for name, value in row.evidence.items())
-    remedy = examined_remedy_of(row.outcome)
+    remedy = examined_remedy_of(row.outcome, policy)
     return Reason(
         outcome=row.outcome,
         detail=f"{examined_text(row)}: {row.detail}" + (f" ({numbers})" if numbers else ""),

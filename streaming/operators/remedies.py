@@ -3,7 +3,7 @@
 Here are the reasons of guards and of single bundles. Those of a policy are declared with the policy.
 """
 
-from policies.shedding.registry import POLICIES
+from policies.shedding.registry import find_policy
 
 __all__ = ["REMEDIES", "examined_remedy_of", "remedy_of"]
 
@@ -43,6 +43,7 @@ def remedy_of(outcome: str) -> str:
     return REMEDIES.get(outcome, "")
 
 
-def examined_remedy_of(outcome: str) -> str:
-    """The same for what a policy says of a pair or broker."""
-    return next((each.text_of(outcome).remedy for each in POLICIES if outcome in each.outcomes), "")
+def examined_remedy_of(outcome: str, policy: str) -> str:
+    """The same for what a policy says of a pair or broker; empty for a policy or an outcome of another version."""
+    found = find_policy(policy)
+    return found.text_of(outcome).remedy if found is not None and outcome in found.outcomes else ""

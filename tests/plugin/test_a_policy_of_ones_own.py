@@ -63,7 +63,7 @@ print(json.dumps({
     "family": families.DIFFERENCE.text,
     "reference": "## `[pulsar.turn_taker]`" in render_reference(),
     "page": "| `waits` | its turn has not come |" in render_outcomes(Path("docs/decisions.md").read_text()),
-    "remedy": examined_remedy_of("waits"),
+    "remedy": examined_remedy_of("waits", "turn-taker"),
 }))
 """
 
