@@ -8,11 +8,9 @@ import re
 from collections import defaultdict
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from itertools import pairwise
 from urllib.parse import quote
 
 from policies.splitting.positions import position_of
-from policies.splitting.ranges import Bundle, BundleRange
 from streaming.contract.messages import Traffic
 from streaming.pulsar.admin import AdminError, PulsarAdmin
 from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
@@ -53,7 +51,7 @@ def read_own_topics(admin: PulsarAdmin, pool: Executor, own: OwnTopics) -> dict[
     found: dict[str, dict[str, Traffic]] = defaultdict(dict)
     for namespace in sorted(own.namespaces):
         topics = [topic for topic in _topics(admin, namespace) if own.holds(topic)]
-        bundles = _bundles(admin, namespace) if topics else []
+        bundles = admin.bundles(namespace) if topics else []
         for topic, traffic in zip(topics, pool.map(lambda each: _traffic(admin, each), topics), strict=True):
             bundle = next(each for each in bundles if each.range.contains(position_of(topic)))
             if traffic is not None:
@@ -69,10 +67,6 @@ def _topics(admin: PulsarAdmin, namespace: str) -> list[str]:
         if error.failure != "not-found":
             raise
         return []
-
-
-def _bundles(admin: PulsarAdmin, namespace: str) -> list[Bundle]:
-    return [Bundle(namespace, BundleRange(low, high)) for low, high in pairwise(admin.boundaries(namespace))]
 
 
 def _traffic(admin: PulsarAdmin, topic: str) -> Traffic | None:

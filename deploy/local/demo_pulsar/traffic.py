@@ -8,14 +8,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import pulsar as pulsar_client
 
 from deploy.local.pulsar import LocalPulsar, LocalPulsarError
 from policies.splitting.positions import position_of
-from policies.splitting.ranges import Bundle, BundleRange
+from policies.splitting.ranges import Bundle
 from streaming.collector.reports import topic_traffic
 from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.settings import PulsarTarget
@@ -122,8 +121,7 @@ class Shop:
 
     def _topics(self) -> list[tuple[Bundle, list[str]]]:
         count = len(RATES_MESSAGES_PER_S)
-        edges = self._admin.boundaries(NAMESPACE)
-        bundles = [Bundle(NAMESPACE, BundleRange(low, high)) for low, high in pairwise(edges)]
+        bundles = self._admin.bundles(NAMESPACE)
         assert len(bundles) == count
         return [
             (bundle, _names(bundle, HOT_TOPICS_COUNT if rate == HOT_MESSAGES_PER_S else 2))

@@ -7,13 +7,14 @@ reached is skipped.
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
 from policies.splitting.positions import position_of
-from policies.splitting.ranges import Bundle
+from policies.splitting.ranges import Bundle, BundleRange
 from state.facts import SPLIT_ALGORITHM
 from streaming.pulsar.admin.errors import AdminError
 from streaming.pulsar.admin.http import HttpClient, Method, addresses
@@ -138,6 +139,11 @@ class PulsarAdmin:
         """Boundaries of a namespace's bundles, ascending, both ends included."""
         found = self.read(f"/admin/v2/namespaces/{quote(namespace)}/bundles", _Bundles)
         return sorted(int(each, 16) for each in found.boundaries)
+
+    def bundles(self, namespace: str) -> list[Bundle]:
+        """The bundles of a namespace, ascending."""
+        edges = self.boundaries(namespace)
+        return [Bundle(namespace, BundleRange(low, high)) for low, high in pairwise(edges)]
 
     def topics(self, bundle: Bundle) -> list[str]:
         """Full names of the persistent topics in a bundle, Pulsar's own left out, ascending.

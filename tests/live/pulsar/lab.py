@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from uuid import uuid4
 
 import pulsar as pulsar_client
@@ -13,7 +12,7 @@ import pulsar as pulsar_client
 from deploy.local.pulsar import LocalPulsar, StandalonePulsar
 from deploy.local.secure_pulsar import SUPER_USER, SecurePulsar
 from policies.splitting.positions import position_of
-from policies.splitting.ranges import Bundle, BundleRange
+from policies.splitting.ranges import Bundle
 from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.pulsar.admin.errors import PASSING
 from streaming.pulsar.admin.http import Method
@@ -58,8 +57,7 @@ class Lab:
 
     def bundles(self) -> list[Bundle]:
         """The bundles as they are now, ascending."""
-        edges = self.admin.boundaries(self.namespace)
-        return [Bundle(self.namespace, BundleRange(low, high)) for low, high in pairwise(edges)]
+        return self.admin.bundles(self.namespace)
 
     def owner(self, bundle: Bundle) -> str | None:
         """Broker that owns a bundle."""
