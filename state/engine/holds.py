@@ -28,7 +28,9 @@ UnloadReason = Literal[
     "budget",
 ]
 """Why one wanted unload is not done."""
-HoldReason = GeneralReason | SplitReason | UnloadReason
+ThrottleReason = Literal["off", "retrying", "too-large"]
+"""Why a throttle decision is not carried out, beside ``paused`` and ``failing``."""
+HoldReason = GeneralReason | SplitReason | UnloadReason | ThrottleReason
 _PASSING: frozenset[HoldReason] = frozenset(
     {"paused", "failing", "two-balancers", "quiet-hours", "proposed", "calm-after-change", "budget"}
 )

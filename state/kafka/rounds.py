@@ -4,7 +4,7 @@ The order is fixed: restart, control, observation, reconciling the throttle, pac
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from policies.throttle.network import network_limits
@@ -18,16 +18,17 @@ from policies.throttle.pacing_plan import (
 )
 from policies.throttle.progress import Watch, extend_watch
 from policies.throttle.rates import BrokerRole, Caps, loads_of
-from state.engine import holds
 from state.engine.closing import Closing, obstacle
+from state.engine.holds import Hold
 from state.engine.memory import Header
 from state.kafka import drift, reconcile
 from state.kafka.actions import SUBJECT, leaderless, throttle_action
 from state.kafka.drift import NO_DRIFT, Drift
+from state.kafka.holds import hold_decision, hold_too_large
 from state.kafka.memory import KafkaMemory, WaitingLogs, WaitingMoves
 from state.kafka.snapshot import Observation, observe
 from state.kafka.summary import Closed, round_summary
-from state.outputs import Output, canonical
+from state.outputs import Output
 from state.outputs.types import THROTTLE_TYPE
 
 
@@ -64,18 +65,6 @@ def _update_brokers(memory: KafkaMemory, closed: Closed) -> None:
     memory.readings = memory.readings.take(memory.readings.columns[:, 2] >= oldest_ms)
 
 
-_REMOVAL_BYTES = 100_000
-"""Size of an action that takes a throttle off, without its lists."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Hold:
-    """Why a wanted decision does not happen."""
-
-    reason: Literal["paused", "failing", "off", "retrying", "too-large"]
-    detail: str
-
-
 def _decide(header: Header, memory: KafkaMemory, closed: Closed, observation: Observation) -> list[Output]:
     closing = closed.closing
     stopped = obstacle(header, closed.settings.rounds, closed.reports, live_count=len(memory.last_ms))
@@ -91,11 +80,11 @@ def _decide(header: Header, memory: KafkaMemory, closed: Closed, observation: Ob
     decision, after, explanation = pace(_snapshot(memory, closed, observation, sure), memory.pacing, settings)
     if decision is not None:
         decision = reconcile.remove_attempted(decision, memory, after)
-    hold = None if decision is None else _hold(decision, header, memory, closed)
+    hold = None if decision is None else hold_decision(decision, header, memory, closed)
     actions: list[Output] = []
     if decision is not None and hold is None:
         actions = [_action(decision, explanation, observation, closing)]
-        hold = _too_large(actions[0], after, closing.max_action_bytes)
+        hold = hold_too_large(actions[0], after, closing.max_action_bytes)
     if decision is not None and hold is None:
         _remember(memory, decision, after, actions[0], closing)
     else:
@@ -162,35 +151,6 @@ def _snapshot(memory: KafkaMemory, closed: Closed, observation: Observation, sur
     )
 
 
-def _hold(decision: ThrottleDecision, header: Header, memory: KafkaMemory, closed: Closed) -> _Hold | None:
-    if closed.closing.is_paused:
-        return _Hold("paused", "the cluster is paused")
-    error = holds.error_hold(header)
-    if error is not None:
-        return _Hold("failing", error.detail)
-    if not closed.settings.throttle.enabled and decision.trigger != "finished":
-        return _Hold("off", "kafka.throttle.enabled is false")
-    if closed.closing.end_ms < memory.retry_ms:
-        waits_s = (memory.retry_ms - closed.closing.end_ms) / 1000
-        return _Hold(
-            "retrying",
-            f"{memory.failures_count} decisions in a row were not carried out, the next is made in {waits_s:g} s",
-        )
-    return None
-
-
-def _too_large(action: Output, after: PacingMemory, max_bytes: int) -> _Hold | None:
-    """Why a decision is not published: it, or the action that takes it off in the end, is larger than the output accepts."""
-    needed = max(len(action.data), len(canonical(after.added)) + _REMOVAL_BYTES if after.is_active else 0)
-    if needed <= max_bytes:
-        return None
-    return _Hold(
-        "too-large",
-        f"the action takes {needed} bytes and at most {max_bytes} are published: move fewer partitions at a time "
-        "(`trimtab throttle plan --batches`), or throttle whole topics with `*` by hand",
-    )
-
-
 def _keep_watching(
     before: PacingMemory, after: PacingMemory, explanation: PacingExplanation, observation: Observation
 ) -> PacingMemory:
@@ -239,7 +199,7 @@ def _remember(
     memory.pacing = after
 
 
-def _verdict(explanation: PacingExplanation, decision: ThrottleDecision | None, hold: _Hold | None) -> str:
+def _verdict(explanation: PacingExplanation, decision: ThrottleDecision | None, hold: Hold | None) -> str:
     if decision is not None and hold is not None:
         return f"{decision.trigger} is held, {hold.reason}: {hold.detail}"
     uncounted = "" if (names := leaderless(explanation)) is None else f"; {names}"

@@ -6,35 +6,17 @@ from itertools import groupby
 from typing import NamedTuple
 
 from policies.shedding.contract import SheddingPlan
-from policies.shedding.registry import AnyPolicy
-from policies.shedding.view import NOBODY, RoundView
 from state.engine.holds import Hold
 from state.outputs import Unload, rfc3339
-from state.pulsar.after import After, share_ratio
+from state.pulsar.after import After
 from state.pulsar.anti_affinity import AntiAffinity
-from state.pulsar.asking import PROPOSED, Asking
+from state.pulsar.asking import PROPOSED
 from state.pulsar.budget import Budget
-from state.pulsar.holds import Holds
-from state.pulsar.members import Calm
+from state.pulsar.circumstances import Circumstances
+from state.pulsar.moves import Move, name_of
 from state.pulsar.reasons import reason
 from state.pulsar.tables import Eligible, mean_points
-from state.settings import GuardSettings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
-    """What every action of a round shares."""
-
-    cluster: str
-    number: int
-    end_ms: int
-    expires_ms: int
-    policy: AnyPolicy
-    dry_run: bool
-    holds: Holds
-    calm: Calm
-    asking: Asking | None = None
-    """Set if actions have to be approved; None if they go out at once."""
+from state.pulsar.unload_holds import hold_unload
 
 
 @dataclass(slots=True)
@@ -66,19 +48,17 @@ def admit(
     desk = _Desk(eligible, plan, budget, circumstances, spread, after, split_rows)
     for _, places in groupby(range(len(plan.unload_rows)), key=plan.unload_for.tolist().__getitem__):
         wanted = [desk.wanted(place) for place in places]
-        desk.decide([each for each in wanted if each.row not in done_rows])
+        desk.decide([each for each in wanted if each.move.row not in done_rows])
     return desk.admitted
 
 
 class _Wanted(NamedTuple):
-    """An unload of the plan, by its rows."""
+    """An unload of the plan: its place there, its row of ``examined``, and what moves."""
 
     place: int
-    row: int
-    bundle: str
-    source: int
-    destination: int
     by: int
+    bundle: str
+    move: Move
 
 
 class _Desk:
@@ -107,11 +87,9 @@ class _Desk:
         plan, row = self._plan, int(self._plan.unload_rows[place])
         return _Wanted(
             place=place,
-            row=row,
-            bundle=self._eligible.view.bundles.names[row],
-            source=int(self._sources[place]),
-            destination=int(plan.unload_destinations[place]),
             by=int(plan.unload_examined[place]),
+            bundle=self._eligible.view.bundles.names[row],
+            move=Move(row, int(self._sources[place]), int(plan.unload_destinations[place])),
         )
 
     def decide(self, swapped: Sequence[_Wanted]) -> None:
@@ -123,7 +101,7 @@ class _Desk:
         for each in swapped:
             hold = self._hold(each, budget, self._spread, waits=waits)
             if hold is not None:
-                self.admitted.holds[each.row] = hold
+                self.admitted.holds[each.move.row] = hold
             else:
                 self._let_go(each, waits=waits)
 
@@ -132,8 +110,8 @@ class _Desk:
         return asking is not None and asking.needs(
             "unloads",
             each.bundle,
-            messages_per_s=float(bundles.messages_per_s[each.row]),
-            bytes_per_s=float(bundles.bytes_per_s[each.row]),
+            messages_per_s=float(bundles.messages_per_s[each.move.row]),
+            bytes_per_s=float(bundles.bytes_per_s[each.move.row]),
         )
 
     def _hold_all(self, swapped: Sequence[_Wanted], budget: Budget, *, waits: bool) -> bool:
@@ -142,68 +120,37 @@ class _Desk:
         for held in swapped:
             hold = self._hold(held, budget, spread, waits=waits)
             if hold is None:
-                spread.move(self._eligible, row=held.row, destination=held.destination)
+                spread.move(held.bundle, held.move.destination)
                 continue
             for each in swapped:
                 detail = hold.detail if each is held else f"swapped with {held.bundle}: {hold.detail}"
-                self.admitted.holds[each.row] = replace(hold, detail=detail)
+                self.admitted.holds[each.move.row] = replace(hold, detail=detail)
             return True
         return False
 
     def _hold(self, each: _Wanted, budget: Budget, spread: AntiAffinity, *, waits: bool) -> Hold | None:
-        """Why an unload does not happen; if it may, spends ``budget`` and returns None."""
-        eligible, circumstances, asking = self._eligible, self._circumstances, self._circumstances.asking
-        view, (_, row, bundle, source, destination, _) = eligible.view, each
-        owner = view.brokers.names[source]
-        return (
-            circumstances.holds.unload
-            or _split_instead(self._split_rows, row, circumstances.policy)
-            or circumstances.calm.hold_of(float(view.brokers.usage_ratio[source]))
-            or why_too_little(view, budget.guards, row=row, source=source)
-            or spread.hold(eligible, row=row, source=source, destination=destination)
-            or (asking.hold(owner, _name(view, destination)) if asking is not None and waits else None)
-            or budget.take(bundle, broker=owner, owned_count=int(eligible.owned_counts[source]))
+        return hold_unload(
+            each.move,
+            self._eligible,
+            self._circumstances,
+            budget,
+            spread,
+            split_rows=self._split_rows,
+            is_proposed=waits,
         )
 
     def _let_go(self, each: _Wanted, *, waits: bool) -> None:
         """Let an unload happen, as an action or as a proposal."""
         if not waits:
-            self._spread.move(self._eligible, row=each.row, destination=each.destination)
+            self._spread.move(each.bundle, each.move.destination)
         after = self._after_proposals if waits else self._after
-        expected = after.move(each.row, source=each.source, destination=each.destination)
+        expected = after.move(each.move)
         unload = _unload(self._eligible, self._plan, self._circumstances, self._groups, expected, each)
         if waits and self._circumstances.asking is not None:
             self.admitted.proposals.append(self._circumstances.asking.propose(unload))
-            self.admitted.holds[each.row] = PROPOSED
+            self.admitted.holds[each.move.row] = PROPOSED
         else:
             self.admitted.unloads.append(unload)
-
-
-def _split_instead(split_rows: Collection[int], row: int, policy: AnyPolicy) -> Hold | None:
-    if row not in split_rows:
-        return None
-    if policy.splits_first:
-        return Hold("split-instead", "it is split in this round, and its parts may move in a later one")
-    return Hold("split-instead", "it is too big for any other broker and is split in this round")
-
-
-def why_too_little(view: RoundView, guards: GuardSettings, *, row: int, source: int) -> Hold | None:
-    """Why a move is not worth the reconnects: it lowers usage too little, by the greater of its shares of messages and bytes."""
-    if not guards.min_unload_benefit_points:
-        return None
-    bundles, brokers = view.bundles, view.brokers
-    share = max(
-        share_ratio(float(bundles.messages_per_s[row]), float(brokers.messages_per_s[source])),
-        share_ratio(float(bundles.bytes_per_s[row]), float(brokers.bytes_per_s[source])),
-    )
-    points = 100.0 * float(brokers.usage_ratio[source]) * share
-    if points >= guards.min_unload_benefit_points:
-        return None
-    return Hold(
-        "too-little-benefit",
-        f"it would lower {brokers.names[source]} by {points:.3g} points, min_unload_benefit_points is "
-        f"{guards.min_unload_benefit_points:g}",
-    )
 
 
 def _unload(
@@ -214,9 +161,9 @@ def _unload(
     expected: dict[str, dict[str, float]],
     each: _Wanted,
 ) -> Unload:
-    view, (_, _, bundle, source, destination, by) = eligible.view, each
-    owner, evidence = view.brokers.names[source], _evidence(eligible, plan, groups, each)
-    target, trigger = _name(view, destination), plan.examined.trigger_of(by)
+    view, by = eligible.view, each.by
+    owner, evidence = view.brokers.names[each.move.source], _evidence(eligible, plan, groups, each)
+    target, trigger = name_of(view, each.move.destination), plan.examined.trigger_of(by)
     return Unload(
         cluster=circumstances.cluster,
         round=circumstances.number,
@@ -225,26 +172,22 @@ def _unload(
         reason=reason(
             policy=circumstances.policy,
             trigger=trigger,
-            bundle=bundle,
+            bundle=each.bundle,
             owner=owner,
-            source=_name(view, int(plan.examined.high[by])) or owner,
-            partner=_name(view, int(plan.examined.low[by])),
+            source=name_of(view, int(plan.examined.high[by])) or owner,
+            partner=name_of(view, int(plan.examined.low[by])),
             destination=target,
             evidence=evidence,
         ),
         evidence=evidence,
         expected=expected,
-        precondition={"owner": owner, "range": bundle.rpartition("/")[2]},
+        precondition={"owner": owner, "range": each.bundle.rpartition("/")[2]},
         expires_at=rfc3339(circumstances.expires_ms),
         dry_run=circumstances.dry_run,
-        bundle=bundle,
+        bundle=each.bundle,
         source_broker=owner,
         destination_broker=target,
     )
-
-
-def _name(view: RoundView, broker: int) -> str | None:
-    return None if broker == NOBODY else view.brokers.names[broker]
 
 
 def _evidence(
@@ -257,9 +200,9 @@ def _evidence(
     return {
         **plan.examined.evidence_of(each.by),
         **{name: column[each.place].item() for name, column in plan.unload_evidence.items()},
-        "bundle_messages_per_s": float(bundles.messages_per_s[each.row]),
-        "bundle_bytes_per_s": float(bundles.bytes_per_s[each.row]),
-        **groups.of(each.source),
+        "bundle_messages_per_s": float(bundles.messages_per_s[each.move.row]),
+        "bundle_bytes_per_s": float(bundles.bytes_per_s[each.move.row]),
+        **groups.of(each.move.source),
     }
 
 

@@ -2,6 +2,7 @@
 
 from policies.columns import Floats
 from policies.shedding.view import NOBODY, RoundView
+from state.pulsar.moves import Move
 
 
 class After:
@@ -12,14 +13,14 @@ class After:
         self._messages: Floats = view.brokers.messages_per_s.copy()
         self._volume: Floats = view.brokers.bytes_per_s.copy()
 
-    def move(self, row: int, *, source: int, destination: int) -> dict[str, dict[str, float]]:
-        """Move a bundle row; returns the load of both brokers after that."""
+    def move(self, move: Move) -> dict[str, dict[str, float]]:
+        """Move a bundle; returns the load of both brokers after that."""
         bundles = self._view.bundles
-        messages, volume = bundles.messages_per_s[row], bundles.bytes_per_s[row]
-        self._add(source, -messages, -volume)
-        expected = {"source": self._load(source)}
-        if destination != NOBODY:
-            expected["destination"] = self.receive(destination, messages, volume)
+        messages, volume = bundles.messages_per_s[move.row], bundles.bytes_per_s[move.row]
+        self._add(move.source, -messages, -volume)
+        expected = {"source": self._load(move.source)}
+        if move.destination != NOBODY:
+            expected["destination"] = self.receive(move.destination, messages, volume)
         return expected
 
     def receive(self, broker: int, messages_per_s: float, bytes_per_s: float) -> dict[str, float]:
@@ -38,8 +39,3 @@ class After:
 def traffic_of(messages_per_s: float, bytes_per_s: float) -> dict[str, float]:
     """A load in the form that actions have."""
     return {"messages_per_s": messages_per_s, "bytes_per_s": bytes_per_s}
-
-
-def share_ratio(part: float, whole: float) -> float:
-    """A bundle's share of its broker's traffic, at most 1: averages lag behind, so the bundle may seem to have more than all of it."""
-    return 1.0 if part >= whole > 0 else part / whole if whole > 0 else float(part > 0)

@@ -21,6 +21,7 @@ from state.engine.holds import Hold
 from state.events import namespace_of
 from state.facts import Facts
 from state.pulsar.memory import Fleet
+from state.pulsar.moves import Move
 from state.pulsar.tables import Eligible
 
 
@@ -56,9 +57,10 @@ class AntiAffinity:
         if group is not None:
             self.owned[group, broker].add(namespace)
 
-    def hold(self, table: Eligible, *, row: int, source: int, destination: int) -> Hold | None:
-        """Why an unload of a bundle row would gather a group, if so."""
-        namespace = namespace_of(table.view.bundles.names[row])
+    def hold(self, table: Eligible, move: Move) -> Hold | None:
+        """Why an unload would gather a group, if so."""
+        _, source, destination = move
+        namespace = namespace_of(table.view.bundles.names[move.row])
         group = self.group_of.get(namespace)
         if group is None or destination == NOBODY:
             return None
@@ -119,11 +121,7 @@ class AntiAffinity:
         owned = defaultdict(set, {place: set(names) for place, names in self.owned.items()})
         return replace(self, owned=owned)
 
-    def move(self, table: Eligible, *, row: int, destination: int) -> None:
+    def move(self, bundle: str, destination: int) -> None:
         """Count an unload that happens; the source may own other bundles of the namespace, so the namespace also stays there."""
         if destination != NOBODY:
-            self.move_bundle(table.view.bundles.names[row], destination)
-
-    def move_bundle(self, bundle: str, destination: int) -> None:
-        """The same for a bundle by its name."""
-        self._add(namespace_of(bundle), destination)
+            self._add(namespace_of(bundle), destination)

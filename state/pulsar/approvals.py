@@ -21,13 +21,15 @@ from state.engine.summary import MAX_REMARK_CHARACTERS, SHOWN_ROWS
 from state.events import namespace_of
 from state.outputs import ApprovalRow, ApprovalSummary, Output, ProposalRow, Split, Unload, rfc3339
 from state.pulsar import masks
-from state.pulsar.actions import Circumstances, why_too_little
-from state.pulsar.after import After, share_ratio
+from state.pulsar.after import After
 from state.pulsar.anti_affinity import AntiAffinity
 from state.pulsar.asking import Asking
 from state.pulsar.budget import Budget
+from state.pulsar.circumstances import Circumstances
 from state.pulsar.fleet import Advanced
+from state.pulsar.moves import Move, share_of
 from state.pulsar.tables import Eligible
+from state.pulsar.unload_holds import hold_unload
 
 Refusal = tuple[str, str]
 """Outcome and detail of an answer that leads to no action."""
@@ -169,27 +171,15 @@ def _unload(scene: Scene, record: ApprovalRecord, proposal: ProposalRecord, row:
     code = int(table.mask_codes[row])
     if code != masks.OPEN:
         return Answer(record, masks.MASK_REASONS[code], masks.MASK_REASONS[code])
-    messages, volume = float(view.bundles.messages_per_s[row]), float(view.bundles.bytes_per_s[row])
-    share = max(
-        share_ratio(messages, float(view.brokers.messages_per_s[source])),
-        share_ratio(volume, float(view.brokers.bytes_per_s[source])),
-    )
-    moved = share * float(scene.usage_ratio[source])
-    refused = _refuse_overshoot(scene, source, destination, moved)
+    move = Move(row, source, destination)
+    moved = share_of(view, move) * float(scene.usage_ratio[source])
+    refused = _refuse_overshoot(scene, move, moved)
     if refused is not None:
         return Answer(record, *refused)
-    hold = (
-        circumstances.holds.unload
-        or circumstances.calm.hold_of(float(view.brokers.usage_ratio[source]))
-        or why_too_little(view, scene.budget.guards, row=row, source=source)
-        or scene.spread.hold(table, row=row, source=source, destination=destination)
-        or scene.budget.take(
-            proposal.bundle, broker=proposal.source, owned_count=int(table.owned_counts[source])
-        )
-    )
+    hold = hold_unload(move, table, circumstances, scene.budget, scene.spread)
     if hold is not None:
         return Answer(record, hold.reason, hold.detail)
-    scene.spread.move(table, row=row, destination=destination)
+    scene.spread.move(proposal.bundle, destination)
     scene.usage_ratio[source] -= moved
     if destination != NOBODY:
         scene.usage_ratio[destination] += moved
@@ -198,8 +188,12 @@ def _unload(scene: Scene, record: ApprovalRecord, proposal: ProposalRecord, row:
         proposed,
         round=circumstances.number,
         reason=_approved(proposed.reason, record),
-        evidence=proposed.evidence | {"bundle_messages_per_s": messages, "bundle_bytes_per_s": volume},
-        expected=scene.after.move(row, source=source, destination=destination),
+        evidence=proposed.evidence
+        | {
+            "bundle_messages_per_s": float(view.bundles.messages_per_s[row]),
+            "bundle_bytes_per_s": float(view.bundles.bytes_per_s[row]),
+        },
+        expected=scene.after.move(move),
         expires_at=rfc3339(circumstances.expires_ms),
         dry_run=circumstances.dry_run,
         proposal=msgspec.UNSET,
@@ -223,8 +217,9 @@ def _refuse_destination(scene: Scene, name: str, source: int, destination: int) 
     return None
 
 
-def _refuse_overshoot(scene: Scene, source: int, destination: int, moved: float) -> Refusal | None:
+def _refuse_overshoot(scene: Scene, move: Move, moved: float) -> Refusal | None:
     """Whether the destination would end above the usage of the source; the bundle counts for its share of the source's usage."""
+    _, source, destination = move
     if destination == NOBODY:
         return None
     names = scene.table.view.brokers.names

@@ -24,12 +24,14 @@ from state.engine.memory import DrainRecord, Header
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, namespace_of
 from state.outputs import LeftRow, Unload, rfc3339
 from state.pulsar import masks
-from state.pulsar.actions import Circumstances
-from state.pulsar.after import After, share_ratio, traffic_of
+from state.pulsar.after import After, traffic_of
 from state.pulsar.anti_affinity import AntiAffinity
 from state.pulsar.budget import Budget
+from state.pulsar.circumstances import Circumstances
 from state.pulsar.fleet import Advanced
+from state.pulsar.moves import share_ratio
 from state.pulsar.tables import Eligible, Loads, mean_points
+from state.pulsar.unload_holds import hold_leaving
 from state.settings import PulsarSettings
 from state.upkeep import Spell, Upkeep
 
@@ -230,7 +232,7 @@ def _drain(
         elif bundle in resting:
             hold = resting[bundle]
         else:
-            held = circumstances.holds.unload or budget.drain_hold(bundle, broker=source.broker)
+            held = hold_leaving(bundle, source.broker, circumstances, budget)
             if held is not None:
                 hold = held.reason, held.detail
             else:
@@ -254,7 +256,7 @@ def _drain(
             continue
         usage_points = 100.0 * float(places.usage_ratio[destination])
         budget.drain(bundle, broker=source.broker)
-        spread.move_bundle(bundle, destination)
+        spread.move(bundle, destination)
         places.usage_ratio[destination] += source.share(messages, volume)
         expected = {"source": source.leave(messages, volume)}
         expected["destination"] = after.receive(destination, messages, volume)

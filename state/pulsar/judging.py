@@ -9,15 +9,14 @@ from policies.shedding.outcomes import FIRED
 from policies.splitting.plan import TopicTable
 from state.engine.closing import Closing
 from state.engine.memory import Header
-from state.pulsar import approvals, drain, fleet, masks, members, splits
-from state.pulsar.actions import Admitted, Circumstances, admit
+from state.pulsar import approvals, drain, fleet, masks, splits
+from state.pulsar.actions import Admitted, admit
 from state.pulsar.after import After
 from state.pulsar.anti_affinity import AntiAffinity
-from state.pulsar.asking import Asking
 from state.pulsar.budget import Budget
+from state.pulsar.circumstances import Circumstances
 from state.pulsar.closing import Decided
 from state.pulsar.counted import Counted
-from state.pulsar.holds import holds_of
 from state.pulsar.shedding import Shed, settle, shed
 from state.pulsar.splits import Splits
 from state.pulsar.tables import Eligible
@@ -93,51 +92,16 @@ def _decide_splits(
     """The round's splits; None where they are switched off. Bundles of approved actions count as in flight."""
     if not pulsar.split.enabled:
         return None
-    codes = split_codes()
-    codes[table.fleet_rows[sorted(answers.unload_rows | answers.split_rows)]] = masks.IN_FLIGHT
     return splits.decide(
         table,
         advanced,
         wanted.plan,
         topics,
-        codes,
+        split_codes(),
         proposals=wanted.proposals(),
+        acting=answers.unload_rows | answers.split_rows,
         circumstances=circumstances,
         pulsar=pulsar,
-    )
-
-
-def circumstances_of(closing: Closing, header: Header) -> Circumstances:
-    return Circumstances(
-        cluster=closing.cluster,
-        number=closing.number,
-        end_ms=closing.end_ms,
-        expires_ms=closing.expires_ms,
-        policy=closing.settings.pulsar.policy,
-        dry_run=closing.is_dry_run,
-        holds=holds_of(
-            header,
-            closing.settings.pulsar.guards,
-            is_paused=closing.is_paused,
-            mode=closing.mode,
-            end_ms=closing.end_ms,
-            zones=closing.settings.zones,
-        ),
-        calm=members.calm(header, closing.settings.pulsar, number=closing.number),
-        asking=_asking(closing, header),
-    )
-
-
-def _asking(closing: Closing, header: Header) -> Asking | None:
-    """The ``Asking`` of a round whose actions have to be approved; None where they go out at once."""
-    if closing.proposals_expire_ms is None:
-        return None
-    return Asking.of(
-        closing.settings.pulsar.approval.standing,
-        closing.settings.zones,
-        header.proposals,
-        end_ms=closing.end_ms,
-        expires_ms=closing.proposals_expire_ms,
     )
 
 

@@ -33,6 +33,8 @@ MASK_REASONS = (
     "rejected",
 )
 """Why a bundle is not movable, by code; the empty one means that it is."""
+SPLIT_MASK_REASONS = (*MASK_REASONS, "to-be-unloaded")
+"""Why a bundle may not be split, by code."""
 (
     OPEN,
     IN_FLIGHT,
@@ -45,7 +47,14 @@ MASK_REASONS = (
     OWN_TOPICS,
     MAINTENANCE,
     REJECTED,
-) = range(len(MASK_REASONS))
+    TO_BE_UNLOADED,
+) = range(len(SPLIT_MASK_REASONS))
+SPLIT_MASK_OUTCOMES = tuple(
+    name
+    for code, name in enumerate(SPLIT_MASK_REASONS)
+    if code not in (OPEN, OTHER_GROUP, UNSETTLED, OWN_TOPICS)
+)
+"""The reasons that a split can have; a split crosses no group and moves no load."""
 
 
 def unload_mask(
@@ -80,6 +89,18 @@ def split_mask(
     fleet = advanced.fleet
     samples = fleet.split_samples[: advanced.owned_count]
     return _paint("split", fleet, samples, header, pulsar, end_ms=end_ms, resting=resting)
+
+
+def leave_alone(codes: Codes, *, acting: Collection[int], leaving: Collection[int]) -> Codes:
+    """The mask of splits after the unloads of the round were chosen, by bundle row of the view.
+
+    Bundles of approved actions (``acting``) are in flight. One that the policy wants to move (``leaving``) is not split as well.
+    """
+    painted = codes.copy()
+    painted[list(acting)] = IN_FLIGHT
+    wanted = list(leaving)
+    painted[wanted] = np.where(painted[wanted] == OPEN, TO_BE_UNLOADED, painted[wanted])
+    return painted
 
 
 def drain_mask(

@@ -10,7 +10,7 @@ from state.engine.summary import frame
 from state.outputs import Finding, Output, RoundSummary, Section, Split, Unload
 from state.outputs.types import SPLIT_TYPE, UNLOAD_TYPE
 from state.pulsar import splits, summary
-from state.pulsar.actions import Circumstances
+from state.pulsar.circumstances import Circumstances
 from state.pulsar.closing import Decided
 from state.pulsar.counted import Counted
 from state.pulsar.memory import WaitingReport

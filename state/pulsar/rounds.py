@@ -27,9 +27,10 @@ from state.pulsar import (
 )
 from state.pulsar.aftermath import remember
 from state.pulsar.budget import Budget
+from state.pulsar.circumstances import circumstances_of
 from state.pulsar.closing import Decided
 from state.pulsar.counted import Counted, view_of, with_shadow
-from state.pulsar.judging import circumstances_of, judge
+from state.pulsar.judging import judge
 from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
 from state.pulsar.outputs import actions_of, proposals_of, summarize
 from state.pulsar.tables import loads

@@ -5,7 +5,7 @@ bundle that alone overloads its broker is split instead of unloaded, any other t
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import repeat
 
@@ -30,22 +30,16 @@ from state.engine.ledger import Child
 from state.engine.summary import SHOWN_ROWS
 from state.events import SESSIONS, TOPICS
 from state.outputs import Section, Split, SplitChild, SplitRow, rfc3339
-from state.pulsar.actions import Circumstances
+from state.pulsar import masks
 from state.pulsar.asking import PROPOSED, Asking
+from state.pulsar.circumstances import Circumstances
 from state.pulsar.fleet import Advanced
-from state.pulsar.masks import MASK_REASONS, OPEN, OTHER_GROUP, OWN_TOPICS, UNSETTLED
 from state.pulsar.memory import WaitingTopics
 from state.pulsar.tables import Eligible
 from state.settings import PulsarSettings
 
 POLICY = "bundle-split"
 
-_TO_BE_UNLOADED = len(MASK_REASONS)
-_MASK_REASONS = (*MASK_REASONS, "to-be-unloaded")
-MASK_OUTCOMES = tuple(
-    name for code, name in enumerate(_MASK_REASONS) if code not in (OPEN, OTHER_GROUP, UNSETTLED, OWN_TOPICS)
-)
-"""Why a bundle may not be split now; a split crosses no group and moves no load."""
 _SHOWN_BOUNDARIES = 8
 
 
@@ -95,21 +89,24 @@ def decide(
     mask_codes: Codes,
     *,
     proposals: Proposals,
+    acting: Collection[int],
     circumstances: Circumstances,
     pulsar: PulsarSettings,
 ) -> Splits:
     """Run the criteria; what they remember goes to the fleet of ``advanced``. ``mask_codes`` are those of its leading rows.
 
+    ``acting`` are bundle rows of approved actions that go out in this round.
+
     ``proposals`` are bundles that alone overload their broker. Any other bundle that the policy wants to move is left to the policy,
     unless that wants bundles to be split first, or unloads are held as failing until a person resumes the cluster.
     """
-    codes = mask_codes[table.fleet_rows]
     held = circumstances.holds.unload
     may_split = circumstances.policy.splits_first or (held is not None and held.reason == "failing")
     leaving = plan.unload_rows[:0] if may_split else plan.unload_rows
-    wanted = np.setdiff1d(leaving, proposals.rows)
-    codes[wanted] = np.where(codes[wanted] == OPEN, _TO_BE_UNLOADED, codes[wanted])
-    snapshot = _snapshot(table, advanced, topics, codes == OPEN)
+    codes = masks.leave_alone(
+        mask_codes[table.fleet_rows], acting=acting, leaving=np.setdiff1d(leaving, proposals.rows).tolist()
+    )
+    snapshot = _snapshot(table, advanced, topics, codes == masks.OPEN)
     fleet, rows = advanced.fleet, table.fleet_rows
     memory = SplitMemory(hits=fleet.split_hits[rows])
     found, after = split(snapshot, memory, pulsar.split, proposals)
@@ -330,7 +327,7 @@ def _outcome(splits: Splits, row: int) -> str:
     if outcome == "acted" and hold is not None:
         return hold.reason
     if int(splits.plan.examined.outcome[row]) == MASKED:
-        return _MASK_REASONS[int(splits.mask_codes[splits.plan.examined.rows[row]])]
+        return masks.SPLIT_MASK_REASONS[int(splits.mask_codes[splits.plan.examined.rows[row]])]
     return outcome
 
 

@@ -8,8 +8,7 @@ from policies.splitting.plan import OUTCOMES
 from state.engine.holds import GeneralReason, SplitReason, UnloadReason
 from state.events import ActionOutcome, RejectReason
 from state.outputs import Finding
-from state.pulsar.masks import MASK_REASONS
-from state.pulsar.splits import MASK_OUTCOMES
+from state.pulsar.masks import MASK_REASONS, SPLIT_MASK_OUTCOMES
 from streaming.controller.metrics import KnownLabels
 from streaming.intake.records import EVENT_TYPES
 
@@ -28,7 +27,7 @@ KNOWN_LABELS = KnownLabels(
     ),
     result_outcomes=get_args(ActionOutcome),
     split_outcomes=tuple(
-        sorted({*OUTCOMES, *MASK_OUTCOMES, *get_args(GeneralReason), *get_args(SplitReason)} - {"masked"})
+        sorted({*OUTCOMES, *SPLIT_MASK_OUTCOMES, *get_args(GeneralReason), *get_args(SplitReason)} - {"masked"})
     ),
     finding_kinds=get_args(get_type_hints(Finding)["kind"]),
 )
