@@ -27,12 +27,9 @@ from state.pulsar.asking import Asking
 from state.pulsar.budget import Budget
 from state.pulsar.circumstances import Circumstances
 from state.pulsar.fleet import Advanced
-from state.pulsar.moves import Move, share_of
+from state.pulsar.moves import Move, Refusal, share_of
 from state.pulsar.tables import Eligible
 from state.pulsar.unload_holds import hold_unload
-
-Refusal = tuple[str, str]
-"""Outcome and detail of an answer that leads to no action."""
 
 
 @dataclass(frozen=True, slots=True)

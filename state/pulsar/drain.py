@@ -12,9 +12,9 @@ that idle bundles do not all go to one broker.
 Source: ours; Pulsar unloads everything of a broker at once when it stops.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from state.pulsar.anti_affinity import AntiAffinity
 from state.pulsar.budget import Budget
 from state.pulsar.circumstances import Circumstances
 from state.pulsar.fleet import Advanced
-from state.pulsar.moves import share_ratio
+from state.pulsar.moves import Refusal, share_ratio
 from state.pulsar.tables import Eligible, Loads, mean_points
 from state.pulsar.unload_holds import hold_leaving
 from state.settings import PulsarSettings
@@ -109,23 +109,23 @@ def decide(
     scene: Scene, budget: Budget, circumstances: Circumstances, spread: AntiAffinity, after: After
 ) -> Drained:
     """Spend the budgets on the bundles of drained brokers; ``after`` counts what moves."""
-    found = Drained()
     if not scene.upkeep.drains:
-        return found
-    codes = masks.drain_mask(
-        scene.advanced,
-        scene.header,
-        scene.pulsar,
-        end_ms=circumstances.end_ms,
-        resting=scene.upkeep.namespaces,
-    )
-    places = _Places(scene.table)
+        return Drained()
+    desk = _Desk(scene, budget, circumstances, spread, after)
     for broker, spell in scene.upkeep.drains.items():
         rows = scene.advanced.rows_of(broker)
         if rows is not None:
-            source = _Source.of(scene, broker, spell, rows)
-            _drain(scene, source, codes, places, budget, circumstances, spread, after, found)
-    return found
+            desk.empty(_Source.of(scene, broker, spell, rows))
+    return desk.drained
+
+
+class _Leaving(NamedTuple):
+    """A bundle of a drained broker: its row of the fleet, and its average rates in + out."""
+
+    row: int
+    bundle: str
+    messages_per_s: float
+    bytes_per_s: float
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -168,24 +168,24 @@ class _Source:
             left_count=len(rows),
         )
 
-    def heaviest_first(self) -> Iterator[tuple[int, float, float]]:
-        """Row, messages/s and bytes/s of each bundle; ties by name."""
-        order = np.lexsort((self.rows, -self.bytes_per_s, -self.messages_per_s))
-        for at in order.tolist():
-            yield int(self.rows[at]), float(self.messages_per_s[at]), float(self.bytes_per_s[at])
+    def heaviest_first(self, bundles: Sequence[str]) -> Iterator[_Leaving]:
+        """Its bundles, ties by name; ``bundles`` are the fleet's."""
+        for at in np.lexsort((self.rows, -self.bytes_per_s, -self.messages_per_s)).tolist():
+            row = int(self.rows[at])
+            yield _Leaving(row, bundles[row], float(self.messages_per_s[at]), float(self.bytes_per_s[at]))
 
-    def share(self, messages: float, volume: float) -> float:
-        """Usage that a bundle takes with it."""
+    def usage_ratio_of(self, leaving: _Leaving) -> float:
+        """Usage that a bundle takes along."""
         parts = (
-            share_ratio(messages, self.broker_messages_per_s),
-            share_ratio(volume, self.broker_bytes_per_s),
+            share_ratio(leaving.messages_per_s, self.broker_messages_per_s),
+            share_ratio(leaving.bytes_per_s, self.broker_bytes_per_s),
         )
         return self.usage_ratio * max(*parts, 1.0 / len(self.rows))
 
-    def leave(self, messages: float, volume: float) -> dict[str, float]:
+    def give(self, leaving: _Leaving) -> dict[str, float]:
         """Take a bundle off; returns the broker's load after that."""
-        self.left_messages_per_s = max(0.0, self.left_messages_per_s - messages)
-        self.left_bytes_per_s = max(0.0, self.left_bytes_per_s - volume)
+        self.left_messages_per_s = max(0.0, self.left_messages_per_s - leaving.messages_per_s)
+        self.left_bytes_per_s = max(0.0, self.left_bytes_per_s - leaving.bytes_per_s)
         self.left_count -= 1
         return traffic_of(self.left_messages_per_s, self.left_bytes_per_s)
 
@@ -209,65 +209,70 @@ class _Places:
         return found
 
 
-def _drain(
-    scene: Scene,
-    source: _Source,
-    codes: np.ndarray[tuple[int], np.dtype[np.int8]],
-    places: _Places,
-    budget: Budget,
-    circumstances: Circumstances,
-    spread: AntiAffinity,
-    after: After,
-    found: Drained,
-) -> None:
-    fleet = scene.advanced.fleet
-    resting = _shown_already(scene, circumstances)
-    for row, messages, volume in source.heaviest_first():
-        bundle = fleet.bundles[row]
-        hold: tuple[str, str] | None = None
-        destination = -1
-        if codes[row] != masks.OPEN:
-            reason = masks.MASK_REASONS[int(codes[row])]
-            hold = reason, reason
-        elif bundle in resting:
-            hold = resting[bundle]
-        else:
-            held = hold_leaving(bundle, source.broker, circumstances, budget)
-            if held is not None:
-                hold = held.reason, held.detail
-            else:
-                chosen = _choose(scene, source, places, spread, bundle)
-                if isinstance(chosen, int):
-                    destination = chosen
-                else:
-                    hold = chosen
-        outcome, detail = hold or ("acted", "acted")
-        found.left.append(
-            LeftRow(
-                bundle=bundle,
-                broker=source.broker,
-                outcome=outcome,
-                detail=detail,
-                messages_per_s=messages,
-                bytes_per_s=volume,
-            )
+class _Desk:
+    """Decides on the bundles of the drained brokers, one after the other."""
+
+    def __init__(
+        self, scene: Scene, budget: Budget, circumstances: Circumstances, spread: AntiAffinity, after: After
+    ) -> None:
+        self._scene, self._circumstances = scene, circumstances
+        self._budget, self._spread, self._after = budget, spread, after
+        self._codes = masks.drain_mask(
+            scene.advanced,
+            scene.header,
+            scene.pulsar,
+            end_ms=circumstances.end_ms,
+            resting=scene.upkeep.namespaces,
         )
+        self._shown = _shown_already(scene, circumstances)
+        self._places = _Places(scene.table)
+        self.drained = Drained()
+
+    def empty(self, source: _Source) -> None:
+        """Decide on all bundles of a broker."""
+        for leaving in source.heaviest_first(self._scene.advanced.fleet.bundles):
+            place = self._place_of(source, leaving)
+            outcome, detail = ("acted", "acted") if isinstance(place, int) else place
+            self.drained.left.append(
+                LeftRow(
+                    bundle=leaving.bundle,
+                    broker=source.broker,
+                    outcome=outcome,
+                    detail=detail,
+                    messages_per_s=leaving.messages_per_s,
+                    bytes_per_s=leaving.bytes_per_s,
+                )
+            )
+            if isinstance(place, int):
+                self._let_go(source, leaving, place)
+
+    def _place_of(self, source: _Source, leaving: _Leaving) -> int | Refusal:
+        """The broker row that a bundle goes to, or why it stays for now."""
+        code = int(self._codes[leaving.row])
+        if code != masks.OPEN:
+            return masks.MASK_REASONS[code], masks.MASK_REASONS[code]
+        if leaving.bundle in self._shown:
+            return self._shown[leaving.bundle]
+        hold = hold_leaving(leaving.bundle, source.broker, self._circumstances, self._budget)
         if hold is not None:
-            continue
-        usage_points = 100.0 * float(places.usage_ratio[destination])
-        budget.drain(bundle, broker=source.broker)
-        spread.move(bundle, destination)
-        places.usage_ratio[destination] += source.share(messages, volume)
-        expected = {"source": source.leave(messages, volume)}
-        expected["destination"] = after.receive(destination, messages, volume)
-        found.unloads.append(
-            _unload(
-                scene, source, circumstances, expected, bundle, destination, (messages, volume), usage_points
-            )
+            return hold.reason, hold.detail
+        return _choose(self._scene, source, self._places, self._spread, leaving.bundle)
+
+    def _let_go(self, source: _Source, leaving: _Leaving, place: int) -> None:
+        usage_points = 100.0 * float(self._places.usage_ratio[place])
+        self._budget.drain(leaving.bundle, broker=source.broker)
+        self._spread.move(leaving.bundle, place)
+        self._places.usage_ratio[place] += source.usage_ratio_of(leaving)
+        expected = {
+            "source": source.give(leaving),
+            "destination": self._after.receive(place, leaving.messages_per_s, leaving.bytes_per_s),
+        }
+        self.drained.unloads.append(
+            _unload(self._scene, source, self._circumstances, expected, leaving, place, usage_points)
         )
 
 
-def _shown_already(scene: Scene, circumstances: Circumstances) -> dict[str, tuple[str, str]]:
+def _shown_already(scene: Scene, circumstances: Circumstances) -> dict[str, Refusal]:
     """By name, bundles whose unload a dry-run has already shown: they do not really leave, and are not shown again soon."""
     if not circumstances.dry_run:
         return {}
@@ -281,7 +286,7 @@ def _shown_already(scene: Scene, circumstances: Circumstances) -> dict[str, tupl
 
 def _choose(
     scene: Scene, source: _Source, places: _Places, spread: AntiAffinity, bundle: str
-) -> int | tuple[str, str]:
+) -> int | Refusal:
     """The broker row that a bundle goes to, or why it goes to none."""
     namespace = namespace_of(bundle)
     first: Hold | None = None
@@ -302,15 +307,14 @@ def _unload(
     source: _Source,
     circumstances: Circumstances,
     expected: dict[str, dict[str, float]],
-    bundle: str,
+    leaving: _Leaving,
     destination: int,
-    traffic: tuple[float, float],
     usage_points: float,
 ) -> Unload:
     table, spell = scene.table, source.spell
     target = table.view.brokers.names[destination]
     compared = table.broker_groups == table.broker_groups[destination]
-    messages, volume = traffic
+    _, bundle, messages, volume = leaving
     return Unload(
         cluster=circumstances.cluster,
         round=circumstances.number,

@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 from policies.shedding.view import NOBODY, RoundView
 
+Refusal = tuple[str, str]
+"""Outcome and detail of a bundle that stays where it is."""
+
 
 class Move(NamedTuple):
     """A bundle that is to leave its owner, by rows of the view; the destination is ``NOBODY`` where Pulsar chooses it."""
