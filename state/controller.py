@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from state import systems
-from state.engine import control, forgetting, limits, rounds
+from state import refusals, systems
+from state.engine import control, early, forgetting, limits, rounds
 from state.engine.bulkhead import PASSES_THROUGH, Untaken, refusal
 from state.engine.closing import Identity
 from state.engine.encoding import decode_header, encode_header
@@ -41,8 +41,9 @@ from state.events import (
     Rejection,
     Tick,
 )
-from state.outputs import Output, rfc3339
-from state.settings import ClusterSettings, OverlayError, SettingsSource
+from state.events import System as SystemName
+from state.outputs import Output
+from state.settings import ClusterSettings, SettingsSource
 
 Result = Literal["used", "superseded", "late", "rejected"]
 """How an event ends."""
@@ -100,6 +101,9 @@ class Controller:
         if value is None:
             return Header(length_ms=self._base.pulsar.rounds.length_ms)
         header = decode_header(value)
+        if header.system is None:
+            header.length_ms = self._base.pulsar.rounds.length_ms
+            return header
         length_ms = systems.rounds_of(header.system, self._base).length_ms
         if header.length_ms != length_ms:
             raise RoundLengthError(
@@ -144,7 +148,11 @@ class Controller:
         """The result of an event, or the part of it that waits for its round. A fault of ours refuses the event and changes nothing."""
         before = Untaken.of(self._header, event.time_ms // self._header.length_ms)
         try:
-            return self._refuse(event) or self._refuse_too_much(event) or self._keep(event)
+            return (
+                refusals.refuse(event, self._header, self._cluster, self._settings)
+                or self._refuse_too_much(event)
+                or self._keep(event)
+            )
         except PASSES_THROUGH:
             raise
         except Exception as error:  # noqa: BLE001  whatever it is, it must not end the query of all clusters
@@ -153,6 +161,9 @@ class Controller:
             return refusal(error)
 
     def _keep(self, event: Event) -> Result | tuple[WaitingKey, Waiting]:
+        system = systems.shown_by(type(event))
+        if self._header.system is None and system is None:
+            return self._keep_early(event)
         if isinstance(event, Control):
             return self._take_control(event)
         if isinstance(event, Approval):
@@ -161,18 +172,59 @@ class Controller:
             self._header.partition = event.partition
         if self._is_late(event):
             return LATE
-        if systems.adopt(self._header, type(event), self._base):
-            self._rounds = systems.rounds_of(self._header.system, self._base)
-            self._known_results = {}
-        self._begin(event)
+        if self._header.system is None and system is not None:
+            self._adopt(system)
+        self._begin(event.time_ms)
         return self._put_in_round(event)
+
+    def _keep_early(self, event: Event) -> Result:
+        """Keep an event until the cluster's system is known."""
+        if not isinstance(event, Control) and event.partition is not None:
+            self._header.partition = event.partition
+        ended = early.keep(self._header, event, systems.all_rounds(self._base))
+        if ended == USED and isinstance(event, Control) and event.forget:
+            self._forget_if_silent(event)
+        return ended
+
+    def _forget_if_silent(self, event: Control) -> bool:
+        is_silent = forgetting.is_silent(self._header, event, self._rounds)
+        if is_silent:
+            self._forget()
+        return is_silent
+
+    def _adopt(self, system: SystemName) -> None:
+        """Take what came before the system was known, as if it had been known: its rounds show nothing, because no report came."""
+        before = self._header
+        self._rounds = systems.rounds_of(system, self._base)
+        self._header = Header(
+            length_ms=self._rounds.length_ms,
+            partition=before.partition,
+            system=system,
+            rebuilt=before.rebuilt,
+        )
+        self._known_results = {}
+        for record in before.early:
+            if record.clock_ms is not None:
+                self._begin(record.clock_ms)
+                self._advance(record.clock_ms)
+            self._take_again(early.event_of(record))
+        if before.newest_ms is not None:
+            self._begin(before.newest_ms)
+            self._advance(before.newest_ms)
+
+    def _take_again(self, event: Event) -> None:
+        if isinstance(event, Control):
+            control.take(self._header, event, self._rounds)
+            if event.forget:
+                forgetting.ask(self._header, event, self._rounds)
+        elif not self._is_late(event):
+            self._begin(event.time_ms)
+            self._put_in_round(event)
 
     def _take_control(self, event: Control) -> Result:
         if not control.take(self._header, event, self._rounds):
             return SUPERSEDED
-        if event.forget and forgetting.is_silent(self._header, event, self._rounds):
-            self._forget()
-        elif event.forget:
+        if event.forget and not self._forget_if_silent(event):
             forgetting.ask(self._header, event, self._rounds)
         return USED
 
@@ -187,7 +239,7 @@ class Controller:
     def _forget(self) -> None:
         """Forget the cluster at once, with all bytes; later events of the same batch begin a new memory."""
         self._rounds = self._base.pulsar.rounds
-        self._header = forgetting.bare(self._header, self._rounds)
+        self._header = forgetting.bare(self._header, self._rounds.length_ms)
         self._own = None
         self._waiting, self._known_results = self._room(), {}
         self._is_forgotten = True
@@ -206,7 +258,8 @@ class Controller:
         throttles = systems.throttles_of(self._published.take_left())
         self._published = None
         if throttles and self._header.system != "pulsar":
-            systems.adopt(self._header, Reassignment, self._base)
+            if self._header.system is None:
+                self._adopt("kafka")
             self._own = systems.with_throttles(self._load(systems.system_of("kafka")), throttles)
             self._own_changed = True
         if self._header != Header(length_ms=self._header.length_ms):
@@ -228,100 +281,45 @@ class Controller:
         self._results[type(event), result] += 1
         return step
 
-    def _refuse(self, event: Event) -> Rejection | None:
-        """Why an event is refused, for reasons that only the cluster's memory or settings show."""
-        if isinstance(event, Approval):
-            return self._refuse_approval(event)
-        return self._refuse_ahead(event) or (
-            self._refuse_control(event) if isinstance(event, Control) else self._refuse_stranger(event)
-        )
-
-    def _refuse_ahead(self, event: Event) -> Rejection | None:
-        limits = systems.limits_for(event, self._header.system, self._base)
-        if event.appended_ms is not None and limits.is_ahead(event.time_ms, event.appended_ms):
-            return Rejection(
-                reason="ahead-of-log",
-                detail=f"time {rfc3339(event.time_ms)} is {(event.time_ms - event.appended_ms) / 1000:g} s ahead of the "
-                f"log, at most {limits.max_ahead_s:g} s are allowed: set the sender's clock",
-            )
-        return None
-
-    def _refuse_control(self, event: Control) -> Rejection | None:
-        return self._refuse_overlay(event) or systems.refuse_upkeep(event, self._header.system)
-
-    def _refuse_stranger(self, event: Event) -> Rejection | None:
-        """Why an event does not belong to this cluster: it is of the other system, or not from the partition of the cluster's records."""
-        limits = systems.limits_for(event, self._header.system, self._base)
-        wrong = systems.wrong_system(event, self._header.system)
-        if wrong is not None:
-            return wrong
-        known, newest = self._header.partition, self._header.newest_ms
-        if event.partition is None or known is None or newest is None or event.partition == known:
-            return None
-        if event.time_ms - newest > limits.max_report_age_ms:
-            return None
-        return _wrong_partition(event.partition, known)
-
-    def _refuse_approval(self, event: Approval) -> Rejection | None:
-        """Why an approval is refused.
-
-        Its time is not checked, because it is a laptop's. Its place in the log decides when it counts, so it has to be in the cluster's
-        partition.
-        """
-        if not self._header.is_known or self._header.system == "kafka":
-            return Rejection(
-                reason="wrong-system" if self._header.is_known else "unknown-cluster",
-                detail="proposals are made for Pulsar clusters, and no report says that this is one: see the cluster's name",
-            )
-        known = self._header.partition
-        if event.partition is None or known is None or event.partition == known:
-            return None
-        return _wrong_partition(event.partition, known)
-
     def _refuse_too_much(self, event: Event) -> Rejection | None:
         if isinstance(event, Approval):
             return limits.refused_approval(len(self._header.approvals))
         number = event.time_ms // self._header.length_ms
         open_round = self._header.rounds.get(number, OpenRound())
         if isinstance(event, ActionResult):
+            if self._header.system is None:
+                return limits.refused_early_result(early.results_count(self._header))
             known = self._results_of(number, open_round) if number in self._header.rounds else ()
             return limits.refused_result(result_of(event), known)
         return limits.refusal(systems.waiting_of(event, number), open_round)
 
-    def _refuse_overlay(self, event: Control) -> Rejection | None:
-        try:
-            self._settings.overlaid(self._cluster, event.overlay)
-        except OverlayError as error:
-            return Rejection(reason=error.reason, detail=str(error))
-        return None
-
     def _is_late(self, event: Event) -> bool:
-        if isinstance(event, KafkaLoadReport | Reassignment) and self._header.system is None:
-            return systems.is_late(event, self._header, self._base)
+        """Whether the round of an event has closed; a first report is judged by the rounds of the system it shows."""
+        newest_ms, length_ms = self._header.newest_ms, self._header.length_ms
+        if self._header.system is None and newest_ms is not None:
+            rounds = systems.limits_for(event, None, self._base)
+            return event.time_ms // rounds.length_ms < (newest_ms - rounds.lateness_ms) // rounds.length_ms
         first_open = self._header.next_round
-        return first_open is not None and event.time_ms // self._header.length_ms < first_open
+        return first_open is not None and event.time_ms // length_ms < first_open
 
-    def _begin(self, event: Event) -> None:
+    def _begin(self, time_ms: int) -> None:
         """The first event of a cluster starts its clock."""
         if self._header.next_round is None:
-            lateness_ms = self._rounds.lateness_ms
-            self._header.newest_ms = event.time_ms
-            self._header.next_round = (event.time_ms - lateness_ms) // self._header.length_ms
+            self._header.newest_ms = time_ms
+            self._header.next_round = (time_ms - self._rounds.lateness_ms) // self._header.length_ms
 
     def _put_in_round(self, event: Event) -> Result | tuple[WaitingKey, Waiting]:
         """Put an event into its round. This is the last step with an event, so nothing after it has to be undone."""
         number = event.time_ms // self._header.length_ms
         open_round = self._header.rounds.setdefault(number, OpenRound())
-        if isinstance(event, LoadReport):
-            self._header.is_known = True
         if isinstance(event, LoadReport | KafkaLoadReport | Reassignment):
+            self._header.is_known = True
             widen(open_round.spans, event.time_ms, self._rounds.max_report_age_ms)
         waits = systems.waiting_of(event, number)
         if waits is not None:
             return waits
         is_new = True
         if isinstance(event, Tick):
-            systems.remember_tick(self._header, event, self._base)
             is_new = take_tick(event, open_round)
         elif isinstance(event, ActionResult):
             is_new = self._take_result(event, number, open_round)
@@ -390,11 +388,3 @@ class Controller:
 
     def _room(self) -> WaitingRoom:
         return WaitingRoom(self._store, systems.encode_waiting, systems.decode_waiting)
-
-
-def _wrong_partition(partition: int, known: int) -> Rejection:
-    return Rejection(
-        reason="wrong-partition",
-        detail=f"partition {partition}, but this cluster's records come in partition {known}: "
-        f"use the cluster's name as the record key",
-    )

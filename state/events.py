@@ -213,6 +213,11 @@ class Control(Event):
     approval: Literal["none", "required"] | None = None
     """Whether unloads and splits wait for a person; None: as configured."""
 
+    @property
+    def changes_anything(self) -> bool:
+        """Whether the cluster is not as the settings file says."""
+        return bool(self.paused or self.mode or self.approval or self.upkeep or self.overlay != b"{}")
+
 
 RejectReason = Literal[
     "not-json",

@@ -6,8 +6,6 @@ replay and with any number of partitions; one that arrives after that round has 
 
 from typing import Final
 
-import msgspec
-
 from state.engine.memory import ControlRecord, Header
 from state.events import Control
 from state.settings import RoundSettings
@@ -33,18 +31,8 @@ def applies_from(header: Header, event: Control, rounds: RoundSettings) -> int:
     return due if header.next_round is None else max(due, header.next_round)
 
 
-def move_to_round(record: ControlRecord, rounds: RoundSettings, *, first_open: int | None) -> ControlRecord:
-    """An event after the length of the cluster's rounds has changed; ``first_open`` is None where no round is open yet."""
-    due = _due(record.time_ms, rounds, rounds.length_ms)
-    since = max(due, first_open) if record.arrived_late and first_open is not None else due
-    return msgspec.structs.replace(record, applies_from=since)
-
-
 def take(header: Header, event: Control, rounds: RoundSettings) -> bool:
-    """Remember a control event; False where a newer one already makes it pointless (or it is a repeat).
-
-    As long as the cluster's system is not known, the length of its rounds is not known either, and no event makes another pointless.
-    """
+    """Remember a control event; False where a newer one already makes it pointless (or it is a repeat)."""
     since = applies_from(header, event, rounds)
     record = ControlRecord(
         time_ms=event.time_ms,
@@ -64,7 +52,7 @@ def take(header: Header, event: Control, rounds: RoundSettings) -> bool:
     if any(known.age_key == record.age_key for known in header.control):
         return False
     found = sorted([*header.control, record], key=lambda known: known.age_key)
-    header.control = found if header.system is None else needed_records(found)
+    header.control = _needed(found)
     if record not in header.control:
         return False
     if len(header.control) > MAX_WAITING_COUNT:
@@ -72,7 +60,24 @@ def take(header: Header, event: Control, rounds: RoundSettings) -> bool:
     return True
 
 
-def needed_records(records: list[ControlRecord]) -> list[ControlRecord]:
+def event_of(record: ControlRecord) -> Control:
+    """The event that was remembered."""
+    return Control(
+        id=record.id,
+        time_ms=record.time_ms,
+        paused=record.paused,
+        mode=record.mode,
+        overlay=record.overlay,
+        who=record.who,
+        why=record.why,
+        resumed_ms=record.resumed_ms,
+        until_ms=record.until_ms,
+        upkeep=record.upkeep,
+        approval=record.approval,
+    )
+
+
+def _needed(records: list[ControlRecord]) -> list[ControlRecord]:
     """Events, ascending by age, without those that are older than another one and apply no earlier."""
     kept: list[ControlRecord] = []
     for record in reversed(records):

@@ -11,7 +11,9 @@ throttle that is in force, because otherwise it would stay on the brokers for ev
 the newest control event, its throttle included.
 """
 
-from state.engine import control
+from dataclasses import replace
+
+from state.engine import control, early
 from state.engine.memory import Header
 from state.engine.waiting import silence_ms
 from state.events import Control
@@ -55,10 +57,9 @@ def ask(header: Header, event: Control, rounds: RoundSettings) -> None:
     header.forget_from_ms = sorted({*header.forget_from_ms, from_ms})[-control.MAX_WAITING_COUNT :]
 
 
-def bare(header: Header, rounds: RoundSettings) -> Header:
-    """Only the newest control event, if it changes anything; ``rounds`` are those of a cluster that is not known."""
-    kept = [record for record in header.control[-1:] if record.changes_anything]
-    return Header(
-        length_ms=rounds.length_ms,
-        control=[control.move_to_round(record, rounds, first_open=None) for record in kept],
-    )
+def bare(header: Header, length_ms: int) -> Header:
+    """Only the newest control event, if it changes anything; ``length_ms`` is that of the rounds of a cluster that is not known."""
+    events = [*early.controls_of(header), *map(control.event_of, header.control)]
+    newest = max(events, key=lambda event: event.age_key)
+    kept = [early.record_of(replace(newest, forget=False), None)] if newest.changes_anything else []
+    return Header(length_ms=length_ms, early=kept)

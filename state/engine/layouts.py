@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from state.engine.upgrade_early import with_early
 from state.engine.upgrade_kafka import with_move_table, with_replica_table, with_throttle_configs
 from state.engine.upgrade_ledger import with_ledger
 from state.engine.upgrade_rounds import with_senders
@@ -33,13 +34,13 @@ Upgrade = Callable[[Kind, Any], Any]
 
 
 def _from_2(kind: Kind, body: Any) -> Any:
-    """Version 3 keeps decisions in one ledger, who waits in the header, and a policy's memory under its name.
+    """Version 3 keeps decisions in one ledger, who waits in the header, early events as they came, a policy's memory under its name.
 
     Kafka's reports and throttle are in other fields.
     """
     match kind:
         case "header":
-            return with_senders(with_ledger(body))
+            return with_early(with_senders(with_ledger(body)))
         case "logs":
             return with_replica_table(body)
         case "kafka":

@@ -21,6 +21,8 @@ memory."""
 MAX_RESULTS_COUNT: Final = 10_000
 """Results of actions in one round: a round decides a few dozen, and executors answer each. About 1.5 MB in a value that every
 batch writes."""
+MAX_EARLY_RESULTS_COUNT: Final = 1_000
+"""Results of actions before the first report of a cluster, which has decided nothing yet."""
 
 MAX_APPROVALS_COUNT: Final = 1_000
 """Approvals and rejections of one cluster between two summaries: a person answers a few dozen proposals."""
@@ -53,6 +55,17 @@ def refused_result(record: ResultRecord, known: Collection[ResultRecord]) -> Rej
     if len(known) < MAX_RESULTS_COUNT or record in known:
         return None
     return _reject("too-many-results", "results of actions", MAX_RESULTS_COUNT)
+
+
+def refused_early_result(known_count: int) -> Rejection | None:
+    """Why a result of a cluster without a report is not kept, where this many are."""
+    if known_count < MAX_EARLY_RESULTS_COUNT:
+        return None
+    return Rejection(
+        reason="too-many-results",
+        detail=f"{MAX_EARLY_RESULTS_COUNT} results of actions of this cluster wait for its first report already, and more are not "
+        f"taken: look for a sender that makes names up, or for reports that do not come",
+    )
 
 
 def refused_approval(waiting_count: int) -> Rejection | None:

@@ -3,6 +3,8 @@
 This is the header. What a system remembers beside it is in ``state.pulsar.memory`` and ``state.kafka.memory``.
 """
 
+from typing import Literal
+
 import msgspec
 
 from state.approval_settings import Approval
@@ -38,11 +40,6 @@ class ControlRecord(msgspec.Struct, frozen=True, array_like=True):
     def is_paused_at(self, start_ms: int) -> bool:
         """Whether it holds every action of a round that begins then."""
         return self.paused and (self.until_ms is None or start_ms < self.until_ms)
-
-    @property
-    def changes_anything(self) -> bool:
-        """Whether the cluster is not as the settings file says."""
-        return bool(self.paused or self.mode or self.approval or self.upkeep or self.overlay != b"{}")
 
     @property
     def age_key(self) -> tuple[int, str]:
@@ -169,10 +166,32 @@ class DrainRecord(msgspec.Struct, frozen=True, array_like=True):
     """Bundles the broker had, system bundles left out."""
 
 
+EarlyKind = Literal["tick", "result", "facts", "control"]
+"""What can come before a cluster's first report."""
+
+
+class EarlyRecord(msgspec.Struct, frozen=True, array_like=True):
+    """An event that came before the cluster's system was known."""
+
+    kind: EarlyKind
+    time_ms: int
+    id: str
+    clock_ms: int | None
+    """Newest event time of the cluster when it came; None: it was the first event."""
+    value: bytes
+    """The event, as ``state.engine.early`` encodes it."""
+
+    @property
+    def age_key(self) -> tuple[int, str]:
+        """The newest wins; at equal times the greater id."""
+        return (self.time_ms, self.id)
+
+
 class Header(msgspec.Struct, array_like=True):
     """Clock, open rounds, control and guards of one cluster."""
 
     length_ms: int
+    """Length of its rounds; a Pulsar cluster's as long as the system is not known, and not used before."""
     newest_ms: int | None = None
     """Newest accepted event time; None before the first event."""
     next_round: int | None = None
@@ -196,8 +215,8 @@ class Header(msgspec.Struct, array_like=True):
     """System of the first accepted report; None before it."""
     forget_from_ms: list[int] = msgspec.field(default_factory=list)
     """Starts of rounds that begin with an empty memory, because control events ask for it; ascending."""
-    early_ticks: list[TickRecord] = msgspec.field(default_factory=list)
-    """The newest tick of each round of Kafka's length, as long as the length of the cluster's rounds is not known."""
+    early: list[EarlyRecord] = msgspec.field(default_factory=list)
+    """What came before the system was known, in the order in which it came."""
     members_change: MembersChange | None = None
     """The newest change of the brokers that report; None: none since the cluster began."""
     error_rounds_count: int = 0

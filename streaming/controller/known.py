@@ -27,7 +27,9 @@ KNOWN_LABELS = KnownLabels(
     ),
     result_outcomes=get_args(ActionOutcome),
     split_outcomes=tuple(
-        sorted({*OUTCOMES, *SPLIT_MASK_OUTCOMES, *get_args(GeneralReason), *get_args(SplitReason)} - {"masked"})
+        sorted(
+            {*OUTCOMES, *SPLIT_MASK_OUTCOMES, *get_args(GeneralReason), *get_args(SplitReason)} - {"masked"}
+        )
     ),
     finding_kinds=get_args(get_type_hints(Finding)["kind"]),
 )

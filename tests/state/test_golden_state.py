@@ -60,7 +60,7 @@ def test_the_versions_of_the_layouts_rise_one_by_one_and_each_has_an_upgrade_to_
 @pytest.mark.parametrize("name", ["header-pulsar", "kafka-memory"])
 def test_the_recorded_values_leave_no_field_at_its_default(name: str):
     """A field that nobody fills would not show that it is stored."""
-    early = {"early_ticks"}  # only before the system is known: header-early
+    early = {"early"}  # only before the system is known: header-early
     left = [each for each in _defaulted(SAMPLES[name].build()) if each not in early]
     assert not left, f"fill these in tests/state/golden_state/samples.py: {left}"
 

@@ -130,6 +130,7 @@ class Counted(str):
 def test_results_of_unknown_actions_are_looked_up_rather_than_searched_for():
     """2,000 of them, each sent twice, beside 60 actions: one pass over the actions and one over the results."""
     controller = Controller(CLUSTER, DictStore(), identity=Identity(), settings=settings_of())
+    controller.step(load("b1", 5))
     header = controller._header
     Counted.compared = 0
     header.ledger.decisions = [_decision(Counted(f"a{at}"), f"b{at}") for at in range(60)]

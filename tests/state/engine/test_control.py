@@ -1,12 +1,12 @@
 """Which control event is in force in which round, whatever order they come in."""
 
+from dataclasses import asdict
 from typing import Any
 
-import msgspec
 import pytest
 
 from state.engine import control
-from state.engine.memory import ControlRecord, Header
+from state.engine.memory import Header
 from state.events import Control
 from state.settings import RoundSettings
 from state.upkeep import Spell, Upkeep
@@ -65,13 +65,6 @@ def test_of_equal_times_the_greater_id_is_newer() -> None:
     assert taken(found) == [("c", 1)]
 
 
-def test_before_anybody_knows_the_system_no_event_makes_another_pointless() -> None:
-    found = header(system=None)
-    assert control.take(found, event(20), ROUNDS)
-    assert control.take(found, event(10), ROUNDS)
-    assert [name for name, _ in taken(found)] == ["c10", "c20"]
-
-
 def test_a_silent_cluster_remembers_the_one_in_force_and_the_newest() -> None:
     found = header()
     for number in range(control.MAX_WAITING_COUNT + 2):
@@ -93,25 +86,23 @@ def test_the_newest_that_applies_is_in_force_and_older_ones_are_forgotten() -> N
     assert control.in_force(found, 2) == newest
 
 
-def record(*, applies_from: int, arrived_late: bool = False) -> ControlRecord:
-    made = header()
-    control.take(made, event(30), ROUNDS)
-    return msgspec.structs.replace(made.control[0], applies_from=applies_from, arrived_late=arrived_late)
-
-
-@pytest.mark.parametrize(
-    ("arrived_late", "first_open", "expected"),
-    [(False, 7, 6), (True, 7, 7), (True, 5, 6), (True, None, 6)],
-)
-def test_with_rounds_of_another_length_it_holds_from_the_round_it_would_have_had(
-    *, arrived_late: bool, first_open: int | None, expected: int
-) -> None:
-    moved = control.move_to_round(
-        record(applies_from=2, arrived_late=arrived_late),
-        RoundSettings(length_s=10.0, lateness_s=15.0),
-        first_open=first_open,
+def test_what_was_remembered_is_the_event_again_but_for_the_wish_to_forget() -> None:
+    found = header()
+    spell = Spell(since_ms=0)
+    wanted = event(
+        20,
+        paused=True,
+        mode="act",
+        overlay=b'{"pulsar":{}}',
+        why="sale",
+        resumed_ms=3,
+        until_ms=9,
+        upkeep=Upkeep(drains={"b1": spell}),
+        approval="required",
     )
-    assert moved.applies_from == expected
+    control.take(found, wanted, ROUNDS)
+    again = control.event_of(found.control[0])
+    assert asdict(again) == asdict(wanted)
 
 
 def drained(time_s: float, broker: str, *, until_s: float | None = None) -> Control:

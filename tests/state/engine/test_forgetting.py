@@ -9,6 +9,7 @@ from hypothesis import given, settings
 
 from state.controller import Controller
 from state.engine.closing import Identity
+from state.engine.early import controls_of
 from state.engine.encoding import decode_header
 from state.engine.memory import Header
 from state.engine.store import DictStore
@@ -163,11 +164,20 @@ def test_a_silent_cluster_is_forgotten_but_what_an_operator_set_is_not(wanted: d
     run([[*hot(5.0)], [replace(forgotten(60.0), **wanted)]], SETTINGS, store=store, is_closed=False)
     header = header_of(store)
     assert header is not None
-    assert header == Header(length_ms=10_000, control=header.control)
-    (record,) = header.control
-    assert record.applies_from == 7
-    assert {name: getattr(record, name) for name in wanted} == wanted
+    assert header == Header(length_ms=10_000, early=header.early)
+    (event,) = controls_of(header)
+    assert {name: getattr(event, name) for name in wanted} == wanted
+    assert not event.forget
     assert store.fleet() is None
+
+
+def test_a_cluster_without_a_report_is_forgotten_but_a_later_pause_is_not():
+    store = DictStore()
+    run([[sweep(5.0), overlay(61.0, paused=True), forgotten(60.0)]], SETTINGS, store=store, is_closed=False)
+    header = header_of(store)
+    assert header is not None
+    assert header == Header(length_ms=10_000, early=header.early)
+    assert [event.paused for event in controls_of(header)] == [True]
 
 
 def test_what_comes_of_a_forgotten_cluster_in_the_same_batch_begins_a_memory_of_its_own():

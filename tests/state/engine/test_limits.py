@@ -7,6 +7,7 @@ import pytest
 from state.controller import Controller
 from state.engine import control, limits
 from state.engine.closing import Identity
+from state.engine.early import controls_of
 from state.engine.encoding import decode_header
 from state.engine.store import DictStore
 from state.events import ActionResult, Event, KafkaLoadReport
@@ -54,7 +55,13 @@ def topics(broker: str, count: int, time_s: float = 5.0) -> Event:
         ),
         ("MAX_ROWS_COUNT", 3, [topics("b1", 3)], topics("b2", 1), "too-many-topics"),
         ("MAX_ROWS_COUNT", 3, [logs(1, 2)], logs(2, 2), "too-many-replicas"),
-        ("MAX_RESULTS_COUNT", 2, [result("a"), result("b")], result("c"), "too-many-results"),
+        (
+            "MAX_RESULTS_COUNT",
+            2,
+            [load("b1", 5), result("a"), result("b")],
+            result("c"),
+            "too-many-results",
+        ),
     ],
 )
 def test_what_is_above_a_limit_of_a_round_is_refused_by_name_and_the_rest_is_taken(
@@ -104,7 +111,7 @@ def test_the_control_events_of_a_silent_cluster_do_not_grow_without_limit_and_th
     many = control.MAX_WAITING_COUNT + 50
     events = [overlay(60.0 * at, paused=at == many - 1) for at in range(many)]
     run([events], SETTINGS, store=store, is_closed=False)
-    kept = decode_header(store.header() or b"").control
+    kept = controls_of(decode_header(store.header() or b""))
     assert len(kept) == control.MAX_WAITING_COUNT
     assert kept[0].time_ms == 0, "it may be in force"
     assert kept[-1].paused
@@ -114,4 +121,4 @@ def test_the_ticks_of_a_cluster_that_nobody_reports_of_do_not_grow_without_limit
     controller = Controller(CLUSTER, DictStore(), identity=Identity(), settings=SETTINGS)
     for at in range(500):
         controller.step(sweep(5.0 + at / 1000, id_=f"tick-{at}"))
-    assert len(controller._header.early_ticks) == 1
+    assert len(controller._header.early) == 1

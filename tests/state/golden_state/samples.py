@@ -12,6 +12,7 @@ import numpy as np
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_plan import PacingMemory
 from policies.throttle.progress import Sample, Watch
+from state.engine.early import record_of
 from state.engine.encoding import decode_header, encode_header
 from state.engine.ledger import Child, Decision, Ledger, Verdict
 from state.engine.memory import (
@@ -29,7 +30,7 @@ from state.engine.memory import (
     Waiters,
 )
 from state.engine.waiting import Entry, decode_batch, encode_batch
-from state.events import Published
+from state.events import ActionResult, ClusterFacts, Control, Published, Tick
 from state.facts import Facts, FactsRecord, Isolation
 from state.kafka.memory import (
     Asked,
@@ -62,17 +63,19 @@ from tests.state.traces import load, statistics
 BUNDLES = {"t/ü/0x0_0x1": 1.5, "t/n/0x1_0x2": None, "t/n/0x2_0x3": 0.0}
 
 
+FACTS = Facts(
+    ["b1"],
+    [],
+    ["b2"],
+    [Isolation("p", ["t/.*"], ["b1"])],
+    {"g": ["t/n", "t/ü"]},
+    ["b2"],
+    {"t/n/0x0_0x1": (1.5, 2.0)},
+    {"rack-ü": ["b1", "b2"]},
+)
+
+
 def pulsar_header() -> Header:
-    known = Facts(
-        ["b1"],
-        [],
-        ["b2"],
-        [Isolation("p", ["t/.*"], ["b1"])],
-        {"g": ["t/n", "t/ü"]},
-        ["b2"],
-        {"t/n/0x0_0x1": (1.5, 2.0)},
-        {"rack-ü": ["b1", "b2"]},
-    )
     spell = Spell(3, 9, "ann", "disk")
     upkeep = Upkeep({"b1": spell}, {"t/n": spell}, {"b2": spell})
     control = ControlRecord(
@@ -93,7 +96,7 @@ def pulsar_header() -> Header:
                 tick,
                 results,
                 {"report": Waiters(30, {"b1": Sender(1, "x", 10), "b2": Sender(9, "y", 20)})},
-                FactsRecord(3, "f", known),
+                FactsRecord(3, "f", FACTS),
                 3,
             ),
         },
@@ -126,7 +129,7 @@ def pulsar_header() -> Header:
             ],
             {"split": 1},
         ),
-        facts=known,
+        facts=FACTS,
         system="pulsar",
         forget_from_ms=[180_000],
         members_change=MembersChange(3, "b1", "b2"),
@@ -142,15 +145,15 @@ def pulsar_header() -> Header:
 
 
 def early_header() -> Header:
-    """The header of a cluster that had ticks and results before its system was known."""
-    tick = TickRecord(7, "t", ("1",), ())
-    return Header(
-        length_ms=60_000,
-        newest_ms=7,
-        next_round=-1,
-        rounds={0: OpenRound(tick=tick, results=[ResultRecord(8, "r", "a1", "skipped")])},
-        early_ticks=[tick],
+    """The header of a cluster that had a tick, a result, facts and a pause before its system was known."""
+    events = (
+        Control(id="c", time_ms=5, paused=True, mode=None, overlay=b"{}", who="ann", why="", forget=True),
+        Tick(id="t", time_ms=7, asked=("1",), failed=()),
+        ActionResult(id="r", time_ms=8, action_id="a1", outcome="skipped"),
+        ClusterFacts(id="f", time_ms=9, facts=FACTS),
     )
+    clocks_ms = (None, None, 7, 8)
+    return Header(length_ms=60_000, newest_ms=9, early=list(map(record_of, events, clocks_ms)))
 
 
 def kafka_header() -> Header:

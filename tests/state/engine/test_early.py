@@ -1,0 +1,284 @@
+"""Events from before a cluster's first report are kept, and count in the rounds of the system that the report shows."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from state.controller import Controller
+from state.engine import early, limits
+from state.engine.closing import Identity
+from state.engine.control import MAX_WAITING_COUNT
+from state.engine.encoding import decode_header
+from state.engine.memory import Header, ResultRecord
+from state.engine.store import DictStore
+from state.engine.upgrade_early import with_early
+from state.events import ActionResult, Control, Event, Reassignment, Tick
+from state.kafka_reports import MoveRow
+from state.round_settings import RoundSettings
+from streaming.settings import ClusterSettingsSource
+from streaming.settings.reader import compose
+from tests.state.kafka.reporting import moves_report
+from tests.state.traces import CLUSTER, facts, load
+
+ROUNDS = [RoundSettings(length_s=60.0, lateness_s=15.0), RoundSettings(length_s=10.0, lateness_s=5.0)]
+"""Pulsar's and Kafka's: what is 75 s older than the newest event may still be in an open round."""
+SETTINGS = ClusterSettingsSource(
+    compose(
+        {
+            "pulsar": {"rounds": {"length_s": 60.0, "lateness_s": 15.0}},
+            "kafka": {"rounds": {"length_s": 10.0, "lateness_s": 5.0}},
+        }
+    )
+)
+
+
+def tick(time_s: float, id_: str = "t") -> Tick:
+    return Tick(id=id_, time_ms=round(1000 * time_s), asked=("1",), failed=())
+
+
+def result(time_s: float, action_id: str = "a", **fields: Any) -> ActionResult:
+    return ActionResult(
+        id=f"r{time_s:g}", time_ms=round(1000 * time_s), action_id=action_id, outcome="failed", **fields
+    )
+
+
+def pause(time_s: float, id_: str = "") -> Control:
+    return Control(
+        id=id_ or f"c{time_s:g}",
+        time_ms=round(1000 * time_s),
+        paused=True,
+        mode=None,
+        overlay=b"{}",
+        who="ann",
+        why="why",
+    )
+
+
+def moves(time_s: float) -> Reassignment:
+    report = moves_report(MoveRow("t", 0, (1, 2), (2,), (1,), 1, (1,)))
+    return Reassignment(id="m", time_ms=round(1000 * time_s), report=report)
+
+
+def kept(events: Sequence[Event]) -> tuple[list[str], list[float]]:
+    """How each event ends, and the times in s of those that are kept."""
+    header = Header(length_ms=60_000)
+    ends = [early.keep(header, event, ROUNDS) for event in events]
+    return [str(end) for end in ends], [each.time_ms / 1000 for each in header.early]
+
+
+@pytest.mark.parametrize(
+    ("events", "ends", "times_s"),
+    [
+        pytest.param([tick(61), tick(62)], ["used", "used"], [62], id="the newer tick of a round"),
+        pytest.param([tick(62), tick(61)], ["used", "superseded"], [62], id="whatever the order"),
+        pytest.param([tick(62, "b"), tick(62, "a")], ["used", "superseded"], [62], id="the greater id"),
+        pytest.param([tick(61), tick(70)], ["used"] * 2, [61, 70], id="one round of Pulsar, two of Kafka"),
+        pytest.param([tick(5), tick(80)], ["used"] * 2, [5, 80], id="a round that may be open"),
+        pytest.param([tick(4.999), tick(80)], ["used"] * 2, [80], id="a round that closed in every system"),
+        pytest.param([tick(80), tick(4.999)], ["used", "late"], [80], id="a tick of such a round"),
+        pytest.param([result(4.999), tick(80)], ["used"] * 2, [80], id="a result of such a round"),
+        pytest.param([result(1), result(1)], ["used", "superseded"], [1], id="a repeated result"),
+        pytest.param(
+            [result(1), result(1, appended_ms=5)],
+            ["used", "superseded"],
+            [1],
+            id="one that was delivered twice",
+        ),
+        pytest.param([result(1), result(1, "b")], ["used"] * 2, [1, 1], id="results of two actions"),
+        pytest.param([facts(1), facts(2)], ["used"] * 2, [2], id="the newer facts of a round"),
+        pytest.param(
+            [facts(1), facts(11), facts(200)], ["used"] * 3, [11, 200], id="facts outlive their round"
+        ),
+        pytest.param([pause(1), tick(500)], ["used"] * 2, [1, 500], id="so does what an operator wants"),
+        pytest.param([tick(500), pause(1)], ["used"] * 2, [500, 1], id="however late it comes"),
+        pytest.param([pause(1), pause(1)], ["used", "superseded"], [1], id="a repeated control event"),
+        pytest.param(
+            [pause(2), pause(1)], ["used"] * 2, [2, 1], id="no control event makes another pointless"
+        ),
+    ],
+)
+def test_what_may_still_count_is_kept_once(
+    events: list[Event], ends: list[str], times_s: list[float]
+) -> None:
+    assert kept(events) == (ends, times_s)
+
+
+def test_of_too_many_control_events_the_oldest_and_the_newest_stay() -> None:
+    _, times_s = kept([pause(at) for at in range(MAX_WAITING_COUNT + 2)])
+    assert len(times_s) == MAX_WAITING_COUNT
+    assert times_s[:2] == [0, 3]
+    assert times_s[-1] == MAX_WAITING_COUNT + 1
+
+
+def test_an_event_comes_back_as_it_was_and_knows_the_clock_at_its_arrival() -> None:
+    header = Header(length_ms=60_000)
+    for event in (pause(1), tick(62), result(61)):
+        early.keep(header, event, ROUNDS)
+    assert [(type(early.event_of(each)), each.clock_ms) for each in header.early] == [
+        (Control, None),
+        (Tick, None),
+        (ActionResult, 62_000),
+    ]
+    again = early.event_of(header.early[2])
+    assert isinstance(again, ActionResult)
+    assert (again.id, again.time_ms, again.action_id, again.outcome) == ("r61", 61_000, "a", "failed")
+
+
+def header_after(*events: Event) -> Header:
+    store = DictStore()
+    for event in events:  # a batch for each, so that everything goes through the store
+        controller = Controller(CLUSTER, store, identity=Identity(), settings=SETTINGS)
+        assert controller.step(event).rejection is None
+        controller.commit()
+    return decode_header(store.header() or b"")
+
+
+EARLY = [result(1), result(59.999), tick(62), result(61), tick(65)]
+
+
+@pytest.mark.parametrize(
+    ("first", "system", "length_ms", "next_round", "results_s", "ticks_s"),
+    [
+        pytest.param(moves(65), "kafka", 10_000, 6, {6: [61]}, {6: 65}, id="kafka"),
+        pytest.param(load("b1", 65), "pulsar", 60_000, 0, {0: [1, 59.999], 1: [61]}, {1: 65}, id="pulsar"),
+    ],
+)
+def test_early_events_are_in_the_rounds_of_the_system_and_those_of_closed_rounds_are_gone(
+    first: Event,
+    system: str,
+    length_ms: int,
+    next_round: int,
+    results_s: dict[int, list[float]],
+    ticks_s: dict[int, float],
+) -> None:
+    header = header_after(*EARLY, first)
+    assert (header.system, header.length_ms, header.next_round) == (system, length_ms, next_round)
+    assert header.is_known
+    assert header.early == []
+    found = {number: each.results for number, each in header.rounds.items() if each.results}
+    assert found == {
+        number: [ResultRecord(round(1000 * at), f"r{at:g}", "a", "failed") for at in times]
+        for number, times in results_s.items()
+    }
+    assert {
+        number: each.tick.time_ms / 1000 for number, each in header.rounds.items() if each.tick
+    } == ticks_s
+
+
+@pytest.mark.parametrize("event", [tick(65), facts(65), result(65), pause(65)])
+def test_what_clusters_of_both_systems_send_shows_no_system_nor_do_facts_alone(event: Event) -> None:
+    header = header_after(event)
+    assert header.system is None
+    assert not header.is_known
+    assert header.rounds == {}
+
+
+def test_facts_from_before_the_first_report_are_obeyed_from_the_close_of_their_round_on() -> None:
+    early_facts = facts(1, own_topics={"t/a/0x0_0x1": (1.0, 2.0)})
+    header = header_after(early_facts, tick(200), load("b1", 200))
+    assert header.facts == early_facts.facts
+
+
+@pytest.mark.parametrize(
+    ("clock_s", "applies_from", "arrived_late"),
+    [(44, 1, False), (74, 1, False), (135, 2, True), (300, 4, True)],
+)
+def test_a_control_event_counts_from_the_round_it_would_have_had(
+    *, clock_s: float, applies_from: int, arrived_late: bool
+) -> None:
+    """Due is round 1: the first that starts 2 x 15 s after second 10."""
+    (record,) = header_after(tick(clock_s), pause(10), load("b1", clock_s)).control
+    assert (record.applies_from, record.arrived_late) == (applies_from, arrived_late)
+
+
+@pytest.mark.parametrize(
+    ("time_s", "newest_s", "late"),
+    [(59.999, 65, True), (60, 65, False), (60, 74.999, False), (60, 75, True)],
+)
+def test_a_first_report_of_a_closed_round_is_late_and_shows_no_system(
+    *, time_s: float, newest_s: float, late: bool
+) -> None:
+    controller = Controller(CLUSTER, DictStore(), identity=Identity(), settings=SETTINGS)
+    controller.step(tick(newest_s))
+    controller.step(moves(time_s))
+    assert controller.is_known is not late
+    assert controller.take_results()[Reassignment, "late"] == late
+
+
+def test_more_results_than_a_cluster_can_have_before_its_first_report_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "MAX_EARLY_RESULTS_COUNT", 2)
+    controller = Controller(CLUSTER, DictStore(), identity=Identity(), settings=SETTINGS)
+    found = [controller.step(result(at)).rejection for at in (1, 2, 3)]
+    assert [each and each.reason for each in found] == [None, None, "too-many-results"]
+
+
+def test_the_length_of_rounds_may_change_as_long_as_no_report_came() -> None:
+    store = DictStore()
+    before = Controller(CLUSTER, store, identity=Identity(), settings=SETTINGS)
+    before.step(tick(65))
+    before.commit()
+    other = ClusterSettingsSource(compose({"pulsar": {"rounds": {"length_s": 30.0}}}))
+    after = Controller(CLUSTER, store, identity=Identity(), settings=other)
+    after.step(load("b1", 65))
+    after.commit()
+    assert decode_header(store.header() or b"").length_ms == 30_000
+
+
+RELEASED = Path(__file__).parents[1] / "golden_state" / "v0.1.0" / "header-early.bin"
+
+
+def test_what_came_early_before_an_upgrade_from_the_first_release_is_kept() -> None:
+    header = decode_header(RELEASED.read_bytes())
+    assert [(each.kind, each.time_ms, each.clock_ms) for each in header.early] == [
+        ("tick", 7, 7),
+        ("result", 8, 7),
+    ]
+    assert (header.rounds, header.control, header.next_round) == ({}, [], None)
+    found, skipped = map(early.event_of, header.early)
+    assert isinstance(found, Tick)
+    assert found.asked == ("1",)
+    assert isinstance(skipped, ActionResult)
+    assert (skipped.action_id, skipped.outcome) == ("a1", "skipped")
+
+
+@pytest.mark.parametrize(("arrived_late", "clock_ms"), [(False, None), (True, 7)])
+def test_so_is_a_pause_of_the_first_release(*, arrived_late: bool, clock_ms: int | None) -> None:
+    stored = [5, "c", True, "act", b"{}", "ann", "why", 3, arrived_late, 4]
+    body: list[Any] = [60_000, 7, -1, None, False, {}, None, None, 0, None, [stored], [], None, None, [], []]
+    ((kind, time_ms, id_, clock, value),) = with_early(body)[15]
+    assert (kind, time_ms, id_, clock) == ("control", 5, "c", clock_ms)
+    event = early.event_of(early.EarlyRecord(kind, time_ms, id_, clock, value))
+    assert isinstance(event, Control)
+    assert (event.paused, event.mode, event.who, event.why, event.resumed_ms) == (
+        True,
+        "act",
+        "ann",
+        "why",
+        4,
+    )
+
+
+def test_a_cluster_of_the_first_release_whose_system_is_known_keeps_its_rounds() -> None:
+    body: list[Any] = [
+        60_000,
+        7,
+        -1,
+        None,
+        True,
+        {0: []},
+        None,
+        None,
+        0,
+        None,
+        [],
+        [],
+        None,
+        "pulsar",
+        [],
+        [1],
+    ]
+    assert with_early(body) == [*body[:15], []]
