@@ -77,10 +77,12 @@ def test_a_bundle_stays_where_its_destination_has_more_of_its_group(
     assert hold(cluster(*bundles), bundle, 0, 1) == expected
 
 
-def test_where_pulsar_chooses_the_destination_nothing_is_held() -> None:
+@pytest.mark.parametrize("domains", [{}, {"east": ["b1"], "west": ["b2"]}])
+def test_where_pulsar_chooses_the_destination_nothing_is_held(domains: Mapping[str, list[str]]) -> None:
     found = cluster([A], [B])
-    spread = spread_of(found)
-    assert spread.hold(found.table, row=row_of(found.table, A), source=0, destination=NOBODY) is None
+    spread = spread_of(found, domains=domains)
+    assert hold(found, A, 0, 1, spread) is not None
+    assert hold(found, A, 0, NOBODY, spread) is None
 
 
 @pytest.mark.parametrize("facts", [None, Facts([], [], [], [], {}, [], {}, {"east": ["b1"]})])
@@ -114,7 +116,7 @@ def test_a_move_to_a_broker_of_pulsars_choice_counts_nowhere_and_one_of_a_free_b
 
 
 def test_a_draft_knows_what_was_moved_and_keeps_its_own_moves_to_itself() -> None:
-    found = cluster([A], [], [B])
+    found = cluster([A], [], [B], [])
     spread = spread_of(found)
     spread.move_bundle(MORE_OF_B, 1)
     draft = spread.draft()
@@ -122,6 +124,7 @@ def test_a_draft_knows_what_was_moved_and_keeps_its_own_moves_to_itself() -> Non
     assert hold(found, A, 0, 1, draft) == (
         "b2 owns bundles of 2 other namespaces of anti-affinity group spread, b1 of 0"
     )
+    assert hold(found, A, 0, 3, draft) is None, "nothing of the group is at b4"
     assert hold(found, A, 0, 1, spread) == (
         "b2 owns bundles of 1 other namespaces of anti-affinity group spread, b1 of 0"
     )

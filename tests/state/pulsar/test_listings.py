@@ -89,6 +89,8 @@ def test_a_run_goes_on_over_a_report_that_is_missing_and_ends_when_the_broker_wa
     kept = listed(BEFORE, *reports, max_age_ms=silent_ms)
     assert [each.since_ms for each in shown(kept)] == [FIRST_MS] * 3
     assert kept.is_as_before
+    beside = listed(BEFORE, *reports, report("b3", SECOND_S, D), max_age_ms=silent_ms)
+    assert [each.since_ms for each in shown(beside)] == [*[FIRST_MS] * 3, SECOND_MS]
     anew = listed(BEFORE, *reports, max_age_ms=silent_ms - 1)
     assert [each.since_ms for each in shown(anew)] == [SECOND_MS] * 3
     assert not anew.is_as_before
