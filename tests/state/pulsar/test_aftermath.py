@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from policies.shedding.view import DESTINATION_RISES, SOURCE_FALLS, Traffic
-from state.engine.closing import Closing
+from state.engine.closing import Closing, Identity
 from state.engine.encoding import decode_header
 from state.engine.ledger import Child, Decision, Ledger
 from state.engine.store import DictStore
+from state.events import Approval
 from state.outputs import Split, Unload
 from state.pulsar.actions import Admitted
 from state.pulsar.aftermath import remember
@@ -20,8 +21,8 @@ from state.settings import ClusterSettings, PulsarSettings
 from tests.state.building import BUNDLE, END_MS, EXPIRES_MS, LEFT, RIGHT, published, seen, split, unload
 from tests.state.engine.test_ledger import decision, ledger_of
 from tests.state.engine.test_summary import closing
-from tests.state.pulsar.test_splits import EVEN, HOT, settings, topic_stats
-from tests.state.traces import load, run
+from tests.state.pulsar.test_splits import COLD, EVEN, HOT, settings, topic_stats
+from tests.state.traces import load, run, settings_of
 
 FORTY_S = ClusterSettings(pulsar=PulsarSettings(rounds=RoundSettings(max_report_age_s=40.0)))
 LOADS = seen(
@@ -158,6 +159,48 @@ def test_a_split_of_the_criteria_is_remembered_with_the_shares_of_its_topics() -
         Child(f"t/n/{each['range']}", count / 4, count / 4)
         for each, count in zip(action["children"], counts, strict=True)
     )
+
+
+def test_of_approved_splits_and_those_of_the_criteria_each_decision_has_the_id_of_its_own_action() -> None:
+    """HOT has 200 messages/s and needs approval. COLD has 150 since the second round and needs none."""
+    source = settings_of(
+        rounds={"warmup_rounds": 0},
+        bundle_average_samples=1,
+        split={
+            "enabled": True,
+            "hit_count": 0,
+            "average_samples": 1,
+            "max_messages_per_s": 100.0,
+            "without_topic_stats": "range",
+        },
+        approval={"standing": {"light": {"kinds": ["splits"], "max_messages_per_s": 150.0}}},
+    )
+    identity, store = Identity(mode="act", approval="required"), DictStore()
+    first, second = (
+        [
+            load("b1", time_s, bundles={HOT: 200.0}, topics_count=4),
+            load("b2", time_s, bundles={COLD: rate}, topics_count=4),
+        ]
+        for time_s, rate in ((5, 1.0), (15, 150.0))
+    )
+    (proposal,) = (
+        each for each in run([first], source, identity=identity, store=store).outputs if each.kind == "action"
+    )
+    answer = Approval(id="yes", time_ms=0, proposal_id=proposal.id, verdict="approved", who="", why="")
+    actions = [
+        each
+        for each in run([[answer, *second]], source, identity=identity, store=store).outputs
+        if each.kind == "action"
+    ]
+    header = store.header()
+    assert header is not None
+    found = decode_header(header).ledger.decisions
+    assert [each.subject for each in actions] == [HOT, COLD]
+    assert [(each.id, each.bundle, each.source) for each in found] == [
+        (actions[0].id, HOT, "b1"),
+        (actions[1].id, COLD, "b2"),
+    ]
+    assert [len(each.children) for each in found] == [2, 2]
 
 
 def test_an_older_unload_of_the_bundle_no_longer_says_that_it_leaves() -> None:
