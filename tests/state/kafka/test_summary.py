@@ -233,8 +233,18 @@ def test_lists_and_rates_of_others_are_named_and_ours_are_not() -> None:
     }
 
 
-def test_what_a_dry_run_wants_is_ours_too_where_it_is_found_on_a_topic() -> None:
-    shadow = KafkaMemory(pacing=PacingMemory(begun_ms=0, added=OURS), is_shadow=True)
+def test_what_may_be_there_because_of_an_earlier_decision_is_ours_also_if_it_is_not_wanted_any_more() -> None:
+    left = ThrottleConfigs(ThrottledLists(leader={"t": "5:9"}), {9: 5})
+    rates = {L1: 24, BrokerRole("leader", 9): 5, BrokerRole("leader", 8): 4}
+    there = seen_of(lists=ThrottledLists(leader={"t": "0:1,5:9,6:9"}), rates=rates)
+    found = throttle(memory=memory_of(attempted=left), observation=there)
+    assert found.others_leader_throttled_replicas == {"t": "6:9"}
+    assert found.others_rates_bytes_per_s == {"leader:8": 4}
+
+
+def test_of_what_a_dry_run_wants_entries_that_are_there_are_ours_and_rates_are_not() -> None:
+    pacing = PacingMemory(begun_ms=0, added=OURS, leader_rates={1: 24, 2: 24})
+    shadow = KafkaMemory(pacing=pacing, is_shadow=True)
     found = throttle(memory=shadow, observation=seen_of())
     assert found.others_leader_throttled_replicas == {}
     assert found.others_rates_bytes_per_s == {"follower:3": 24, "leader:1": 24, "leader:2": 24}
