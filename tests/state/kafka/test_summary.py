@@ -6,12 +6,24 @@ from typing import Any
 
 import pytest
 
-from policies.throttle.pacing_plan import PacingMemory
+from policies.throttle.lists import ThrottledLists
+from policies.throttle.needs import Lack
+from policies.throttle.pacing_plan import PacingExplanation, PacingMemory
 from policies.throttle.progress import Basis, Eta
+from policies.throttle.rates import BrokerRole, Violation
 from policies.throttle.settings import ThrottleSettings
+from state.engine.memory import Header
 from state.kafka import summary
-from state.kafka.memory import KafkaMemory
-from tests.state.kafka.test_drift import seen_of
+from state.kafka.drift import NO_DRIFT, Drift
+from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs, WaitingLogs
+from state.kafka.snapshot import Observation
+from state.kafka_reports import BrokerLogs
+from state.outputs import InFlightRow, RateViolation, RoundSummary, ThrottleSummary, UnknownNumber
+from tests.state.building import published, unload
+from tests.state.engine.test_summary import closing
+from tests.state.kafka.reporting import replica_table
+from tests.state.kafka.test_actions import NOTHING_KNOWN, NOTHING_MOVES, SEEN, eta, explained, needs, plan
+from tests.state.kafka.test_drift import CONFIRMED, F3, L1, L2, OURS, memory_of, seen_of
 
 BEGUN_MS, DEADLINE_S = 10_000, 60.0
 
@@ -55,3 +67,201 @@ def test_a_move_that_does_not_catch_up_is_late_at_once() -> None:
 def test_without_a_deadline_or_a_throttle_nothing_is_late() -> None:
     assert not is_late(at_ms=10**9, remaining_s=None, basis="not-catching-up", deadline_s=0)
     assert not is_late(at_ms=10**9, remaining_s=None, basis="not-catching-up", begun_ms=None)
+
+
+REPORTS = {
+    name: WaitingLogs(at_ms, "r", BrokerLogs(int(name), replica_table()))
+    for name, at_ms in (("1", 470_000), ("2", 475_000))
+}
+"""Brokers 1 and 2 reported in the round that ends at 480 s."""
+
+
+def summarized(
+    explanation: PacingExplanation | None = None,
+    *,
+    memory: KafkaMemory | None = None,
+    observation: Observation = SEEN,
+    drift: Drift = NO_DRIFT,
+    is_held: bool = False,
+    actions_count: int = 0,
+) -> RoundSummary:
+    return summary.round_summary(
+        summary.Closed(closing(), REPORTS),
+        Header(length_ms=60_000, system="kafka"),
+        memory or KafkaMemory(),
+        observation,
+        explanation,
+        [published(unload(round=at)) for at in range(actions_count)],
+        drift,
+        outcome="decided",
+        reason="why",
+        is_held=is_held,
+    )
+
+
+def throttle(explanation: PacingExplanation | None = None, **options: Any) -> ThrottleSummary:
+    found = summarized(explanation or explained(), **options).throttle
+    assert found is not None
+    return found
+
+
+def test_a_round_says_who_reported_and_which_live_broker_did_not() -> None:
+    found = summarized(memory=KafkaMemory(last_ms={"1": 470_000, "2": 475_000, "4": 400_000}))
+    assert (found.system, found.policy, found.outcome, found.reason) == (
+        "kafka",
+        "reassignment-throttle",
+        "decided",
+        "why",
+    )
+    assert found.brokers_reporting == ["1", "2"]
+    assert (found.brokers_live_count, found.brokers_missing) == (3, ["4"])
+    assert found.oldest_report_age_s == 10.0
+
+
+def test_where_nothing_was_judged_nothing_is_said_of_the_throttle() -> None:
+    assert summarized(None).throttle is None
+    assert summarized(explained()).throttle is not None
+
+
+def test_the_actions_of_the_round_are_named_in_order() -> None:
+    found = summarized(actions_count=2)
+    assert found.actions_count == 2
+    assert found.actions == [published(unload(round=at)).id for at in range(2)]
+
+
+def test_a_decision_whose_result_has_not_come_is_in_flight() -> None:
+    asked = Asked("a", 300_000, ThrottleConfigs())
+    assert summarized(memory=KafkaMemory(asked=asked)).in_flight == [
+        InFlightRow(id="a", kind="throttle", target="reassignments", expires_at="1970-01-01T00:05:00.000Z")
+    ]
+    assert summarized().in_flight == []
+
+
+def test_the_throttle_has_needs_plan_and_end_of_the_move() -> None:
+    end = eta(15.4, predicted_s=14.0, observed_low_s=13.0, observed_high_s=16.0)
+    found = throttle(
+        explained(
+            wanted_trigger="first-throttle", needs=needs(), plan=plan(), eta=end, differs_from_plan=True
+        ),
+        observation=replace(SEEN, held_over_count=4),
+    )
+    assert (found.outcome, found.trigger) == ("decided", "first-throttle")
+    assert (found.as_of, found.held_over_count) == ("1970-01-01T00:00:10.000Z", 4)
+    assert (found.partitions_moving_count, found.differs_from_plan) == (1, True)
+    assert found.min_bytes_per_s == {"leader:1": 20, "leader:2": 30, "follower:3": 10}
+    assert (found.bytes_left, found.feasible, found.violations) == (100, True, [])
+    assert (found.eta_s, found.eta_basis, found.bottleneck) == (15.4, "predicted", "leader:1")
+    assert (found.eta_predicted_s, found.eta_observed_low_s, found.eta_observed_high_s) == (14.0, 13.0, 16.0)
+    assert (found.unknown_count, found.unknown, found.late) == (0, [], False)
+
+
+def test_where_needs_rates_and_end_are_not_known_they_are_null() -> None:
+    found = throttle()
+    assert (found.min_bytes_per_s, found.bytes_left, found.feasible, found.violations) == ({}, None, None, [])
+    assert (found.eta_s, found.eta_basis, found.bottleneck) == (None, None, None)
+    assert (found.eta_predicted_s, found.eta_observed_low_s, found.eta_observed_high_s) == (None, None, None)
+
+
+def test_a_decision_that_is_held_is_shown_as_held_with_what_called_for_it() -> None:
+    found = throttle(explained(wanted_trigger="headroom"), is_held=True)
+    assert (found.outcome, found.trigger) == ("held", "headroom")
+
+
+@pytest.mark.parametrize(
+    ("observation", "count", "bytes_left", "has_fingerprint"),
+    [(SEEN, 1, None, True), (NOTHING_MOVES, 0, 0, False), (NOTHING_KNOWN, None, None, False)],
+    ids=["one moves", "nothing moves", "no report says what moves"],
+)
+def test_nothing_is_left_where_nothing_moves_and_unknown_otherwise(
+    observation: Observation, count: int | None, bytes_left: int | None, *, has_fingerprint: bool
+) -> None:
+    found = throttle(observation=observation)
+    assert (found.partitions_moving_count, found.bytes_left) == (count, bytes_left)
+    moves = observation.moves
+    assert found.fingerprint == (moves.fingerprint() if has_fingerprint and moves is not None else None)
+
+
+def test_of_the_bytes_that_are_left_none_may_be_unknown() -> None:
+    unsure = needs(follower_bytes_to_receive={3: 100, 4: None})
+    assert throttle(explained(needs=unsure)).bytes_left is None
+
+
+def test_rates_in_force_are_named_by_role() -> None:
+    pacing = PacingMemory(begun_ms=0, leader_rates={2: 8, 1: 9}, follower_rates={3: 7})
+    found = throttle(memory=KafkaMemory(pacing=pacing)).rates_bytes_per_s
+    assert list(found.items()) == [("follower:3", 7), ("leader:1", 9), ("leader:2", 8)]
+
+
+def test_roles_that_can_never_finish_are_named_with_what_they_lack() -> None:
+    never = Violation(role=L2, rate_bytes_per_s=24, required_more_than_bytes_per_s=30)
+    found = throttle(explained(plan=plan(feasible=False, violations=(never,))))
+    assert found.feasible is False
+    assert found.violations == [
+        RateViolation(role="leader:2", rate_bytes_per_s=24, required_more_than_bytes_per_s=30)
+    ]
+
+
+def test_all_partitions_that_lack_a_number_are_counted_and_a_hundred_are_shown_with_the_reason() -> None:
+    lacking = tuple(Lack(partition=f"t-{at}", lacks=("log_size_bytes",)) for at in range(101))
+    observation = replace(SEEN, why_unknown=lambda name: f"{name} is new")
+    found = throttle(explained(needs=needs(lacking=lacking)), observation=observation)
+    assert (found.unknown_count, len(found.unknown)) == (101, 100)
+    assert found.unknown[99] == UnknownNumber(partition="t-99", lacks=["log_size_bytes"], why="t-99 is new")
+
+
+def test_lists_and_rates_of_others_are_named_and_ours_are_not() -> None:
+    """Ours are entries 0:1, 0:2 and 0:3 of topic t, and the rates of leaders 1 and 2 and of follower 3."""
+    found = throttle(
+        memory=memory_of(),
+        observation=replace(
+            seen_of(
+                lists=ThrottledLists(
+                    leader={"t": "0:1,0:2,5:9", "u": "0:1"}, follower={"t": "0:3", "s": "*"}
+                ),
+                rates={L1: 24, L2: 99, F3: 24, BrokerRole("leader", 9): 5, BrokerRole("follower", 1): 6},
+            ),
+            defaults_there={"leader": 70, "follower": 80},
+        ),
+    )
+    assert found.others_leader_throttled_replicas == {"t": "5:9", "u": "0:1"}
+    assert found.others_follower_throttled_replicas == {"s": "*"}
+    assert found.others_rates_bytes_per_s == {
+        "follower:default": 80,
+        "leader:default": 70,
+        "follower:1": 6,
+        "leader:9": 5,
+    }
+
+
+def test_what_may_be_there_because_of_an_earlier_decision_is_ours_also_if_it_is_not_wanted_any_more() -> None:
+    left = ThrottleConfigs(ThrottledLists(leader={"t": "5:9"}), {9: 5})
+    rates = {L1: 24, BrokerRole("leader", 9): 5, BrokerRole("leader", 8): 4}
+    there = seen_of(lists=ThrottledLists(leader={"t": "0:1,5:9,6:9"}), rates=rates)
+    found = throttle(memory=memory_of(attempted=left), observation=there)
+    assert found.others_leader_throttled_replicas == {"t": "6:9"}
+    assert found.others_rates_bytes_per_s == {"leader:8": 4}
+
+
+def test_of_what_a_dry_run_wants_entries_that_are_there_are_ours_and_rates_are_not() -> None:
+    pacing = PacingMemory(begun_ms=0, added=OURS, leader_rates={1: 24, 2: 24})
+    shadow = KafkaMemory(pacing=pacing, is_shadow=True)
+    found = throttle(memory=shadow, observation=seen_of())
+    assert found.others_leader_throttled_replicas == {}
+    assert found.others_rates_bytes_per_s == {"follower:3": 24, "leader:1": 24, "leader:2": 24}
+
+
+def test_what_somebody_changed_or_took_off_is_named() -> None:
+    drift = Drift(
+        lost=ThrottledLists(leader={"u": "0:1", "t": "0:2"}, follower={"t": "0:3"}), rates={L2: None, L1: 50}
+    )
+    found = throttle(drift=drift, memory=KafkaMemory(confirmed=CONFIRMED))
+    assert found.lost_leader_throttled_replicas == {"t": "0:2", "u": "0:1"}
+    assert found.lost_follower_throttled_replicas == {"t": "0:3"}
+    assert found.changed_rates_bytes_per_s == {"leader:1": 50, "leader:2": None}
+
+
+def test_after_a_failure_the_time_of_the_next_attempt_is_said() -> None:
+    failed = throttle(memory=KafkaMemory(failures_count=2, retry_ms=500_000))
+    assert (failed.failures_count, failed.retry_at) == (2, "1970-01-01T00:08:20.000Z")
+    fine = throttle(memory=KafkaMemory(failures_count=0, retry_ms=500_000))
+    assert (fine.failures_count, fine.retry_at) == (0, None)

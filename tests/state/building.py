@@ -1,0 +1,125 @@
+"""Actions, and what a round of a Pulsar cluster sees, built by hand for the tests of single modules.
+
+Rounds last a minute; the one that is looked at is that of ``tests.state.engine.test_summary.closing``, number 7.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from state.engine.ledger import Ledger
+from state.events import LoadReport
+from state.outputs import Output, Split, SplitChild, Unload, output
+from state.outputs.types import SPLIT_TYPE, UNLOAD_TYPE
+from state.pulsar.fleet import Advanced, Sampling, advance
+from state.pulsar.groups import Groups
+from state.pulsar.memory import Fleet, WaitingReport
+from state.pulsar.tables import Eligible, Loads, eligible, loads
+from state.settings import PulsarSettings
+
+END_MS = 480_000
+EXPIRES_AT, EXPIRES_MS = "1970-01-01T00:11:00.000Z", 660_000
+AGE_MS = 180_000
+"""``max_report_age_s`` of the defaults."""
+BUNDLE, LEFT, RIGHT = "t/a/0x00_0x80", "t/a/0x00_0x40", "t/a/0x40_0x80"
+
+_COMMON: dict[str, Any] = {
+    "cluster": "east-1",
+    "round": 7,
+    "reason": "why",
+    "expires_at": EXPIRES_AT,
+    "dry_run": False,
+    "bundle": BUNDLE,
+    "precondition": {"owner": "b1", "range": "0x00_0x80"},
+}
+
+
+def unload(**fields: Any) -> Unload:
+    """An unload of 20 messages/s and 300 bytes/s from b1 to b2."""
+    usual: dict[str, Any] = {
+        "policy": "avg-shedder",
+        "trigger": "high",
+        "evidence": {"bundle_messages_per_s": 20.0, "bundle_bytes_per_s": 300.0},
+        "expected": {},
+        "source_broker": "b1",
+        "destination_broker": "b2",
+    }
+    return Unload(**_COMMON | usual | fields)
+
+
+def split(**fields: Any) -> Split:
+    """A split in two; the left child has a quarter of the messages and nothing of the bytes."""
+    usual: dict[str, Any] = {
+        "policy": "bundle-split",
+        "trigger": "messages",
+        "evidence": {"bundle_messages_per_s": 40.0},
+        "expected": {},
+        "broker": "b1",
+        "algorithm": "range",
+        "boundaries": [0x40],
+        "children": [
+            SplitChild(range="0x00_0x40", topics_count=1, messages_per_s=10.0, bytes_per_s=0.0),
+            SplitChild(range="0x40_0x80", topics_count=2, messages_per_s=30.0, bytes_per_s=50.0),
+        ],
+    }
+    return Split(**_COMMON | usual | fields)
+
+
+def published(action: Unload | Split, *, time_ms: int = END_MS, place: int = 0) -> Output:
+    """An action or a proposal as a controller publishes it."""
+    return output(
+        kind="action",
+        type_=UNLOAD_TYPE if isinstance(action, Unload) else SPLIT_TYPE,
+        subject=action.bundle,
+        cluster=action.cluster,
+        number=action.round,
+        place=place,
+        time_ms=time_ms,
+        data=action,
+        dry_run=action.dry_run or action.proposal is True,
+    )
+
+
+def waiting(*reports: LoadReport) -> dict[str, WaitingReport]:
+    """Reports by broker, as they wait for a round's close."""
+    return {each.broker: WaitingReport(each.time_ms, each.id, each.report) for each in reports}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a round sees."""
+
+    reports: dict[str, WaitingReport]
+    advanced: Advanced
+    loads: Loads
+    table: Eligible
+
+
+def seen(
+    *reports: LoadReport,
+    before: Fleet | None = None,
+    pulsar: PulsarSettings | None = None,
+    apart: Collection[str] = (),
+) -> Seen:
+    """What the round sees in these reports, if every bundle may move; ``apart`` are brokers that take no part."""
+    settings, found = pulsar or PulsarSettings(), waiting(*reports)
+    advanced = advance(
+        before or Fleet(),
+        found,
+        Sampling(samples=10, split_samples=10, skip_after_move=True),
+        round_end_ms=END_MS,
+        max_report_age_ms=AGE_MS,
+    )
+    round_loads = loads(found, settings, end_ms=END_MS, apart=apart)
+    table = eligible(
+        round_loads,
+        advanced,
+        np.zeros(advanced.owned_count, dtype=np.int8),
+        Groups(),
+        Ledger(),
+        end_ms=END_MS,
+        reports=found,
+    )
+    return Seen(reports=found, advanced=advanced, loads=round_loads, table=table)

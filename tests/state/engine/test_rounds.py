@@ -1,0 +1,199 @@
+"""The close of a round: which mode, settings and expiry it has, and that the memory before it stays as it was.
+
+What an error of ours leaves behind is in ``test_bulkhead``.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from state.engine.closing import Closing, Identity
+from state.engine.encoding import encode_header
+from state.engine.ledger import Decision
+from state.engine.memory import Header, OpenRound, TickRecord
+from state.engine.rounds import Memory, Round, close
+from state.engine.store import WaitingKey
+from state.outputs import Output
+from state.pulsar.memory import Fleet
+from state.pulsar.system import Pulsar
+from state.upkeep import Spell, Upkeep
+from tests.state.building import waiting
+from tests.state.engine.test_ledger import decision, ledger_of
+from tests.state.engine.test_summary import control
+from tests.state.traces import CLUSTER, load, settings_of
+
+NUMBER, START_MS, END_MS = 7, 70_000, 80_000
+"""Rounds last ten seconds; a cluster that is silent for more than 25 s begins anew."""
+SETTINGS = settings_of()
+
+
+class Watched(Pulsar):
+    """Pulsar, with what it is given to decide on."""
+
+    def __init__(self) -> None:
+        self.closings: list[Closing] = []
+
+    def decide(
+        self, closing: Closing, header: Header, memory: Fleet, waiting: Mapping[WaitingKey, Any]
+    ) -> tuple[Fleet, list[Output]]:
+        self.closings.append(closing)
+        return super().decide(closing, header, memory, waiting)
+
+
+def header_of(*, open_round: OpenRound | None = None, **fields: Any) -> Header:
+    """A cluster whose broker b1 reported at 75 s."""
+    usual: dict[str, Any] = {"length_ms": 10_000, "system": "pulsar", "next_round": NUMBER}
+    reported = OpenRound(spans=[(75_000, 75_000)])
+    return Header(**usual | fields, rounds={NUMBER: open_round or reported})
+
+
+def closed(
+    header: Header, *, identity: Identity | None = None, own: Fleet | None = None
+) -> tuple[Memory[Fleet], list[Output], list[Closing]]:
+    """The memory after the round, its outputs, and what the system was given."""
+    system = Watched()
+    reports = {
+        WaitingKey(NUMBER, "report", name): each
+        for name, each in waiting(load("b1", 75, bundles={"t/a/0x0_0x1": 1.0})).items()
+    }
+    ended = Round(
+        cluster=CLUSTER,
+        number=NUMBER,
+        waiting=reports,
+        identity=identity or Identity(mode="act"),
+        settings=SETTINGS,
+        system=system,
+    )
+    after, outputs = close(ended, Memory(header=header, own=own or Fleet()))
+    return after, outputs, system.closings
+
+
+def the_closing(header: Header | None = None, **options: Any) -> Closing:
+    (found,) = closed(header or header_of(), **options)[2]
+    return found
+
+
+def test_a_round_has_its_number_its_span_and_the_expiry_of_its_actions() -> None:
+    found = the_closing(identity=Identity(mode="act", action_ttl_s=45.5, max_action_bytes=9))
+    assert (found.cluster, found.number, found.start_ms, found.end_ms) == (CLUSTER, NUMBER, START_MS, END_MS)
+    assert (found.expires_ms, found.max_action_bytes) == (END_MS + 45_500, 9)
+    assert (found.record, found.settings_problem, found.is_held) == (None, None, False)
+
+
+def test_after_a_round_the_next_one_is_open_and_the_memory_before_it_stays_as_it_was() -> None:
+    header, fleet = header_of(last_summary=6, rounds_since_start=3), Fleet()
+    before = encode_header(header)
+    after, outputs, _ = closed(header, own=fleet)
+    assert [each.kind for each in outputs] == ["round"]
+    assert (encode_header(header), fleet.brokers) == (before, [])
+    assert after.own is not None
+    assert after.own.brokers == ["b1"]
+    assert (after.header.rounds, after.header.next_round) == ({}, NUMBER + 1)
+    assert (after.header.last_summary, after.header.last_report_ms) == (NUMBER, 75_000)
+    assert (after.header.rounds_since_start, after.header.last_mode) == (4, "act")
+
+
+def test_a_round_without_a_report_has_no_summary_and_only_moves_the_clock() -> None:
+    silent = OpenRound(tick=TickRecord(75_000, "t", ("b1",), ()))
+    header = header_of(open_round=silent, last_summary=5, rounds_since_start=3, last_mode="dry-run")
+    after, outputs, closings = closed(header)
+    assert (outputs, closings) == ([], [])
+    assert after.header == msgspec.structs.replace(header, rounds={}, next_round=NUMBER + 1)
+
+
+@pytest.mark.parametrize(("last_summary", "gap_rounds"), [(None, 0), (6, 0), (5, 1), (0, 6)])
+def test_rounds_without_a_summary_since_the_last_one_are_counted(
+    last_summary: int | None, gap_rounds: int
+) -> None:
+    assert the_closing(header_of(last_summary=last_summary)).gap_rounds == gap_rounds
+
+
+@pytest.mark.parametrize(
+    ("last_report_ms", "restarted", "rounds_since_start"),
+    [(None, False, 10), (50_000, False, 10), (49_999, True, 1)],
+    ids=["the first report", "25 s of silence", "more than 25 s"],
+)
+def test_after_a_long_silence_the_warm_up_begins_anew(
+    last_report_ms: int | None, *, restarted: bool, rounds_since_start: int
+) -> None:
+    header = header_of(last_report_ms=last_report_ms, rounds_since_start=9)
+    after, _, (found,) = closed(header)
+    assert found.restarted is restarted
+    assert after.header.rounds_since_start == rounds_since_start
+
+
+@pytest.mark.parametrize(
+    ("started", "ordered", "mode"),
+    [
+        ("act", None, "act"),
+        ("act", "dry-run", "dry-run"),
+        ("dry-run", "act", "act"),
+        ("dry-run", None, "dry-run"),
+    ],
+)
+def test_the_mode_of_a_control_event_comes_before_that_of_the_start(
+    started: Any, ordered: Any, mode: str
+) -> None:
+    header = header_of(control=[control(mode=ordered, applies_from=NUMBER)])
+    assert the_closing(header, identity=Identity(mode=started)).mode == mode
+
+
+@pytest.mark.parametrize(
+    ("identity", "ordered", "expire_ms"),
+    [
+        (Identity(mode="act", approval="required", proposal_ttl_s=30.0), None, END_MS + 30_000),
+        (Identity(mode="act", proposal_ttl_s=30.0), "required", END_MS + 30_000),
+        (Identity(mode="act", approval="required"), "none", None),
+        (Identity(mode="act"), None, None),
+        (Identity(mode="dry-run", approval="required"), None, None),
+    ],
+    ids=["as started", "as ordered", "no longer", "never", "a dry-run needs none"],
+)
+def test_proposals_expire_where_actions_need_approval(
+    identity: Identity, ordered: Any, expire_ms: int | None
+) -> None:
+    header = header_of(control=[control(approval=ordered, applies_from=NUMBER)])
+    assert the_closing(header, identity=identity).proposals_expire_ms == expire_ms
+
+
+@pytest.mark.parametrize(("until_ms", "apart"), [(None, {"b1"}), (70_001, {"b1"}), (70_000, set())])
+def test_maintenance_holds_for_rounds_that_begin_before_its_end(
+    until_ms: int | None, apart: set[str]
+) -> None:
+    upkeep = Upkeep({"b1": Spell(0, until_ms)})
+    header = header_of(control=[control(upkeep=upkeep, applies_from=NUMBER)])
+    assert set(the_closing(header).upkeep.apart) == apart
+
+
+def test_an_overlay_that_fits_is_in_force_and_one_that_does_not_is_named() -> None:
+    fits = control(overlay=b'{"pulsar":{"shedding_policy":"threshold-shedder"}}', applies_from=NUMBER)
+    found = the_closing(header_of(control=[fits]))
+    assert (found.settings.pulsar.shedding_policy, found.settings_problem) == ("threshold-shedder", None)
+    strange = control(overlay=b'{"pulsar":{"shedding_policy":"none-such"}}', applies_from=NUMBER)
+    found = the_closing(header_of(control=[strange]))
+    assert found.settings == SETTINGS.base(CLUSTER)
+    assert found.settings_problem is not None
+    assert found.settings_problem.startswith("the overlay does not fit the settings of this start")
+
+
+DRY, REAL = decision("dry", dry_run=True), decision("real", "t/a/0x1_0x2")
+
+
+@pytest.mark.parametrize(
+    ("last_mode", "mode", "left"),
+    [
+        ("dry-run", "act", [REAL]),
+        ("dry-run", "dry-run", [DRY, REAL]),
+        ("act", "act", [DRY, REAL]),
+        ("act", "dry-run", [DRY, REAL]),
+    ],
+)
+def test_what_a_dry_run_decided_is_forgotten_in_the_round_that_acts_again(
+    last_mode: Any, mode: Any, left: list[Decision]
+) -> None:
+    header = header_of(last_mode=last_mode, ledger=ledger_of(DRY, REAL))
+    after, _, _ = closed(header, identity=Identity(mode=mode))
+    assert [each.id for each in after.header.ledger.decisions] == [each.id for each in left]
+    assert after.header.last_mode == mode

@@ -1,0 +1,345 @@
+"""What a throttle action says: what it changes, the numbers that it was decided on, and one sentence for a person."""
+
+from dataclasses import replace
+from typing import Any, get_args
+
+import pytest
+
+from policies.throttle.lists import ThrottledLists
+from policies.throttle.moves import LARGEST_NUMBER
+from policies.throttle.needs import Needs
+from policies.throttle.pacing_plan import PacingExplanation, ThrottleDecision, Trigger
+from policies.throttle.progress import UNKNOWN_END, Eta
+from policies.throttle.rates import BrokerRole, RatePlan
+from state.kafka.actions import bottleneck, leaderless, throttle_action, total
+from state.kafka.snapshot import Observation
+from state.outputs import Throttle
+from tests.policies.throttle.moving import Partition, moves_of
+from tests.state.kafka.test_drift import F3, L1, L2, OURS, RATES, seen_of
+
+FIRST = ThrottleDecision(trigger="first-throttle", add=OURS, set_rates=RATES)
+FINISHED = ThrottleDecision(trigger="finished", remove=OURS, clear_rates=(L1, F3, L2))
+SEEN = seen_of()
+NOTHING_MOVES, NOTHING_KNOWN = replace(SEEN, moves=moves_of()), replace(SEEN, moves=None)
+TWO_MOVE = replace(
+    SEEN,
+    moves=moves_of(
+        Partition("t-0", [1, 2], [2, 3], 10, 100),
+        Partition("t-1", [1, 2], [2, 3], 10, 100),
+    ),
+)
+
+
+def needs(**fields: Any) -> Needs:
+    """What brokers 1 and 2 have to send to broker 3."""
+    usual: dict[str, Any] = {
+        "leader_bytes_to_send": {1: 60, 2: 40},
+        "follower_bytes_to_receive": {3: 100},
+        "leader_min_bytes_per_s": {1: 20, 2: 30},
+        "follower_min_bytes_per_s": {3: 10},
+        "leader_min_write_rate_bytes_per_s": {},
+        "failover_safe_min_bytes_per_s": {},
+        "lacking": (),
+        "without_leader": (),
+        "whole_logs_count": 0,
+    }
+    return Needs(**usual | fields)
+
+
+def plan(**fields: Any) -> RatePlan:
+    usual: dict[str, Any] = {
+        "rates": RATES,
+        "feasible": True,
+        "violations": (),
+        "durations_s": {L1: 15.0, L2: 2.5, F3: 7.0},
+        "total_s": 15.0,
+        "bottleneck": L1,
+    }
+    return RatePlan(**usual | fields)
+
+
+def eta(remaining_s: float | None = 15.4, **fields: Any) -> Eta:
+    return replace(UNKNOWN_END, remaining_s=remaining_s, basis="predicted", **fields)
+
+
+def explained(**fields: Any) -> PacingExplanation:
+    return PacingExplanation(outcome="decided", **fields)
+
+
+def action(
+    decision: ThrottleDecision = FIRST,
+    explanation: PacingExplanation | None = None,
+    observation: Observation = SEEN,
+) -> Throttle:
+    return throttle_action(
+        decision,
+        explanation or explained(),
+        observation,
+        cluster="east-1",
+        number=7,
+        expires_at="then",
+        dry_run=False,
+    )
+
+
+def test_an_action_names_what_it_adds_and_the_rates_by_broker() -> None:
+    found = action(explanation=explained(needs=needs(), plan=plan(), eta=eta()))
+    assert (found.cluster, found.round, found.expires_at, found.dry_run) == ("east-1", 7, "then", False)
+    assert (found.policy, found.trigger) == ("reassignment-throttle", "first-throttle")
+    assert found.add_leader_throttled_replicas == {"t": "0:1,0:2"}
+    assert found.add_follower_throttled_replicas == {"t": "0:3"}
+    assert (found.remove_leader_throttled_replicas, found.remove_follower_throttled_replicas) == ({}, {})
+    assert (found.leader_rate_bytes_per_s, found.follower_rate_bytes_per_s) == ({"1": 24, "2": 24}, {"3": 24})
+    assert (found.clear_leader_rates, found.clear_follower_rates) == ([], [])
+    assert (found.eta_s, found.bottleneck) == (15.4, "leader:1")
+
+
+def test_an_action_that_ends_a_throttle_names_what_it_takes_off_in_the_order_of_the_decision() -> None:
+    found = action(replace(FINISHED, remove=ThrottledLists(leader={"u": "1:1"}, follower={"t": "0:3"})))
+    assert found.remove_leader_throttled_replicas == {"u": "1:1"}
+    assert found.remove_follower_throttled_replicas == {"t": "0:3"}
+    assert (found.add_leader_throttled_replicas, found.add_follower_throttled_replicas) == ({}, {})
+    assert (found.leader_rate_bytes_per_s, found.follower_rate_bytes_per_s) == ({}, {})
+    assert (found.clear_leader_rates, found.clear_follower_rates) == ([1, 2], [3])
+
+
+@pytest.mark.parametrize(
+    ("observation", "reassignments", "has_fingerprint"),
+    [
+        (SEEN, "running", True),
+        (replace(SEEN, is_running=False), "planned", True),
+        (NOTHING_MOVES, "none", False),
+        (NOTHING_KNOWN, "unknown", False),
+    ],
+    ids=["it runs", "it does not run yet", "nothing moves", "no report says what moves"],
+)
+def test_what_must_still_hold_is_what_the_round_saw(
+    observation: Observation, reassignments: str, *, has_fingerprint: bool
+) -> None:
+    found = action(observation=observation)
+    assert found.precondition == {"reassignments": reassignments}
+    moves = observation.moves
+    assert found.fingerprint == (moves.fingerprint() if has_fingerprint and moves is not None else None)
+
+
+def test_minimums_are_named_also_where_they_are_not_known() -> None:
+    unsure = needs(leader_min_bytes_per_s={1: 20, 2: None})
+    found = action(explanation=explained(needs=unsure))
+    assert found.leader_min_bytes_per_s == {"1": 20, "2": None}
+    assert found.follower_min_bytes_per_s == {"3": 10}
+    bare = action()
+    assert (bare.leader_min_bytes_per_s, bare.follower_min_bytes_per_s) == ({}, {})
+    assert (bare.eta_s, bare.bottleneck) == (None, None)
+
+
+STARTS = "What moves is not paced yet, 1 partition: "
+
+
+@pytest.mark.parametrize(
+    ("decision", "explanation", "observation", "reason"),
+    [
+        pytest.param(
+            FIRST, explained(), SEEN, f"{STARTS}24 bytes/s for 3 roles of 3 brokers.", id="one rate"
+        ),
+        pytest.param(
+            replace(FIRST, set_rates={L1: 7, BrokerRole("follower", 1): 9, F3: 8}),
+            explained(),
+            TWO_MOVE,
+            "What moves is not paced yet, 2 partitions: 7 to 9 bytes/s for 3 roles of 2 brokers.",
+            id="several rates, and a broker with two roles",
+        ),
+        pytest.param(
+            FIRST,
+            explained(plan=plan(), eta=eta()),
+            SEEN,
+            f"{STARTS}24 bytes/s for 3 roles of 3 brokers, done in 15 s, leader:1 last.",
+            id="its end is known",
+        ),
+        pytest.param(
+            FIRST,
+            explained(plan=plan(bottleneck=None), eta=eta(0.0)),
+            SEEN,
+            f"{STARTS}24 bytes/s for 3 roles of 3 brokers, done in 0 s.",
+            id="nothing is left, and no role is the last",
+        ),
+        pytest.param(
+            FIRST,
+            explained(plan=plan(), eta=eta(None)),
+            SEEN,
+            f"{STARTS}24 bytes/s for 3 roles of 3 brokers.",
+            id="its end is not known",
+        ),
+        pytest.param(
+            FIRST,
+            explained(needs=needs(without_leader=("t-0",))),
+            SEEN,
+            f"{STARTS}24 bytes/s for 3 roles of 3 brokers. t-0 takes no quota until it has a leader.",
+            id="a partition without a leader",
+        ),
+        pytest.param(
+            FINISHED,
+            explained(eta=eta()),
+            NOTHING_MOVES,
+            "Nothing moves any more, so exactly what was added is removed.",
+            id="it is over",
+        ),
+        pytest.param(
+            replace(FINISHED, trigger="moves-left"),
+            explained(needs=needs(without_leader=("t-0", "t-1"))),
+            SEEN,
+            "Some partitions do not move any more. t-0, t-1 take no quota until they have a leader.",
+            id="no rate changes",
+        ),
+        pytest.param(
+            FIRST,
+            explained(),
+            NOTHING_KNOWN,
+            "What moves is not paced yet, 0 partitions: 24 bytes/s for 3 roles of 3 brokers.",
+            id="no report says what moves",
+        ),
+    ],
+)
+def test_the_sentence_has_cause_rates_and_end(
+    decision: ThrottleDecision, explanation: PacingExplanation, observation: Observation, reason: str
+) -> None:
+    assert action(decision, explanation, observation).reason == reason
+
+
+def test_every_trigger_has_a_sentence_of_its_own() -> None:
+    found = {action(ThrottleDecision(trigger=each)).reason for each in get_args(Trigger)}
+    assert len(found) == len(get_args(Trigger))
+    assert all(each[0].isupper() and each.endswith(".") and "{" not in each for each in found)
+
+
+@pytest.mark.parametrize(
+    ("count", "names"),
+    [
+        (0, None),
+        (1, "t-0 takes no quota until it has a leader"),
+        (5, "t-0, t-1, t-2, t-3, t-4 take no quota until they have a leader"),
+        (7, "t-0, t-1, t-2, t-3, t-4 and 2 more take no quota until they have a leader"),
+    ],
+)
+def test_the_first_five_partitions_without_a_leader_are_named(count: int, names: str | None) -> None:
+    without = tuple(f"t-{at}" for at in range(count))
+    assert leaderless(explained(needs=needs(without_leader=without))) == names
+
+
+def test_where_nobody_knows_what_is_needed_no_partition_lacks_a_leader() -> None:
+    assert leaderless(explained()) is None
+
+
+@pytest.mark.parametrize(
+    ("decision", "explanation", "evidence"),
+    [
+        pytest.param(FINISHED, explained(), {}, id="nothing is known"),
+        pytest.param(FIRST, explained(), {"lowest_rate_bytes_per_s": 24}, id="rates alone"),
+        pytest.param(
+            replace(FIRST, set_rates={L1: 7, L2: 6, F3: 8}),
+            explained(needs=needs(), eta=eta()),
+            {
+                "largest_min_bytes_per_s": 30,
+                "bytes_left": 100,
+                "lowest_rate_bytes_per_s": 6,
+                "eta_basis": "predicted",
+            },
+            id="everything is known",
+        ),
+        pytest.param(
+            FINISHED,
+            explained(needs=needs(leader_min_bytes_per_s={}, follower_min_bytes_per_s={3: 40, 4: None})),
+            {"largest_min_bytes_per_s": 40, "bytes_left": 100},
+            id="the largest minimum is a follower's, and one is not known",
+        ),
+        pytest.param(
+            FINISHED,
+            explained(
+                needs=needs(
+                    leader_min_bytes_per_s={1: 0},
+                    follower_min_bytes_per_s={3: 0},
+                    follower_bytes_to_receive={3: 0},
+                )
+            ),
+            {"largest_min_bytes_per_s": 0, "bytes_left": 0},
+            id="nothing is written and nothing is left",
+        ),
+        pytest.param(
+            FINISHED,
+            explained(
+                needs=needs(
+                    leader_min_bytes_per_s={1: None},
+                    follower_min_bytes_per_s={3: None},
+                    follower_bytes_to_receive={3: 100, 4: None},
+                )
+            ),
+            {},
+            id="no minimum and not all bytes are known",
+        ),
+    ],
+)
+def test_the_evidence_has_the_numbers_that_are_known(
+    decision: ThrottleDecision, explanation: PacingExplanation, evidence: dict[str, Any]
+) -> None:
+    counts = {"partitions_moving_count": 1, "brokers_reporting_count": 3}
+    assert action(decision, explanation).evidence == counts | evidence
+
+
+def test_the_evidence_counts_what_moves_and_who_reported() -> None:
+    seen = replace(TWO_MOVE, brokers=frozenset({1}))
+    assert action(observation=seen).evidence["partitions_moving_count"] == 2
+    assert action(observation=seen).evidence["brokers_reporting_count"] == 1
+    assert action(observation=NOTHING_KNOWN).evidence["partitions_moving_count"] == 0
+
+
+@pytest.mark.parametrize(
+    ("explanation", "expected"),
+    [
+        pytest.param(
+            explained(needs=needs(), plan=plan()),
+            {
+                "leader:1": {"bytes_left": 60.0, "duration_s": 15.0},
+                "leader:2": {"bytes_left": 40.0, "duration_s": 2.5},
+                "follower:3": {"bytes_left": 100.0, "duration_s": 7.0},
+            },
+            id="everything is known",
+        ),
+        pytest.param(
+            explained(
+                needs=needs(leader_bytes_to_send={1: 60, 2: None}),
+                plan=plan(durations_s={L1: None, L2: 2.5, F3: 0.0, BrokerRole("follower", 4): 1.0}),
+            ),
+            {"follower:3": {"bytes_left": 100.0, "duration_s": 0.0}},
+            id="1 has no duration, 2 no bytes, 4 neither of its needs",
+        ),
+        pytest.param(explained(needs=needs()), {}, id="no rates"),
+        pytest.param(explained(plan=plan()), {}, id="no needs"),
+    ],
+)
+def test_what_is_expected_of_a_role_is_said_where_bytes_and_duration_are_known(
+    explanation: PacingExplanation, expected: dict[str, dict[str, float]]
+) -> None:
+    assert action(explanation=explanation).expected == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, 0),
+        ({1: 5, 2: 7}, 12),
+        ({1: 0, 2: 7}, 7),
+        ({1: None, 2: 7}, None),
+        ({1: LARGEST_NUMBER, 2: 0}, LARGEST_NUMBER),
+        ({1: LARGEST_NUMBER, 2: 1}, LARGEST_NUMBER),
+    ],
+    ids=str,
+)
+def test_a_sum_is_unknown_with_one_of_its_parts_and_never_above_the_largest_number(
+    values: dict[int, int | None], expected: int | None
+) -> None:
+    assert total(values) == expected
+
+
+def test_the_role_that_finishes_last_is_named_where_it_is_known() -> None:
+    assert bottleneck(explained(plan=plan(bottleneck=F3))) == "follower:3"
+    assert bottleneck(explained(plan=plan(bottleneck=None))) is None
+    assert bottleneck(explained()) is None
