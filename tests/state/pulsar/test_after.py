@@ -3,7 +3,8 @@
 import pytest
 
 from policies.shedding.view import NOBODY
-from state.pulsar.after import After, share_ratio, traffic_of
+from state.pulsar.after import After, traffic_of
+from state.pulsar.moves import Move, share_ratio
 from tests.state.building import seen
 from tests.state.traces import load
 
@@ -22,7 +23,7 @@ def after() -> After:
 
 
 def test_a_move_takes_the_bundle_from_one_broker_to_the_other() -> None:
-    assert after().move(0, source=0, destination=1) == {
+    assert after().move(Move(0, 0, 1)) == {
         "source": {"messages_per_s": 10.0, "bytes_per_s": 100.0},
         "destination": {"messages_per_s": 65.0, "bytes_per_s": 650.0},
     }
@@ -30,12 +31,12 @@ def test_a_move_takes_the_bundle_from_one_broker_to_the_other() -> None:
 
 def test_each_move_goes_on_from_the_one_before_and_no_load_falls_below_nothing() -> None:
     found = after()
-    found.move(0, source=0, destination=1)
-    assert found.move(1, source=0, destination=1) == {
+    found.move(Move(0, 0, 1))
+    assert found.move(Move(1, 0, 1)) == {
         "source": {"messages_per_s": 0.0, "bytes_per_s": 0.0},
         "destination": {"messages_per_s": 85.0, "bytes_per_s": 850.0},
     }
-    assert found.move(2, source=1, destination=0) == {
+    assert found.move(Move(2, 1, 0)) == {
         "source": {"messages_per_s": 80.0, "bytes_per_s": 800.0},
         "destination": {"messages_per_s": 5.0, "bytes_per_s": 50.0},
     }
@@ -43,9 +44,7 @@ def test_each_move_goes_on_from_the_one_before_and_no_load_falls_below_nothing()
 
 def test_of_a_move_whose_destination_pulsar_chooses_only_the_source_is_known() -> None:
     found = after()
-    assert found.move(1, source=0, destination=NOBODY) == {
-        "source": {"messages_per_s": 50.0, "bytes_per_s": 500.0}
-    }
+    assert found.move(Move(1, 0, NOBODY)) == {"source": {"messages_per_s": 50.0, "bytes_per_s": 500.0}}
     assert found.receive(1, 0.0, 0.0) == {"messages_per_s": 5.0, "bytes_per_s": 50.0}, (
         "no other broker has it"
     )
@@ -59,7 +58,7 @@ def test_a_broker_receives_from_outside_the_view() -> None:
 
 def test_the_view_itself_stays_as_it_was_measured() -> None:
     view = seen(load("b1", 470, bundles={HEAVY: 60.0}), load("b2", 470)).table.view
-    After(view).move(0, source=0, destination=1)
+    After(view).move(Move(0, 0, 1))
     assert view.brokers.messages_per_s.tolist() == [60.0, 0.0]
     assert view.brokers.bytes_per_s.tolist() == [600.0, 0.0]
 

@@ -11,6 +11,7 @@ from policies.shedding.view import NOBODY
 from state.engine.holds import Hold
 from state.facts import Facts
 from state.pulsar.anti_affinity import AntiAffinity
+from state.pulsar.moves import Move
 from state.pulsar.tables import Eligible
 from tests.state.building import Seen, seen
 from tests.state.traces import load
@@ -46,7 +47,7 @@ def hold(
 ) -> str | None:
     """Why an unload of a bundle between two broker rows is held."""
     made = spread or spread_of(found)
-    held = made.hold(found.table, row=row_of(found.table, bundle), source=source, destination=destination)
+    held = made.hold(found.table, Move(row_of(found.table, bundle), source, destination))
     assert held is None or held.reason == "anti-affinity"
     return None if held is None else held.detail
 
@@ -97,7 +98,7 @@ def test_a_bundle_that_moves_counts_at_its_destination_for_those_after_it() -> N
     found = cluster([A, B], [], [])
     spread = spread_of(found)
     assert hold(found, B, 0, 1, spread) is None
-    spread.move(found.table, row=row_of(found.table, A), destination=1)
+    spread.move(A, 1)
     assert hold(found, B, 0, 1, spread) is None, "the namespace also stays at b1, which may have more of it"
     assert hold(found, B, 2, 1, spread) == (
         "b2 owns bundles of 1 other namespaces of anti-affinity group spread, b3 of 0"
@@ -108,19 +109,19 @@ def test_a_move_to_a_broker_of_pulsars_choice_counts_nowhere_and_one_of_a_free_b
     found = cluster([A, FREE], [])
     spread = spread_of(found)
     before = spread.draft()
-    spread.move(found.table, row=row_of(found.table, A), destination=NOBODY)
-    spread.move(found.table, row=row_of(found.table, FREE), destination=1)
+    spread.move(A, NOBODY)
+    spread.move(FREE, 1)
     assert spread == before
-    spread.move_bundle(MORE_OF_B, 1)
+    spread.move(MORE_OF_B, 1)
     assert spread.owned["spread", 1] == {"t/b"}
 
 
 def test_a_draft_knows_what_was_moved_and_keeps_its_own_moves_to_itself() -> None:
     found = cluster([A], [], [B], [])
     spread = spread_of(found)
-    spread.move_bundle(MORE_OF_B, 1)
+    spread.move(MORE_OF_B, 1)
     draft = spread.draft()
-    draft.move_bundle(C, 1)
+    draft.move(C, 1)
     assert hold(found, A, 0, 1, draft) == (
         "b2 owns bundles of 2 other namespaces of anti-affinity group spread, b1 of 0"
     )
@@ -128,7 +129,7 @@ def test_a_draft_knows_what_was_moved_and_keeps_its_own_moves_to_itself() -> Non
     assert hold(found, A, 0, 1, spread) == (
         "b2 owns bundles of 1 other namespaces of anti-affinity group spread, b1 of 0"
     )
-    spread.move_bundle(C, 2)
+    spread.move(C, 2)
     assert draft.owned["spread", 2] == {"t/b"}
 
 
@@ -220,7 +221,7 @@ def test_a_drained_broker_that_still_takes_part_is_counted_once() -> None:
     found = cluster([A, C], [B], [B.replace("0x0_0x1", "0x2_0x3")], [MORE_OF_B])
     spread = spread_of(found, domains=EAST_WEST)
     assert drain_hold(found, spread, "t/a", "t/c", source="b1", destination=2) is None
-    spread.move_bundle(C, 3)
+    spread.move(C, 3)
     assert drain_hold(found, spread, "t/a", "t/c", source="b1", destination=2) is not None, (
         "three against two"
     )
