@@ -12,7 +12,7 @@ import msgspec
 
 from policies.throttle.lists import ThrottledLists, difference, union
 from policies.throttle.pacing_plan import PacingMemory, ThrottleDecision, Trigger
-from policies.throttle.rates import BrokerRole, rates_by_role
+from policies.throttle.rates import rates_by_role
 from state.kafka import reconcile
 from state.kafka.memory import KafkaMemory, ThrottleConfigs
 from state.outputs import Output, Throttle, moment_ms
@@ -24,6 +24,8 @@ def restore(memory: KafkaMemory, published: Iterable[Output]) -> None:
     """Remember the published throttles in their order. Changes ``memory``."""
     for output in published:
         throttle = msgspec.json.decode(output.data, type=Throttle)
+        if memory.is_shadow and not throttle.dry_run:
+            _leave_dry_run(memory)
         decision = _decision(throttle)
         after = _after(memory.pacing, decision, decided_ms=output.time_ms)
         if throttle.dry_run:
@@ -34,9 +36,24 @@ def restore(memory: KafkaMemory, published: Iterable[Output]) -> None:
         memory.pacing = after
 
 
+def _leave_dry_run(memory: KafkaMemory) -> None:
+    """Go on from what was really decided: nothing of a dry-run is on the cluster."""
+    wanted = memory.confirmed if memory.asked is None else memory.asked.wanted
+    memory.is_shadow = False
+    memory.pacing = (
+        PacingMemory()
+        if wanted.is_empty
+        else replace(
+            memory.pacing,
+            added=wanted.lists,
+            leader_rates=wanted.leader_rates,
+            follower_rates=wanted.follower_rates,
+        )
+    )
+
+
 def _decision(throttle: Throttle) -> ThrottleDecision:
-    cleared = [BrokerRole("leader", broker) for broker in throttle.clear_leader_rates]
-    cleared += [BrokerRole("follower", broker) for broker in throttle.clear_follower_rates]
+    """What the throttle changes; the rates that it sets are all that are in force after it, so those that it clears say nothing."""
     return ThrottleDecision(
         trigger=cast("Trigger", throttle.trigger),
         add=ThrottledLists(
@@ -49,7 +66,6 @@ def _decision(throttle: Throttle) -> ThrottleDecision:
         set_rates=rates_by_role(
             _by_broker(throttle.leader_rate_bytes_per_s), _by_broker(throttle.follower_rate_bytes_per_s)
         ),
-        clear_rates=tuple(cleared),
     )
 
 

@@ -40,6 +40,8 @@ def restore(
         if action.proposal is True:
             header.proposals.append(_proposal(output, action))
             continue
+        if header.last_mode == "dry-run" and not action.dry_run:
+            header.ledger.forget_dry_run()
         header.last_mode = "dry-run" if action.dry_run else "act"
         known = decided.get(output.id)
         header.ledger.record([_decision(closing, output, action) if known is None else known])

@@ -171,3 +171,30 @@ def test_what_is_known_of_the_move_besides_the_throttle_stays() -> None:
 
 def test_where_nothing_was_published_nothing_changes() -> None:
     assert restored() == KafkaMemory()
+
+
+SHOWN = published(
+    FIRST_MS,
+    "first-throttle",
+    add_follower_throttled_replicas={"t": "0:4"},
+    follower_rate_bytes_per_s={"4": 9},
+    dry_run=True,
+)
+
+
+def test_a_throttle_after_one_of_a_dry_run_begins_anew() -> None:
+    """The dry-run's own was never on the cluster, whether or not it showed the end of it."""
+    found = restored(SHOWN, published(SECOND_MS, "first-throttle", **BEGIN))
+    lists = ThrottledLists(leader={"t": "0:1,0:2"}, follower={"t": "0:3"})
+    assert (found.is_shadow, found.pacing.begun_ms) == (False, SECOND_MS)
+    assert found.pacing.added == lists
+    assert found.asked is not None
+    assert found.asked.wanted.lists == lists
+
+
+def test_after_a_dry_run_in_between_it_goes_on_from_what_was_really_decided() -> None:
+    shown = published(SECOND_MS, "moves-joined", **JOIN | {"dry_run": True})
+    joined = published(THIRD_MS, "moves-joined", **JOIN | {"add_leader_throttled_replicas": {"u": "0:2"}})
+    found = restored(BEGUN, shown, joined)
+    assert (found.is_shadow, found.pacing.begun_ms) == (False, FIRST_MS)
+    assert found.pacing.added == ThrottledLists(leader={"t": "0:1,0:2", "u": "0:2"}, follower={"t": "0:3"})

@@ -159,3 +159,13 @@ def test_a_proposal_is_open_and_nothing_is_decided() -> None:
 def test_an_action_that_was_approved_is_no_proposal() -> None:
     header, _ = restored(published(unload(proposal_id="p")))
     assert (header.proposals, len(header.ledger.decisions)) == ([], 1)
+
+
+def test_what_a_dry_run_showed_is_forgotten_once_the_cluster_acts() -> None:
+    header, _ = restored(published(unload(dry_run=True)), published(unload(bundle=LEFT)))
+    assert [each.bundle for each in header.ledger.decisions] == [LEFT]
+
+
+def test_what_was_done_before_a_dry_run_stays() -> None:
+    header, _ = restored(published(unload()), published(unload(bundle=LEFT, dry_run=True)))
+    assert [each.bundle for each in header.ledger.decisions] == [BUNDLE, LEFT]
