@@ -216,7 +216,7 @@ class Controller:
         if isinstance(event, Control):
             control.take(self._header, event, self._rounds)
             if event.forget:
-                forgetting.ask(self._header, event, self._rounds)
+                forgetting.schedule(self._header, event, self._rounds)
         elif not self._is_late(event):
             self._begin(event.time_ms)
             self._put_in_round(event)
@@ -225,7 +225,7 @@ class Controller:
         if not control.take(self._header, event, self._rounds):
             return SUPERSEDED
         if event.forget and not self._forget_if_silent(event):
-            forgetting.ask(self._header, event, self._rounds)
+            forgetting.schedule(self._header, event, self._rounds)
         return USED
 
     def _take_approval(self, event: Approval) -> Result:
@@ -239,7 +239,7 @@ class Controller:
     def _forget(self) -> None:
         """Forget the cluster at once, with all bytes; later events of the same batch begin a new memory."""
         self._rounds = self._base.pulsar.rounds
-        self._header = forgetting.bare(self._header, self._rounds.length_ms)
+        self._header = forgetting.keep_control(self._header, self._rounds.length_ms)
         self._own = None
         self._waiting, self._known_results = self._room(), {}
         self._is_forgotten = True

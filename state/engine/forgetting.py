@@ -51,13 +51,13 @@ def is_silent(header: Header, event: Control, rounds: RoundSettings) -> bool:
     return header.newest_ms is None or event.time_ms - header.newest_ms > rounds.max_report_age_ms
 
 
-def ask(header: Header, event: Control, rounds: RoundSettings) -> None:
+def schedule(header: Header, event: Control, rounds: RoundSettings) -> None:
     """Note the round that a control event empties the memory for."""
     from_ms = control.applies_from(header, event, rounds) * header.length_ms
     header.forget_from_ms = sorted({*header.forget_from_ms, from_ms})[-control.MAX_WAITING_COUNT :]
 
 
-def bare(header: Header, length_ms: int) -> Header:
+def keep_control(header: Header, length_ms: int) -> Header:
     """Only the newest control event, if it changes anything; ``length_ms`` is that of the rounds of a cluster that is not known."""
     events = [*early.controls_of(header), *map(control.event_of, header.control)]
     newest = max(events, key=lambda event: event.age_key)

@@ -50,7 +50,7 @@ class Round(Generic[MemoryT]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Said:
+class _PublishedRound:
     """What was published for a round in place of what is decided now."""
 
     actions: Sequence[Output]
@@ -63,7 +63,7 @@ def close(ended: Round[MemoryT], memory: Memory[MemoryT]) -> tuple[Memory[Memory
     try:
         after, outputs = _close(ended, _draft(ended, memory))
         if ended.published is not None and outputs:
-            after = _as_published(ended, memory, ended.published, after, outputs)
+            after = _restore_published(ended, memory, ended.published, after, outputs)
         if outputs:
             after.header.error_rounds_count = 0
     except PASSES_THROUGH:
@@ -81,7 +81,7 @@ def _draft(ended: Round[MemoryT], memory: Memory[MemoryT]) -> Memory[MemoryT]:
     return _forgotten(ended, draft) if forgetting.is_due(draft.header, ended.number, rounds) else draft
 
 
-def _as_published(
+def _restore_published(
     ended: Round[MemoryT],
     memory: Memory[MemoryT],
     published: Published,
@@ -94,7 +94,7 @@ def _as_published(
     if ids == {each.id for each in outputs if each.kind == "action"}:
         return after
     decided = {each.id: each for each in after.header.ledger.decisions if each.id in ids}
-    restored, _ = _close(ended, _draft(ended, memory), _Said(actions=actions, decided=decided))
+    restored, _ = _close(ended, _draft(ended, memory), _PublishedRound(actions=actions, decided=decided))
     return restored
 
 
@@ -104,7 +104,7 @@ def _forgotten(ended: Round[MemoryT], draft: Memory[MemoryT]) -> Memory[MemoryT]
 
 
 def _close(
-    ended: Round[MemoryT], draft: Memory[MemoryT], said: _Said | None = None
+    ended: Round[MemoryT], draft: Memory[MemoryT], as_published: _PublishedRound | None = None
 ) -> tuple[Memory[MemoryT], list[Output]]:
     header, system = draft.header, ended.system
     open_round = header.rounds[ended.number]
@@ -113,7 +113,7 @@ def _close(
         return Memory(header=header, own=own), []
     record = control.in_force(header, ended.number)
     in_force, problem = _settings_in_force(ended, record)
-    closing = replace(_closing(ended, header, record, in_force, problem), is_held=said is not None)
+    closing = replace(_closing(ended, header, record, in_force, problem), is_held=as_published is not None)
     if closing.restarted:
         header.rounds_since_start = 0
     if closing.mode == "act" and header.last_mode == "dry-run":
@@ -122,8 +122,8 @@ def _close(
     if record is not None and record.resumed_ms is not None:
         holds.resume(header, record.resumed_ms)
     own, outputs = system.decide(closing, header, own, ended.waiting)
-    if said is not None:
-        system.restore(closing, header, own, said.actions, said.decided)
+    if as_published is not None:
+        system.restore(closing, header, own, as_published.actions, as_published.decided)
     header.rebuilt = None
     header.rounds_since_start += 1
     header.last_summary = ended.number

@@ -124,7 +124,7 @@ def _is_carried_out(memory: KafkaMemory, wanted: ThrottleConfigs, observation: O
     if not visible or any(there.get(role) != rate for role, rate in visible.items()):
         return False
     added = difference(wanted.lists, memory.confirmed.lists)
-    removed = difference(ours(memory).lists, wanted.lists)
+    removed = difference(our_configs(memory).lists, wanted.lists)
     lists, moving = observation.lists, frozenset(observation.moves.topics)
     return (
         contains(lists, added)
@@ -190,7 +190,7 @@ def _in_force(memory: KafkaMemory, observation: Observation) -> PacingMemory:
     """The memory that pacing goes on from if the cluster does not have what it wants; until something is confirmed, it has not begun."""
     pacing = memory.pacing
     is_over = observation.moves is not None and not len(observation.moves)
-    there = ours(memory) if is_over else _known_to_be_there(memory, observation)
+    there = our_configs(memory) if is_over else _known_to_be_there(memory, observation)
     if there.is_empty:
         return PacingMemory()
     begun_ms = observation.at_ms if pacing.begun_ms is None else pacing.begun_ms
@@ -212,7 +212,7 @@ def _known_to_be_there(memory: KafkaMemory, observation: Observation) -> Throttl
     return ThrottleConfigs.of(union(confirmed.lists, common(attempted.lists, observation.lists)), rates)
 
 
-def ours(memory: KafkaMemory) -> ThrottleConfigs:
+def our_configs(memory: KafkaMemory) -> ThrottleConfigs:
     """Everything that may be on the cluster because of us."""
     confirmed, attempted = memory.confirmed, memory.attempted
     if attempted.is_empty:
@@ -223,7 +223,7 @@ def ours(memory: KafkaMemory) -> ThrottleConfigs:
 
 def foreign_lists(observation: Observation, memory: KafkaMemory) -> ThrottledLists:
     """Lists on the cluster without what may be there because of us."""
-    left = without(observation.lists, ours(memory).lists)
+    left = without(observation.lists, our_configs(memory).lists)
     return ThrottledLists(
         leader=_foreign_lists(observation.lists.leader, left.leader),
         follower=_foreign_lists(observation.lists.follower, left.follower),

@@ -102,7 +102,7 @@ def _throttle(
 ) -> ThrottleSummary:
     needs, plan, eta, moves = explanation.needs, explanation.plan, explanation.eta, observation.moves
     strange = others_lists(reconcile.foreign_lists(observation, memory), memory.pacing.added)
-    ours = reconcile.ours(memory).rates()
+    ours = reconcile.our_configs(memory).rates()
     lacking = () if needs is None else needs.lacking
     return ThrottleSummary(
         outcome="held" if is_held else explanation.outcome,

@@ -91,19 +91,23 @@ def _judge_all(
         found = _has_effect(each, owners, reports) if guards.ineffective_after_rounds_count else True
         if found:
             end_watch(each, Verdict("good", end_ms, owner, each.rounds_count))
-            elsewhere += _elsewhere(each, owner)
+            elsewhere += _find_elsewhere(each, owner)
         elif found is False:
             each.rounds_count += 1
             if each.rounds_count >= guards.ineffective_after_rounds_count:
                 end_watch(each, Verdict("ineffective", end_ms, owner, each.rounds_count))
         if each.verdict is not None and each.kind == "unload":
             each.verdict = msgspec.structs.replace(
-                each.verdict, expected=ledger.expected_traffic(each), seen=_seen(each, reports, loads)
+                each.verdict,
+                expected=ledger.expected_traffic(each),
+                seen=_observe_traffic(each, reports, loads),
             )
     return elsewhere
 
 
-def _seen(decision: Decision, reports: Mapping[str, WaitingReport], loads: Loads) -> dict[Side, Traffic]:
+def _observe_traffic(
+    decision: Decision, reports: Mapping[str, WaitingReport], loads: Loads
+) -> dict[Side, Traffic]:
     found: dict[Side, Traffic] = {}
     for side in decision.before:
         broker = decision.broker_of(side)
@@ -112,7 +116,7 @@ def _seen(decision: Decision, reports: Mapping[str, WaitingReport], loads: Loads
     return found
 
 
-def _elsewhere(decision: Decision, owner: str) -> list[Elsewhere]:
+def _find_elsewhere(decision: Decision, owner: str) -> list[Elsewhere]:
     if decision.destination is None or owner in ("", decision.source, decision.destination):
         return []
     return [Elsewhere(decision.bundle, owner, decision.destination)]

@@ -35,14 +35,14 @@ def holds_of(
             return Hold("paused", "the cluster is paused")
         return (
             failing_hold(header, guards, kind)
-            or (_beside(header.facts, guards) if mode == "act" else None)
+            or (_hold_beside_balancer(header.facts, guards) if mode == "act" else None)
             or quiet_hold(guards, f"{kind}s", end_ms=end_ms, zones=zones)
         )
 
     return Holds(unload=find("unload"), split=find("split") or _hold_restricted_splits(header.facts))
 
 
-def _beside(facts: Facts | None, guards: GuardSettings) -> Hold | None:
+def _hold_beside_balancer(facts: Facts | None, guards: GuardSettings) -> Hold | None:
     """Why nothing is done beside another balancer; a broker that could not be asked holds nothing."""
     found = balancer_at_work(facts) if guards.hold_beside_other_balancer else None
     return None if found is None else Hold("two-balancers", found)

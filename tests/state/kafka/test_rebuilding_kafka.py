@@ -12,7 +12,7 @@ from state.engine.published import Published
 from state.engine.store import DictStore
 from state.events import Event, KafkaLoadReport, Reassignment
 from state.kafka.memory import decode_kafka
-from state.kafka.reconcile import ours
+from state.kafka.reconcile import our_configs
 from state.kafka_reports import BrokerLogs, MoveRow
 from state.outputs import Output
 from state.settings import SettingsSource
@@ -83,7 +83,7 @@ def test_a_throttle_from_before_what_is_read_again_is_taken_off_when_the_move_is
         store = rebuilt(of_rounds(range(first, 6), MOVE), actions, SETTINGS)
         found = store.fleet()
         assert found is not None
-        assert ours(decode_kafka(found)).lists.leader == throttle["add_leader_throttled_replicas"]
+        assert our_configs(decode_kafka(found)).lists.leader == throttle["add_leader_throttled_replicas"]
         after = run([of_rounds(range(6, 12))], SETTINGS, store=store)
         assert [each["trigger"] for each in after.actions][-1:] == ["finished"]
         removed = json.loads(json.dumps(after.actions[-1]))
