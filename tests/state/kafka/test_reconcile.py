@@ -309,4 +309,4 @@ def test_what_may_be_there_because_of_us_is_nobody_elses() -> None:
     assert reconcile.foreign_lists(seen_of(lists=strangers), memory) == ThrottledLists(
         leader={"t": "7:9"}, follower={"t": "0:3", "u": "1:1"}
     )
-    assert reconcile.ours(memory).rates() == {L1: 12, BrokerRole("leader", 5): 11, F3: 13}
+    assert reconcile.our_configs(memory).rates() == {L1: 12, BrokerRole("leader", 5): 11, F3: 13}
