@@ -279,13 +279,10 @@ class LocalKafka:
             return False
         address = [f"127.0.0.1:{node.port}" for node in running]
         try:
-            admin = KafkaAdminClient(
+            with KafkaAdminClient(
                 bootstrap_servers=address, bootstrap_timeout_ms=2000, request_timeout_ms=5000
-            )
-            try:
+            ) as admin:
                 brokers = admin.describe_cluster()["brokers"]
-            finally:
-                admin.close()
         except KafkaError:
             return False
         return {broker["broker_id"] for broker in brokers} >= {node.number for node in running}
