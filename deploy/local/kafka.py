@@ -22,7 +22,6 @@ import secrets
 import subprocess
 import tempfile
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from kafka.errors import KafkaError
 
 from deploy.local.ports import free_ports
 from deploy.local.processes import LOGGING, answers, end_of, spawn
+from streaming.process.deadline import poll
 from streaming.process.stopping import stopped_by_signals
 from streaming.spark.jars import ensure, find_java
 
@@ -265,32 +265,24 @@ class LocalKafka:
         node.process = spawn([*self._java, "kafka.Kafka", str(node.settings)], node.log)
 
     def _wait_until_ready(self) -> None:
-        deadline_s = time.monotonic() + READY_TIMEOUT_S
-        while True:
-            self.check()
-            if self._ready():
-                return
-            if time.monotonic() > deadline_s:
-                logs = "\n".join(f"{node.log}:\n{node.log_end()}" for node in self._nodes.values())
-                raise LocalKafkaError(
-                    f"Kafka on {self.bootstrap} is not ready after {READY_TIMEOUT_S:.0f} s:\n{logs}"
-                )
-            time.sleep(POLL_S)
+        if not poll(self._ready, timeout_s=READY_TIMEOUT_S, pause_s=POLL_S):
+            logs = "\n".join(f"{node.log}:\n{node.log_end()}" for node in self._nodes.values())
+            raise LocalKafkaError(
+                f"Kafka on {self.bootstrap} is not ready after {READY_TIMEOUT_S:.0f} s:\n{logs}"
+            )
 
     def _ready(self) -> bool:
-        """Whether all brokers that run answer and are registered with the controller."""
+        """Whether all brokers that run answer and are registered with the controller. Raises where one has ended."""
+        self.check()
         running = [node for node in self._nodes.values() if node.running()]
         if not running or not all(answers(node.port) for node in running):
             return False
         address = [f"127.0.0.1:{node.port}" for node in running]
         try:
-            admin = KafkaAdminClient(
+            with KafkaAdminClient(
                 bootstrap_servers=address, bootstrap_timeout_ms=2000, request_timeout_ms=5000
-            )
-            try:
+            ) as admin:
                 brokers = admin.describe_cluster()["brokers"]
-            finally:
-                admin.close()
         except KafkaError:
             return False
         return {broker["broker_id"] for broker in brokers} >= {node.number for node in running}

@@ -8,7 +8,6 @@ import atexit
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Self
 
 from deploy.local import pulsar_settings as settings
 from deploy.local.processes import LOGGING, end_of, spawn
+from streaming.process.deadline import poll
 from streaming.spark.jars import ensure, find_java
 
 __all__ = ["NEWEST_PULSAR_LOCK", "PULSAR_LOCK", "READY_TIMEOUT_S", "Local", "LocalPulsarError", "Process"]
@@ -173,13 +173,13 @@ class Local:
         return [str(find_java()), *settings.JVM, logging, "-cp", jars]
 
     def wait_for(self, what: str, condition: Callable[[], bool]) -> None:
-        deadline_s = time.monotonic() + READY_TIMEOUT_S
-        while not condition():
+        def is_done() -> bool:
             self.check()
-            if time.monotonic() > deadline_s:
-                logs = "\n".join(f"{each.log}:\n{end_of(each.log)}" for each in self.processes.values())
-                raise LocalPulsarError(f"{what} is not ready after {READY_TIMEOUT_S:.0f} s:\n{logs}")
-            time.sleep(POLL_S)
+            return condition()
+
+        if not poll(is_done, timeout_s=READY_TIMEOUT_S, pause_s=POLL_S):
+            logs = "\n".join(f"{each.log}:\n{end_of(each.log)}" for each in self.processes.values())
+            raise LocalPulsarError(f"{what} is not ready after {READY_TIMEOUT_S:.0f} s:\n{logs}")
 
     def _lost_a_port(self) -> bool:
         return any("Address already in use" in end_of(each.log) for each in self.processes.values())

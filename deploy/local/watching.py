@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
@@ -17,6 +16,7 @@ from types import TracebackType
 from typing import ClassVar, Self
 
 from deploy.local.processes import end_of, spawn
+from streaming.process.deadline import poll
 
 __all__ = ["STOP_TIMEOUT_S", "Watcher", "WatcherError"]
 
@@ -70,16 +70,13 @@ class Watcher(ABC):
             ) from error
 
     def _wait_until_ready(self) -> None:
-        until_s = time.monotonic() + self.ready_timeout_s
-        while not self._is_ready():
-            self.check()
-            if time.monotonic() > until_s:
-                raise WatcherError(
-                    f"{self.name} is not ready after {self.ready_timeout_s:g} s; {self._log_end()}"
-                )
-            time.sleep(POLL_S)
+        if not poll(self._is_ready, timeout_s=self.ready_timeout_s, pause_s=POLL_S):
+            raise WatcherError(
+                f"{self.name} is not ready after {self.ready_timeout_s:g} s; {self._log_end()}"
+            )
 
     def _is_ready(self) -> bool:
+        self.check()
         try:
             with urllib.request.urlopen(f"{self.url}{self.ready_path}", timeout=1):  # noqa: S310  http on loopback
                 return True

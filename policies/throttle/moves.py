@@ -24,7 +24,9 @@ NO_LEADER = -1
 LARGEST_NUMBER = (1 << 63) - 1
 """Largest value of Kafka's int64: sizes, offsets and rates."""
 LARGEST_PARTITION = (1 << 31) - 1
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+TOPIC_PATTERN = r"[A-Za-z0-9._-]{1,249}"
+"""A name that Kafka allows for a topic, except ``.`` and ``..``."""
+_TOPIC = re.compile(TOPIC_PATTERN)
 
 
 class BadMove(ValueError):

@@ -60,7 +60,7 @@ def attend(
         serve(stack, program, settings, registry, starting.readiness, starting.liveness)
         stack.enter_context(stopped_by_signals(lambda _: starting.stop()))
         try:
-            service = wait.through(lambda: starting.attempt(stack, start))
+            service = wait.run(lambda: starting.attempt(stack, start))
         except StoppedWaiting:
             _LOG.info("stopped while waiting")
             return

@@ -6,11 +6,10 @@ import msgspec
 
 from streaming.collector.reports import BundleLoad
 from streaming.contract.messages import Traffic
+from streaming.contract.pulsar_report import RATES
 from streaming.pulsar.load_data import NoLoadData, PublishedLoad
 
 __all__ = ["PublishedAnswer", "broker_load", "read_published"]
-
-_RATES = Traffic.__struct_fields__
 
 
 class _Top(msgspec.Struct, frozen=True):
@@ -70,5 +69,5 @@ def broker_load(
 
 
 def _sum(topics: Mapping[str, Traffic]) -> dict[str, float]:
-    sums = {name: sum(getattr(each, name) or 0.0 for each in topics.values()) for name in _RATES}
+    sums = {name: sum(getattr(each, name) or 0.0 for each in topics.values()) for name in RATES}
     return {**sums, "topics": len(topics)}

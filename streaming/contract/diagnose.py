@@ -3,7 +3,6 @@
 The first thing wrong is named, from the outside in: JSON, envelope, type, cluster, subject, time, data.
 """
 
-import json
 import math
 import re
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import Any
 import msgspec
 
 from state.events import Rejection
+from streaming.contract import plain_json
 from streaming.contract.messages import (
     CLUSTER_PATTERN,
     MAX_NAME_CHARACTERS,
@@ -36,8 +36,6 @@ _NUMBER_FIELDS = frozenset(
     )
 )
 _KNOWN_TYPES = frozenset(map(type_of, MESSAGE_TYPES))
-_MOST_DIGITS = 310
-"""A whole number with so many digits is above the largest double; Python refuses to read numbers with thousands of digits."""
 
 
 def diagnose(value: bytes, key: str | None, error: Exception) -> tuple[str, Rejection]:
@@ -46,7 +44,7 @@ def diagnose(value: bytes, key: str | None, error: Exception) -> tuple[str, Reje
     ``error`` is what the typed decoder raised.
     """
     try:
-        event = json.loads(value.decode(), parse_int=_whole)
+        event = plain_json.load(value.decode())
     except ValueError as problem:
         return _not_json(str(problem))
     except RecursionError:
@@ -71,11 +69,6 @@ def _diagnose(event: object, key: str | None, error: Exception) -> tuple[str, Re
 
 def _not_json(detail: str) -> tuple[str, Rejection]:
     return "", Rejection(reason="not-json", detail=f"not JSON: {detail[:SHOWN_CHARACTERS]}")
-
-
-def _whole(digits: str) -> int | float:
-    """A whole number; one that is too large for a double becomes infinite, as ``1e999`` does."""
-    return int(digits) if len(digits) < _MOST_DIGITS else float(digits)
 
 
 def _shown(value: object) -> str:

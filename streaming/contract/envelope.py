@@ -1,4 +1,4 @@
-"""The envelope of every event that the controller publishes: the fields that a reader of its topics needs."""
+"""The envelope of every event on our topics: the fields that a reader needs."""
 
 from typing import Generic, TypeVar
 

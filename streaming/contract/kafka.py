@@ -11,13 +11,11 @@ import msgspec
 from msgspec import Meta
 
 from policies.throttle.lists import EVERYTHING, BadList, ThrottledLists, entries_of
-from policies.throttle.moves import LARGEST_NUMBER, LARGEST_PARTITION, BadMove
+from policies.throttle.moves import LARGEST_NUMBER, LARGEST_PARTITION, TOPIC_PATTERN, BadMove
 from policies.throttle.replicas import LARGEST_BROKER
 from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, MoveTable, ReplicaTable
 
-TOPIC_PATTERN = r"^[A-Za-z0-9._-]{1,249}(?![\s\S])"
-
-Topic = Annotated[str, Meta(pattern=TOPIC_PATTERN)]
+Topic = Annotated[str, Meta(pattern=rf"^{TOPIC_PATTERN}(?![\s\S])")]
 Broker = Annotated[int, Meta(ge=0, le=LARGEST_BROKER)]
 MaybeBroker = Annotated[int, Meta(ge=-1, le=LARGEST_BROKER)]
 PartitionNumber = Annotated[int, Meta(ge=0, le=LARGEST_PARTITION)]

@@ -147,7 +147,7 @@ class Application:
         """What the step returns, once brokers and store answer; raises ``NotReached`` after ``start_wait_s``."""
         limit_s = self._settings.controller.start_wait_s
         wait = OutageWait(limit_s, outage_of=outage_of, pause=self._wait, show=self._show_phase)
-        found = wait.through(step)
+        found = wait.run(step)
         self._show_phase("starting")
         return found
 

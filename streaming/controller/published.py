@@ -7,6 +7,7 @@ import msgspec
 
 from state.outputs import RoundSummary, Split, Throttle, Unload
 from state.outputs.types import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
+from streaming.contract.envelope import read_envelope
 
 Data = Unload | Split | Throttle | RoundSummary
 
@@ -22,14 +23,6 @@ class Published:
     data: Data
 
 
-class _Event(msgspec.Struct, frozen=True):
-    id: str
-    type: str
-    time: datetime
-    data: msgspec.Raw
-
-
-_EVENTS = msgspec.json.Decoder(_Event)
 _THROTTLES: msgspec.json.Decoder[Data] = msgspec.json.Decoder(Throttle)
 _DATA: dict[str, msgspec.json.Decoder[Data]] = {
     UNLOAD_TYPE: msgspec.json.Decoder(Unload),
@@ -40,6 +33,7 @@ _DATA: dict[str, msgspec.json.Decoder[Data]] = {
 
 def decode(value: bytes) -> Published:
     """Decode the value of a record. Raises ``msgspec.MsgspecError`` for one that was not published by this version."""
-    event = _EVENTS.decode(value)
+    event = read_envelope(value)
     data = _DATA.get(event.type, _THROTTLES).decode(event.data)
-    return Published(id=event.id, type=event.type, time_s=event.time.timestamp(), data=data)
+    time_s = msgspec.convert(event.time, datetime).timestamp()
+    return Published(id=event.id, type=event.type, time_s=time_s, data=data)

@@ -23,6 +23,7 @@ from streaming.ports.publishing import Fenced
 from streaming.ports.reading import Reader
 from streaming.ports.starts import StartWith
 from streaming.ports.topics import BEATS_RETENTION_MS
+from streaming.process.deadline import Deadline
 from streaming.process.exits import NotReached, Refused
 from streaming.settings import Settings
 from streaming.spark.checkpoint import CheckpointDirectory
@@ -99,16 +100,16 @@ class StandingBy:
         election = Election(name=controller.name, instance=instance, session_s=session_s)
         _LOG.info("standing by as %s of controller %s", instance, controller.name)
         # What was just refused is not tried again at once.
-        due_s = time.monotonic() + (KEEP_EVERY_S if self._problem else 0.0)
+        next_look = Deadline(KEEP_EVERY_S if self._problem else 0.0)
         with Listener(self._reader, election, session_s=session_s) as listener:
             while not leading.is_stopping():
                 problem = self._problem or listener.problem
                 self._show(_standing(listener.leader), problem)
-                if time.monotonic() >= due_s:
+                if next_look.is_over:
                     keep_warm(leading.spark)
                     self._look()
                     is_unsure = 0 < self._wrong_count < _SURE_COUNT
-                    due_s = time.monotonic() + (_LOOK_AGAIN_S if is_unsure else KEEP_EVERY_S)
+                    next_look = Deadline(_LOOK_AGAIN_S if is_unsure else KEEP_EVERY_S)
                 elif problem:
                     leading.wait(_TURN_S)
                 elif listener.reason is not None:

@@ -76,8 +76,7 @@ class KafkaCluster:
 def cluster_of(target: KafkaTarget, *, cluster: str) -> Iterator[KafkaCluster]:
     """The cluster of a target, closed at the end. Raises ``ClusterError``, and ``WrongUse`` for a file it cannot read."""
     options = Link(target.bootstrap, f"targets.{cluster}.kafka", target.security).client_options()
-    timeout = {"request_timeout_ms": round(1000 * target.timeout_s)}
-    with connected(target.bootstrap, {**options, **timeout}) as admin:
+    with connected(target.bootstrap, options, timeout_s=target.timeout_s) as admin:
         yield KafkaCluster(admin)
 
 

@@ -25,11 +25,16 @@ _CLOSED = "Invalid file descriptor: -1"
 
 def connect_quickly(**options: Any) -> "KafkaNetClient":
     """Make the network client; for the option ``kafka_client`` of a consumer, a producer or an admin client."""
-    from kafka.net.compat import KafkaNetClient  # noqa: PLC0415  commands that need no broker load this module too
+    # commands that need no broker load this module too
+    from kafka.net.compat import KafkaNetClient  # noqa: PLC0415
+    from kafka.net.selector import NetworkSelector  # noqa: PLC0415
+
+    from streaming.kafka.bootstrapping import ClosingManager  # noqa: PLC0415
 
     _TRANSPORT.addFilter(_name_error)  # the same filter is added once
     _SELECTOR.addFilter(_is_news)
-    client = KafkaNetClient(**options)
+    network = NetworkSelector(**options)
+    client = KafkaNetClient(network, ClosingManager(network, **options), **options)
     client.cluster.config["retry_backoff_ms"] = _BETWEEN_METADATA_MS
     return client
 

@@ -1,13 +1,18 @@
-"""A connection to a cluster's admin API, and the one error for everything that keeps it from answering."""
+"""Opening a cluster's admin API, and the one error for everything that keeps it from answering."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-REACH_TIMEOUT_MS = 8_000
-REQUEST_TIMEOUT_MS = 15_000
+__all__ = ["ClusterError", "Unanswered", "connected", "open_admin"]
+
+_REACH_TIMEOUT_MS = 8_000
+"""How long at most until some broker has answered: a command says within about 10 s that there is none at its address."""
+_REQUEST_TIMEOUT_S = 10.0
+"""How long one request may take, as long as a target's ``timeout_s`` allows by default: a healthy broker needs well under 1 s."""
 
 
 class ClusterError(Exception):
@@ -18,18 +23,34 @@ class Unanswered(ClusterError):
     """A request failed; the error of Kafka's client is its cause."""
 
 
+def open_admin(
+    bootstrap: str,
+    options: Mapping[str, object] = MappingProxyType({}),
+    *,
+    timeout_s: float = _REQUEST_TIMEOUT_S,
+) -> KafkaAdminClient:
+    """Open an admin client, which closes at the end of its ``with``; ``options`` are passed on to it.
+
+    Raises ``KafkaError``, or ``OSError`` or ``ValueError`` for certificates that cannot be used.
+    """
+    return KafkaAdminClient(
+        bootstrap_servers=bootstrap,
+        bootstrap_timeout_ms=_REACH_TIMEOUT_MS,
+        request_timeout_ms=round(1000 * timeout_s),
+        **options,
+    )
+
+
 @contextmanager
-def connected(bootstrap: str, options: Mapping[str, object] | None = None) -> Iterator[KafkaAdminClient]:
-    """An admin client, closed at the end; ``options`` are passed on to it.
+def connected(
+    bootstrap: str, options: Mapping[str, object], *, timeout_s: float
+) -> Iterator[KafkaAdminClient]:
+    """Open an admin client, and close it at the end.
 
     Raises ``ClusterError``, also for any request that Kafka refuses while the client is used.
     """
     try:
-        admin = KafkaAdminClient(
-            bootstrap_servers=bootstrap,
-            bootstrap_timeout_ms=REACH_TIMEOUT_MS,
-            **{"request_timeout_ms": REQUEST_TIMEOUT_MS, **(options or {})},
-        )
+        admin = open_admin(bootstrap, options, timeout_s=timeout_s)
     except (KafkaError, OSError, ValueError) as error:
         raise _no_answer(bootstrap, error) from error
     try:

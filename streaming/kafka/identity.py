@@ -6,27 +6,16 @@ used again, so a position shows whether the topic is still the same (``streaming
 
 from collections.abc import Mapping, Sequence
 
-from kafka import KafkaAdminClient
-
 from streaming.kafka.answers import retry_until_answered
+from streaming.kafka.connection import open_admin
 from streaming.kafka.link import Link
 
 __all__ = ["topic_ids"]
 
-_TIMEOUT_MS = 10_000
-
 
 def topic_ids(link: Link, names: Sequence[str]) -> dict[str, str]:
     """Ids of those topics that have one. Raises ``NoAnswer``."""
-    with (
-        retry_until_answered(),
-        KafkaAdminClient(
-            bootstrap_servers=link.bootstrap,
-            bootstrap_timeout_ms=_TIMEOUT_MS,
-            request_timeout_ms=_TIMEOUT_MS,
-            **link.client_options(),
-        ) as admin,
-    ):
+    with retry_until_answered(), open_admin(link.bootstrap, link.client_options()) as admin:
         described = admin.describe_topics(list(names))
     return {topic["name"]: str(topic["topic_id"]) for topic in described if _has_id(topic)}
 

@@ -21,6 +21,7 @@ from kafka.errors import (
     for_code,
 )
 
+from streaming.kafka.connection import open_admin
 from streaming.kafka.permissions import (
     ANYBODY,
     Subject,
@@ -57,8 +58,6 @@ __all__ = [
 REPLICAS_MAX = 3
 """Replicas of a new topic if there are that many brokers; two of them must then be in sync."""
 
-_REACH_TIMEOUT_MS = 8_000
-_REQUEST_TIMEOUT_MS = 10_000
 _KNOWN_ANSWERS = (0, UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
 """Error codes that describe a topic; others, such as for a leader that is not there yet, do not."""
 
@@ -228,14 +227,9 @@ def _partition_difference(spec: TopicSpec, found: int, bootstrap: str) -> Differ
 
 @contextlib.contextmanager
 def connected_admin(bootstrap: str, client_options: Mapping[str, object]) -> Iterator[KafkaAdminClient]:
-    """An admin client, closed at the end. Raises ``Unreachable`` or ``StartError``."""
+    """Open an admin client, and close it at the end. Raises ``Unreachable`` or ``StartError``."""
     try:
-        with KafkaAdminClient(
-            bootstrap_servers=bootstrap,
-            bootstrap_timeout_ms=_REACH_TIMEOUT_MS,
-            request_timeout_ms=_REQUEST_TIMEOUT_MS,
-            **client_options,
-        ) as admin:
+        with open_admin(bootstrap, client_options) as admin:
             yield admin
     except KafkaError as error:
         kind = Unreachable if error.retriable else StartError

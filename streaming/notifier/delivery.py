@@ -8,6 +8,7 @@ from typing import Any, Literal
 import httpx
 import tenacity
 
+from streaming.contract.messages import SHOWN_CHARACTERS
 from streaming.settings.receivers import ReceiverSettings
 
 __all__ = ["Delivery", "Result"]
@@ -16,7 +17,6 @@ Result = Literal["delivered", "refused", "given-up"]
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 20.0
 _TOO_MANY, _SERVER_ERROR = 429, 500
-_SHOWN_CHARACTERS = 200
 
 
 class _Passing(Exception):
@@ -75,7 +75,7 @@ class Delivery:
             raise _Passing(f"no answer: {type(error).__name__}") from error
         if answer.is_success:
             return
-        text = f"it answered {answer.status_code} {answer.reason_phrase}: {answer.text[:_SHOWN_CHARACTERS]!r}"
+        text = f"it answered {answer.status_code} {answer.reason_phrase}: {answer.text[:SHOWN_CHARACTERS]!r}"
         if answer.status_code == _TOO_MANY or answer.status_code >= _SERVER_ERROR:
             raise _Passing(text)
         raise _Refused(f"{text}; check its address and format")

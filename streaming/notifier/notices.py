@@ -14,7 +14,7 @@ import msgspec
 from policies.shedding.registry import POLICIES
 from state.outputs import Finding, JudgedRow
 from state.outputs.types import ACTION_PREFIX, ROUND_TYPE
-from streaming.contract.envelope import ReadEnvelope
+from streaming.contract.envelope import ReadEnvelope, read_envelope
 from streaming.settings.receivers import NoticeKind
 
 Severity = Literal["info", "warning", "critical"]
@@ -101,7 +101,6 @@ class _Action(msgspec.Struct, frozen=True, kw_only=True):
     destination_broker: str | None = None
 
 
-_head = msgspec.json.Decoder(ReadEnvelope[msgspec.Raw]).decode
 _round = msgspec.json.Decoder(_Round).decode
 _action = msgspec.json.Decoder(_Action).decode
 
@@ -109,7 +108,7 @@ _action = msgspec.json.Decoder(_Action).decode
 def read(value: bytes) -> Told:
     """Read a record of a topic of actions or of the audit topic. Raises ``UnreadableRecord``."""
     try:
-        head = _head(value)
+        head = read_envelope(value)
         if head.type.startswith(ACTION_PREFIX):
             found: tuple[Notice, ...] = (_decision(head, _action(head.data)),)
         elif head.type == ROUND_TYPE:

@@ -8,7 +8,7 @@ import msgspec
 from state.outputs import RoundSummary
 from state.outputs.types import ROUND_TYPE
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
-from streaming.contract.envelope import ReadEnvelope
+from streaming.contract.envelope import ReadEnvelope, read_envelope
 from streaming.operators.action_events import UnreadableEvent, epoch_of
 from streaming.ports.reading import TopicRecord
 
@@ -24,15 +24,6 @@ class _RoundNumber(msgspec.Struct, frozen=True):
     round: int
 
 
-class _Head(msgspec.Struct, frozen=True):
-    """The fields that show which event a record holds, quick to read."""
-
-    type: str
-    cluster: str = ""
-    source: str = ""
-
-
-_heads = msgspec.json.Decoder(_Head)
 _numbers = msgspec.json.Decoder(ReadEnvelope[_RoundNumber])
 _rounds = msgspec.json.Decoder(Round)
 _rejected = msgspec.json.Decoder(Rejected)
@@ -47,7 +38,7 @@ def read_round(value: bytes) -> Round:
 def is_round(value: bytes) -> bool:
     """Whether a record is an event that holds a summary."""
     try:
-        return _heads.decode(value).type == ROUND_TYPE
+        return read_envelope(value).type == ROUND_TYPE
     except msgspec.MsgspecError:
         return False
 
@@ -69,7 +60,7 @@ def read_rejected(value: bytes) -> Rejected:
 
 def _read(value: bytes, type_: str, decoder: msgspec.json.Decoder[Any]) -> Any:
     try:
-        head = _heads.decode(value)
+        head = read_envelope(value)
         if head.type == type_:
             return decoder.decode(value)
     except msgspec.MsgspecError as error:
@@ -88,7 +79,7 @@ class Newest:
         """Look at records, in their order."""
         for record in records:
             try:
-                head = _heads.decode(record.value or b"")
+                head = read_envelope(record.value or b"")
             except msgspec.MsgspecError:
                 continue
             if head.type != ROUND_TYPE:

@@ -4,10 +4,10 @@ The limit of every start is ``controller.start_wait_s``.
 """
 
 import logging
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from streaming.process.deadline import Deadline
 from streaming.process.exits import NotReached
 
 __all__ = ["OutageWait", "StoppedWaiting"]
@@ -36,17 +36,15 @@ class OutageWait:
         outage_of: Callable[[Exception], str | None],
         pause: Callable[[float], bool],
         show: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._limit_s = limit_s
         self._outage_of = outage_of
         self._pause = pause
         self._show = show
-        self._clock = clock
 
-    def through(self, step: Callable[[], Value]) -> Value:
+    def run(self, step: Callable[[], Value]) -> Value:
         """What the step returns. Raises its error where waiting is of no use, ``NotReached`` after the limit, or ``StoppedWaiting``."""
-        began_s, pause_s = self._clock(), _PAUSE_FIRST_S
+        deadline, pause_s = Deadline(self._limit_s), _PAUSE_FIRST_S
         while True:
             try:
                 return step()
@@ -54,12 +52,11 @@ class OutageWait:
                 away = self._outage_of(error)
                 if away is None:
                     raise
-                left_s = began_s + self._limit_s - self._clock()
-                if left_s <= 0:
+                if deadline.is_over:
                     waited = f"Waited for {self._limit_s:g} s (controller.start_wait_s)."
                     raise NotReached(f"{error}\n{waited}") from error
-                _LOG.warning("waiting for %s, for %.0f s more at most: %s", away, left_s, error)
+                _LOG.warning("waiting for %s, for %.0f s more at most: %s", away, deadline.left_s, error)
                 self._show(f"waiting for {away}: {error}")
-                if not self._pause(min(pause_s, left_s)):
+                if not self._pause(min(pause_s, deadline.left_s)):
                     raise StoppedWaiting from error
             pause_s = min(2 * pause_s, _PAUSE_MOST_S)

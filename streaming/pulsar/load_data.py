@@ -8,7 +8,6 @@ Source: Pulsar ``BrokerLoadData`` and ``TopBundlesLoadData``, and their ``LoadDa
 """
 
 import threading
-import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
@@ -102,14 +101,13 @@ class LoadData:
 
     def of(self, broker: str, *, within_s: float) -> PublishedLoad:
         """What a broker published last; waits up to ``within_s`` while there is nothing. Raises ``NoLoadData``."""
-        values, deadline_s = self._heard.values, time.monotonic() + within_s
-        with self._heard.changed:
-            while self._heard.problem or not values[LOAD_TOPIC].get(broker):
-                left_s = deadline_s - time.monotonic()
-                if left_s <= 0 or self._heard.problem:
-                    raise NoLoadData(self._why_nothing(broker))
-                self._heard.changed.wait(left_s)
-            return PublishedLoad(values[LOAD_TOPIC][broker], values[TOP_BUNDLES_TOPIC].get(broker, b""))
+        heard = self._heard
+        loads, top_bundles = heard.values[LOAD_TOPIC], heard.values[TOP_BUNDLES_TOPIC]
+        with heard.changed:
+            heard.changed.wait_for(lambda: heard.problem or loads.get(broker), within_s)
+            if heard.problem or not loads.get(broker):
+                raise NoLoadData(self._why_nothing(broker))
+            return PublishedLoad(loads[broker], top_bundles.get(broker, b""))
 
     def keep_only(self, brokers: Collection[str]) -> None:
         """Forget what other brokers published: they are gone."""

@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, StringConstraints
 
+from policies.throttle.moves import TOPIC_PATTERN
 from state.approval_settings import Approval
 from state.round_settings import LONGEST_S
 from state.settings import KafkaSettings, Mode, PulsarSettings
@@ -254,9 +255,7 @@ class TopicNames:
         by_topic: dict[str, str] = {}
         for name in self.__slots__:
             topic = getattr(self, name)
-            _require(
-                re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic), name, topic, "a name Kafka allows for a topic"
-            )
+            _require(re.fullmatch(TOPIC_PATTERN, topic), name, topic, "a name Kafka allows for a topic")
             if topic in by_topic:
                 raise ValueError(
                     f"{by_topic[topic]} and {name} are both {topic!r}; every topic needs its own name"

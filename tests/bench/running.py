@@ -18,6 +18,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from deploy.local.kafka import LocalKafka
 from deploy.local.pulsar import StandalonePulsar
 from streaming.contract.envelope import EPOCH_HEADER
+from streaming.process.deadline import Deadline
 from tests.bench.loads import CLUSTER
 
 ROOT = Path(__file__).parents[2]
@@ -251,10 +252,10 @@ def is_leader(value: bytes) -> bool:
 
 def wait_for(condition: Callable[[], bool], controller: Controller) -> None:
     """Wait until it is true; raises TimeoutError, or RuntimeError when the controller has ended."""
-    until = time.monotonic() + _PATIENCE_S
+    deadline = Deadline(_PATIENCE_S)
     while not condition():
         controller.check()
-        if time.monotonic() > until:
+        if deadline.is_over:
             raise TimeoutError(
                 f"{controller.name} did nothing for {_PATIENCE_S:g} s; its log is {controller.log}"
             )

@@ -18,6 +18,7 @@ from pathlib import Path
 from kafka import KafkaConsumer, KafkaProducer
 
 from deploy.local.kafka import LocalKafka
+from streaming.process.deadline import Deadline
 from tests.bench.loads import CLUSTER, ROUND_MS, Fleet, tick
 from tests.bench.report import machine, today
 from tests.bench.running import Controller, local_kafka, running
@@ -105,10 +106,10 @@ class Audience:
         for cluster, value in events:
             self._producer.send(self._controller.input, key=cluster.encode(), value=value)
         self._producer.flush()
-        until_s, seen = time.monotonic() + _PATIENCE_S, 0
+        deadline, seen = Deadline(_PATIENCE_S), 0
         while seen < summaries_count:
             self._controller.check()
-            assert time.monotonic() < until_s, f"{seen} of {summaries_count} summaries in {_PATIENCE_S:g} s"
+            assert not deadline.is_over, f"{seen} of {summaries_count} summaries in {_PATIENCE_S:g} s"
             seen += sum(map(len, self._consumer.poll(timeout_ms=20).values()))
 
 

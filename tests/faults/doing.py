@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+from streaming.process.deadline import Deadline
 from tests.faults.load import CLUSTER, GARBAGE, Load
 from tests.faults.schedule import Fault
 from tests.faults.supervisor import Part, Supervisor
@@ -163,8 +164,8 @@ def _send_control(scene: Scene, *, paused: bool) -> None:
     """Send it only while the topic takes records at once: a replay may place a control event that comes late differently."""
     sender, topic = scene.world.sender(scene.stage), scene.stage.topics.control
     try:
-        began_s = time.monotonic()
-        while time.monotonic() - began_s < _START_S:
+        deadline = Deadline(_START_S)
+        while not deadline.is_over:
             asked_s = time.monotonic()
             sender.send(topic, CLUSTER.encode(), b"is anybody there?")
             sender.flush()

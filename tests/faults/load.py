@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import msgspec
 
 from deploy.local.demo.fleet import CLUSTER, Fleet, Result
-from deploy.local.demo.link import SOURCE, ReadEnvelope, _tick, action_of, reports_of, results_of
-from streaming.contract.envelope import EPOCH_HEADER
+from deploy.local.demo.link import SOURCE, _tick, action_of, reports_of, results_of
+from streaming.contract.envelope import EPOCH_HEADER, read_envelope
 from streaming.contract.messages import Envelope
 from tests.faults.world import Sender
 from tests.live.stage import Stage
@@ -22,7 +22,6 @@ __all__ = ["CLUSTER", "Load"]
 
 _SWEEP_S = 1.0
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(ReadEnvelope[msgspec.Raw])
 
 
 class Load(threading.Thread):
@@ -79,7 +78,7 @@ class Load(threading.Thread):
     def _follow(self) -> None:
         now_ms = int(1000 * time.time())
         for record in self._stage.read(self._stage.topics.actions):
-            message = _decoder.decode(record.value)
+            message = read_envelope(record.value)
             epoch = int(dict(record.headers).get(EPOCH_HEADER, b"0"))
             if message.id in self._done or epoch < self._epoch:
                 continue

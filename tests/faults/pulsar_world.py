@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Self
 
 import pulsar as pulsar_client
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from deploy.local.pulsar import LocalPulsar
 from streaming.pulsar.admin import AdminError
@@ -141,16 +142,13 @@ class PulsarWorld(World):
         """Unload all bundles of the namespace; a broker that is on its way back may refuse for a while."""
         assert isinstance(stage, PulsarStage)
         assert stage.lab is not None
-        deadline_s = time.monotonic() + _READY_S
-        while True:
-            try:
-                stage.lab.put(f"namespaces/{stage.lab.namespace}/unload", None)
-            except AdminError:
-                if time.monotonic() > deadline_s:
-                    raise
-                time.sleep(1)
-            else:
-                return
+        retrying = Retrying(
+            retry=retry_if_exception_type(AdminError),
+            stop=stop_after_delay(_READY_S),
+            wait=wait_fixed(1),
+            reraise=True,
+        )
+        retrying(stage.lab.put, f"namespaces/{stage.lab.namespace}/unload", None)
 
     def _signal(self, name: str, signal_: signal.Signals) -> None:
         process = self._pulsar.processes[name].process

@@ -5,14 +5,16 @@ without anybody's help.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 from kafka.errors import KafkaError
 from pulsar import PulsarException
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay
 
+from streaming.process.deadline import poll
 from tests.faults import oracle, rebuilds
 from tests.faults.doing import DEEDS, Scene
 from tests.faults.executions import misdone, unanswered
@@ -227,22 +229,15 @@ def _judged(scene: Scene, config: Path, problems: list[str], judge: ModuleType) 
 def _replayed(config: Path) -> list[bytes]:
     """Brokers that have just come back may not answer at once."""
     recording = config.with_name("log.ndjson.gz")
-    deadline_s = time.monotonic() + RECOVERY_S
-    while True:
-        try:
-            command("record", "--config", str(config), "--until-now", str(recording))
-            break
-        except AssertionError:
-            if time.monotonic() > deadline_s:
-                raise
+    retrying = Retrying(
+        retry=retry_if_exception_type(AssertionError), stop=stop_after_delay(RECOVERY_S), reraise=True
+    )
+    for attempt in retrying:
+        with attempt:
             recording.unlink(missing_ok=True)
+            command("record", "--config", str(config), "--until-now", str(recording))
     return command("replay", "--config", str(config), "--keep-open", str(recording)).stdout_bytes.splitlines()
 
 
-def _becomes(condition, within_s: float) -> bool:  # type: ignore[no-untyped-def]  # noqa: ANN001
-    deadline_s = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(0.5)
-    return True
+def _becomes(condition: Callable[[], bool], within_s: float) -> bool:
+    return poll(condition, timeout_s=within_s, pause_s=0.5)

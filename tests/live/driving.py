@@ -28,6 +28,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.cli import main
 from streaming.process.closing import Closing
+from streaming.process.deadline import Deadline
 
 ROOT = Path(__file__).parents[2]
 TRIMTAB = (sys.executable, "-c", "from streaming.cli import main; main(prog_name='trimtab')")
@@ -64,14 +65,14 @@ def until(
     timeout_s: float = PATIENCE_S,
 ) -> Value:
     """Wait for the first true value of a condition and return it; fails when what must run has ended."""
-    deadline = time.monotonic() + timeout_s
+    deadline = Deadline(timeout_s)
     while True:
         value = condition()
         if value:
             return value
         for process in running:
             process.check()
-        assert time.monotonic() < deadline, f"waited {timeout_s:g} s for {what}"
+        assert not deadline.is_over, f"waited {timeout_s:g} s for {what}"
         time.sleep(_POLL_S)
 
 
@@ -100,15 +101,19 @@ class Patience:
     """One span of time for all that a test waits for, so that it fails by itself before pytest ends it."""
 
     span_s: float
-    _end_s: float = field(init=False)
+    _deadline: Deadline = field(init=False)
 
     def __post_init__(self) -> None:
-        self._end_s = time.monotonic() + self.span_s
+        self._deadline = Deadline(self.span_s)
 
     def until(self, condition: Callable[[], Value], *, what: str, running: Iterable[Running] = ()) -> Value:
         """Like ``until``, for as long as is left of the span."""
-        left_s = max(self._end_s - time.monotonic(), 0.0)
-        return until(condition, what=f"{what} ({self.span_s:g} s for all)", running=running, timeout_s=left_s)
+        return until(
+            condition,
+            what=f"{what} ({self.span_s:g} s for all)",
+            running=running,
+            timeout_s=self._deadline.left_s,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -28,6 +28,8 @@ class Broker:
     answer: Callable[[Asked], Answer]
     asked: list[Asked] = field(default_factory=list)
     tls: ssl.SSLContext | None = None
+    pause_s: float = 0.0
+    """Seconds before each byte of a body."""
     released: threading.Event = field(default_factory=threading.Event)
     server: ThreadingHTTPServer = field(init=False)
 
@@ -47,7 +49,13 @@ class Broker:
                 for name, value in {**headers, "Content-Length": str(len(answer))}.items():
                     self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(answer)
+                if not broker.pause_s:
+                    self.wfile.write(answer)
+                    return
+                with suppress(OSError):  # the client may leave
+                    for byte in answer:
+                        broker.released.wait(broker.pause_s)
+                        self.wfile.write(bytes([byte]))
 
             do_GET = do_PUT = do_POST = _any  # noqa: N815  the base class's names
 

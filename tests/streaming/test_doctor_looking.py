@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from streaming.contract.beat import Beat, encode
+from streaming.contract.envelope import ReadEnvelope
 from streaming.operators.doctor import disk as disks
 from streaming.operators.doctor import looking
 from streaming.operators.doctor.beating import processes
@@ -62,11 +63,17 @@ def test_a_process_runs_while_it_beats_and_has_not_said_goodbye() -> None:
 
 def test_the_worst_clock_of_each_sender_counts_and_junk_does_not() -> None:
     def sent(source: str, second: int) -> TopicRecord:
-        value = b'{"source":"%b","time":"1970-01-01T00:00:%02d.000Z"}' % (source.encode(), second)
+        event = ReadEnvelope(
+            id="1", source=source, type="t", cluster="c", time=f"1970-01-01T00:00:{second:02}Z", data={}
+        )
+        value = msgspec.json.encode(event)
         return TopicRecord(key=None, value=value, timestamp=20_000, partition=0, offset=0, headers=[])
 
     junk = TopicRecord(key=None, value=b"{", timestamp=0, partition=0, offset=0, headers=[])
-    assert ahead_by_sender([sent("/b", 21), sent("/a", 25), junk, sent("/a", 13), sent("/a", 19)]) == {
+    undated = sent("/c", 99)
+    assert ahead_by_sender(
+        [sent("/b", 21), sent("/a", 25), junk, undated, sent("/a", 13), sent("/a", 19)]
+    ) == {
         "/a": -7.0,
         "/b": 1.0,
     }

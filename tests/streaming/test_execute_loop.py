@@ -18,6 +18,7 @@ from streaming.executor.pulsar import ExecutorLoop
 from streaming.ports.actions import ActionRecord, Epochs
 from streaming.ports.control import ControlView
 from streaming.ports.publishing import PublishError
+from streaming.process.deadline import poll
 from streaming.process.pulse import Pulse
 
 NOW_S = 1_800_000_000.0
@@ -186,12 +187,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 def wait_for(condition: Callable[[], object]) -> None:
-    waiting = threading.Event()
-    for _ in range(3_000):
-        if condition():
-            return
-        waiting.wait(0.01)
-    raise AssertionError("waited 30 s in vain")
+    assert poll(lambda: bool(condition()), timeout_s=30, pause_s=0.01), "waited 30 s in vain"
 
 
 @pytest.mark.parametrize("broken", ["commits_failing", "failing"])

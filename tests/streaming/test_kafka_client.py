@@ -1,11 +1,16 @@
 """What the network client of kafka-python does beside connecting."""
 
+import gc
 import logging
 import selectors
 import socket
+import threading
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaTimeoutError
 from kafka.net.selector import NetworkSelector
 
 from streaming.kafka.client import connect_quickly
@@ -19,6 +24,22 @@ def test_a_connection_to_kafka_that_is_reset_is_one_line_with_its_error(
     logging.getLogger("kafka.net.transport").error("%s: Error receiving", "broker 1", exc_info=error)
     assert "broker 1: Error receiving: ConnectionResetError(104, '100% reset by peer')" in caplog.text
     assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("kind", [KafkaAdminClient, KafkaConsumer, KafkaProducer])
+def test_a_client_that_finds_no_broker_leaves_no_thread_and_no_open_file(
+    kind: Callable[..., object], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "kafka")  # a captured line keeps its error, and that the socket
+
+    def held() -> tuple[set[threading.Thread], int]:
+        gc.collect()
+        return set(threading.enumerate()), len(list(Path("/proc/self/fd").iterdir()))
+
+    before = held()
+    with pytest.raises(KafkaTimeoutError):
+        kind(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=100, kafka_client=connect_quickly)
+    assert held() == before
 
 
 def run_task(selector: NetworkSelector, waits: Callable[[], Awaitable[None]]) -> None:

@@ -1,6 +1,7 @@
 """Following the load that brokers publish when none can be read: an error says so, old values are not repeated, it is tried again."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -36,6 +37,25 @@ def test_a_broker_that_cannot_be_heard_is_looked_for_again_and_old_values_are_no
                     load_data.of("b1", within_s=60)
             load_data.close()
     assert len(broker.asked) == 2
+
+
+@pytest.mark.parametrize("happens", ["load", "problem"])
+def test_load_is_waited_for_until_it_comes_or_the_topics_cannot_be_followed(happens: str) -> None:
+    target = PulsarTarget()
+    with HttpClient(target) as http, ThreadPoolExecutor(1) as pool:
+        load_data = LoadData(PulsarAdmin(http, target), http, target)
+        waiting = pool.submit(load_data.of, "b1", within_s=60)
+        load_data._heard.take(LOAD_TOPIC, "b2", b"{}")
+        load_data._heard.take(TOP_BUNDLES_TOPIC, "b1", b"[]")
+        with pytest.raises(TimeoutError):
+            waiting.result(0.1)
+        if happens == "load":
+            load_data._heard.take(LOAD_TOPIC, "b1", b"{}")
+            assert waiting.result(10) == PublishedLoad(b"{}", b"[]")
+        else:
+            load_data._heard.say_problem("no broker serves them")
+            with pytest.raises(NoLoadData, match="no broker serves them"):
+                waiting.result(10)
 
 
 def test_a_broker_that_took_its_load_back_and_one_never_heard_of_are_told_apart() -> None:

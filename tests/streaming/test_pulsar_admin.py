@@ -93,6 +93,26 @@ def test_a_broker_that_never_answers_is_left_in_time(brokers: Callable[..., Brok
     assert time.monotonic() - began_s < 2
 
 
+def test_a_broker_that_sends_its_answer_byte_by_byte_is_left_in_time(brokers: Callable[..., Broker]) -> None:
+    broker = brokers(lambda _: (200, {}, b'{"boundaries": ["0x00000000", "0xffffffff"]}'))
+    broker.pause_s = 0.1
+    began_s = time.monotonic()
+    with pytest.raises(AdminError, match=r"no answer within 0\.5 s") as raised:
+        admin_of(broker.url, timeout_s=0.5).boundaries("t/n")
+    assert raised.value.failure == "no-answer"
+    assert time.monotonic() - began_s < 2
+
+
+def test_redirects_do_not_make_a_call_longer(brokers: Callable[..., Broker]) -> None:
+    here: list[Broker] = []
+    here.append(brokers(lambda request: (307, {"Location": f"{here[0].url}{request.path}"}, b"...")))
+    here[0].pause_s = 0.1
+    with pytest.raises(AdminError, match=r"no answer within 0\.5 s") as raised:
+        admin_of(here[0].url, timeout_s=0.5).boundaries("t/n")
+    assert raised.value.failure == "no-answer"
+    assert len(here[0].asked) == 2
+
+
 @pytest.mark.parametrize("body", [b"<html>hello</html>", b'{"boundaries": 7}', b'{"other": []}'])
 def test_something_else_at_the_address_is_called_that(brokers: Callable[..., Broker], body: bytes) -> None:
     broker = brokers(lambda _: (200, {}, body))

@@ -24,8 +24,6 @@ SWEEP_S = 2.0
 """Seconds between sweeps: two sweeps a round."""
 HEAR_S = 0.2
 """How long one read of the topics waits; the screen is drawn after each."""
-READY_TIMEOUT_S = 180.0
-"""Spark needs about 10 s on two idle cores."""
 PLAIN_SECONDS = 120.0
 
 
@@ -63,14 +61,14 @@ def _set_stage(directory: Path, view: View, asked: Asked) -> Iterator[Stage]:
         with view.doing("starting trimtab on Spark"):
             trimtab.start()
             link = stack.enter_context(Link(kafka.bootstrap, settings))
-            _wait_until_ready(trimtab)
+            trimtab.wait_until_ready()
         pair = None
         if asked.standby:
             second = _trimtab(directory, kafka, free_metrics_port(), standby=True, log="standby.log")
             pair = Pair(trimtab, stack.enter_context(second))
             with view.doing("starting a second trimtab, which stands by"):
                 second.start()
-                _wait_until_ready(second)
+                second.wait_until_ready()
         fleet = Fleet()
         story = Story(
             acceptable_points=settings.pulsar.of_policy(fleet_planner.POLICY).acceptable_spread_points,
@@ -96,15 +94,6 @@ def _trimtab(
         log=log,
         environment=paired if standby else {},
     )
-
-
-def _wait_until_ready(trimtab: Trimtab) -> None:
-    deadline_s = time.monotonic() + READY_TIMEOUT_S
-    while not trimtab.is_ready():
-        trimtab.check()
-        if time.monotonic() > deadline_s:
-            raise ChildError(trimtab.silent(READY_TIMEOUT_S))
-        time.sleep(HEAR_S)
 
 
 def _play(stage: Stage, view: View, limits: Limits) -> None:

@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -21,10 +20,15 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
 
+from streaming.process.deadline import poll
+
 ROOT = Path(__file__).parents[3]
 SETTINGS = Path(__file__).with_name("demo.toml")
 METRICS_PORT = 9464
 """The default of `metrics.port`; if another process uses it, a free one is taken."""
+_READY_TIMEOUT_S = 180.0
+"""Spark needs about 10 s on two idle cores."""
+_READY_POLL_S = 0.2
 STOP_TIMEOUT_S = 10.0
 """A batch in progress is finished in well under a second; what takes longer is killed, so that Ctrl-C feels prompt."""
 _TOPICS_TIMEOUT_S = 120.0
@@ -112,8 +116,17 @@ class Trimtab:
                 start_new_session=True,
             )
 
-    def is_ready(self) -> bool:
-        """Whether `/readyz` says so."""
+    def wait_until_ready(self) -> None:
+        """Wait until `/readyz` says that it is ready. Raises ChildError with the end of its log if it ends, or takes too long."""
+
+        def is_ready() -> bool:
+            self.check()
+            return self._is_ready()
+
+        if not poll(is_ready, timeout_s=_READY_TIMEOUT_S, pause_s=_READY_POLL_S):
+            raise ChildError(f"trimtab is not ready after {_READY_TIMEOUT_S:g} s; {self._log_end()}")
+
+    def _is_ready(self) -> bool:
         try:
             with urllib.request.urlopen(f"{self._url}/readyz", timeout=1):  # noqa: S310  http on loopback
                 return True
@@ -163,10 +176,6 @@ class Trimtab:
     ) -> None:
         self.stop()
 
-    def silent(self, seconds: float) -> str:
-        """The text of the error when it is not ready after ``seconds``."""
-        return f"trimtab is not ready after {seconds:g} s; {self._log_end()}"
-
     def _note_end(self, what: str, code: int) -> str:
         return f"{what} ended with {code}; {self._log_end()}"
 
@@ -191,9 +200,7 @@ def members(session: int) -> list[int]:
 
 def _wait_until_empty(session: int) -> None:
     """Wait up to ``LEFTOVERS_TIMEOUT_S`` until the session has no process."""
-    until_s = time.monotonic() + LEFTOVERS_TIMEOUT_S
-    while members(session) and time.monotonic() < until_s:
-        time.sleep(POLL_S)
+    poll(lambda: not members(session), timeout_s=LEFTOVERS_TIMEOUT_S, pause_s=POLL_S)
 
 
 def free_metrics_port() -> int:

@@ -30,8 +30,6 @@ CLUSTER = "demo"
 BROKERS_COUNT = 3
 HEAR_S = 0.2
 """How long one read of the topics waits; the screen is drawn after each."""
-READY_TIMEOUT_S = 180.0
-"""Spark needs about 10 s on two idle cores."""
 PLAIN_SECONDS = 300.0
 """Without a terminal; two idle cores need about 90 s."""
 
@@ -91,7 +89,7 @@ def _set_stage(directory: Path, view: View, asked: Asked) -> Iterator[Stage]:
         with view.doing("starting trimtab on Spark, the collector and the executor"):
             for child in children:
                 child.start()
-            _wait_until_ready(children[0])
+            children[0].wait_until_ready()
         yield Stage(
             kafka=kafka,
             pulsar=pulsar,
@@ -124,15 +122,6 @@ def _story(settings: Settings, kafka: LocalKafka, application: Trimtab) -> Story
         bootstrap=kafka.bootstrap,
         settings_file=str(SETTINGS.relative_to(ROOT)),
     )
-
-
-def _wait_until_ready(application: Trimtab) -> None:
-    deadline_s = time.monotonic() + READY_TIMEOUT_S
-    while not application.is_ready():
-        application.check()
-        if time.monotonic() > deadline_s:
-            raise ChildError(application.silent(READY_TIMEOUT_S))
-        time.sleep(HEAR_S)
 
 
 def _play(stage: Stage, view: View, limits: Limits) -> None:

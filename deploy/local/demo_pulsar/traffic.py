@@ -16,6 +16,7 @@ from deploy.local.pulsar import LocalPulsar, LocalPulsarError
 from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle
 from streaming.collector.reports import topic_traffic
+from streaming.process.deadline import poll
 from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.settings import PulsarTarget
 
@@ -163,8 +164,5 @@ def _send(producers: Sequence[pulsar_client.Producer], rates: Sequence[float], s
 
 
 def _wait(condition: Callable[[], bool], otherwise: str) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not condition():
-        if time.monotonic() > deadline_s:
-            raise LocalPulsarError(f"{otherwise} after {TIMEOUT_S:g} s")
-        time.sleep(POLL_S)
+    if not poll(condition, timeout_s=TIMEOUT_S, pause_s=POLL_S):
+        raise LocalPulsarError(f"{otherwise} after {TIMEOUT_S:g} s")

@@ -5,17 +5,10 @@ from datetime import datetime
 
 import msgspec
 
+from streaming.contract.envelope import read_envelope
 from streaming.ports.reading import TopicRecord
 
 __all__ = ["ahead_by_sender"]
-
-
-class _Head(msgspec.Struct, frozen=True):
-    source: str
-    time: datetime
-
-
-_decoder = msgspec.json.Decoder(_Head)
 
 
 def ahead_by_sender(records: Iterable[TopicRecord]) -> dict[str, float]:
@@ -23,8 +16,9 @@ def ahead_by_sender(records: Iterable[TopicRecord]) -> dict[str, float]:
     found: dict[str, float] = {}
     for record in records:
         try:
-            head = _decoder.decode(record.value or b"")
-            ahead_s = round(head.time.timestamp() - record.timestamp / 1000, 3)
+            head = read_envelope(record.value or b"")
+            sent_s = msgspec.convert(head.time, datetime).timestamp()
+            ahead_s = round(sent_s - record.timestamp / 1000, 3)
         except (msgspec.MsgspecError, ValueError, OverflowError):
             continue
         found[head.source] = max(found.get(head.source, ahead_s), ahead_s, key=abs)

@@ -5,7 +5,6 @@ of topics are hashed exactly as written. What is odd but possible gives a warnin
 reads and writes no file.
 """
 
-import json
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -32,11 +31,11 @@ from policies.splitting.positions import is_full_name, positions_of
 from policies.splitting.ranges import FULL_UPPER, Bundle
 from policies.splitting.specified_positions_divide import NAME as SPECIFIED
 from policies.splitting.topics import TopicLoads, topic_loads
+from streaming.contract import plain_json
 from streaming.contract.messages import MAX_NUMBER, SHOWN_CHARACTERS
+from streaming.contract.pulsar_report import RATES
 
 _SHOWN_TOPICS = 5
-_MOST_DIGITS = 310
-"""A whole number with this many digits or more is above the largest double; Python refuses to read numbers with thousands of digits."""
 
 _PLACE = re.compile(r"at `\$\.(\w+)")
 """Where in a request msgspec found the mistake, up to the request's own field."""
@@ -61,9 +60,6 @@ class TopicEntry(msgspec.Struct, frozen=True):
     msgThroughputOut: float | None = None  # noqa: N815
     position: Position | None = None
     """Position of the topic in the range of hashes; without it, the hash of its name."""
-
-
-_RATES = ("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut")
 
 
 class PlanRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -161,18 +157,13 @@ def read_request(text: bytes) -> PlanRequest:
 def _read_patiently(text: bytes) -> PlanRequest:
     """The same for a text that the quick reader refused: that one stops at the first mistake, with half of the text unread."""
     try:
-        found = json.loads(text, parse_int=_whole)
+        found = plain_json.load(text)
     except (ValueError, RecursionError) as error:
         raise NotJson(f"not JSON: {str(error)[:SHOWN_CHARACTERS]}") from error
     try:
         return msgspec.convert(found, PlanRequest)
     except (msgspec.ValidationError, UnicodeError) as error:
         raise _describe(error, found) from error
-
-
-def _whole(digits: str) -> int | float:
-    """A whole number; one that no double holds is infinite, as ``1e999`` is."""
-    return int(digits) if len(digits) < _MOST_DIGITS else float(digits)
 
 
 def _describe(error: Exception, found: object) -> BadRequest:
@@ -255,7 +246,7 @@ def _topics(request: PlanRequest) -> TopicLoads:
 
 
 def _rates(names: Sequence[str], entries: Sequence[TopicEntry | None]) -> Floats:
-    """(n, 4) in the order of ``_RATES``; absent ones are 0. Raises ``BadRequest`` for what is no rate."""
+    """(n, 4) in the order of ``RATES``; absent ones are 0. Raises ``BadRequest`` for what is no rate."""
     rows = [
         (0.0, 0.0, 0.0, 0.0)
         if entry is None
@@ -267,12 +258,12 @@ def _rates(names: Sequence[str], entries: Sequence[TopicEntry | None]) -> Floats
         )
         for entry in entries
     ]
-    rates = np.array(rows, dtype=np.float64).reshape(len(rows), len(_RATES))
+    rates = np.array(rows, dtype=np.float64).reshape(len(rows), len(RATES))
     bad = np.argwhere(~((rates >= 0) & (rates <= MAX_NUMBER)))
     if len(bad):
         row, column = bad[0].tolist()
         raise BadRequest(
-            f"{_RATES[column]} of topic {names[row][:SHOWN_CHARACTERS]!r} is {rates[row, column]}; "
+            f"{RATES[column]} of topic {names[row][:SHOWN_CHARACTERS]!r} is {rates[row, column]}; "
             f"expected a number from 0 to {MAX_NUMBER:g}"
         )
     return rates

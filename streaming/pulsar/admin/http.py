@@ -4,15 +4,17 @@ A broker that does not own what a request is about answers 307 with the address 
 then be sent there whole: method, body, authorization. Client libraries drop the authorization when the host changes,
 so redirects are followed here.
 
-Invariants: every call returns or raises within little more than ``timeout_s``, however slowly a broker sends; a token
+Invariants: every call returns or raises within little more than ``timeout_s``, however many redirects there are and however
+slowly the body of an answer comes, and within twice the time if a broker falls silent in the middle of it; a token
 is never sent over plain HTTP to a broker that a redirect from HTTPS names, and is never logged or part of an error.
-Not asynchronous: callers run calls in threads; one client serves all of them.
+Not asynchronous: callers run calls in threads; one client serves all of them. httpx limits each wait for a broker, not their
+sum, so a header that comes byte by byte is waited for.
 """
 
 import os
 import ssl
-import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Literal
@@ -22,6 +24,7 @@ import httpx
 import msgspec
 
 from streaming.process.closing import Closing
+from streaming.process.deadline import Deadline
 from streaming.pulsar.admin.errors import AdminError, Failure, failure_of_status
 from streaming.settings.targets import PulsarTarget
 
@@ -71,13 +74,12 @@ class HttpClient(Closing):
         *,
         query: Mapping[str, str] | None = None,
         body: object = None,
-        timeout_s: float | None = None,
     ) -> bytes:
         """The body of the answer (empty for 204). Raises ``AdminError`` for a status of 300 or more, and if there is no answer."""
-        deadline_s = time.monotonic() + (timeout_s or self._timeout_s)
+        deadline = Deadline(self._timeout_s)
         content = None if body is None else msgspec.json.encode(body)
         for _ in range(REDIRECTS_MAX):
-            answer, text = self._once(method, url, query=query, content=content, deadline_s=deadline_s)
+            answer, text = self._once(method, url, query=query, content=content, deadline=deadline)
             if answer.status_code not in _REDIRECTED:
                 return self._accept(method, url, answer.status_code, text)
             url, query = _redirect_target(method, url, answer), None
@@ -91,9 +93,7 @@ class HttpClient(Closing):
         None if the answer has no date. Raises ``AdminError``.
         """
         before_s = now_s()
-        answer, text = self._once(
-            "GET", url, query=None, content=None, deadline_s=time.monotonic() + self._timeout_s
-        )
+        answer, text = self._once("GET", url, query=None, content=None, deadline=Deadline(self._timeout_s))
         self._accept("GET", url, answer.status_code, text)
         return ahead_by_date(answer.headers.get("Date"), before_s, now_s())
 
@@ -108,19 +108,14 @@ class HttpClient(Closing):
         *,
         query: Mapping[str, str] | None,
         content: bytes | None,
-        deadline_s: float,
+        deadline: Deadline,
     ) -> tuple[httpx.Response, bytes]:
         call = f"{method} {url}"
-        left_s = deadline_s - time.monotonic()
-        if left_s <= 0:
-            raise AdminError("no-answer", call=call, answer=f"no answer within {self._timeout_s:g} s")
         request = self._client.build_request(
-            method, url, params=query, content=content, headers=self._headers(), timeout=left_s
+            method, url, params=query, content=content, headers=self._headers(), timeout=deadline.left_s
         )
-        response: httpx.Response | None = None
         try:
-            response = self._client.send(request, stream=True)
-            return response, _read(response, deadline_s)
+            return self._exchange(request, deadline)
         except (httpx.ReadTimeout, httpx.WriteTimeout, TimeoutError) as error:
             raise AdminError(
                 "no-answer", call=call, answer=f"no answer within {self._timeout_s:g} s"
@@ -128,9 +123,12 @@ class HttpClient(Closing):
         except (httpx.RequestError, httpx.InvalidURL) as error:
             failure: Failure = "untrusted" if _is_untrusted(error) else "unreachable"
             raise AdminError(failure, call=call, answer=f"{type(error).__name__}: {error}") from error
-        finally:
-            if response is not None:
-                response.close()
+
+    def _exchange(self, request: httpx.Request, deadline: Deadline) -> tuple[httpx.Response, bytes]:
+        if deadline.is_over:
+            raise TimeoutError
+        with closing(self._client.send(request, stream=True)) as response:
+            return response, _read(response, deadline)
 
     def _accept(self, method: Method, url: str, status: int, text: bytes) -> bytes:
         if status < _REDIRECTED.start:
@@ -198,13 +196,13 @@ def _redirect_target(method: str, url: str, answer: httpx.Response) -> str:
     return target
 
 
-def _read(response: httpx.Response, deadline_s: float) -> bytes:
+def _read(response: httpx.Response, deadline: Deadline) -> bytes:
     chunks: list[bytes] = []
     size = 0
     for chunk in response.iter_bytes():
         chunks.append(chunk)
         size += len(chunk)
-        if time.monotonic() > deadline_s:
+        if deadline.is_over:
             raise TimeoutError
         if size > ANSWER_BYTES_MAX:
             raise httpx.DecodingError(f"more than {ANSWER_BYTES_MAX} bytes")

@@ -21,6 +21,7 @@ from deploy.local.pulsar import LocalPulsar
 from policies.splitting.ranges import Bundle, BundleRange
 from streaming.contract.messages import ActionResultMessage, type_of
 from streaming.executor.pulsar import ExecutorLoop
+from streaming.process.deadline import Deadline
 from streaming.pulsar.clients import close
 from tests.live.driving import meanwhile, until
 from tests.live.pulsar.commanding import Commander
@@ -49,16 +50,16 @@ class Bookie:
     def __init__(self, own: LocalPulsar) -> None:
         self._process = own.processes["bookie"]
         self.gone = threading.Event()
-        self._back_s = 0.0
+        self._outage = Deadline(0.0)
 
     def go(self) -> None:
         if not self.gone.is_set():
             self._process.end(signal.SIGTERM)
-            self._back_s = time.monotonic() + OUTAGE_S
+            self._outage = Deadline(OUTAGE_S)
             self.gone.set()
 
     def come_back(self) -> None:
-        until(lambda: time.monotonic() > self._back_s, what="the outage to last")
+        until(lambda: self._outage.is_over, what="the outage to last")
         self._process.launch()
 
 
