@@ -74,7 +74,6 @@ def plan(*wanted: Wanted, **fields: Any) -> SheddingPlan:
 class Round:
     """What a round admits, and what it leaves of the budget, the anti-affinity and the loads."""
 
-    found: Seen
     budget: Budget
     spread: AntiAffinity
     after: After
@@ -119,7 +118,7 @@ def admitted(
         split_rows=split_rows,
         done_rows=done_rows,
     )
-    return Round(found=found, budget=budget, spread=spread, after=after, admitted=decided)
+    return Round(budget=budget, spread=spread, after=after, admitted=decided)
 
 
 def test_the_budget_is_spent_in_the_order_of_the_policy() -> None:

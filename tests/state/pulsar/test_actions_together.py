@@ -73,8 +73,10 @@ def test_of_a_swap_whose_other_part_goes_out_as_approved_the_rest_is_decided_alo
 
 
 ASKING = circumstances(asking=required())
-LIGHT = circumstances(asking=required(rules={"light": StandingApproval(max_messages_per_s=30.0)}))
-"""Bundles of up to 30 messages/s go out at once."""
+LIGHT = circumstances(
+    asking=required(rules={"light": StandingApproval(kinds=("unloads",), max_messages_per_s=30.0)})
+)
+"""Unloads of bundles of up to 30 messages/s go out at once."""
 SMALL = circumstances(asking=required(rules={"small": StandingApproval(max_bytes_per_s=300.0)}))
 """Bundles of up to 300 bytes/s do."""
 

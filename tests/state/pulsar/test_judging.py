@@ -28,6 +28,7 @@ REPORTS = (
     load("b3", 470, cpu=50.0, bundles={OF_B3: 1.0}, topics_count=9),
 )
 """b1 and b2 are far enough apart to fire at once, and b1 then gives BIG and SMALL away; b3 stands alone."""
+EAGER: dict[str, Any] = {"avg_shedder": AvgShedderSettings(high_hit_count=1, min_unload_messages_per_s=1.0)}
 WITH_SPLITS = SplitSettings(enabled=True, max_messages_per_s=10.0, hit_count=0, without_topic_stats="range")
 """BIG and SMALL are above the limit; the policy wants to move them."""
 SPLITS_OF_B3 = SplitSettings(enabled=True, max_messages_per_s=0.5, hit_count=0, without_topic_stats="range")
@@ -43,7 +44,7 @@ def judged(
     **fields: Any,
 ) -> Decided:
     pulsar = PulsarSettings(
-        avg_shedder=AvgShedderSettings(high_hit_count=1, min_unload_messages_per_s=1.0),
+        **EAGER,
         split=split or SplitSettings(),
         guards=GuardSettings(**guards or {}),
     )

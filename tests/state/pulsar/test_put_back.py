@@ -27,8 +27,7 @@ def begun(
     """Bundles and brokers of what was put back, and the drains that are remembered after the round."""
     header = Header(length_ms=60_000, drains=dict(known or {}))
     upkeep = Upkeep(drains=dict.fromkeys(drains, SPELL))
-    found = begin(header, seen(*reports, before=before).advanced, upkeep)
-    assert all(isinstance(each, PutBack) for each in found)
+    found: list[PutBack] = begin(header, seen(*reports, before=before).advanced, upkeep)
     return [(each.bundle, each.broker) for each in found], header.drains
 
 

@@ -201,9 +201,9 @@ def overloading(trigger: int) -> Proposals:
     )
 
 
-OFF = {"max_messages_per_s": 1e9, "max_bytes_per_s": 1e9}
+OFF: dict[str, Any] = {"max_messages_per_s": 1e9, "max_bytes_per_s": 1e9}
 ALONE = "and alone overloads b2 (a broker has 12 on average); no other could take it whole: cut at "
-BY_RANGE = {"without_topic_stats": "range"}
+BY_RANGE: dict[str, Any] = {"without_topic_stats": "range"}
 
 
 @pytest.mark.parametrize(
