@@ -116,6 +116,11 @@ def test_a_decided_round_says_what_it_found_did_and_held(options: dict[str, Any]
     assert (found.outcome, found.reason) == ("decided", f"1 of {examined} examined fired, {reason}")
 
 
+def test_in_a_round_with_a_single_broker_nothing_fires() -> None:
+    apart = Upkeep(brokers={"b1": Spell(0), "b2": Spell(0)})
+    assert judged(upkeep=apart).reason == "0 of 1 examined fired, 0 unloads decided, 0 held back"
+
+
 @pytest.mark.parametrize(("limit", "unloads"), [(1, [OF_B3]), (2, [OF_B3, BIG]), (3, [OF_B3, BIG, SMALL])])
 def test_drains_spend_the_budget_of_the_round_before_the_policy_does(limit: int, unloads: list[str]) -> None:
     found = judged(upkeep=DRAINED, guards={"max_unloads_per_round_count": limit})

@@ -108,6 +108,7 @@ SOLE = {BIG: [("only", 80.0)], SMALL: EVEN[SMALL]}
             ("sole-topic", "only carries 100% of it: a split cannot help"),
             ACTED,
         ),
+        ({"topics": {BIG: [], SMALL: EVEN[SMALL]}, "counts": 0}, ("sole-topic", "sole-topic"), ACTED),
         (
             {"code": COOLDOWN, "shared": {"holds": Holds(unload=None, split=SPLITS)}},
             ("cooldown", "cooldown"),
@@ -125,6 +126,7 @@ SOLE = {BIG: [("only", 80.0)], SMALL: EVEN[SMALL]}
         "the budget of the round",
         "the namespace is full",
         "it has one topic",
+        "it has none",
         "the round is held",
     ],
 )

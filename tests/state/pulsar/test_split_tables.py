@@ -69,11 +69,12 @@ OF_A, OF_B, OF_C = (
     [
         ({}, [None, None, None]),
         (TOPICS, [OF_A, OF_B, OF_C]),
+        ({"b1": waiting(B1)}, [OF_A, OF_B, None]),
         ({"b2": waiting(B2)}, [None, None, OF_C]),
         ({"b9": waiting(B1)}, [None, None, None]),
         ({"b1": waiting({A: [], B: [("p", 1.0)]})}, [[], [("p", 1.0, 10.0)], None]),
     ],
-    ids=["none", "both owners'", "of one broker", "of an unknown broker", "a bundle without topics"],
+    ids=["none", "both owners'", "of b1", "of b2", "of an unknown broker", "a bundle without topics"],
 )
 def test_the_statistics_of_a_bundle_are_those_of_its_owner(
     topics: Mapping[str, WaitingTopics], expected: list[list[tuple[str, float, float]] | None]
