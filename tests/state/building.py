@@ -3,24 +3,32 @@
 Rounds last a minute; the one that is looked at is that of ``tests.state.engine.test_summary.closing``, number 7.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from policies.shedding.registry import POLICIES
 from state.engine.ledger import Ledger
 from state.events import LoadReport
 from state.outputs import Output, Split, SplitChild, Unload, output
 from state.outputs.types import SPLIT_TYPE, UNLOAD_TYPE
+from state.pulsar.asking import Asking
+from state.pulsar.circumstances import Circumstances
 from state.pulsar.fleet import Advanced, Sampling, advance
 from state.pulsar.groups import Groups
+from state.pulsar.holds import Holds
+from state.pulsar.members import Calm
 from state.pulsar.memory import Fleet, WaitingReport
 from state.pulsar.tables import Eligible, Loads, eligible, loads
+from state.quiet_hours import NO_ZONES
 from state.settings import PulsarSettings
+from tests.state.traces import load
 
 END_MS = 480_000
 EXPIRES_AT, EXPIRES_MS = "1970-01-01T00:11:00.000Z", 660_000
+PROPOSALS_EXPIRE_AT, PROPOSALS_EXPIRE_MS = "1970-01-01T01:00:00.000Z", 3_600_000
 AGE_MS = 180_000
 """``max_report_age_s`` of the defaults."""
 BUNDLE, LEFT, RIGHT = "t/a/0x00_0x80", "t/a/0x00_0x40", "t/a/0x40_0x80"
@@ -102,6 +110,7 @@ def seen(
     before: Fleet | None = None,
     pulsar: PulsarSettings | None = None,
     apart: Collection[str] = (),
+    groups: Groups | None = None,
 ) -> Seen:
     """What the round sees in these reports, if every bundle may move; ``apart`` are brokers that take no part."""
     settings, found = pulsar or PulsarSettings(), waiting(*reports)
@@ -117,9 +126,48 @@ def seen(
         round_loads,
         advanced,
         np.zeros(advanced.owned_count, dtype=np.int8),
-        Groups(),
+        groups or Groups(),
         Ledger(),
         end_ms=END_MS,
         reports=found,
     )
     return Seen(reports=found, advanced=advanced, loads=round_loads, table=table)
+
+
+def uneven(
+    broker: str, *, cpu: float, bundles: Mapping[str, tuple[float, float]], total: tuple[float, float]
+) -> LoadReport:
+    """A report with messages/s and bytes/s of each bundle and of the broker; a quarter of a bundle's load goes out."""
+    found = load(broker, 470, cpu=cpu, bundles={name: messages for name, (messages, _) in bundles.items()})
+    rates = np.array([bundles[name] for name in found.report.bundles]).reshape(-1, 2)
+    traffic = np.repeat(rates, 2, axis=1) * [0.75, 0.25, 0.75, 0.25]
+    messages_per_s, bytes_per_s = total
+    changed = replace(found.report, traffic=traffic, messages_per_s=messages_per_s, bytes_per_s=bytes_per_s)
+    return replace(found, report=changed)
+
+
+def circumstances(**fields: Any) -> Circumstances:
+    """What every action of a round shares, if nothing holds the round and nothing has to be approved."""
+    usual: dict[str, Any] = {
+        "cluster": "east-1",
+        "number": 7,
+        "end_ms": END_MS,
+        "expires_ms": EXPIRES_MS,
+        "policy": POLICIES[0],
+        "dry_run": False,
+        "holds": Holds(unload=None, split=None),
+        "calm": Calm(),
+    }
+    return Circumstances(**usual | fields)
+
+
+def required(**fields: Any) -> Asking:
+    """Required approval, without a standing approval and without an open proposal."""
+    usual: dict[str, Any] = {
+        "rules": {},
+        "zones": NO_ZONES,
+        "end_ms": END_MS,
+        "expires_ms": PROPOSALS_EXPIRE_MS,
+        "waiting": {},
+    }
+    return Asking(**usual | fields)

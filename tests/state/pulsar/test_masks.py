@@ -7,9 +7,21 @@ import pytest
 
 from state.engine.ledger import Verdict, end_watch
 from state.engine.memory import Header
-from state.facts import Facts
+from state.facts import Facts, Isolation
 from state.pulsar.fleet import Advanced
-from state.pulsar.masks import MASK_REASONS, split_mask, unload_mask, unsettled_brokers
+from state.pulsar.masks import (
+    COOLDOWN,
+    IN_FLIGHT,
+    MASK_REASONS,
+    OPEN,
+    SPLIT_MASK_REASONS,
+    TO_BE_UNLOADED,
+    drain_mask,
+    leave_alone,
+    split_mask,
+    unload_mask,
+    unsettled_brokers,
+)
 from state.pulsar.memory import Fleet
 from state.settings import GuardSettings, PulsarSettings
 from tests.state.engine.test_ledger import decision, split
@@ -101,3 +113,110 @@ def test_a_split_rests_after_a_split_and_while_an_unload_is_in_flight() -> None:
 def test_brokers_wait_for_their_unloads_only_where_that_is_asked_for(*, is_on: bool, found: set[str]) -> None:
     pulsar = PulsarSettings(guards=GuardSettings(hold_unsettled_brokers=is_on))
     assert unsettled_brokers(header_of(decision(bundle=A)), pulsar, end_ms=END_MS) == found
+
+
+def without_effect(bundle: str) -> Any:
+    done = decision("e", bundle, result="succeeded", decided_ms=-(10**9))
+    end_watch(done, Verdict("ineffective", END_MS - 1, "b1", 3))
+    return done
+
+
+APART = Facts([], [], [], [Isolation("blue", ["t/a"], ["b9"])], {}, [], {A: (10.0, 10.0)})
+"""A is at a broker of another group than its own, and carries our own topics."""
+CAUSES: dict[str, dict[str, Any]] = {
+    "in-flight": {"decisions": [split("s", A)]},
+    "ineffective": {"decisions": [without_effect(A)]},
+    "cooldown": {"decisions": [decision("u", A, result="succeeded")]},
+    "rejected": {"rejected": {A: END_MS + 1}},
+    "excluded-namespace": {"excluded": ("t/a",)},
+    "maintenance": {"resting": ("t/a",)},
+    "no-samples": {"samples": [0, 3, 3]},
+    "other-group": {"facts": APART},
+    "own-topics": {"facts": Facts([], [], [], [], {}, [], {A: (10.0, 10.0)})},
+    "unsettled-broker": {"unsettled": frozenset({"b1"})},
+}
+"""What paints each reason on A, in the order in which they count."""
+
+
+def masked_by(*causes: str, kind: str = "unload") -> str:
+    """The reason of A for these causes; the first facts stand."""
+    fields: dict[str, Any] = {"decisions": []}
+    for each in causes:
+        cause = CAUSES[each]
+        fields = cause | fields | {"decisions": [*fields["decisions"], *cause.get("decisions", ())]}
+    pulsar = PulsarSettings(guards=GuardSettings(excluded_namespaces=fields.get("excluded", ())))
+    known = {name: fields[name] for name in ("rejected", "facts") if name in fields}
+    header = header_of(*fields["decisions"], **known)
+    samples = fields.get("samples", [3, 3, 3])
+    found, resting = advanced(samples=samples, split_samples=samples), fields.get("resting", ())
+    if kind == "unload":
+        unsettled = fields.get("unsettled", frozenset())
+        codes = unload_mask(found, header, pulsar, unsettled, end_ms=END_MS, resting=resting)
+    else:
+        mask = drain_mask if kind == "drain" else split_mask
+        codes = mask(found, header, pulsar, end_ms=END_MS, resting=resting)
+    assert set(codes[1:].tolist()) <= {OPEN, MASK_REASONS.index("unsettled-broker")}
+    return SPLIT_MASK_REASONS[int(codes[0])]
+
+
+@pytest.mark.parametrize("place", range(len(CAUSES)), ids=list(CAUSES))
+def test_of_several_reasons_against_an_unload_the_first_one_counts(place: int) -> None:
+    names = list(CAUSES)
+    assert masked_by(names[place]) == masked_by(*names[place:]) == names[place]
+
+
+FOR_SPLITS = ["in-flight", "ineffective", "rejected", "excluded-namespace", "maintenance", "no-samples"]
+
+
+@pytest.mark.parametrize("place", range(len(FOR_SPLITS)), ids=FOR_SPLITS)
+def test_a_split_is_kept_by_the_same_reasons_but_those_of_its_broker_and_its_unloads(place: int) -> None:
+    beside = ("other-group", "own-topics", "unsettled-broker", "cooldown")
+    assert masked_by(*FOR_SPLITS[place:], *beside, kind="split") == FOR_SPLITS[place]
+    assert masked_by(*beside, kind="split") == ""
+
+
+FOR_DRAINS = ["in-flight", "ineffective", "excluded-namespace", "maintenance"]
+
+
+@pytest.mark.parametrize("place", range(len(FOR_DRAINS)), ids=FOR_DRAINS)
+def test_a_drain_is_kept_by_actions_on_the_bundle_and_by_its_namespace_only(place: int) -> None:
+    beside = [name for name in CAUSES if name not in FOR_DRAINS]
+    assert masked_by(*FOR_DRAINS[place:], *beside, kind="drain") == FOR_DRAINS[place]
+    assert masked_by(*beside, kind="drain") == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"expires_ms": END_MS + 1}, "in-flight"),
+        ({"expires_ms": END_MS}, ""),
+        ({"result": "succeeded", "succeeded_ms": 1}, "in-flight"),
+        ({"result": "succeeded", "succeeded_ms": 1, "is_watched": False}, ""),
+    ],
+    ids=["it may be carried out", "it expired", "its effect is looked for", "its effect is known"],
+)
+def test_without_a_cooldown_a_drain_still_waits_for_an_action_on_its_bundle(
+    fields: dict[str, Any], reason: str
+) -> None:
+    pulsar = PulsarSettings(guards=GuardSettings(bundle_cooldown_s=0))
+    header = header_of(decision(bundle=B, **fields))
+    codes = drain_mask(advanced(), header, pulsar, end_ms=END_MS, resting=())
+    assert [MASK_REASONS[code] for code in codes.tolist()] == ["", reason, ""]
+
+
+@pytest.mark.parametrize(
+    ("acting", "leaving", "expected"),
+    [
+        ([], [], [OPEN, OPEN, COOLDOWN]),
+        ([1, 2], [], [OPEN, IN_FLIGHT, IN_FLIGHT]),
+        ([], [1, 2], [OPEN, TO_BE_UNLOADED, COOLDOWN]),
+        ([0], [0, 1], [IN_FLIGHT, TO_BE_UNLOADED, COOLDOWN]),
+    ],
+    ids=["nothing", "approved actions", "the policy wants to move them", "both"],
+)
+def test_what_moves_in_the_round_is_not_split_and_keeps_an_earlier_reason_against_it(
+    acting: list[int], leaving: list[int], expected: list[int]
+) -> None:
+    codes = np.array([OPEN, OPEN, COOLDOWN], dtype=np.int8)
+    assert leave_alone(codes, acting=acting, leaving=leaving).tolist() == expected
+    assert codes.tolist() == [OPEN, OPEN, COOLDOWN], "the round's mask stays as it is"

@@ -1,0 +1,280 @@
+"""Unloads that empty a drained broker: in which order its bundles leave, and where they go.
+
+What keeps them there is in ``test_drain_holds``, what comes back in ``test_put_back``.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from state.engine.ledger import Ledger
+from state.engine.memory import Header
+from state.events import LoadReport
+from state.facts import Isolation
+from state.outputs import LeftRow, Unload
+from state.pulsar import drain
+from state.pulsar.after import After
+from state.pulsar.anti_affinity import AntiAffinity
+from state.pulsar.budget import Budget
+from state.pulsar.drain import Drained
+from state.pulsar.groups import Groups
+from state.pulsar.memory import ShadowMoves
+from state.settings import GuardSettings, PulsarSettings
+from state.upkeep import Spell, Upkeep
+from tests.state.building import EXPIRES_AT, circumstances, seen, uneven
+from tests.state.pulsar.test_anti_affinity import spread_of
+from tests.state.traces import load
+
+A, B, C, D = (f"t/{name}/0x0_0x1" for name in "abcd")
+OF_B2, OF_B3 = "t/x/0x0_0x1", "t/y/0x0_0x1"
+SPELL = Spell(0, None, "ann", "a new disk")
+
+DRAINED = load("b1", 470, cpu=50.0, bundles={A: 50.0, B: 25.0, C: 25.0, D: 0.0})
+"""It is at 50 points with 100 messages/s, so its bundles take 25, 12.5, 12.5 and, by its equal share, 12.5 points along."""
+CLUSTER = (
+    DRAINED,
+    load("b2", 470, cpu=12.5, bundles={OF_B2: 5.0}),
+    load("b3", 470, cpu=25.0, bundles={OF_B3: 10.0}),
+)
+
+
+@dataclass(kw_only=True)
+class Emptied:
+    """What a round does to empty its brokers, and what it leaves of the budget, the anti-affinity and the loads."""
+
+    drained: Drained
+    budget: Budget
+    spread: AntiAffinity
+    after: After
+
+    @property
+    def moves(self) -> list[tuple[str, str | None]]:
+        return [(each.bundle, each.destination_broker) for each in self.drained.unloads]
+
+    @property
+    def outcomes(self) -> dict[str, str]:
+        return {each.bundle: each.outcome for each in self.drained.left}
+
+    @property
+    def details(self) -> dict[str, str]:
+        return {each.bundle: each.detail for each in self.drained.left}
+
+
+def emptied(
+    *reports: LoadReport,
+    drains: Mapping[str, Spell] | None = None,
+    namespaces: Collection[str] = (),
+    ledger: Ledger | None = None,
+    shadow: ShadowMoves | None = None,
+    together: Collection[str] = (),
+    groups: Groups | None = None,
+    drained_count: int = 0,
+    shared: Mapping[str, Any] | None = None,
+    **guards: Any,
+) -> Emptied:
+    """A round that drains b1; ``together`` are namespaces of one anti-affinity group."""
+    upkeep = Upkeep(
+        drains=dict({"b1": SPELL} if drains is None else drains), namespaces=dict.fromkeys(namespaces, SPELL)
+    )
+    pulsar = PulsarSettings(guards=GuardSettings(**guards))
+    found = seen(*(reports or CLUSTER), apart=upkeep.apart, groups=groups)
+    found.advanced.fleet.shadow = shadow or {}
+    budget = Budget(guards=pulsar.guards, hour_count=60, leaving={}, drained_count=drained_count)
+    spread = spread_of(found, groups={"spread": list(together)}) if together else AntiAffinity()
+    scene = drain.Scene(
+        table=found.table,
+        advanced=found.advanced,
+        loads=found.loads,
+        header=Header(length_ms=60_000, ledger=ledger or Ledger()),
+        pulsar=pulsar,
+        upkeep=upkeep,
+    )
+    after = After(found.table.view)
+    decided = drain.decide(scene, budget, circumstances(**shared or {}), spread, after)
+    return Emptied(drained=decided, budget=budget, spread=spread, after=after)
+
+
+def test_where_no_broker_is_drained_nothing_leaves() -> None:
+    assert emptied(drains={}).drained == Drained()
+
+
+def test_each_bundle_goes_to_the_broker_that_is_the_least_used_by_then() -> None:
+    """b2 goes from 12.5 points to 37.5, b3 from 25 to 37.5; equally used, the first of the two takes the next."""
+    found = emptied()
+    assert found.moves == [(A, "b2"), (B, "b3"), (C, "b2"), (D, "b3")]
+    points = [each.evidence["destination_usage_points"] for each in found.drained.unloads]
+    assert points == [12.5, 25.0, 37.5, 37.5]
+
+
+WEIGHTS = {A: (10.0, 300.0), B: (20.0, 100.0), C: (10.0, 400.0), D: (10.0, 300.0)}
+
+
+def test_the_heaviest_leaves_first_by_messages_then_by_bytes_then_by_name() -> None:
+    found = emptied(uneven("b1", cpu=50.0, bundles=WEIGHTS, total=(50.0, 1100.0)), *CLUSTER[1:])
+    assert [bundle for bundle, _ in found.moves] == [B, C, A, D]
+    assert found.drained.left == [
+        LeftRow(
+            bundle=bundle,
+            broker="b1",
+            outcome="acted",
+            detail="acted",
+            messages_per_s=messages,
+            bytes_per_s=volume,
+        )
+        for bundle, (messages, volume) in ((each, WEIGHTS[each]) for each in (B, C, A, D))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("heaviest", "total", "points"),
+    [
+        pytest.param((40.0, 40.0), (80.0, 800.0), 25.0, id="half of the messages"),
+        pytest.param((40.0, 400.0), (800.0, 800.0), 25.0, id="half of the bytes"),
+        pytest.param((40.0, 40.0), (320.0, 320.0), 12.5, id="an eighth: a quarter, as each of four bundles"),
+        pytest.param((40.0, 40.0), (0.0, 0.0), 50.0, id="all, of a broker that reports no traffic"),
+        pytest.param((40.0, 900.0), (20.0, 20.0), 50.0, id="no more than all"),
+        pytest.param((0.0, 0.0), (20.0, 20.0), 12.5, id="an idle bundle: a quarter"),
+    ],
+)
+def test_a_bundle_takes_its_share_of_the_usage_along_and_no_less_than_an_equal_one(
+    heaviest: tuple[float, float], total: tuple[float, float], points: float
+) -> None:
+    """b1 is at 50 points. b2 is at none before the first bundle comes."""
+    bundles = {A: heaviest} | dict.fromkeys((B, C, D), (0.0, 0.0))
+    found = emptied(uneven("b1", cpu=50.0, bundles=bundles, total=total), load("b2", 470, cpu=0.0))
+    assert [each.evidence["destination_usage_points"] for each in found.drained.unloads][:2] == [0.0, points]
+
+
+def unmeasured(report: LoadReport) -> LoadReport:
+    nothing = np.full((4, 2), -1.0)
+    return replace(report, report=replace(report.report, resources=nothing))
+
+
+@pytest.mark.parametrize(
+    ("others", "destination"),
+    [
+        ((unmeasured(load("b2", 470)), load("b3", 470, cpu=99.0)), "b3"),
+        ((unmeasured(load("b2", 470)), unmeasured(load("b3", 470))), "b2"),
+        ((load("b2", 470), load("b3", 470)), "b2"),
+    ],
+    ids=["one is not measured", "none is", "both idle"],
+)
+def test_a_broker_that_measures_nothing_does_not_count_as_idle(
+    others: tuple[LoadReport, ...], destination: str
+) -> None:
+    (move,) = emptied(load("b1", 470, cpu=50.0, bundles={A: 10.0}), *others).moves
+    assert move == (A, destination)
+
+
+def test_a_bundle_stays_within_the_isolation_group_of_its_namespace() -> None:
+    """b2 is the least used; A's group has only b3, B's has no broker, and C and D are free."""
+    isolated = Groups((Isolation("blue", ["t/a"], ["b3"]), Isolation("red", ["t/b"], ["b9"])))
+    found = emptied(groups=isolated)
+    assert found.moves == [(A, "b3"), (C, "b2"), (D, "b2")]
+    assert found.outcomes[B] == "no-destination"
+    assert found.details[B] == "no broker of the isolation group of t/b takes part in balancing"
+    numbers = [
+        (each.evidence["brokers_count"], each.evidence["mean_usage_points"]) for each in found.drained.unloads
+    ]
+    assert numbers == [(1, 25.0), (1, 12.5), (1, 12.5)]
+
+
+def test_a_bundle_passes_by_a_broker_where_it_would_gather_its_anti_affinity_group() -> None:
+    """b2 is the least used and has a bundle of t/x."""
+    assert emptied(together=("t/a", "t/x")).moves[0] == (A, "b3")
+
+
+def test_a_bundle_that_would_gather_its_anti_affinity_group_everywhere_stays_and_the_others_go() -> None:
+    found = emptied(DRAINED, CLUSTER[1], together=("t/a", "t/x"))
+    assert found.outcomes == {A: "anti-affinity", B: "acted", C: "acted", D: "acted"}
+    assert found.details[A] == "b2 owns bundles of 1 other namespaces of anti-affinity group spread, b1 of 0"
+    assert [bundle for bundle, _ in found.moves] == [B, C, D]
+
+
+def test_of_several_brokers_that_would_gather_a_group_the_least_used_one_is_named() -> None:
+    found = emptied(together=("t/a", "t/x", "t/y"))
+    assert found.details[A].startswith("b2 owns bundles of 1 other")
+
+
+def test_what_else_of_the_group_is_at_the_drained_broker_counts_there() -> None:
+    """b2 has one other namespace of the group, and so has b1, beside A."""
+    assert emptied(together=("t/a", "t/b", "t/x")).moves[0] == (A, "b2")
+
+
+@pytest.mark.parametrize(("together", "destination"), [(("t/a", "t/b"), "b4"), ((), "b3")])
+def test_a_bundle_that_leaves_counts_in_its_anti_affinity_group_where_it_goes(
+    together: tuple[str, ...], destination: str
+) -> None:
+    """A goes from b1 to b3, which stays the least used; B of b2 goes there only if it is not of the same group."""
+    reports = (load("b1", 470, bundles={A: 50.0}), load("b2", 470, bundles={B: 25.0}))
+    idle = (load("b3", 470, cpu=0.0), load("b4", 470, cpu=99.0))
+    found = emptied(*reports, *idle, drains={"b1": SPELL, "b2": SPELL}, together=together)
+    assert found.moves == [(A, "b3"), (B, destination)]
+
+
+def test_an_unload_says_who_drains_and_what_is_left_and_expected() -> None:
+    """The brokers that take part are at 12.5 and 25 points."""
+    first = emptied().drained.unloads[0]
+    assert first == Unload(
+        cluster="east-1",
+        round=7,
+        policy="drain",
+        trigger="drain",
+        reason=f"b1 is drained by ann (a new disk): moving {A} (50 messages/s, 500 bytes/s) to b2, at 12.5 %; it has 3 "
+        "bundles after that",
+        evidence={
+            "bundle_messages_per_s": 50.0,
+            "bundle_bytes_per_s": 500.0,
+            "bundles_left_count": 3,
+            "brokers_count": 2,
+            "mean_usage_points": 18.75,
+            "destination_usage_points": 12.5,
+        },
+        expected={
+            "source": {"messages_per_s": 50.0, "bytes_per_s": 500.0},
+            "destination": {"messages_per_s": 55.0, "bytes_per_s": 550.0},
+        },
+        precondition={"owner": "b1", "range": "0x0_0x1"},
+        expires_at=EXPIRES_AT,
+        dry_run=False,
+        bundle=A,
+        source_broker="b1",
+        destination_broker="b2",
+    )
+
+
+def test_a_drain_of_which_nobody_said_who_and_why_says_so() -> None:
+    (first, *_) = emptied(drains={"b1": Spell(0)}).drained.unloads
+    assert first.reason.startswith(f"b1 is drained by somebody (no reason given): moving {A} (")
+
+
+def test_each_unload_expects_the_loads_that_those_before_it_leave() -> None:
+    """b1 reports 60 messages/s, less than its bundles have by their averages: no load falls below nothing."""
+    report = load("b1", 470, cpu=50.0, bundles={A: 50.0, B: 25.0, C: 25.0}, rate=60.0)
+    found = emptied(report, *CLUSTER[1:2])
+    rates = [
+        [each.expected[side]["messages_per_s"] for side in ("source", "destination")]
+        for each in found.drained.unloads
+    ]
+    assert rates == [[10.0, 55.0], [0.0, 80.0], [0.0, 105.0]]
+    volume = [each.expected["source"]["bytes_per_s"] for each in found.drained.unloads]
+    assert volume == [100.0, 0.0, 0.0]
+    assert [each.evidence["bundles_left_count"] for each in found.drained.unloads] == [2, 1, 0]
+    assert found.after.receive(0, 0.0, 0.0) == {"messages_per_s": 105.0, "bytes_per_s": 1050.0}
+
+
+def test_several_brokers_are_emptied_one_after_the_other_and_none_into_another() -> None:
+    found = emptied(drains={"b1": SPELL, "b2": SPELL})
+    assert [(each.source_broker, each.bundle) for each in found.drained.unloads] == [
+        *(("b1", bundle) for bundle in (A, B, C, D)),
+        ("b2", OF_B2),
+    ]
+    assert {to for _, to in found.moves} == {"b3"}
+    assert [each.broker for each in found.drained.left] == ["b1"] * 4 + ["b2"]
+
+
+def test_of_a_drained_broker_that_did_not_report_nothing_is_known() -> None:
+    assert emptied(*CLUSTER[1:]).drained == Drained()
