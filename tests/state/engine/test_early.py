@@ -1,6 +1,7 @@
 """Events from before a cluster's first report are kept, and count in the rounds of the system that the report shows."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,7 @@ def kept(events: Sequence[Event]) -> tuple[list[str], list[float]]:
         pytest.param([tick(5), tick(80)], ["used"] * 2, [5, 80], id="a round that may be open"),
         pytest.param([tick(4.999), tick(80)], ["used"] * 2, [80], id="a round that closed in every system"),
         pytest.param([tick(80), tick(4.999)], ["used", "late"], [80], id="a tick of such a round"),
+        pytest.param([tick(80), tick(5)], ["used"] * 2, [80, 5], id="a tick of one that may be open"),
         pytest.param([result(4.999), tick(80)], ["used"] * 2, [80], id="a result of such a round"),
         pytest.param([result(1), result(1)], ["used", "superseded"], [1], id="a repeated result"),
         pytest.param(
@@ -141,8 +143,8 @@ EARLY = [result(1), result(59.999), tick(62), result(61), tick(65)]
 @pytest.mark.parametrize(
     ("first", "system", "length_ms", "next_round", "results_s", "ticks_s"),
     [
-        pytest.param(moves(65), "kafka", 10_000, 6, {6: [61]}, {6: 65}, id="kafka"),
-        pytest.param(load("b1", 65), "pulsar", 60_000, 0, {0: [1, 59.999], 1: [61]}, {1: 65}, id="pulsar"),
+        pytest.param(moves(62), "kafka", 10_000, 6, {6: [61]}, {6: 65}, id="kafka"),
+        pytest.param(load("b1", 62), "pulsar", 60_000, 0, {0: [1, 59.999], 1: [61]}, {1: 65}, id="pulsar"),
     ],
 )
 def test_early_events_are_in_the_rounds_of_the_system_and_those_of_closed_rounds_are_gone(
@@ -156,6 +158,7 @@ def test_early_events_are_in_the_rounds_of_the_system_and_those_of_closed_rounds
     header = header_after(*EARLY, first)
     assert (header.system, header.length_ms, header.next_round) == (system, length_ms, next_round)
     assert header.is_known
+    assert header.newest_ms == 65_000
     assert header.early == []
     found = {number: each.results for number, each in header.rounds.items() if each.results}
     assert found == {
@@ -193,6 +196,22 @@ def test_a_control_event_counts_from_the_round_it_would_have_had(
     assert (record.applies_from, record.arrived_late) == (applies_from, arrived_late)
 
 
+def test_the_clock_at_its_arrival_decides_whether_a_control_event_came_late() -> None:
+    """Kafka: due is round 1; at second 60 round 5 is the first that is open."""
+    (record,) = header_after(tick(1), tick(60), pause(0), moves(60)).control
+    assert (record.applies_from, record.arrived_late) == (5, True)
+
+
+def test_what_the_system_would_have_taken_for_late_is_left_out() -> None:
+    assert sorted(header_after(tick(60), result(1), moves(62)).rounds) == [6]
+
+
+def test_a_wish_to_forget_from_before_the_first_report_is_obeyed() -> None:
+    """At second 60 the cluster is not silent; the first round that starts 2 x 15 s after it begins at 120 s."""
+    header = header_after(tick(60), replace(pause(60), forget=True), load("b1", 61))
+    assert header.forget_from_ms == [120_000]
+
+
 @pytest.mark.parametrize(
     ("time_s", "newest_s", "late"),
     [(59.999, 65, True), (60, 65, False), (60, 74.999, False), (60, 75, True)],
@@ -205,6 +224,15 @@ def test_a_first_report_of_a_closed_round_is_late_and_shows_no_system(
     controller.step(moves(time_s))
     assert controller.is_known is not late
     assert controller.take_results()[Reassignment, "late"] == late
+
+
+def test_a_report_from_another_partition_than_the_events_before_it_is_refused() -> None:
+    controller = Controller(CLUSTER, DictStore(), identity=Identity(), settings=SETTINGS)
+    controller.step(replace(tick(65), partition=3))
+    rejection = controller.step(load("b1", 65, partition=5)).rejection
+    assert rejection is not None
+    assert rejection.reason == "wrong-partition"
+    assert controller.step(load("b1", 65, partition=3)).rejection is None
 
 
 def test_more_results_than_a_cluster_can_have_before_its_first_report_are_refused(

@@ -180,6 +180,20 @@ def test_a_cluster_without_a_report_is_forgotten_but_a_later_pause_is_not():
     assert [event.paused for event in controls_of(header)] == [True]
 
 
+def test_a_pause_that_came_with_the_wish_to_forget_does_not_forget_what_comes_next():
+    store = DictStore()
+    run(
+        [[replace(forgotten(60.0), paused=True)], hot(60.0)],
+        SETTINGS,
+        store=store,
+        is_closed=False,
+    )
+    header = header_of(store)
+    assert header is not None
+    assert header.forget_from_ms == []
+    assert [record.paused for record in header.control] == [True]
+
+
 def test_what_comes_of_a_forgotten_cluster_in_the_same_batch_begins_a_memory_of_its_own():
     store = DictStore()
     found = run([[*hot(5.0), sweep(15.0)], [forgotten(60.0), *hot(65.0)], hot(75.0)], SETTINGS, store=store)
