@@ -197,7 +197,7 @@ def make_plan(request: PlanRequest) -> Plan:
         found = _topics(request)
         question = SplitQuestion(
             range=bundle.range,
-            topics=found.within(bundle.range),
+            topics=found.take_range(bundle.range),
             limits=limits,
             positions=tuple(request.positions or ()),
             difference_threshold_percent=_number(request, "difference_threshold_percentage"),
@@ -300,7 +300,7 @@ def _warnings(request: PlanRequest, bundle: Bundle, found: TopicLoads) -> Iterat
     outside = [found.names[row] for row in np.flatnonzero(~inside).tolist()]
     if outside:
         yield f"topics outside {bundle.range} are ignored: {_show(outside)}"
-    yield from _shared_positions(found.within(bundle.range))
+    yield from _shared_positions(found.take_range(bundle.range))
     if request.positions and request.algorithm != SPECIFIED:
         yield f"positions are ignored: only {SPECIFIED} uses them"
     if request.k is not None and request.algorithm != BALANCED:

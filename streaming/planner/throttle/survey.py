@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.columns import Ints
-from policies.throttle.lists import BadList, foreign, lists_of
+from policies.throttle.lists import BadList, foreign_entries_of, lists_of
 from policies.throttle.moves import NO_LEADER, UNKNOWN, MoveColumns, Reassignment
 from policies.throttle.needs import needs_of
 from policies.throttle.write_rates import LogReading, write_rates
@@ -217,7 +217,7 @@ def _notes(
     for broker, reason in {**sizes.failed, **failed}.items():
         yield f"broker {broker} does not answer, so its numbers are unknown: {reason}"
     try:
-        strange = foreign(throttle.lists, lists_of(reassignment.moves))
+        strange = foreign_entries_of(throttle.lists, lists_of(reassignment.moves))
     except BadList as error:
         raise BadRequest(f"a throttled replica list on the cluster cannot be read: {error}") from error
     for role, lists in (("leader", strange.leader), ("follower", strange.follower)):
