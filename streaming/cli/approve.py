@@ -39,7 +39,7 @@ def approve_command(**options: Any) -> None:
     An action is published only if the loads of the round that counts the approval still allow it; --wait shows the outcome, and
     ends with exit code 7 if an action was not published. The first 6 characters of an id are enough.
     """
-    _say("approved", **options)
+    _write_verdict("approved", **options)
 
 
 @click.command(
@@ -50,10 +50,10 @@ def approve_command(**options: Any) -> None:
 @_options
 def reject_command(**options: Any) -> None:
     """Reject proposed actions; their bundles are left alone for as long as a proposal waits (`proposal_ttl_s`)."""
-    _say("rejected", **options)
+    _write_verdict("rejected", **options)
 
 
-def _say(
+def _write_verdict(
     verdict: Verdict,
     *,
     settings: Settings,

@@ -103,7 +103,7 @@ def backtest_command(
         )
         try:
             found = _backtest(recorded, chosen, sources, loop, processes, keeps=recorded_moves == "keep")
-        except _unreadable() as error:
+        except _reading_errors() as error:
             raise WrongUse(f"{', '.join(sources)}: {error}") from error
     if html is not None:
         from streaming.simulator.backtest.page import render_page  # noqa: PLC0415  the plotting library takes a second
@@ -165,7 +165,7 @@ def _files(
     yield files
 
 
-def _unreadable() -> tuple[type[Exception], ...]:
+def _reading_errors() -> tuple[type[Exception], ...]:
     from streaming.controller.recording import BadRecording  # noqa: PLC0415  see `commands`
     from streaming.simulator.recorded import NoFleet  # noqa: PLC0415
 
@@ -205,10 +205,10 @@ def _backtest(
         )
     ]
     closed, opened = sorted_results(jobs, played(jobs, play_job, processes, label="backtest"))
-    return backtest_of(_what(list(surveys.values()), sources), list(surveys), closed, opened)
+    return backtest_of(_describe_input(list(surveys.values()), sources), list(surveys), closed, opened)
 
 
-def _what(surveys: "Sequence[Survey]", sources: Sequence[str]) -> str:
+def _describe_input(surveys: "Sequence[Survey]", sources: Sequence[str]) -> str:
     reports_count = sum(each.reports_count for each in surveys)
     first, last = min(each.first_ms for each in surveys), max(each.last_ms for each in surveys)
     return (

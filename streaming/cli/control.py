@@ -19,10 +19,10 @@ from streaming.operators import edits, overlay
 from streaming.operators.acknowledged import wait_until_obeyed
 from streaming.operators.control_topic import (
     ControlTopic,
-    Heard,
+    KnownCluster,
     check_taken,
     check_written,
-    clusters_heard_of,
+    known_clusters_of,
 )
 from streaming.operators.edits import BadChange, Edit
 from streaming.operators.overlay import Asker, Planned, Standing
@@ -151,7 +151,7 @@ def forget_command(request: Request) -> None:
     """
     if request.target.every:
         raise click.UsageError("name the clusters to forget: --cluster NAME (once or more)")
-    change(request, edits.forgotten())
+    change(request, edits.forget_edit())
 
 
 @click.command("mode", epilog=example('trimtab mode act --cluster east-1 --why "watched for a day"'))
@@ -164,7 +164,7 @@ def forget_command(request: Request) -> None:
 @requesting
 def mode_command(request: Request, mode: str, approval: str | None) -> None:
     """Let a cluster act, or only show what it would do; `configured` takes controller.mode (and controller.approval)."""
-    change(request, edits.with_mode(mode, approval))
+    change(request, edits.mode_edit(mode, approval))
 
 
 @click.group("policy")
@@ -180,7 +180,7 @@ def policy_command() -> None:
 @requesting
 def set_command(request: Request, assignments: tuple[str, ...]) -> None:
     """Put settings over those of the file, with keys as in trimtab.toml: pulsar.avg_shedder.low_threshold_points=10."""
-    change(request, check(lambda: edits.with_settings(assignments)))
+    change(request, check(lambda: edits.settings_edit(assignments)))
 
 
 @policy_command.command(
@@ -193,7 +193,7 @@ def set_command(request: Request, assignments: tuple[str, ...]) -> None:
 @requesting
 def unset_command(request: Request, keys: tuple[str, ...]) -> None:
     """Take settings, or whole sections, out of the overlay: those of the file hold again."""
-    change(request, check(lambda: edits.without_settings(keys)))
+    change(request, check(lambda: edits.unset_edit(keys)))
 
 
 @policy_command.command("show", epilog=example("trimtab policy show --cluster east-1"))
@@ -202,7 +202,7 @@ def unset_command(request: Request, keys: tuple[str, ...]) -> None:
 def show_command(settings: Settings, clusters: tuple[str, ...], form: str, *, every: bool) -> None:
     """Show the newest control event of a cluster, who wrote it and why."""
     target = Target(settings=settings, clusters=clusters, every=every)
-    heard = heard_of(target, settings)
+    heard = find_known_clusters(target, settings)
     stands = overlay.standing(
         ControlTopic(settings).read(), ClusterSettingsSource(settings), _known_systems(heard or {})
     )
@@ -243,7 +243,7 @@ def delete_command(request: Request) -> None:
     """Take back pause, mode and settings at once: the cluster is as the settings file says, and no longer listed."""
     if request.target.every:
         raise click.UsageError("name the clusters to set back: --cluster NAME (once or more)")
-    change(request, edits.as_configured())
+    change(request, edits.configured_edit())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,14 +251,14 @@ class Changed:
     """The event that was written for a cluster, and what its newest summary says; None if that is not known."""
 
     event: Planned
-    heard: Heard | None
+    heard: KnownCluster | None
 
 
 def change(request: Request, edit: Edit) -> list[Changed]:
     """Read what is in force, write each cluster's change, read it back, print what holds from when, and wait if ``request.wait``."""
     target, asker = request.target, request.asker
     settings = target.settings
-    topic, heard = ControlTopic(settings), heard_of(target, settings)
+    topic, heard = ControlTopic(settings), find_known_clusters(target, settings)
     before = topic.read()
     source, systems = ClusterSettingsSource(settings), _known_systems(heard or {})
     stands = overlay.standing(before, source, systems)
@@ -303,7 +303,7 @@ def clusters_of(
     target: Target,
     settings: Settings,
     stands: Mapping[str, Standing],
-    heard: Mapping[str, Heard | None] | None,
+    heard: Mapping[str, KnownCluster | None] | None,
 ) -> list[str]:
     """The clusters to change, by name; raises ``WrongUse`` for a named one that is not known, unless forced."""
     named = {*settings.clusters, *(name for name, each in stands.items() if not each.is_as_configured)}
@@ -327,7 +327,7 @@ def _check_names(target: Target) -> None:
             raise click.BadParameter(f"{name!r}: a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -")
 
 
-def heard_of(target: Target, settings: Settings) -> dict[str, Heard | None] | None:
+def find_known_clusters(target: Target, settings: Settings) -> dict[str, KnownCluster | None] | None:
     """Clusters on the audit topic, and what kind each is; None where it cannot be read.
 
     For named clusters it only shows whether they are misspelt and how long their rounds are, so a failed read holds up no pause.
@@ -335,7 +335,7 @@ def heard_of(target: Target, settings: Settings) -> dict[str, Heard | None] | No
     _check_names(target)
     look_back_s = _LOOK_BACK_S if target.every else _LIVE_S
     try:
-        return clusters_heard_of(settings, since_ms=round((time.time() - look_back_s) * 1000))
+        return known_clusters_of(settings, since_ms=round((time.time() - look_back_s) * 1000))
     except Refused as error:
         if target.every:
             raise
@@ -346,7 +346,7 @@ def heard_of(target: Target, settings: Settings) -> dict[str, Heard | None] | No
         return None
 
 
-def _known_systems(heard: Mapping[str, Heard | None]) -> dict[str, System]:
+def _known_systems(heard: Mapping[str, KnownCluster | None]) -> dict[str, System]:
     """The clusters whose system is known."""
     return {cluster: each.system for cluster, each in heard.items() if each is not None}
 

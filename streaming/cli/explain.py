@@ -81,11 +81,11 @@ def explain_command(
             raise WrongUse(f"{', '.join(recordings)}: {error}") from error
     found = explainer.explain()
     if not found:
-        raise NotFound(_unknown(subject, explainer, cluster, last))
+        raise NotFound(_describe_unknown(subject, explainer, cluster, last))
     _show(found, form)
 
 
-def _unknown(subject: str, explainer: Explainer, cluster: str | None, last: timedelta) -> str:
+def _describe_unknown(subject: str, explainer: Explainer, cluster: str | None, last: timedelta) -> str:
     clusters = explainer.clusters
     if not clusters:
         of = "" if cluster is None else f" of {cluster}"

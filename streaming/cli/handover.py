@@ -50,7 +50,7 @@ def handover_command(settings: Settings, instance: str | None, wait_s: float) ->
     """
     name, topic = settings.controller.name, settings.topics.beats
     with output_reader(settings, topic, begin=_now_ms() - BEATS_RETENTION_MS) as reader:
-        heard = list(reader.to_end())
+        heard = list(reader.read_to_end())
         leader = _leader(heard, name)
         standby = _standby(heard, name, instance)
         _ask(settings, standby, leader)
@@ -112,7 +112,7 @@ def _wait_for(reader: Reader, heard: list[TopicRecord], before: Running, wait_s:
     deadline = Deadline(wait_s)
     while True:
         with passed_over_until(deadline):
-            heard += reader.to_end()
+            heard += reader.read_to_end()
         newest = newest_beats(heard, now_ms=_now_ms()).get(before.controller)
         if newest is not None and newest.epoch > before.epoch:
             return newest

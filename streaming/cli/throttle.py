@@ -162,7 +162,7 @@ def plan_command(
     """
     try:
         rule = _rule(rate=rate, deadline=deadline, cap=cap, headroom=headroom, floor=floor)
-        where = _where(bootstrap, cluster, config)
+        where = _place_of(bootstrap, cluster, config)
         applied = _apply(chosen, where, batches, replace_rates=replace_rates) if is_applied else None
         request = read_request(sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes())
         if where is None:
@@ -201,7 +201,7 @@ class Look:
     applied: Applied | None
 
 
-def _where(bootstrap: str | None, cluster: str | None, config: Path | None) -> Place | None:
+def _place_of(bootstrap: str | None, cluster: str | None, config: Path | None) -> Place | None:
     """The cluster to look at; None if everything is in the file."""
     if bootstrap is not None and cluster is not None:
         raise BadRequest("--bootstrap and --cluster both say where to look; give one of them")

@@ -51,7 +51,7 @@ tail_options = with_options(
 def records_of(settings: Settings, topic: str, begin: Begin, *, follow: bool) -> Iterator["TopicRecord"]:
     """The records of a topic on the output's side."""
     with output_reader(settings, topic, begin=begin) as reader:
-        yield from reader.follow() if follow else reader.to_end()
+        yield from reader.follow() if follow else reader.read_to_end()
 
 
 def print_topic(

@@ -31,7 +31,7 @@ def first_after(settings: Settings, place: Place) -> TopicRecord | None:
     for name in (settings.topics.input, settings.topics.control):
         if input_topic(settings, name) == place.topic:
             with input_reader(settings, name, begin=place, partition=place.partition) as reader:
-                return next(reader.to_end(), None)
+                return next(reader.read_to_end(), None)
     return None
 
 
@@ -64,7 +64,7 @@ class CutBatch:
 
     def _published_ids(self, *, since_ms: int) -> Iterator[str]:
         with output_reader(self._settings, self._settings.topics.dead_letter, begin=since_ms) as reader:
-            for record in reader.to_end():
+            for record in reader.read_to_end():
                 try:
                     envelope = read_envelope(record.value or b"")
                 except msgspec.MsgspecError:

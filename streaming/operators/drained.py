@@ -36,7 +36,7 @@ def follow_drains(
             passed_over_until(deadline),
             output_reader(settings, settings.topics.audit, begin=begin_ms) as reader,
         ):
-            newest.take(reader.to_end())
+            newest.take(reader.read_to_end())
         for record, event in newest.rounds(settings.topics.audit):
             if event.cluster not in open_ or event.data.round <= told[event.cluster]:
                 continue

@@ -38,5 +38,5 @@ def search_until(
             passed_over_until(deadline),
             output_reader(settings, settings.topics.audit, begin=begin_ms) as reader,
         ):
-            found = search(reader.to_end())
+            found = search(reader.read_to_end())
     return found

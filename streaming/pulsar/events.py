@@ -46,7 +46,7 @@ class PulsarEvents:
     def send(self, key: str, value: bytes) -> None:
         """See ``EventSink``."""
         with self._lock:
-            connection = self._connection = self._connection or self._connected_again()
+            connection = self._connection = self._connection or self._reconnect()
             try:
                 connection.sent.wait(timeout_s=_FLUSH_S, most=WINDOW - 1)
                 connection.sent.sending()
@@ -81,7 +81,7 @@ class PulsarEvents:
         if connection is not None:
             close(connection.client)
 
-    def _connected_again(self) -> _Connection:
+    def _reconnect(self) -> _Connection:
         try:
             return self._connect()
         except NoTopic as error:  # it was there at the start

@@ -52,7 +52,7 @@ class _Heard:
             self.values[topic][broker] = value
             self.changed.notify_all()
 
-    def say_problem(self, problem: str | None) -> None:
+    def note_problem(self, problem: str | None) -> None:
         with self.changed:
             self.problem = problem
             self.changed.notify_all()
@@ -92,12 +92,12 @@ class LoadData:
             why = explain_denied(error, LOAD_TOPIC, "consume")
             self._give_up(f"the brokers' load data cannot be read: {why}")
         else:
-            self._heard.say_problem(None)
+            self._heard.note_problem(None)
 
     def _give_up(self, problem: str) -> None:
         """Stop until ``follow`` is called again. Known values are not given out meanwhile: they may have been taken back."""
         self.close()
-        self._heard.say_problem(problem)
+        self._heard.note_problem(problem)
 
     def of(self, broker: str, *, within_s: float) -> PublishedLoad:
         """What a broker published last; waits up to ``within_s`` while there is nothing. Raises ``NoLoadData``."""
@@ -106,7 +106,7 @@ class LoadData:
         with heard.changed:
             heard.changed.wait_for(lambda: heard.problem or loads.get(broker), within_s)
             if heard.problem or not loads.get(broker):
-                raise NoLoadData(self._why_nothing(broker))
+                raise NoLoadData(self._explain_no_load(broker))
             return PublishedLoad(loads[broker], top_bundles.get(broker, b""))
 
     def keep_only(self, brokers: Collection[str]) -> None:
@@ -137,7 +137,7 @@ class LoadData:
 
         return client.create_reader(topic, pulsar.MessageId.latest, reader_listener=listen)
 
-    def _why_nothing(self, broker: str) -> str:
+    def _explain_no_load(self, broker: str) -> str:
         if self._heard.problem:
             return self._heard.problem
         if broker in self._heard.values[LOAD_TOPIC]:

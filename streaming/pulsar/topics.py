@@ -58,7 +58,7 @@ class _Retention(msgspec.Struct, frozen=True):
 
     def covers(self, other: "_Retention") -> bool:
         """Whether it keeps at least as much."""
-        return _at_least(self.retentionTimeInMinutes, other.retentionTimeInMinutes) and _at_least(
+        return _is_at_least(self.retentionTimeInMinutes, other.retentionTimeInMinutes) and _is_at_least(
             self.retentionSizeInMB, other.retentionSizeInMB
         )
 
@@ -190,7 +190,7 @@ def _ensure(admin: PulsarAdmin, spec: PulsarTopicSpec) -> TopicOutcome:
         _deduplicate(admin, spec.name)
     kept = _is_deleted_when_idle(admin, spec.name)
     if kept:
-        _keep(admin, spec.name)
+        _keep_while_idle(admin, spec.name)
     differences = tuple(differences_of(admin, spec, partitions))
     if switched or kept:
         outcome = Outcome.CHANGED if switched else Outcome.KEPT
@@ -208,7 +208,7 @@ def _make(admin: PulsarAdmin, spec: PulsarTopicSpec) -> None:
     admin.call("POST", f"{path}/retention", body=msgspec.to_builtins(spec.retention))
     if spec.is_compacted:
         admin.call("POST", f"{path}/compactionThreshold", body=_COMPACTION_BYTES)
-    _keep(admin, spec.name)
+    _keep_while_idle(admin, spec.name)
     if spec.is_deduplicated:
         _deduplicate(admin, spec.name)
 
@@ -218,7 +218,7 @@ def _deduplicate(admin: PulsarAdmin, topic: str) -> None:
     _wait_until(lambda: _is_deduplicated(admin, topic), f"{topic}: deduplication was switched on")
 
 
-def _keep(admin: PulsarAdmin, topic: str) -> None:
+def _keep_while_idle(admin: PulsarAdmin, topic: str) -> None:
     body = msgspec.to_builtins(_Inactive())
     admin.call("POST", f"{topic_path(topic)}/inactiveTopicPolicies", body=body)
     what = f"{topic}: its deletion while idle was switched off"
@@ -316,7 +316,7 @@ def _namespace(topic: str) -> str:
     return topic.removeprefix("persistent://").rpartition("/")[0]
 
 
-def _at_least(limit: int, other: int) -> bool:
+def _is_at_least(limit: int, other: int) -> bool:
     return limit < 0 or (other >= 0 and limit >= other)
 
 

@@ -83,7 +83,7 @@ def load(*, file: FilePath | None, flags: Mapping[str, object], environ: Mapping
     try:
         settings = compose(tree)
     except Unreadable as error:
-        problems += _located(error.complaints, sources, otherwise=str(file or DEFAULT_FILE))
+        problems += _locate(error.complaints, sources, otherwise=str(file or DEFAULT_FILE))
     if problems:
         raise SettingsError(problems)
     return Loaded(settings=settings, sources=_by_key(sources))
@@ -155,7 +155,7 @@ def _take(layer: _Layer, path: Path, value: object, source: str) -> None:
         layer.put(path, read, source)
 
 
-def _located(
+def _locate(
     complaints: Sequence[Complaint], sources: Mapping[Path, str], *, otherwise: str
 ) -> Iterator[Problem]:
     """Each complaint once, with the place where the value was written; ``otherwise`` is the place of empty tables.

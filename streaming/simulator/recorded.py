@@ -52,7 +52,7 @@ def recorded_fleets(events: Iterable[tuple[str, Event]]) -> "dict[str, RecordedF
     fleets = {
         cluster: RecordedFleet(_machines(each), _bundles(each), _sources(each), _measuring(each))
         for cluster, each in seen.items()
-        if len(each.reports) >= _FEWEST_BROKERS and any(_last(each))
+        if len(each.reports) >= _FEWEST_BROKERS and any(_find_last_owners(each))
     }
     if not fleets:
         raise NoFleet(
@@ -100,7 +100,7 @@ def _remember_topics(seen: _Seen, event: TopicStats) -> None:
         at += count
 
 
-def _last(seen: _Seen) -> dict[str, tuple[str, Floats]]:
+def _find_last_owners(seen: _Seen) -> dict[str, tuple[str, Floats]]:
     """By bundle, ascending, the broker that listed it last, and all rates that were reported for it, (k, 4)."""
     owner: dict[str, tuple[int, str]] = {}
     rates: dict[str, list[Floats]] = defaultdict(list)
@@ -121,7 +121,7 @@ def _machines(seen: _Seen) -> Machines:
 
 
 def _bundles(seen: _Seen) -> Bundles:
-    last, brokers = _last(seen), {name: row for row, name in enumerate(sorted(seen.reports))}
+    last, brokers = _find_last_owners(seen), {name: row for row, name in enumerate(sorted(seen.reports))}
     names = list(last)
     rows = np.arange(len(names), dtype=np.int64)
     topics = [
@@ -145,7 +145,7 @@ def _bundles(seen: _Seen) -> Bundles:
 
 
 def _sources(seen: _Seen) -> Sources:
-    last = _last(seen)
+    last = _find_last_owners(seen)
     namespaces = {name: row for row, name in enumerate(sorted({namespace_of(each) for each in last}))}
     mean = np.array([rates.mean(axis=0) for _, rates in last.values()])
     messages_in = np.where(mean[:, 0] > 0, mean[:, 0], mean[:, 1])

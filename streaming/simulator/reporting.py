@@ -111,7 +111,7 @@ class Reporter:
         for row in set(changed.tolist()) - {-1}:
             self._publisher.take_back(row)
         for row in np.flatnonzero(self._fleet.alive).tolist():
-            self._publisher.look(row, looked_s=TICK_S, time_ms=self._ms(self._fleet.time_s))
+            self._publisher.sample_load(row, looked_s=TICK_S, time_ms=self._ms(self._fleet.time_s))
 
     def _renew_figures(self) -> None:
         measuring = self._fleet.setup.measuring

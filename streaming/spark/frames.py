@@ -18,13 +18,13 @@ from streaming.spark.operator import ClusterProcessor
 from streaming.spark.rebuilt import Rebuilt, initial_state
 from streaming.spark.rows import OUTPUT_SCHEMA
 
-__all__ = ["Frames", "decided"]
+__all__ = ["Frames", "decide_rows"]
 
 _CHECKPOINT_SAYS = source.Starting("earliest", "earliest")
 """Spark reads these only until the query has committed a batch; from then on the checkpoint counts."""
 
 
-def decided(rows: DataFrame, settings: Settings, rebuilt: Rebuilt | None = None) -> DataFrame:
+def decide_rows(rows: DataFrame, settings: Settings, rebuilt: Rebuilt | None = None) -> DataFrame:
     """The decisions on input rows; ``rebuilt`` is what a new query begins with."""
     controller = settings.controller
     processor = ClusterProcessor(
@@ -66,7 +66,7 @@ class Frames:
             access = self._access
         if self._kept is None or access != self._access:
             rows = source.records(self.spark, self.settings, _CHECKPOINT_SAYS)
-            self._kept, self._access = decided(rows, self.settings), access
+            self._kept, self._access = decide_rows(rows, self.settings), access
         return self._kept
 
     def _read_access(self) -> Mapping[str, str]:

@@ -21,7 +21,7 @@ from streaming.settings.kept import NotReadable, restore
 from streaming.spark import source
 from streaming.spark.batch import Batch
 from streaming.spark.checkpoint import CheckpointDirectory
-from streaming.spark.frames import Frames, decided
+from streaming.spark.frames import Frames, decide_rows
 from streaming.spark.query import Query
 from streaming.spark.rebuilt import Rebuilt
 from streaming.spark.session import Session
@@ -118,4 +118,4 @@ class Runs:
         begin = self._begin if self._rebuilt is None else self._rebuilt.read_until
         starting = source.starting_offsets(settings, begin)
         rows = source.records(self.session.spark, settings, starting, skips_lost=bool(self._gaps))
-        return decided(rows, settings, self._rebuilt)
+        return decide_rows(rows, settings, self._rebuilt)

@@ -112,10 +112,10 @@ def _pass_on(reader: int) -> None:
     """Log the lines of the pipe until the JVM closes its end."""
     with os.fdopen(reader, encoding="utf-8", errors="replace") as lines:
         for line in lines:
-            tell(line)
+            log_line(line)
 
 
-def tell(line: str) -> None:
+def log_line(line: str) -> None:
     """Log one line of the pipe; one that is not in the appender's format is logged as it is."""
     try:
         entry = _decoder.decode(line)

@@ -195,6 +195,6 @@ def test_the_checkpoint_of_a_running_controller_is_read_after_its_marker(
     for name in ("_marker", "_processes", "_clusters", "_input", "_rejected", "input_ids"):
         monkeypatch.setattr(looking, name, lambda *_, name=name: looked.append(name))
     monkeypatch.setattr(looking, "checkpoint_seen", lambda *_: looked.append("checkpoint"))
-    looking.look(SETTINGS)
+    looking.gather_facts(SETTINGS)
     assert len(looked) == 7
     assert looked[-1] == "checkpoint"

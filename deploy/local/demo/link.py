@@ -23,7 +23,7 @@ from streaming.contract.messages import (
     TickMessage,
     TopicStatsMessage,
 )
-from streaming.kafka.ending import end
+from streaming.kafka.ending import close_producer
 from streaming.process.closing import Closing
 from streaming.settings import Settings
 
@@ -73,7 +73,7 @@ class Link(Closing):
     def close(self) -> None:
         """Close both connections; what is not written within two seconds is given up."""
         self._consumer.close()
-        end(self._producer, wait_s=2)
+        close_producer(self._producer, wait_s=2)
 
     def report(self, sweep: Sweep) -> None:
         """Publish a sweep: every broker's report and topics, what finished, then the tick that completes it."""

@@ -49,13 +49,13 @@ def checkpoint_seen(settings: Settings, topic_ids: Mapping[str, str]) -> Checkpo
     files = _Disk(_path_of(settings.spark.checkpoint))
     for _ in range(_LOOKS_COUNT):
         start = newest_start(files)
-        seen = _look(files, start, settings, topic_ids)
+        seen = _inspect(files, start, settings, topic_ids)
         if seen.refusal is None or newest_start(files) == start:
             break
     return seen
 
 
-def _look(
+def _inspect(
     files: _Disk, start: Start | None, settings: Settings, topic_ids: Mapping[str, str]
 ) -> CheckpointSeen:
     location = settings.spark.checkpoint

@@ -151,10 +151,10 @@ def read_request(text: bytes) -> PlanRequest:
     try:
         return _decoder.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _read_patiently(text)
+        return _read_in_two_steps(text)
 
 
-def _read_patiently(text: bytes) -> PlanRequest:
+def _read_in_two_steps(text: bytes) -> PlanRequest:
     """The same for a text that the quick reader refused: that one stops at the first mistake, with half of the text unread."""
     try:
         found = plain_json.load(text)
@@ -172,11 +172,11 @@ def _describe(error: Exception, found: object) -> BadRequest:
         text += f"; a request has {', '.join(PlanRequest.__struct_fields__)}"
     place = _PLACE.search(text)
     if place is not None and isinstance(found, dict):
-        text += f": {_slip(place[1], found.get(place[1]))[:SHOWN_CHARACTERS]}"
+        text += f": {_describe_mistake(place[1], found.get(place[1]))[:SHOWN_CHARACTERS]}"
     return BadRequest(f"bad request: {text}")
 
 
-def _slip(field: str, value: object) -> str:
+def _describe_mistake(field: str, value: object) -> str:
     """The field with its value; for topics with statistics, the first topic that is wrong."""
     for name, entry in value.items() if field == "topics" and isinstance(value, dict) else ():
         try:

@@ -176,8 +176,8 @@ def _columns(placed: _Placed, rates: Ints, now: LogReading, sizes: LogSizes) -> 
         adding=placed.adding,
         target=[row.target for row in rows],
         leaders=now.leader.tolist(),
-        write_bytes_per_s=_given_or(whole_numbers(rows, "write_bytes_per_s"), rates),
-        log_size_bytes=_given_or(whole_numbers(rows, "log_size_bytes"), now.log_size_bytes),
+        write_bytes_per_s=_fill_in_measured(whole_numbers(rows, "write_bytes_per_s"), rates),
+        log_size_bytes=_fill_in_measured(whole_numbers(rows, "log_size_bytes"), now.log_size_bytes),
         in_sync=[state.in_sync for state in placed.states],
         present_bytes=[
             {
@@ -190,7 +190,7 @@ def _columns(placed: _Placed, rates: Ints, now: LogReading, sizes: LogSizes) -> 
     )
 
 
-def _given_or(given: Sequence[int | None], measured: Ints) -> list[int | None]:
+def _fill_in_measured(given: Sequence[int | None], measured: Ints) -> list[int | None]:
     return [
         value if value is not None else None if found == UNKNOWN else found
         for value, found in zip(given, measured.tolist(), strict=True)

@@ -188,13 +188,13 @@ class World:
             self._hold_what_leaves(event)
         self._recorded[event.broker] = event
         if is_changed:
-            self._see_owners(event)
-        shown = self._rewritten(event) if self._moved else event
+            self._note_owners(event)
+        shown = self._rewrite_report(event) if self._moved else event
         self._shown[event.broker] = shown
         self._placed.pop(event.broker, None)
         return shown
 
-    def _see_owners(self, event: LoadReport) -> None:
+    def _note_owners(self, event: LoadReport) -> None:
         """A bundle belongs to the broker that began last to list it."""
         listed = set(event.report.bundles)
         for bundle in sorted(listed - self._listed.get(event.broker, set())):
@@ -209,7 +209,7 @@ class World:
             if self._owner[bundle] == event.broker:
                 self._take_over(bundle)
 
-    def _rewritten(self, event: LoadReport) -> LoadReport:
+    def _rewrite_report(self, event: LoadReport) -> LoadReport:
         broker, report = event.broker, event.report
         leaving = set()
         for name, each in self._moved.items():
