@@ -52,13 +52,13 @@ def _set_stage(directory: Path, view: View, asked: Asked) -> Iterator[Stage]:
     settings = load(file=SETTINGS, flags={}, environ={}).settings
     with ExitStack() as stack:
         kafka = LocalKafka(directory / "kafka")
-        with view.doing("starting Kafka"):
+        with view.show_step("starting Kafka"):
             stack.enter_context(kafka)
         port = free_metrics_port() if asked.metrics_port is None else asked.metrics_port
         trimtab = stack.enter_context(_trimtab(directory, kafka, port, standby=asked.standby))
-        with view.doing("creating the topics"):
+        with view.show_step("creating the topics"):
             trimtab.create_topics()
-        with view.doing("starting trimtab on Spark"):
+        with view.show_step("starting trimtab on Spark"):
             trimtab.start()
             link = stack.enter_context(Link(kafka.bootstrap, settings))
             trimtab.wait_until_ready()
@@ -66,7 +66,7 @@ def _set_stage(directory: Path, view: View, asked: Asked) -> Iterator[Stage]:
         if asked.standby:
             second = _trimtab(directory, kafka, free_metrics_port(), standby=True, log="standby.log")
             pair = Pair(trimtab, stack.enter_context(second))
-            with view.doing("starting a second trimtab, which stands by"):
+            with view.show_step("starting a second trimtab, which stands by"):
                 second.start()
                 second.wait_until_ready()
         fleet = Fleet()
@@ -104,9 +104,9 @@ def _play(stage: Stage, view: View, limits: Limits) -> None:
     with view.playing(stage.story):
         while not limits.are_reached(stage.story, elapsed_s=time.monotonic() - began_s):
             stage.check()
-            _hear(stage)
+            _receive(stage)
             if stage.pair is not None:
-                stage.pair.look(stage.story)
+                stage.pair.follow_story(stage.story)
             if time.time() >= next_sweep_s:
                 sweep = stage.fleet.sweep(round(time.time() * 1000))
                 stage.link.report(sweep)
@@ -120,7 +120,7 @@ def _next_sweep_s(now_s: float, *, lateness_s: float) -> float:
     return ((now_s - lateness_s) // SWEEP_S + 1) * SWEEP_S + lateness_s
 
 
-def _hear(stage: Stage) -> None:
+def _receive(stage: Stage) -> None:
     for heard in stage.link.receive(HEAR_S):
         if isinstance(heard, Closed):
             stage.story.observe_round(heard)

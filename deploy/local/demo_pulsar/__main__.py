@@ -58,17 +58,17 @@ def _set_stage(directory: Path, view: View, asked: Asked) -> Iterator[Stage]:
     with ExitStack() as stack:
         manager: LoadManager = "extensible" if asked.extensible else "modular"
         pulsar = LocalPulsar(directory / "pulsar", brokers=BROKERS_COUNT, load_manager=manager)
-        with view.doing(
+        with view.show_step(
             f"starting Pulsar: ZooKeeper, a bookie and {BROKERS_COUNT} brokers with the {manager} load manager"
         ):
             stack.enter_context(pulsar)
         kafka = LocalKafka(directory / "kafka")
-        with view.doing("starting Kafka"):
+        with view.show_step("starting Kafka"):
             stack.enter_context(kafka)
         shop = Shop(pulsar)
-        with view.doing("putting all bundles on one broker"):
+        with view.show_step("putting all bundles on one broker"):
             shop.open()
-        with view.doing("starting traffic"):
+        with view.show_step("starting traffic"):
             stack.enter_context(shop.busy(directory / "traffic.log"))
         file = _settings_file(directory, pulsar)
         settings = load(file=file, flags={}, environ={}).settings
@@ -83,10 +83,10 @@ def _set_stage(directory: Path, view: View, asked: Asked) -> Iterator[Stage]:
                 (0, ("execute", "pulsar", CLUSTER)),
             )
         ]
-        with view.doing("creating the topics"):
+        with view.show_step("creating the topics"):
             children[0].create_topics()
         hearing = stack.enter_context(_hearing(kafka, settings))
-        with view.doing("starting trimtab on Spark, the collector and the executor"):
+        with view.show_step("starting trimtab on Spark, the collector and the executor"):
             for child in children:
                 child.start()
             children[0].wait_until_ready()
