@@ -79,12 +79,12 @@ def _write_verdict(
     if not wait:
         return
     refused = []
-    for said, event, row in proposals.wait_for_outcomes(settings, answered):
+    for answer, event, row in proposals.wait_for_outcomes(settings, answered):
         action = "" if row.action_id is None else f", action {row.action_id}"
         detail = "" if row.detail == row.outcome else f" ({row.detail})"
-        click.echo(f"{said.open.row.id[:12]}: {row.outcome}{detail} in round {event.data.round}{action}")
+        click.echo(f"{answer.open.row.id[:12]}: {row.outcome}{detail} in round {event.data.round}{action}")
         if row.outcome not in {"acted", "rejected"}:
-            refused.append(said.open.row.id[:12])
+            refused.append(answer.open.row.id[:12])
     if refused:
         raise NotAcknowledged(
             f"{', '.join(refused)}: no action was published; the policy may propose it again"

@@ -16,7 +16,7 @@ from streaming.cli.beginning import begin_of, moment_of
 from streaming.cli.configured import read_settings
 from streaming.cli.forms import format_option, render
 from streaming.cli.options import example
-from streaming.cli.playing import card_table, played
+from streaming.cli.playing import card_table, play_with_progress
 from streaming.process.exits import WrongUse
 from streaming.settings import Settings
 
@@ -149,9 +149,9 @@ def _files(
             raise WrongUse(
                 f"{', '.join(sources)}: give one address, or files; a backtest reads one recording"
             )
-        from streaming.cli.record import recorded_for_now  # noqa: PLC0415  see `commands`
+        from streaming.cli.record import record_for_now  # noqa: PLC0415  see `commands`
 
-        with recorded_for_now(settings, begin_of(since or "earliest")) as (file, count):
+        with record_for_now(settings, begin_of(since or "earliest")) as (file, count):
             click.echo(f"{count} records read from {address}", err=True)
             yield (file,)
         return
@@ -204,7 +204,7 @@ def _backtest(
             keeps_recorded_moves=keeps,
         )
     ]
-    closed, opened = sorted_results(jobs, played(jobs, play_job, processes, label="backtest"))
+    closed, opened = sorted_results(jobs, play_with_progress(jobs, play_job, processes, label="backtest"))
     return backtest_of(_describe_input(list(surveys.values()), sources), list(surveys), closed, opened)
 
 

@@ -12,7 +12,7 @@ import click
 from policies.shedding.registry import POLICIES
 from streaming.cli.configured import read_settings
 from streaming.cli.forms import format_option, render
-from streaming.cli.playing import card_table, played
+from streaming.cli.playing import card_table, play_with_progress
 from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource, ControllerSettings
 from streaming.simulator.scenarios import SCENARIOS, find_scenario
@@ -114,7 +114,7 @@ def simulate_command(
         range(first_seed, first_seed + seeds_count),
         [NOBODY, *candidates, PERFECT],
     )
-    runs = sort_runs(played(jobs, play, processes, label="simulate"), jobs)
+    runs = sort_runs(play_with_progress(jobs, play, processes, label="simulate"), jobs)
     if html is not None:
         from streaming.simulator.page import render_page  # noqa: PLC0415  the plotting library takes a second
 
@@ -170,9 +170,9 @@ def _read_recording(file: str) -> "list[tuple[str, Build, str]]":
 
 
 def _limit_hours(build: "Build", hours: float | None) -> "Build":
-    from streaming.simulator.scenarios import Lasting  # noqa: PLC0415  see `commands`
+    from streaming.simulator.scenarios import LimitedScenario  # noqa: PLC0415  see `commands`
 
-    return build if hours is None else Lasting(build, hours)
+    return build if hours is None else LimitedScenario(build, hours)
 
 
 def _show(runs: "Sequence[Run]", form: str) -> None:

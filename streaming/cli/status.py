@@ -126,7 +126,7 @@ def _explain_missing_round(beats: Mapping[str, Running] | None) -> str:
 def _read_standings(settings: Settings, systems: dict[str, System]) -> dict[str, Standing]:
     """The newest control event of each cluster. If the control topic cannot be read, there is none, and a message says so."""
     try:
-        return overlay.standing(ControlTopic(settings).read(), ClusterSettingsSource(settings), systems)
+        return overlay.find_standings(ControlTopic(settings).read(), ClusterSettingsSource(settings), systems)
     except Refused as error:
         click.echo(f"the newest control events are not known: {error}", err=True)
         return {}

@@ -169,7 +169,7 @@ def plan_command(
             plan = _plan(reassignment_of(request), rule, batches)
             _print(plan, form)
         else:
-            plan = _on_cluster(request, rule, batches, form, Look(where, interval, applied))
+            plan = _on_cluster(request, rule, batches, form, Inspection(where, interval, applied))
     except BadRequest as error:
         raise WrongUse(str(error)) from error
     if plan.is_infeasible:
@@ -193,7 +193,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Inspection:
     """Where to look, how long, and whether to set anything there."""
 
     place: Place
@@ -237,7 +237,7 @@ def _apply(
 
 
 def _on_cluster(
-    request: ThrottleRequest, rule: RateRule, batches: str | int | None, form: str, look: Look
+    request: ThrottleRequest, rule: RateRule, batches: str | int | None, form: str, inspection: Inspection
 ) -> ThrottlePlan:
     """Look up, plan, print, and set; an infeasible plan is printed and not set."""
     from streaming.kafka.admin import cluster_of  # noqa: PLC0415
@@ -246,12 +246,12 @@ def _on_cluster(
     from streaming.planner.throttle.survey import survey  # noqa: PLC0415
 
     try:
-        with cluster_of(look.place.target, cluster=look.place.name) as kafka:
-            found = survey(kafka, request, interval_s=look.interval_s)
+        with cluster_of(inspection.place.target, cluster=inspection.place.name) as kafka:
+            found = survey(kafka, request, interval_s=inspection.interval_s)
             plan = _plan(found.reassignment, rule, batches, found.notes)
             _print(plan, form)
-            if look.applied is not None:
-                how = look.applied
+            if inspection.applied is not None:
+                how = inspection.applied
                 done = apply_plan(kafka, plan, found, chosen=how.chosen, replace_rates=how.replace_rates)
                 click.echo("\n".join(done), err=True)
     except NotApplied as error:

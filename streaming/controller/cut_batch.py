@@ -17,13 +17,13 @@ from streaming.ports.reading import TopicRecord
 from streaming.settings import Settings
 from streaming.systems.reading import input_reader, input_topic, output_reader
 
-__all__ = ["CLOCKS_APART_MS", "CutBatch", "first_after"]
+__all__ = ["CLOCKS_APART_MS", "CutBatch", "find_first_after"]
 
 CLOCKS_APART_MS = 600_000
 """How far apart two clocks may be: the append times of outputs come from another clock than those of the input."""
 
 
-def first_after(settings: Settings, place: Place) -> TopicRecord | None:
+def find_first_after(settings: Settings, place: Place) -> TopicRecord | None:
     """The first record after a place of input or control; None where there is none, or the place is in another topic.
 
     Raises ``exits.Refused``.
@@ -75,5 +75,5 @@ class CutBatch:
 
 def _first_offsets(settings: Settings, read_from: Progress) -> Mapping[tuple[str, int], float]:
     """The first offset of the batch by topic and partition; infinite where nothing came after."""
-    firsts = {where: first_after(settings, place) for where, place in read_from.by_partition().items()}
+    firsts = {where: find_first_after(settings, place) for where, place in read_from.by_partition().items()}
     return {where: math.inf if first is None else first.offset for where, first in firsts.items()}

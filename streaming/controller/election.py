@@ -36,17 +36,17 @@ class Election:
     def receive(self, value: bytes | None) -> None:
         """Take a record of the topic. One that is no beat, or another controller's, is ignored."""
         try:
-            said = beats.decode(value or b"")
+            record = beats.decode(value or b"")
         except Unreadable:
             return
-        if said.name != self._name:
+        if record.name != self._name:
             return
-        if isinstance(said, HandOver):
-            self._asked_for = said
-        elif said.role == "leader":
-            self._note_leader(said)
-        elif said.instance != self._instance:
-            self._note_standby(said)
+        if isinstance(record, HandOver):
+            self._asked_for = record
+        elif record.role == "leader":
+            self._note_leader(record)
+        elif record.instance != self._instance:
+            self._note_standby(record)
 
     def note_read(self, began_s: float) -> None:
         """Note that a read that began at ``began_s`` has reached the end, and that all its records were heard.

@@ -15,7 +15,7 @@ import msgspec
 from state.outputs import rfc3339
 from streaming.controller.recording import PREFIX, decode_recorded
 
-__all__ = ["FAST", "Fed", "moved_to"]
+__all__ = ["FAST", "Fed", "shift_to"]
 
 FAST = 12
 """How much faster ``--fast`` is: a minute becomes five seconds."""
@@ -33,7 +33,7 @@ class Fed:
     value: bytes
 
 
-def moved_to(lines: Iterable[bytes], start_ms: int, *, speed: float) -> Iterator[Fed]:
+def shift_to(lines: Iterable[bytes], start_ms: int, *, speed: float) -> Iterator[Fed]:
     """The input records of a recording as if it had begun at ``start_ms``, in its order. Raises ``BadRecording``."""
     first_ms, newest_ms = None, start_ms
     for line in lines:

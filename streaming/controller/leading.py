@@ -35,7 +35,7 @@ from streaming.systems.append import append_to_output
 from streaming.systems.input import input_ids
 from streaming.systems.publisher import publisher_of
 
-__all__ = ["Begun", "Leading", "WaitingOut", "refused"]
+__all__ = ["Begun", "Leading", "WaitingOut", "refuse_errors"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class WaitingOut(Protocol):
 
 
 @contextmanager
-def refused(settings: Settings) -> Iterator[None]:
+def refuse_errors(settings: Settings) -> Iterator[None]:
     """Raise ``Refused`` for errors that do not allow a start, or going on."""
     try:
         yield
@@ -93,7 +93,7 @@ class Leading:
         settings = self.settings
         publisher = publisher_of(settings)
         try:
-            with refused(settings):
+            with refuse_errors(settings):
                 ids = wait_out(partial(input_ids, settings))
                 location = settings.spark.checkpoint
                 checkpoint = wait_out(lambda: CheckpointDirectory(self.spark.spark, location, topic_ids=ids))
@@ -126,7 +126,7 @@ class Leading:
         self.beats.beat_now()
         self.readiness.lead()
         self.metrics.show_leader(controller.name, leads=True)
-        with refused(settings):
+        with refuse_errors(settings):
             runs = Runs(
                 self.spark,
                 settings,

@@ -24,7 +24,7 @@ from state.outputs import Output, moment_ms, rfc3339
 from state.outputs.types import ROUND_TYPE, SPLIT_TYPE, THROTTLE_TYPE, UNLOAD_TYPE
 from streaming.contract.encode import source_of
 from streaming.contract.envelope import EPOCH_HEADER, read_envelope
-from streaming.controller.cut_batch import CLOCKS_APART_MS, CutBatch, first_after
+from streaming.controller.cut_batch import CLOCKS_APART_MS, CutBatch, find_first_after
 from streaming.controller.recorder import Recorder
 from streaming.controller.replay import Controllers
 from streaming.controller.surroundings import refuse_regrown
@@ -208,7 +208,7 @@ class Rebuilding:
     def _read_until_ms(self, read_until: Progress) -> int:
         """The time up to which everything was read: unread records may be older than the batch, if the batch was behind."""
         name = input_topic(self.settings, self.settings.topics.input)
-        unread = [first_after(self.settings, each) for each in read_until.places if each.topic == name]
+        unread = [find_first_after(self.settings, each) for each in read_until.places if each.topic == name]
         return min([read_until.planned_ms, *(each.timestamp for each in unread if each is not None)])
 
     def _find_published(self, since_ms: int) -> dict[str, Published]:

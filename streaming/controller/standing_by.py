@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from streaming.contract.beat import Beat
 from streaming.controller.election import Election
-from streaming.controller.leading import Leading, WaitingOut, refused
+from streaming.controller.leading import Leading, WaitingOut, refuse_errors
 from streaming.controller.listening import Listener
 from streaming.controller.outages import outage_of
 from streaming.controller.rebuilding import require_possible
@@ -126,7 +126,7 @@ class StandingBy:
         """
         settings, spark = self.settings, self.leading.spark.spark
         try:
-            with publisher_of(settings) as publisher, refused(settings):
+            with publisher_of(settings) as publisher, refuse_errors(settings):
                 ids = _run_without_waiting(partial(input_ids, settings))
                 location = settings.spark.checkpoint
                 checkpoint = _run_without_waiting(lambda: CheckpointDirectory(spark, location, topic_ids=ids))

@@ -94,7 +94,7 @@ def _spells(spells: Mapping[str, Spell]) -> dict[str, SpellData]:
     }
 
 
-def standing(
+def find_standings(
     records: Iterable[ControlRecord],
     settings: SettingsSource,
     systems: Mapping[str, System] = MappingProxyType({}),

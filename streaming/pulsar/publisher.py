@@ -236,7 +236,7 @@ class PulsarPublisher(Closing):
         if before is not None and not claim.is_whole:
             producers.take_names({topic: producer_name(self._name, before)}, wait_s=self._handover_s)
             if before.lineage != claim.lineage:
-                producers.let_go(topic)
+                producers.close_output(topic)
         epoch = claim.marker.epoch
         value = encode_leader(self._name, epoch=epoch, time_ms=round(time.time() * 1000))
         name = announcer_name(self._name)

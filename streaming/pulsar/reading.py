@@ -11,7 +11,7 @@ from streaming.process.closing import Closing
 from streaming.process.exits import Refused
 from streaming.pulsar.admin import AdminError, PulsarAdmin
 from streaming.pulsar.admin.http import CredentialsError
-from streaming.pulsar.clients import close, ctrl_c_kept, read_to_end, reader_after
+from streaming.pulsar.clients import close, keep_ctrl_c, read_to_end, reader_after
 from streaming.pulsar.denied import AuthAction, explain_denied, is_denied
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.positions import Position, pack
@@ -31,7 +31,7 @@ def explain_errors(link: PulsarLink, topic: str, action: AuthAction) -> Iterator
     """
     section = link.section
     try:
-        with ctrl_c_kept():
+        with keep_ctrl_c():
             yield
     except (AdminError, CredentialsError) as error:
         raise Refused(f"[{section}.pulsar]: {explain_denied(error, topic, action)}") from error

@@ -37,7 +37,7 @@ from streaming.pulsar.publisher import commits_topic_of
 from streaming.pulsar.topic_names import partitions_count, topic_path
 from streaming.settings import Settings
 
-__all__ = ["administering", "create", "differences_of", "retention_s", "specs_of", "time_to_live", "validate"]
+__all__ = ["create", "differences_of", "open_admin", "retention_s", "specs_of", "time_to_live", "validate"]
 
 Value = TypeVar("Value")
 _MS_PER_MINUTE = 60_000
@@ -147,7 +147,7 @@ def create(settings: Settings, *, input_partitions: int) -> list[TopicOutcome]:
     """Make the topics that are missing, and correct in the others what ``_ensure`` may change; raises ``StartError``."""
     outcomes: list[TopicOutcome] = []
     for link, specs in specs_of(settings, input_partitions=input_partitions).items():
-        with administering(link) as admin:
+        with open_admin(link) as admin:
             outcomes += [_ensure(admin, spec) for spec in specs]
     return outcomes
 
@@ -157,7 +157,7 @@ def validate(settings: Settings) -> list[str]:
     problems: list[str] = []
     warnings: list[str] = []
     for link, specs in specs_of(settings, input_partitions=0).items():
-        with administering(link) as admin:
+        with open_admin(link) as admin:
             found = {spec: partitions_count(admin, spec.name) for spec in specs}
             missing = [spec for spec, partitions in found.items() if partitions is None]
             if needed := [spec.name for spec in missing if not spec.is_optional]:
@@ -321,7 +321,7 @@ def _is_at_least(limit: int, other: int) -> bool:
 
 
 @contextmanager
-def administering(link: PulsarLink) -> Iterator[PulsarAdmin]:
+def open_admin(link: PulsarLink) -> Iterator[PulsarAdmin]:
     """The admin API of a side. Raises ``Unreachable`` or ``StartError``."""
     try:
         with link.admin() as admin:

@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 
 from state.settings import PulsarSettings
 from streaming.settings.catalog import Path, free_names_of, is_section, known_keys, members
-from streaming.settings.errors import dotted, nearest
+from streaming.settings.errors import dotted, suggest_nearest
 from streaming.settings.extremes import size_problem_of
 from streaming.settings.security import is_secret
 from streaming.settings.tree import Settings, Tree, merge
@@ -229,7 +229,7 @@ def _suggestion(name: str, known: Mapping[str, object], path: Path) -> str:
         )
     elif not path:
         elsewhere = tuple(key for key in elsewhere if key.partition(".")[0] in known)
-    return nearest(name, known, elsewhere=elsewhere)
+    return suggest_nearest(name, known, elsewhere=elsewhere)
 
 
 def leaves(value: object, path: Path = ()) -> Iterator[Path]:

@@ -15,7 +15,7 @@ _LAST_ROUNDS_COUNT = 10
 """Rounds at the end that have to be balanced for a run to count as ended balanced."""
 
 
-class Watched(Protocol):
+class ObservedFleet(Protocol):
     """A fleet, as far as ``Counter`` reads it; n brokers."""
 
     @property
@@ -76,7 +76,7 @@ class Counter:
 
     def __init__(
         self,
-        fleet: Watched,
+        fleet: ObservedFleet,
         brokers: tuple[str, ...],
         *,
         round_s: float = _MINUTE_S,

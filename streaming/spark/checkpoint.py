@@ -81,7 +81,7 @@ class CheckpointDirectory:
         """How far the newest batch goes, and when it was planned; nothing before the first."""
         return self._progress("offsets")
 
-    def planned(self, batch_id: int) -> Progress:
+    def progress_of_batch(self, batch_id: int) -> Progress:
         """How far a batch of this start's query goes; nothing where that cannot be read."""
         assert self._own is not None, "call begin() first"
         with self._explain_errors():

@@ -94,7 +94,7 @@ class Runs:
         return writer.trigger(processingTime=f"{interval_ms} milliseconds")
 
     def _take(self, frame: DataFrame, batch_id: int) -> None:
-        self._batches.take(Batch(frame, batch_id, lambda: self._checkpoint.planned(batch_id)))
+        self._batches.take(Batch(frame, batch_id, lambda: self._checkpoint.progress_of_batch(batch_id)))
 
     def _settings_of_unfinished(self) -> Settings | None:
         marker = self._publisher.marker

@@ -26,7 +26,7 @@ from streaming.operators.edits import (
     settings_edit,
     unset_edit,
 )
-from streaming.operators.overlay import Asker, ControlRecord, Planned, Standing, plan, standing
+from streaming.operators.overlay import Asker, ControlRecord, Planned, Standing, find_standings, plan
 from streaming.operators.overlay_text import change_text, overlay_text
 from streaming.process.exits import Refused
 from streaming.settings import ClusterSettingsSource, Settings
@@ -46,7 +46,7 @@ def record(value: bytes, *, key: str = "east-1", offset: int = 0, appended_ms: i
 
 def stands(*values: bytes) -> Standing:
     records = [record(value, offset=offset) for offset, value in enumerate(values)]
-    return standing(records, SETTINGS).get("east-1", Standing())
+    return find_standings(records, SETTINGS).get("east-1", Standing())
 
 
 def planned(edit: Edit, *values: bytes, now_ms: int = NOW_MS) -> Planned:
@@ -181,7 +181,7 @@ def test_what_is_written_is_an_event_the_controller_takes() -> None:
     event = planned(settings_edit(["pulsar.shedding_policy=threshold-shedder"]))
     cluster, control_event = decode(event.value, key="east-1", appended_ms=NOW_MS)
     assert cluster == "east-1"
-    assert standing([record(event.value)], SETTINGS)["east-1"].event is not None
+    assert find_standings([record(event.value)], SETTINGS)["east-1"].event is not None
     assert json.loads(event.value)["source"] == "/operator/maria"
     assert getattr(control_event, "why", None) == "the sale"
 
@@ -269,7 +269,7 @@ def test_records_of_other_clusters_or_that_are_no_control_events_do_not_count() 
         record(FULL, key="other"),
         record(control(time_s=1, cluster="west", data={}), key="west"),
     ]
-    assert set(standing(records, SETTINGS)) == {"west"}
+    assert set(find_standings(records, SETTINGS)) == {"west"}
 
 
 def test_what_a_person_resumed_stays_resumed_whatever_changes_later() -> None:
@@ -355,8 +355,8 @@ def test_settings_of_the_other_kind_of_cluster_are_refused_unless_they_stand_alr
 def test_a_clock_that_is_ahead_is_judged_by_the_rounds_of_the_clusters_own_system() -> None:
     patient = ClusterSettingsSource(compose({"kafka": {"rounds": {"max_ahead_s": 60.0}}}))
     ahead = [record(control(time_s=NOW_MS / 1000 + 11, id="ahead", data={"paused": True}))]
-    assert standing(ahead, patient, {"east-1": "kafka"})["east-1"].event is not None
-    assert standing(ahead, patient, {"east-1": "pulsar"})["east-1"].event is None
+    assert find_standings(ahead, patient, {"east-1": "kafka"})["east-1"].event is not None
+    assert find_standings(ahead, patient, {"east-1": "pulsar"})["east-1"].event is None
 
 
 def test_what_stands_is_shown_with_who_and_why() -> None:
@@ -386,7 +386,7 @@ def test_a_write_that_the_controller_refuses_is_told_with_the_remedy() -> None:
     before = record(FULL, offset=0)
 
     def found(appended_ms: int) -> dict[str, Standing]:
-        return standing([before, record(event.value, offset=1, appended_ms=appended_ms)], SETTINGS)
+        return find_standings([before, record(event.value, offset=1, appended_ms=appended_ms)], SETTINGS)
 
     check_taken([event], found(NOW_MS))
     with pytest.raises(

@@ -118,9 +118,9 @@ def test_the_highest_epoch_of_a_source_counts_for_what_follows_in_the_same_parti
     assert heard(epochs, (0, "a", 2), (0, "b", 1), (0, "a", 1), (1, "a", 1), (0, "a", 2)) == [
         True, True, False, True, True,
     ]  # fmt: skip
-    assert epochs.heard(0) == {"a": 2, "b": 1}
-    assert epochs.heard(1) == {"a": 1}
-    assert epochs.heard(2) == {}
+    assert epochs.epochs_of(0) == {"a": 2, "b": 1}
+    assert epochs.epochs_of(1) == {"a": 1}
+    assert epochs.epochs_of(2) == {}
 
 
 def test_a_partition_that_is_read_again_begins_with_what_was_heard_before_that_place() -> None:

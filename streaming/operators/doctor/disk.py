@@ -17,14 +17,14 @@ from streaming.ports.checkpoint import (
 from streaming.ports.starts import Start, newest_number, newest_start
 from streaming.settings import Settings
 
-__all__ = ["Elsewhere", "checkpoint_seen"]
+__all__ = ["CheckpointElsewhere", "checkpoint_seen"]
 
 
 _LOOKS_COUNT = 3
 """How often to look: a controller that has just begun deletes what was there before it, perhaps while we look."""
 
 
-class Elsewhere(Exception):
+class CheckpointElsewhere(Exception):
     """The checkpoint is not on a disk of this machine; the text says where it is."""
 
 
@@ -83,7 +83,7 @@ def _inspect(
 def _path_of(location: str) -> Path:
     parts = urlsplit(location)
     if parts.scheme not in {"", "file"}:
-        raise Elsewhere(
+        raise CheckpointElsewhere(
             f"it is at {location}, which only Spark can read: a start shows whether it can be used"
         )
     return Path(unquote(parts.path) if parts.scheme else location)

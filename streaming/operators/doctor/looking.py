@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from streaming.operators.action_events import UnreadableEvent, epoch_of
 from streaming.operators.doctor.beating import processes
-from streaming.operators.doctor.disk import Elsewhere, checkpoint_seen
+from streaming.operators.doctor.disk import CheckpointElsewhere, checkpoint_seen
 from streaming.operators.doctor.facts import (
     Facts,
     InputSeen,
@@ -52,7 +52,7 @@ _INPUT_S = (15, 180, _HOUR_S, _DAY_S)
 _INPUT_COUNT = 200
 _REJECTED_COUNT = 500
 """The most rejected records that are read: each holds up to 64 KiB of the record that was rejected."""
-_EXPECTED = (StartError, PublishError, CheckpointMismatch, NoAnswer, Elsewhere, UnreadableEvent)
+_EXPECTED = (StartError, PublishError, CheckpointMismatch, NoAnswer, CheckpointElsewhere, UnreadableEvent)
 
 
 def gather_facts(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:

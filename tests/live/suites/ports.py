@@ -151,7 +151,7 @@ class PortsSuite:
             assert _poll(actions, 5) == message
             actions.drop()
             assert _poll(actions, 5) == message, "dropped and not committed"
-            actions.stay()
+            actions.keep_polled()
             actions.commit()
             until(actions.is_at_end, what="the end")
         append_to_input(settings, settings.topics.actions, [(CLUSTER, b"after")])
