@@ -89,13 +89,13 @@ class Link(Closing):
     def receive(self, wait_s: float) -> list[Decided | Closed]:
         """What became readable within ``wait_s``, a round's decisions before its summary."""
         batches = self._consumer.poll(timeout_ms=round(1000 * wait_s))
-        heard: list[Decided | Closed] = []
+        received: list[Decided | Closed] = []
         for partition in sorted(batches):
             for record in batches[partition]:
                 envelope = self._read(record.value, dict(record.headers))
                 if envelope is not None:
-                    heard.append(envelope)
-        return heard
+                    received.append(envelope)
+        return received
 
     def _read(self, value: bytes, headers: dict[str, bytes]) -> Decided | Closed | None:
         envelope = read_envelope(value)

@@ -14,7 +14,7 @@ from deploy.local.demo.child import ROOT, ChildError, Trimtab, free_metrics_port
 from deploy.local.demo.fleet import Result
 from deploy.local.demo.link import Closed, Decided
 from deploy.local.demo.story import Story
-from deploy.local.demo.view import Asked, Demo, Limits, View
+from deploy.local.demo.view import Demo, Limits, StageOptions, View
 from deploy.local.demo_pulsar.hearing import Hearing, Loads
 from deploy.local.demo_pulsar.traffic import Shop
 from deploy.local.kafka import LocalKafka, LocalKafkaError
@@ -53,10 +53,10 @@ class Stage:
 
 
 @contextmanager
-def _set_stage(directory: Path, view: View, asked: Asked) -> Iterator[Stage]:
+def _set_stage(directory: Path, view: View, options: StageOptions) -> Iterator[Stage]:
     """Start Pulsar with its traffic, Kafka, the application, collector and executor; stop them in the reverse order."""
     with ExitStack() as stack:
-        manager: LoadManager = "extensible" if asked.extensible else "modular"
+        manager: LoadManager = "extensible" if options.extensible else "modular"
         pulsar = LocalPulsar(directory / "pulsar", brokers=BROKERS_COUNT, load_manager=manager)
         with view.show_step(
             f"starting Pulsar: ZooKeeper, a bookie and {BROKERS_COUNT} brokers with the {manager} load manager"
@@ -72,7 +72,7 @@ def _set_stage(directory: Path, view: View, asked: Asked) -> Iterator[Stage]:
             stack.enter_context(shop.busy(directory / "traffic.log"))
         file = _settings_file(directory, pulsar)
         settings = load(file=file, flags={}, environ={}).settings
-        port = free_metrics_port() if asked.metrics_port is None else asked.metrics_port
+        port = free_metrics_port() if options.metrics_port is None else options.metrics_port
         children = [
             stack.enter_context(
                 Trimtab(directory, bootstrap=kafka.bootstrap, metrics_port=at, settings=file, command=command)
@@ -130,16 +130,16 @@ def _play(stage: Stage, view: View, limits: Limits) -> None:
     with view.playing(stage.story):
         while not limits.are_reached(stage.story, elapsed_s=time.monotonic() - began_s):
             stage.check()
-            for heard in stage.hearing.receive(HEAR_S):
-                match heard:
+            for received in stage.hearing.receive(HEAR_S):
+                match received:
                     case Closed():
-                        stage.story.observe_round(heard)
+                        stage.story.observe_round(received)
                     case Decided():
-                        stage.story.observe_decision(heard)
+                        stage.story.observe_decision(received)
                     case Result():
-                        stage.story.observe_result(heard)
+                        stage.story.observe_result(received)
                     case _:
-                        stage.story.swept(heard)
+                        stage.story.swept(received)
             view.show(stage.story)
 
 
