@@ -64,7 +64,7 @@ class StandingBy:
             self._show("warming up")
             warm_up(self.leading.spark, self.settings, self.leading.is_stopping)
             if self.start_with == "checkpoint":
-                self.leading.frames.going_on()  # made now, so that a take-over need not make it
+                self.leading.frames.prepare_frame()  # made now, so that a take-over need not make it
             while not self.leading.is_stopping() and self._stand_by():
                 self._lead()
 

@@ -53,7 +53,7 @@ class Frames:
     _access: Mapping[str, str] = field(init=False, default_factory=dict)
     """The certificates and passwords that the kept frame was made with: their files may have been renewed since."""
 
-    def going_on(self) -> DataFrame:
+    def prepare_frame(self) -> DataFrame:
         """The frame of a query that has committed a batch; made at the first call, and when the access to Kafka has changed.
 
         Raises ``WrongUse`` for a file that cannot be read at the first call; later the last access is kept: a new file may be coming.

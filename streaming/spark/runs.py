@@ -114,7 +114,7 @@ class Runs:
     def _frame(self, settings: Settings) -> DataFrame:
         is_usual = settings is self._settings and not self._gaps
         if is_usual and self._checkpoint.places():  # the first commit also holds what was rebuilt
-            return self._frames.going_on()
+            return self._frames.prepare_frame()
         begin = self._begin if self._rebuilt is None else self._rebuilt.read_until
         starting = source.starting_offsets(settings, begin)
         rows = source.records(self.session.spark, settings, starting, skips_lost=bool(self._gaps))

@@ -45,7 +45,7 @@ class _Disk:
 
 
 def checkpoint_seen(settings: Settings, topic_ids: Mapping[str, str]) -> CheckpointSeen:
-    """What a start would find, and why it would refuse it. Raises ``Elsewhere`` for what only Spark can read."""
+    """What a start would find, and why it would refuse it. Raises ``CheckpointElsewhere`` for what only Spark can read."""
     files = _Disk(_path_of(settings.spark.checkpoint))
     for _ in range(_LOOKS_COUNT):
         start = newest_start(files)
