@@ -154,12 +154,12 @@ def _large_messages(setup: Setup) -> Setup:
     )
 
 
-def _as_it_is(setup: Setup) -> Setup:
+def _keep_setup(setup: Setup) -> Setup:
     return setup
 
 
 VARIATIONS: Final = (
-    ("as above", _as_it_is),
+    ("as above", _keep_setup),
     ("CPU error of 4 points that lasts two minutes", _more_cpu_error),
     ("a spike of up to 50 points in one of 15 figures", _more_spikes),
     ("moves begin up to two minutes late", _slow_moves),

@@ -70,7 +70,7 @@ def kafka_example(settings: Settings) -> tuple[list[Event], list[Event], dict[ty
         settings=ClusterSettingsSource(settings),
         max_record_bytes=controller.max_record_bytes,
     )
-    lines = [_as_written(event) for event in sent]
+    lines = [_event_of(event) for event in sent]
     replay.play(io.BytesIO(b"\n".join(json.dumps(event).encode() for event in lines)), "worked-example")
     outputs = [json.loads(line) for line in out.getvalue().splitlines()]
     newest = {type(event): written for event, written in zip(sent, lines, strict=True)}
@@ -136,7 +136,7 @@ def _attributes(subject: str, time: datetime) -> dict[str, Any]:
     }
 
 
-def _as_written(message: Envelope) -> Event:
+def _event_of(message: Envelope) -> Event:
     """An event as a careful producer writes it."""
     event: Event = msgspec.to_builtins(message)
     event["time"] = _text(message.time)

@@ -57,7 +57,7 @@ _ENVELOPE = """
 def render_messages(schemas: dict[str, Json], examples: dict[type, Event]) -> str:
     """The page; ``schemas`` by message type."""
     index = "".join(
-        f"| [`{kind.type}`](#{_anchor(kind)}) | {_topics(kind)} | {_way(kind)} |\n" for kind in KINDS
+        f"| [`{kind.type}`](#{_anchor(kind)}) | {_topics(kind)} | {_direction_of(kind)} |\n" for kind in KINDS
     )
     chapters = (_chapter(kind, schemas[kind.type], examples[kind.message]) for kind in KINDS)
     return _HEAD + index + _ENVELOPE + "".join(chapters)
@@ -138,7 +138,7 @@ def _topics(kind: MessageKind) -> str:
     return ", ".join(f"`{members(TopicNames)[name].default}`" for name in kind.topics)
 
 
-def _way(kind: MessageKind) -> str:
+def _direction_of(kind: MessageKind) -> str:
     return "read" if kind.is_read else "published"
 
 

@@ -104,12 +104,12 @@ def _used_families() -> CollectorRegistry:
     notifier = NotifierMetrics(["ops"])
     registry = CollectorRegistry()
     registry.register(
-        _All(_of_controller().registry, collector.registry, executor.registry, notifier.registry)
+        _All(_make_controller_metrics().registry, collector.registry, executor.registry, notifier.registry)
     )
     return registry
 
 
-def _of_controller() -> Metrics:
+def _make_controller_metrics() -> Metrics:
     known = KnownLabels(
         rejected_reasons=get_args(RejectReason),
         event_types=EVENT_TYPES,

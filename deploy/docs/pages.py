@@ -39,7 +39,7 @@ def write(pages: Mapping[str, str], docs: Path) -> None:
         path = docs / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    for name in _surplus(pages, docs):
+    for name in _find_surplus(pages, docs):
         (docs / name).unlink()
 
 
@@ -52,10 +52,10 @@ def problems(pages: Mapping[str, str], docs: Path) -> list[str]:
             found.append(f"{path} is missing")
         elif path.read_text(encoding="utf-8") != text:
             found.append(f"{path} is stale")
-    return found + [f"{docs / name} is surplus: no such message" for name in _surplus(pages, docs)]
+    return found + [f"{docs / name} is surplus: no such message" for name in _find_surplus(pages, docs)]
 
 
-def _surplus(pages: Mapping[str, str], docs: Path) -> list[str]:
+def _find_surplus(pages: Mapping[str, str], docs: Path) -> list[str]:
     """Files among the schemas that nothing generates."""
     files = sorted((docs / SCHEMAS).glob("*"))
     return [name for path in files if (name := f"{SCHEMAS}/{path.name}") not in pages]

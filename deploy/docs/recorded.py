@@ -260,7 +260,7 @@ class _Story:
                 ),
             ),
         )
-        return {type(event): _as_written(event) for event in events}
+        return {type(event): _event_of(event) for event in events}
 
     def _published(self, swept: datetime) -> BrokerLoadMessage:
         """The broker's load report as it would be with the extensible load manager: its two heaviest bundles, and all it owns."""
@@ -310,7 +310,7 @@ def _events(lines: bytes) -> Iterator[Event]:
     return map(json.loads, lines.splitlines())
 
 
-def _as_written(message: Envelope) -> Event:
+def _event_of(message: Envelope) -> Event:
     """An event as a careful producer writes it: attributes in the usual order, without ``recordedtime``."""
     event = msgspec.to_builtins(message)
     event["time"] = _text(message.time)

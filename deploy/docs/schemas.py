@@ -77,7 +77,7 @@ _STRUCTS: Mapping[str, type[msgspec.Struct]] = {
 def schema_of(kind: MessageKind, example: Json) -> Json:
     """The schema of a message type, with a whole event of it as its example."""
     _, components = msgspec.json.schema_components(
-        [kind.message], schema_hook=_anything, ref_template="#/$defs/{name}"
+        [kind.message], schema_hook=_schema_of_object, ref_template="#/$defs/{name}"
     )
     for component in components.values():
         _describe(component, _STRUCTS[component["title"].partition("[")[0]])
@@ -93,7 +93,7 @@ def schema_of(kind: MessageKind, example: Json) -> Json:
     }
 
 
-def _anything(kind: type) -> Json:
+def _schema_of_object(kind: type) -> Json:
     """The schema of `object`, the values of a settings overlay; msgspec knows none."""
     if kind is not object:
         raise NotImplementedError(f"no JSON Schema for {kind}: use a type msgspec knows in messages")

@@ -135,14 +135,14 @@ def _splits() -> list[Graph]:
 
 def _effect() -> list[Graph]:
     return [
-        *_did_it_help(),
+        *_effect_of_unloads(),
         *_expected_and_achieved(),
         *_results(),
         _not_as_decided(),
     ]
 
 
-def _did_it_help() -> list[Graph]:
+def _effect_of_unloads() -> list[Graph]:
     return [
         graph(
             "Did it help?",

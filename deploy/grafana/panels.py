@@ -70,12 +70,12 @@ def number(
         .reduce_options(common_builders.ReduceDataOptions().calcs(["last"]))  # lastNotNull takes NaN for none
         .with_target(_target(query, 0).instant())
     )
-    if words := _words(names or {}, unknown, never_zero=never_zero):
+    if words := _make_mappings(names or {}, unknown, never_zero=never_zero):
         panel.mappings(words)
     return _describe(panel, title, text, unit=unit, steps=steps, runbook=runbook, no_value=no_value)
 
 
-def _words(names: dict[str, str], unknown: str, *, never_zero: bool) -> list[dashboard.ValueMapping]:
+def _make_mappings(names: dict[str, str], unknown: str, *, never_zero: bool) -> list[dashboard.ValueMapping]:
     words: list[dashboard.ValueMapping] = []
     mapped = {value: dashboard.ValueMappingResult(text=word) for value, word in names.items()}
     if never_zero:

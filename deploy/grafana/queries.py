@@ -51,7 +51,7 @@ def each_step(family: Family, *matchers: str, by: str) -> str:
     counter = select(family, *matchers)
     rise = f"{counter} - last_over_time({counter}[{_UNSEEN_S}s] offset {STEP}) >= 0"
     began, new = (
-        _of_processes(counter, since_s=since_s) for since_s in (STEP_S, f"({_UNSEEN_S} + {STEP_S})")
+        _select_young_processes(counter, since_s=since_s) for since_s in (STEP_S, f"({_UNSEEN_S} + {STEP_S})")
     )
     return f"sum by ({by}) ({began} or {rise} or {new}) > 0"
 
@@ -59,7 +59,7 @@ def each_step(family: Family, *matchers: str, by: str) -> str:
 def in_a_day(family: Family, *matchers: str) -> str:
     """How often something was counted in the last 24 hours; all counts of a process that first started within them."""
     counter, start = select(family, *matchers), select(families.START)
-    began = _of_processes(counter, since_s=str(DAY_S))
+    began = _select_young_processes(counter, since_s=str(DAY_S))
     once = f"{began} unless on (job, instance) changes({start}[{DAY_S}s]) > 0"
     return or_zero(f"round(sum(({once}) or increase({counter}[{DAY_S}s])))")
 
@@ -70,7 +70,7 @@ def share(family: Family, matcher: str, *, over: str) -> str:
     return f"{part} / ({whole} > 0)"
 
 
-def _of_processes(counter: str, *, since_s: str) -> str:
+def _select_young_processes(counter: str, *, since_s: str) -> str:
     """A counter, only of processes that started within ``since_s`` seconds, so it counted from 0 on."""
     return f"({counter} and on (job, instance) {select(families.START)} > time() - {since_s})"
 

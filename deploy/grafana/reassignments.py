@@ -28,14 +28,14 @@ def build() -> dashboard.Dashboard:
         "trimtab / Reassignments",
         "What Kafka clusters still have to copy, how long it takes, and whether their throttles let it "
         "finish.",
-        ("Now", _now()),
+        ("Now", _current_state()),
         ("Progress", _progress()),
         ("Rates", _rates()),
         ("Decisions", _decisions()),
     )
 
 
-def _now() -> list[Stat]:
+def _current_state() -> list[Stat]:
     return [
         *_until_done(),
         *_in_trouble(),

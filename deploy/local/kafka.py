@@ -145,7 +145,7 @@ class LocalKafka:
             try:
                 self._start_all()
             except LocalKafkaError:
-                if attempt == ATTEMPTS_MAX or not self._lost_a_port():
+                if attempt == ATTEMPTS_MAX or not self._has_lost_port():
                     raise
             else:
                 return
@@ -265,13 +265,13 @@ class LocalKafka:
         node.process = spawn([*self._java, "kafka.Kafka", str(node.settings)], node.log)
 
     def _wait_until_ready(self) -> None:
-        if not poll(self._ready, timeout_s=READY_TIMEOUT_S, pause_s=POLL_S):
+        if not poll(self._is_ready, timeout_s=READY_TIMEOUT_S, pause_s=POLL_S):
             logs = "\n".join(f"{node.log}:\n{node.log_end()}" for node in self._nodes.values())
             raise LocalKafkaError(
                 f"Kafka on {self.bootstrap} is not ready after {READY_TIMEOUT_S:.0f} s:\n{logs}"
             )
 
-    def _ready(self) -> bool:
+    def _is_ready(self) -> bool:
         """Whether all brokers that run answer and are registered with the controller. Raises where one has ended."""
         self.check()
         running = [node for node in self._nodes.values() if node.running()]
@@ -287,7 +287,7 @@ class LocalKafka:
             return False
         return {broker["broker_id"] for broker in brokers} >= {node.number for node in running}
 
-    def _lost_a_port(self) -> bool:
+    def _has_lost_port(self) -> bool:
         return any("Address already in use" in node.log_end() for node in self._nodes.values())
 
 

@@ -24,7 +24,7 @@ INSTALL = "sudo apt-get install --no-install-recommends prometheus"
 
 def find(program: str) -> Path | None:
     """`prometheus` or `promtool`, on the PATH or in the cache."""
-    found = _on_path(program) or shutil.which(program, path=_unpack() / "usr" / "bin")
+    found = _find_on_path(program) or shutil.which(program, path=_unpack() / "usr" / "bin")
     return None if found is None else Path(found)
 
 
@@ -38,7 +38,7 @@ def ensure() -> Path:
     return found
 
 
-def _on_path(program: str) -> str | None:
+def _find_on_path(program: str) -> str | None:
     return shutil.which(program)
 
 

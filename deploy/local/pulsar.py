@@ -150,7 +150,7 @@ class LocalPulsar(Local):
     def start_all(self) -> None:
         zookeeper, bookie, *brokers = self.processes.values()
         zookeeper.launch()
-        self.wait_for("ZooKeeper", lambda: _ruok(self._zookeeper_port))
+        self.wait_for("ZooKeeper", lambda: _is_zookeeper_healthy(self._zookeeper_port))
         if not (self.directory / "initialized").exists():
             self._initialize()
         for process in (bookie, *brokers):
@@ -176,7 +176,7 @@ class LocalPulsar(Local):
     def _wait_until_ready(self) -> None:
         running = [number for number in self._numbers if self._broker(number).running()]
         ids = {f"127.0.0.1:{self._ports[number][1]}" for number in running}
-        self.wait_for("Pulsar", lambda: all(_healthy(each, self.cluster, ids) for each in ids))
+        self.wait_for("Pulsar", lambda: all(_is_healthy(each, self.cluster, ids) for each in ids))
 
 
 class StandalonePulsar(Local):
@@ -239,7 +239,7 @@ class StandalonePulsar(Local):
         self.processes["standalone"].launch()
         broker = f"127.0.0.1:{self._web_port}"
         self.wait_for(
-            "Pulsar", lambda: _healthy(broker, self.cluster, set()) and _has_default_namespace(broker)
+            "Pulsar", lambda: _is_healthy(broker, self.cluster, set()) and _has_default_namespace(broker)
         )
 
 
@@ -249,7 +249,7 @@ def _get(address: str, path: str) -> httpx.Response | None:
     return None
 
 
-def _healthy(broker: str, cluster: str, others: set[str]) -> bool:
+def _is_healthy(broker: str, cluster: str, others: set[str]) -> bool:
     """Whether a broker can produce and consume, and lists at least `others` as alive."""
     listed = _get(broker, f"brokers/{cluster}")
     if listed is None or listed.status_code != httpx.codes.OK or not others <= set(listed.json()):
@@ -263,7 +263,7 @@ def _has_default_namespace(broker: str) -> bool:
     return found is not None and found.status_code == httpx.codes.OK and "public/default" in found.json()
 
 
-def _ruok(port: int) -> bool:
+def _is_zookeeper_healthy(port: int) -> bool:
     """Whether ZooKeeper says that it is healthy, by its own command `ruok`."""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
         connection.sendall(b"ruok")

@@ -99,7 +99,7 @@ class Local:
             try:
                 self._start_or_kill()
             except LocalPulsarError:
-                if attempt == ATTEMPTS_MAX or not self._lost_a_port():
+                if attempt == ATTEMPTS_MAX or not self._has_lost_port():
                     raise
             else:
                 return
@@ -181,5 +181,5 @@ class Local:
             logs = "\n".join(f"{each.log}:\n{end_of(each.log)}" for each in self.processes.values())
             raise LocalPulsarError(f"{what} is not ready after {READY_TIMEOUT_S:.0f} s:\n{logs}")
 
-    def _lost_a_port(self) -> bool:
+    def _has_lost_port(self) -> bool:
         return any("Address already in use" in end_of(each.log) for each in self.processes.values())

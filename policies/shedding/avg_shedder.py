@@ -173,12 +173,12 @@ def settle(proposal: Proposal[_Pending], fates: Codes) -> AvgShedderMemory:
     spends = found.fires & ~proposal.plan.waits(fates)
     spent = np.concatenate([found.low[spends], found.high[spends]])
     return AvgShedderMemory(
-        low_hits=_merge(found.before.low_hits, found.names, _without(found.low_hits, spent)),
-        high_hits=_merge(found.before.high_hits, found.names, _without(found.high_hits, spent)),
+        low_hits=_merge(found.before.low_hits, found.names, _clear_hits(found.low_hits, spent)),
+        high_hits=_merge(found.before.high_hits, found.names, _clear_hits(found.high_hits, spent)),
     )
 
 
-def _without(hits: Ints, spent: Ints) -> Ints:
+def _clear_hits(hits: Ints, spent: Ints) -> Ints:
     left = hits.copy()
     left[spent] = 0
     return left
@@ -309,7 +309,7 @@ def _take(loads: list[float], start: int, end: int, left: float) -> Iterator[int
             return
 
 
-def _pair_apart(source: str, partner: str | None, evidence: Evidence) -> str:
+def _describe_pair(source: str, partner: str | None, evidence: Evidence) -> str:
     return (
         f"{source} is at {evidence['high_usage_points']:.1f} % and {partner} at "
         f"{evidence['low_usage_points']:.1f} %, {evidence['difference_points']:.1f} points apart with "
@@ -350,7 +350,7 @@ POLICY: Final = SheddingPolicy(
         "to_move_messages_per_s",
         "to_move_bytes_per_s",
     ),
-    sentences=dict.fromkeys(TRIGGERS[1:], _pair_apart),
+    sentences=dict.fromkeys(TRIGGERS[1:], _describe_pair),
     details={"hit-count": _hit_count_outcome},
     headline=Headline(meaning="the busiest broker less the idlest", stand_of=_stand),
     remembers_rounds=lambda settings: max(settings.low_hit_count, settings.high_hit_count),

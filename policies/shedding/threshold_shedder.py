@@ -230,7 +230,7 @@ def _examine(
     )
 
 
-def _above_mean(source: str, partner: str | None, evidence: Evidence) -> str:  # noqa: ARG001  compared with the mean
+def _describe_source(source: str, partner: str | None, evidence: Evidence) -> str:  # noqa: ARG001  compared with the mean
     return (
         f"{source} is at {evidence['history_points']:.1f} % over time ({evidence['usage_points']:.1f} % now) and the "
         f"mean is {evidence['mean_points']:.1f} %, with {evidence['threshold_points']:g} points allowed"
@@ -267,7 +267,7 @@ POLICY: Final = SheddingPolicy(
         "broker_bytes_per_s",
         "to_move_bytes_per_s",
     ),
-    sentences={TRIGGERS[UPPER]: _above_mean, TRIGGERS[LOWER]: _above_mean},
+    sentences={TRIGGERS[UPPER]: _describe_source, TRIGGERS[LOWER]: _describe_source},
     headline=Headline(meaning="its smoothed usage less the mean", stand_of=_stand),
     remembers_rounds=lambda settings: fading_rounds(settings.history_ratio),
 )

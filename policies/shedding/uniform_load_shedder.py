@@ -106,7 +106,7 @@ class _Spread:
         """Each broker's traffic as a multiple of the idlest's, (n,)."""
         return self.load / self.lowest
 
-    def to_move(self, ratio: float) -> Floats:
+    def excess_load(self, ratio: float) -> Floats:
         """What each broker would lose, whole units as in Pulsar, (n,)."""
         whole: Floats = np.trunc(np.minimum((self.load - self.lowest) * ratio, LARGEST_INT))
         return whole + 0.0  # no -0.0 in the evidence
@@ -132,7 +132,7 @@ def plan(view: RoundView, memory: NoMemory, settings: UniformLoadShedderSettings
     found = _find(view, rate, volume, settings)
     examined = _examine(brokers, rate, volume, found, settings)
     if examined.outcome[0] == FIRED:
-        need = int(found.spread.to_move(settings.max_unload_ratio)[found.spread.busiest])
+        need = int(found.spread.excess_load(settings.max_unload_ratio)[found.spread.busiest])
         _choose(view, builder, examined, found.traffic, need, settings.max_unload_bundles_count)
     return Proposal(builder.build(examined), memory)
 
@@ -185,12 +185,12 @@ def _examine(
             "lowest_messages_per_s": np.full(count, rate.lowest),
             "difference_percent": rate.difference_percent[order],
             "allowed_difference_percent": np.full(count, settings.rate_difference_percent),
-            "to_move_messages_per_s": rate.to_move(settings.max_unload_ratio)[order],
+            "to_move_messages_per_s": rate.excess_load(settings.max_unload_ratio)[order],
             "broker_bytes_per_s": volume.load[order],
             "lowest_bytes_per_s": np.full(count, volume.lowest),
             "throughput_multiple": volume.multiple[order],
             "allowed_throughput_multiple": np.full(count, settings.throughput_multiple),
-            "to_move_bytes_per_s": volume.to_move(settings.max_unload_ratio)[order],
+            "to_move_bytes_per_s": volume.excess_load(settings.max_unload_ratio)[order],
         },
     )
 
@@ -204,7 +204,7 @@ def _outcome(brokers: BrokerTable, found: _Finding, settings: UniformLoadShedder
         return np.full(count, BELOW_THRESHOLD, dtype=np.int8)
     outcome = np.full(count, NOT_BUSIEST, dtype=np.int8)
     busiest = spread.busiest
-    if spread.to_move(settings.max_unload_ratio)[busiest] < found.minimum:
+    if spread.excess_load(settings.max_unload_ratio)[busiest] < found.minimum:
         outcome[busiest] = BELOW_MIN_TRAFFIC
     elif brokers.listed_bundle_counts[busiest] <= 1:
         outcome[busiest] = SOLE_BUNDLE
@@ -247,7 +247,7 @@ def _fit(loads: list[float], movable: list[bool], need: int, limit: int) -> Code
     return outcomes
 
 
-def _rates_apart(source: str, partner: str | None, evidence: Evidence) -> str:
+def _describe_rates(source: str, partner: str | None, evidence: Evidence) -> str:
     return (
         f"{source} carries {evidence['broker_messages_per_s']:.0f} messages/s, "
         f"{evidence['difference_percent']:.1f} % above the {evidence['lowest_messages_per_s']:.0f} of {partner} with "
@@ -255,7 +255,7 @@ def _rates_apart(source: str, partner: str | None, evidence: Evidence) -> str:
     )
 
 
-def _throughputs_apart(source: str, partner: str | None, evidence: Evidence) -> str:
+def _describe_throughputs(source: str, partner: str | None, evidence: Evidence) -> str:
     return (
         f"{source} carries {evidence['broker_bytes_per_s']:.0f} bytes/s, "
         f"{evidence['throughput_multiple']:.1f} times the {evidence['lowest_bytes_per_s']:.0f} of {partner} with "
@@ -290,7 +290,7 @@ POLICY: Final = SheddingPolicy(
         "allowed_throughput_multiple",
         "to_move_bytes_per_s",
     ),
-    sentences={TRIGGERS[BY_RATE]: _rates_apart, TRIGGERS[BY_THROUGHPUT]: _throughputs_apart},
+    sentences={TRIGGERS[BY_RATE]: _describe_rates, TRIGGERS[BY_THROUGHPUT]: _describe_throughputs},
     headline=Headline(meaning="which compares rates"),
     remembers_rounds=remembers_nothing,
 )

@@ -128,36 +128,36 @@ class Promise:
     @property
     def is_kept(self) -> bool:
         """Whether the gap between the brokers closed by at least half of what was expected."""
-        return self._closer(self.seen_points) >= _KEPT_RATIO * self.expected_closer_points
+        return self._closer_points_of(self.seen_points) >= _KEPT_RATIO * self.expected_closer_points
 
     @property
     def expected_closer_points(self) -> float:
         """By how much its source should have fallen and its destination risen."""
-        return self._closer(self.expected_points)
+        return self._closer_points_of(self.expected_points)
 
     @property
     def expected_gain_points(self) -> float:
         """By how much the more used of the two should have fallen."""
-        return self._highest(self.before_points) - self._highest(self.expected_points)
+        return self._highest_points_of(self.before_points) - self._highest_points_of(self.expected_points)
 
     @property
     def gain_points(self) -> float:
         """By how much it fell; below 0 where it rose."""
-        return self._highest(self.before_points) - self._highest(self.seen_points)
+        return self._highest_points_of(self.before_points) - self._highest_points_of(self.seen_points)
 
     @property
     def error_points(self) -> float:
         """The larger of the two brokers' distances from what was expected of them."""
         return max(abs(self.seen_points[side] - points) for side, points in self.expected_points.items())
 
-    def _closer(self, after: Mapping[Side, float]) -> float:
+    def _closer_points_of(self, after: Mapping[Side, float]) -> float:
         closer = self.before_points["source"] - after["source"]
         if "destination" in after:
             closer += after["destination"] - self.before_points["destination"]
         return closer
 
     @staticmethod
-    def _highest(points: Mapping[Side, float]) -> float:
+    def _highest_points_of(points: Mapping[Side, float]) -> float:
         return max(points.values())
 
 

@@ -17,7 +17,14 @@ import numpy as np
 
 from policies.columns import Ints
 from policies.splitting.cut import Cut, SplitQuestion, cut_at, no_cut
-from policies.splitting.partition import TIE_RATIO, LoadRow, fill, heaviest, lightest, load_row
+from policies.splitting.partition import (
+    TIE_RATIO,
+    LoadRow,
+    fill,
+    find_lightest_cuts,
+    load_row,
+    weight_of_heaviest,
+)
 
 NAME = "balanced_flow_divide"
 
@@ -57,7 +64,7 @@ def divide(question: SplitQuestion) -> Cut:
     before = f"the bundle is at {whole:.2f} of its limits"
     if not cuts:
         return no_cut(f"{before}, {note}")
-    after = heaviest(row, 0, len(row), cuts)
+    after = weight_of_heaviest(row, 0, len(row), cuts)
     parts = [f"{before}, the heaviest of {len(cuts) + 1} children at {after:.2f}"]
     parts.extend(
         f"{_names(question, atoms, atom)} alone is at {row.ratios[atom]:.2f} and stands by itself"
@@ -75,19 +82,19 @@ def _choose(question: SplitQuestion, row: LoadRow) -> tuple[list[int], list[int]
     wanted, most = question.boundaries_count, question.max_boundaries_count
     if wanted is not None:
         allowed = wanted if most is None else min(wanted, most)
-        cuts = lightest(row, 0, len(row), most_cuts=allowed)
+        cuts = find_lightest_cuts(row, 0, len(row), most_cuts=allowed)
         return cuts, [], "" if cuts else "which its heaviest topic alone reaches: a split cannot help"
     bound = question.max_child_ratio * (1 - TIE_RATIO)
     if row.weight(0, len(row)) <= bound:
         return [], [], f"below max_child_ratio {question.max_child_ratio:g}: no split is needed"
-    cuts, alone = _fewest(row, bound)
+    cuts, alone = _find_fewest_cuts(row, bound)
     if most is None or len(cuts) <= most:
         return cuts, alone, ""
     note = f"{len(cuts)} boundaries would be needed and {most} are allowed"
-    return lightest(row, 0, len(row), most_cuts=most), [], note
+    return find_lightest_cuts(row, 0, len(row), most_cuts=most), [], note
 
 
-def _fewest(row: LoadRow, bound: float) -> tuple[list[int], list[int]]:
+def _find_fewest_cuts(row: LoadRow, bound: float) -> tuple[list[int], list[int]]:
     """Cuts after which only single atoms are above ``bound``, and those atoms."""
     alone = np.flatnonzero(row.ratios > bound).tolist()
     edges = sorted({0, len(row), *alone, *(atom + 1 for atom in alone)})
@@ -95,7 +102,7 @@ def _fewest(row: LoadRow, bound: float) -> tuple[list[int], list[int]]:
     cuts_count = sum(map(len, filled)) + len(edges) - 2
     if cuts_count <= _BALANCED_CUTS_MOST:
         filled = [
-            lightest(row, start, end, most_cuts=len(cuts)) if cuts else cuts
+            find_lightest_cuts(row, start, end, most_cuts=len(cuts)) if cuts else cuts
             for cuts, (start, end) in zip(filled, pairwise(edges), strict=True)
         ]
     return sorted({*edges[1:-1], *(cut for cuts in filled for cut in cuts)}), alone

@@ -103,7 +103,7 @@ def split(
     refuse gets the outcome ``range-too-narrow``.
     """
     found = _candidates(snapshot, memory, settings, proposals)
-    outcome = _gates(snapshot, found, settings)
+    outcome = _rule_out(snapshot, found, settings)
     heaviest = np.full(len(found.rows), NO_TOPIC, dtype=np.int64)
     so_far = _Round()
     for at in np.flatnonzero(outcome == _OPEN).tolist():
@@ -190,7 +190,7 @@ def _configured_limits(settings: SplitSettings) -> Floats:
     return limits
 
 
-def _gates(snapshot: SplitSnapshot, found: _Candidates, settings: SplitSettings) -> Codes:
+def _rule_out(snapshot: SplitSnapshot, found: _Candidates, settings: SplitSettings) -> Codes:
     """Outcome of the candidates that checks on the columns rule out; ``_OPEN`` for the others."""
     return np.select(
         [
@@ -305,7 +305,7 @@ def _question(
     range_: BundleRange,
     room: int | None,
 ) -> SplitQuestion:
-    topics = snapshot.topic_table.of(int(found.rows[at])).within(range_)
+    topics = snapshot.topic_table.of(int(found.rows[at])).take_range(range_)
     return SplitQuestion(
         range=range_,
         topics=topics,

@@ -57,7 +57,7 @@ def fill(row: LoadRow, start: int, end: int, *, bound: float, most_cuts: int | N
     while True:
         reach = end
         for sums, most in measures:
-            reach = _reach(sums, sums[at] + most, at, reach, length)
+            reach = _find_last_fit(sums, sums[at] + most, at, reach, length)
         reach = max(reach, at + 1)
         if reach >= end:
             return cuts
@@ -67,7 +67,7 @@ def fill(row: LoadRow, start: int, end: int, *, bound: float, most_cuts: int | N
             return cuts
 
 
-def _reach(sums: Sequence[float], most: float, at: int, end: int, length: int) -> int:
+def _find_last_fit(sums: Sequence[float], most: float, at: int, end: int, length: int) -> int:
     """The last place up to ``end`` whose sum is at most ``most``; ``length`` guesses how far it is from ``at``.
 
     Parts of one row are about equally long, and a search nearby touches a few sums instead of seventeen all over memory.
@@ -79,7 +79,7 @@ def _reach(sums: Sequence[float], most: float, at: int, end: int, length: int) -
     return bisect_right(sums, most, low + 1, min(high, end) + 1) - 1
 
 
-def lightest(row: LoadRow, start: int, end: int, *, most_cuts: int) -> list[int]:
+def find_lightest_cuts(row: LoadRow, start: int, end: int, *, most_cuts: int) -> list[int]:
     """At most ``most_cuts`` inner cuts of ``start:end``: the heaviest part is as light as possible, then the cuts as few as possible.
 
     Exact up to ``TIE_RATIO``; takes up to thirty times as long as one ``fill``. A bound that was too small rises at once to
@@ -97,11 +97,11 @@ def lightest(row: LoadRow, start: int, end: int, *, most_cuts: int) -> list[int]
         if len(cuts) > most_cuts:
             low = max(middle, min(row.weight(at, cut + 1) for at, cut in pairwise([start, *cuts])))
         else:
-            high = heaviest(row, start, end, cuts)
+            high = weight_of_heaviest(row, start, end, cuts)
     return fill(row, start, end, bound=high * (1 + TIE_RATIO))
 
 
-def heaviest(row: LoadRow, start: int, end: int, cuts: Sequence[int]) -> float:
+def weight_of_heaviest(row: LoadRow, start: int, end: int, cuts: Sequence[int]) -> float:
     """Weight of the heaviest part of ``start:end`` after these cuts."""
     edges = [start, *cuts, end]
     return max(

@@ -27,7 +27,7 @@ class TopicLoads:
     def __len__(self) -> int:
         return len(self.names)
 
-    def within(self, range_: BundleRange) -> "TopicLoads":
+    def take_range(self, range_: BundleRange) -> "TopicLoads":
         """The topics whose position is in the range."""
         rows = slice(
             int(np.searchsorted(self.positions, range_.lower)),

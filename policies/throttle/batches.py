@@ -54,19 +54,21 @@ def batches_of(moves: Moves, rule: RateRule, *, count: int | None) -> BatchPlan:
     if count is None:
         if cap is None:
             raise CannotBatch("batches cannot be counted without a cap: give a cap, or the number of batches")
-        places = _assign(needs, _into_first_that_fits(needs, _room(cap, rule)))
+        places = _assign(needs, _choose_first_that_fits(needs, _room(cap, rule)))
     else:
         if not 1 <= count <= max(len(moves), 1):
             raise CannotBatch(
                 f"{count} batches of {len(moves)} moving partitions; expected 1 to {len(moves)}"
             )
-        places = _assign(needs, _into_least_loaded(needs, count))
+        places = _assign(needs, _choose_least_loaded(needs, count))
     numbers = [places == number for number in range(int(places.max(initial=-1)) + 1)]
     batches = [_batch(moves.take(rows), rule) for rows in numbers if rows.any()]
     return BatchPlan(
         batches=tuple(batches),
         total_s=_total_s([batch.plan for batch in batches]),
-        total_at_cap_s=None if cap is None else _total_s([_at(batch.moves, cap) for batch in batches]),
+        total_at_cap_s=None
+        if cap is None
+        else _total_s([_plan_at_rate(batch.moves, cap) for batch in batches]),
     )
 
 
@@ -74,7 +76,7 @@ def _batch(moves: Moves, rule: RateRule) -> Batch:
     return Batch(moves=moves, plan=uniform_plan(loads_of(needs_of(moves)), rule))
 
 
-def _at(moves: Moves, rate: int) -> UniformPlan:
+def _plan_at_rate(moves: Moves, rate: int) -> UniformPlan:
     return uniform_plan(loads_of(needs_of(moves)), RateRule(fixed_bytes_per_s=rate))
 
 
@@ -151,7 +153,7 @@ def _assign(needs: _NeedsTable, choose: Choice) -> Ints:
     return places
 
 
-def _into_first_that_fits(needs: _NeedsTable, room: int) -> Choice:
+def _choose_first_that_fits(needs: _NeedsTable, room: int) -> Choice:
     loads = np.zeros((8, needs.roles_count), dtype=np.int64)
     opened = 0
 
@@ -171,7 +173,7 @@ def _into_first_that_fits(needs: _NeedsTable, room: int) -> Choice:
     return choose
 
 
-def _into_least_loaded(needs: _NeedsTable, count: int) -> Choice:
+def _choose_least_loaded(needs: _NeedsTable, count: int) -> Choice:
     loads = np.zeros((count, needs.roles_count), dtype=np.int64)
     sizes = np.zeros(count, dtype=np.int64)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from policies.throttle.needs import Needs
 from policies.throttle.pacing_lists import ListSteps
 from policies.throttle.pacing_plan import PacingMemory
-from policies.throttle.rates import BrokerRole, Load, RateRule, exact, per_broker_plan, uniform_plan
+from policies.throttle.rates import BrokerRole, Load, RateRule, fraction_of, per_broker_plan, uniform_plan
 from policies.throttle.settings import ThrottleSettings
 
 
@@ -19,7 +19,7 @@ def fallback_rates(
 ) -> dict[BrokerRole, int]:
     """Rates for the failover-safe minimums; no cap, because the network is not measured now."""
     rule = RateRule(
-        headroom_ratio=exact(settings.headroom_ratio), floor_bytes_per_s=settings.floor_bytes_per_s
+        headroom_ratio=fraction_of(settings.headroom_ratio), floor_bytes_per_s=settings.floor_bytes_per_s
     )
     loads = safe_loads(memory)
     if settings.rates == "uniform":
@@ -44,12 +44,14 @@ def safe_minimums(memory: PacingMemory, needs: Needs) -> tuple[dict[int, int], d
     )
     if not needs.without_leader:
         return leaders, followers
-    return _at_least(leaders, memory.safe_leader_mins), _at_least(followers, memory.safe_follower_mins)
+    return _raise_to_minimums(leaders, memory.safe_leader_mins), _raise_to_minimums(
+        followers, memory.safe_follower_mins
+    )
 
 
 def _known_values(values: Mapping[int, int | None]) -> dict[int, int]:
     return {broker: value for broker, value in values.items() if value is not None}
 
 
-def _at_least(values: Mapping[int, int], least: Mapping[int, int]) -> dict[int, int]:
+def _raise_to_minimums(values: Mapping[int, int], least: Mapping[int, int]) -> dict[int, int]:
     return {broker: max(value, least.get(broker, 0)) for broker, value in values.items()}

@@ -104,14 +104,15 @@ def _take(before: str, added: str) -> str:
     return "" if before == added else text_of(entries_of(before) - entries_of(added))
 
 
-def foreign(there: ThrottledLists, ours: ThrottledLists) -> ThrottledLists:
+def foreign_entries_of(there: ThrottledLists, ours: ThrottledLists) -> ThrottledLists:
     """Entries on the topics of ``ours`` that somebody else set; they are kept and reported. Raises ``BadList``."""
     return ThrottledLists(
-        leader=_foreign(there.leader, ours.leader), follower=_foreign(there.follower, ours.follower)
+        leader=_foreign_texts_of(there.leader, ours.leader),
+        follower=_foreign_texts_of(there.follower, ours.follower),
     )
 
 
-def _foreign(there: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
+def _foreign_texts_of(there: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
     left = {topic: _take(there.get(topic, "").strip(), text) for topic, text in ours.items()}
     return {topic: text for topic, text in left.items() if text}
 

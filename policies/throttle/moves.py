@@ -120,10 +120,10 @@ class Moves:
             topics=self.topics,
             topic=self.topic[kept],
             partition=self.partition[kept],
-            sources=self.sources.only(kept),
-            added=self.added.only(kept),
-            target=self.target.only(kept),
-            in_sync=self.in_sync.only(kept),
+            sources=self.sources.take(kept),
+            added=self.added.take(kept),
+            target=self.target.take(kept),
+            in_sync=self.in_sync.take(kept),
             leader=self.leader[kept],
             write_bytes_per_s=self.write_bytes_per_s[kept],
             log_size_bytes=self.log_size_bytes[kept],
@@ -143,9 +143,9 @@ class Reassignment:
 def read_moves(columns: MoveColumns) -> Reassignment:
     """Check and sort. Raises ``BadMove`` for the first row, by topic and partition, that cannot be right."""
     topics, topic = _topics(columns.topics)
-    partition = _whole(columns.partitions, "partition")
+    partition = _to_integers(columns.partitions, "partition")
     order = np.lexsort((partition, topic))
-    sorted_ = _Sorted(columns, order, topics, topic[order], partition[order])
+    sorted_ = _SortedColumns(columns, order, topics, topic[order], partition[order])
     sorted_.refuse_names()
     current, adding, target = (sorted_.replicas(kind) for kind in ("current", "adding", "target"))
     sources = current - adding
@@ -164,7 +164,7 @@ def read_moves(columns: MoveColumns) -> Reassignment:
         leader=sorted_.leaders(current | adding),
         write_bytes_per_s=sorted_.numbers("write_bytes_per_s"),
         log_size_bytes=sorted_.numbers("log_size_bytes"),
-        present_bytes=_present(columns.present_bytes, order, added),
+        present_bytes=_present_bytes_of(columns.present_bytes, order, added),
     )
     gains = added.counts(len(moves)) > 0
     return Reassignment(
@@ -182,7 +182,7 @@ def _topics(names: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
     return topics, np.fromiter(map(places.__getitem__, names), dtype=np.int64, count=len(names))
 
 
-def _whole(values: Sequence[int], what: str) -> Ints:
+def _to_integers(values: Sequence[int], what: str) -> Ints:
     try:
         return np.fromiter(values, dtype=np.int64, count=len(values))
     except OverflowError as error:
@@ -190,7 +190,7 @@ def _whole(values: Sequence[int], what: str) -> Ints:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Sorted:
+class _SortedColumns:
     """The columns in order, with the checks that name the row they refuse."""
 
     columns: MoveColumns
@@ -255,7 +255,7 @@ class _Sorted:
 
     def leaders(self, current: ReplicaSet) -> Ints:
         """The live leaders, (n,)."""
-        leader = _whole(self.columns.leaders, "leader")[self.order]
+        leader = _to_integers(self.columns.leaders, "leader")[self.order]
         rows = np.arange(len(leader))
         led = leader != NO_LEADER
         possible = (leader >= 0) & (leader <= LARGEST_BROKER)
@@ -297,7 +297,7 @@ _KEYS = {
 """Name of each kind of replicas in error messages."""
 
 
-def _present(given: Sequence[Mapping[int, int]] | None, order: Ints, added: ReplicaSet) -> Ints:
+def _present_bytes_of(given: Sequence[Mapping[int, int]] | None, order: Ints, added: ReplicaSet) -> Ints:
     if given is None:
         return np.full(len(added.keys), UNKNOWN, dtype=np.int64)
     places = order[added.rows].tolist()

@@ -75,7 +75,7 @@ def needs_of(moves: Moves) -> Needs:
         failover_safe_min_bytes_per_s=total_by_broker(
             moves.sources.brokers, safe_rates[sources], times=followers[sources]
         ),
-        lacking=_lacking(moves, left),
+        lacking=_find_lacks(moves, left),
         without_leader=tuple(moves.name(row) for row in np.flatnonzero(~is_led).tolist()),
         whole_logs_count=int(np.count_nonzero(_is_whole(moves))),
     )
@@ -147,7 +147,7 @@ def total_by_broker(brokers: Ints, values: Ints, *, times: Ints | None = None) -
     }
 
 
-def _lacking(moves: Moves, left: Ints) -> tuple[Lack, ...]:
+def _find_lacks(moves: Moves, left: Ints) -> tuple[Lack, ...]:
     no_rate = moves.write_bytes_per_s == UNKNOWN
     no_size = np.zeros(len(moves), dtype=np.bool_)
     no_size[moves.added.rows[left == UNKNOWN]] = True

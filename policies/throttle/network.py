@@ -8,7 +8,7 @@ Source: kafka-kit's autothrottle; its share is a share of what is left, ours one
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from policies.throttle.rates import NO_CAPS, BrokerRole, Caps, ceil_ratio, exact
+from policies.throttle.rates import NO_CAPS, BrokerRole, Caps, ceil_ratio, fraction_of
 from policies.throttle.settings import NetworkCapacitySettings
 
 
@@ -35,7 +35,7 @@ def network_limits(
         declared = capacity.of(role.broker)
         if declared is None:
             continue
-        most = ceil_ratio(declared, exact(share_ratio))
+        most = ceil_ratio(declared, fraction_of(share_ratio))
         used = _used_bytes_per_s(role, use)
         if used is None:
             caps[role] = max(most, 1)

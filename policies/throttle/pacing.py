@@ -31,7 +31,7 @@ from policies.throttle.rates import (
     Load,
     RatePlan,
     RateRule,
-    exact,
+    fraction_of,
     loads_of,
     per_broker_plan,
     plan_at,
@@ -50,14 +50,14 @@ Step = tuple[ThrottleDecision | None, PacingMemory, PacingExplanation]
 def decide(snapshot: PacingSnapshot, memory: PacingMemory, settings: ThrottleSettings) -> Step:
     """Decide one round. Raises ``BadList`` where the snapshot has a text that is no throttled replica list."""
     if snapshot.moves is None:
-        return _without_reports(snapshot, memory, settings, None)
+        return _decide_without_reports(snapshot, memory, settings, None)
     if not len(snapshot.moves):
         return _finish(memory)
     needs = capped_needs_of(snapshot.moves)
     knows_nothing = not (memory.is_active or needs.leader_min_bytes_per_s)  # nothing that moves has a leader
     if knows_nothing or any(load.min_bytes_per_s is None for load in loads_of(needs)):
-        return _without_reports(snapshot, memory, settings, needs)
-    return _with_reports(_Round.of(snapshot, memory, settings, snapshot.moves, needs))
+        return _decide_without_reports(snapshot, memory, settings, needs)
+    return _decide_with_reports(_Round.of(snapshot, memory, settings, snapshot.moves, needs))
 
 
 def _finish(memory: PacingMemory) -> Step:
@@ -138,7 +138,7 @@ class _Round:
         left_ms = self.left_ms
         knows_sizes = all(load.bytes_left is not None for load in self.led_loads)
         return RateRule(
-            headroom_ratio=exact(self.settings.headroom_ratio),
+            headroom_ratio=fraction_of(self.settings.headroom_ratio),
             floor_bytes_per_s=self.settings.floor_bytes_per_s,
             deadline_s=Fraction(left_ms) / _MS_PER_S if left_ms is not None and knows_sizes else None,
             caps=self.snapshot.caps,
@@ -146,7 +146,7 @@ class _Round:
         )
 
 
-def _with_reports(now: _Round) -> Step:
+def _decide_with_reports(now: _Round) -> Step:
     wanted, plan = _wanted_rates(now)
     trigger = next(_triggers(now, wanted), None)
     in_force = plan_in_force(now.memory.rates(), now.loads)
@@ -223,7 +223,7 @@ def _is_minimum_near(now: _Round, rates: Mapping[BrokerRole, int], wanted: Mappi
 
     A leader that is no source has no rate: it is on no list, so nothing holds it back.
     """
-    share = exact(now.settings.raise_at_ratio)
+    share = fraction_of(now.settings.raise_at_ratio)
     return any(
         (load.min_bytes_per_s or 0) > share * rates[load.role] and wanted[load.role] > rates[load.role]
         for load in now.loads
@@ -242,7 +242,7 @@ def _is_changed(
     now: _Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int], *, up: bool, down: bool
 ) -> bool:
     """Whether a rate is to go up or down by the threshold at least."""
-    share = exact(now.settings.change_threshold_ratio)
+    share = fraction_of(now.settings.change_threshold_ratio)
     for role, rate in wanted.items():
         step = rate - rates[role] if up else 0
         if step > 0 and step >= share * rates[role]:
@@ -284,7 +284,7 @@ def _cap_rates(
     return {role: min(rates[role], caps.get(role, rates[role])) for role in wanted}
 
 
-def _without_reports(
+def _decide_without_reports(
     snapshot: PacingSnapshot, memory: PacingMemory, settings: ThrottleSettings, needs: Needs | None
 ) -> Step:
     """Keep the throttle, extend it to moves that join, and after some rounds fall back to the failover-safe rates."""

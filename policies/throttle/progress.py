@@ -176,7 +176,7 @@ def _slopes(samples: tuple[Sample, ...]) -> dict[str, float] | None:
     rose = {
         role
         for first, last in pairwise(samples)
-        for role, slope in _between(first, last).items()
+        for role, slope in _slopes_between(first, last).items()
         if slope < 0
     }
     return {
@@ -203,7 +203,7 @@ def _leads(role: str) -> bool:
     return role.startswith("leader:")
 
 
-def _between(first: Sample, last: Sample) -> dict[str, float]:
+def _slopes_between(first: Sample, last: Sample) -> dict[str, float]:
     elapsed_ms = last.at_ms - first.at_ms
     return {
         role: (first.bytes_left[role] - left) * _MS_PER_S / elapsed_ms
@@ -224,7 +224,7 @@ def _remaining_s(now: Sample, slopes: Mapping[str, float], bottleneck: str | Non
 
 def _range(samples: tuple[Sample, ...], bottleneck: str | None) -> tuple[float | None, float | None]:
     stretches = [
-        _remaining_s(samples[-1], _between(first, last), bottleneck)
+        _remaining_s(samples[-1], _slopes_between(first, last), bottleneck)
         for first, last in pairwise(samples)
         if last.at_ms > first.at_ms
     ]

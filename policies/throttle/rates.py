@@ -186,7 +186,7 @@ def ceil_ratio(value: int, ratio: Fraction) -> int:
     return -(-value * ratio.numerator // ratio.denominator)
 
 
-def exact(ratio: float) -> Fraction:
+def fraction_of(ratio: float) -> Fraction:
     """The decimal number a person wrote: 0.2 is one fifth, and 1.2 * 3 then 3.6."""
     return Fraction(repr(ratio))
 

@@ -59,7 +59,7 @@ class ReplicaSet:
     def __sub__(self, other: "ReplicaSet") -> "ReplicaSet":
         return ReplicaSet(self.keys[~other.contains(self.keys)]) if len(other.keys) else self
 
-    def only(self, kept: Bools) -> "ReplicaSet":
+    def take(self, kept: Bools) -> "ReplicaSet":
         """The replicas of the rows that are true in ``kept``, (n,), which are numbered anew from 0."""
         rows = self.rows
         left = kept[rows]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from policies.throttle.moves import LARGEST_NUMBER
-from policies.throttle.rates import MIB, exact
+from policies.throttle.rates import MIB, fraction_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class ThrottleSettings:
         _require(0 <= self.deadline_s < float("inf"), self, "deadline_s", "0 or more")
         _require(0 < self.raise_at_ratio <= 1, self, "raise_at_ratio", "above 0 and at most 1")
         _require(
-            exact(self.raise_at_ratio) * (1 + exact(self.headroom_ratio)) > 1,
+            fraction_of(self.raise_at_ratio) * (1 + fraction_of(self.headroom_ratio)) > 1,
             self,
             "raise_at_ratio",
             f"above 1 / (1 + headroom_ratio {self.headroom_ratio}), or a rate just set would be raised again",

@@ -39,7 +39,7 @@ def approve_command(**options: Any) -> None:
     An action is published only if the loads of the round that counts the approval still allow it; --wait shows the outcome, and
     ends with exit code 7 if an action was not published. The first 6 characters of an id are enough.
     """
-    _say("approved", **options)
+    _write_verdict("approved", **options)
 
 
 @click.command(
@@ -50,10 +50,10 @@ def approve_command(**options: Any) -> None:
 @_options
 def reject_command(**options: Any) -> None:
     """Reject proposed actions; their bundles are left alone for as long as a proposal waits (`proposal_ttl_s`)."""
-    _say("rejected", **options)
+    _write_verdict("rejected", **options)
 
 
-def _say(
+def _write_verdict(
     verdict: Verdict,
     *,
     settings: Settings,
@@ -79,12 +79,12 @@ def _say(
     if not wait:
         return
     refused = []
-    for said, event, row in proposals.wait_for_outcomes(settings, answered):
+    for answer, event, row in proposals.wait_for_outcomes(settings, answered):
         action = "" if row.action_id is None else f", action {row.action_id}"
         detail = "" if row.detail == row.outcome else f" ({row.detail})"
-        click.echo(f"{said.open.row.id[:12]}: {row.outcome}{detail} in round {event.data.round}{action}")
+        click.echo(f"{answer.open.row.id[:12]}: {row.outcome}{detail} in round {event.data.round}{action}")
         if row.outcome not in {"acted", "rejected"}:
-            refused.append(said.open.row.id[:12])
+            refused.append(answer.open.row.id[:12])
     if refused:
         raise NotAcknowledged(
             f"{', '.join(refused)}: no action was published; the policy may propose it again"

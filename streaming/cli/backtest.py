@@ -16,7 +16,7 @@ from streaming.cli.beginning import begin_of, moment_of
 from streaming.cli.configured import read_settings
 from streaming.cli.forms import format_option, render
 from streaming.cli.options import example
-from streaming.cli.playing import card_table, played
+from streaming.cli.playing import card_table, play_with_progress
 from streaming.process.exits import WrongUse
 from streaming.settings import Settings
 
@@ -103,7 +103,7 @@ def backtest_command(
         )
         try:
             found = _backtest(recorded, chosen, sources, loop, processes, keeps=recorded_moves == "keep")
-        except _unreadable() as error:
+        except _reading_errors() as error:
             raise WrongUse(f"{', '.join(sources)}: {error}") from error
     if html is not None:
         from streaming.simulator.backtest.page import render_page  # noqa: PLC0415  the plotting library takes a second
@@ -149,9 +149,9 @@ def _files(
             raise WrongUse(
                 f"{', '.join(sources)}: give one address, or files; a backtest reads one recording"
             )
-        from streaming.cli.record import recorded_for_now  # noqa: PLC0415  see `commands`
+        from streaming.cli.record import record_for_now  # noqa: PLC0415  see `commands`
 
-        with recorded_for_now(settings, begin_of(since or "earliest")) as (file, count):
+        with record_for_now(settings, begin_of(since or "earliest")) as (file, count):
             click.echo(f"{count} records read from {address}", err=True)
             yield (file,)
         return
@@ -165,7 +165,7 @@ def _files(
     yield files
 
 
-def _unreadable() -> tuple[type[Exception], ...]:
+def _reading_errors() -> tuple[type[Exception], ...]:
     from streaming.controller.recording import BadRecording  # noqa: PLC0415  see `commands`
     from streaming.simulator.recorded import NoFleet  # noqa: PLC0415
 
@@ -204,11 +204,11 @@ def _backtest(
             keeps_recorded_moves=keeps,
         )
     ]
-    closed, opened = sorted_results(jobs, played(jobs, play_job, processes, label="backtest"))
-    return backtest_of(_what(list(surveys.values()), sources), list(surveys), closed, opened)
+    closed, opened = sorted_results(jobs, play_with_progress(jobs, play_job, processes, label="backtest"))
+    return backtest_of(_describe_input(list(surveys.values()), sources), list(surveys), closed, opened)
 
 
-def _what(surveys: "Sequence[Survey]", sources: Sequence[str]) -> str:
+def _describe_input(surveys: "Sequence[Survey]", sources: Sequence[str]) -> str:
     reports_count = sum(each.reports_count for each in surveys)
     first, last = min(each.first_ms for each in surveys), max(each.last_ms for each in surveys)
     return (

@@ -19,7 +19,7 @@ from streaming.cli.options import (
     verbose_option,
     with_options,
 )
-from streaming.cli.targets import kafka_target, pulsar_target, refusing
+from streaming.cli.targets import kafka_target, pulsar_target, refuse_errors
 from streaming.ports.events import EventSink, LineEvents
 from streaming.process.exits import Refused
 from streaming.process.logs import log_to_stderr
@@ -78,7 +78,7 @@ def pulsar_command(cluster: str, **given: Unpack[_Given]) -> None:
 
     metrics = CollectorMetrics(cluster)
 
-    with refusing(StartRefused):
+    with refuse_errors(StartRefused):
         make = partial(PulsarCollector, settings, metrics, cluster=cluster, target=target)
         _run(make, metrics, settings, given, finish=PulsarCollector.join_facts)
 
@@ -102,7 +102,7 @@ def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:
 
     metrics = CollectorMetrics(cluster, results=READ_RESULTS, events=EVENTS)
 
-    with refusing(ClusterError):
+    with refuse_errors(ClusterError):
         make = partial(KafkaCollector, settings, metrics, cluster=cluster, target=target)
         _run(make, metrics, settings, given)
 

@@ -19,17 +19,17 @@ from streaming.operators import edits, overlay
 from streaming.operators.acknowledged import wait_until_obeyed
 from streaming.operators.control_topic import (
     ControlTopic,
-    Heard,
+    KnownCluster,
     check_taken,
     check_written,
-    clusters_heard_of,
+    known_clusters_of,
 )
 from streaming.operators.edits import BadChange, Edit
 from streaming.operators.overlay import Asker, Planned, Standing
 from streaming.operators.overlay_text import change_text, overlay_text, overlay_tree
 from streaming.process.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
-from streaming.settings.errors import nearest
+from streaming.settings.errors import suggest_nearest
 from streaming.settings.sections import NAME_PATTERN
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -84,7 +84,7 @@ class Request:
         return Asker(who=self.who or getpass.getuser(), why=self.why.strip())
 
 
-def requesting(command: Callable[..., None]) -> Callable[..., None]:
+def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options of a command that writes a control event; the command gets them as a ``Request``."""
 
     @wraps(command)
@@ -129,21 +129,21 @@ def requesting(command: Callable[..., None]) -> Callable[..., None]:
     type=Duration(),
     help="The pause ends by itself after this time, such as 90s, 30m, 2h or 1h30m; else `resume` ends it.",
 )
-@requesting
+@with_request_options
 def pause_command(request: Request, duration: timedelta | None) -> None:
     """Hold every action; the policies go on counting. Mode and settings stay as they are."""
     change(request, edits.pause_edit(None if duration is None else datetime.now(UTC) + duration))
 
 
 @click.command("resume", epilog=example('trimtab resume --cluster east-1 --why "it is over"'))
-@requesting
+@with_request_options
 def resume_command(request: Request) -> None:
     """End a pause, and say that what made actions fail is mended. Mode and settings stay as they are."""
     change(request, edits.resume_edit(datetime.now(UTC)))
 
 
 @click.command("forget", epilog=example('trimtab forget --cluster east-1 --why "dismantled"'))
-@requesting
+@with_request_options
 def forget_command(request: Request) -> None:
     """Forget what is remembered of a cluster: averages, hits, cooldowns, budgets, failures. Its pause, mode and settings stay.
 
@@ -151,7 +151,7 @@ def forget_command(request: Request) -> None:
     """
     if request.target.every:
         raise click.UsageError("name the clusters to forget: --cluster NAME (once or more)")
-    change(request, edits.forgotten())
+    change(request, edits.forget_edit())
 
 
 @click.command("mode", epilog=example('trimtab mode act --cluster east-1 --why "watched for a day"'))
@@ -161,10 +161,10 @@ def forget_command(request: Request) -> None:
     type=click.Choice(["required", "none", "configured"]),
     help="Whether unloads and splits wait for `trimtab approve` when it acts; unchanged if not given.",
 )
-@requesting
+@with_request_options
 def mode_command(request: Request, mode: str, approval: str | None) -> None:
     """Let a cluster act, or only show what it would do; `configured` takes controller.mode (and controller.approval)."""
-    change(request, edits.with_mode(mode, approval))
+    change(request, edits.mode_edit(mode, approval))
 
 
 @click.group("policy")
@@ -177,10 +177,10 @@ def policy_command() -> None:
     epilog=example('trimtab policy set --cluster east-1 --why "calmer" pulsar.avg_shedder.low_hit_count=12'),
 )
 @click.argument("assignments", nargs=-1, required=True, metavar="KEY=VALUE...")
-@requesting
+@with_request_options
 def set_command(request: Request, assignments: tuple[str, ...]) -> None:
     """Put settings over those of the file, with keys as in trimtab.toml: pulsar.avg_shedder.low_threshold_points=10."""
-    change(request, check(lambda: edits.with_settings(assignments)))
+    change(request, check(lambda: edits.settings_edit(assignments)))
 
 
 @policy_command.command(
@@ -190,10 +190,10 @@ def set_command(request: Request, assignments: tuple[str, ...]) -> None:
     ),
 )
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
-@requesting
+@with_request_options
 def unset_command(request: Request, keys: tuple[str, ...]) -> None:
     """Take settings, or whole sections, out of the overlay: those of the file hold again."""
-    change(request, check(lambda: edits.without_settings(keys)))
+    change(request, check(lambda: edits.unset_edit(keys)))
 
 
 @policy_command.command("show", epilog=example("trimtab policy show --cluster east-1"))
@@ -202,11 +202,11 @@ def unset_command(request: Request, keys: tuple[str, ...]) -> None:
 def show_command(settings: Settings, clusters: tuple[str, ...], form: str, *, every: bool) -> None:
     """Show the newest control event of a cluster, who wrote it and why."""
     target = Target(settings=settings, clusters=clusters, every=every)
-    heard = heard_of(target, settings)
-    stands = overlay.standing(
-        ControlTopic(settings).read(), ClusterSettingsSource(settings), _known_systems(heard or {})
+    known = find_known_clusters(target, settings)
+    stands = overlay.find_standings(
+        ControlTopic(settings).read(), ClusterSettingsSource(settings), _known_systems(known or {})
     )
-    names = clusters_of(target, settings, stands, heard)
+    names = clusters_of(target, settings, stands, known)
     _show({name: stands.get(name, Standing()) for name in names}, form)
 
 
@@ -228,7 +228,7 @@ def control_command() -> None:
 @format_option("JSON and YAML are a list with one object per cluster.")
 def list_command(settings: Settings, form: str) -> None:
     """Show every cluster whose newest control event makes it differ from the settings file."""
-    stands = overlay.standing(ControlTopic(settings).read(), ClusterSettingsSource(settings))
+    stands = overlay.find_standings(ControlTopic(settings).read(), ClusterSettingsSource(settings))
     found = {name: each for name, each in sorted(stands.items()) if each.refused or not each.is_as_configured}
     if not found and form == "table":
         click.echo("every cluster is as configured")
@@ -238,42 +238,42 @@ def list_command(settings: Settings, form: str) -> None:
 @control_command.command(
     "delete", epilog=example('trimtab control delete --cluster est-1 --why "a misspelt name"')
 )
-@requesting
+@with_request_options
 def delete_command(request: Request) -> None:
     """Take back pause, mode and settings at once: the cluster is as the settings file says, and no longer listed."""
     if request.target.every:
         raise click.UsageError("name the clusters to set back: --cluster NAME (once or more)")
-    change(request, edits.as_configured())
+    change(request, edits.configured_edit())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
+class ControlChange:
     """The event that was written for a cluster, and what its newest summary says; None if that is not known."""
 
     event: Planned
-    heard: Heard | None
+    known: KnownCluster | None
 
 
-def change(request: Request, edit: Edit) -> list[Changed]:
+def change(request: Request, edit: Edit) -> list[ControlChange]:
     """Read what is in force, write each cluster's change, read it back, print what holds from when, and wait if ``request.wait``."""
     target, asker = request.target, request.asker
     settings = target.settings
-    topic, heard = ControlTopic(settings), heard_of(target, settings)
+    topic, known = ControlTopic(settings), find_known_clusters(target, settings)
     before = topic.read()
-    source, systems = ClusterSettingsSource(settings), _known_systems(heard or {})
-    stands = overlay.standing(before, source, systems)
+    source, systems = ClusterSettingsSource(settings), _known_systems(known or {})
+    stands = overlay.find_standings(before, source, systems)
     now_ms = round(time.time() * 1000)
     plan = partial(
         overlay.plan, edit=edit, asker=asker, settings=source, now_ms=now_ms, nonce=uuid4().hex[:8]
     )
     events = [
         check(partial(plan, cluster, stands=stands.get(cluster, Standing()), system=systems.get(cluster)))
-        for cluster in clusters_of(target, settings, stands, heard)
+        for cluster in clusters_of(target, settings, stands, known)
     ]
     topic.write(events)
     after = topic.read()
     check_written(events, before, after)
-    check_taken(events, overlay.standing(after, source, systems))
+    check_taken(events, overlay.find_standings(after, source, systems))
     for event in events:
         refused = stands.get(event.cluster, Standing()).refused
         if refused is not None:
@@ -286,7 +286,7 @@ def change(request: Request, edit: Edit) -> list[Changed]:
         for obeyed in wait_until_obeyed(settings, events):
             data = obeyed.data
             click.echo(f"{obeyed.cluster}: obeyed since round {data.round}, which ended at {data.end}")
-    return [Changed(event=event, heard=(heard or {}).get(event.cluster)) for event in events]
+    return [ControlChange(event=event, known=(known or {}).get(event.cluster)) for event in events]
 
 
 Result = TypeVar("Result")
@@ -303,19 +303,19 @@ def clusters_of(
     target: Target,
     settings: Settings,
     stands: Mapping[str, Standing],
-    heard: Mapping[str, Heard | None] | None,
+    known: Mapping[str, KnownCluster | None] | None,
 ) -> list[str]:
     """The clusters to change, by name; raises ``WrongUse`` for a named one that is not known, unless forced."""
     named = {*settings.clusters, *(name for name, each in stands.items() if not each.is_as_configured)}
     if target.every:
-        found = sorted({*named, *(heard or {})})
+        found = sorted({*named, *(known or {})})
         if not found:
             raise WrongUse(
                 f"no cluster is named in the settings or found on {settings.topics.audit}: use --cluster"
             )
         return found
-    if heard is not None and not target.force:
-        _require_known(target.clusters, {*named, *heard})
+    if known is not None and not target.force:
+        _require_known(target.clusters, {*named, *known})
     return sorted(set(target.clusters))
 
 
@@ -327,7 +327,7 @@ def _check_names(target: Target) -> None:
             raise click.BadParameter(f"{name!r}: a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -")
 
 
-def heard_of(target: Target, settings: Settings) -> dict[str, Heard | None] | None:
+def find_known_clusters(target: Target, settings: Settings) -> dict[str, KnownCluster | None] | None:
     """Clusters on the audit topic, and what kind each is; None where it cannot be read.
 
     For named clusters it only shows whether they are misspelt and how long their rounds are, so a failed read holds up no pause.
@@ -335,7 +335,7 @@ def heard_of(target: Target, settings: Settings) -> dict[str, Heard | None] | No
     _check_names(target)
     look_back_s = _LOOK_BACK_S if target.every else _LIVE_S
     try:
-        return clusters_heard_of(settings, since_ms=round((time.time() - look_back_s) * 1000))
+        return known_clusters_of(settings, since_ms=round((time.time() - look_back_s) * 1000))
     except Refused as error:
         if target.every:
             raise
@@ -346,15 +346,17 @@ def heard_of(target: Target, settings: Settings) -> dict[str, Heard | None] | No
         return None
 
 
-def _known_systems(heard: Mapping[str, Heard | None]) -> dict[str, System]:
+def _known_systems(known: Mapping[str, KnownCluster | None]) -> dict[str, System]:
     """The clusters whose system is known."""
-    return {cluster: each.system for cluster, each in heard.items() if each is not None}
+    return {cluster: each.system for cluster, each in known.items() if each is not None}
 
 
 def _require_known(clusters: Iterable[str], known: set[str]) -> None:
     strangers = sorted(set(clusters) - known)
     if strangers:
-        hints = "; ".join(nearest(name, known) for name in strangers) if known else "no cluster is known"
+        hints = (
+            "; ".join(suggest_nearest(name, known) for name in strangers) if known else "no cluster is known"
+        )
         raise WrongUse(
             f"{', '.join(strangers)}: unknown, with no round in the last hour, no settings and no control event "
             f"({hints}). If the name is right, add --force"

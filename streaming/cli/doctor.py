@@ -26,10 +26,10 @@ def doctor_command(context: click.Context, settings: Settings, form: str) -> Non
 
     The exit code is 0 without a problem, 5 with one, and 6 where brokers do not answer and nothing else is wrong.
     """
-    from streaming.operators.doctor.looking import look  # noqa: PLC0415  loads brokers' clients
+    from streaming.operators.doctor.looking import gather_facts  # noqa: PLC0415  loads brokers' clients
     from streaming.operators.doctor.report import exit_code_of, judge, report_text  # noqa: PLC0415  the same
 
-    findings: list[Finding] = judge(look(settings))
+    findings: list[Finding] = judge(gather_facts(settings))
     click.echo(
         report_text(findings) if form == "table" else render(msgspec.to_builtins(findings), form), nl=False
     )

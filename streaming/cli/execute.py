@@ -19,7 +19,7 @@ from streaming.cli.options import (
     verbose_option,
     with_options,
 )
-from streaming.cli.targets import kafka_target, pulsar_target, refusing
+from streaming.cli.targets import kafka_target, pulsar_target, refuse_errors
 from streaming.process.logs import log_to_stderr
 from streaming.process.stopping import stopped_by_signals
 from streaming.settings import Settings
@@ -81,7 +81,7 @@ def pulsar_command(cluster: str, **given: Unpack[_Given]) -> None:
     def begin(stack: ExitStack) -> "ExecutorLoop":
         return start(stack, settings, metrics, cluster=cluster, target=target, dry_run=given["dry_run"])
 
-    with refusing(AdminError, CredentialsError):
+    with refuse_errors(AdminError, CredentialsError):
         _run(begin, metrics, settings, once=given["once"])
 
 
@@ -106,7 +106,7 @@ def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:
     def begin(stack: ExitStack) -> "ThrottleLoop":
         return start(stack, settings, metrics, cluster=cluster, target=target, dry_run=given["dry_run"])
 
-    with refusing(ClusterError):
+    with refuse_errors(ClusterError):
         _run(begin, metrics, settings, once=given["once"])
 
 

@@ -81,11 +81,11 @@ def explain_command(
             raise WrongUse(f"{', '.join(recordings)}: {error}") from error
     found = explainer.explain()
     if not found:
-        raise NotFound(_unknown(subject, explainer, cluster, last))
+        raise NotFound(_describe_unknown(subject, explainer, cluster, last))
     _show(found, form)
 
 
-def _unknown(subject: str, explainer: Explainer, cluster: str | None, last: timedelta) -> str:
+def _describe_unknown(subject: str, explainer: Explainer, cluster: str | None, last: timedelta) -> str:
     clusters = explainer.clusters
     if not clusters:
         of = "" if cluster is None else f" of {cluster}"
@@ -112,10 +112,10 @@ def _files(
             raise WrongUse(str(error)) from error
         yield files, None if at_ms is None else at_ms - span_ms
         return
-    from streaming.cli.record import recorded_for_now  # noqa: PLC0415  a broker's client, when it is needed
+    from streaming.cli.record import record_for_now  # noqa: PLC0415  a broker's client, when it is needed
 
     begin_ms = (round(time.time() * 1000) if at_ms is None else at_ms) - span_ms
-    with recorded_for_now(settings, begin_ms) as (file, count):
+    with record_for_now(settings, begin_ms) as (file, count):
         click.echo(f"{count} records read, from {rfc3339(begin_ms)} on", err=True)
         yield (file,), None
 

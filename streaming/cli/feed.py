@@ -11,8 +11,8 @@ import click
 
 from streaming.cli.configured import read_settings
 from streaming.cli.options import config_option, example
-from streaming.cli.targets import refusing
-from streaming.controller.feed import FAST, Fed, moved_to
+from streaming.cli.targets import refuse_errors
+from streaming.controller.feed import FAST, Fed, shift_to
 from streaming.controller.recording import BadRecording
 from streaming.controller.sample_fleet import CLUSTER, sample_events
 from streaming.ports.events import EventSink
@@ -46,13 +46,13 @@ def feed_command(config: Path | None, input_url: str | None, recording: str | No
 
     stop = threading.Event()
     with (
-        refusing(),
+        refuse_errors(),
         _lines_of(recording) as lines,
         closing(event_sink_of(settings)) as sink,
         stopped_by_signals(lambda _: stop.set()),
     ):
         click.echo(f"feeding {recording or f'the cluster {CLUSTER}'} to {settings.input.url}", err=True)
-        fed = moved_to(lines, round(time.time() * 1000), speed=FAST if fast else 1)
+        fed = shift_to(lines, round(time.time() * 1000), speed=FAST if fast else 1)
         try:
             count = _feed(fed, sink, stop)
         except (BadRecording, EOFError, gzip.BadGzipFile) as error:

@@ -12,7 +12,7 @@ from streaming.cli.options import example
 from streaming.contract import beat as beats
 from streaming.contract.beat import HandOver
 from streaming.operators.beats import Running, Standby, newest_beats, newest_standbys
-from streaming.operators.outages import passed_over_until
+from streaming.operators.outages import pass_over_outage
 from streaming.ports.events import NoTopic
 from streaming.ports.publishing import PublishError
 from streaming.ports.reading import Reader, TopicRecord
@@ -50,12 +50,12 @@ def handover_command(settings: Settings, instance: str | None, wait_s: float) ->
     """
     name, topic = settings.controller.name, settings.topics.beats
     with output_reader(settings, topic, begin=_now_ms() - BEATS_RETENTION_MS) as reader:
-        heard = list(reader.to_end())
-        leader = _leader(heard, name)
-        standby = _standby(heard, name, instance)
+        records = list(reader.read_to_end())
+        leader = _leader(records, name)
+        standby = _standby(records, name, instance)
         _ask(settings, standby, leader)
         click.echo(f"asked {standby.instance} to take over from {leader.instance}")
-        successor = _wait_for(reader, heard, leader, wait_s)
+        successor = _wait_for(reader, records, leader, wait_s)
     if successor is None:
         raise NotAcknowledged(
             f"{standby.instance} does not lead after {wait_s:g} s: its log and its /readyz say why; {leader.instance} "
@@ -64,8 +64,8 @@ def handover_command(settings: Settings, instance: str | None, wait_s: float) ->
     click.echo(f"{successor.instance} leads with epoch {successor.epoch}")
 
 
-def _leader(heard: Sequence[TopicRecord], name: str) -> Running:
-    found = newest_beats(heard, now_ms=_now_ms()).get(name)
+def _leader(records: Sequence[TopicRecord], name: str) -> Running:
+    found = newest_beats(records, now_ms=_now_ms()).get(name)
     if found is None or not found.runs:
         raise NotFound(
             f"no controller {name} leads now, so there is no leader to take over from: a standby leads by itself, after one "
@@ -74,9 +74,9 @@ def _leader(heard: Sequence[TopicRecord], name: str) -> Running:
     return found
 
 
-def _standby(heard: Sequence[TopicRecord], name: str, instance: str | None) -> Standby:
+def _standby(records: Sequence[TopicRecord], name: str, instance: str | None) -> Standby:
     """The standby that is to take over. Raises ``NotFound``, ``Refused`` or ``WrongUse``."""
-    found = newest_standbys(heard, now_ms=_now_ms()).get(name, [])
+    found = newest_standbys(records, now_ms=_now_ms()).get(name, [])
     wanted = [each for each in found if instance in (None, each.instance)]
     if not wanted:
         who = "no process" if instance is None else f"no {instance}"
@@ -107,13 +107,13 @@ def _ask(settings: Settings, standby: Standby, leader: Running) -> None:
         raise Refused(str(error)) from error
 
 
-def _wait_for(reader: Reader, heard: list[TopicRecord], before: Running, wait_s: float) -> Running | None:
+def _wait_for(reader: Reader, records: list[TopicRecord], before: Running, wait_s: float) -> Running | None:
     """The controller that leads after ``before``; None if none does within ``wait_s``."""
     deadline = Deadline(wait_s)
     while True:
-        with passed_over_until(deadline):
-            heard += reader.to_end()
-        newest = newest_beats(heard, now_ms=_now_ms()).get(before.controller)
+        with pass_over_outage(deadline):
+            records += reader.read_to_end()
+        newest = newest_beats(records, now_ms=_now_ms()).get(before.controller)
         if newest is not None and newest.epoch > before.epoch:
             return newest
         if deadline.is_over:

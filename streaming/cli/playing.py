@@ -10,13 +10,13 @@ import click
 if TYPE_CHECKING:
     from streaming.simulator.card import Column, Figures
 
-__all__ = ["card_table", "played"]
+__all__ = ["card_table", "play_with_progress"]
 
 JobT = TypeVar("JobT")
 RunT = TypeVar("RunT")
 
 
-def played(
+def play_with_progress(
     jobs: Sequence[JobT], play: Callable[[JobT], RunT], processes: int | None, *, label: str
 ) -> list[RunT]:
     """Every run, in the order in which they end."""

@@ -100,7 +100,7 @@ def record_to_file(settings: Settings, begin: Begin, file: str, *, until_now: bo
 
 
 @contextmanager
-def recorded_for_now(settings: Settings, begin: Begin) -> Iterator[tuple[str, int]]:
+def record_for_now(settings: Settings, begin: Begin) -> Iterator[tuple[str, int]]:
     """A file with what is on the input topic, and the number of its records; the file is deleted after the block."""
     with tempfile.TemporaryDirectory(prefix="trimtab-record-") as folder:
         file = str(Path(folder) / "input.ndjson.gz")

@@ -7,10 +7,10 @@ import click
 from streaming.cli.configured import settings_options
 from streaming.cli.options import example
 from streaming.cli.topic_options import (
-    as_published,
     as_published_option,
     print_topic,
     records_of,
+    render_published,
     tail_options,
 )
 from streaming.operators.action_events import UnreadableEvent
@@ -50,7 +50,7 @@ def show_command(settings: Settings, place: str, form: str) -> None:
             continue
         if place in (place_of(event), event.id):
             value = record.value or b""
-            click.echo(rejected_text(event) if form == "table" else as_published(value, form), nl=False)
+            click.echo(rejected_text(event) if form == "table" else render_published(value, form), nl=False)
             return
     raise NotFound(
         f"no rejected record {place} on {topic}: `trimtab rejected tail --from earliest --no-follow` lists all rejected records"

@@ -59,7 +59,7 @@ def report_command(
     """
     since_ms = round((time.time() - since.total_seconds()) * 1000)
     topic = settings.topics.audit
-    reach = _reach(settings, since_ms)
+    reach = _describe_reach(settings, since_ms)
     report = Report(unbalanced_points=unbalanced_points)
     for record in records_of(settings, topic, since_ms, follow=False):
         value = record.value or b""
@@ -81,7 +81,7 @@ def report_command(
     _show(found, reach, form)
 
 
-def _reach(settings: Settings, since_ms: int) -> str:
+def _describe_reach(settings: Settings, since_ms: int) -> str:
     """How far back the audit topic reaches."""
     topic = settings.topics.audit
     first = next(islice(records_of(settings, topic, "earliest", follow=False), 1), None)

@@ -7,10 +7,10 @@ import click
 from streaming.cli.configured import settings_options
 from streaming.cli.options import example
 from streaming.cli.topic_options import (
-    as_published,
     as_published_option,
     print_topic,
     records_of,
+    render_published,
     tail_options,
 )
 from streaming.operators.round_events import Newest, is_round_of, read_round
@@ -58,7 +58,7 @@ def show_command(settings: Settings, cluster: str, number: int | None, form: str
         (_, event), *_ = newest.rounds(settings.topics.audit)
         click.echo(round_text(event), nl=False)
         return
-    click.echo(as_published(newest.records()[0].value or b"", form), nl=False)
+    click.echo(render_published(newest.records()[0].value or b"", form), nl=False)
 
 
 def _is_asked_for(record: TopicRecord, cluster: str, number: int | None) -> bool:

@@ -12,7 +12,7 @@ import click
 from policies.shedding.registry import POLICIES
 from streaming.cli.configured import read_settings
 from streaming.cli.forms import format_option, render
-from streaming.cli.playing import card_table, played
+from streaming.cli.playing import card_table, play_with_progress
 from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource, ControllerSettings
 from streaming.simulator.scenarios import SCENARIOS, find_scenario
@@ -108,13 +108,13 @@ def simulate_command(
     if recording is not None and names:
         raise WrongUse("--from and --scenario: a fleet is either recorded or made up; leave one of them out")
     candidates = _candidates(configs, policies)
-    chosen = _recorded(recording) if recording is not None else _chosen(names)
+    chosen = _read_recording(recording) if recording is not None else _find_scenarios(names)
     jobs = jobs_of(
-        [(name, _limited(build, hours)) for name, build, _ in chosen],
+        [(name, _limit_hours(build, hours)) for name, build, _ in chosen],
         range(first_seed, first_seed + seeds_count),
         [NOBODY, *candidates, PERFECT],
     )
-    runs = sort_runs(played(jobs, play, processes, label="simulate"), jobs)
+    runs = sort_runs(play_with_progress(jobs, play, processes, label="simulate"), jobs)
     if html is not None:
         from streaming.simulator.page import render_page  # noqa: PLC0415  the plotting library takes a second
 
@@ -128,7 +128,7 @@ def _candidates(configs: Sequence[Path], policies: Sequence[str]) -> "list[Candi
 
     found = [
         Candidate(name=name, kind="live", settings=ClusterSettingsSource(read_settings(path, {})))
-        for name, path in _named(configs)
+        for name, path in _name_configs(configs)
     ]
     for policy in policies or (() if configs else _FIRST_POLICIES):
         settings = read_settings(Path(os.devnull), {"pulsar.shedding_policy": policy})
@@ -139,14 +139,14 @@ def _candidates(configs: Sequence[Path], policies: Sequence[str]) -> "list[Candi
     return found
 
 
-def _named(configs: Sequence[Path]) -> list[tuple[str, Path]]:
+def _name_configs(configs: Sequence[Path]) -> list[tuple[str, Path]]:
     """Each file with its stem, or with its whole path where stems are equal."""
     stems = [path.stem for path in configs]
     is_clear = len(set(stems)) == len(stems)
     return [(path.stem if is_clear else str(path), path) for path in configs]
 
 
-def _chosen(names: Sequence[str]) -> "list[tuple[str, Build, str]]":
+def _find_scenarios(names: Sequence[str]) -> "list[tuple[str, Build, str]]":
     wanted = names or ("one-hot-broker",)
     if _ALL in wanted:
         return [(each.name, each.build, each.summary) for each in SCENARIOS]
@@ -154,7 +154,7 @@ def _chosen(names: Sequence[str]) -> "list[tuple[str, Build, str]]":
     return [(each.name, each.build, each.summary) for each in found]
 
 
-def _recorded(file: str) -> "list[tuple[str, Build, str]]":
+def _read_recording(file: str) -> "list[tuple[str, Build, str]]":
     from streaming.controller.recording import BadRecording  # noqa: PLC0415  see `commands`
     from streaming.controller.recordings import NoRecording, RecordedEvents, files_of  # noqa: PLC0415
     from streaming.simulator.recorded import NoFleet, recorded_fleets  # noqa: PLC0415
@@ -169,10 +169,10 @@ def _recorded(file: str) -> "list[tuple[str, Build, str]]":
     return [(name, fleet, f"the fleet of {name}, from {file}") for name, fleet in fleets.items()]
 
 
-def _limited(build: "Build", hours: float | None) -> "Build":
-    from streaming.simulator.scenarios import Lasting  # noqa: PLC0415  see `commands`
+def _limit_hours(build: "Build", hours: float | None) -> "Build":
+    from streaming.simulator.scenarios import LimitedScenario  # noqa: PLC0415  see `commands`
 
-    return build if hours is None else Lasting(build, hours)
+    return build if hours is None else LimitedScenario(build, hours)
 
 
 def _show(runs: "Sequence[Run]", form: str) -> None:
@@ -181,7 +181,12 @@ def _show(runs: "Sequence[Run]", form: str) -> None:
     figures = card(runs)
     if form != "table":
         scores = [
-            {"scenario": run.scenario, "seed": run.seed, "candidate": run.candidate, **_plain(run)}
+            {
+                "scenario": run.scenario,
+                "seed": run.seed,
+                "candidate": run.candidate,
+                **_score_to_builtins(run),
+            }
             for run in runs
         ]
         click.echo(render({"means": figures, "runs": scores}, form), nl=False)
@@ -191,7 +196,7 @@ def _show(runs: "Sequence[Run]", form: str) -> None:
         click.echo(card_table(scenario, rows, COLUMNS))
 
 
-def _plain(run: "Run") -> dict[str, object]:
+def _score_to_builtins(run: "Run") -> dict[str, object]:
     import msgspec  # noqa: PLC0415  see `commands`
 
     plain: dict[str, object] = msgspec.to_builtins(run.score)

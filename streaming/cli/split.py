@@ -83,10 +83,10 @@ def plan_command(file: str, form: str) -> None:
 
 def _answer(text: bytes, form: str) -> str:
     plan = make_plan(read_request(text))
-    return draw(plan).rstrip("\n") if form == "table" else _encoded(plan.answer(), form)
+    return draw(plan).rstrip("\n") if form == "table" else _encode(plan.answer(), form)
 
 
-def _encoded(answer: object, form: str) -> str:
+def _encode(answer: object, form: str) -> str:
     """A line of JSON, or a YAML document."""
     return (
         _encoder.encode(answer).decode()
@@ -115,7 +115,7 @@ def _answers(lines: list[bytes], form: str) -> Iterator[tuple[bool, str]]:
 
 
 def _refusal(message: str, form: str) -> str:
-    return f"error: {message}\n" if form == "table" else _encoded(Refusal(message), form)
+    return f"error: {message}\n" if form == "table" else _encode(Refusal(message), form)
 
 
 @split_command.command(
@@ -147,14 +147,14 @@ def positions_command(name: str | None, partitions: int, form: str, topics: tupl
     for text in name_warnings(names, bundle):
         click.echo(f"warning: {text}", err=True)
     if bundle is not None:
-        found = _inside(found, bundle)
+        found = _keep_inside(found, bundle)
     if form == "table":
         click.echo(_positions_text(found), nl=False)
     else:
-        click.echo(_encoded(_positions_answer(found, bundle), form))
+        click.echo(_encode(_positions_answer(found, bundle), form))
 
 
-def _inside(found: dict[str, int], bundle: Bundle) -> dict[str, int]:
+def _keep_inside(found: dict[str, int], bundle: Bundle) -> dict[str, int]:
     for topic, position in found.items():
         if not bundle.range.contains(position):
             click.echo(f"warning: outside {bundle.range}: {topic} at 0x{position:08x}", err=True)

@@ -38,7 +38,7 @@ def status_command(settings: Settings, clusters: tuple[str, ...], form: str, *, 
     newest = Newest()
     with suppress(KeyboardInterrupt):
         while True:
-            text = _shown(list(_statuses(settings, clusters, newest)), form)
+            text = _render_statuses(list(_statuses(settings, clusters, newest)), form)
             if watch:
                 click.clear()
             click.echo(text, nl=False)
@@ -47,7 +47,7 @@ def status_command(settings: Settings, clusters: tuple[str, ...], form: str, *, 
             time.sleep(_WATCH_S)
 
 
-def _shown(statuses: list[ClusterStatus], form: str) -> str:
+def _render_statuses(statuses: list[ClusterStatus], form: str) -> str:
     if form != "table":
         return render(msgspec.to_builtins(statuses), form)
     return "\n".join(map(status_text, statuses))
@@ -59,12 +59,12 @@ def _statuses(settings: Settings, clusters: tuple[str, ...], newest: Newest) -> 
     beats, standbys = _newest_beats(settings, now_s=now_s)
     rounds = _newest_rounds(settings, set(clusters), newest, beats, now_s=now_s)
     systems: dict[str, System] = {event.cluster: event.data.system for event, _ in rounds}
-    stands = _standing(settings, systems)
+    stands = _read_standings(settings, systems)
     for event, epoch in rounds:
         yield status_of(
             event,
             epoch=epoch,
-            waiting=_waiting(event, stands.get(event.cluster, Standing())),
+            waiting=_describe_waiting(event, stands.get(event.cluster, Standing())),
             beats=beats,
             standbys=standbys,
             now_ms=round(now_s * 1000),
@@ -104,7 +104,7 @@ def _newest_rounds(
     missing = sorted(wanted - newest.clusters)
     if missing or not newest.clusters:
         raise NotFound(
-            f"{', '.join(missing) or 'any cluster'}: no round on {settings.topics.audit} in the last day: {_why_none(beats)}"
+            f"{', '.join(missing) or 'any cluster'}: no round on {settings.topics.audit} in the last day: {_explain_missing_round(beats)}"
         )
     return [
         (event, epoch_of(record.headers))
@@ -113,7 +113,7 @@ def _newest_rounds(
     ]
 
 
-def _why_none(beats: Mapping[str, Running] | None) -> str:
+def _explain_missing_round(beats: Mapping[str, Running] | None) -> str:
     """Why there is no round."""
     if beats is None:
         return "no controller runs, or no report of the cluster comes"
@@ -123,16 +123,16 @@ def _why_none(beats: Mapping[str, Running] | None) -> str:
     return f"no report of the cluster comes to {', '.join(running)}, or its first round is not over"
 
 
-def _standing(settings: Settings, systems: dict[str, System]) -> dict[str, Standing]:
+def _read_standings(settings: Settings, systems: dict[str, System]) -> dict[str, Standing]:
     """The newest control event of each cluster. If the control topic cannot be read, there is none, and a message says so."""
     try:
-        return overlay.standing(ControlTopic(settings).read(), ClusterSettingsSource(settings), systems)
+        return overlay.find_standings(ControlTopic(settings).read(), ClusterSettingsSource(settings), systems)
     except Refused as error:
         click.echo(f"the newest control events are not known: {error}", err=True)
         return {}
 
 
-def _waiting(event: Round, stands: Standing) -> str | None:
+def _describe_waiting(event: Round, stands: Standing) -> str | None:
     """The newest control event in words if the round does not obey it; None if it does, or if there is no event."""
     if stands.refused is not None:
         return f"refused by the controller: {stands.refused}"

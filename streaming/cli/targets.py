@@ -39,7 +39,7 @@ def _target(settings: Settings, cluster: str, system: str, needed: str) -> Targe
 
 
 @contextmanager
-def refusing(*also: type[Exception]) -> Iterator[None]:
+def refuse_errors(*also: type[Exception]) -> Iterator[None]:
     """An input or output that cannot be used, or one of ``also``, ends the command with a message, not with a stack trace."""
     expected: tuple[type[Exception], ...] = (PublishError, NoTopic, *also)
     try:

@@ -162,14 +162,14 @@ def plan_command(
     """
     try:
         rule = _rule(rate=rate, deadline=deadline, cap=cap, headroom=headroom, floor=floor)
-        where = _where(bootstrap, cluster, config)
+        where = _place_of(bootstrap, cluster, config)
         applied = _apply(chosen, where, batches, replace_rates=replace_rates) if is_applied else None
         request = read_request(sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes())
         if where is None:
             plan = _plan(reassignment_of(request), rule, batches)
             _print(plan, form)
         else:
-            plan = _on_cluster(request, rule, batches, form, Look(where, interval, applied))
+            plan = _on_cluster(request, rule, batches, form, Inspection(where, interval, applied))
     except BadRequest as error:
         raise WrongUse(str(error)) from error
     if plan.is_infeasible:
@@ -193,7 +193,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Inspection:
     """Where to look, how long, and whether to set anything there."""
 
     place: Place
@@ -201,7 +201,7 @@ class Look:
     applied: Applied | None
 
 
-def _where(bootstrap: str | None, cluster: str | None, config: Path | None) -> Place | None:
+def _place_of(bootstrap: str | None, cluster: str | None, config: Path | None) -> Place | None:
     """The cluster to look at; None if everything is in the file."""
     if bootstrap is not None and cluster is not None:
         raise BadRequest("--bootstrap and --cluster both say where to look; give one of them")
@@ -237,7 +237,7 @@ def _apply(
 
 
 def _on_cluster(
-    request: ThrottleRequest, rule: RateRule, batches: str | int | None, form: str, look: Look
+    request: ThrottleRequest, rule: RateRule, batches: str | int | None, form: str, inspection: Inspection
 ) -> ThrottlePlan:
     """Look up, plan, print, and set; an infeasible plan is printed and not set."""
     from streaming.kafka.admin import cluster_of  # noqa: PLC0415
@@ -246,12 +246,12 @@ def _on_cluster(
     from streaming.planner.throttle.survey import survey  # noqa: PLC0415
 
     try:
-        with cluster_of(look.place.target, cluster=look.place.name) as kafka:
-            found = survey(kafka, request, interval_s=look.interval_s)
+        with cluster_of(inspection.place.target, cluster=inspection.place.name) as kafka:
+            found = survey(kafka, request, interval_s=inspection.interval_s)
             plan = _plan(found.reassignment, rule, batches, found.notes)
             _print(plan, form)
-            if look.applied is not None:
-                how = look.applied
+            if inspection.applied is not None:
+                how = inspection.applied
                 done = apply_plan(kafka, plan, found, chosen=how.chosen, replace_rates=how.replace_rates)
                 click.echo("\n".join(done), err=True)
     except NotApplied as error:

@@ -51,7 +51,7 @@ tail_options = with_options(
 def records_of(settings: Settings, topic: str, begin: Begin, *, follow: bool) -> Iterator["TopicRecord"]:
     """The records of a topic on the output's side."""
     with output_reader(settings, topic, begin=begin) as reader:
-        yield from reader.follow() if follow else reader.to_end()
+        yield from reader.follow() if follow else reader.read_to_end()
 
 
 def print_topic(
@@ -81,10 +81,10 @@ def print_topic(
             if form == "table":
                 click.echo(text, nl=False)
             elif not isinstance(text, Remark):
-                click.echo(as_published(record.value or b"", form), nl=False)
+                click.echo(render_published(record.value or b"", form), nl=False)
 
 
-def as_published(value: bytes, form: str) -> str:
+def render_published(value: bytes, form: str) -> str:
     """An event for a program: as it is on its topic, or as a YAML document."""
     if form == "json":
         return value.decode(errors="replace") + "\n"

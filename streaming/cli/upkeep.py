@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import click
 
 from streaming.cli.configured import settings_options
-from streaming.cli.control import Changed, Request, change, requesting
+from streaming.cli.control import ControlChange, Request, change, with_request_options
 from streaming.cli.forms import format_option, render
 from streaming.cli.options import Moment, example
 from streaming.operators import overlay, upkeep
@@ -39,7 +39,7 @@ def maintenance_command() -> None:
 @_brokers_option
 @_namespaces_option
 @click.option("--until", type=Moment(), help="When it ends by itself; else `maintenance end` ends it.")
-@requesting
+@with_request_options
 def start_command(
     request: Request, brokers: tuple[str, ...], namespaces: tuple[str, ...], until: datetime | None
 ) -> None:
@@ -57,7 +57,7 @@ def start_command(
 )
 @_brokers_option
 @_namespaces_option
-@requesting
+@with_request_options
 def end_command(request: Request, brokers: tuple[str, ...], namespaces: tuple[str, ...]) -> None:
     """Let brokers and namespaces take part again; a drained broker, too."""
     _require_something(brokers, namespaces)
@@ -72,7 +72,7 @@ def end_command(request: Request, brokers: tuple[str, ...], namespaces: tuple[st
 @format_option("JSON and YAML are a list with one object for each.")
 def list_command(settings: Settings, clusters: tuple[str, ...], form: str) -> None:
     """Show what is under maintenance, and what is drained; `trimtab status` shows how far a drain is."""
-    stands = overlay.standing(ControlTopic(settings).read(), ClusterSettingsSource(settings))
+    stands = overlay.find_standings(ControlTopic(settings).read(), ClusterSettingsSource(settings))
     found = {
         name: each
         for name, each in sorted(stands.items())
@@ -101,7 +101,7 @@ def list_command(settings: Settings, clusters: tuple[str, ...], form: str) -> No
     metavar="ID",
     help="The broker's id as in its reports; may be repeated.",
 )
-@requesting
+@with_request_options
 def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
     """Move every bundle off brokers, within a budget of its own, and keep them empty until `trimtab maintenance end`.
 
@@ -123,9 +123,9 @@ def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
         follow_drains(request.target.settings, moving, brokers, tell=click.echo)
 
 
-def _mode(changed: Changed, settings: Settings) -> str:
-    heard = None if changed.heard is None else changed.heard.mode
-    return changed.event.after.mode or heard or settings.controller.mode
+def _mode(changed: ControlChange, settings: Settings) -> str:
+    observed = None if changed.known is None else changed.known.mode
+    return changed.event.after.mode or observed or settings.controller.mode
 
 
 def _require_something(brokers: tuple[str, ...], namespaces: tuple[str, ...]) -> None:
@@ -133,11 +133,11 @@ def _require_something(brokers: tuple[str, ...], namespaces: tuple[str, ...]) ->
         raise click.UsageError("give --broker ID or --namespace TENANT/NAME (once or more)")
 
 
-def _warn_of_strangers(changed: Changed, brokers: tuple[str, ...]) -> None:
-    heard = changed.heard
-    for broker in () if heard is None else brokers:
-        if heard is not None and heard.has_not(broker):
-            known = ", ".join(heard.brokers_reporting) or "none"
+def _warn_of_strangers(changed: ControlChange, brokers: tuple[str, ...]) -> None:
+    cluster = changed.known
+    for broker in () if cluster is None else brokers:
+        if cluster is not None and cluster.has_not(broker):
+            known = ", ".join(cluster.brokers_reporting) or "none"
             click.echo(
                 f"{changed.event.cluster}: {broker} did not report in the newest round (those that did: {known}); the event "
                 "is written all the same",

@@ -26,7 +26,7 @@ class EventWriter:
         self._cluster = cluster
         self._clock_ms = clock_ms
 
-    def say(self, kind: str, type_: str, subject: str, data: bytes, *, time_ms: int | None = None) -> None:
+    def write(self, kind: str, type_: str, subject: str, data: bytes, *, time_ms: int | None = None) -> None:
         """Hand an event over; ``kind`` is the metric's label, ``data`` is JSON, ``time_ms`` is now where it is not given."""
         time_ms = self._clock_ms() if time_ms is None else time_ms
         event = encode_event(
@@ -44,7 +44,7 @@ class EventWriter:
     def tick(self, asked: Sequence[str], failed: Mapping[str, str]) -> None:
         """Write that a sweep is complete. Returns when the tick and all events before it are written."""
         data = TickData(asked=list(asked), failed=dict(failed))
-        self.say("tick", type_of(TickMessage), "tick", msgspec.json.encode(data))
+        self.write("tick", type_of(TickMessage), "tick", msgspec.json.encode(data))
         self.flush()
 
     def flush(self) -> None:

@@ -87,10 +87,10 @@ class KafkaSweeper:
         wanted = sorted(
             alive.keys() | {broker for move in moves.values() for broker in (*move.replicas, *move.adding)}
         )
-        failed = self._left_out(wanted, alive)
+        failed = self._find_left_out(wanted, alive)
         asked = [broker for broker in wanted if broker not in failed]
         throttle = kafka.throttle(topics={topic for topic, _ in moves}, brokers=asked)
-        self._say_moves(moves, throttle, moved_ms)
+        self._write_moves(moves, throttle, moved_ms)
         offsets = _end_offsets(kafka, moves)
         for broker in asked:
             why = self._read_broker(kafka, broker, moves, offsets, throttle)
@@ -124,7 +124,7 @@ class KafkaSweeper:
                 _LOG.warning("planned_file: %s", line)
         self._warned = lines
 
-    def _left_out(self, wanted: list[int], alive: Collection[int]) -> dict[int, str]:
+    def _find_left_out(self, wanted: list[int], alive: Collection[int]) -> dict[int, str]:
         """Brokers that are not asked in this sweep, with the reason."""
         self._patience.keep_only([str(broker) for broker in wanted])
         failed = {broker: "not registered in the cluster" for broker in wanted if broker not in alive}
@@ -157,10 +157,10 @@ class KafkaSweeper:
             for where in mine
             if broker in sizes.get(where, {})
         ]
-        self._say_logs(broker, replicas, throttle)
+        self._write_logs(broker, replicas, throttle)
         return None
 
-    def _say_logs(self, broker: int, replicas: list[Replica], throttle: ThrottlesFound) -> None:
+    def _write_logs(self, broker: int, replicas: list[Replica], throttle: ThrottlesFound) -> None:
         rates, defaults = throttle.throttle.rates_bytes_per_s, throttle.throttle.defaults_bytes_per_s
         data = KafkaBrokerData(
             broker=broker,
@@ -173,17 +173,17 @@ class KafkaSweeper:
             network=Network() if self._meter is None else self._meter.traffic(broker),
             replicas=replicas,
         )
-        self._events.say(
+        self._events.write(
             "load-report", type_of(KafkaLoadReportMessage), str(broker), msgspec.json.encode(data)
         )
 
-    def _say_moves(self, moves: Mapping[Partition, Move], throttle: ThrottlesFound, time_ms: int) -> None:
+    def _write_moves(self, moves: Mapping[Partition, Move], throttle: ThrottlesFound, time_ms: int) -> None:
         lists = throttle.throttle.lists
         data = ReassignmentData(
             moves=list(moves.values()),
             throttled=Throttled(leader=dict(lists.leader), follower=dict(lists.follower)),
         )
-        self._events.say(
+        self._events.write(
             "reassignment",
             type_of(ReassignmentMessage),
             "reassignments",

@@ -137,7 +137,7 @@ class NetworkMeter:
                 sample for family in text_string_to_metric_families(text + "\n") for sample in family.samples
             ]
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
-            self._say(broker, page, f"{url} cannot be read: {error!r}")
+            self._note_problem(broker, page, f"{url} cannot be read: {error!r}")
             self._failed()
             return
         found = [(sample.name, sample.labels, sample.value) for sample in samples]
@@ -145,7 +145,7 @@ class NetworkMeter:
         with self._lock:
             oldest_s = reading.at_s - self._window_s
             page.readings = [*(each for each in page.readings if each.at_s >= oldest_s), reading]
-        self._say(broker, page, self._missing(url, reading))
+        self._note_problem(broker, page, self._describe_missing(url, reading))
 
     def _wanted_lines(self, url: str) -> Iterator[bytes]:
         deadline = Deadline(self._timeout_s)
@@ -163,13 +163,13 @@ class NetworkMeter:
         if rest.startswith(self._names):
             yield rest
 
-    def _missing(self, url: str, reading: _Reading) -> str:
+    def _describe_missing(self, url: str, reading: _Reading) -> str:
         """Counters that are not on a page, in a sentence; empty when all are there."""
         both = zip((*self._received, *self._sent), (*reading.received, *reading.sent), strict=True)
         names = [counter.name for counter, value in both if value is None]
         return f"{url} shows no {', '.join(names)}" if names else ""
 
-    def _say(self, broker: int, page: _Page, problem: str) -> None:
+    def _note_problem(self, broker: int, page: _Page, problem: str) -> None:
         """Note the problem, and log it once, when it begins."""
         if problem and not page.problem:
             _LOG.warning("traffic of broker %d is unknown: %s", broker, problem)
@@ -194,7 +194,7 @@ def _rate(readings: Sequence[tuple[float, _Values]]) -> int | None:
     at_s, last = readings[-1]
     since_s, first = at_s, last
     for before_s, before in reversed(readings[:-1]):
-        if before_s >= since_s or not _grew(before, first):
+        if before_s >= since_s or not _has_grown(before, first):
             break
         since_s, first = before_s, before
     if at_s - since_s < _APART_S_MIN:
@@ -205,7 +205,7 @@ def _rate(readings: Sequence[tuple[float, _Values]]) -> int | None:
     return math.ceil(growth / (at_s - since_s))
 
 
-def _grew(before: _Values, after: _Values) -> bool:
+def _has_grown(before: _Values, after: _Values) -> bool:
     return all(
         old is not None and new is not None and new >= old for old, new in zip(before, after, strict=True)
     )

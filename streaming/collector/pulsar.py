@@ -16,7 +16,7 @@ from streaming.collector.facts import read_facts
 from streaming.collector.managers import LoadManagers, WrongLoadManager, require_reports
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.own_topics import OwnTopics
-from streaming.collector.sweep import Speaker, Sweeper
+from streaming.collector.sweep import PulsarEventWriter, Sweeper
 from streaming.ports.events import EventSink
 from streaming.ports.publishing import PublishError
 from streaming.pulsar.admin import AdminError, BrokerConfiguration, HttpClient, PulsarAdmin
@@ -64,12 +64,12 @@ class PulsarCollector(Collector):
         self._pulsar_cluster = found.cluster_name
         self._managers = LoadManagers(self._admin, self.metrics, cluster=cluster, first=found.load_manager)
         self._load_data = LoadData(self._admin, self._http, target)
-        self._speaker = Speaker(
+        self._writer = PulsarEventWriter(
             sink, self.metrics, cluster=cluster, clock_ms=lambda: int(1000 * self._clock_s())
         )
         self._sweeper = Sweeper(
             self._admin,
-            self._speaker,
+            self._writer,
             self.metrics,
             target=target,
             limits=decisions.split,
@@ -100,7 +100,7 @@ class PulsarCollector(Collector):
         """Wait for the facts being read, if any, and until they are written. Raises ``PublishError``."""
         if self._facts_reader is not None:
             self._facts_reader.join(_FACTS_WAIT_S)
-        self._speaker.flush()
+        self._writer.flush()
 
     def close(self) -> None:
         """Close connections."""
@@ -137,7 +137,7 @@ class PulsarCollector(Collector):
                 facts = read_facts(
                     self._admin, pool, self._own, pulsar_cluster=self._pulsar_cluster, brokers=brokers
                 )
-            self._speaker.facts(facts)
+            self._writer.facts(facts)
             self._managers.note({broker: each.load_manager for broker, each in facts.brokers.items()})
         except WrongLoadManager as error:
             self._refusal = StartRefused(str(error))

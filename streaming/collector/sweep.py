@@ -38,7 +38,7 @@ from streaming.pulsar.admin import AdminError, PulsarAdmin
 from streaming.pulsar.load_data import LoadData, NoLoadData
 from streaming.settings.targets import PulsarTarget
 
-__all__ = ["Speaker", "Sweep", "Sweeper"]
+__all__ = ["PulsarEventWriter", "Sweep", "Sweeper"]
 
 _LOG = logging.getLogger(__name__)
 _PUBLISHED_RATIO = 0.5
@@ -53,24 +53,24 @@ class Sweep:
     failed: Mapping[str, str]
 
 
-class Speaker(EventWriter):
+class PulsarEventWriter(EventWriter):
     """Writes the events of one Pulsar cluster's collector. Thread-safe. Every method raises ``PublishError``."""
 
     def load_report(self, broker: str, report: bytes) -> None:
         """A broker's load report, verbatim."""
-        self.say("load-report", type_of(LoadReportMessage), broker, report)
+        self.write("load-report", type_of(LoadReportMessage), broker, report)
 
     def broker_load(self, broker: str, data: bytes) -> None:
         """What a broker published, with what it owns."""
-        self.say("broker-load", type_of(BrokerLoadMessage), broker, data)
+        self.write("broker-load", type_of(BrokerLoadMessage), broker, data)
 
     def topic_stats(self, broker: str, traffic: object) -> None:
         """Traffic of a broker's topics by bundle."""
-        self.say("topic-stats", type_of(TopicStatsMessage), broker, msgspec.json.encode(traffic))
+        self.write("topic-stats", type_of(TopicStatsMessage), broker, msgspec.json.encode(traffic))
 
     def facts(self, data: PulsarClusterData) -> None:
         """Facts of the cluster besides its load."""
-        self.say("cluster", type_of(PulsarClusterMessage), "cluster", msgspec.json.encode(data))
+        self.write("cluster", type_of(PulsarClusterMessage), "cluster", msgspec.json.encode(data))
 
 
 class Sweeper:
@@ -79,7 +79,7 @@ class Sweeper:
     def __init__(
         self,
         admin: PulsarAdmin,
-        speaker: Speaker,
+        writer: PulsarEventWriter,
         metrics: CollectorMetrics,
         *,
         target: PulsarTarget,
@@ -91,7 +91,7 @@ class Sweeper:
         self._admin = admin
         self._managers = managers
         self._load_data = load_data
-        self._speaker = speaker
+        self._writer = writer
         self._metrics = metrics
         self._target = target
         self._limits = limits
@@ -122,7 +122,7 @@ class Sweeper:
             reason = self._outcome(broker, future)
             if reason is not None:
                 failed[broker] = reason
-        self._speaker.tick(brokers, failed)
+        self._writer.tick(brokers, failed)
         return Sweep(asked=tuple(brokers), failed=failed)
 
     def close(self) -> None:
@@ -164,17 +164,17 @@ class Sweeper:
         """Read one broker and write its events; returns why that failed, None if it did not. Raises ``PublishError``."""
         try:
             self._managers.ask_if_due(broker)
-            self._read_and_say(broker)
+            self._read_and_write(broker)
         except AdminError as error:
-            return self._failed(broker, error.failure, error)
+            return self._describe_failure(broker, error.failure, error)
         except ForeignReport as error:
-            return self._failed(broker, "foreign-report", error)
+            return self._describe_failure(broker, "foreign-report", error)
         except NoLoadData as error:
-            return self._failed(broker, "no-load-data", error)
+            return self._describe_failure(broker, "no-load-data", error)
         self._metrics.count_read("ok")
         return None
 
-    def _failed(self, broker: str, result: str, error: Exception) -> str:
+    def _describe_failure(self, broker: str, result: str, error: Exception) -> str:
         """Why a broker failed; a broker whose load manager has changed fails once, because it was read in the wrong way."""
         self._metrics.count_read(result)
         if self._managers.ask(broker):
@@ -184,25 +184,25 @@ class Sweeper:
             )
         return str(error)
 
-    def _read_and_say(self, broker: str) -> None:
+    def _read_and_write(self, broker: str) -> None:
         if self._managers.is_extensible(broker):
-            self._say_published(broker)
+            self._write_published(broker)
         else:
-            self._say_report(broker)
+            self._write_report(broker)
 
-    def _say_report(self, broker: str) -> None:
+    def _write_report(self, broker: str) -> None:
         answer = self._admin.load_report(broker)
         report = read_report(answer)
-        self._speaker.load_report(broker, answer)
-        self._say_topics(broker, self._topics(broker, report))
+        self._writer.load_report(broker, answer)
+        self._write_topics(broker, self._topics(broker, report))
 
-    def _say_published(self, broker: str) -> None:
+    def _write_published(self, broker: str) -> None:
         found = read_published(self._load_data.of(broker, within_s=self._wait_s))
         owned = self._admin.owned_bundles(self._pulsar_cluster, broker)
         topics = self._topics(broker, LoadReportAnswer(lastStats=found.bundles))
         everything = topics if self._target.topic_stats == "all" else {}
-        self._speaker.broker_load(broker, broker_load(found, owned, everything))
-        self._say_topics(broker, topics)
+        self._writer.broker_load(broker, broker_load(found, owned, everything))
+        self._write_topics(broker, topics)
 
     def _topics(self, broker: str, report: LoadReportAnswer) -> dict[str, dict[str, Traffic]]:
         """Topics that are to be reported, by bundle."""
@@ -214,6 +214,6 @@ class Sweeper:
             return topic_traffic(self._admin.topic_stats(broker), wanted)
         return {}
 
-    def _say_topics(self, broker: str, topics: dict[str, dict[str, Traffic]]) -> None:
+    def _write_topics(self, broker: str, topics: dict[str, dict[str, Traffic]]) -> None:
         if topics or self._target.topic_stats == "all":
-            self._speaker.topic_stats(broker, topics)
+            self._writer.topic_stats(broker, topics)

@@ -67,9 +67,9 @@ _beat = msgspec.json.Decoder(Beat)
 _hand_over = msgspec.json.Decoder(HandOver)
 
 
-def encode(said: Beat | HandOver) -> bytes:
+def encode(message: Beat | HandOver) -> bytes:
     """A beat or a hand-over as JSON."""
-    return _encoder.encode(said)
+    return _encoder.encode(message)
 
 
 def decode(value: bytes) -> Beat | HandOver:

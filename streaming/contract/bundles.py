@@ -77,7 +77,7 @@ class KnownBundles:
         if known is not None and known.with_stats == with_stats and known.listed == listed:
             return known
         self.check({*with_stats, *(listed or ())})
-        new = self._work_out(with_stats, listed)
+        new = self._make_listing(with_stats, listed)
         self._keep(broker, new)
         return new
 
@@ -92,22 +92,22 @@ class KnownBundles:
         self._names.update(zip(new, new, strict=True))
         self._system.update(filter(is_system_bundle, new))
 
-    def _work_out(self, with_stats: list[str], listed: list[str] | None) -> Listing:
+    def _make_listing(self, with_stats: list[str], listed: list[str] | None) -> Listing:
         """The listing of names that ``check`` has just let through."""
         different = set(with_stats if listed is None else listed)
-        bundles = self._interned(sorted(different - self._system))
+        bundles = self._intern(sorted(different - self._system))
         row_of = dict(zip(with_stats, range(len(with_stats)), strict=True))
         rows = np.array([row_of.get(name, -1) for name in bundles], dtype=np.int64)
         return Listing(
-            with_stats=self._interned(with_stats),
-            listed=None if listed is None else self._interned(listed),
+            with_stats=self._intern(with_stats),
+            listed=None if listed is None else self._intern(listed),
             listed_count=len(different),
             bundles=bundles,
             stats_rows=rows,
             has_stats=rows >= 0,
         )
 
-    def _interned(self, names: list[str]) -> list[str]:
+    def _intern(self, names: list[str]) -> list[str]:
         """The same names as the string objects that are kept, so that each is in memory once and is compared quickly."""
         return [self._names[name] for name in names]
 

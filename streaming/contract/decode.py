@@ -158,10 +158,10 @@ def _event(message: PulsarMessage | CommonMessage, appended_ms: int | None, part
                 id=id_, time_ms=time_ms, appended_ms=appended_ms, partition=partition, facts=facts_of(found)
             )
         case ApprovalMessage() | ControlMessage():
-            return _word(message, appended_ms, partition)
+            return _event_of_person(message, appended_ms, partition)
 
 
-def _word(
+def _event_of_person(
     message: ApprovalMessage | ControlMessage, appended_ms: int | None, partition: int | None
 ) -> Approval | Control:
     """The event of a message that a person sent."""

@@ -46,9 +46,9 @@ def diagnose(value: bytes, key: str | None, error: Exception) -> tuple[str, Reje
     try:
         event = plain_json.load(value.decode())
     except ValueError as problem:
-        return _not_json(str(problem))
+        return _reject_text(str(problem))
     except RecursionError:
-        return _not_json("nested too deeply")
+        return _reject_text("nested too deeply")
     return _diagnose(event, key, error)
 
 
@@ -61,42 +61,42 @@ def _diagnose(event: object, key: str | None, error: Exception) -> tuple[str, Re
         _envelope_problem(event) or cluster_problem or _attribute_problem(event) or _not_finite_problem(event)
     )
     if rejection is None and not isinstance(error, msgspec.ValidationError):
-        return _not_json(str(error))
+        return _reject_text(str(error))
     if rejection is None:
         rejection = Rejection(reason="bad-data", detail=f"{event['type']}: {str(error)[:SHOWN_CHARACTERS]}")
     return ("" if cluster_problem else event["cluster"]), rejection
 
 
-def _not_json(detail: str) -> tuple[str, Rejection]:
+def _reject_text(detail: str) -> tuple[str, Rejection]:
     return "", Rejection(reason="not-json", detail=f"not JSON: {detail[:SHOWN_CHARACTERS]}")
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     return repr(value)[:SHOWN_CHARACTERS]
 
 
 def _envelope_problem(event: dict[str, Any]) -> Rejection | None:
     if event.get("specversion") != "1.0":
-        detail = f"specversion is {_shown(event.get('specversion'))}, expected '1.0' (CloudEvents, structured JSON)"
+        detail = f"specversion is {_shorten(event.get('specversion'))}, expected '1.0' (CloudEvents, structured JSON)"
         return Rejection(reason="not-cloudevent", detail=detail)
     for name in ("id", "source", "type"):
         if not isinstance(event.get(name), str) or not event[name]:
-            detail = f"{name} is {_shown(event.get(name))}, expected a non-empty string"
+            detail = f"{name} is {_shorten(event.get(name))}, expected a non-empty string"
             return Rejection(reason="not-cloudevent", detail=detail)
         if len(event[name]) > MAX_NAME_CHARACTERS:
-            return Rejection(reason="not-cloudevent", detail=_too_long(name, event[name]))
+            return Rejection(reason="not-cloudevent", detail=_describe_length(name, event[name]))
     if event["type"] not in _KNOWN_TYPES:
-        detail = f"type is {_shown(event['type'])}, expected one of {', '.join(sorted(_KNOWN_TYPES))}"
+        detail = f"type is {_shorten(event['type'])}, expected one of {', '.join(sorted(_KNOWN_TYPES))}"
         return Rejection(reason="unknown-type", detail=detail)
     content = event.get("datacontenttype")
     if content is not None and not isinstance(content, str):
-        detail = f"datacontenttype is {_shown(content)}, expected 'application/json'"
+        detail = f"datacontenttype is {_shorten(content)}, expected 'application/json'"
         return Rejection(reason="not-cloudevent", detail=detail)
     return None
 
 
-def _too_long(name: str, value: str) -> str:
-    return f"{name} is {_shown(value)}, {len(value)} characters: at most {MAX_NAME_CHARACTERS} are taken"
+def _describe_length(name: str, value: str) -> str:
+    return f"{name} is {_shorten(value)}, {len(value)} characters: at most {MAX_NAME_CHARACTERS} are taken"
 
 
 def _cluster_problem(event: dict[str, object], key: str | None) -> Rejection | None:
@@ -108,10 +108,10 @@ def _cluster_problem(event: dict[str, object], key: str | None) -> Rejection | N
         or re.fullmatch(CLUSTER_PATTERN, cluster) is None
         or cluster.endswith("\n")
     ):
-        detail = f"cluster is {_shown(cluster)}, expected 1 to 100 of the characters A-Z a-z 0-9 . _ -"
+        detail = f"cluster is {_shorten(cluster)}, expected 1 to 100 of the characters A-Z a-z 0-9 . _ -"
         return Rejection(reason="invalid-cluster", detail=detail)
     if key is not None and key != cluster:
-        detail = f"the record's key is {_shown(key)}, its cluster {cluster!r}: they must be equal"
+        detail = f"the record's key is {_shorten(key)}, its cluster {cluster!r}: they must be equal"
         return Rejection(reason="cluster-mismatch", detail=detail)
     return None
 
@@ -120,10 +120,10 @@ def _attribute_problem(event: dict[str, object]) -> Rejection | None:
     subject = event.get("subject")
     if not isinstance(subject, str) or not subject:
         return Rejection(
-            reason="no-subject", detail=f"subject is {_shown(subject)}, expected a non-empty string"
+            reason="no-subject", detail=f"subject is {_shorten(subject)}, expected a non-empty string"
         )
     if len(subject) > MAX_NAME_CHARACTERS:
-        return Rejection(reason="bad-data", detail=_too_long("subject", subject))
+        return Rejection(reason="bad-data", detail=_describe_length("subject", subject))
     for name in ("time", "recordedtime"):
         if event.get(name) is not None or name == "time":
             problem = _time_problem(name, event.get(name))
@@ -135,11 +135,11 @@ def _attribute_problem(event: dict[str, object]) -> Rejection | None:
 def _time_problem(name: str, value: object) -> Rejection | None:
     expected = "expected RFC 3339 with an offset, such as 2026-11-21T13:21:25.206Z"
     if not isinstance(value, str):
-        return Rejection(reason="bad-time", detail=f"{name} is {_shown(value)}, {expected}")
+        return Rejection(reason="bad-time", detail=f"{name} is {_shorten(value)}, {expected}")
     try:
         msgspec.convert(value, Time)
     except (msgspec.ValidationError, UnicodeEncodeError):  # a lone surrogate cannot be encoded
-        return Rejection(reason="bad-time", detail=f"{name} is {_shown(value)}, {expected}")
+        return Rejection(reason="bad-time", detail=f"{name} is {_shorten(value)}, {expected}")
     return None
 
 
@@ -148,7 +148,7 @@ def _not_finite_problem(event: dict[str, object]) -> Rejection | None:
         if (isinstance(value, float) and not math.isfinite(value)) or value in _NOT_FINITE_TEXT:
             where = ascii(_path(place))[1:-1][:SHOWN_CHARACTERS]
             return Rejection(
-                reason="not-finite", detail=f"{where} is {_shown(value)}, expected a finite number"
+                reason="not-finite", detail=f"{where} is {_shorten(value)}, expected a finite number"
             )
     return None
 

@@ -11,8 +11,8 @@ _MOST_DIGITS = 310
 
 def load(text: str | bytes) -> Any:
     """Read a text; a whole number that is too large for a double becomes infinite, as ``1e999`` does. Raises ``ValueError``."""
-    return json.loads(text, parse_int=_whole)
+    return json.loads(text, parse_int=_parse_integer)
 
 
-def _whole(digits: str) -> int | float:
+def _parse_integer(digits: str) -> int | float:
     return int(digits) if len(digits) < _MOST_DIGITS else float(digits)

@@ -41,15 +41,15 @@ def _check(data: BrokerLoadData, names: list[str]) -> None:
     for name, reason in smoothed:
         value = getattr(data, name)
         if value < 0:
-            raise _refused(f"{name} is {value!r}, expected 0 or more", reason)
+            raise _make_refusal(f"{name} is {value!r}, expected 0 or more", reason)
         if value > MAX_NUMBER:
-            raise _refused(f"{name} is {value!r}, expected at most {MAX_NUMBER:g}")
+            raise _make_refusal(f"{name} is {value!r}, expected at most {MAX_NUMBER:g}")
     if not 0 <= data.updatedAt <= _LAST_MS:
-        raise _refused(f"updatedAt is {data.updatedAt}, expected milliseconds since 1970")
+        raise _make_refusal(f"updatedAt is {data.updatedAt}, expected milliseconds since 1970")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise _refused(f"topBundlesLoadData has {twice[:SHOWN_CHARACTERS]!r} twice")
+        raise _make_refusal(f"topBundlesLoadData has {twice[:SHOWN_CHARACTERS]!r} twice")
 
 
-def _refused(detail: str, reason: RejectReason = "bad-data") -> Refusal:
+def _make_refusal(detail: str, reason: RejectReason = "bad-data") -> Refusal:
     return Refusal(Rejection(reason=reason, detail=detail))

@@ -74,7 +74,7 @@ def broker_report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerRepor
     try:
         listing = _known_bundles.listing(broker, stats, data.bundles)
     except BadBundleName as error:
-        raise _refused_name(error) from error
+        raise _refuse_name(error) from error
     columns = _columns(stats.values(), _STATS_ROW)
     _check_stats(columns, listing.with_stats)
     found = columns.take(listing.stats_rows, axis=0)
@@ -99,7 +99,7 @@ def _topics_and_sessions(counts: Floats) -> Ints:
     return found
 
 
-def _refused_name(error: BadBundleName) -> Refusal:
+def _refuse_name(error: BadBundleName) -> Refusal:
     return Refusal(Rejection(reason="bad-bundle-name", detail=str(error)))
 
 
@@ -201,7 +201,7 @@ def topic_traffic(data: dict[str, dict[str, Traffic]]) -> TopicTraffic:
     try:
         _known_bundles.check(data.keys())
     except BadBundleName as error:
-        raise _refused_name(error) from error
+        raise _refuse_name(error) from error
     names = [topic for topics in data.values() for topic in topics]
     check_lengths("topic", names)
     traffic = _columns([row for topics in data.values() for row in topics.values()], _TRAFFIC_ROW)

@@ -89,7 +89,7 @@ class Application:
             except SparkError as error:
                 self._explain_spark(error)
             except (Refused, FencedOff) as error:
-                self._stay(error)
+                self._stay_unready(error)
                 raise
             finally:
                 server.stop()
@@ -120,7 +120,7 @@ class Application:
             ) from error
         raise error
 
-    def _stay(self, error: Refused | FencedOff) -> None:
+    def _stay_unready(self, error: Refused | FencedOff) -> None:
         """Where a supervisor would restart the process at once: stay, unready and showing the reason, until a stop is requested."""
         if self._settings.controller.when_refused == "end" or self._stopping:
             return
@@ -138,12 +138,12 @@ class Application:
 
     def _check_topics(self) -> None:
         try:
-            for warning in self._waiting_out(lambda: validate_all(self._settings)):
+            for warning in self._wait_out(lambda: validate_all(self._settings)):
                 _LOG.warning("%s", warning)
         except StartError as error:
             raise Refused(str(error)) from error
 
-    def _waiting_out(self, step: Callable[[], Value]) -> Value:
+    def _wait_out(self, step: Callable[[], Value]) -> Value:
         """What the step returns, once brokers and store answer; raises ``NotReached`` after ``start_wait_s``."""
         limit_s = self._settings.controller.start_wait_s
         wait = OutageWait(limit_s, outage_of=outage_of, pause=self._wait, show=self._show_phase)
@@ -196,7 +196,7 @@ class Application:
                 StandingBy(
                     settings=self._settings,
                     leading=leading,
-                    waiting_out=self._waiting_out,
+                    wait_out=self._wait_out,
                     start_with=self._start_with,
                 ).run()
             else:
@@ -205,8 +205,8 @@ class Application:
     def _lead(self, leading: Leading) -> None:
         """Lead without standing by: a successor ends this process."""
         try:
-            with leading.taken_over(self._waiting_out, self._start_with) as begun:
-                leading.lead(begun, self._waiting_out, skip_lost=self._skip_lost)
+            with leading.taken_over(self._wait_out, self._start_with) as begun:
+                leading.lead(begun, self._wait_out, skip_lost=self._skip_lost)
         except Fenced as error:
             leading.duty.be_silent()
             raise FencedOff(str(error)) from error

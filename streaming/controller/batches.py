@@ -2,15 +2,15 @@
 
 The whole frame is always consumed, also when the batch is skipped: Spark's state commit depends on it. The error of
 a batch is kept, because Spark wraps it beyond recognition. An error in what is only reported about a published batch does
-not fail the batch (``telling``).
+not fail the batch (``batch_reports``).
 """
 
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from streaming.controller.batch_reports import BatchReports, unlimited_silence_s
 from streaming.controller.metrics import Metrics
-from streaming.controller.telling import Telling, never
 from streaming.ports.marker import BatchState
 from streaming.ports.outbox import OutboundRecord
 from streaming.ports.publisher import Publisher
@@ -29,11 +29,11 @@ class BatchPublisher:
         publisher: Publisher,
         metrics: Metrics,
         topics: TopicNames,
-        forget_after_s: Callable[[str], float] = never,
+        forget_after_s: Callable[[str], float] = unlimited_silence_s,
     ) -> None:
         self._publisher = publisher
         self._metrics = metrics
-        self.telling = Telling(metrics, forget_after_s)
+        self.reports = BatchReports(metrics, forget_after_s)
         self.publish_to(topics)
         self.error: Exception | None = None
         """Error of the last batch, for readiness; None when it went through."""
@@ -83,7 +83,7 @@ class BatchPublisher:
                 self._name_differing(batch.id, rows)
             return
         self._metrics.observe_publish(duration_s=time.monotonic() - started)
-        self.telling.tell(rows)
+        self.reports.report(rows)
 
     def _name_differing(self, batch_id: int, rows: Sequence[OutputRow]) -> None:
         rounds = sorted((row.key, row.round) for row in rows if row.kind == ROUND)

@@ -104,14 +104,14 @@ class Beats(Closing):
         """Do not wait for the next beat's time: something has changed."""
         self._wake.set()
 
-    def say_goodbye(self) -> None:
+    def write_last_beat(self) -> None:
         """Write one last beat, so that a standby need not wait for the session's end. Does not wait until it is written."""
         self._is_closed = True
         self._wake.set()
 
     def close(self) -> None:
         """Say goodbye, and wait a little until it is written."""
-        self.say_goodbye()
+        self.write_last_beat()
         self._thread.join(_CLOSE_S)
 
     def _run(self) -> None:

@@ -17,13 +17,13 @@ from streaming.ports.reading import TopicRecord
 from streaming.settings import Settings
 from streaming.systems.reading import input_reader, input_topic, output_reader
 
-__all__ = ["CLOCKS_APART_MS", "CutBatch", "first_after"]
+__all__ = ["CLOCKS_APART_MS", "CutBatch", "find_first_after"]
 
 CLOCKS_APART_MS = 600_000
 """How far apart two clocks may be: the append times of outputs come from another clock than those of the input."""
 
 
-def first_after(settings: Settings, place: Place) -> TopicRecord | None:
+def find_first_after(settings: Settings, place: Place) -> TopicRecord | None:
     """The first record after a place of input or control; None where there is none, or the place is in another topic.
 
     Raises ``exits.Refused``.
@@ -31,7 +31,7 @@ def first_after(settings: Settings, place: Place) -> TopicRecord | None:
     for name in (settings.topics.input, settings.topics.control):
         if input_topic(settings, name) == place.topic:
             with input_reader(settings, name, begin=place, partition=place.partition) as reader:
-                return next(reader.to_end(), None)
+                return next(reader.read_to_end(), None)
     return None
 
 
@@ -64,7 +64,7 @@ class CutBatch:
 
     def _published_ids(self, *, since_ms: int) -> Iterator[str]:
         with output_reader(self._settings, self._settings.topics.dead_letter, begin=since_ms) as reader:
-            for record in reader.to_end():
+            for record in reader.read_to_end():
                 try:
                     envelope = read_envelope(record.value or b"")
                 except msgspec.MsgspecError:
@@ -75,5 +75,5 @@ class CutBatch:
 
 def _first_offsets(settings: Settings, read_from: Progress) -> Mapping[tuple[str, int], float]:
     """The first offset of the batch by topic and partition; infinite where nothing came after."""
-    firsts = {where: first_after(settings, place) for where, place in read_from.by_partition().items()}
+    firsts = {where: find_first_after(settings, place) for where, place in read_from.by_partition().items()}
     return {where: math.inf if first is None else first.offset for where, first in firsts.items()}

@@ -33,20 +33,20 @@ class Election:
         """The newest beat of the leader with the highest epoch; None if there was none in the hour that the topic keeps."""
         return self._leader
 
-    def hear(self, value: bytes | None) -> None:
+    def receive(self, value: bytes | None) -> None:
         """Take a record of the topic. One that is no beat, or another controller's, is ignored."""
         try:
-            said = beats.decode(value or b"")
+            record = beats.decode(value or b"")
         except Unreadable:
             return
-        if said.name != self._name:
+        if record.name != self._name:
             return
-        if isinstance(said, HandOver):
-            self._asked_for = said
-        elif said.role == "leader":
-            self._hear_leader(said)
-        elif said.instance != self._instance:
-            self._hear_standby(said)
+        if isinstance(record, HandOver):
+            self._asked_for = record
+        elif record.role == "leader":
+            self._note_leader(record)
+        elif record.instance != self._instance:
+            self._note_standby(record)
 
     def note_read(self, began_s: float) -> None:
         """Note that a read that began at ``began_s`` has reached the end, and that all its records were heard.
@@ -82,13 +82,13 @@ class Election:
             return f"no leader was heard for {silent_s:.1f} s"
         return f"the leader {leader.instance} was not heard for {silent_s:.1f} s"
 
-    def _hear_leader(self, beat: Beat) -> None:
+    def _note_leader(self, beat: Beat) -> None:
         if self._leader is None or beat.epoch >= self._leader.epoch:
             self._leader = beat
             self._leader_at_s = self._counted_s
             self._others.pop(beat.instance, None)
 
-    def _hear_standby(self, beat: Beat) -> None:
+    def _note_standby(self, beat: Beat) -> None:
         if beat.is_leaving or beat.problem:
             self._others.pop(beat.instance, None)
         else:

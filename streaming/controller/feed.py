@@ -15,7 +15,7 @@ import msgspec
 from state.outputs import rfc3339
 from streaming.controller.recording import PREFIX, decode_recorded
 
-__all__ = ["FAST", "Fed", "moved_to"]
+__all__ = ["FAST", "Fed", "shift_to"]
 
 FAST = 12
 """How much faster ``--fast`` is: a minute becomes five seconds."""
@@ -33,7 +33,7 @@ class Fed:
     value: bytes
 
 
-def moved_to(lines: Iterable[bytes], start_ms: int, *, speed: float) -> Iterator[Fed]:
+def shift_to(lines: Iterable[bytes], start_ms: int, *, speed: float) -> Iterator[Fed]:
     """The input records of a recording as if it had begun at ``start_ms``, in its order. Raises ``BadRecording``."""
     first_ms, newest_ms = None, start_ms
     for line in lines:
@@ -49,7 +49,7 @@ def moved_to(lines: Iterable[bytes], start_ms: int, *, speed: float) -> Iterator
         first_ms = time_ms if first_ms is None else first_ms
         at_ms = start_ms + round((time_ms - first_ms) / speed)
         newest_ms = max(newest_ms, at_ms)
-        yield Fed(newest_ms, key or _text(event, "cluster"), _with_time(event, at_ms))
+        yield Fed(newest_ms, key or _text(event, "cluster"), _set_time(event, at_ms))
 
 
 def _record_of(line: bytes) -> tuple[str, bytes] | None:
@@ -85,7 +85,7 @@ def _text(event: dict[str, Any], name: str) -> str:
         return ""
 
 
-def _with_time(event: dict[str, Any], at_ms: int) -> bytes:
+def _set_time(event: dict[str, Any], at_ms: int) -> bytes:
     """The same event at another time, without ``recordedtime``, which is not known any more."""
     kept = {name: value for name, value in event.items() if name != "recordedtime"}
     return msgspec.json.encode(kept | {"time": rfc3339(at_ms)})

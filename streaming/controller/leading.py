@@ -14,7 +14,7 @@ from streaming.controller.metrics import Metrics
 from streaming.controller.query_loop import QueryLoop
 from streaming.controller.readiness import Readiness
 from streaming.controller.rebuilding import Rebuilding, require_possible
-from streaming.controller.surroundings import Changed, Watch, look, refuse_regrown
+from streaming.controller.surroundings import Changed, Watch, find_problem, refuse_regrown
 from streaming.controller.take_over import take_over
 from streaming.controller.watchdog import START_S, Watchdog
 from streaming.ports.checkpoint import CheckpointError
@@ -35,7 +35,7 @@ from streaming.systems.append import append_to_output
 from streaming.systems.input import input_ids
 from streaming.systems.publisher import publisher_of
 
-__all__ = ["Begun", "Leading", "WaitingOut", "refused"]
+__all__ = ["Begun", "Leading", "WaitingOut", "refuse_errors"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class WaitingOut(Protocol):
 
 
 @contextmanager
-def refused(settings: Settings) -> Iterator[None]:
+def refuse_errors(settings: Settings) -> Iterator[None]:
     """Raise ``Refused`` for errors that do not allow a start, or going on."""
     try:
         yield
@@ -88,22 +88,20 @@ class Leading:
     is_stopping: Callable[[], bool]
 
     @contextmanager
-    def taken_over(self, waiting_out: WaitingOut, start_with: StartWith) -> Iterator[Begun]:
+    def taken_over(self, wait_out: WaitingOut, start_with: StartWith) -> Iterator[Begun]:
         """Take over, until the end of the block. Raises ``Refused``, ``NotReached`` or ``Fenced``."""
         settings = self.settings
         publisher = publisher_of(settings)
         try:
-            with refused(settings):
-                ids = waiting_out(partial(input_ids, settings))
+            with refuse_errors(settings):
+                ids = wait_out(partial(input_ids, settings))
                 location = settings.spark.checkpoint
-                checkpoint = waiting_out(
-                    lambda: CheckpointDirectory(self.spark.spark, location, topic_ids=ids)
-                )
+                checkpoint = wait_out(lambda: CheckpointDirectory(self.spark.spark, location, topic_ids=ids))
                 if start_with == "rebuild":
-                    waiting_out(lambda: require_possible(settings, publisher.read_marker()))
+                    wait_out(lambda: require_possible(settings, publisher.read_marker()))
                 elif start_with != "fresh":
-                    waiting_out(lambda: refuse_regrown(settings, checkpoint.planned_batch()))
-                epoch = waiting_out(lambda: take_over(checkpoint, publisher, settings, start_with=start_with))
+                    wait_out(lambda: refuse_regrown(settings, checkpoint.planned_batch()))
+                epoch = wait_out(lambda: take_over(checkpoint, publisher, settings, start_with=start_with))
             yield Begun(
                 publisher=publisher,
                 checkpoint=checkpoint,
@@ -115,7 +113,7 @@ class Leading:
             self.metrics.show_leader(settings.controller.name, leads=False)
             publisher.close()
 
-    def lead(self, begun: Begun, waiting_out: WaitingOut, *, skip_lost: bool = False) -> None:
+    def lead(self, begun: Begun, wait_out: WaitingOut, *, skip_lost: bool = False) -> None:
         """Run the query. Raises ``Fenced`` whenever there is a successor, else ``Refused`` or ``SparkGone``."""
         settings, checkpoint, publisher = self.settings, begun.checkpoint, begun.publisher
         if checkpoint.suits_plain_files:
@@ -128,7 +126,7 @@ class Leading:
         self.beats.beat_now()
         self.readiness.lead()
         self.metrics.show_leader(controller.name, leads=True)
-        with refused(settings):
+        with refuse_errors(settings):
             runs = Runs(
                 self.spark,
                 settings,
@@ -137,11 +135,11 @@ class Leading:
                 publisher=publisher,
                 batches=batches,
                 frames=self.frames,
-                rebuilt=self._rebuilt(begun, waiting_out),
+                rebuilt=self._rebuild(begun, wait_out),
             )
             if skip_lost:
-                runs.skip(waiting_out(lambda: self._said_gaps(begun)))
-            with Watch(lambda: look(settings, begun.ids, checkpoint.is_there)) as watch:
+                runs.skip(wait_out(lambda: self._publish_gaps(begun)))
+            with Watch(lambda: find_problem(settings, begun.ids, checkpoint.is_there)) as watch:
                 QueryLoop(
                     settings=settings,
                     runs=runs,
@@ -154,10 +152,10 @@ class Leading:
                     readiness=self.readiness,
                     wait=self.wait,
                     is_stopping=self.is_stopping,
-                    say_goodbye=self.beats.say_goodbye,
+                    write_last_beat=self.beats.write_last_beat,
                 ).run()
 
-    def _rebuilt(self, begun: Begun, waiting_out: WaitingOut) -> Rebuilt | None:
+    def _rebuild(self, begun: Begun, wait_out: WaitingOut) -> Rebuilt | None:
         """Memory to begin with; None without anything to rebuild it from. The process writes beats as the leader meanwhile."""
         settings, publisher = self.settings, begun.publisher
         marker = publisher.marker
@@ -173,19 +171,19 @@ class Leading:
             return not self.is_stopping()
 
         rebuilding = Rebuilding(settings=settings, go_on=go_on)
-        rebuilt, letters = waiting_out(
+        rebuilt, letters = wait_out(
             lambda: rebuilding.run(read_until, read_from=marker.read_from, is_whole=publisher.is_whole)
         )
         if letters:
             topic = settings.topics.dead_letter
-            waiting_out(lambda: append_to_output(settings, topic, letters, epoch=begun.epoch))
+            wait_out(lambda: append_to_output(settings, topic, letters, epoch=begun.epoch))
             _LOG.info("published %d dead letters that the interrupted batch had left out", len(letters))
         return rebuilt
 
-    def _said_gaps(self, begun: Begun) -> list[SkippedRange]:
+    def _publish_gaps(self, begun: Begun) -> list[SkippedRange]:
         """What the input has lost since the checkpoint; it is published on the audit topic first."""
         gaps = skipping.find_lost(self.settings, begun.checkpoint.places())
         if gaps:
-            skipping.say(self.settings, gaps, epoch=begun.epoch)
+            skipping.publish_skipped(self.settings, gaps, epoch=begun.epoch)
         _LOG.warning("--skip-lost: %s", gaps or "nothing was lost")
         return gaps

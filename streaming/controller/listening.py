@@ -67,8 +67,8 @@ class Listener(Closing):
         try:
             if self._reader is None:
                 self._reader = self._connect()
-            for record in self._reader.to_end():
-                self._election.hear(record.value)
+            for record in self._reader.read_to_end():
+                self._election.receive(record.value)
         except Refused as error:
             self._note_failure(error.message)
             return False

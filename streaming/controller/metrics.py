@@ -126,12 +126,12 @@ class Metrics:
         self._start.set(math.nan)
 
     def _counter(self, family: Family) -> Counter:
-        return self._declared(family, instruments.counter(self.registry, family))
+        return self._declare(family, instruments.counter(self.registry, family))
 
     def _gauge(self, family: Family) -> Gauge:
-        return self._declared(family, instruments.gauge(self.registry, family))
+        return self._declare(family, instruments.gauge(self.registry, family))
 
-    def _declared(self, family: Family, metric: Declared) -> Declared:
+    def _declare(self, family: Family, metric: Declared) -> Declared:
         if "cluster" in family.labels:
             self._by_cluster.append(metric)
         return metric
@@ -142,16 +142,16 @@ class Metrics:
     def observe_round(self, event: Published, *, published_s: float) -> None:
         """Count the round of a summary that was published at `published_s` (Unix time)."""
         observed = event.data
-        assert isinstance(observed, RoundSummary), "actions are counted by their round"
+        assert isinstance(observed, RoundSummary), "pass a round summary here, not an action"
         cluster, policy = observed.cluster, observed.policy
         self._introduce(cluster)
         if observed.system == "pulsar":
             self._introduce_outcomes(cluster, policy)
         self._rounds.labels(cluster, observed.outcome).inc()
         for outcome, count in observed.examined.outcomes.items():
-            self._examined.labels(cluster, policy, _plain(outcome)).inc(count)
+            self._examined.labels(cluster, policy, _strip_numbers(outcome)).inc(count)
         for outcome, count in observed.candidates.outcomes.items():
-            self._candidates.labels(cluster, policy, _plain(outcome)).inc(count)
+            self._candidates.labels(cluster, policy, _strip_numbers(outcome)).inc(count)
         for outcome, count in observed.splits.outcomes.items():
             self._candidates.labels(cluster, SPLIT_POLICY, outcome).inc(count)
         for kind, count in _actions(observed).items():
@@ -207,10 +207,10 @@ class Metrics:
         outliers = sum(
             count
             for outcome, count in observed.examined.outcomes.items()
-            if _plain(outcome) not in self._known.calm_outcomes
+            if _strip_numbers(outcome) not in self._known.calm_outcomes
         )
         self._outliers.labels(observed.cluster).set(outliers)
-        found = _foremost(observed)
+        found = _find_foremost_stand(observed)
         values = (
             (math.nan,) * len(_FOREMOST)
             if found is None
@@ -338,7 +338,7 @@ def _actions(observed: RoundSummary) -> dict[str, int]:
     return {"unload": observed.actions_count - splits_count, "split": splits_count}
 
 
-def _foremost(observed: RoundSummary) -> Stand | None:
+def _find_foremost_stand(observed: RoundSummary) -> Stand | None:
     """The stand of the row that stands out most, among the rows shown; None for a policy without such a number."""
     policy = find_policy(observed.policy)
     if policy is None or policy.headline.stand_of is None or not observed.examined.heaviest:
@@ -347,7 +347,7 @@ def _foremost(observed: RoundSummary) -> Stand | None:
     return max(stands, key=lambda each: each.difference_points)
 
 
-def _plain(outcome: str) -> str:
+def _strip_numbers(outcome: str) -> str:
     """The reason without its numbers: `hit-count 3/8` would be a series of its own for each count."""
     return outcome.partition(" ")[0]
 

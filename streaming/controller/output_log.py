@@ -74,10 +74,10 @@ def _changes(before: _InForce, now: _InForce) -> Iterator[str]:
     if now.policy != before.policy:
         yield f"policy {now.policy}, was {before.policy}"
     for name in sorted(before.settings.keys() | now.settings.keys()):
-        old, new = _shown(before.settings, name), _shown(now.settings, name)
+        old, new = _show_value(before.settings, name), _show_value(now.settings, name)
         if old != new:
             yield f"{name} = {new}, was {old}"
 
 
-def _shown(settings: Mapping[str, Any], name: str) -> str:
+def _show_value(settings: Mapping[str, Any], name: str) -> str:
     return toml_value(settings[name]) if name in settings else "the default"

@@ -67,7 +67,7 @@ class QueryLoop:
     readiness: Readiness
     wait: Callable[[float], bool]
     is_stopping: Callable[[], bool]
-    say_goodbye: Callable[[], None]
+    write_last_beat: Callable[[], None]
     _repeats: Repeats = field(init=False, default_factory=Repeats)
 
     def run(self) -> None:
@@ -84,7 +84,7 @@ class QueryLoop:
                 if failure is not None:
                     if time.monotonic() - started > _HEALTHY_S:
                         backoff_s = _BACKOFF_FIRST_S
-                    self._tell_restart(failure, backoff_s)
+                    self._report_restart(failure, backoff_s)
                     self.wait(backoff_s)
                     backoff_s = min(2 * backoff_s, _BACKOFF_MOST_S)
         except (Refused, Changed, CheckpointMismatch, NoAnswer):
@@ -130,7 +130,7 @@ class QueryLoop:
             else:
                 return
 
-    def _tell_restart(self, failure: Failure, backoff_s: float) -> None:
+    def _report_restart(self, failure: Failure, backoff_s: float) -> None:
         text = explain(failure)
         _LOG.warning("the query failed and is restarted in %g s: %s", backoff_s, text)
         self._show_phase(f"the query failed and is started again: {text}")
@@ -179,7 +179,7 @@ class QueryLoop:
         looks = count(1)
         try:
             while not self._is_over(query):
-                self._turn(query)
+                self._check_query(query)
                 if self.runs.is_past_gaps:
                     break
                 if next(looks) % _OWNER_LOOKS == 0 and self.publisher.is_superseded():
@@ -194,16 +194,16 @@ class QueryLoop:
         looks = range(_STOP_LOOKS)
         return any(self.is_stopping() or query.has_ended_within(_LOOK_S / _STOP_LOOKS) for _ in looks)
 
-    def _turn(self, query: Query) -> None:
+    def _check_query(self, query: Query) -> None:
         """One look at a running query. Raises ``Changed``."""
         batches = self.batches
-        self.readiness.look()
+        self.readiness.note_triggers()
         progress = query.batch_progress()
-        self.watchdog.turn(None if progress is None else (batches.published_count, progress))
-        batches.telling.attempt("progress", partial(self._show_last_batch, query))
+        self.watchdog.note_turn(None if progress is None else (batches.published_count, progress))
+        batches.reports.attempt("progress", partial(self._show_last_batch, query))
         if batches.published_count:
             self.checkpoint.drop_older()
-        batches.telling.forget_silent(time.monotonic())
+        batches.reports.forget_silent(time.monotonic())
         self.watch.require()
 
     def _show_last_batch(self, query: Query) -> None:
@@ -232,7 +232,7 @@ class QueryLoop:
             ):
                 query.has_ended_within(_DRAIN_LOOK_S)
             if self.is_stopping():
-                self.say_goodbye()  # Spark takes seconds to stop, and a standby fences us anyway
+                self.write_last_beat()  # Spark takes seconds to stop, and a standby fences us anyway
             query.stop()
         finally:
             self.readiness.note_end()

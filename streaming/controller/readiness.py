@@ -54,7 +54,7 @@ class Readiness:
         """No query runs any more."""
         self._query = None
 
-    def look(self) -> None:
+    def note_triggers(self) -> None:
         """Note that the query triggers: it waits for the next one, or has finished a batch since the last look.
 
         Idle triggers leave no other trace in Spark.
@@ -71,7 +71,7 @@ class Readiness:
         """The checks for ``/readyz``."""
         if (standby := self._standby) is not None:
             return [standby]
-        self.look()
+        self.note_triggers()
         is_running = self._query is not None
         silent_s = time.monotonic() - self._last_trigger_s
         failed = None if self._batches is None else self._batches.error

@@ -24,7 +24,7 @@ from state.outputs import Output, moment_ms, rfc3339
 from state.outputs.types import ROUND_TYPE, SPLIT_TYPE, THROTTLE_TYPE, UNLOAD_TYPE
 from streaming.contract.encode import source_of
 from streaming.contract.envelope import EPOCH_HEADER, read_envelope
-from streaming.controller.cut_batch import CLOCKS_APART_MS, CutBatch, first_after
+from streaming.controller.cut_batch import CLOCKS_APART_MS, CutBatch, find_first_after
 from streaming.controller.recorder import Recorder
 from streaming.controller.replay import Controllers
 from streaming.controller.surroundings import refuse_regrown
@@ -111,7 +111,7 @@ def _require_readable(settings: Settings) -> None:
     for topic in read:
         try:
             with output_reader(settings, topic, begin="latest") as reader:
-                deque(reader.to_end(), maxlen=0)
+                deque(reader.read_to_end(), maxlen=0)
         except Refused as error:
             _raise_passing(error)
             raise
@@ -167,7 +167,7 @@ class Rebuilding:
     def _run(self, read_until: Progress, cut: CutBatch | None) -> Rebuilt:
         settings = self.settings
         since_ms = self._read_until_ms(read_until) - round(1000 * _span_s(settings))
-        published = self._published(since_ms)
+        published = self._find_published(since_ms)
         controllers = Controllers(
             identity=identity_of(settings),
             settings=ClusterSettingsSource(settings),
@@ -188,8 +188,8 @@ class Rebuilding:
                 for output in outputs:
                     if output.kind == "round":
                         closed[output.cluster].append(_Closed(output.round, output.time_ms))
-                self._look(f"rebuilding the memory: {count} records since {rfc3339(since_ms)}")
-        missing = {} if cut is None else _without_summary(closed, self._summarized(since_ms))
+                self._report_progress(f"rebuilding the memory: {count} records since {rfc3339(since_ms)}")
+        missing = {} if cut is None else _without_summary(closed, self._find_summarized(since_ms))
         for cluster in {**published, **controllers.by_cluster}:
             controller = controllers.of(cluster)
             controller.end_rebuild(since_ms, missing.get(cluster, ()))
@@ -208,10 +208,10 @@ class Rebuilding:
     def _read_until_ms(self, read_until: Progress) -> int:
         """The time up to which everything was read: unread records may be older than the batch, if the batch was behind."""
         name = input_topic(self.settings, self.settings.topics.input)
-        unread = [first_after(self.settings, each) for each in read_until.places if each.topic == name]
+        unread = [find_first_after(self.settings, each) for each in read_until.places if each.topic == name]
         return min([read_until.planned_ms, *(each.timestamp for each in unread if each is not None)])
 
-    def _published(self, since_ms: int) -> dict[str, Published]:
+    def _find_published(self, since_ms: int) -> dict[str, Published]:
         """By cluster, actions and proposals published since then, and throttles from before that are still in force."""
         found: dict[str, list[Output]] = defaultdict(list)
         topics = self.settings.topics
@@ -227,7 +227,7 @@ class Rebuilding:
                 found[cluster][:0] = before
         return {cluster: Published(actions) for cluster, actions in found.items()}
 
-    def _summarized(self, since_ms: int) -> dict[str, int]:
+    def _find_summarized(self, since_ms: int) -> dict[str, int]:
         """By cluster, end of the newest round whose summary was published since then."""
         found: dict[str, int] = {}
         for _, output in self._events(self.settings.topics.audit, {ROUND_TYPE}, begin=since_ms):
@@ -240,13 +240,13 @@ class Rebuilding:
         """Events of this controller and of these types on a topic, as far as they count, with their append times."""
         source, epochs = source_of(self.settings.controller.name), Epochs()
         with output_reader(self.settings, topic, begin=begin) as reader:
-            for record in reader.to_end():
+            for record in reader.read_to_end():
                 output = _event(record, source, epochs, types)
                 if output is not None:
                     yield record.timestamp, output
-                self._look(f"rebuilding the memory: reading {topic}")
+                self._report_progress(f"rebuilding the memory: reading {topic}")
 
-    def _look(self, text: str) -> None:
+    def _report_progress(self, text: str) -> None:
         now_s = time.monotonic()
         if now_s < self._looked_s + _LOOK_S:
             return
@@ -269,7 +269,7 @@ def _event(record: TopicRecord, source: str, epochs: Epochs, types: Collection[s
         envelope, epoch = read_envelope(record.value), int(header)
     except (msgspec.MsgspecError, ValueError):
         return None
-    is_outdated = epochs.hear(record.partition, envelope.source, epoch) > epoch
+    is_outdated = epochs.note(record.partition, envelope.source, epoch) > epoch
     if is_outdated or envelope.source != source or envelope.type not in types:
         return None
     is_round = envelope.type == ROUND_TYPE

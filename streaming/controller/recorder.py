@@ -36,7 +36,7 @@ class _Log:
     def records(self) -> Iterator[tuple[tuple[int, bool, Origin], Recorded]]:
         """The records up to the end, each with its place in the order; an append time below the one before counts as that one."""
         latest_ms = 0
-        for record in self.reader.to_end() if self.end is None else self.reader.until(self.end):
+        for record in self.reader.read_to_end() if self.end is None else self.reader.read_until(self.end):
             latest_ms = max(latest_ms, record.timestamp)
             recorded = self._record(record)
             yield (latest_ms, not self.is_control, recorded.origin), recorded
@@ -65,7 +65,7 @@ class Recorder:
             *_logs(stack, settings, topics.input, begin=begin, is_control=False),
             *_logs(stack, settings, topics.control, begin="earliest", is_control=True),
         ]
-        self._logs: Sequence[_Log] = logs if until is None else list(_ended(logs, until))
+        self._logs: Sequence[_Log] = logs if until is None else list(_limit_logs(logs, until))
 
     def records(self, *, is_stopped: Callable[[], bool]) -> Iterator[Recorded]:
         """One pass: all records that are there and were not yet returned."""
@@ -84,7 +84,7 @@ class Recorder:
         return count
 
 
-def _ended(logs: Iterable[_Log], until: Progress) -> Iterator[_Log]:
+def _limit_logs(logs: Iterable[_Log], until: Progress) -> Iterator[_Log]:
     """Each partition with its end; one that had not been read at all is left out."""
     ends = until.by_partition()
     for log in logs:

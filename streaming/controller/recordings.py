@@ -19,10 +19,10 @@ class NoRecording(Exception):
 
 def files_of(paths: Sequence[str]) -> tuple[str, ...]:
     """The files; a folder stands for the recordings in it, by name, which is their order in time. Raises ``NoRecording``."""
-    return tuple(file for path in paths for file in (_inside(path) if Path(path).is_dir() else [path]))
+    return tuple(file for path in paths for file in (_files_in(path) if Path(path).is_dir() else [path]))
 
 
-def _inside(folder: str) -> list[str]:
+def _files_in(folder: str) -> list[str]:
     found = sorted(str(each) for each in Path(folder).iterdir() if each.name.endswith(_ENDINGS))
     if not found:
         raise NoRecording(

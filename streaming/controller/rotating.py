@@ -56,7 +56,7 @@ class RotatingFolder:
         files = self._files()
         self._number = _number(files[-1]) if files else 0
         if files:
-            self._mend(files[-1])
+            self._repair(files[-1])
 
     def begin(self, otherwise: Begin) -> Begin:
         """Where to go on with the input: at the earliest of its partitions' last append times."""
@@ -131,7 +131,7 @@ class RotatingFolder:
         fresh.write_bytes(msgspec.json.encode(list(self._places.values())) + b"\n")
         fresh.replace(self._folder / _PLACES)
 
-    def _mend(self, file: Path) -> None:
+    def _repair(self, file: Path) -> None:
         """Cut off what a stop by force left of the last member; ``places.json`` does not count that."""
         whole_bytes = _whole_bytes(file)
         if whole_bytes < file.stat().st_size:

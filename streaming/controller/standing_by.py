@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from streaming.contract.beat import Beat
 from streaming.controller.election import Election
-from streaming.controller.leading import Leading, WaitingOut, refused
+from streaming.controller.leading import Leading, WaitingOut, refuse_errors
 from streaming.controller.listening import Listener
 from streaming.controller.outages import outage_of
 from streaming.controller.rebuilding import require_possible
@@ -52,7 +52,7 @@ class StandingBy:
 
     settings: Settings
     leading: Leading
-    waiting_out: WaitingOut
+    wait_out: WaitingOut
     start_with: StartWith
     _problem: str = field(init=False, default="")
     """Why it could not lead; empty where it could."""
@@ -64,7 +64,7 @@ class StandingBy:
             self._show("warming up")
             warm_up(self.leading.spark, self.settings, self.leading.is_stopping)
             if self.start_with == "checkpoint":
-                self.leading.frames.going_on()  # made now, so that a take-over need not make it
+                self.leading.frames.prepare_frame()  # made now, so that a take-over need not make it
             while not self.leading.is_stopping() and self._stand_by():
                 self._lead()
 
@@ -73,7 +73,7 @@ class StandingBy:
         leading = self.leading
         with ExitStack() as stack:
             try:
-                begun = stack.enter_context(leading.taken_over(_at_once, self.start_with))
+                begun = stack.enter_context(leading.taken_over(_run_without_waiting, self.start_with))
             except Fenced as error:
                 _LOG.warning(
                     "another process was faster, so this standby does not lead and stands by again: %s", error
@@ -86,7 +86,7 @@ class StandingBy:
                 self._note(error.message, is_sure=True)
                 return
             try:
-                leading.lead(begun, self.waiting_out)
+                leading.lead(begun, self.wait_out)
             except Fenced as error:
                 _LOG.warning("this process no longer leads and stands by again: %s", error)
 
@@ -104,10 +104,10 @@ class StandingBy:
         with Listener(self._reader, election, session_s=session_s) as listener:
             while not leading.is_stopping():
                 problem = self._problem or listener.problem
-                self._show(_standing(listener.leader), problem)
+                self._show(_describe_leader(listener.leader), problem)
                 if next_look.is_over:
                     keep_warm(leading.spark)
-                    self._look()
+                    self._check_takeover()
                     is_unsure = 0 < self._wrong_count < _SURE_COUNT
                     next_look = Deadline(_LOOK_AGAIN_S if is_unsure else KEEP_EVERY_S)
                 elif problem:
@@ -119,21 +119,21 @@ class StandingBy:
                     listener.wait(_TURN_S)
         return False
 
-    def _look(self) -> None:
+    def _check_takeover(self) -> None:
         """Check whether it could go on where the leader is; if that cannot be known now, the last answer stays.
 
         A standby that would rebuild looks only at its own checkpoint.
         """
         settings, spark = self.settings, self.leading.spark.spark
         try:
-            with publisher_of(settings) as publisher, refused(settings):
-                ids = _at_once(partial(input_ids, settings))
+            with publisher_of(settings) as publisher, refuse_errors(settings):
+                ids = _run_without_waiting(partial(input_ids, settings))
                 location = settings.spark.checkpoint
-                checkpoint = _at_once(lambda: CheckpointDirectory(spark, location, topic_ids=ids))
+                checkpoint = _run_without_waiting(lambda: CheckpointDirectory(spark, location, topic_ids=ids))
                 if self.start_with == "rebuild":
-                    _at_once(lambda: require_possible(settings, publisher.read_marker()))
-                look = partial(checkpoint.look, settings, self.start_with)
-                _at_once(lambda: publisher.check(look, start_with=self.start_with))
+                    _run_without_waiting(lambda: require_possible(settings, publisher.read_marker()))
+                look = partial(checkpoint.inspect, settings, self.start_with)
+                _run_without_waiting(lambda: publisher.check(look, start_with=self.start_with))
         except Refused as error:
             self._note(error.message)
         except NotReached as error:
@@ -162,7 +162,7 @@ class StandingBy:
         return output_reader(self.settings, self.settings.topics.beats, begin=begin_ms)
 
 
-def _at_once(step: Callable[[], Value]) -> Value:
+def _run_without_waiting(step: Callable[[], Value]) -> Value:
     """What the step returns. Raises ``NotReached`` if brokers or store do not answer: the standby waits, not the step."""
     try:
         return step()
@@ -172,5 +172,5 @@ def _at_once(step: Callable[[], Value]) -> Value:
         raise NotReached(str(error)) from error
 
 
-def _standing(leader: Beat | None) -> str:
+def _describe_leader(leader: Beat | None) -> str:
     return "standing by: " + ("no leader was heard" if leader is None else f"{leader.instance} leads")

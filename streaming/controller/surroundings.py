@@ -15,10 +15,10 @@ from streaming.ports.reading import NoAnswer
 from streaming.ports.topics import StartError, TopicsWrong
 from streaming.process.closing import Closing
 from streaming.settings import Settings
-from streaming.systems.input import input_ids, regrown_input
+from streaming.systems.input import find_regrown_input, input_ids
 from streaming.systems.topics import validate_all
 
-__all__ = ["Changed", "Unanswered", "Watch", "look", "refuse_regrown"]
+__all__ = ["Changed", "Unanswered", "Watch", "find_problem", "refuse_regrown"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,7 +36,9 @@ class Unanswered(Exception):
     """Brokers do not answer, so nothing is known."""
 
 
-def look(settings: Settings, ids: Mapping[str, str], is_checkpoint_there: Callable[[], bool]) -> str | None:
+def find_problem(
+    settings: Settings, ids: Mapping[str, str], is_checkpoint_there: Callable[[], bool]
+) -> str | None:
     """What is wrong now; ``ids`` are those of the input at the start. Raises ``Unanswered``."""
     try:
         validate_all(settings)
@@ -56,7 +58,7 @@ def look(settings: Settings, ids: Mapping[str, str], is_checkpoint_there: Callab
 
 def refuse_regrown(settings: Settings, read: Progress) -> None:
     """Raises ``Changed`` for an input whose log was truncated and has grown again, and ``NoAnswer``."""
-    problem = regrown_input(settings, read)
+    problem = find_regrown_input(settings, read)
     if problem is not None:
         raise Changed(problem)
 
@@ -65,9 +67,9 @@ class Watch(Closing):
     """Looks again and again, in a thread of its own: an answer may take as long as a connection attempt."""
 
     def __init__(
-        self, look: Callable[[], str | None], *, every_s: float = _EVERY_S, again_s: float = _AGAIN_S
+        self, find_problem: Callable[[], str | None], *, every_s: float = _EVERY_S, again_s: float = _AGAIN_S
     ) -> None:
-        self._look = look
+        self._find_problem = find_problem
         self._every_s, self._again_s = every_s, again_s
         self._count = 0
         self._problem: str | None = None
@@ -85,7 +87,7 @@ class Watch(Closing):
         for attempt in range(_SURE_COUNT):
             if attempt:
                 self._closed.wait(self._again_s)
-            problem = self._look()
+            problem = self._find_problem()
             if problem is None:
                 return
         raise Changed(problem)
@@ -97,7 +99,7 @@ class Watch(Closing):
     def _run(self) -> None:
         pause_s = self._every_s
         while not self._closed.wait(pause_s):
-            problem = self._look_safely()
+            problem = self._find_problem_safely()
             self._count = 0 if problem is None else self._count + 1
             pause_s = self._every_s if problem is None else self._again_s
             if self._count == 1:
@@ -109,9 +111,9 @@ class Watch(Closing):
                 self._problem = problem
                 return
 
-    def _look_safely(self) -> str | None:
+    def _find_problem_safely(self) -> str | None:
         try:
-            return self._look()
+            return self._find_problem()
         except Unanswered:
             return None  # the query and the publisher report it
         except Exception:  # noqa: BLE001  logged with its traceback; the query goes on without this look

@@ -26,11 +26,11 @@ def take_over(
     A process that takes over while the directory is made may delete it: then this start is fenced, not refused.
     """
 
-    def look() -> Checkpoint:
-        return checkpoint.look(settings, start_with)
+    def inspect() -> Checkpoint:
+        return checkpoint.inspect(settings, start_with)
 
-    publisher.check(look, start_with=start_with)
-    epoch = publisher.open(look, start_with=start_with)
+    publisher.check(inspect, start_with=start_with)
+    epoch = publisher.open(inspect, start_with=start_with)
     try:
         checkpoint.begin(settings, publisher.marker, start_with)
     except CheckpointError:

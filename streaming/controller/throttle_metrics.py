@@ -30,9 +30,11 @@ class ThrottleGauges:
 
     def show(self, cluster: str, observed: ThrottleSummary) -> None:
         """Show a round; what is unknown is NaN."""
-        self._left.labels(cluster).set(_or_nan(observed.bytes_left))
-        self._eta.labels(cluster).set(0.0 if observed.outcome == "nothing-moves" else _or_nan(observed.eta_s))
-        self._feasible.labels(cluster).set(_or_nan(observed.feasible))
+        self._left.labels(cluster).set(_number_of(observed.bytes_left))
+        self._eta.labels(cluster).set(
+            0.0 if observed.outcome == "nothing-moves" else _number_of(observed.eta_s)
+        )
+        self._feasible.labels(cluster).set(_number_of(observed.feasible))
         self._late.labels(cluster).set(observed.late)
         self._changed.labels(cluster).set(
             len(observed.changed_rates_bytes_per_s)
@@ -50,7 +52,7 @@ class ThrottleGauges:
         for place, values in enumerate(tables):
             for name, value in values.items():
                 role, _, broker = name.partition(":")
-                self._by_role[place].labels(cluster, broker, role).set(_or_nan(value))
+                self._by_role[place].labels(cluster, broker, role).set(_number_of(value))
                 now.add((place, broker, role))
         for place, broker, role in self._shown.get(cluster, set()) - now:
             self._by_role[place].remove(cluster, broker, role)
@@ -61,5 +63,5 @@ class ThrottleGauges:
         self._shown.pop(cluster, None)
 
 
-def _or_nan(value: float | bool | None) -> float:  # noqa: FBT001  a gauge shows a truth as 1 or 0
+def _number_of(value: float | bool | None) -> float:  # noqa: FBT001  a gauge shows a truth as 1 or 0
     return math.nan if value is None else float(value)

@@ -1,7 +1,7 @@
 """Whether the controller is alive: its loop turns, Spark answers in time, and a batch in progress moves on.
 
 Each step of the driver says how long it may take (``begin``), and reports nothing else until it is over. The loop of a running
-query passes on at every turn what Spark reports (``turn``): a call that Spark does not answer keeps the loop from turning.
+query passes on at every turn what Spark reports (``note_turn``): a call that Spark does not answer keeps the loop from turning.
 A batch moves on when anything in its progress changes. A controller that waits for brokers or input, or stays after a
 refusal, is alive. Another thread than the driver's calls ``checks``; nothing here calls Spark.
 """
@@ -62,7 +62,7 @@ class Watchdog:
             self._step = _Step(name, self._clock(), allowed_s)
             self._progress, self._moved_s = _IDLE, self._clock()
 
-    def turn(self, progress: Hashable) -> None:
+    def note_turn(self, progress: Hashable) -> None:
         """The loop of the query turned; ``progress`` is that of the batch under way, None where there is none."""
         with self._lock:
             now_s = self._clock()
@@ -88,10 +88,10 @@ class Watchdog:
                 detail=f"has not moved on for {still_s:.0f} s, {self._batch_s:g} s are allowed",
             ),
         ]
-        self._tell([check for check in checks if not check.ok])
+        self._log_failed([check for check in checks if not check.ok])
         return checks
 
-    def _tell(self, failed: Sequence[Check]) -> None:
+    def _log_failed(self, failed: Sequence[Check]) -> None:
         """Log it once each time, because a probe sees only the status."""
         if failed and not self._is_told:
             _LOG.error("not alive: %s", "; ".join(f"{check.name}: {check.detail}" for check in failed))

@@ -93,12 +93,12 @@ class Executor:
         found = self._boundaries(bundle)
         if isinstance(found, Skip):
             return found
-        owner = self._patiently(lambda: self._owner(bundle, first=(action.precondition.owner, destination)))
+        owner = self._retry(lambda: self._owner(bundle, first=(action.precondition.owner, destination)))
         if destination is not None and owner == destination:
             return Done(outcome="succeeded", broker=owner, was_done_before=True)
         if destination is None and owner != action.precondition.owner and _has(found, [bundle]):
             return self._finish_left(order, action, owner, still)
-        skip = self._check_precondition(order, found, owner) or self._unreachable(destination)
+        skip = self._check_precondition(order, found, owner) or self._skip_if_unreachable(destination)
         if skip is not None:
             return skip
         if self._dry_run:
@@ -106,7 +106,7 @@ class Executor:
                 "executor-dry-run", f"{bundle} would be moved from {owner} to {destination or 'another'}"
             )
         topic = self._topic_of(bundle)
-        failure = self._insist(lambda: self._admin.unload(bundle, destination=destination), still)
+        failure = self._retry_change(lambda: self._admin.unload(bundle, destination=destination), still)
         return self._wait_until_landed(order, action, still, topic=topic, failure=failure)
 
     def _finish_left(
@@ -120,7 +120,7 @@ class Executor:
         return self._wait_until_landed(order, action, still, topic=self._topic_of(order.bundle), failure=None)
 
     def _topic_of(self, bundle: Bundle) -> str | None:
-        return next(iter(self._patiently(lambda: self._admin.topics(bundle))), None)
+        return next(iter(self._retry(lambda: self._admin.topics(bundle))), None)
 
     def _split(self, order: Order, action: SplitOrder, still: Callable[[], None]) -> Done | Skip:
         bundle, boundaries = order.bundle, sorted(set(action.boundaries))
@@ -131,7 +131,7 @@ class Executor:
             return found
         if _has(found, children):
             return Done(outcome="succeeded", bundles=tuple(map(str, children)), was_done_before=True)
-        owner = self._patiently(lambda: self._owner(bundle, first=(action.precondition.owner,)))
+        owner = self._retry(lambda: self._owner(bundle, first=(action.precondition.owner,)))
         skip = self._check_precondition(order, found, owner)
         if skip is not None:
             return skip
@@ -143,12 +143,12 @@ class Executor:
         if len(boundaries) > 1 and self._cuts_one_by_one(action.precondition.owner):
             failure = self._split_one_by_one(bundle, boundaries, still)
         else:
-            failure = self._insist(lambda: self._admin.split(bundle, boundaries), still)
+            failure = self._retry_change(lambda: self._admin.split(bundle, boundaries), still)
         return self._cut(bundle, children, failure=failure)
 
     def _cuts_one_by_one(self, owner: str) -> bool:
         """Whether the owner's load manager refuses several boundaries at once, as Pulsar's extensible one does (apache/pulsar#22254)."""
-        return self._patiently(lambda: self._admin.configuration(owner)).load_manager == EXTENSIBLE
+        return self._retry(lambda: self._admin.configuration(owner)).load_manager == EXTENSIBLE
 
     def _split_one_by_one(
         self, bundle: Bundle, boundaries: Sequence[int], still: Callable[[], None]
@@ -169,10 +169,10 @@ class Executor:
 
     def _cut_off(self, bundle: Bundle, boundary: int, still: Callable[[], None]) -> AdminError | None:
         """Split at one boundary and wait until that is seen. Raises ``Held`` only if no call was made."""
-        failure = self._insist(lambda: self._admin.split(bundle, [boundary]), still)
+        failure = self._retry_change(lambda: self._admin.split(bundle, [boundary]), still)
         deadline = Deadline(self._verify_timeout_s)
         while failure is None or failure.failure == "no-answer":
-            if boundary in self._patiently(lambda: self._admin.boundaries(bundle.namespace)):
+            if boundary in self._retry(lambda: self._admin.boundaries(bundle.namespace)):
                 return None
             if deadline.is_over:
                 return failure or AdminError("no-answer", call=f"split {bundle}", answer=_NOT_CUT)
@@ -182,7 +182,7 @@ class Executor:
     def _boundaries(self, bundle: Bundle) -> list[int] | Skip:
         """Boundaries of the bundle's namespace; a skip if the namespace is gone."""
         try:
-            return self._patiently(lambda: self._admin.boundaries(bundle.namespace))
+            return self._retry(lambda: self._admin.boundaries(bundle.namespace))
         except AdminError as error:
             if error.failure != "not-found":
                 raise
@@ -207,10 +207,10 @@ class Executor:
             return Skip("owner-changed", f"{owner or 'no broker'} owns it, not {expected}")
         return None
 
-    def _unreachable(self, destination: str | None) -> Skip | None:
+    def _skip_if_unreachable(self, destination: str | None) -> Skip | None:
         if destination is None:
             return None
-        if destination in self._patiently(lambda: self._admin.brokers(self._pulsar_cluster)):
+        if destination in self._retry(lambda: self._admin.brokers(self._pulsar_cluster)):
             return None
         return Skip("destination-gone", f"broker {destination} is not alive")
 
@@ -223,7 +223,7 @@ class Executor:
                 return broker
         return None
 
-    def _patiently(self, call: Callable[[], Value]) -> Value:
+    def _retry(self, call: Callable[[], Value]) -> Value:
         """Call, and repeat a few times after a failure that often passes. Raises ``AdminError``."""
         for attempt in range(1, _ATTEMPTS_MAX):
             try:
@@ -234,8 +234,8 @@ class Executor:
                 self._pause(_POLL_S * 2**attempt)
         return call()
 
-    def _insist(self, call: Callable[[], None], still: Callable[[], None]) -> AdminError | None:
-        """Call as ``_patiently`` does and return the error. It is not the result yet: what is seen afterwards counts.
+    def _retry_change(self, call: Callable[[], None], still: Callable[[], None]) -> AdminError | None:
+        """Call as ``_retry`` does and return the error. It is not the result yet: what is seen afterwards counts.
 
         Raises ``Held`` only if no call was made: a call that failed may have had its effect.
         """
@@ -251,7 +251,7 @@ class Executor:
                 raise
 
         try:
-            self._patiently(attempt)
+            self._retry(attempt)
         except AdminError as error:
             return error
         except Held:
@@ -296,7 +296,7 @@ class Executor:
             if is_back:
                 unloads_count += 1
                 try:
-                    failure = self._insist(
+                    failure = self._retry_change(
                         lambda: self._admin.unload(order.bundle, destination=destination), still
                     )
                 except Held as held:
@@ -323,7 +323,7 @@ class Executor:
     def _is_foreign(self, bundle: Bundle, broker: str) -> bool:
         """Whether a broker is of another isolation group than a bundle's namespace."""
         try:
-            found = self._patiently(lambda: self._admin.isolation_policies(self._pulsar_cluster))
+            found = self._retry(lambda: self._admin.isolation_policies(self._pulsar_cluster))
             groups = Groups(
                 tuple(Isolation(name, each.namespaces, each.primary) for name, each in sorted(found.items()))
             )

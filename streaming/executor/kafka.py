@@ -14,7 +14,7 @@ from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
 from streaming.executor.kafka_orders import ThrottleOrder, read_throttle_order
 from streaming.executor.loop import ActionLoop
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.executor.orders import Held, Skip, Voice
+from streaming.executor.orders import Held, RecordEpoch, Skip
 from streaming.kafka.admin import cluster_of
 from streaming.kafka.connection import ClusterError
 from streaming.ports.actions import ActionRecord, Actions, Epochs
@@ -62,8 +62,8 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
         self._target = target
         self._sweep_due_s = 0.0
 
-    def _read(self, record: ActionRecord, voice: Voice) -> ThrottleOrder | None:
-        return read_throttle_order(record.value, voice, cluster=self._cluster)
+    def _read(self, record: ActionRecord, record_epoch: RecordEpoch) -> ThrottleOrder | None:
+        return read_throttle_order(record.value, record_epoch, cluster=self._cluster)
 
     def _deal_with(self, orders: Iterable[ThrottleOrder]) -> None:
         for order in orders:
@@ -96,16 +96,16 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
     def _require_unpaused(self) -> None:
         self._require_going_on()
         control = self._control.newest()
-        if control is not None and control.is_paused_at(self._now()):
+        if control is not None and control.is_paused_at(self._read_clock()):
             raise Held(Skip("paused", "the cluster is paused"))
 
-    def _tell_done(self, order: ThrottleOrder, done: Paced, *, took_s: float) -> None:
+    def _report_done(self, order: ThrottleOrder, done: Paced, *, took_s: float) -> None:
         self.metrics.observe_attempt(order.kind, done.outcome, took_s=took_s, landed_elsewhere=False)
         _LOG.info("%s %s%s", order, done.outcome, f": {done.reason}" if done.reason else "")
         data = ActionResultData(
             outcome=done.outcome, reason=done.reason, was_done_before=done.was_done_before, took_s=took_s
         )
-        self._tell(order, data)
+        self._send_result(order, data)
 
 
 def start(

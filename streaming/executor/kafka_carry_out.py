@@ -26,7 +26,7 @@ from streaming.kafka.throttles import Change, Throttle, changes_of
 from streaming.ports.memory import HeldMemory, Memory, Rate, Remembered, Taken
 
 _LOG = logging.getLogger(__name__)
-_OWN_UP_ATTEMPTS = 5
+_STORE_ATTEMPTS = 5
 """Each attempt takes the memory from the other executor, which then does the same at most once for each action in progress."""
 
 
@@ -83,13 +83,15 @@ class ThrottleExecutor:
                 held.write(msgspec.structs.replace(remembered, is_planned=False))
             if is_running or remembered.is_planned:
                 return []
-            return self._become(kafka, held, _Aim(remove=remembered.added, clear=_roles(remembered)), still)
+            return self._change_to(
+                kafka, held, _Aim(remove=remembered.added, clear=_roles(remembered)), still
+            )
 
     def _set(self, kafka: KafkaCluster, action: ThrottleAction, still: Callable[[], None]) -> Paced | Skip:
         if self._dry_run:
             return Skip("executor-dry-run", _describe(action, self._memory.read()))
         with self._memory.hold() as held:
-            done = self._become(kafka, held, _aim(action, held.remembered), still)
+            done = self._change_to(kafka, held, _aim(action, held.remembered), still)
         missing = [line for line in done if line.startswith("NOT")]
         return Paced(
             outcome="failed" if missing else "succeeded",
@@ -97,12 +99,12 @@ class ThrottleExecutor:
             was_done_before=not done,
         )
 
-    def _become(
+    def _change_to(
         self, kafka: KafkaCluster, held: HeldMemory, aim: "_Aim", still: Callable[[], None]
     ) -> list[str]:
         """Remember, set, read back, remember what is left; returns a line for each change and each broker that failed."""
         remembered = held.remembered
-        existing = _existing(kafka, aim.add, aim.remove)
+        existing = _existing_topics_of(kafka, aim.add, aim.remove)
         roles = [*aim.rates, *aim.clear]
         found = kafka.throttle(topics=existing, brokers={role.broker for role in roles})
         there = found.throttle
@@ -119,7 +121,7 @@ class ThrottleExecutor:
             is_planned=aim.is_planned,
         )
         after = Remembered(
-            added=_less(during.added, aim.remove),
+            added=_subtract(during.added, aim.remove),
             rates={
                 name: msgspec.structs.replace(rate, earlier=None)
                 for name, rate in during.rates.items()
@@ -169,11 +171,11 @@ class ThrottleExecutor:
         try:
             held.write(settled)
         except Taken:
-            self._own_up(during)
+            self._store_changes_made(during)
             raise
 
-    def _own_up(self, during: Remembered) -> None:
-        for _ in range(_OWN_UP_ATTEMPTS):
+    def _store_changes_made(self, during: Remembered) -> None:
+        for _ in range(_STORE_ATTEMPTS):
             with suppress(Taken), self._memory.hold() as again:
                 again.write(again.remembered.with_(during))
                 return
@@ -208,7 +210,7 @@ def _check_precondition(kafka: KafkaCluster, action: ThrottleAction) -> Skip | N
     return None
 
 
-def _existing(kafka: KafkaCluster, *lists: ThrottledLists) -> set[str]:
+def _existing_topics_of(kafka: KafkaCluster, *lists: ThrottledLists) -> set[str]:
     """The topics of the lists that still exist: those deleted meanwhile have no lists."""
     topics = {topic for each in lists for topic in (*each.leader, *each.follower)}
     return {topic for topic, _ in kafka.partitions(topics)} if topics else set()
@@ -222,7 +224,7 @@ def _lists(
     existing: set[str],
 ) -> tuple[ThrottledLists, ThrottledLists]:
     """The lists as they shall be, and the entries that this adds; only entries of ours are removed."""
-    add, remove = _only(add, existing), _only(_common(remove, ours), existing)
+    add, remove = _keep_topics(add, existing), _keep_topics(_common(remove, ours), existing)
     left = without(there, remove)
     less = ThrottledLists(
         leader={**there.leader, **left.leader}, follower={**there.follower, **left.follower}
@@ -234,7 +236,7 @@ def _lists(
     )
 
 
-def _only(lists: ThrottledLists, topics: set[str]) -> ThrottledLists:
+def _keep_topics(lists: ThrottledLists, topics: set[str]) -> ThrottledLists:
     return ThrottledLists(
         leader={topic: text for topic, text in lists.leader.items() if topic in topics},
         follower={topic: text for topic, text in lists.follower.items() if topic in topics},
@@ -253,7 +255,7 @@ def _common_entries(one: Mapping[str, str], other: Mapping[str, str]) -> dict[st
     return {topic: text_of(entries) for topic, entries in common.items() if entries}
 
 
-def _less(lists: ThrottledLists, removed: ThrottledLists) -> ThrottledLists:
+def _subtract(lists: ThrottledLists, removed: ThrottledLists) -> ThrottledLists:
     left = without(lists, removed)
     return ThrottledLists(
         leader={topic: text for topic, text in {**lists.leader, **left.leader}.items() if text},

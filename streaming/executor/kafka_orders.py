@@ -11,7 +11,7 @@ from policies.throttle.rates import BrokerRole
 from streaming.contract.envelope import read_envelope
 from streaming.contract.messages import Time, type_of
 from streaming.contract.published import ThrottleMessage
-from streaming.executor.orders import BadOrder, Concerns, Voice
+from streaming.executor.orders import BadOrder, Concerns, RecordEpoch
 
 Rate = Annotated[int, Meta(ge=1, le=LARGEST_NUMBER)]
 """Bytes per second; at 0 nothing would ever move, and Kafka accepts it."""
@@ -100,7 +100,7 @@ class ThrottleOrder(msgspec.Struct, frozen=True, kw_only=True):
 _action = msgspec.json.Decoder(ThrottleAction)
 
 
-def read_throttle_order(value: bytes, voice: Voice, *, cluster: str) -> ThrottleOrder | None:
+def read_throttle_order(value: bytes, record_epoch: RecordEpoch, *, cluster: str) -> ThrottleOrder | None:
     """The action in a record; None for another cluster's and for kinds that are not Kafka's. Raises ``BadOrder``."""
     try:
         envelope = read_envelope(value)
@@ -114,5 +114,9 @@ def read_throttle_order(value: bytes, voice: Voice, *, cluster: str) -> Throttle
     except (msgspec.MsgspecError, ValueError, BadList) as error:
         raise BadOrder(str(error)) from error
     return ThrottleOrder(
-        id=envelope.id, source=envelope.source, epoch=voice.epoch, highest_epoch=voice.highest, action=action
+        id=envelope.id,
+        source=envelope.source,
+        epoch=record_epoch.epoch,
+        highest_epoch=record_epoch.highest,
+        action=action,
     )

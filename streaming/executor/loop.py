@@ -25,7 +25,7 @@ import msgspec
 from streaming.contract.encode import encode_event
 from streaming.contract.messages import ActionResultData, ActionResultMessage, type_of
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.executor.orders import BadOrder, Gated, Held, Skip, Voice, gate, hear
+from streaming.executor.orders import BadOrder, Gated, Held, RecordEpoch, Skip, gate, read_epoch
 from streaming.ports.actions import ActionRecord, Actions, Epochs
 from streaming.ports.control import ControlView
 from streaming.ports.events import EventSink
@@ -84,7 +84,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
             while not self._stop.is_set():
                 self._pulse.note_turn()
                 try:
-                    if self._turn(worker, once=once):
+                    if self._run_round(worker, once=once):
                         return
                 except PublishError as error:
                     if once:
@@ -108,7 +108,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         return self._pulse.liveness()
 
     @abstractmethod
-    def _read(self, record: ActionRecord, voice: Voice) -> OrderKind | None:
+    def _read(self, record: ActionRecord, record_epoch: RecordEpoch) -> OrderKind | None:
         """The order in a record; None for another executor's. Raises ``BadOrder``."""
 
     @abstractmethod
@@ -124,14 +124,14 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         """
 
     @abstractmethod
-    def _tell_done(self, order: OrderKind, done: DoneKind, *, took_s: float) -> None:
-        """Count, log and ``_tell`` the result. Raises ``PublishError``."""
+    def _report_done(self, order: OrderKind, done: DoneKind, *, took_s: float) -> None:
+        """Count, log and ``_send_result`` it. Raises ``PublishError``."""
 
     def _due(self) -> Callable[[], None] | None:
         """What to do while there is no action; it raises ``PublishError``. None: nothing now."""
         return None
 
-    def _turn(self, worker: Executor, *, once: bool) -> bool:
+    def _run_round(self, worker: Executor, *, once: bool) -> bool:
         """Poll for actions and deal with them; returns whether ``run`` is done. Raises ``PublishError``."""
         records = self._actions.poll(timeout_s=_POLL_S)
         self._note_poll()
@@ -155,7 +155,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         while wait([begun], timeout=_POLL_S).not_done:
             self._pulse.note_turn()
             try:
-                self._actions.stay()
+                self._actions.keep_polled()
             except PublishError as error:
                 self._lost = self._lost or error
             else:
@@ -188,7 +188,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
     def _orders(self, records: Iterable[ActionRecord]) -> Iterable[OrderKind]:
         for record in records:
             try:
-                order = self._read(record, hear(record, self._epochs))
+                order = self._read(record, read_epoch(record, self._epochs))
             except BadOrder as error:
                 self.metrics.count_unreadable()
                 _LOG.error("a record on the actions topic is no action: %s: %.200r", error, record.value)
@@ -209,7 +209,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         try:
             self._gate(order)
         except Held as held:
-            self._tell_skip(order, held.skip, took_s=None)
+            self._report_skip(order, held.skip, took_s=None)
             return
         try:
             done = self._try(order, lambda: self._gate(order))
@@ -217,9 +217,9 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
             done = held.skip
         took_s = time.monotonic() - began_s
         if isinstance(done, Skip):
-            self._tell_skip(order, done, took_s=took_s)
+            self._report_skip(order, done, took_s=took_s)
         else:
-            self._tell_done(order, done, took_s=took_s)
+            self._report_done(order, done, took_s=took_s)
 
     def _gate(self, order: OrderKind) -> None:
         """Raises ``Held`` if the order may not be tried now, and ``PublishError`` if that is not known or the batch is lost.
@@ -235,23 +235,23 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
             except PublishError as error:  # the batch's other actions need not wait for the topic, too
                 self._lost = error
                 raise
-            skip = gate(order, control=control, now=self._now())
+            skip = gate(order, control=control, now=self._read_clock())
         if skip is not None:
             raise Held(skip)
 
-    def _now(self) -> datetime:
+    def _read_clock(self) -> datetime:
         return datetime.fromtimestamp(self._clock_s(), UTC)
 
     def _require_going_on(self) -> None:
         if self._stop.is_set():
             raise _Stopping
 
-    def _tell_skip(self, order: OrderKind, skip: Skip, *, took_s: float | None) -> None:
+    def _report_skip(self, order: OrderKind, skip: Skip, *, took_s: float | None) -> None:
         self.metrics.count_skipped(order.kind, skip.reason)
         _LOG.info("%s skipped: %s", order, skip)
-        self._tell(order, ActionResultData(outcome="skipped", reason=str(skip), took_s=took_s))
+        self._send_result(order, ActionResultData(outcome="skipped", reason=str(skip), took_s=took_s))
 
-    def _tell(self, order: OrderKind, data: ActionResultData) -> None:
+    def _send_result(self, order: OrderKind, data: ActionResultData) -> None:
         """Send a result. Its id follows from the action's, so readers recognize a result that is sent twice."""
         event = encode_event(
             type_=type_of(ActionResultMessage),

@@ -18,13 +18,13 @@ __all__ = [
     "Gated",
     "Held",
     "Order",
+    "RecordEpoch",
     "Skip",
     "SkipReason",
     "SplitOrder",
     "UnloadOrder",
-    "Voice",
     "gate",
-    "hear",
+    "read_epoch",
     "read_order",
 ]
 
@@ -108,7 +108,7 @@ class SplitOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Voice:
+class RecordEpoch:
     """A record's epoch, None if it has none, and the highest epoch of its source in its partition so far."""
 
     epoch: int | None
@@ -151,18 +151,18 @@ _unload = msgspec.json.Decoder(UnloadOrder)
 _split = msgspec.json.Decoder(SplitOrder)
 
 
-def hear(record: ActionRecord, epochs: Epochs) -> Voice:
+def read_epoch(record: ActionRecord, epochs: Epochs) -> RecordEpoch:
     """Remember a record's source and epoch, for all types and clusters, in the order of the partition. Raises ``BadOrder``."""
     if record.epoch_header is None:
-        return Voice(None, None)
+        return RecordEpoch(None, None)
     try:
         source, epoch = read_envelope(record.value).source, int(record.epoch_header)
     except (msgspec.MsgspecError, ValueError) as error:
         raise BadOrder(str(error)) from error
-    return Voice(epoch, epochs.hear(record.partition, source, epoch))
+    return RecordEpoch(epoch, epochs.note(record.partition, source, epoch))
 
 
-def read_order(value: bytes, voice: Voice, *, cluster: str) -> Order | None:
+def read_order(value: bytes, record_epoch: RecordEpoch, *, cluster: str) -> Order | None:
     """The action in a record; None for another cluster's and for kinds that are not Pulsar's. Raises ``BadOrder``."""
     try:
         envelope = read_envelope(value)
@@ -182,8 +182,8 @@ def read_order(value: bytes, voice: Voice, *, cluster: str) -> Order | None:
     return Order(
         id=envelope.id,
         source=envelope.source,
-        epoch=voice.epoch,
-        highest_epoch=voice.highest,
+        epoch=record_epoch.epoch,
+        highest_epoch=record_epoch.highest,
         action=action,
         bundle=bundle,
     )

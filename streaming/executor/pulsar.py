@@ -15,7 +15,7 @@ from streaming.contract.messages import ActionResultData
 from streaming.executor.carry_out import Executor
 from streaming.executor.loop import ActionLoop
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.executor.orders import Done, Order, Skip, Voice, read_order
+from streaming.executor.orders import Done, Order, RecordEpoch, Skip, read_order
 from streaming.ports.actions import ActionRecord, Actions, Epochs
 from streaming.ports.control import ControlView
 from streaming.ports.events import EventSink
@@ -63,8 +63,8 @@ class ExecutorLoop(ActionLoop[Order, Done]):
         """Wait for the actions in progress."""
         self._pool.shutdown()
 
-    def _read(self, record: ActionRecord, voice: Voice) -> Order | None:
-        return read_order(record.value, voice, cluster=self._cluster)
+    def _read(self, record: ActionRecord, record_epoch: RecordEpoch) -> Order | None:
+        return read_order(record.value, record_epoch, cluster=self._cluster)
 
     def _deal_with(self, orders: Iterable[Order]) -> None:
         """Carry the orders out; all that were begun have ended when this raises. The rest of the batch comes again."""
@@ -85,7 +85,7 @@ class ExecutorLoop(ActionLoop[Order, Done]):
         except (AdminError, CredentialsError) as error:
             return Done(outcome="failed", reason=str(error))
 
-    def _tell_done(self, order: Order, done: Done, *, took_s: float) -> None:
+    def _report_done(self, order: Order, done: Done, *, took_s: float) -> None:
         elsewhere = done.outcome == "succeeded" and done.reason is not None
         self.metrics.observe_attempt(order.kind, done.outcome, took_s=took_s, landed_elsewhere=elsewhere)
         why = f": {done.reason}" if done.reason else ""
@@ -98,7 +98,7 @@ class ExecutorLoop(ActionLoop[Order, Done]):
             was_done_before=done.was_done_before,
             took_s=took_s,
         )
-        self._tell(order, data)
+        self._send_result(order, data)
 
 
 def start(

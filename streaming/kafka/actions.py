@@ -23,7 +23,7 @@ from kafka.structs import OffsetAndMetadata
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.kafka.denied import explain_denied
 from streaming.kafka.log import partitions_of
-from streaming.kafka.permissions import ANYBODY, Subject, unseen
+from streaming.kafka.permissions import ANYBODY, Subject, describe_hidden_topic
 from streaming.ports.actions import LOOKBACK_S, ActionRecord, Epochs
 from streaming.ports.publishing import PublishError
 from streaming.process.closing import Closing
@@ -83,7 +83,7 @@ class ActionsTopic(Closing):
         with self._explain_errors("the topics cannot be listed"):
             found = partitions_of(self._consumer, self._topic, timeout_s=_REQUEST_TIMEOUT_MS / 1000)
         if not found:
-            raise PublishError(unseen(self._subject, self._topic, "Read"))
+            raise PublishError(describe_hidden_topic(self._subject, self._topic, "Read"))
 
     def poll(self, *, timeout_s: float) -> list[ActionRecord]:
         """Records in order, partition by partition. Raises ``PublishError``."""
@@ -94,7 +94,7 @@ class ActionsTopic(Closing):
         with self._explain_errors(f"the position in {self._topic} cannot be read"):
             self._begin()
             if not batches:
-                self._look()
+                self._check_connection()
         return [
             ActionRecord(
                 value=record.value,
@@ -105,7 +105,7 @@ class ActionsTopic(Closing):
             for record in batches[partition]
         ]
 
-    def stay(self) -> None:
+    def keep_polled(self) -> None:
         """Stay in the group while the polled batch is worked on. Raises ``PublishError`` once another executor has the batch."""
         with self._explain_errors(f"the group of {self._topic} cannot be kept"):
             self._consumer.pause(*self._consumer.assignment())
@@ -118,7 +118,9 @@ class ActionsTopic(Closing):
         with self._explain_errors(f"the position in {self._topic} could not be committed"):
             self._consumer.commit(
                 {
-                    partition: OffsetAndMetadata(self._position(partition), self._heard(partition), -1)
+                    partition: OffsetAndMetadata(
+                        self._position(partition), self._encode_epochs(partition), -1
+                    )
                     for partition in self._consumer.assignment()
                 },
                 timeout_ms=_REQUEST_TIMEOUT_MS,
@@ -168,11 +170,11 @@ class ActionsTopic(Closing):
         else:
             self._consumer.seek(partition, found.offset)
 
-    def _heard(self, partition: TopicPartition) -> str:
+    def _encode_epochs(self, partition: TopicPartition) -> str:
         """The highest epochs heard in the partition, as JSON; they are committed beside the position."""
-        return json.dumps(self._epochs.heard(partition.partition), separators=(",", ":"))
+        return json.dumps(self._epochs.epochs_of(partition.partition), separators=(",", ":"))
 
-    def _look(self) -> None:
+    def _check_connection(self) -> None:
         if time.monotonic() - self._looked_s < _LOOK_INTERVAL_S:
             return
         self._consumer.committed(TopicPartition(self._topic, 0), timeout_ms=_REQUEST_TIMEOUT_MS)

@@ -33,42 +33,42 @@ class KafkaCluster:
 
     def require_answer(self) -> None:
         """Raise ``Unanswered`` if the cluster does not answer."""
-        with _unanswered_if_it_fails():
+        with _explain_errors():
             self._admin.describe_cluster()
 
     def brokers(self) -> dict[int, str]:
         """See ``read_brokers``."""
-        with _unanswered_if_it_fails():
+        with _explain_errors():
             return read_brokers(self._admin)
 
     def partitions(self, topics: Iterable[str]) -> dict[Partition, PartitionState]:
         """See ``read_partitions``."""
-        with _unanswered_if_it_fails():
+        with _explain_errors():
             return read_partitions(self._admin, topics)
 
     def reassignments(self) -> dict[Partition, RunningMove]:
         """See ``read_reassignments``."""
-        with _unanswered_if_it_fails():
+        with _explain_errors():
             return read_reassignments(self._admin)
 
     def log_sizes(self, partitions: Iterable[Partition], brokers: Iterable[int]) -> LogSizes:
         """See ``read_log_sizes``."""
-        with _unanswered_if_it_fails():
+        with _explain_errors():
             return read_log_sizes(self._admin, partitions, brokers)
 
     def end_offsets(self, partitions: Collection[Partition]) -> dict[Partition, int]:
         """See ``read_end_offsets``."""
-        with _unanswered_if_it_fails():
+        with _explain_errors():
             return read_end_offsets(self._admin, partitions)
 
     def throttle(self, *, topics: Iterable[str], brokers: Iterable[int]) -> ThrottlesFound:
         """See ``read_throttle``."""
-        with _unanswered_if_it_fails():
+        with _explain_errors():
             return read_throttle(self._admin, topics=topics, brokers=brokers)
 
     def apply(self, changes: Iterable[Change]) -> None:
         """See ``streaming.kafka.throttles.apply``."""
-        with _unanswered_if_it_fails():
+        with _explain_errors():
             apply(self._admin, changes)
 
 
@@ -81,7 +81,7 @@ def cluster_of(target: KafkaTarget, *, cluster: str) -> Iterator[KafkaCluster]:
 
 
 @contextmanager
-def _unanswered_if_it_fails() -> Iterator[None]:
+def _explain_errors() -> Iterator[None]:
     try:
         yield
     except KafkaError as error:

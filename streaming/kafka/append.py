@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kafka import KafkaProducer
 
-from streaming.kafka.ending import end
+from streaming.kafka.ending import close_producer
 from streaming.kafka.link import Link
 from streaming.kafka.reading import explain_errors
 
@@ -42,4 +42,4 @@ def append(
             for future in sent:
                 future.get(timeout=_TIMEOUT_S)
         finally:
-            end(producer, wait_s=_TIMEOUT_S)
+            close_producer(producer, wait_s=_TIMEOUT_S)

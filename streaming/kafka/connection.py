@@ -52,16 +52,16 @@ def connected(
     try:
         admin = open_admin(bootstrap, options, timeout_s=timeout_s)
     except (KafkaError, OSError, ValueError) as error:
-        raise _no_answer(bootstrap, error) from error
+        raise _no_answer_error_of(bootstrap, error) from error
     try:
         with admin:
             yield admin
     except (KafkaError, Unanswered) as error:
         cause = error.__cause__ if isinstance(error, Unanswered) else error
-        raise _no_answer(bootstrap, cause) from error
+        raise _no_answer_error_of(bootstrap, cause) from error
 
 
-def _no_answer(bootstrap: str, error: BaseException | None) -> ClusterError:
+def _no_answer_error_of(bootstrap: str, error: BaseException | None) -> ClusterError:
     return ClusterError(
         f"Kafka at {bootstrap} does not answer as expected: {error!r}. "
         "Check the address, whether the brokers are up, and the security settings."

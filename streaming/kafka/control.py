@@ -10,7 +10,7 @@ from state.round_settings import RoundSettings
 from streaming.contract.messages import ControlData
 from streaming.kafka.denied import explain_denied
 from streaming.kafka.log import partitions_of, read_to_end
-from streaming.kafka.permissions import ANYBODY, Subject, unseen
+from streaming.kafka.permissions import ANYBODY, Subject, describe_hidden_topic
 from streaming.ports.control import READ_TIMEOUT_S, ControlView
 from streaming.ports.publishing import PublishError
 
@@ -70,6 +70,6 @@ class KafkaControl(ControlView):
             return
         found = partitions_of(self._consumer, self._topic, timeout_s=READ_TIMEOUT_S)
         if not found:
-            raise PublishError(unseen(self._subject, self._topic, "Read"))
+            raise PublishError(describe_hidden_topic(self._subject, self._topic, "Read"))
         self._consumer.assign([TopicPartition(self._topic, number) for number in sorted(found)])
         self._consumer.seek_to_beginning()

@@ -7,7 +7,7 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
 )
 
-from streaming.kafka.permissions import Operation, Resource, Subject, lacking
+from streaming.kafka.permissions import Operation, Resource, Subject, describe_missing
 
 __all__ = ["denied_resource", "explain_denied"]
 
@@ -40,9 +40,9 @@ def explain_denied(
     """
     match denied_resource(error):
         case "topic":
-            return lacking(subject, "topic", topic, [operation])
+            return describe_missing(subject, "topic", topic, [operation])
         case "group":
-            return lacking(subject, "group", group, ["Read"])
+            return describe_missing(subject, "group", group, ["Read"])
         case "cluster":
-            return lacking(subject, "cluster", "", [operation])
+            return describe_missing(subject, "cluster", "", [operation])
     return repr(error)

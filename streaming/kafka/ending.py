@@ -9,12 +9,12 @@ import logging
 from kafka import KafkaProducer
 from kafka.errors import KafkaTimeoutError
 
-__all__ = ["end"]
+__all__ = ["close_producer"]
 
 _LOG = logging.getLogger(__name__)
 
 
-def end(producer: KafkaProducer | None, *, wait_s: float = 0.0) -> None:
+def close_producer(producer: KafkaProducer | None, *, wait_s: float = 0.0) -> None:
     """Close the producer (None: there is none yet); records not written within ``wait_s`` are given up and not sent any more."""
     if producer is None:
         return

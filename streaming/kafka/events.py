@@ -13,7 +13,7 @@ from kafka.errors import KafkaError, TopicAuthorizationFailedError
 from kafka.future import Future
 
 from streaming.kafka.denied import explain_denied
-from streaming.kafka.ending import end
+from streaming.kafka.ending import close_producer
 from streaming.kafka.permissions import ANYBODY, Subject
 from streaming.kafka.topic_specs import RECORD_HEADROOM_BYTES
 from streaming.ports.events import NoTopic
@@ -88,19 +88,19 @@ class KafkaEvents(Closing):
 
     def close(self) -> None:
         """Close the connection; what is not written within a second is given up."""
-        end(self._producer, wait_s=1)
+        close_producer(self._producer, wait_s=1)
 
     def _require_topic(self) -> None:
         """Raise ``NoTopic`` if the topic is missing, and ``PublishError`` if Kafka hides it because we may not describe it."""
         try:
             partitions = self._producer.partitions_for(self._topic)
         except TopicAuthorizationFailedError as error:
-            end(self._producer)
+            close_producer(self._producer)
             raise PublishError(self._explain(error)) from error
         except KafkaError:
             partitions = None
         if not partitions:
-            end(self._producer)
+            close_producer(self._producer)
             raise NoTopic(
                 f"there is no topic {self._topic} at {self._subject.bootstrap}: run `trimtab topics create`"
             )

@@ -12,9 +12,9 @@ from streaming.kafka.permissions import (
     acl_command,
     beat_operations,
     controller_operations,
-    lacking_by_topic,
+    missing_by_topic,
 )
-from streaming.kafka.topic_specs import TopicSpec, only_those, specs_of
+from streaming.kafka.topic_specs import TopicSpec, select_specs, specs_of
 from streaming.kafka.topics import TopicFound, connected_admin, describe, differences_of, setting_difference
 from streaming.ports.seen import BrokersSeen, Denied, TopicsSeen
 from streaming.ports.topics import Difference
@@ -42,7 +42,7 @@ def topics_seen(
     link: Link, names: TopicNames, *, max_record_bytes: int, only: frozenset[str] | None
 ) -> TopicsSeen:
     """The topics (of ``only``, where given). Raises ``Unreachable`` or ``StartError``."""
-    specs = only_those(specs_of(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
+    specs = select_specs(specs_of(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
     with connected_admin(link.bootstrap, link.client_options()) as admin:
         found, permissions = describe(admin, [spec.name for spec in specs])
     hidden = {each.name for each in permissions if each.hidden}
@@ -57,14 +57,17 @@ def topics_seen(
             difference
             for spec, topic in there
             if topic.configs  # Kafka leaves them out if we may not DescribeConfigs
-            for difference in (*differences_of(spec, topic, link.bootstrap), *_shorter(spec, topic, link))
+            for difference in (
+                *differences_of(spec, topic, link.bootstrap),
+                *_find_shorter_retention(spec, topic, link),
+            )
         ),
-        unwell=tuple(difference for spec, topic in there for difference in _unwell(spec, topic, link)),
-        denied=tuple(_denied(link, names, permissions)),
+        unwell=tuple(difference for spec, topic in there for difference in _find_unwell(spec, topic, link)),
+        denied=tuple(_find_denied(link, names, permissions)),
     )
 
 
-def _shorter(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Difference]:
+def _find_shorter_retention(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Difference]:
     for setting in _AT_LEAST:
         wanted, kept = int(spec.chosen.get(setting, 0)), int(found.configs.get(setting, _WITHOUT_LIMIT))
         if _WITHOUT_LIMIT < kept < wanted:
@@ -79,13 +82,13 @@ def _shorter(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Differe
             )
 
 
-def _unwell(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Difference]:
+def _find_unwell(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Difference]:
     needed = int(found.configs.get("min.insync.replicas", 1))
     for state in found.states:
         if state.leader is None:
-            yield _unserved(spec, f"leader of partition {state.number}", "none", "a broker", link)
+            yield _make_difference(spec, f"leader of partition {state.number}", "none", "a broker", link)
         elif state.in_sync_count < state.replicas_count:
-            yield _unserved(
+            yield _make_difference(
                 spec,
                 f"replicas in sync of partition {state.number}",
                 str(state.in_sync_count),
@@ -95,7 +98,7 @@ def _unwell(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Differen
             )
 
 
-def _unserved(
+def _make_difference(
     spec: TopicSpec, what: str, found: str, expected: str, link: Link, *, tolerable: bool = False
 ) -> Difference:
     return Difference(
@@ -108,9 +111,9 @@ def _unserved(
     )
 
 
-def _denied(link: Link, names: TopicNames, permissions: Sequence[TopicPermissions]) -> Iterator[Denied]:
+def _find_denied(link: Link, names: TopicNames, permissions: Sequence[TopicPermissions]) -> Iterator[Denied]:
     beats = beat_operations(names)
-    for topic, operations in lacking_by_topic({**controller_operations(names), **beats}, permissions):
+    for topic, operations in missing_by_topic({**controller_operations(names), **beats}, permissions):
         yield Denied(
             what=f"{link.principal} lacks the permission {' and '.join(operations)} on topic {topic}",
             remedy=f"Run: {acl_command(link.subject, 'topic', topic, operations)}",

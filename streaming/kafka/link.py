@@ -80,7 +80,7 @@ class Link:
 
     def _jaas(self) -> str:
         module = _LOGIN_MODULES[self.security.mechanism]
-        user, password = _quoted(str(self.security.username)), _quoted(self._password())
+        user, password = _quote(str(self.security.username)), _quote(self._password())
         return f"{module} required username={user} password={password};"
 
     def _password(self) -> str:
@@ -117,7 +117,7 @@ def same_brokers(one: Link, other: Link) -> bool:
     return (one.bootstrap, one.security) == (other.bootstrap, other.security)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """A value of a JAAS line (RFC 822 style quoted text)."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -65,7 +65,7 @@ class MarkerTopic:
                     for record in read_to_end(self._follower(), silence_s=timeout_s, ends=ends):
                         self._read(record)
                 except KafkaTimeoutError as error:
-                    raise PublishError(self._stuck(end, timeout_s)) from error
+                    raise PublishError(self._describe_stuck(end, timeout_s)) from error
             except KafkaError as error:
                 self._drop_follower()
                 raise PublishError(f"the markers on {self._topic} could not be read: {error!r}") from error
@@ -93,7 +93,7 @@ class MarkerTopic:
         with self._lock:
             self._drop_follower()
 
-    def _stuck(self, end: int, timeout_s: float) -> str:
+    def _describe_stuck(self, end: int, timeout_s: float) -> str:
         return (
             f"{self._topic} cannot be read to offset {end}: a transaction has been open for {timeout_s:g} s. A "
             "transaction of another controller ends at its timeout; to find and end one that a killed broker left "

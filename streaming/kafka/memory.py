@@ -21,9 +21,9 @@ from kafka.errors import (
 
 from streaming.contract.envelope import LARGEST_RECORD_BYTES
 from streaming.kafka.denied import explain_denied
-from streaming.kafka.ending import end
+from streaming.kafka.ending import close_producer
 from streaming.kafka.log import partitions_of, read_to_end
-from streaming.kafka.permissions import ANYBODY, Subject, lacking, unseen
+from streaming.kafka.permissions import ANYBODY, Subject, describe_hidden_topic, describe_missing
 from streaming.ports.memory import HeldMemory, Remembered, Taken
 from streaming.ports.publishing import PublishError
 from streaming.process.within import within
@@ -55,12 +55,12 @@ class ExecutorMemory:
         """Take the memory until the end of the block. Raises ``PublishError``."""
         producer: KafkaProducer | None = None
         try:
-            with self._writing():
+            with self._explain_write_errors():
                 producer = self._producer()
                 producer.init_transactions()
             yield _Held(self, producer, self.read())
         finally:
-            end(producer)
+            close_producer(producer)
 
     def _producer(self) -> KafkaProducer:
         timeout_ms = round(1000 * _TIMEOUT_S)
@@ -79,7 +79,7 @@ class ExecutorMemory:
 
     def _write(self, producer: KafkaProducer, remembered: Remembered) -> None:
         """Write what is remembered; a tombstone if nothing is left."""
-        with self._writing():
+        with self._explain_write_errors():
             producer.begin_transaction()
             sent = producer.send(self.topic, key=self.cluster.encode(), value=remembered.value())
             sent.get(timeout=_TIMEOUT_S)
@@ -89,7 +89,7 @@ class ExecutorMemory:
                 raise KafkaTimeoutError(str(error)) from error
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _explain_write_errors(self) -> Iterator[None]:
         try:
             yield
         except (ProducerFencedError, InvalidProducerEpochError) as error:
@@ -98,7 +98,7 @@ class ExecutorMemory:
             ) from error
         except TransactionalIdAuthorizationFailedError as error:
             raise PublishError(
-                lacking(self._subject, "transactional-id", self._transactional_id, ["Write"])
+                describe_missing(self._subject, "transactional-id", self._transactional_id, ["Write"])
             ) from error
         except KafkaError as error:
             why = explain_denied(error, self._subject, "Write", topic=self.topic)
@@ -121,7 +121,7 @@ class ExecutorMemory:
             **self.options,
         ) as consumer:
             if not partitions_of(consumer, self.topic, timeout_s=_TIMEOUT_S):
-                raise PublishError(unseen(self._subject, self.topic, "Read"))
+                raise PublishError(describe_hidden_topic(self._subject, self.topic, "Read"))
             at = TopicPartition(self.topic, 0)
             consumer.assign([at])
             consumer.seek_to_beginning(at)

@@ -19,10 +19,10 @@ __all__ = [
     "acl_command",
     "beat_operations",
     "controller_operations",
-    "lacking",
-    "lacking_by_topic",
+    "describe_hidden_topic",
+    "describe_missing",
+    "missing_by_topic",
     "missing_permissions",
-    "unseen",
 ]
 
 ANYBODY = "User:ANONYMOUS"
@@ -86,27 +86,27 @@ def missing_permissions(
     subject: Subject, needed: Mapping[str, Sequence[Operation]], permissions: Sequence[TopicPermissions]
 ) -> Iterator[str]:
     """One sentence for each topic on which a permission is missing, with the command that grants it."""
-    for topic, operations in lacking_by_topic(needed, permissions):
-        yield lacking(subject, "topic", topic, operations)
+    for topic, operations in missing_by_topic(needed, permissions):
+        yield describe_missing(subject, "topic", topic, operations)
 
 
-def lacking_by_topic(
+def missing_by_topic(
     needed: Mapping[str, Sequence[Operation]], permissions: Sequence[TopicPermissions]
 ) -> Iterator[tuple[str, list[Operation]]]:
     """Each topic on which permissions are missing, with the operations."""
     for topic in permissions:
-        operations = [each for each in needed.get(topic.name, ()) if _lacks(topic, each)]
+        operations = [each for each in needed.get(topic.name, ()) if _is_missing(topic, each)]
         if operations:
             yield topic.name, operations
 
 
-def _lacks(topic: TopicPermissions, operation: Operation) -> bool:
+def _is_missing(topic: TopicPermissions, operation: Operation) -> bool:
     if topic.hidden:  # Read and Write include Describe; nothing is known about the others
         return operation in {"Read", "Write", "Describe"}
     return topic.allowed is not None and _KAFKA_NAMES[operation] not in topic.allowed
 
 
-def lacking(subject: Subject, resource: Resource, name: str, operations: Sequence[Operation]) -> str:
+def describe_missing(subject: Subject, resource: Resource, name: str, operations: Sequence[Operation]) -> str:
     """The sentence about permissions that are missing; a cluster has no name."""
     what = f"{resource.replace('-', ' ')} {name}" if name else f"the {resource}"
     return (
@@ -115,11 +115,11 @@ def lacking(subject: Subject, resource: Resource, name: str, operations: Sequenc
     )
 
 
-def unseen(subject: Subject, topic: str, operation: Operation) -> str:
+def describe_hidden_topic(subject: Subject, topic: str, operation: Operation) -> str:
     """The sentence about a topic that we do not see: Kafka hides topics that we may not even describe."""
     return (
         f"there is no topic {topic} at {subject.bootstrap}: run `trimtab topics create`. If there is one, "
-        f"{lacking(subject, 'topic', topic, [operation])}"
+        f"{describe_missing(subject, 'topic', topic, [operation])}"
     )
 
 

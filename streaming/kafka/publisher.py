@@ -28,7 +28,7 @@ from kafka.producer.future import FutureRecordMetadata
 
 from streaming.contract.envelope import EPOCH_HEADER, LARGEST_RECORD_BYTES
 from streaming.contract.leader import encode_leader
-from streaming.kafka.ending import end
+from streaming.kafka.ending import close_producer
 from streaming.kafka.marker_topic import MarkerTopic
 from streaming.kafka.permissions import Subject, acl_command
 from streaming.ports.marker import (
@@ -273,10 +273,10 @@ class KafkaPublisher(Closing):
             )
             producer.init_transactions()
         except TransactionalIdAuthorizationFailedError as error:
-            end(producer)
+            close_producer(producer)
             raise NotAllowed(self._explain_refused()) from error
         except KafkaError as error:
-            end(producer)
+            close_producer(producer)
             raise PublishError(f"no transactional producer at {self._bootstrap}: {error!r}") from error
         return producer
 
@@ -302,7 +302,7 @@ class KafkaPublisher(Closing):
 
     def _transact(self, records: Sequence[OutboundRecord], marker: Marker, *, announces: bool) -> None:
         producer = self._producer
-        assert producer is not None, "a producer is opened before anything is published"
+        assert producer is not None, "call open() before publish()"
         headers = [(EPOCH_HEADER, str(marker.epoch).encode())]
         producer.begin_transaction()
         if announces and self._announce_on is not None:
@@ -334,7 +334,7 @@ class KafkaPublisher(Closing):
     def _wait_for(self, sent: Iterable[FutureRecordMetadata]) -> None:
         """Wait until the broker has all; each piece has ``timeout_s``, so a batch is never too large to be sent in time."""
         futures = list(sent)
-        assert self._producer is not None, "a producer is opened before anything is published"
+        assert self._producer is not None, "call open() before publish()"
         self._producer.flush(timeout=self._timeout_s)
         for future in futures:  # flush() does not raise for a record that failed
             future.get(timeout=0)
@@ -353,4 +353,4 @@ class KafkaPublisher(Closing):
 
     def _drop_producer(self) -> None:
         producer, self._producer = self._producer, None
-        end(producer)  # what is not committed by now must not be sent any more
+        close_producer(producer)  # what is not committed by now must not be sent any more

@@ -10,7 +10,7 @@ from kafka.errors import KafkaError
 from streaming.kafka.denied import denied_resource
 from streaming.kafka.link import Link
 from streaming.kafka.log import partitions_of, read_to_end
-from streaming.kafka.permissions import Operation, lacking, unseen
+from streaming.kafka.permissions import Operation, describe_hidden_topic, describe_missing
 from streaming.ports.places import Place
 from streaming.ports.reading import Begin
 from streaming.process.closing import Closing
@@ -31,7 +31,7 @@ def explain_errors(link: Link, topic: str, operation: Operation) -> Iterator[Non
         yield
     except KafkaError as error:
         if denied_resource(error) == "topic":
-            raise Refused(lacking(link.subject, "topic", topic, [operation])) from error
+            raise Refused(describe_missing(link.subject, "topic", topic, [operation])) from error
         raise Refused(
             f"Kafka at {link.bootstrap} does not answer as expected: {error!r}. Check that {link.section}.url is "
             f"right, that the brokers are up, and [{link.section}.security]."
@@ -75,12 +75,12 @@ class TopicReader(Closing):
             else:
                 self._seek_to_time(int(begin))
 
-    def to_end(self) -> Iterator[ConsumerRecord]:
+    def read_to_end(self) -> Iterator[ConsumerRecord]:
         """The records up to the end of the topic at the time of the call."""
         with self._explain_errors():
             yield from read_to_end(self._consumer, silence_s=_SILENCE_S)
 
-    def until(self, place: Place) -> Iterator[ConsumerRecord]:
+    def read_until(self, place: Place) -> Iterator[ConsumerRecord]:
         """The records up to a place; only for a reader of that one partition."""
         (partition,) = self._partitions
         end = int(place.at)
@@ -111,7 +111,7 @@ class TopicReader(Closing):
     def _assign(self, partition: int | None) -> list[TopicPartition]:
         numbers = partitions_of(self._consumer, self.topic, timeout_s=_SILENCE_S)
         if not numbers:
-            raise Refused(unseen(self._link.subject, self.topic, "Read"))
+            raise Refused(describe_hidden_topic(self._link.subject, self.topic, "Read"))
         wanted = sorted(numbers) if partition is None else [partition]
         partitions = [TopicPartition(self.topic, number) for number in wanted]
         self._consumer.assign(partitions)

@@ -15,21 +15,21 @@ from streaming.kafka.answers import retry_until_answered
 from streaming.kafka.link import Link
 from streaming.ports.places import Place, Progress
 
-__all__ = ["regrown"]
+__all__ = ["find_regrown"]
 
 _CLOCKS_APART_MS = 600_000
 _POLL_MS = 2_000
 
 
-def regrown(link: Link, read: Progress) -> str | None:
+def find_regrown(link: Link, read: Progress) -> str | None:
     """The error text for the first log whose last read record is another one now; None if there is none. Raises ``NoAnswer``."""
     if not read.places:
         return None
     with retry_until_answered():
-        return _regrown(link, read)
+        return _find_regrown(link, read)
 
 
-def _regrown(link: Link, read: Progress) -> str | None:
+def _find_regrown(link: Link, read: Progress) -> str | None:
     consumer = KafkaConsumer(
         bootstrap_servers=link.bootstrap,
         enable_auto_commit=False,

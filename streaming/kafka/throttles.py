@@ -212,12 +212,16 @@ def _hint(change: Change, refusal: str) -> str:
 
 
 def _wait_until_seen(admin: KafkaAdminClient, change: Change) -> None:
-    if not poll(lambda: _shown(admin, change) == change.value, timeout_s=_SEEN_TIMEOUT_S, pause_s=_POLL_S):
-        found = _shown(admin, change)
+    if not poll(
+        lambda: _read_value_in_force(admin, change) == change.value,
+        timeout_s=_SEEN_TIMEOUT_S,
+        pause_s=_POLL_S,
+    ):
+        found = _read_value_in_force(admin, change)
         raise ClusterError(f"{change}: accepted by Kafka, but it shows {found} after {_SEEN_TIMEOUT_S:.0f} s")
 
 
-def _shown(admin: KafkaAdminClient, change: Change) -> str | None:
+def _read_value_in_force(admin: KafkaAdminClient, change: Change) -> str | None:
     value = (
         _read(admin, change.kind, [change.name], [change.key])[change.name].get(change.key, _Value(None)).own
     )

@@ -12,7 +12,7 @@ from streaming.ports.topics import (
 )
 from streaming.settings import TopicNames
 
-__all__ = ["RECORD_HEADROOM_BYTES", "TopicSpec", "only_those", "specs_of"]
+__all__ = ["RECORD_HEADROOM_BYTES", "TopicSpec", "select_specs", "specs_of"]
 
 
 RECORD_HEADROOM_BYTES = 64 * 1024
@@ -100,6 +100,6 @@ def _output(name: str, retention_ms: int, *, min_message_bytes: int | None = Non
     return TopicSpec(name=name, partitions=1, chosen=chosen, min_message_bytes=min_message_bytes)
 
 
-def only_those(specs: list[TopicSpec], only: frozenset[str] | None) -> list[TopicSpec]:
+def select_specs(specs: list[TopicSpec], only: frozenset[str] | None) -> list[TopicSpec]:
     """The specs of the topics in ``only``; all if it is None."""
     return specs if only is None else [spec for spec in specs if spec.name in only]

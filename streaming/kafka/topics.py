@@ -31,7 +31,7 @@ from streaming.kafka.permissions import (
     controller_operations,
     missing_permissions,
 )
-from streaming.kafka.topic_specs import TopicSpec, only_those, specs_of
+from streaming.kafka.topic_specs import TopicSpec, select_specs, specs_of
 from streaming.ports.topics import (
     Difference,
     Outcome,
@@ -100,7 +100,7 @@ def create(
     New topics get min(3, brokers) replicas, and need two in-sync ones where there are three. Raises
     `StartError` when the cluster cannot be reached within about 10 s or refuses.
     """
-    specs = only_those(
+    specs = select_specs(
         specs_of(names, input_partitions=input_partitions, max_record_bytes=max_record_bytes), only
     )
     subject = Subject(bootstrap=bootstrap, principal=principal)
@@ -135,7 +135,7 @@ def validate(
     count or cleanup policy that would lose order or markers. A `max.message.bytes` below the largest record that is read,
     or written to it, is only a warning, and so is everything about an optional topic.
     """
-    specs = only_those(specs_of(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
+    specs = select_specs(specs_of(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
     specs = [spec for spec in specs if spec.name != names.executor_kafka]  # no controller touches it
     with connected_admin(bootstrap, client_options) as admin:
         found, permissions = describe(admin, [spec.name for spec in specs])

@@ -46,7 +46,7 @@ def message(
 def _slack(notices: Sequence[Notice], left_out_count: int) -> dict[str, Any]:
     """Source: Slack, "Sending messages using incoming webhooks": `&`, `<` and `>` are escaped."""
     lines = [
-        f"{_MARKS[each.severity]}*{_escaped(each.cluster)}* {_escaped(each.title)}\n{_escaped(each.text)}"
+        f"{_MARKS[each.severity]}*{_escape(each.cluster)}* {_escape(each.title)}\n{_escape(each.text)}"
         for each in notices[:SHOWN_NOTICES]
     ]
     more = len(notices) - SHOWN_NOTICES
@@ -57,7 +57,7 @@ def _slack(notices: Sequence[Notice], left_out_count: int) -> dict[str, Any]:
     return {"text": "\n".join(lines)}
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

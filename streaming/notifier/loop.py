@@ -13,7 +13,7 @@ from typing import NamedTuple
 from streaming.notifier.delivery import Delivery, Result
 from streaming.notifier.forms import message
 from streaming.notifier.metrics import NotifierMetrics
-from streaming.notifier.notices import Notice, Told, UnreadableRecord, read
+from streaming.notifier.notices import Notice, RecordNotices, UnreadableRecord, read
 from streaming.notifier.outlet import Outlet
 from streaming.ports.actions import ActionRecord, Actions, Epochs
 from streaming.ports.publishing import PublishError
@@ -69,7 +69,7 @@ class NotifierLoop:
             while not self._stop.is_set():
                 self._pulse.note_turn()
                 try:
-                    is_at_end = self._turn(workers)
+                    is_at_end = self._run_round(workers)
                 except PublishError as error:
                     if once:
                         raise
@@ -96,7 +96,7 @@ class NotifierLoop:
         """Whether the loop turns, and messages in progress end."""
         return self._pulse.liveness()
 
-    def _turn(self, workers: ThreadPoolExecutor) -> bool:
+    def _run_round(self, workers: ThreadPoolExecutor) -> bool:
         """Read what is there, send it, commit; returns whether nothing was there. Raises ``PublishError``."""
         read_from = []
         for name, topic in self._topics.items():
@@ -106,7 +106,7 @@ class NotifierLoop:
                 self._offer(name, topic.epochs, records)
         self._pulse.note_poll()
         self._metrics.show_poll(self._clock_s())
-        self._tell(workers)
+        self._send_waiting(workers)
         if self._stop.is_set():
             return False
         for each in read_from:
@@ -116,29 +116,29 @@ class NotifierLoop:
     def _offer(self, name: str, epochs: Epochs, records: Sequence[ActionRecord]) -> None:
         for record in records:
             try:
-                told = read(record.value)
+                found = read(record.value)
             except UnreadableRecord as error:
                 self._metrics.count_unreadable()
                 _LOG.error("a record on %s cannot be read: %s: %.200r", name, error, record.value)
                 continue
-            if _is_current(epochs, told, record):
-                self._offer_each(told)
+            if _is_current(epochs, found, record):
+                self._offer_each(found)
 
-    def _offer_each(self, told: Told) -> None:
+    def _offer_each(self, found: RecordNotices) -> None:
         for name, outlet in self._outlets.items():
-            old_count = outlet.offer(told, now_s=self._clock_s())
+            old_count = outlet.offer(found, now_s=self._clock_s())
             if old_count:
                 self._metrics.count_left_out(name, "too-old", old_count)
                 _LOG.info("%d notices for %s are older than an hour and are left out", old_count, name)
 
-    def _tell(self, workers: ThreadPoolExecutor) -> None:
+    def _send_waiting(self, workers: ThreadPoolExecutor) -> None:
         """Send one message to each receiver that has notices waiting; the polled records are kept meanwhile."""
         self._pulse.note_progress()
         posted = {name: each for name in self._outlets if (each := self._post(workers, name)) is not None}
         while wait([each.result for each in posted.values()], timeout=_STAY_S).not_done:
             self._pulse.note_turn()
             for topic in self._topics.values():
-                topic.records.stay()
+                topic.records.keep_polled()
         self._pulse.note_end()
         for name, each in posted.items():
             self._note(name, each)
@@ -159,7 +159,7 @@ class NotifierLoop:
         result, why = posted.result.result(timeout=0)
         self._metrics.count_message(name, result)
         if result != "delivered":
-            self._outlets[name].tell_later(posted.notices)
+            self._outlets[name].defer(posted.notices)
             _LOG.error("a message to %s was %s: %s", name, result.replace("-", " "), why)
 
     def _drop(self, error: PublishError) -> None:
@@ -170,8 +170,8 @@ class NotifierLoop:
         self._stop.wait(_RETRY_S)
 
 
-def _is_current(epochs: Epochs, told: Told, record: ActionRecord) -> bool:
+def _is_current(epochs: Epochs, found: RecordNotices, record: ActionRecord) -> bool:
     """Whether a record counts: one of a controller that another one has replaced does not."""
     text = (record.epoch_header or b"").decode(errors="replace")
     epoch = int(text) if text.isdecimal() else 0
-    return epochs.hear(record.partition, told.source, epoch) == epoch
+    return epochs.note(record.partition, found.source, epoch) == epoch

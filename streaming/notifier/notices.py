@@ -44,7 +44,7 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class RecordNotices:
     """The notices of a record, and where it comes from."""
 
     source: str
@@ -105,7 +105,7 @@ _round = msgspec.json.Decoder(_Round).decode
 _action = msgspec.json.Decoder(_Action).decode
 
 
-def read(value: bytes) -> Told:
+def read(value: bytes) -> RecordNotices:
     """Read a record of a topic of actions or of the audit topic. Raises ``UnreadableRecord``."""
     try:
         head = read_envelope(value)
@@ -117,7 +117,9 @@ def read(value: bytes) -> Told:
             found = ()
     except (msgspec.MsgspecError, ValueError) as error:
         raise UnreadableRecord(f"not a valid event: {error}") from error
-    return Told(source=head.source, cluster=head.cluster, notices=found, is_round=head.type == ROUND_TYPE)
+    return RecordNotices(
+        source=head.source, cluster=head.cluster, notices=found, is_round=head.type == ROUND_TYPE
+    )
 
 
 def _decision(head: ReadEnvelope[msgspec.Raw], action: _Action) -> Notice:

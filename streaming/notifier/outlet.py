@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from streaming.notifier.notices import Notice, Told
+from streaming.notifier.notices import Notice, RecordNotices
 from streaming.settings.receivers import ReceiverSettings
 
 _HOUR_S = 3600.0
@@ -18,7 +18,7 @@ class Outlet:
     def __init__(self, settings: ReceiverSettings) -> None:
         self._settings = settings
         self._waiting: list[Notice] = []
-        self._told_ms: dict[tuple[str, str], int] = {}
+        self._sent_ms: dict[tuple[str, str], int] = {}
         """By cluster and key, the time of the last notice that was sent about a lasting condition."""
         self._lasting: dict[str, dict[str, Notice]] = {}
         """By cluster, the holds of its newest round."""
@@ -26,11 +26,11 @@ class Outlet:
         self.left_out_count = 0
         """Notices that the limit left out since the last message."""
 
-    def offer(self, told: Told, *, now_s: float) -> int:
+    def offer(self, found: RecordNotices, *, now_s: float) -> int:
         """Take the notices that this receiver wants; returns how many of them are too old."""
-        wanted = [each for each in told.notices if self._is_wanted(each)]
-        if told.is_round and self._concerns(told.cluster):
-            wanted += self._ended(told)
+        wanted = [each for each in found.notices if self._is_wanted(each)]
+        if found.is_round and self._concerns(found.cluster):
+            wanted += self._find_ended(found)
         fresh = [each for each in wanted if now_s - each.time_ms / 1000 <= OLD_S]
         self._waiting += self._due(fresh)
         return len(wanted) - len(fresh)
@@ -44,16 +44,16 @@ class Outlet:
             self._sent_s.popleft()
         limit = self._settings.max_per_hour_count
         if limit and len(self._sent_s) >= limit:
-            self.left_out_count += self.tell_later(notices)
+            self.left_out_count += self.defer(notices)
             return ()
         self._sent_s.append(now_s)
         return notices
 
-    def tell_later(self, notices: Sequence[Notice]) -> int:
+    def defer(self, notices: Sequence[Notice]) -> int:
         """Let the next round send lasting conditions again; returns the number of the other notices, which are never sent."""
         lasting = [each for each in notices if each.key and not each.has_ended]
         for each in lasting:
-            self._told_ms.pop((each.cluster, each.key), None)
+            self._sent_ms.pop((each.cluster, each.key), None)
         return len(notices) - len(lasting)
 
     def take_left_out(self) -> int:
@@ -71,15 +71,15 @@ class Outlet:
             and (self._settings.dry_run or not notice.dry_run)
         )
 
-    def _ended(self, told: Told) -> list[Notice]:
+    def _find_ended(self, found: RecordNotices) -> list[Notice]:
         """Holds of the previous round that this one does not have, if they were sent."""
-        now = {each.key: each for each in told.notices if each.kind == "holds" and self._is_wanted(each)}
-        before = self._lasting.get(told.cluster, {})
-        self._lasting[told.cluster] = now
+        now = {each.key: each for each in found.notices if each.kind == "holds" and self._is_wanted(each)}
+        before = self._lasting.get(found.cluster, {})
+        self._lasting[found.cluster] = now
         return [
             replace(each, has_ended=True, title=f"ended: {each.title}", severity="info")
             for key, each in before.items()
-            if key not in now and self._told_ms.pop((told.cluster, key), None) is not None
+            if key not in now and self._sent_ms.pop((found.cluster, key), None) is not None
         ]
 
     def _due(self, notices: Iterable[Notice]) -> list[Notice]:
@@ -87,10 +87,10 @@ class Outlet:
         found = []
         for each in notices:
             place = (each.cluster, each.key)
-            told_ms = self._told_ms.get(place)
+            sent_ms = self._sent_ms.get(place)
             if each.key and not each.has_ended:
-                if told_ms is not None and each.time_ms - told_ms < 1000 * self._settings.repeat_after_s:
+                if sent_ms is not None and each.time_ms - sent_ms < 1000 * self._settings.repeat_after_s:
                     continue
-                self._told_ms[place] = each.time_ms
+                self._sent_ms[place] = each.time_ms
             found.append(each)
         return found

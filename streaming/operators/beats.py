@@ -86,8 +86,8 @@ def aged_beats(records: Iterable[TopicRecord], *, now_ms: int) -> Iterator[tuple
     """Each beat with its age in seconds. Other records are skipped."""
     for record in records:
         try:
-            said = beats.decode(record.value or b"")
+            beat = beats.decode(record.value or b"")
         except beats.Unreadable:
             continue
-        if isinstance(said, Beat):
-            yield said, round((now_ms - record.timestamp) / 1000, 3)
+        if isinstance(beat, Beat):
+            yield beat, round((now_ms - record.timestamp) / 1000, 3)

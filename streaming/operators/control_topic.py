@@ -17,7 +17,7 @@ from streaming.settings import Settings
 from streaming.systems.append import append_to_input
 from streaming.systems.reading import input_reader, output_reader
 
-__all__ = ["ControlTopic", "Heard", "check_taken", "check_written", "clusters_heard_of"]
+__all__ = ["ControlTopic", "KnownCluster", "check_taken", "check_written", "known_clusters_of"]
 
 
 class ControlTopic:
@@ -37,7 +37,7 @@ class ControlTopic:
                     appended_ms=record.timestamp,
                     offset=record.offset,
                 )
-                for record in reader.to_end()
+                for record in reader.read_to_end()
             ]
 
     def write(self, events: Sequence[Planned]) -> None:
@@ -75,7 +75,7 @@ def check_taken(events: Iterable[Planned], stands: Mapping[str, Standing]) -> No
             )
 
 
-class Heard(msgspec.Struct, frozen=True):
+class KnownCluster(msgspec.Struct, frozen=True):
     """What the newest summary of a cluster says about it."""
 
     system: System
@@ -91,16 +91,20 @@ class Heard(msgspec.Struct, frozen=True):
         )
 
 
-def clusters_heard_of(settings: Settings, *, since_ms: int) -> dict[str, Heard | None]:
+def known_clusters_of(settings: Settings, *, since_ms: int) -> dict[str, KnownCluster | None]:
     """Clusters with a round summary since ``since_ms``, with what the newest one says; None if that cannot be read."""
     with output_reader(settings, settings.topics.audit, begin=since_ms) as reader:
-        return {record.key.decode(): _heard(record.value) for record in reader.to_end() if record.key}
+        return {
+            record.key.decode(): _decode_summary(record.value)
+            for record in reader.read_to_end()
+            if record.key
+        }
 
 
-_summaries = msgspec.json.Decoder(ReadEnvelope[Heard])
+_summaries = msgspec.json.Decoder(ReadEnvelope[KnownCluster])
 
 
-def _heard(value: bytes | None) -> Heard | None:
+def _decode_summary(value: bytes | None) -> KnownCluster | None:
     try:
         return _summaries.decode(value or b"").data
     except msgspec.MsgspecError:  # such a record shows that the cluster exists, and no more

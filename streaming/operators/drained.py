@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from streaming.operators.outages import passed_over_until
+from streaming.operators.outages import pass_over_outage
 from streaming.operators.overlay import Planned
 from streaming.operators.round_events import Newest, Round
 from streaming.operators.upkeep import drain_line, drain_rows, is_stuck, left_lines
@@ -29,18 +29,18 @@ def follow_drains(
     """
     begin_ms = min(event.time_ms for event in events)
     open_ = {event.cluster for event in events}
-    newest, told = Newest(), dict.fromkeys(open_, -1)
+    newest, reported = Newest(), dict.fromkeys(open_, -1)
     deadline = Deadline(_PATIENCE_S)
     while open_:
         with (
-            passed_over_until(deadline),
+            pass_over_outage(deadline),
             output_reader(settings, settings.topics.audit, begin=begin_ms) as reader,
         ):
-            newest.take(reader.to_end())
+            newest.take(reader.read_to_end())
         for record, event in newest.rounds(settings.topics.audit):
-            if event.cluster not in open_ or event.data.round <= told[event.cluster]:
+            if event.cluster not in open_ or event.data.round <= reported[event.cluster]:
                 continue
-            told[event.cluster] = event.data.round
+            reported[event.cluster] = event.data.round
             deadline = Deadline(_PATIENCE_S)
             begin_ms = max(begin_ms, record.timestamp)
             if _is_over(event, brokers, tell):

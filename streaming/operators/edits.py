@@ -31,17 +31,17 @@ def resume_edit(at: datetime) -> Edit:
     return lambda data: msgspec.structs.replace(data, paused=False, until=None, resumed_at=at)
 
 
-def forgotten() -> Edit:
+def forget_edit() -> Edit:
     """Empty the cluster's memory; pause, mode and settings stay."""
     return lambda data: msgspec.structs.replace(data, forget=True)
 
 
-def as_configured() -> Edit:
+def configured_edit() -> Edit:
     """End a pause, and let mode and settings be the file's."""
     return lambda _data: ControlData()
 
 
-def with_mode(mode: str, approval: str | None = None) -> Edit:
+def mode_edit(mode: str, approval: str | None = None) -> Edit:
     """Set the mode: ``act``, ``dry-run`` or ``configured`` (that of the settings file). The same for ``approval``; None keeps it."""
     wanted: Any = None if mode == "configured" else mode
     asked: Any = None if approval == "configured" else approval
@@ -50,7 +50,7 @@ def with_mode(mode: str, approval: str | None = None) -> Edit:
     )
 
 
-def with_settings(assignments: Sequence[str]) -> Edit:
+def settings_edit(assignments: Sequence[str]) -> Edit:
     """Put each ``key=value``, a line of ``trimtab.toml``, over the settings; raises ``BadChange``."""
     tree: Tree = {}
     for assignment in assignments:
@@ -82,14 +82,14 @@ def _assignment(text: str) -> Tree:
     raise BadChange(f"{text!r} is no line of TOML: {problem}")
 
 
-def without_settings(keys: Sequence[str]) -> Edit:
+def unset_edit(keys: Sequence[str]) -> Edit:
     """Take keys, or whole sections, out of the overlay; they fall back to the file's. Raises ``BadChange``."""
     paths = [_key(key) for key in keys]
 
     def edit(data: ControlData) -> ControlData:
         tree: Mapping[str, Any] = data.settings
         for path in paths:
-            tree = _without(tree, path, path)
+            tree = _remove_key(tree, path, path)
         return msgspec.structs.replace(data, settings=dict(tree))
 
     return edit
@@ -108,11 +108,11 @@ def _key(text: str) -> tuple[str, ...]:
     return tuple(path)
 
 
-def _without(tree: Mapping[str, Any], path: Sequence[str], whole: Sequence[str]) -> Tree:
+def _remove_key(tree: Mapping[str, Any], path: Sequence[str], whole: Sequence[str]) -> Tree:
     name, *rest = path
     below = tree.get(name) if isinstance(tree, Mapping) else None
     if below is None or (rest and not isinstance(below, Mapping)):
         raise BadChange(f"{dotted(whole)} is not in the overlay; `trimtab policy show` says what is")
-    kept = _without(below, rest, whole) if rest else {}
+    kept = _remove_key(below, rest, whole) if rest else {}
     others = {key: value for key, value in tree.items() if key != name}
     return {**others, name: kept} if kept else others

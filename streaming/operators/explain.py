@@ -107,14 +107,14 @@ class Explainer:
             cluster.overlays[event.id] = event.overlay
         else:
             cluster.first_ms = min(cluster.first_ms, event.time_ms) if cluster.rounds_count else event.time_ms
-        self._see(cluster, cluster.controller.step(event).outputs)
+        self._note_outputs(cluster, cluster.controller.step(event).outputs)
 
     def explain(self) -> list[Explanation]:
         """One for each cluster that knows the subject."""
-        found = (self._explained(name, cluster) for name, cluster in sorted(self._clusters.items()))
+        found = (self._explain_cluster(name, cluster) for name, cluster in sorted(self._clusters.items()))
         return [each for each in found if each is not None]
 
-    def _see(self, cluster: _Cluster, outputs: Iterable[Output]) -> None:
+    def _note_outputs(self, cluster: _Cluster, outputs: Iterable[Output]) -> None:
         for output in outputs:
             if output.type != ROUND_TYPE:
                 continue
@@ -131,7 +131,7 @@ class Explainer:
                 if each.high_broker == broker
             )
 
-    def _explained(self, name: str, cluster: _Cluster) -> Explanation | None:
+    def _explain_cluster(self, name: str, cluster: _Cluster) -> Explanation | None:
         summary = cluster.last
         cluster.controller.commit()
         header, fleet = cluster.store.header(), cluster.store.fleet()

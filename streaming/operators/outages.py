@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from streaming.process.deadline import Deadline
 from streaming.process.exits import Refused
 
-__all__ = ["passed_over_until"]
+__all__ = ["pass_over_outage"]
 
 
 @contextmanager
-def passed_over_until(deadline: Deadline) -> Iterator[None]:
+def pass_over_outage(deadline: Deadline) -> Iterator[None]:
     """End the block without an error if brokers do not answer before the deadline; the caller then looks again.
 
     Raises ``Refused`` after the deadline, and at once for what does not pass, such as a missing permission.

@@ -94,7 +94,7 @@ def _spells(spells: Mapping[str, Spell]) -> dict[str, SpellData]:
     }
 
 
-def standing(
+def find_standings(
     records: Iterable[ControlRecord],
     settings: SettingsSource,
     systems: Mapping[str, System] = MappingProxyType({}),
@@ -172,12 +172,12 @@ def plan(
 
     The event's time is after that of the event in ``stands``, so that it is the newer one whatever clock wrote the other.
     """
-    before = _without_ended(stands.overlay, now_ms)
+    before = _drop_ended(stands.overlay, now_ms)
     after = msgspec.structs.replace(edit(before), who=asker.who, why=asker.why)
     _require_own_settings(cluster, system, before, after)
     _require_pulsar(cluster, system, after)
-    old = _in_force(cluster, before, settings)
-    new = _in_force(cluster, after, settings)
+    old = _settings_in_force(cluster, before, settings)
+    new = _settings_in_force(cluster, after, settings)
     time_ms = now_ms if stands.event is None else max(now_ms, stands.event.time_ms + 1)
     rounds = rounds_of(system, settings.base(cluster))
     number = first_round(time_ms, lateness_ms=rounds.lateness_ms, length_ms=rounds.length_ms)
@@ -231,7 +231,7 @@ def upkeep_of(data: ControlData) -> Iterator[tuple[tuple[str, str], SpellData]]:
             yield (what, name), each
 
 
-def _without_ended(data: ControlData, now_ms: int) -> ControlData:
+def _drop_ended(data: ControlData, now_ms: int) -> ControlData:
     """The overlay without a pause, maintenance or drain that has ended by itself."""
     now = moment_of(now_ms)
     if data.until is not None and data.until <= now:
@@ -257,7 +257,7 @@ def _require_lasting(cluster: str, before: ControlData, after: ControlData, *, s
             )
 
 
-def _in_force(cluster: str, data: ControlData, settings: SettingsSource) -> ClusterSettings:
+def _settings_in_force(cluster: str, data: ControlData, settings: SettingsSource) -> ClusterSettings:
     try:
         return settings.overlaid(cluster, msgspec.json.encode(data.settings))
     except OverlayError as error:

@@ -51,7 +51,7 @@ def newest_rounds(settings: Settings, *, cluster: str | None = None) -> list[Rou
     def read(back_s: float) -> Iterator[TopicRecord]:
         begin = round((time.time() - back_s) * 1000)
         with output_reader(settings, settings.topics.audit, begin=begin) as reader:
-            yield from reader.to_end()
+            yield from reader.read_to_end()
 
     newest = Newest()
     newest.look_back(read, () if cluster is None else (cluster,), steps_s=_LOOK_BACK_S)

@@ -9,7 +9,7 @@ from plotly.subplots import make_subplots
 from state.outputs import rfc3339
 from streaming.operators.report import ClusterReport, Moment
 from streaming.operators.report_text import facts_of, held_rows, tried_rows
-from streaming.process.pages import document, shown
+from streaming.process.pages import document, render_figure
 
 _MOST_POINTS = 2000
 
@@ -21,7 +21,7 @@ def render_page(clusters: Sequence[ClusterReport], reach: str) -> str:
         parts.append(f"<h2>{escape(each.cluster)}</h2><p>{escape(each.first)} to {escape(each.last)}</p>")
         parts.append(_table(facts_of(each), ()))
         if each.moments:
-            parts.append(shown(plot(each.moments)))
+            parts.append(render_figure(plot(each.moments)))
         if each.held:
             parts.append("<h3>Held back</h3>" + _table(held_rows(each), ("reason", "bundles and rounds")))
         if each.without_effect:

@@ -58,9 +58,9 @@ def circumstances_lines(data: RoundSummary) -> list[str]:
 def looked_at_lines(data: RoundSummary, *, but: str = "") -> Iterator[str]:
     """What the policy looked at, and bundles with what became of each; ``but`` is a bundle that is shown elsewhere."""
     yield from _section("Looked at", data.examined, _examined_row)
-    yield from _section("Bundles of the brokers that fired", _without(data.candidates, but), _candidate_row)
+    yield from _section("Bundles of the brokers that fired", _drop_row(data.candidates, but), _candidate_row)
     if data.splits.count:
-        yield from _section("Bundles that stood out for a split", _without(data.splits, but), _split_row)
+        yield from _section("Bundles that stood out for a split", _drop_row(data.splits, but), _split_row)
 
 
 def _section(title: str, section: Section[RowT], row_of: Callable[[RowT], tuple[str, ...]]) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _section(title: str, section: Section[RowT], row_of: Callable[[RowT], tuple[
         yield f"  and {section.count - len(rows)} more, counted above"
 
 
-def _without(section: Section[BundleRowT], bundle: str) -> Section[BundleRowT]:
+def _drop_row(section: Section[BundleRowT], bundle: str) -> Section[BundleRowT]:
     """The section without the row of a bundle; the outcomes count it all the same."""
     rows = [row for row in section.heaviest if row.bundle != bundle]
     count = section.count - (len(rows) < len(section.heaviest))

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
-from streaming.operators.outages import passed_over_until
+from streaming.operators.outages import pass_over_outage
 from streaming.ports.reading import TopicRecord
 from streaming.process.deadline import Deadline
 from streaming.settings import Settings
@@ -35,8 +35,8 @@ def search_until(
     while len(found) < count and not deadline.is_over:
         time.sleep(min(_LOOK_S, deadline.left_s))
         with (
-            passed_over_until(deadline),
+            pass_over_outage(deadline),
             output_reader(settings, settings.topics.audit, begin=begin_ms) as reader,
         ):
-            found = search(reader.to_end())
+            found = search(reader.read_to_end())
     return found

@@ -150,32 +150,34 @@ def status_text(status: ClusterStatus) -> str:
     rows = [("", line) for line in _lateness(status)]
     rows += [
         ("controller", _controller(status)),
-        *_named("standby", list(map(_standby, status.standbys))),
+        *_label_lines("standby", list(map(_standby, status.standbys))),
         ("control", _control(status.control)),
         *([("waiting", status.waiting)] if status.waiting else []),
         ("policy", status.policy),
-        *_named("settings", [f"{name} = {toml_value(value)}" for name, value in status.settings.items()]),
+        *_label_lines(
+            "settings", [f"{name} = {toml_value(value)}" for name, value in status.settings.items()]
+        ),
         ("brokers", _brokers(status)),
-        *_named("beside", list(_beside(status.other_balancers))),
+        *_label_lines("beside", list(_describe_other_balancers(status.other_balancers))),
         ("round", f"{status.outcome}: {status.reason}"),
-        *_named("nearest", [f"{examined_text(row)}: {row.detail}" for row in status.nearest]),
+        *_label_lines("nearest", [f"{examined_text(row)}: {row.detail}" for row in status.nearest]),
         *([("held", counts_text(status.held))] if status.held else []),
-        *_named(
+        *_label_lines(
             "in flight",
             [f"{row.kind} {row.target} until {row.expires_at} ({row.id})" for row in status.in_flight],
         ),
         *_shadow(status.shadow),
         *_approval(status.approval),
-        *_named("upkeep", list(upkeep_lines(status.upkeep))),
+        *_label_lines("upkeep", list(upkeep_lines(status.upkeep))),
         *_failing(status),
-        *_named("findings", [f"{each.kind} {each.subject}: {each.advice}" for each in status.findings]),
+        *_label_lines("findings", [f"{each.kind} {each.subject}: {each.advice}" for each in status.findings]),
         *_throttle(status.throttle),
     ]
-    head = f"{status.cluster} ({status.system}): {_doing(status)}, round {status.round} ended {_age(status.age_s)}"
+    head = f"{status.cluster} ({status.system}): {_describe_mode(status)}, round {status.round} ended {_age(status.age_s)}"
     return "".join(f"{line}\n" for line in [head, *table_lines(rows)])
 
 
-def _doing(status: ClusterStatus) -> str:
+def _describe_mode(status: ClusterStatus) -> str:
     doing = "acts" if status.mode == "act" else "dry-run"
     until = "" if status.control is None or status.control.until is None else f" until {status.control.until}"
     return f"{doing}, PAUSED{until}" if status.paused else doing
@@ -232,7 +234,7 @@ def _brokers(status: ClusterStatus) -> str:
     return ", ".join(found)
 
 
-def _beside(others: OtherBalancers | None) -> Iterator[str]:
+def _describe_other_balancers(others: OtherBalancers | None) -> Iterator[str]:
     if others is None:
         return
     for what, brokers in (
@@ -270,12 +272,12 @@ def _throttle(throttle: ThrottleSummary | None) -> Iterator[tuple[str, str]]:
     moving = "unknown" if throttle.partitions_moving_count is None else throttle.partitions_moving_count
     eta = "" if throttle.eta_s is None else f", done in {throttle.eta_s:.0f} s"
     yield "throttle", f"{throttle.outcome}, partitions moving: {moving}{eta}"
-    yield from _named(
+    yield from _label_lines(
         "rates", [f"{role} {value_text(rate)} bytes/s" for role, rate in throttle.rates_bytes_per_s.items()]
     )
 
 
-def _named(name: str, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _label_lines(name: str, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Lines under one name, which is shown before the first."""
     for number, line in enumerate(lines):
         yield ("" if number else name), line

@@ -30,7 +30,7 @@ def begin_maintenance(
         data,
         maintenance_brokers=data.maintenance_brokers | dict.fromkeys(brokers, spell),
         maintenance_namespaces=data.maintenance_namespaces | dict.fromkeys(namespaces, spell),
-        drained_brokers=_without(data.drained_brokers, brokers),
+        drained_brokers=_drop_spells(data.drained_brokers, brokers),
     )
 
 
@@ -50,9 +50,9 @@ def end_maintenance(brokers: Collection[str], namespaces: Collection[str]) -> Ed
                 )
         return msgspec.structs.replace(
             data,
-            maintenance_brokers=_without(data.maintenance_brokers, brokers),
-            maintenance_namespaces=_without(data.maintenance_namespaces, namespaces),
-            drained_brokers=_without(data.drained_brokers, brokers),
+            maintenance_brokers=_drop_spells(data.maintenance_brokers, brokers),
+            maintenance_namespaces=_drop_spells(data.maintenance_namespaces, namespaces),
+            drained_brokers=_drop_spells(data.drained_brokers, brokers),
         )
 
     return edit
@@ -63,12 +63,12 @@ def begin_drain(brokers: Collection[str], *, asker: Asker, at: datetime) -> Edit
     spell = SpellData(since=at, who=asker.who, why=asker.why)
     return lambda data: msgspec.structs.replace(
         data,
-        maintenance_brokers=_without(data.maintenance_brokers, brokers),
+        maintenance_brokers=_drop_spells(data.maintenance_brokers, brokers),
         drained_brokers=dict.fromkeys(brokers, spell) | data.drained_brokers,
     )
 
 
-def _without(spells: Mapping[str, SpellData], names: Collection[str]) -> dict[str, SpellData]:
+def _drop_spells(spells: Mapping[str, SpellData], names: Collection[str]) -> dict[str, SpellData]:
     return {name: each for name, each in spells.items() if name not in names}
 
 
@@ -79,17 +79,17 @@ def change_lines(before: ControlData, after: ControlData) -> Iterable[str]:
         if key not in new:
             yield f"  {' '.join(key)}: ends"
         elif old.get(key) != new[key]:
-            yield f"  {' '.join(key)}: {_until(new[key])}"
+            yield f"  {' '.join(key)}: {_describe_end(new[key])}"
 
 
 def standing_lines(data: ControlData) -> Iterable[str]:
     """What is under maintenance or drained, with who asked for it and why."""
     for key, each in upkeep_of(data):
         asked = f"by {each.who or 'somebody'}: {each.why or 'no reason given'}"
-        yield f"  {' '.join(key)}: since {rfc3339(to_ms(each.since))} {_until(each)}, {asked}"
+        yield f"  {' '.join(key)}: since {rfc3339(to_ms(each.since))} {_describe_end(each)}, {asked}"
 
 
-def _until(spell: SpellData) -> str:
+def _describe_end(spell: SpellData) -> str:
     return "until it is ended" if spell.until is None else f"until {rfc3339(to_ms(spell.until))}"
 
 

@@ -29,13 +29,13 @@ class Epochs:
 
     _highest: dict[int, dict[str, int]] = field(default_factory=dict)
 
-    def hear(self, partition: int, source: str, epoch: int) -> int:
+    def note(self, partition: int, source: str, epoch: int) -> int:
         """Take note of the epoch of the partition's next record; returns the highest epoch of the source so far, this one included."""
-        heard = self._highest.setdefault(partition, {})
-        heard[source] = max(epoch, heard.get(source, epoch))
-        return heard[source]
+        epochs = self._highest.setdefault(partition, {})
+        epochs[source] = max(epoch, epochs.get(source, epoch))
+        return epochs[source]
 
-    def heard(self, partition: int) -> Mapping[str, int]:
+    def epochs_of(self, partition: int) -> Mapping[str, int]:
         """The highest epoch so far of each source in a partition."""
         return self._highest.get(partition, {})
 
@@ -43,9 +43,9 @@ class Epochs:
         """Forget all epochs, because the partitions are read again from an earlier place."""
         self._highest.clear()
 
-    def begin(self, partition: int, heard: Mapping[str, int]) -> None:
-        """Reading of a partition begins (again) at a place; ``heard`` are the epochs that were read before it."""
-        self._highest[partition] = dict(heard)
+    def begin(self, partition: int, epochs: Mapping[str, int]) -> None:
+        """Reading of a partition begins (again) at a place; ``epochs`` are those that were read before it."""
+        self._highest[partition] = dict(epochs)
 
 
 class Actions(Protocol):
@@ -54,7 +54,7 @@ class Actions(Protocol):
     def poll(self, *, timeout_s: float) -> list[ActionRecord]:
         """Records in order, partition by partition."""
 
-    def stay(self) -> None:
+    def keep_polled(self) -> None:
         """Keep the polled records while they are worked on; call it every few seconds. Fails once another executor has them."""
 
     def commit(self) -> None:

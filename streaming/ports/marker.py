@@ -130,7 +130,7 @@ def next_start(
     if start_with == "rebuild":
         return _rebuild(marker, checkpoint, epoch, name)
     if start_with == "fresh":
-        over = _over(marker, checkpoint.query_id, going_on=None)
+        over = _ended_queries_of(marker, checkpoint.query_id, going_on=None)
         return Marker(query_id=None, batch_id=None, digest=None, epoch=epoch, over=over)
     if start_with == "adopt":
         return _adopt(marker, checkpoint, epoch)
@@ -150,7 +150,7 @@ def _rebuild(marker: Marker | None, checkpoint: Checkpoint, epoch: int, name: st
             "because an older trimtab or --adopt wrote it. Start this version without --rebuild and let it publish one "
             "batch from the existing checkpoint; if there is no checkpoint, start over with --fresh."
         )
-    over = _over(marker, checkpoint.query_id, going_on=None)
+    over = _ended_queries_of(marker, checkpoint.query_id, going_on=None)
     read_until, read_from = (None, None) if marker is None else (marker.read_until, marker.read_from)
     return Marker(
         query_id=None,
@@ -165,7 +165,7 @@ def _rebuild(marker: Marker | None, checkpoint: Checkpoint, epoch: int, name: st
 
 def _adopt(marker: Marker | None, checkpoint: Checkpoint, epoch: int) -> Marker:
     query_id = checkpoint.query_id
-    over = _over(marker, going_on=query_id)
+    over = _ended_queries_of(marker, going_on=query_id)
     newest = (query_id, checkpoint.last_batch_id)
     if None not in newest and marker is not None and (marker.query_id, marker.batch_id) == newest:
         return msgspec.structs.replace(marker, epoch=epoch, over=over, ran_with=None)
@@ -178,7 +178,7 @@ def _next_epoch(marker: Marker | None, checkpoint: Checkpoint, now_s: float) -> 
     return max(known + 1, checkpoint.epoch + 1, int(now_s))
 
 
-def _over(marker: Marker | None, *others: str | None, going_on: str | None) -> tuple[str, ...]:
+def _ended_queries_of(marker: Marker | None, *others: str | None, going_on: str | None) -> tuple[str, ...]:
     """The queries that are over once this start has claimed its epoch; ``going_on`` is not, even if it was before."""
     before = () if marker is None else (*marker.over, marker.query_id)
     ended = dict.fromkeys(each for each in (*before, *others) if each is not None and each != going_on)

@@ -43,10 +43,10 @@ class Reader(AbstractContextManager["Reader"], Protocol):
     def partitions_count(self) -> int:
         """How many partitions the topic has, whether or not they are read here."""
 
-    def to_end(self) -> Iterator[TopicRecord]:
+    def read_to_end(self) -> Iterator[TopicRecord]:
         """The records up to the end of the topic at the time of the call."""
 
-    def until(self, place: Place) -> Iterator[TopicRecord]:
+    def read_until(self, place: Place) -> Iterator[TopicRecord]:
         """The records up to a place; only for a reader of that one partition."""
 
     def follow(self) -> Iterator[TopicRecord]:

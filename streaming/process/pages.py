@@ -6,7 +6,7 @@ from html import escape
 from plotly.graph_objects import Figure
 from plotly.offline import get_plotlyjs
 
-__all__ = ["document", "shown"]
+__all__ = ["document", "render_figure"]
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1500px; padding: 0 1rem; color: #1d2733 }
@@ -32,7 +32,7 @@ def document(title: str, parts: Sequence[str]) -> str:
     )
 
 
-def shown(figure: Figure) -> str:
+def render_figure(figure: Figure) -> str:
     """A figure as a part of a page."""
     html: str = figure.to_html(full_html=False, include_plotlyjs=False)
     return html

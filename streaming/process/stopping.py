@@ -19,16 +19,16 @@ def stopped_by_signals(stop: Callable[[signal.Signals], None]) -> Iterator[None]
     ``stop`` is called in a thread of its own: a handler interrupts the main thread anywhere, also while it holds the lock that
     ``Event.set`` or a log line needs, and would wait for that lock for ever. ``SimpleQueue.put`` is safe in a handler.
     """
-    heard: SimpleQueue[signal.Signals | None] = SimpleQueue()
+    signals: SimpleQueue[signal.Signals | None] = SimpleQueue()
 
     def listen() -> None:
-        while (number := heard.get()) is not None:
+        while (number := signals.get()) is not None:
             stop(number)
 
     listener = threading.Thread(target=listen, name="stop-signals", daemon=True)
     listener.start()
     before = {
-        number: signal.signal(number, lambda received, _frame: heard.put(signal.Signals(received)))
+        number: signal.signal(number, lambda received, _frame: signals.put(signal.Signals(received)))
         for number in (signal.SIGTERM, signal.SIGINT)
     }
     try:
@@ -36,5 +36,5 @@ def stopped_by_signals(stop: Callable[[signal.Signals], None]) -> Iterator[None]
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        heard.put(None)
+        signals.put(None)
         listener.join(_STOP_S)

@@ -92,19 +92,19 @@ class PulsarActions(Closing):
         except pulsar.PulsarException as error:
             raise self._unreadable(error) from error
         if found:
-            self._hear_before(self._connection, found[0].message_id())
+            self._read_epochs_before(self._connection, found[0].message_id())
         self._taken += found
         return [
             ActionRecord(value=each.data(), epoch_header=_epoch_of(each), partition=_partition_of(each))
             for each in found
         ]
 
-    def stay(self) -> None:
+    def keep_polled(self) -> None:
         """Nothing to do: the client keeps the connection by itself."""
 
     def commit(self) -> None:
         """Acknowledge that all records polled so far are dealt with. Raises ``PublishError``; then they may come again."""
-        assert self._connection is not None, "what is committed was polled"
+        assert self._connection is not None, "call poll() before commit()"
         try:
             for message in self._taken:
                 self._connection.consumer.acknowledge(message)
@@ -175,7 +175,7 @@ class PulsarActions(Closing):
         except CredentialsError as error:
             raise self._unreadable(error) from error
 
-    def _hear_before(self, connection: "_Connection", first: pulsar.MessageId) -> None:
+    def _read_epochs_before(self, connection: "_Connection", first: pulsar.MessageId) -> None:
         """Learn the epochs of the actions before ``first``, which this or another executor took up."""
         try:
             while True:
@@ -185,17 +185,17 @@ class PulsarActions(Closing):
                     connection.ahead = connection.log.read_next(timeout_millis=round(1000 * _TIMEOUT_S))
                 if _place(connection.ahead.message_id()) >= _place(first):
                     return
-                self._hear(connection.ahead)
+                self._note_epoch(connection.ahead)
                 connection.ahead = None
         except pulsar.PulsarException as error:
             raise self._unreadable(error) from error
 
-    def _hear(self, message: pulsar.Message) -> None:
+    def _note_epoch(self, message: pulsar.Message) -> None:
         epoch = _epoch_of(message)
         try:
             envelope = read_envelope(message.data())
             if epoch is not None:
-                self._epochs.hear(_partition_of(message), envelope.source, int(epoch))
+                self._epochs.note(_partition_of(message), envelope.source, int(epoch))
         except (msgspec.MsgspecError, ValueError):
             return  # it was reported as unreadable when it was taken up
 

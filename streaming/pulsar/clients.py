@@ -14,7 +14,7 @@ import pulsar
 from streaming.pulsar.positions import Position
 from streaming.pulsar.topic_names import partition_index
 
-__all__ = ["close", "connect", "ctrl_c_kept", "read_to_end", "reader_after", "shared_client"]
+__all__ = ["close", "connect", "keep_ctrl_c", "read_to_end", "reader_after", "shared_client"]
 
 
 _OPERATION_TIMEOUT_S = 30
@@ -83,7 +83,7 @@ def read_to_end(reader: pulsar.Reader, *, silence_s: float) -> Iterator[pulsar.M
 
 
 @contextmanager
-def ctrl_c_kept() -> Iterator[None]:
+def keep_ctrl_c() -> Iterator[None]:
     """Keep Ctrl-C a ``KeyboardInterrupt``: Pulsar's client turns it into its own error while it waits for an answer."""
     try:
         yield

@@ -11,7 +11,7 @@ import pulsar
 
 from streaming.ports.events import NoTopic
 from streaming.ports.publishing import PublishError
-from streaming.pulsar.clients import close, ctrl_c_kept
+from streaming.pulsar.clients import close, keep_ctrl_c
 from streaming.pulsar.denied import explain_denied
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.producers import WINDOW, Acknowledged, NotSent
@@ -46,7 +46,7 @@ class PulsarEvents:
     def send(self, key: str, value: bytes) -> None:
         """See ``EventSink``."""
         with self._lock:
-            connection = self._connection = self._connection or self._connected_again()
+            connection = self._connection = self._connection or self._reconnect()
             try:
                 connection.sent.wait(timeout_s=_FLUSH_S, most=WINDOW - 1)
                 connection.sent.sending()
@@ -62,7 +62,7 @@ class PulsarEvents:
             connection = self._connection
             try:
                 if connection is not None:
-                    with ctrl_c_kept():
+                    with keep_ctrl_c():
                         connection.sent.wait(timeout_s=_FLUSH_S)
             except NotSent as error:
                 self._give_up("")
@@ -81,7 +81,7 @@ class PulsarEvents:
         if connection is not None:
             close(connection.client)
 
-    def _connected_again(self) -> _Connection:
+    def _reconnect(self) -> _Connection:
         try:
             return self._connect()
         except NoTopic as error:  # it was there at the start
@@ -90,7 +90,7 @@ class PulsarEvents:
     def _connect(self) -> _Connection:
         client, url = self._link.client(), self._link.service_url
         try:
-            with ctrl_c_kept():
+            with keep_ctrl_c():
                 producer = client.create_producer(
                     self._topic, send_timeout_millis=round(1000 * _TIMEOUT_S), batching_enabled=False
                 )

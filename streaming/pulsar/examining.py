@@ -9,7 +9,7 @@ from streaming.ports.topics import Unreachable
 from streaming.pulsar.clients import close
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.topic_names import partitions_count
-from streaming.pulsar.topics import administering, differences_of, specs_of, time_to_live
+from streaming.pulsar.topics import differences_of, open_admin, specs_of, time_to_live
 from streaming.settings import Settings
 
 __all__ = ["brokers_seen", "topics_seen"]
@@ -22,7 +22,7 @@ def brokers_seen(link: PulsarLink, topic: str) -> BrokersSeen:
 
     Raises ``Unreachable`` or ``StartError``.
     """
-    with administering(link) as admin:
+    with open_admin(link) as admin:
         version, ahead_s = admin.version(), admin.ahead_s(time.time)
     client = link.client(timeout_s=_TIMEOUT_S)
     try:
@@ -41,7 +41,7 @@ def topics_seen(settings: Settings, link: PulsarLink) -> TopicsSeen:
     """The topics of the side that ``link`` leads to. Raises ``Unreachable`` or ``StartError``."""
     specs = specs_of(settings, input_partitions=0)[link]
     executors = link.full_name(settings.topics.executor_kafka)
-    with administering(link) as admin:
+    with open_admin(link) as admin:
         found = {spec: partitions_count(admin, spec.name) for spec in specs}
         differences = [
             each

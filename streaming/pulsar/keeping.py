@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from streaming.pulsar.link import PulsarLink
-from streaming.pulsar.topics import administering, retention_s
+from streaming.pulsar.topics import open_admin, retention_s
 
 __all__ = ["kept_s"]
 
 
 def kept_s(link: PulsarLink, topics: Sequence[str]) -> dict[str, float]:
     """Retention in seconds by topic; limits of size are ignored. Raises ``Unreachable`` or ``StartError``."""
-    with administering(link) as admin:
+    with open_admin(link) as admin:
         return {topic: retention_s(admin, link.full_name(topic)) for topic in topics}

@@ -40,7 +40,7 @@ class PublishedLoad:
 
 
 @dataclass(slots=True)
-class _Heard:
+class _LoadTables:
     values: dict[str, dict[str, bytes]] = field(default_factory=lambda: {topic: {} for topic in _TOPICS})
     """By topic and broker; empty bytes: the broker took its value back."""
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -52,7 +52,7 @@ class _Heard:
             self.values[topic][broker] = value
             self.changed.notify_all()
 
-    def say_problem(self, problem: str | None) -> None:
+    def note_problem(self, problem: str | None) -> None:
         with self.changed:
             self.problem = problem
             self.changed.notify_all()
@@ -68,7 +68,7 @@ class LoadData:
         self._admin = admin
         self._http = http
         self._target = target
-        self._heard = _Heard()
+        self._tables = _LoadTables()
         self._client: pulsar.Client | None = None
         self._readers: list[pulsar.Reader] = []
 
@@ -92,27 +92,27 @@ class LoadData:
             why = explain_denied(error, LOAD_TOPIC, "consume")
             self._give_up(f"the brokers' load data cannot be read: {why}")
         else:
-            self._heard.say_problem(None)
+            self._tables.note_problem(None)
 
     def _give_up(self, problem: str) -> None:
         """Stop until ``follow`` is called again. Known values are not given out meanwhile: they may have been taken back."""
         self.close()
-        self._heard.say_problem(problem)
+        self._tables.note_problem(problem)
 
     def of(self, broker: str, *, within_s: float) -> PublishedLoad:
         """What a broker published last; waits up to ``within_s`` while there is nothing. Raises ``NoLoadData``."""
-        heard = self._heard
-        loads, top_bundles = heard.values[LOAD_TOPIC], heard.values[TOP_BUNDLES_TOPIC]
-        with heard.changed:
-            heard.changed.wait_for(lambda: heard.problem or loads.get(broker), within_s)
-            if heard.problem or not loads.get(broker):
-                raise NoLoadData(self._why_nothing(broker))
+        tables = self._tables
+        loads, top_bundles = tables.values[LOAD_TOPIC], tables.values[TOP_BUNDLES_TOPIC]
+        with tables.changed:
+            tables.changed.wait_for(lambda: tables.problem or loads.get(broker), within_s)
+            if tables.problem or not loads.get(broker):
+                raise NoLoadData(self._explain_no_load(broker))
             return PublishedLoad(loads[broker], top_bundles.get(broker, b""))
 
     def keep_only(self, brokers: Collection[str]) -> None:
         """Forget what other brokers published: they are gone."""
-        with self._heard.changed:
-            for values in self._heard.values.values():
+        with self._tables.changed:
+            for values in self._tables.values.values():
                 for broker in values.keys() - set(brokers):
                     del values[broker]
 
@@ -133,14 +133,14 @@ class LoadData:
 
     def _reader(self, client: pulsar.Client, topic: str) -> pulsar.Reader:
         def listen(_: pulsar.Reader, message: pulsar.Message) -> None:
-            self._heard.take(topic, message.partition_key(), message.data())
+            self._tables.take(topic, message.partition_key(), message.data())
 
         return client.create_reader(topic, pulsar.MessageId.latest, reader_listener=listen)
 
-    def _why_nothing(self, broker: str) -> str:
-        if self._heard.problem:
-            return self._heard.problem
-        if broker in self._heard.values[LOAD_TOPIC]:
+    def _explain_no_load(self, broker: str) -> str:
+        if self._tables.problem:
+            return self._tables.problem
+        if broker in self._tables.values[LOAD_TOPIC]:
             return "it took back what it published, as it does when its bundles change; it publishes again within seconds"
         return (
             "it has published no load since this collector began to listen: while its load is steady a broker publishes every "

@@ -52,7 +52,7 @@ class PulsarMarkers:
         """
         deadline = Deadline(timeout_s)
         while True:
-            if self._look(_POLL_MS if timeout_s else _LOOK_MS) > epoch:
+            if self._read_new(_POLL_MS if timeout_s else _LOOK_MS) > epoch:
                 return True
             if deadline.is_over:
                 return False
@@ -62,7 +62,7 @@ class PulsarMarkers:
         with self._lock:
             self._drop()
 
-    def _look(self, wait_ms: int) -> int:
+    def _read_new(self, wait_ms: int) -> int:
         """Take the messages that have come; returns the newest epoch known. A short look does not wait for another thread's read."""
         if self._lock.acquire(blocking=wait_ms > _LOOK_MS):
             try:

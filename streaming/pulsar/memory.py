@@ -49,7 +49,7 @@ class PulsarExecutorMemory:
         """
         client = self.link.client(timeout_s=_TIMEOUT_S)
         try:
-            with self._writing():
+            with self._explain_write_errors():
                 producer = client.create_producer(
                     self._full_name,
                     access_mode=pulsar.ProducerAccessMode.ExclusiveWithFencing,
@@ -62,11 +62,11 @@ class PulsarExecutorMemory:
 
     def _write(self, producer: pulsar.Producer, remembered: Remembered) -> None:
         """Write what is remembered; a message without content if nothing is left."""
-        with self._writing():
+        with self._explain_write_errors():
             producer.send(remembered.value() or b"", partition_key=self.cluster)
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _explain_write_errors(self) -> Iterator[None]:
         try:
             yield
         except _FENCED as error:

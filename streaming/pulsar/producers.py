@@ -107,7 +107,7 @@ class Producers:
             if topic not in self._outputs:
                 self._outputs[topic] = self._take(topic, name, deadline)
 
-    def let_go(self, topic: str) -> None:
+    def close_output(self, topic: str) -> None:
         """Close the producer of a topic that was opened under a name that is not used any more."""
         self._outputs.pop(topic).close()
 

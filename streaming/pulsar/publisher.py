@@ -199,8 +199,8 @@ class PulsarPublisher(Closing):
     ) -> None:
         """Send each topic's records in pieces and wait for each: the records that are out are always the first to publish."""
         producers, batch_id = self._producers, begin.marker.batch_id
-        assert producers is not None, "producers are opened before anything is published"
-        assert batch_id is not None, "a batch has an id"
+        assert producers is not None, "call open() before publish()"
+        assert batch_id is not None, "the marker of a batch to publish must have the id of the batch"
         if is_new:
             self._write(producers, begin)
         name = producer_name(self._name, begin)
@@ -236,7 +236,7 @@ class PulsarPublisher(Closing):
         if before is not None and not claim.is_whole:
             producers.take_names({topic: producer_name(self._name, before)}, wait_s=self._handover_s)
             if before.lineage != claim.lineage:
-                producers.let_go(topic)
+                producers.close_output(topic)
         epoch = claim.marker.epoch
         value = encode_leader(self._name, epoch=epoch, time_ms=round(time.time() * 1000))
         name = announcer_name(self._name)
@@ -250,7 +250,7 @@ class PulsarPublisher(Closing):
         """The commit to go on from; first gets new producers if the last publish failed."""
         if self._producers is None:
             self._take_back(self.marker.epoch)
-        assert self._commit is not None, "a publisher that has a marker has its commit"
+        assert self._commit is not None, "call open() before publish()"
         return self._commit
 
     def _take_back(self, epoch: int) -> None:

@@ -11,7 +11,7 @@ from streaming.process.closing import Closing
 from streaming.process.exits import Refused
 from streaming.pulsar.admin import AdminError, PulsarAdmin
 from streaming.pulsar.admin.http import CredentialsError
-from streaming.pulsar.clients import close, ctrl_c_kept, read_to_end, reader_after
+from streaming.pulsar.clients import close, keep_ctrl_c, read_to_end, reader_after
 from streaming.pulsar.denied import AuthAction, explain_denied, is_denied
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.positions import Position, pack
@@ -31,7 +31,7 @@ def explain_errors(link: PulsarLink, topic: str, action: AuthAction) -> Iterator
     """
     section = link.section
     try:
-        with ctrl_c_kept():
+        with keep_ctrl_c():
             yield
     except (AdminError, CredentialsError) as error:
         raise Refused(f"[{section}.pulsar]: {explain_denied(error, topic, action)}") from error
@@ -63,20 +63,20 @@ class PulsarTopicReader(Closing):
                 names = self._partitions(admin)
                 self.partitions_count = len(names)
                 partitions = names if partition is None else [names[partition]]
-                first = [_before(admin, each, begin) for each in partitions]
+                first = [_first_place_of(admin, each, begin) for each in partitions]
             self._client = link.client(timeout_s=_TIMEOUT_MS / 1000)
             self._readers = [
                 self._reader(each, done, compacted=compacted)
                 for each, done in zip(partitions, first, strict=True)
             ]
 
-    def to_end(self) -> Iterator[TopicRecord]:
+    def read_to_end(self) -> Iterator[TopicRecord]:
         """The messages up to the end of the topic."""
         with self._explain_errors():
             for reader in self._readers:
                 yield from map(record_of, read_to_end(reader, silence_s=_TIMEOUT_MS / 1000))
 
-    def until(self, place: Place) -> Iterator[TopicRecord]:
+    def read_until(self, place: Place) -> Iterator[TopicRecord]:
         """The messages up to a place; only for a reader of that one partition."""
         (reader,) = self._readers
         last = Position.parse(place.at)
@@ -121,7 +121,7 @@ class PulsarTopicReader(Closing):
         return partition_names(self._topic, count)
 
 
-def _before(admin: PulsarAdmin, partition: str, begin: Begin | Place) -> pulsar.MessageId | Position:
+def _first_place_of(admin: PulsarAdmin, partition: str, begin: Begin | Place) -> pulsar.MessageId | Position:
     """Where a reader begins: an end of the log, or after a position."""
     if isinstance(begin, str):
         return pulsar.MessageId.latest if begin == "latest" else pulsar.MessageId.earliest

@@ -37,7 +37,7 @@ from streaming.pulsar.publisher import commits_topic_of
 from streaming.pulsar.topic_names import partitions_count, topic_path
 from streaming.settings import Settings
 
-__all__ = ["administering", "create", "differences_of", "retention_s", "specs_of", "time_to_live", "validate"]
+__all__ = ["create", "differences_of", "open_admin", "retention_s", "specs_of", "time_to_live", "validate"]
 
 Value = TypeVar("Value")
 _MS_PER_MINUTE = 60_000
@@ -58,7 +58,7 @@ class _Retention(msgspec.Struct, frozen=True):
 
     def covers(self, other: "_Retention") -> bool:
         """Whether it keeps at least as much."""
-        return _at_least(self.retentionTimeInMinutes, other.retentionTimeInMinutes) and _at_least(
+        return _is_at_least(self.retentionTimeInMinutes, other.retentionTimeInMinutes) and _is_at_least(
             self.retentionSizeInMB, other.retentionSizeInMB
         )
 
@@ -147,7 +147,7 @@ def create(settings: Settings, *, input_partitions: int) -> list[TopicOutcome]:
     """Make the topics that are missing, and correct in the others what ``_ensure`` may change; raises ``StartError``."""
     outcomes: list[TopicOutcome] = []
     for link, specs in specs_of(settings, input_partitions=input_partitions).items():
-        with administering(link) as admin:
+        with open_admin(link) as admin:
             outcomes += [_ensure(admin, spec) for spec in specs]
     return outcomes
 
@@ -157,7 +157,7 @@ def validate(settings: Settings) -> list[str]:
     problems: list[str] = []
     warnings: list[str] = []
     for link, specs in specs_of(settings, input_partitions=0).items():
-        with administering(link) as admin:
+        with open_admin(link) as admin:
             found = {spec: partitions_count(admin, spec.name) for spec in specs}
             missing = [spec for spec, partitions in found.items() if partitions is None]
             if needed := [spec.name for spec in missing if not spec.is_optional]:
@@ -190,7 +190,7 @@ def _ensure(admin: PulsarAdmin, spec: PulsarTopicSpec) -> TopicOutcome:
         _deduplicate(admin, spec.name)
     kept = _is_deleted_when_idle(admin, spec.name)
     if kept:
-        _keep(admin, spec.name)
+        _keep_while_idle(admin, spec.name)
     differences = tuple(differences_of(admin, spec, partitions))
     if switched or kept:
         outcome = Outcome.CHANGED if switched else Outcome.KEPT
@@ -208,7 +208,7 @@ def _make(admin: PulsarAdmin, spec: PulsarTopicSpec) -> None:
     admin.call("POST", f"{path}/retention", body=msgspec.to_builtins(spec.retention))
     if spec.is_compacted:
         admin.call("POST", f"{path}/compactionThreshold", body=_COMPACTION_BYTES)
-    _keep(admin, spec.name)
+    _keep_while_idle(admin, spec.name)
     if spec.is_deduplicated:
         _deduplicate(admin, spec.name)
 
@@ -218,7 +218,7 @@ def _deduplicate(admin: PulsarAdmin, topic: str) -> None:
     _wait_until(lambda: _is_deduplicated(admin, topic), f"{topic}: deduplication was switched on")
 
 
-def _keep(admin: PulsarAdmin, topic: str) -> None:
+def _keep_while_idle(admin: PulsarAdmin, topic: str) -> None:
     body = msgspec.to_builtins(_Inactive())
     admin.call("POST", f"{topic_path(topic)}/inactiveTopicPolicies", body=body)
     what = f"{topic}: its deletion while idle was switched off"
@@ -316,12 +316,12 @@ def _namespace(topic: str) -> str:
     return topic.removeprefix("persistent://").rpartition("/")[0]
 
 
-def _at_least(limit: int, other: int) -> bool:
+def _is_at_least(limit: int, other: int) -> bool:
     return limit < 0 or (other >= 0 and limit >= other)
 
 
 @contextmanager
-def administering(link: PulsarLink) -> Iterator[PulsarAdmin]:
+def open_admin(link: PulsarLink) -> Iterator[PulsarAdmin]:
     """The admin API of a side. Raises ``Unreachable`` or ``StartError``."""
     try:
         with link.admin() as admin:

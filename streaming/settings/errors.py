@@ -42,7 +42,7 @@ class SettingsError(Exception):
         return "\n".join(map(str, self.problems))
 
 
-def nearest(name: str, known: Iterable[str], *, elsewhere: Iterable[str] = ()) -> str:
+def suggest_nearest(name: str, known: Iterable[str], *, elsewhere: Iterable[str] = ()) -> str:
     """A hint such as "did you mean": the closest of ``known``, else of the full keys ``elsewhere``, else all known."""
     here = sorted(known)
     close = get_close_matches(name, here, n=1, cutoff=CLOSE_RATIO)

@@ -14,7 +14,7 @@ SMALLEST = 1 / LARGEST
 """Smallest absolute value except 0: the ratio of two numbers is then at most 1e36, which single precision holds."""
 
 
-def extreme(name: str, value: object) -> str | None:
+def size_problem_of(name: str, value: object) -> str | None:
     """What is wrong with the size of a number of this name; None where nothing is wrong or it is not a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 
 from streaming.settings.catalog import ENV_PREFIX, Path, env_name, settings_by_path
-from streaming.settings.errors import Problem, SettingsError, dotted, nearest
+from streaming.settings.errors import Problem, SettingsError, dotted, suggest_nearest
 from streaming.settings.reader import (
     Complaint,
     Unreadable,
@@ -83,7 +83,7 @@ def load(*, file: FilePath | None, flags: Mapping[str, object], environ: Mapping
     try:
         settings = compose(tree)
     except Unreadable as error:
-        problems += _located(error.complaints, sources, otherwise=str(file or DEFAULT_FILE))
+        problems += _locate(error.complaints, sources, otherwise=str(file or DEFAULT_FILE))
     if problems:
         raise SettingsError(problems)
     return Loaded(settings=settings, sources=_by_key(sources))
@@ -126,7 +126,7 @@ def _environment_layer(environ: Mapping[str, str]) -> _Layer:
 def _near_variable(name: str, paths: Mapping[str, Path]) -> str:
     """The nearest variable, compared within those of the same section if it has any."""
     siblings = [each for each in paths if each.rsplit("__", 1)[0] == name.rsplit("__", 1)[0]]
-    return nearest(name, siblings or paths)
+    return suggest_nearest(name, siblings or paths)
 
 
 def _flag_layer(flags: Mapping[str, object]) -> _Layer:
@@ -135,7 +135,7 @@ def _flag_layer(flags: Mapping[str, object]) -> _Layer:
     for key, value in flags.items():
         option = _OPTIONS.get(key, "--" + key.rsplit(".", 1)[-1].replace("_", "-"))
         if key not in paths:
-            layer.problems.append(Problem(option, (key,), f"unknown setting; {nearest(key, paths)}"))
+            layer.problems.append(Problem(option, (key,), f"unknown setting; {suggest_nearest(key, paths)}"))
         elif value is not None:
             _take(layer, paths[key], value, f"flag {option}")
     return layer
@@ -155,7 +155,7 @@ def _take(layer: _Layer, path: Path, value: object, source: str) -> None:
         layer.put(path, read, source)
 
 
-def _located(
+def _locate(
     complaints: Sequence[Complaint], sources: Mapping[Path, str], *, otherwise: str
 ) -> Iterator[Problem]:
     """Each complaint once, with the place where the value was written; ``otherwise`` is the place of empty tables.

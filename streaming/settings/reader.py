@@ -19,8 +19,8 @@ from pydantic_core import ErrorDetails
 
 from state.settings import PulsarSettings
 from streaming.settings.catalog import Path, free_names_of, is_section, known_keys, members
-from streaming.settings.errors import dotted, nearest
-from streaming.settings.extremes import extreme
+from streaming.settings.errors import dotted, suggest_nearest
+from streaming.settings.extremes import size_problem_of
 from streaming.settings.security import is_secret
 from streaming.settings.tree import Settings, Tree, merge
 from streaming.settings.zones import UnknownZone, resolve_zones
@@ -176,7 +176,7 @@ def _problem_of_value(value: object, kind: Any, path: Path) -> str | None:
         return f"expected {expectation(kind)}, found {show(value)}, which is too large"
     if isinstance(value, str) and not _is_utf8(value):
         return f"expected a text in UTF-8, found {_describe(value, kind)}"
-    return extreme(path[-1], value) if path else None
+    return size_problem_of(path[-1], value) if path else None
 
 
 def _is_utf8(text: str) -> bool:
@@ -229,7 +229,7 @@ def _suggestion(name: str, known: Mapping[str, object], path: Path) -> str:
         )
     elif not path:
         elsewhere = tuple(key for key in elsewhere if key.partition(".")[0] in known)
-    return nearest(name, known, elsewhere=elsewhere)
+    return suggest_nearest(name, known, elsewhere=elsewhere)
 
 
 def leaves(value: object, path: Path = ()) -> Iterator[Path]:

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from state.quiet_hours import Offsets, Zones, zones_named
 from state.settings import PulsarSettings
-from streaming.settings.errors import nearest
+from streaming.settings.errors import suggest_nearest
 
 _FIRST, _LAST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 """Before the first and after the last, a zone keeps the offset that it has then."""
@@ -45,7 +45,7 @@ def offsets_of(name: str) -> Offsets:
 def _zone(name: str) -> ZoneInfo:
     known = resources.files("tzdata").joinpath("zones").read_text(encoding="utf-8").split()
     if name not in known:
-        raise UnknownZone(f"{name!r} is no time zone; {nearest(name, known)}")
+        raise UnknownZone(f"{name!r} is no time zone; {suggest_nearest(name, known)}")
     with resources.files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as file:
         return ZoneInfo.from_file(file, key=name)
 

@@ -105,7 +105,7 @@ class Fleet:
         self.time_s += TICK_S
         self._now, self._next = self._next, _Disruption()
         while self._happenings and self._happenings[0].at_s < self.time_s:
-            self._happen(self._happenings.pop(0))
+            self._apply_happening(self._happenings.pop(0))
         self._let_other_balancer_act()
         moved = self._carry_out()
         self._flow()
@@ -198,7 +198,7 @@ class Fleet:
             each[best] += messages_per_s
         return best
 
-    def _happen(self, happening: Happening) -> None:
+    def _apply_happening(self, happening: Happening) -> None:
         broker = happening.broker
         self.alive[broker] = happening.kind == "join"
         if happening.kind == "join":

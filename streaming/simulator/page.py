@@ -8,7 +8,7 @@ from plotly.graph_objects import Figure, Scatter
 from plotly.subplots import make_subplots
 
 from state.outputs import rfc3339
-from streaming.process.pages import document, shown
+from streaming.process.pages import document, render_figure
 from streaming.simulator.card import ALL, COLUMNS, Column, Figures, card, show
 from streaming.simulator.comparing import Run, Series
 from streaming.simulator.players import BALANCED_POINTS
@@ -36,7 +36,7 @@ def render_page(runs: Sequence[Run], summaries: dict[str, str]) -> str:
         drawn = [run for run in runs if run.scenario == scenario and run.series is not None]
         if drawn:
             parts.append(f"<h2>{escape(scenario)}</h2><p>{escape(summaries.get(scenario, ''))}</p>")
-            parts.append(shown(plot(drawn)))
+            parts.append(render_figure(plot(drawn)))
     return document("trimtab simulate", parts)
 
 

@@ -62,7 +62,7 @@ class Publisher:
         """The broker is gone."""
         self._brokers[row] = _Broker()
 
-    def look(self, row: int, *, looked_s: float, time_ms: int) -> None:
+    def sample_load(self, row: int, *, looked_s: float, time_ms: int) -> None:
         """The broker has looked at its load for ``looked_s``, until ``time_ms``."""
         broker = self._brokers[row]
         if broker.figures is None:
@@ -72,8 +72,8 @@ class Publisher:
             if broker.usage_ratio is None:
                 broker.usage_ratio, broker.bytes_per_s = usage_ratio, broker.figures.bytes_per_s
             else:
-                broker.usage_ratio = _smoothed(broker.usage_ratio, usage_ratio)
-                broker.bytes_per_s = _smoothed(broker.bytes_per_s, broker.figures.bytes_per_s)
+                broker.usage_ratio = _smooth(broker.usage_ratio, usage_ratio)
+                broker.bytes_per_s = _smooth(broker.bytes_per_s, broker.figures.bytes_per_s)
         assert broker.usage_ratio is not None
         if self._is_due(broker, usage_ratio, time_ms):
             broker.published = broker.figures, broker.usage_ratio, broker.bytes_per_s, time_ms
@@ -131,7 +131,7 @@ def _usage_ratio(figures: BrokerReport) -> float:
     return float((used / limits).max())
 
 
-def _smoothed(before: float, now: float) -> float:
+def _smooth(before: float, now: float) -> float:
     return before * _HISTORY_RATIO + (1.0 - _HISTORY_RATIO) * now
 
 

@@ -33,7 +33,7 @@ class NoFleet(Exception):
 
 
 @dataclass(slots=True)
-class _Seen:
+class _ClusterEvents:
     """What was reported about a cluster."""
 
     reports: dict[str, list[LoadReport]] = field(default_factory=lambda: defaultdict(list))
@@ -43,7 +43,7 @@ class _Seen:
 
 def recorded_fleets(events: Iterable[tuple[str, Event]]) -> "dict[str, RecordedFleet]":
     """The fleets of a recording by cluster. Raises ``NoFleet``."""
-    seen: dict[str, _Seen] = defaultdict(_Seen)
+    seen: dict[str, _ClusterEvents] = defaultdict(_ClusterEvents)
     for cluster, event in events:
         if isinstance(event, LoadReport):
             seen[cluster].reports[event.broker].append(event)
@@ -52,7 +52,7 @@ def recorded_fleets(events: Iterable[tuple[str, Event]]) -> "dict[str, RecordedF
     fleets = {
         cluster: RecordedFleet(_machines(each), _bundles(each), _sources(each), _measuring(each))
         for cluster, each in seen.items()
-        if len(each.reports) >= _FEWEST_BROKERS and any(_last(each))
+        if len(each.reports) >= _FEWEST_BROKERS and any(_find_last_owners(each))
     }
     if not fleets:
         raise NoFleet(
@@ -92,7 +92,7 @@ class RecordedFleet:
         )
 
 
-def _remember_topics(seen: _Seen, event: TopicStats) -> None:
+def _remember_topics(seen: _ClusterEvents, event: TopicStats) -> None:
     traffic, at = event.traffic, 0
     for bundle, count in zip(traffic.bundles, traffic.counts.tolist(), strict=True):
         rates = traffic.messages_per_s[at : at + count].tolist()
@@ -100,7 +100,7 @@ def _remember_topics(seen: _Seen, event: TopicStats) -> None:
         at += count
 
 
-def _last(seen: _Seen) -> dict[str, tuple[str, Floats]]:
+def _find_last_owners(seen: _ClusterEvents) -> dict[str, tuple[str, Floats]]:
     """By bundle, ascending, the broker that listed it last, and all rates that were reported for it, (k, 4)."""
     owner: dict[str, tuple[int, str]] = {}
     rates: dict[str, list[Floats]] = defaultdict(list)
@@ -112,7 +112,7 @@ def _last(seen: _Seen) -> dict[str, tuple[str, Floats]]:
     return {bundle: (owner[bundle][1], np.array(rates[bundle])) for bundle in sorted(owner)}
 
 
-def _machines(seen: _Seen) -> Machines:
+def _machines(seen: _ClusterEvents) -> Machines:
     costs = {name: BrokerCosts() for name in sorted(seen.reports)}
     for name, each in costs.items():
         for report in seen.reports[name]:
@@ -120,8 +120,8 @@ def _machines(seen: _Seen) -> Machines:
     return machines_of(costs)
 
 
-def _bundles(seen: _Seen) -> Bundles:
-    last, brokers = _last(seen), {name: row for row, name in enumerate(sorted(seen.reports))}
+def _bundles(seen: _ClusterEvents) -> Bundles:
+    last, brokers = _find_last_owners(seen), {name: row for row, name in enumerate(sorted(seen.reports))}
     names = list(last)
     rows = np.arange(len(names), dtype=np.int64)
     topics = [
@@ -144,8 +144,8 @@ def _bundles(seen: _Seen) -> Bundles:
     )
 
 
-def _sources(seen: _Seen) -> Sources:
-    last = _last(seen)
+def _sources(seen: _ClusterEvents) -> Sources:
+    last = _find_last_owners(seen)
     namespaces = {name: row for row, name in enumerate(sorted({namespace_of(each) for each in last}))}
     mean = np.array([rates.mean(axis=0) for _, rates in last.values()])
     messages_in = np.where(mean[:, 0] > 0, mean[:, 0], mean[:, 1])
@@ -175,7 +175,7 @@ def _noise_ratio(rates: Floats) -> float:
     return min(max(found, _LEAST_NOISE_RATIO), _MOST_NOISE_RATIO)
 
 
-def _measuring(seen: _Seen) -> Measuring:
+def _measuring(seen: _ClusterEvents) -> Measuring:
     """The error of CPU readings: their changes that changes of traffic do not explain."""
     errors = []
     for reports in seen.reports.values():

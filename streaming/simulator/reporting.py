@@ -35,7 +35,7 @@ SWEEP_TICKS = 3
 _JITTER_S = 3.0
 
 
-class _Arriving(NamedTuple):
+class _Arrival(NamedTuple):
     at_s: float
     place: int
     event: Event
@@ -65,7 +65,7 @@ class Reporter:
         self._bundle_owner: Ints = np.zeros(0, dtype=np.int64)
         self._ticks: Ints = np.zeros(count, dtype=np.int64)
         self._figures: dict[int, tuple[BrokerReport, TopicTraffic | None]] = {}
-        self._arriving: list[_Arriving] = []
+        self._arriving: list[_Arrival] = []
         self._tick = 0
         self._events = 0
 
@@ -111,7 +111,7 @@ class Reporter:
         for row in set(changed.tolist()) - {-1}:
             self._publisher.take_back(row)
         for row in np.flatnonzero(self._fleet.alive).tolist():
-            self._publisher.look(row, looked_s=TICK_S, time_ms=self._ms(self._fleet.time_s))
+            self._publisher.sample_load(row, looked_s=TICK_S, time_ms=self._ms(self._fleet.time_s))
 
     def _renew_figures(self) -> None:
         measuring = self._fleet.setup.measuring
@@ -222,7 +222,7 @@ class Reporter:
 
     def _send(self, at_s: float, event: Event) -> None:
         self._events += 1
-        self._arriving.append(_Arriving(at_s, self._events, event))
+        self._arriving.append(_Arrival(at_s, self._events, event))
 
     def _ms(self, time_s: float) -> int:
         return self._start_ms + round(1000 * time_s)

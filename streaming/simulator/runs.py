@@ -43,12 +43,12 @@ def run(
     for tick in range(1, int(setup.hours * 3600 / TICK_S) + 1):
         moved = fleet.tick()
         for each in moved:
-            counter.see(each)
+            counter.note_moved(each)
         if tick % ROUND_TICKS == 0:
             counter.end_round()
         wishes, cuts = player.play(reporter.take(moved), fleet)
         for wish in wishes:
-            counter.ask(wish.bundle)
+            counter.note_decision(wish.bundle)
             destination = None if wish.destination is None else rows[wish.destination]
             fleet.order(wish.bundle, destination, wish.id)
         for cut in cuts:

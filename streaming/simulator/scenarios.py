@@ -78,7 +78,7 @@ def make_setup(rng: np.random.Generator, shape: Shape) -> Setup:
         swing_phase_s=start_s + phases,
     )
     alive = np.arange(total) < count
-    sources = scaled(sources, machines, count, shape.mean_points)
+    sources = scale_traffic(sources, machines, count, shape.mean_points)
     want = rng.lognormal(0.0, shape.placement_spread, count)
     want[0] *= shape.hot_factor
     place(bundles, sources, machines, want)
@@ -99,7 +99,7 @@ def make_machines(rng: np.random.Generator, count: int, *, are_unlike: bool) -> 
     )
 
 
-def scaled(sources: Sources, machines: Machines, brokers_count: int, mean_points: float) -> Sources:
+def scale_traffic(sources: Sources, machines: Machines, brokers_count: int, mean_points: float) -> Sources:
     """The same sources, with so much traffic that the mean CPU of the first brokers is ``mean_points``."""
     rates = rates_of(sources, sources.messages_per_s)
     messages, volume = rates[:, :2].sum(), rates[:, 2:].sum()
@@ -292,7 +292,7 @@ def find_scenario(name: str) -> Scenario | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Lasting:
+class LimitedScenario:
     """A scenario with another length, in hours."""
 
     build: Callable[[np.random.Generator], Setup]

@@ -15,7 +15,7 @@ _LAST_ROUNDS_COUNT = 10
 """Rounds at the end that have to be balanced for a run to count as ended balanced."""
 
 
-class Watched(Protocol):
+class ObservedFleet(Protocol):
     """A fleet, as far as ``Counter`` reads it; n brokers."""
 
     @property
@@ -76,7 +76,7 @@ class Counter:
 
     def __init__(
         self,
-        fleet: Watched,
+        fleet: ObservedFleet,
         brokers: tuple[str, ...],
         *,
         round_s: float = _MINUTE_S,
@@ -94,14 +94,14 @@ class Counter:
         self._came_from: dict[str, int] = {}
         self._asked: dict[str, tuple[bool, Floats]] = {}
 
-    def ask(self, bundle: str) -> None:
+    def note_decision(self, bundle: str) -> None:
         """An unload was decided."""
         points = np.where(self._fleet.alive, self._fleet.structural_points(), np.nan)
         self.unloads += 1
         self._needless += bool(np.nanmax(points) - np.nanmin(points) <= BALANCED_POINTS)
         self._asked[bundle] = (True, points)
 
-    def see(self, moved: Moved) -> None:
+    def note_moved(self, moved: Moved) -> None:
         """An order ended; moves by other balancers are plotted, not counted."""
         bundle = moved.order.bundle
         if moved.succeeded:

@@ -79,9 +79,9 @@ class Traffic:
     def step(self, time_s: float) -> tuple[Floats, Floats]:
         """Structural and real message rate in of each source, (r,) each."""
         sources = self._sources
-        self._drift = self._wander(self._drift, sources.drift_s)
-        self._noise = self._wander(self._noise, sources.noise_s)
-        self._common = self._wander(self._common, sources.noise_s)
+        self._drift = self._step_noise(self._drift, sources.drift_s)
+        self._noise = self._step_noise(self._noise, sources.noise_s)
+        self._common = self._step_noise(self._common, sources.noise_s)
         structural = self.structural(time_s)
         common = sources.common_noise_ratio * self._common[sources.namespace]
         spread = sources.noise_ratio**2 + sources.common_noise_ratio**2
@@ -97,7 +97,7 @@ class Traffic:
         found: Floats = sources.messages_per_s * drift * swing[sources.namespace]
         return found
 
-    def _wander(self, now: Floats, lasts_s: float) -> Floats:
+    def _step_noise(self, now: Floats, lasts_s: float) -> Floats:
         """The next value of noise that lasts ``lasts_s``, with a standard deviation of 1."""
         kept = math.exp(-self._tick_s / lasts_s)
         next_: Floats = kept * now + math.sqrt(1.0 - kept * kept) * self._rng.standard_normal(len(now))

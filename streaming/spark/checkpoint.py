@@ -50,7 +50,7 @@ class CheckpointDirectory:
         self._is_alone = False
         self._is_safe = False
         self._others: Mapping[str, Mapping[str, Any]] = {}
-        with self._usable():
+        with self._explain_errors():
             self._files = Files(spark, location)
 
     @property
@@ -61,12 +61,12 @@ class CheckpointDirectory:
     @property
     def in_use(self) -> str:
         """Where this start's query keeps its files, once it has begun."""
-        assert self._own is not None, "a start begins before its query"
+        assert self._own is not None, "call begin() first"
         return self._files.address(self._own.directory)
 
     def is_there(self) -> bool:
         """Whether this start's directory still exists; True also where the store does not answer."""
-        assert self._own is not None, "a start begins before its query"
+        assert self._own is not None, "call begin() first"
         try:
             return self._files.exists(self._own.file(CARD))
         except (Py4JJavaError, OSError) as error:
@@ -81,16 +81,16 @@ class CheckpointDirectory:
         """How far the newest batch goes, and when it was planned; nothing before the first."""
         return self._progress("offsets")
 
-    def planned(self, batch_id: int) -> Progress:
+    def progress_of_batch(self, batch_id: int) -> Progress:
         """How far a batch of this start's query goes; nothing where that cannot be read."""
-        assert self._own is not None, "a start begins before its query"
-        with self._usable():
-            return self._decoded(self._files.read(self._own.file("offsets", str(batch_id))))
+        assert self._own is not None, "call begin() first"
+        with self._explain_errors():
+            return self._decode(self._files.read(self._own.file("offsets", str(batch_id))))
 
     def _progress(self, log: str) -> Progress:
-        return self._decoded(self._newest_offsets(log))
+        return self._decode(self._newest_offsets(log))
 
-    def _decoded(self, text: bytes | None) -> Progress:
+    def _decode(self, text: bytes | None) -> Progress:
         try:
             return Progress() if text is None else decode_progress(text)
         except ValueError as error:  # Spark fails on it as well; that error names file and remedy
@@ -99,30 +99,30 @@ class CheckpointDirectory:
 
     def _newest_offsets(self, log: str) -> bytes | None:
         """The offsets of the newest batch in one of Spark's logs."""
-        with self._usable():
+        with self._explain_errors():
             start = self._own or newest_start(self._files) or Start(0)
             number = newest_number(self._files, start, log)
             return None if number is None else self._files.read(start.file("offsets", str(number)))
 
-    def look(self, settings: Settings, start_with: StartWith) -> Checkpoint:
+    def inspect(self, settings: Settings, start_with: StartWith) -> Checkpoint:
         """What the checkpoint says, if it is this controller's and fits the settings; for ``fresh`` and ``rebuild``, whatever is there.
 
         Makes its directory, and makes and deletes a file in it; changes nothing else. Raises CheckpointError.
         """
-        with self._usable():
+        with self._explain_errors():
             self._files.make_root()
             self._require_promises()
             newest = newest_start(self._files)
             try:
                 checkpoint: Checkpoint | CheckpointError = (
-                    self._look_past(newest, settings)
+                    self._inspect_replaced(newest, settings)
                     if start_with == "rebuild"
-                    else self._look_at(newest, settings, is_fresh=start_with == "fresh")
+                    else self._inspect_start(newest, settings, is_fresh=start_with == "fresh")
                 )
             except CheckpointError as error:
                 checkpoint = error
             if newest_start(self._files) != newest:  # another start began, and may have deleted it
-                return self.look(settings, start_with)
+                return self.inspect(settings, start_with)
         if isinstance(checkpoint, CheckpointError):
             raise checkpoint
         return checkpoint
@@ -143,7 +143,7 @@ class CheckpointDirectory:
         Raises CheckpointError.
         """
         own = Start(marker.epoch)
-        with self._usable():
+        with self._explain_errors():
             if start_with == "fresh":
                 self._move_aside()
             self._others = self._settings_of(marker, without=kept_digest(settings))
@@ -160,8 +160,8 @@ class CheckpointDirectory:
     def settings_of_unfinished(self, marker: Marker) -> Mapping[str, Any] | None:
         """The settings of a published batch that Spark has still to commit, if they are not this start's; else None."""
         own = self._own
-        assert own is not None, "a start begins before its query"
-        with self._usable():
+        assert own is not None, "call begin() first"
+        with self._explain_errors():
             planned = newest_number(self._files, own, "offsets")
             committed = newest_number(self._files, own, "commits")
         if marker.ran_with is None or marker.batch_id != planned or planned == committed:
@@ -189,9 +189,9 @@ class CheckpointDirectory:
             _LOG.warning("older checkpoints below %s could not be deleted: %s", self.location, error)
         self._is_alone = True
 
-    def _look_at(self, newest: Start | None, settings: Settings, *, is_fresh: bool) -> Checkpoint:
+    def _inspect_start(self, newest: Start | None, settings: Settings, *, is_fresh: bool) -> Checkpoint:
         if is_fresh:
-            return self._read_what_can_be(newest or Start(0))
+            return self._read_if_possible(newest or Start(0))
         if newest is None:
             refuse_strangers(self._files, self.location)
             return Checkpoint(query_id=None, last_batch_id=None)
@@ -204,7 +204,7 @@ class CheckpointDirectory:
             )
         return read_query(self._files, self.location, newest)
 
-    def _look_past(self, newest: Start | None, settings: Settings) -> Checkpoint:
+    def _inspect_replaced(self, newest: Start | None, settings: Settings) -> Checkpoint:
         """Look at what a rebuild replaces. It is deleted later, so it has to be this controller's, as far as that can be read."""
         if newest is None:
             refuse_strangers(self._files, self.location)
@@ -215,9 +215,9 @@ class CheckpointDirectory:
             _LOG.warning("the old checkpoint is not read, because the memory is rebuilt: %s", error)
         else:
             refuse_other_controller(self.location, found, settings.controller.name)
-        return self._read_what_can_be(newest)
+        return self._read_if_possible(newest)
 
-    def _read_what_can_be(self, start: Start) -> Checkpoint:
+    def _read_if_possible(self, start: Start) -> Checkpoint:
         """As much as can be read of a checkpoint that may be damaged or missing."""
         try:
             return read_query(self._files, self.location, start)
@@ -236,7 +236,7 @@ class CheckpointDirectory:
             )
 
     @contextmanager
-    def _usable(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         """Add the remedy to errors of the file system. ``ConnectionError`` is not one of them: py4j raises it when the JVM has ended."""
         try:
             yield

@@ -38,18 +38,18 @@ def damaged_files(spark: SparkSession, location: str) -> list[str]:
     with spark_errors():
         return [
             str(file.toString())
-            for folder in _matching(spark, location, _LOGS)
+            for folder in _find_matching(spark, location, _LOGS)
             for file in _newest(spark, str(folder.toString()))
             if not is_whole(_read(spark, file))
         ]
 
 
 def _newest(spark: SparkSession, folder: str) -> Iterator[Any]:
-    files = [file for file in _matching(spark, folder, "*") if str(file.getName()).isdecimal()]
+    files = [file for file in _find_matching(spark, folder, "*") if str(file.getName()).isdecimal()]
     yield from sorted(files, key=lambda file: int(str(file.getName())))[-_NEWEST_COUNT:]
 
 
-def _matching(spark: SparkSession, folder: str, pattern: str) -> list[Any]:
+def _find_matching(spark: SparkSession, folder: str, pattern: str) -> list[Any]:
     """Hadoop's paths below a folder."""
     root = _path(spark, folder)
     pattern_path = spark._jvm.org.apache.hadoop.fs.Path(root, pattern)  # type: ignore[union-attr]  # noqa: SLF001

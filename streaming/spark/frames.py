@@ -18,13 +18,13 @@ from streaming.spark.operator import ClusterProcessor
 from streaming.spark.rebuilt import Rebuilt, initial_state
 from streaming.spark.rows import OUTPUT_SCHEMA
 
-__all__ = ["Frames", "decided"]
+__all__ = ["Frames", "decide_rows"]
 
 _CHECKPOINT_SAYS = source.Starting("earliest", "earliest")
 """Spark reads these only until the query has committed a batch; from then on the checkpoint counts."""
 
 
-def decided(rows: DataFrame, settings: Settings, rebuilt: Rebuilt | None = None) -> DataFrame:
+def decide_rows(rows: DataFrame, settings: Settings, rebuilt: Rebuilt | None = None) -> DataFrame:
     """The decisions on input rows; ``rebuilt`` is what a new query begins with."""
     controller = settings.controller
     processor = ClusterProcessor(
@@ -53,7 +53,7 @@ class Frames:
     _access: Mapping[str, str] = field(init=False, default_factory=dict)
     """The certificates and passwords that the kept frame was made with: their files may have been renewed since."""
 
-    def going_on(self) -> DataFrame:
+    def prepare_frame(self) -> DataFrame:
         """The frame of a query that has committed a batch; made at the first call, and when the access to Kafka has changed.
 
         Raises ``WrongUse`` for a file that cannot be read at the first call; later the last access is kept: a new file may be coming.
@@ -66,7 +66,7 @@ class Frames:
             access = self._access
         if self._kept is None or access != self._access:
             rows = source.records(self.spark, self.settings, _CHECKPOINT_SAYS)
-            self._kept, self._access = decided(rows, self.settings), access
+            self._kept, self._access = decide_rows(rows, self.settings), access
         return self._kept
 
     def _read_access(self) -> Mapping[str, str]:

@@ -21,7 +21,7 @@ from streaming.settings.kept import NotReadable, restore
 from streaming.spark import source
 from streaming.spark.batch import Batch
 from streaming.spark.checkpoint import CheckpointDirectory
-from streaming.spark.frames import Frames, decided
+from streaming.spark.frames import Frames, decide_rows
 from streaming.spark.query import Query
 from streaming.spark.rebuilt import Rebuilt
 from streaming.spark.session import Session
@@ -94,7 +94,7 @@ class Runs:
         return writer.trigger(processingTime=f"{interval_ms} milliseconds")
 
     def _take(self, frame: DataFrame, batch_id: int) -> None:
-        self._batches.take(Batch(frame, batch_id, lambda: self._checkpoint.planned(batch_id)))
+        self._batches.take(Batch(frame, batch_id, lambda: self._checkpoint.progress_of_batch(batch_id)))
 
     def _settings_of_unfinished(self) -> Settings | None:
         marker = self._publisher.marker
@@ -114,8 +114,8 @@ class Runs:
     def _frame(self, settings: Settings) -> DataFrame:
         is_usual = settings is self._settings and not self._gaps
         if is_usual and self._checkpoint.places():  # the first commit also holds what was rebuilt
-            return self._frames.going_on()
+            return self._frames.prepare_frame()
         begin = self._begin if self._rebuilt is None else self._rebuilt.read_until
         starting = source.starting_offsets(settings, begin)
         rows = source.records(self.session.spark, settings, starting, skips_lost=bool(self._gaps))
-        return decided(rows, settings, self._rebuilt)
+        return decide_rows(rows, settings, self._rebuilt)

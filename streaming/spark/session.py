@@ -101,7 +101,7 @@ class Start:
             builder = builder.config("spark.driver.memory", spark.driver_memory)
         for name, value in {**_CONF, **_partitions(spark), **spark.extra}.items():
             builder = builder.config(name, value)
-        with self._jvm_by_itself():
+        with self._separate_jvm():
             made = builder.getOrCreate()
         accumulators: Any = made.sparkContext._accumulatorServer  # noqa: SLF001  it prints a traceback when the JVM goes first
         accumulators.handle_error = _log_lost_connection
@@ -116,7 +116,7 @@ class Start:
                 os.killpg(self._jvm.pid, signal.SIGTERM)
 
     @contextmanager
-    def _jvm_by_itself(self) -> Iterator[None]:
+    def _separate_jvm(self) -> Iterator[None]:
         """The JVM gets a process group of its own, and what it writes becomes lines of our log.
 
         A stop signal to our whole process group then does not reach the JVM, and the batch in progress is finished first. pyspark

@@ -46,7 +46,7 @@ class Starting(NamedTuple):
     control: str
 
 
-def peeked(spark: SparkSession, settings: Settings) -> DataFrame:
+def peek_records(spark: SparkSession, settings: Settings) -> DataFrame:
     """Like ``records``, from the beginning, for a reader that only looks: it skips what is lost, and moves no subscription."""
     beginning = Starting("earliest", "earliest")
     return records(spark, settings, beginning, skips_lost=True, only_looks=True)
@@ -137,14 +137,14 @@ def starting_offsets(settings: Settings, begin: Begin | Progress) -> Starting:
     """Where input and control begin: after places that were read, or the input at ``begin`` and control at its beginning."""
     topics = settings.topics
     if isinstance(begin, Progress):
-        return Starting(*(_after(settings, topic, begin) for topic in (topics.input, topics.control)))
+        return Starting(*(_offsets_after(settings, topic, begin) for topic in (topics.input, topics.control)))
     if settings.input.is_pulsar:
         return Starting(str(max(0, begin) if isinstance(begin, int) else begin), "earliest")
     found = first_offsets(input_link(settings), topics.input, begin)
     return Starting(json.dumps({topics.input: found}), "earliest")
 
 
-def _after(settings: Settings, topic: str, read: Progress) -> str:
+def _offsets_after(settings: Settings, topic: str, read: Progress) -> str:
     """Where a topic goes on; a new partition is read from its beginning."""
     if settings.input.is_pulsar:
         name = settings.input.pulsar.full_name(topic)

@@ -63,7 +63,7 @@ class SparkLog:
         reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # before the writer, which waits for a reader
         self._attach(str(pipe))
         os.set_blocking(reader, True)
-        self._thread = threading.Thread(target=_pass_on, args=(reader,), name="spark-log", daemon=True)
+        self._thread = threading.Thread(target=_log_lines_of, args=(reader,), name="spark-log", daemon=True)
         self._thread.start()
         return self
 
@@ -108,14 +108,14 @@ class SparkLog:
         return self._context().getConfiguration().getRootLogger()
 
 
-def _pass_on(reader: int) -> None:
+def _log_lines_of(reader: int) -> None:
     """Log the lines of the pipe until the JVM closes its end."""
     with os.fdopen(reader, encoding="utf-8", errors="replace") as lines:
         for line in lines:
-            tell(line)
+            log_line(line)
 
 
-def tell(line: str) -> None:
+def log_line(line: str) -> None:
     """Log one line of the pipe; one that is not in the appender's format is logged as it is."""
     try:
         entry = _decoder.decode(line)

@@ -51,7 +51,7 @@ class _Spool:
         return value
 
 
-class _Taken:
+class _PartialRecord:
     """A record with the chunks seen so far: those in memory, and where in the file the others are, each by its number."""
 
     __slots__ = ("_head", "_spooled", "_values")
@@ -69,13 +69,13 @@ class _Taken:
     def keep_spooled(self, number: int, where: tuple[int, int, int]) -> None:
         self._spooled.extend((number, *where))
 
-    def whole(self, spool: _Spool | None) -> Record:
+    def join(self, spool: _Spool | None) -> Record:
         """The record; ``spool`` holds the chunks that are not in memory."""
         values = self._values
         if len(values) <= 1 and not self._spooled:
             return self._head
         for at in range(0, len(self._spooled), _WHERE):
-            assert spool is not None, "a spooled chunk has a spool"
+            assert spool is not None, "pass the spool: some chunks of this record are in its file"
             number, *where = self._spooled[at : at + _WHERE]
             values[number] = spool.get(*where)
         return replace(self._head, value=b"".join(values[number] for number in sorted(values)))
@@ -91,13 +91,13 @@ def in_source_order(
     with ExitStack() as stack:
         spool: _Spool | None = None
         room_bytes = in_memory_bytes
-        taken: dict[tuple[bool, Origin], _Taken] = {}
+        taken: dict[tuple[bool, Origin], _PartialRecord] = {}
         for chunk, number in chunks:
             value, order = chunk.value or b"", (not chunk.is_control, chunk.origin)
             is_kept = len(value) <= room_bytes
             known = taken.get(order)
             if known is None:
-                known = taken[order] = _Taken(chunk if is_kept else replace(chunk, value=None))
+                known = taken[order] = _PartialRecord(chunk if is_kept else replace(chunk, value=None))
             if is_kept:
                 room_bytes -= len(value)
                 known.keep(number, value)
@@ -106,7 +106,7 @@ def in_source_order(
                 spool = _Spool(stack.enter_context(tempfile.TemporaryFile(dir=_directory())))
             known.keep_spooled(number, spool.put(value))
         for order in sorted(taken):
-            yield taken.pop(order).whole(spool)
+            yield taken.pop(order).join(spool)
 
 
 def _directory() -> str | None:

@@ -43,7 +43,7 @@ def require_promises(files: Files) -> None:
     probe = f"{PROBE}{uuid4().hex}"
     renamed = f"{probe}-renamed"
     try:
-        broken = _broken(files, probe, renamed)
+        broken = _find_broken_promise(files, probe, renamed)
     finally:
         for name in (probe, renamed):
             files.delete(name)
@@ -51,7 +51,7 @@ def require_promises(files: Files) -> None:
         raise UnsafeStore(f"its store {broken}. {_INSTEAD}")
 
 
-def _broken(files: Files, probe: str, renamed: str) -> str | None:
+def _find_broken_promise(files: Files, probe: str, renamed: str) -> str | None:
     content = probe.encode()
     files.write(probe, content)
     if probe not in files.names() or files.read(probe) != content:

@@ -22,7 +22,7 @@ from streaming.settings import Settings
 from streaming.spark import source
 from streaming.spark.batch import Batch
 from streaming.spark.errors import SparkError, SparkGone, spark_errors
-from streaming.spark.frames import decided
+from streaming.spark.frames import decide_rows
 from streaming.spark.rows import INPUT_SCHEMA
 from streaming.spark.session import Session
 
@@ -103,11 +103,11 @@ def _run(writer: DataStreamWriter, batches_count: int, is_stopping: Callable[[],
 
 def _frame(session: Session, settings: Settings) -> DataFrame:
     few = dataclasses.replace(settings.spark, max_records_per_trigger_count=_RECORDS_COUNT)
-    rows = source.peeked(session.spark, settings.model_copy(update={"spark": few}))
-    return decided(rows.union(_made_up(session, settings)), settings)
+    rows = source.peek_records(session.spark, settings.model_copy(update={"spark": few}))
+    return decide_rows(rows.union(_make_warm_records(session, settings)), settings)
 
 
-def _made_up(session: Session, settings: Settings) -> DataFrame:
+def _make_warm_records(session: Session, settings: Settings) -> DataFrame:
     """Records for each task of the operator in every batch, because the input may have none; they are refused."""
     values = {
         "cluster": F.concat(F.lit("warm-"), F.col("value").cast("string")),

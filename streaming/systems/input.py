@@ -2,11 +2,11 @@
 
 from streaming.kafka.identity import topic_ids
 from streaming.kafka.link import input_link
-from streaming.kafka.regrown import regrown
+from streaming.kafka.regrown import find_regrown
 from streaming.ports.places import Progress
 from streaming.settings import Settings
 
-__all__ = ["input_ids", "regrown_input"]
+__all__ = ["find_regrown_input", "input_ids"]
 
 
 def input_ids(settings: Settings) -> dict[str, str]:
@@ -16,6 +16,6 @@ def input_ids(settings: Settings) -> dict[str, str]:
     return topic_ids(input_link(settings), [settings.topics.input, settings.topics.control])
 
 
-def regrown_input(settings: Settings, read: Progress) -> str | None:
+def find_regrown_input(settings: Settings, read: Progress) -> str | None:
     """The message about a log that was truncated and has grown again; reading on Pulsar shows that itself. Raises ``NoAnswer``."""
-    return None if settings.input.is_pulsar else regrown(input_link(settings), read)
+    return None if settings.input.is_pulsar else find_regrown(input_link(settings), read)

@@ -17,7 +17,7 @@ from streaming.pulsar.link import input_on_pulsar
 from streaming.settings import Settings
 from streaming.systems.append import append_to_output
 
-__all__ = ["find_lost", "say"]
+__all__ = ["find_lost", "publish_skipped"]
 
 
 def find_lost(settings: Settings, places: Sequence[Place]) -> list[SkippedRange]:
@@ -30,7 +30,7 @@ def find_lost(settings: Settings, places: Sequence[Place]) -> list[SkippedRange]
     return sorted(found, key=lambda each: each.where)
 
 
-def say(settings: Settings, ranges: list[SkippedRange], *, epoch: int) -> None:
+def publish_skipped(settings: Settings, ranges: list[SkippedRange], *, epoch: int) -> None:
     """Publish what is skipped to the audit topic, and wait until it is there. Raises ``PublishError``."""
     value = encode_skipped(ranges, name=settings.controller.name, time_ms=round(time.time() * 1000))
     append_to_output(settings, settings.topics.audit, [(None, value)], epoch=epoch)

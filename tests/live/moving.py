@@ -18,7 +18,7 @@ from streaming.executor.kafka import ThrottleLoop, start
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.kafka.admin import KafkaCluster
 from streaming.kafka.cluster import read_log_sizes, read_partitions, read_reassignments
-from streaming.kafka.ending import end
+from streaming.kafka.ending import close_producer
 from streaming.kafka.events import KafkaEvents
 from streaming.kafka.throttles import Throttle, read_throttle
 from streaming.settings import Settings
@@ -87,7 +87,7 @@ class Moving:
                         producer.send(self.topic, b"x" * RECORD_BYTES, partition=number)
                 sent = due
         finally:
-            end(producer, wait_s=1)
+            close_producer(producer, wait_s=1)
 
     def begin(self, target: Target) -> None:
         """Start the reassignment."""

@@ -53,7 +53,7 @@ def polled(*actions: ActionsTopic) -> list[bytes]:
 
 def stays(actions: ActionsTopic, *, while_: Callable[[], bool]) -> None:
     while while_():
-        actions.stay()
+        actions.keep_polled()
 
 
 def test_a_batch_that_takes_longer_than_the_poll_interval_is_kept_and_what_comes_meanwhile_is_not_lost(
@@ -83,7 +83,7 @@ def test_what_was_polled_before_the_group_changed_is_not_committed_but_comes_aga
         def taken() -> bool:
             found.extend(second.poll(timeout_s=0.3))
             try:
-                first.stay()
+                first.keep_polled()
             except PublishError as error:
                 return "this executor lost its actions" in str(error)
             return False

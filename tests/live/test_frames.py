@@ -41,17 +41,17 @@ def test_a_frame_is_made_again_only_for_a_renewed_certificate(
     spark: SparkSession, settings: Settings, certificate: Path
 ) -> None:
     frames = Frames(spark, settings)
-    first = frames.going_on()
-    assert frames.going_on() is first
+    first = frames.prepare_frame()
+    assert frames.prepare_frame() is first
 
     certificate.unlink()
-    assert frames.going_on() is first, "a file that is being replaced is on its way"
+    assert frames.prepare_frame() is first, "a file that is being replaced is on its way"
 
     certificate.write_text("-----BEGIN CERTIFICATE----- renewed")
-    renewed = frames.going_on()
+    renewed = frames.prepare_frame()
     assert renewed is not first
-    assert frames.going_on() is renewed
+    assert frames.prepare_frame() is renewed
 
     certificate.unlink()
     with pytest.raises(WrongUse, match=r"input\.security\.ca_file"):
-        Frames(spark, settings).going_on()
+        Frames(spark, settings).prepare_frame()

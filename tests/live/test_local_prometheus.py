@@ -85,7 +85,7 @@ def test_the_distributions_package_is_unpacked_into_the_cache(
     if dpkg is None:
         pytest.skip("packages are Debian's, and there is no dpkg-deb here")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(prometheus, "_on_path", lambda _program: None)
+    monkeypatch.setattr(prometheus, "_find_on_path", lambda _program: None)
 
     def download(_apt: str, directory: str) -> bool:
         return (

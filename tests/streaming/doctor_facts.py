@@ -9,8 +9,8 @@ from state.outputs.types import ROUND_TYPE
 from streaming.operators.doctor.facts import (
     CheckpointSeen,
     Facts,
-    Heard,
     InputSeen,
+    ObservedCluster,
     Process,
     RejectedSeen,
     SideSeen,
@@ -54,12 +54,12 @@ QUIET = msgspec.structs.replace(
 )
 
 
-def heard(data: RoundSummary = QUIET, *, epoch: int | None = 7, **fields: Any) -> tuple[Heard, ...]:
+def heard(data: RoundSummary = QUIET, *, epoch: int | None = 7, **fields: Any) -> tuple[ObservedCluster, ...]:
     data = msgspec.structs.replace(data, **fields)
     event = Round(
         id="", source="/trimtab/trimtab", type=ROUND_TYPE, cluster=data.cluster, time=data.end, data=data
     )
-    return (Heard(event=event, epoch=epoch),)
+    return (ObservedCluster(event=event, epoch=epoch),)
 
 
 def side(

@@ -22,7 +22,7 @@ from state.events import Rejection
 from state.outputs.types import ACTION_PREFIX
 from streaming.contract.decode import decode
 from streaming.executor.kafka_orders import read_throttle_order
-from streaming.executor.orders import Voice, read_order
+from streaming.executor.orders import RecordEpoch, read_order
 from streaming.operators.action_events import read_action
 from streaming.operators.round_events import is_round_of, read_round
 
@@ -32,7 +32,7 @@ KIND_OF = {kind.type: kind for kind in KINDS}
 
 Event = dict[str, Any]
 
-VOICE = Voice(7, 7)
+VOICE = RecordEpoch(7, 7)
 
 
 def version() -> str:

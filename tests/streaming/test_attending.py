@@ -168,7 +168,7 @@ def test_what_is_set_up_wrong_ends_a_start_at_once(
     world: World, cause: KafkaError | AdminError | None
 ) -> None:
     world.meets = lambda _: raised(PublishError, "wrong", cause)
-    with pytest.raises(Refused, match="wrong"), targets.refusing(ClusterError):
+    with pytest.raises(Refused, match="wrong"), targets.refuse_errors(ClusterError):
         world.attend()
     assert world.tries == 1
 

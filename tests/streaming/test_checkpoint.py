@@ -45,18 +45,18 @@ def test_a_controller_that_has_just_begun_and_deletes_what_was_before_it_does_no
         return read(self, name)
 
     monkeypatch.setattr(Disk, "read", overtaken)
-    assert directory().look(SETTINGS, "checkpoint") == Checkpoint(query_id="q", last_batch_id=5, epoch=8)
+    assert directory().inspect(SETTINGS, "checkpoint") == Checkpoint(query_id="q", last_batch_id=5, epoch=8)
 
 
 def test_what_cannot_be_read_is_refused_by_name_and_fresh_starts_over_from_it(disk: Disk) -> None:
     lay_out(disk, Start(7), planned=3, committed=2, card=CARD)
     disk.write("start-7/metadata", b"")
     with pytest.raises(CheckpointError, match=r"checkpoint/start-7/metadata cannot be read.*--fresh"):
-        directory().look(SETTINGS, "checkpoint")
-    assert directory().look(SETTINGS, "fresh") == Checkpoint(query_id=None, last_batch_id=None, epoch=7)
+        directory().inspect(SETTINGS, "checkpoint")
+    assert directory().inspect(SETTINGS, "fresh") == Checkpoint(query_id=None, last_batch_id=None, epoch=7)
     disk.write("start-7/trimtab.json", b"{")
     with pytest.raises(CheckpointError, match=r"checkpoint/start-7/trimtab.json cannot be read.*--fresh"):
-        directory().look(SETTINGS, "checkpoint")
+        directory().inspect(SETTINGS, "checkpoint")
 
 
 def test_a_jvm_that_is_gone_is_no_fault_of_the_checkpoint(
@@ -69,31 +69,31 @@ def test_a_jvm_that_is_gone_is_no_fault_of_the_checkpoint(
 
     monkeypatch.setattr(Disk, "read", refused)
     with pytest.raises(SparkGone), spark_errors():
-        directory().look(SETTINGS, "checkpoint")
+        directory().inspect(SETTINGS, "checkpoint")
 
 
 def test_what_is_no_checkpoint_is_not_written_into(disk: Disk) -> None:
     disk.write("start-7/offsets/0", b"begun, and never counted")
-    assert directory().look(SETTINGS, "checkpoint") == Checkpoint(query_id=None, last_batch_id=None)
+    assert directory().inspect(SETTINGS, "checkpoint") == Checkpoint(query_id=None, last_batch_id=None)
     disk.write("letters.txt", b"mine")
     with pytest.raises(CheckpointError, match="is not empty and is not a checkpoint of trimtab"):
-        directory().look(SETTINGS, "checkpoint")
+        directory().inspect(SETTINGS, "checkpoint")
 
 
 def test_a_rebuild_reads_no_checkpoint_and_refuses_only_what_is_somebody_elses(disk: Disk) -> None:
-    assert directory().look(SETTINGS, "rebuild") == Checkpoint(query_id=None, last_batch_id=None)
+    assert directory().inspect(SETTINGS, "rebuild") == Checkpoint(query_id=None, last_batch_id=None)
     newer = msgspec.json.encode(msgspec.structs.replace(card_of(SETTINGS), memory_version=99))
     lay_out(disk, Start(7), planned=3, committed=2, card=newer)
     with pytest.raises(CheckpointError, match="newer trimtab"):
-        directory().look(SETTINGS, "checkpoint")
-    found = directory().look(SETTINGS, "rebuild")
+        directory().inspect(SETTINGS, "checkpoint")
+    found = directory().inspect(SETTINGS, "rebuild")
     assert found == Checkpoint(query_id="q", last_batch_id=3, epoch=7)
     disk.write("start-7/trimtab.json", b"{")
-    assert directory().look(SETTINGS, "rebuild").epoch == 7
+    assert directory().inspect(SETTINGS, "rebuild").epoch == 7
     other = msgspec.json.encode(msgspec.structs.replace(card_of(SETTINGS), controller="other"))
     disk.write("start-7/trimtab.json", other)
     with pytest.raises(CheckpointError, match="belongs to the controller 'other'"):
-        directory().look(SETTINGS, "rebuild")
+        directory().inspect(SETTINGS, "rebuild")
 
 
 def test_a_rebuilt_checkpoint_counts_for_others_once_its_memory_is_in_it(disk: Disk) -> None:
@@ -105,11 +105,11 @@ def test_a_rebuilt_checkpoint_counts_for_others_once_its_memory_is_in_it(disk: D
     own.begin(SETTINGS, marker, "rebuild")
     assert sorted(disk.names("start-8")) == ["claim", "trimtab.json"]
     with pytest.raises(CheckpointError, match=r"does not hold the rebuilt memory.*--rebuild"):
-        directory().look(SETTINGS, "checkpoint")
+        directory().inspect(SETTINGS, "checkpoint")
     own.drop_older()
     assert disk.exists("start-7"), "until it has committed a batch of its own"
     disk.write("start-8/offsets/0", b"")
     disk.write("start-8/commits/0", b"")
-    assert directory().look(SETTINGS, "checkpoint").last_batch_id == 0
+    assert directory().inspect(SETTINGS, "checkpoint").last_batch_id == 0
     own.drop_older()
     assert not disk.exists("start-7")

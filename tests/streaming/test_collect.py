@@ -12,7 +12,7 @@ from streaming.collector.cadence import BACKOFF_S_MAX, Cadence, Patience
 from streaming.collector.managers import LoadManagers, WrongLoadManager, require_reports
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.reports import ForeignReport, read_report, topic_traffic, wanted_bundles
-from streaming.collector.sweep import Speaker, Sweeper
+from streaming.collector.sweep import PulsarEventWriter, Sweeper
 from streaming.pulsar.admin import BrokerConfiguration, HttpClient, PulsarAdmin
 from streaming.pulsar.load_data import LoadData
 from streaming.settings import PulsarTarget
@@ -169,7 +169,7 @@ def test_a_broker_that_never_answers_delays_neither_the_others_nor_the_tick() ->
         admin = PulsarAdmin(http, target)
         sweeper = Sweeper(
             admin,
-            Speaker(Sink(), metrics, cluster="east-1", clock_ms=lambda: 1),
+            PulsarEventWriter(Sink(), metrics, cluster="east-1", clock_ms=lambda: 1),
             metrics,
             target=target,
             limits=SplitSettings(),

@@ -18,15 +18,15 @@ from streaming.operators.control_topic import check_taken, check_written
 from streaming.operators.edits import (
     BadChange,
     Edit,
-    as_configured,
-    forgotten,
+    configured_edit,
+    forget_edit,
+    mode_edit,
     pause_edit,
     resume_edit,
-    with_mode,
-    with_settings,
-    without_settings,
+    settings_edit,
+    unset_edit,
 )
-from streaming.operators.overlay import Asker, ControlRecord, Planned, Standing, plan, standing
+from streaming.operators.overlay import Asker, ControlRecord, Planned, Standing, find_standings, plan
 from streaming.operators.overlay_text import change_text, overlay_text
 from streaming.process.exits import Refused
 from streaming.settings import ClusterSettingsSource, Settings
@@ -46,7 +46,7 @@ def record(value: bytes, *, key: str = "east-1", offset: int = 0, appended_ms: i
 
 def stands(*values: bytes) -> Standing:
     records = [record(value, offset=offset) for offset, value in enumerate(values)]
-    return standing(records, SETTINGS).get("east-1", Standing())
+    return find_standings(records, SETTINGS).get("east-1", Standing())
 
 
 def planned(edit: Edit, *values: bytes, now_ms: int = NOW_MS) -> Planned:
@@ -83,24 +83,24 @@ FULL = control(
             id="resume keeps mode and settings",
         ),
         pytest.param(pause_edit(), {}, id="a second pause keeps them, too"),
-        pytest.param(with_mode("dry-run"), {"mode": "dry-run"}, id="mode keeps pause and settings"),
-        pytest.param(with_mode("configured"), {"mode": None}, id="the mode can be the file's again"),
+        pytest.param(mode_edit("dry-run"), {"mode": "dry-run"}, id="mode keeps pause and settings"),
+        pytest.param(mode_edit("configured"), {"mode": None}, id="the mode can be the file's again"),
         pytest.param(
-            with_settings(["pulsar.avg_shedder.low_hit_count=3"]),
+            settings_edit(["pulsar.avg_shedder.low_hit_count=3"]),
             {"settings": {"pulsar": {"avg_shedder": {"low_threshold_points": 10, "low_hit_count": 3}}}},
             id="a setting keeps the others",
         ),
         pytest.param(
-            with_settings(["pulsar.avg_shedder.low_threshold_points=12.5"]),
+            settings_edit(["pulsar.avg_shedder.low_threshold_points=12.5"]),
             {"settings": {"pulsar": {"avg_shedder": {"low_threshold_points": 12.5}}}},
             id="a setting replaces itself",
         ),
         pytest.param(
-            without_settings(["pulsar.avg_shedder.low_threshold_points"]),
+            unset_edit(["pulsar.avg_shedder.low_threshold_points"]),
             {"settings": {}},
             id="a setting can go, and so do the sections it leaves empty",
         ),
-        pytest.param(without_settings(["pulsar"]), {"settings": {}}, id="a section can go"),
+        pytest.param(unset_edit(["pulsar"]), {"settings": {}}, id="a section can go"),
     ],
 )
 def test_a_change_is_laid_over_what_stands_and_changes_nothing_else(
@@ -111,7 +111,7 @@ def test_a_change_is_laid_over_what_stands_and_changes_nothing_else(
 
 
 def test_forgetting_a_cluster_carries_its_overlay_on_and_the_next_change_does_not_repeat_it() -> None:
-    event = planned(forgotten(), FULL)
+    event = planned(forget_edit(), FULL)
     before = {"paused": True, "mode": "act", "settings": LOW_10, "resumed_at": None}
     assert data_of(event) == before | {"forget": True, "who": "maria", "why": "the sale"}
     assert "  forgotten: all that is remembered of the cluster" in change_text(event)
@@ -128,7 +128,7 @@ def test_a_pause_may_end_by_itself_and_what_is_changed_meanwhile_keeps_its_end()
     event = planned(pause_edit(NOW + HOUR), FULL)
     assert "  paused: yes -> until 2023-11-14T23:13:20.000Z\n" in change_text(event)
     assert "  paused: until 2023-11-14T23:13:20.000Z\n" in overlay_text("east-1", stands(event.value))
-    later = planned(with_mode("dry-run"), event.value, now_ms=NOW_MS + 60_000)
+    later = planned(mode_edit("dry-run"), event.value, now_ms=NOW_MS + 60_000)
     assert (later.after.paused, later.after.until) == (True, NOW + HOUR)
     for edit in (pause_edit(), resume_edit(NOW)):
         assert "until" not in data_of(planned(edit, event.value, now_ms=NOW_MS + 60_000))
@@ -136,7 +136,7 @@ def test_a_pause_may_end_by_itself_and_what_is_changed_meanwhile_keeps_its_end()
 
 def test_a_change_after_the_pauses_end_does_not_carry_it_on() -> None:
     event = planned(pause_edit(NOW + HOUR), FULL)
-    later = planned(with_mode("dry-run"), event.value, now_ms=NOW_MS + 3_600_000)
+    later = planned(mode_edit("dry-run"), event.value, now_ms=NOW_MS + 3_600_000)
     assert (later.before.paused, later.after.paused, later.after.until) == (False, False, None)
 
 
@@ -150,7 +150,7 @@ def test_a_pause_that_no_round_could_obey_is_refused() -> None:
 
 
 def test_what_is_deleted_is_as_configured_and_is_named_no_more() -> None:
-    event = planned(as_configured(), FULL)
+    event = planned(configured_edit(), FULL)
     assert data_of(event) == {
         "paused": False,
         "mode": None,
@@ -178,10 +178,10 @@ def test_what_is_no_duration_is_refused_by_its_text(text: str) -> None:
 
 
 def test_what_is_written_is_an_event_the_controller_takes() -> None:
-    event = planned(with_settings(["pulsar.shedding_policy=threshold-shedder"]))
+    event = planned(settings_edit(["pulsar.shedding_policy=threshold-shedder"]))
     cluster, control_event = decode(event.value, key="east-1", appended_ms=NOW_MS)
     assert cluster == "east-1"
-    assert standing([record(event.value)], SETTINGS)["east-1"].event is not None
+    assert find_standings([record(event.value)], SETTINGS)["east-1"].event is not None
     assert json.loads(event.value)["source"] == "/operator/maria"
     assert getattr(control_event, "why", None) == "the sale"
 
@@ -201,7 +201,7 @@ def test_what_is_written_is_an_event_the_controller_takes() -> None:
 def test_a_value_is_written_as_in_the_settings_file_and_a_text_may_lose_its_quotes(
     assignment: str, value: object
 ) -> None:
-    node: object = data_of(planned(with_settings([assignment])))["settings"]
+    node: object = data_of(planned(settings_edit([assignment])))["settings"]
     while isinstance(node, dict):
         (node,) = node.values()
     assert node == value
@@ -225,14 +225,14 @@ def test_settings_that_do_not_fit_are_refused_before_anything_is_written(
     assignment: str, complaint: str
 ) -> None:
     with pytest.raises(BadChange, match=re.escape(complaint)):
-        planned(with_settings([assignment]))
+        planned(settings_edit([assignment]))
 
 
 def test_what_the_controller_would_say_of_the_settings_is_what_the_command_says() -> None:
     overlay = {"pulsar": {"avg_shedder": {"low_threshold_points": 90}}}
     refused = stands(control(time_s=1, data={"settings": overlay})).refused
     with pytest.raises(BadChange) as caught:
-        planned(with_settings(["pulsar.avg_shedder.low_threshold_points=90"]))
+        planned(settings_edit(["pulsar.avg_shedder.low_threshold_points=90"]))
     message = str(caught.value).removeprefix("east-1: ").removesuffix(" (bad-settings)")
     assert refused is not None
     assert refused.endswith(message)
@@ -240,9 +240,9 @@ def test_what_the_controller_would_say_of_the_settings_is_what_the_command_says(
 
 def test_a_setting_that_is_not_in_the_overlay_cannot_be_taken_out() -> None:
     with pytest.raises(BadChange, match=r"pulsar.avg_shedder.low_hit_count is not in the overlay"):
-        planned(without_settings(["pulsar.avg_shedder.low_hit_count"]), FULL)
+        planned(unset_edit(["pulsar.avg_shedder.low_hit_count"]), FULL)
     with pytest.raises(BadChange, match="policy show"):
-        planned(without_settings(["pulsar.avg_shedder.low_threshold_points.deeper"]), FULL)
+        planned(unset_edit(["pulsar.avg_shedder.low_threshold_points.deeper"]), FULL)
 
 
 def test_the_newest_event_stands_by_time_then_id_whatever_the_order_on_the_topic() -> None:
@@ -269,13 +269,13 @@ def test_records_of_other_clusters_or_that_are_no_control_events_do_not_count() 
         record(FULL, key="other"),
         record(control(time_s=1, cluster="west", data={}), key="west"),
     ]
-    assert set(standing(records, SETTINGS)) == {"west"}
+    assert set(find_standings(records, SETTINGS)) == {"west"}
 
 
 def test_what_a_person_resumed_stays_resumed_whatever_changes_later() -> None:
     """Otherwise the next change within the same round would take it back before it was ever in force."""
     first = planned(resume_edit(NOW), FULL)
-    later = planned(with_mode("dry-run"), first.value, now_ms=NOW_MS + 1000)
+    later = planned(mode_edit("dry-run"), first.value, now_ms=NOW_MS + 1000)
     assert data_of(later)["resumed_at"] == "2023-11-14T22:13:20Z"
     assert stands(later.value).overlay.resumed_at == NOW
 
@@ -299,7 +299,7 @@ def test_a_change_holds_from_the_first_round_that_starts_two_latenesses_later(
 
 
 def test_the_command_says_what_changes_and_from_when() -> None:
-    text = change_text(planned(with_settings(["pulsar.avg_shedder.low_threshold_points=12"]), FULL))
+    text = change_text(planned(settings_edit(["pulsar.avg_shedder.low_threshold_points=12"]), FULL))
     assert text == (
         "east-1: from round 28333334 on, which begins at 2023-11-14T22:14:00.000Z; executors stop at once\n"
         "  paused: yes\n"
@@ -309,11 +309,11 @@ def test_the_command_says_what_changes_and_from_when() -> None:
     assert "  paused: yes -> no\n" in change_text(planned(resume_edit(NOW), FULL))
     assert "  actions that failed until now no longer count\n" in change_text(planned(resume_edit(NOW), FULL))
     assert "failed" not in text
-    assert "  mode: act -> as configured\n" in change_text(planned(with_mode("configured"), FULL))
+    assert "  mode: act -> as configured\n" in change_text(planned(mode_edit("configured"), FULL))
 
 
 def test_a_change_of_a_kafka_cluster_is_told_in_its_own_settings_and_rounds() -> None:
-    edit = with_settings(["kafka.throttle.stale_rounds_count=9"])
+    edit = settings_edit(["kafka.throttle.stale_rounds_count=9"])
     made = plan(
         "east-1",
         edit=edit,
@@ -338,12 +338,12 @@ def test_settings_of_the_other_kind_of_cluster_are_refused_unless_they_stand_alr
     )
     make = partial(plan, "east-1", asker=ASKER, settings=SETTINGS, now_ms=NOW_MS, nonce="n", system=system)
     with pytest.raises(BadChange, match=rf"east-1 is a {system.capitalize()} cluster, and .* does nothing"):
-        make(edit=with_settings([other]), stands=Standing())
+        make(edit=settings_edit([other]), stands=Standing())
     standing_already = stands(control(time_s=1, id="a", data={"settings": LOW_10}))
     assert make(edit=pause_edit(), stands=standing_already).after.paused
     assert plan(
         "east-1",
-        edit=with_settings([other]),
+        edit=settings_edit([other]),
         asker=ASKER,
         stands=Standing(),
         settings=SETTINGS,
@@ -355,8 +355,8 @@ def test_settings_of_the_other_kind_of_cluster_are_refused_unless_they_stand_alr
 def test_a_clock_that_is_ahead_is_judged_by_the_rounds_of_the_clusters_own_system() -> None:
     patient = ClusterSettingsSource(compose({"kafka": {"rounds": {"max_ahead_s": 60.0}}}))
     ahead = [record(control(time_s=NOW_MS / 1000 + 11, id="ahead", data={"paused": True}))]
-    assert standing(ahead, patient, {"east-1": "kafka"})["east-1"].event is not None
-    assert standing(ahead, patient, {"east-1": "pulsar"})["east-1"].event is None
+    assert find_standings(ahead, patient, {"east-1": "kafka"})["east-1"].event is not None
+    assert find_standings(ahead, patient, {"east-1": "pulsar"})["east-1"].event is None
 
 
 def test_what_stands_is_shown_with_who_and_why() -> None:
@@ -386,7 +386,7 @@ def test_a_write_that_the_controller_refuses_is_told_with_the_remedy() -> None:
     before = record(FULL, offset=0)
 
     def found(appended_ms: int) -> dict[str, Standing]:
-        return standing([before, record(event.value, offset=1, appended_ms=appended_ms)], SETTINGS)
+        return find_standings([before, record(event.value, offset=1, appended_ms=appended_ms)], SETTINGS)
 
     check_taken([event], found(NOW_MS))
     with pytest.raises(

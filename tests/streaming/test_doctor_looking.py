@@ -13,7 +13,7 @@ from streaming.contract.envelope import ReadEnvelope
 from streaming.operators.doctor import disk as disks
 from streaming.operators.doctor import looking
 from streaming.operators.doctor.beating import processes
-from streaming.operators.doctor.disk import Elsewhere, checkpoint_seen
+from streaming.operators.doctor.disk import CheckpointElsewhere, checkpoint_seen
 from streaming.operators.doctor.facts import CheckpointSeen
 from streaming.operators.doctor.findings import Missed
 from streaming.operators.doctor.looking import attempt
@@ -155,7 +155,7 @@ def test_what_is_no_checkpoint_or_damaged_is_refused_and_what_is_elsewhere_is_no
     disk.write("letters.txt", b"mine")
     assert "not a checkpoint of trimtab" in (checkpoint_seen(on(disk), {}).refusal or "")
     away = Settings(spark=SparkSettings(checkpoint="hdfs://n:1/c"))
-    with pytest.raises(Elsewhere, match="hdfs://n:1/c, which only Spark can read"):
+    with pytest.raises(CheckpointElsewhere, match="hdfs://n:1/c, which only Spark can read"):
         checkpoint_seen(away, {})
 
 
@@ -195,6 +195,6 @@ def test_the_checkpoint_of_a_running_controller_is_read_after_its_marker(
     for name in ("_marker", "_processes", "_clusters", "_input", "_rejected", "input_ids"):
         monkeypatch.setattr(looking, name, lambda *_, name=name: looked.append(name))
     monkeypatch.setattr(looking, "checkpoint_seen", lambda *_: looked.append("checkpoint"))
-    looking.look(SETTINGS)
+    looking.gather_facts(SETTINGS)
     assert len(looked) == 7
     assert looked[-1] == "checkpoint"

@@ -45,14 +45,14 @@ def election(instance: str = "b:1", session_s: float = SESSION_S) -> Election:
 def read(heard: Election, seconds: range | list[float], *records: bytes) -> None:
     """Read the topic at each of these seconds; the first read finds the records."""
     for record in records:
-        heard.hear(record)
+        heard.receive(record)
     for at_s in seconds:
         heard.note_read(float(at_s))
 
 
 def test_nothing_is_tried_before_the_topic_was_read_to_its_end() -> None:
     heard = election()
-    heard.hear(leader(is_leaving=True))
+    heard.receive(leader(is_leaving=True))
     assert heard.reason() is None
 
 
@@ -62,7 +62,7 @@ def test_a_leader_that_was_heard_within_the_session_is_left_alone_and_one_that_w
     assert heard.reason() is None
     heard.note_read(10.0)
     assert heard.reason() == "the leader a:1 was not heard for 10.0 s"
-    heard.hear(leader())
+    heard.receive(leader())
     heard.note_read(11.0)
     assert heard.reason() is None
 
@@ -161,7 +161,7 @@ def test_what_is_no_beat_and_what_other_controllers_say_is_passed_over() -> None
     heard = election()
     other = leader(is_leaving=True).replace(b'"main"', b'"other"')
     read(heard, [0.0], leader(), b"{}", other)
-    heard.hear(None)
+    heard.receive(None)
     assert heard.reason() is None
     assert heard.leader is not None
     assert heard.leader.epoch == 7

@@ -45,7 +45,7 @@ class Topic:
         found, self.position = self.values[self.position :], len(self.values)
         return [ActionRecord(value=value, epoch_header=self.epochs.get(value, b"1")) for value in found]
 
-    def stay(self) -> None:
+    def keep_polled(self) -> None:
         self.stays += 1
         if self.is_lost:
             raise PublishError("this executor lost its actions")

@@ -8,11 +8,11 @@ import pytest
 from state.outputs.types import SPLIT_TYPE, UNLOAD_TYPE
 from streaming.contract.leader import encode_leader
 from streaming.contract.messages import PAUSED_REASON, ControlData, SpellData
-from streaming.executor.orders import BadOrder, Order, Voice, gate, hear, read_order
+from streaming.executor.orders import BadOrder, Order, RecordEpoch, gate, read_epoch, read_order
 from streaming.ports.actions import ActionRecord, Epochs
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-VOICE = Voice(1, 1)
+VOICE = RecordEpoch(1, 1)
 BUNDLE = "t/n/0x00000000_0x40000000"
 
 
@@ -33,8 +33,8 @@ def order(*, epoch: bytes | None = b"3", **data: object) -> Order:
     heard = Epochs()
     heard.begin(0, {"/trimtab/c": 3, "/trimtab/other": 9})
     value = record(**data)
-    voice = hear(ActionRecord(value=value, epoch_header=epoch), heard)
-    found = read_order(value, voice, cluster="east-1")
+    record_epoch = read_epoch(ActionRecord(value=value, epoch_header=epoch), heard)
+    found = read_order(value, record_epoch, cluster="east-1")
     assert found is not None
     return found
 
@@ -110,7 +110,7 @@ def test_a_pause_is_named_so_that_a_finding_can_tell_one_that_has_ended() -> Non
 
 def heard(epochs: Epochs, *records: tuple[int, str, int]) -> list[bool]:
     """Whether each record, of (partition, source, epoch), has the highest epoch there so far."""
-    return [epochs.hear(partition, source, epoch) == epoch for partition, source, epoch in records]
+    return [epochs.note(partition, source, epoch) == epoch for partition, source, epoch in records]
 
 
 def test_the_highest_epoch_of_a_source_counts_for_what_follows_in_the_same_partition() -> None:
@@ -118,9 +118,9 @@ def test_the_highest_epoch_of_a_source_counts_for_what_follows_in_the_same_parti
     assert heard(epochs, (0, "a", 2), (0, "b", 1), (0, "a", 1), (1, "a", 1), (0, "a", 2)) == [
         True, True, False, True, True,
     ]  # fmt: skip
-    assert epochs.heard(0) == {"a": 2, "b": 1}
-    assert epochs.heard(1) == {"a": 1}
-    assert epochs.heard(2) == {}
+    assert epochs.epochs_of(0) == {"a": 2, "b": 1}
+    assert epochs.epochs_of(1) == {"a": 1}
+    assert epochs.epochs_of(2) == {}
 
 
 def test_a_partition_that_is_read_again_begins_with_what_was_heard_before_that_place() -> None:
@@ -138,13 +138,15 @@ def test_a_new_leader_is_heard_before_its_first_action_and_whatever_the_type_and
     epochs = Epochs()
     leader = encode_leader("c", epoch=5, time_ms=0)
     before, after = (ActionRecord(value=record(), epoch_header=b"4") for _ in range(2))
-    voices = [hear(each, epochs) for each in (before, ActionRecord(value=leader, epoch_header=b"5"), after)]
-    assert voices == [Voice(4, 4), Voice(5, 5), Voice(4, 5)]
+    voices = [
+        read_epoch(each, epochs) for each in (before, ActionRecord(value=leader, epoch_header=b"5"), after)
+    ]
+    assert voices == [RecordEpoch(4, 4), RecordEpoch(5, 5), RecordEpoch(4, 5)]
     assert read_order(leader, voices[1], cluster="east-1") is None
 
     elsewhere = ActionRecord(value=record(cluster="west"), epoch_header=b"6")
-    assert hear(elsewhere, epochs) == Voice(6, 6)
-    assert hear(before, epochs) == Voice(4, 6)
+    assert read_epoch(elsewhere, epochs) == RecordEpoch(6, 6)
+    assert read_epoch(before, epochs) == RecordEpoch(4, 6)
 
 
 def test_what_is_for_somebody_else_is_left_alone() -> None:
@@ -165,4 +167,6 @@ def test_what_is_for_somebody_else_is_left_alone() -> None:
 )
 def test_what_cannot_be_read_is_said_with_the_reason(value: bytes, header: bytes, message: str) -> None:
     with pytest.raises(BadOrder, match=message):
-        read_order(value, hear(ActionRecord(value=value, epoch_header=header), Epochs()), cluster="east-1")
+        read_order(
+            value, read_epoch(ActionRecord(value=value, epoch_header=header), Epochs()), cluster="east-1"
+        )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streaming.contract.origin import Origin
-from streaming.controller.feed import FAST, Fed, moved_to
+from streaming.controller.feed import FAST, Fed, shift_to
 from streaming.controller.recording import BadRecording, Recorded, encode_recorded
 from streaming.controller.replay import Replay
 from streaming.controller.sample_fleet import CLUSTER, sample_events
@@ -21,7 +21,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def fed(*lines: bytes, speed: float = 1) -> list[Fed]:
-    return list(moved_to(lines, NOW_MS, speed=speed))
+    return list(shift_to(lines, NOW_MS, speed=speed))
 
 
 def time_of(record: Fed) -> str:
@@ -100,7 +100,7 @@ def test_the_made_up_fleet_leads_to_a_decision_in_its_third_round() -> None:
         accepted=AcceptedClusters(settings.controller.accepted_clusters),
         only="actions",
     )
-    lines = b"".join(record.value + b"\n" for record in moved_to(sample_events(), NOW_MS, speed=FAST))
+    lines = b"".join(record.value + b"\n" for record in shift_to(sample_events(), NOW_MS, speed=FAST))
     replay.play(io.BytesIO(lines), "sample")
     first = json.loads(out.getvalue().partition(b"\n")[0])
     assert (first["cluster"], first["data"]["source_broker"]) == (CLUSTER, "broker-1:8080")

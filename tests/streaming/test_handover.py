@@ -79,13 +79,13 @@ class Looks(Closing):
     def __init__(self, *looks: list[TopicRecord] | Exception) -> None:
         self._looks = list(looks)
 
-    def to_end(self) -> Iterator[TopicRecord]:
+    def read_to_end(self) -> Iterator[TopicRecord]:
         found = self._looks.pop(0)
         if isinstance(found, Exception):
             raise Refused("Pulsar does not answer as expected") from found
         yield from found
 
-    def until(self, place: Place) -> Iterator[TopicRecord]:
+    def read_until(self, place: Place) -> Iterator[TopicRecord]:
         raise NotImplementedError
 
     def follow(self) -> Iterator[TopicRecord]:

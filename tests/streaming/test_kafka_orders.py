@@ -8,11 +8,11 @@ import pytest
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
 from streaming.executor.kafka_orders import read_throttle_order
-from streaming.executor.orders import BadOrder, Voice
+from streaming.executor.orders import BadOrder, RecordEpoch
 
 CLUSTER = "kafka-1"
 
-VOICE = Voice(7, 7)
+VOICE = RecordEpoch(7, 7)
 
 
 def order(*, type_: str = "trimtab.action.throttle.v1", cluster: str = CLUSTER, **data: Any) -> bytes:

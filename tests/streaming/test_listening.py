@@ -28,7 +28,7 @@ class Topic:
         self.failing = failing
         self.closed_count = 0
 
-    def to_end(self) -> Iterator[TopicRecord]:
+    def read_to_end(self) -> Iterator[TopicRecord]:
         if self.failing:
             self.failing -= 1
             raise Refused("Kafka does not answer")

@@ -180,7 +180,7 @@ def test_what_lasts_and_was_left_out_or_not_delivered_is_told_by_a_later_round()
     outlet.offer(held, now_s=NOW_S)
     notices = outlet.take(now_s=NOW_S + 3600)
     assert [each.title for each in notices] == ["paused"]
-    outlet.tell_later(notices)
+    outlet.defer(notices)
     outlet.offer(held, now_s=NOW_S)
     assert titles(outlet, now_s=NOW_S + 7200) == ["paused"]
 
@@ -337,7 +337,7 @@ class Topic:
         self.position = len(self.values)
         return [ActionRecord(value=value, epoch_header=epoch) for value, epoch in found]
 
-    def stay(self) -> None:
+    def keep_polled(self) -> None:
         pass
 
     def commit(self) -> None:

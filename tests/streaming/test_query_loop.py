@@ -71,7 +71,7 @@ class World:
             readiness=Readiness(trigger_interval_s=1),
             wait=lambda _seconds: True,
             is_stopping=lambda: False,
-            say_goodbye=lambda: None,
+            write_last_beat=lambda: None,
         )
 
 

@@ -33,7 +33,7 @@ class Topic:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def to_end(self) -> Iterator[TopicRecord]:
+    def read_to_end(self) -> Iterator[TopicRecord]:
         for offset, value in enumerate(self._values):
             yield TopicRecord(
                 key=ACTION["cluster"].encode(),

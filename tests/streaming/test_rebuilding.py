@@ -146,7 +146,7 @@ class Log(Closing):
     def __init__(self, *records: TopicRecord) -> None:
         self._records = records
 
-    def to_end(self) -> Iterator[TopicRecord]:
+    def read_to_end(self) -> Iterator[TopicRecord]:
         yield from self._records
 
     def close(self) -> None:
@@ -169,7 +169,7 @@ def test_of_actions_from_before_what_is_read_again_only_throttles_in_force_are_r
     dry_run = Log(record(throttle, 3, id_="the end of a dry-run's", trigger="finished"))
     logs = {"trimtab.actions": log, "trimtab.actions.dry-run": dry_run}
     monkeypatch.setattr(rebuilding, "output_reader", lambda _, topic, **_begin: logs[topic])
-    found = Rebuilding(settings=Settings(), go_on=lambda _: True)._published(since_ms)
+    found = Rebuilding(settings=Settings(), go_on=lambda _: True)._find_published(since_ms)
     ids = [each.id for each in found["east-1"].take_left()]
     assert ids == ["in force", "and raised", "within it", "taken off"]
 

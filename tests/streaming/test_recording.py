@@ -212,7 +212,7 @@ class Log:
         self.partitions_count = 1
         self.read_count = 0
 
-    def to_end(self) -> Iterator[TopicRecord]:
+    def read_to_end(self) -> Iterator[TopicRecord]:
         while self.read_count < len(self.times_ms):
             at = self.read_count
             self.read_count += 1

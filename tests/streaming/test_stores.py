@@ -73,7 +73,7 @@ def test_a_store_that_breaks_one_is_refused_with_the_remedy_before_anything_is_b
     monkeypatch.setattr(checkpoint, "Files", lambda _spark, _location: store(tmp_path))
     directory = CheckpointDirectory(None, "s3a://b/c")  # type: ignore[arg-type]
     with pytest.raises(CheckpointError) as refusal:
-        directory.look(Settings(), "checkpoint")
+        directory.inspect(Settings(), "checkpoint")
     assert str(refusal.value).startswith(
         f"the checkpoint s3a://b/c cannot be used: its store {why}. Set spark"
     )
@@ -84,13 +84,13 @@ def test_a_store_that_breaks_one_is_refused_with_the_remedy_before_anything_is_b
 def test_a_store_is_tried_once_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "Files", lambda _spark, _location: Disk(tmp_path))
     directory = CheckpointDirectory(None, "checkpoint")  # type: ignore[arg-type]
-    directory.look(Settings(), "checkpoint")
+    directory.inspect(Settings(), "checkpoint")
 
     def never(_: object) -> None:
         raise UnsafeStore("asked again")
 
     monkeypatch.setattr(checkpoint, "require_promises", never)
-    directory.look(Settings(), "checkpoint")
+    directory.inspect(Settings(), "checkpoint")
 
 
 def test_what_a_killed_trial_left_behind_makes_the_directory_nobody_elses(
@@ -99,7 +99,7 @@ def test_what_a_killed_trial_left_behind_makes_the_directory_nobody_elses(
     (tmp_path / ".trimtab-probe-1").write_bytes(b"")
     monkeypatch.setattr(checkpoint, "Files", lambda _spark, _location: Disk(tmp_path))
     directory = CheckpointDirectory(None, "checkpoint")  # type: ignore[arg-type]
-    assert directory.look(Settings(), "checkpoint").query_id is None
+    assert directory.inspect(Settings(), "checkpoint").query_id is None
 
 
 MOUNTS = """\

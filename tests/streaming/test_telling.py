@@ -11,10 +11,10 @@ from prometheus_client import generate_latest
 from pyspark.sql import Row
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from streaming.controller.batch_reports import BatchReports
 from streaming.controller.batches import BatchPublisher
 from streaming.controller.known import KNOWN_LABELS
 from streaming.controller.metrics import Metrics
-from streaming.controller.telling import Telling
 from streaming.intake.observation import EventCount, EventObservation, encode
 from streaming.ports.marker import BatchState
 from streaming.settings import TopicNames
@@ -94,8 +94,8 @@ def heard_of(cluster: str, *, forgotten: bool = False) -> OutputRow:
 
 def test_the_series_of_a_silent_cluster_go_by_the_drivers_own_clock_and_those_of_the_others_stay() -> None:
     metrics = Metrics(KNOWN_LABELS, version="0", pyspark_version="0")
-    telling = Telling(metrics, forget_after_s={"gone": 100.0, "patient": 1e9}.__getitem__)
-    telling.tell([heard_of("gone"), heard_of("patient")])
+    telling = BatchReports(metrics, forget_after_s={"gone": 100.0, "patient": 1e9}.__getitem__)
+    telling.report([heard_of("gone"), heard_of("patient")])
     now_s = time.monotonic()
     telling.forget_silent(now_s + 50)
     assert 'cluster="gone"' in generate_latest(metrics.registry).decode()
@@ -103,13 +103,13 @@ def test_the_series_of_a_silent_cluster_go_by_the_drivers_own_clock_and_those_of
     page = generate_latest(metrics.registry).decode()
     assert 'cluster="gone"' not in page
     assert 'cluster="patient"' in page
-    telling.tell([heard_of("gone")])
+    telling.report([heard_of("gone")])
     assert 'cluster="gone"' in generate_latest(metrics.registry).decode()
 
 
 def test_the_series_of_a_cluster_that_a_person_forgets_go_at_once() -> None:
     metrics = Metrics(KNOWN_LABELS, version="0", pyspark_version="0")
-    telling = Telling(metrics)
-    telling.tell([heard_of("gone")])
-    telling.tell([heard_of("gone", forgotten=True)])
+    telling = BatchReports(metrics)
+    telling.report([heard_of("gone")])
+    telling.report([heard_of("gone", forgotten=True)])
     assert 'cluster="gone"' not in generate_latest(metrics.registry).decode()

@@ -11,11 +11,11 @@ from streaming.cli import main
 from streaming.operators.edits import (
     BadChange,
     Edit,
-    as_configured,
+    configured_edit,
+    mode_edit,
     pause_edit,
     resume_edit,
-    with_mode,
-    with_settings,
+    settings_edit,
 )
 from streaming.operators.overlay_text import change_text, overlay_text
 from streaming.operators.upkeep import begin_drain, begin_maintenance, drain_line, end_maintenance, is_stuck
@@ -52,8 +52,8 @@ def test_a_maintenance_and_a_drain_are_fields_of_the_control_event() -> None:
     [
         pause_edit(),
         resume_edit(NOW),
-        with_mode("act"),
-        with_settings(["pulsar.shedding_policy=threshold-shedder"]),
+        mode_edit("act"),
+        settings_edit(["pulsar.shedding_policy=threshold-shedder"]),
     ],
 )
 def test_pause_mode_and_settings_carry_them_on(edit: Edit) -> None:
@@ -63,8 +63,8 @@ def test_pause_mode_and_settings_carry_them_on(edit: Edit) -> None:
 
 def test_they_carry_pause_mode_and_settings_on() -> None:
     first = planned(pause_edit())
-    second = planned(with_mode("act"), first.value, now_ms=NOW_MS + 1)
-    third = planned(with_settings(["pulsar.shadow=false"]), second.value, now_ms=NOW_MS + 2)
+    second = planned(mode_edit("act"), first.value, now_ms=NOW_MS + 1)
+    third = planned(settings_edit(["pulsar.shadow=false"]), second.value, now_ms=NOW_MS + 2)
     for edit in (MAINTENANCE, DRAIN):
         data = data_of(planned(edit, third.value, now_ms=NOW_MS + 3))
         assert (data["paused"], data["mode"], data["settings"]) == (
@@ -87,7 +87,7 @@ def test_what_is_ended_takes_part_again_a_drained_broker_too() -> None:
 
 def test_what_is_deleted_is_under_no_maintenance() -> None:
     assert not stands(both().value).is_as_configured
-    assert stands(planned(as_configured(), both().value, now_ms=NOW_MS + 2).value).is_as_configured
+    assert stands(planned(configured_edit(), both().value, now_ms=NOW_MS + 2).value).is_as_configured
 
 
 def test_what_is_not_under_maintenance_cannot_be_ended() -> None:

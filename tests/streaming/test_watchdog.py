@@ -24,11 +24,11 @@ def test_a_loop_that_turns_is_alive_and_one_that_spark_keeps_waiting_is_not() ->
     watchdog = Watchdog(clock=time)
     for _ in range(1000):
         time.now_s += 1
-        watchdog.turn(None)
+        watchdog.note_turn(None)
         assert dead(watchdog) == []
     time.now_s += TURN_S + 1
     assert dead(watchdog) == ["driver"]
-    watchdog.turn(None)
+    watchdog.note_turn(None)
     assert dead(watchdog) == [], "it came back"
 
 
@@ -38,13 +38,13 @@ def test_a_batch_that_moves_on_is_alive_however_long_it_takes_and_one_that_stand
     for done in range(5):
         for _ in range(int(BATCH_S) - 1):
             time.now_s += 1
-            watchdog.turn(("getting batch", done))
+            watchdog.note_turn(("getting batch", done))
             assert dead(watchdog) == []
     for _ in range(3):
         time.now_s += 1
-        watchdog.turn(("getting batch", 4))
+        watchdog.note_turn(("getting batch", 4))
     assert dead(watchdog) == ["batch"]
-    watchdog.turn(None)
+    watchdog.note_turn(None)
     assert dead(watchdog) == []
 
 
@@ -53,7 +53,7 @@ def test_without_input_waiting_for_brokers_and_staying_are_alive() -> None:
     watchdog = Watchdog(clock=time)
     for _ in range(100):
         time.now_s += TURN_S - 1
-        watchdog.turn(None)
+        watchdog.note_turn(None)
         assert dead(watchdog) == []
     for _ in range(100):
         watchdog.begin("waiting for the brokers", START_S)

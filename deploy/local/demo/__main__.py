@@ -14,7 +14,7 @@ from deploy.local.demo.fleet import Fleet
 from deploy.local.demo.link import Closed, Link
 from deploy.local.demo.pair import SESSION_S, Pair
 from deploy.local.demo.story import Story
-from deploy.local.demo.view import Asked, Demo, Limits, View
+from deploy.local.demo.view import Demo, Limits, StageOptions, View
 from deploy.local.kafka import LocalKafka, LocalKafkaError
 from policies.shedding import fleet_planner
 from streaming.settings import Settings, load
@@ -47,26 +47,26 @@ class Stage:
 
 
 @contextmanager
-def _set_stage(directory: Path, view: View, asked: Asked) -> Iterator[Stage]:
+def _set_stage(directory: Path, view: View, options: StageOptions) -> Iterator[Stage]:
     """Start Kafka, the topics and trimtab, in this order, and stop them in the reverse one."""
     settings = load(file=SETTINGS, flags={}, environ={}).settings
     with ExitStack() as stack:
         kafka = LocalKafka(directory / "kafka")
-        with view.doing("starting Kafka"):
+        with view.show_step("starting Kafka"):
             stack.enter_context(kafka)
-        port = free_metrics_port() if asked.metrics_port is None else asked.metrics_port
-        trimtab = stack.enter_context(_trimtab(directory, kafka, port, standby=asked.standby))
-        with view.doing("creating the topics"):
+        port = free_metrics_port() if options.metrics_port is None else options.metrics_port
+        trimtab = stack.enter_context(_trimtab(directory, kafka, port, standby=options.standby))
+        with view.show_step("creating the topics"):
             trimtab.create_topics()
-        with view.doing("starting trimtab on Spark"):
+        with view.show_step("starting trimtab on Spark"):
             trimtab.start()
             link = stack.enter_context(Link(kafka.bootstrap, settings))
             trimtab.wait_until_ready()
         pair = None
-        if asked.standby:
+        if options.standby:
             second = _trimtab(directory, kafka, free_metrics_port(), standby=True, log="standby.log")
             pair = Pair(trimtab, stack.enter_context(second))
-            with view.doing("starting a second trimtab, which stands by"):
+            with view.show_step("starting a second trimtab, which stands by"):
                 second.start()
                 second.wait_until_ready()
         fleet = Fleet()
@@ -104,9 +104,9 @@ def _play(stage: Stage, view: View, limits: Limits) -> None:
     with view.playing(stage.story):
         while not limits.are_reached(stage.story, elapsed_s=time.monotonic() - began_s):
             stage.check()
-            _hear(stage)
+            _receive(stage)
             if stage.pair is not None:
-                stage.pair.look(stage.story)
+                stage.pair.follow_story(stage.story)
             if time.time() >= next_sweep_s:
                 sweep = stage.fleet.sweep(round(time.time() * 1000))
                 stage.link.report(sweep)
@@ -120,16 +120,16 @@ def _next_sweep_s(now_s: float, *, lateness_s: float) -> float:
     return ((now_s - lateness_s) // SWEEP_S + 1) * SWEEP_S + lateness_s
 
 
-def _hear(stage: Stage) -> None:
-    for heard in stage.link.receive(HEAR_S):
-        if isinstance(heard, Closed):
-            stage.story.observe_round(heard)
+def _receive(stage: Stage) -> None:
+    for received in stage.link.receive(HEAR_S):
+        if isinstance(received, Closed):
+            stage.story.observe_round(received)
             continue
-        stage.story.observe_decision(heard)
-        if heard.action.dry_run:
+        stage.story.observe_decision(received)
+        if received.action.dry_run:
             continue
         now_ms = round(time.time() * 1000)
-        result = stage.fleet.follow(heard.action_id, heard.action, now_ms=now_ms)
+        result = stage.fleet.follow(received.action_id, received.action, now_ms=now_ms)
         if result is not None:
             stage.story.observe_result(result)
             stage.link.answer([result], now_ms=now_ms)

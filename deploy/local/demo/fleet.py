@@ -192,7 +192,7 @@ class Fleet:
             action_id=action_id,
             bundle=unload.bundle,
             source=unload.source_broker,
-            destination=destination or self._idlest(),
+            destination=destination or self._find_idlest(),
         )
         return None
 
@@ -205,7 +205,7 @@ class Fleet:
         self._cuts[split.bundle] = _Cut(action_id=action_id, children=children)
         return None
 
-    def _idlest(self) -> str:
+    def _find_idlest(self) -> str:
         """Where Pulsar's own placement puts a bundle without a destination: on the least loaded broker."""
         loads = dict.fromkeys(BROKERS, 0.0)
         for name, owner in self._owners.items():

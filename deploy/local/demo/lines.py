@@ -23,7 +23,7 @@ class Lines:
     _happenings_count: int = 0
 
     @contextmanager
-    def doing(self, what: str) -> Iterator[None]:
+    def show_step(self, what: str) -> Iterator[None]:
         """Say what is being waited for, and how long it took."""
         self._line(f"{what} …")
         began = time.monotonic()
@@ -69,7 +69,7 @@ class Lines:
             self._line(line)
 
     def _decision(self, decision: Decision, *, is_new: bool) -> None:
-        about = wording.about(decision)
+        about = wording.describe_decision(decision)
         if is_new and isinstance(decision.action, Split):
             self._line(f"decided: split {about}")
             for line in wording.picture(decision) or [decision.action.reason]:
@@ -87,5 +87,5 @@ class Lines:
 
 def _loads(story: Story) -> str:
     return ", ".join(
-        f"{wording.short(broker.broker)} {broker.usage_points:.0f} %" for broker in story.now.values()
+        f"{wording.short_name_of(broker.broker)} {broker.usage_points:.0f} %" for broker in story.now.values()
     )

@@ -23,7 +23,7 @@ from streaming.contract.messages import (
     TickMessage,
     TopicStatsMessage,
 )
-from streaming.kafka.ending import end
+from streaming.kafka.ending import close_producer
 from streaming.process.closing import Closing
 from streaming.settings import Settings
 
@@ -73,7 +73,7 @@ class Link(Closing):
     def close(self) -> None:
         """Close both connections; what is not written within two seconds is given up."""
         self._consumer.close()
-        end(self._producer, wait_s=2)
+        close_producer(self._producer, wait_s=2)
 
     def report(self, sweep: Sweep) -> None:
         """Publish a sweep: every broker's report and topics, what finished, then the tick that completes it."""
@@ -89,13 +89,13 @@ class Link(Closing):
     def receive(self, wait_s: float) -> list[Decided | Closed]:
         """What became readable within ``wait_s``, a round's decisions before its summary."""
         batches = self._consumer.poll(timeout_ms=round(1000 * wait_s))
-        heard: list[Decided | Closed] = []
+        received: list[Decided | Closed] = []
         for partition in sorted(batches):
             for record in batches[partition]:
                 envelope = self._read(record.value, dict(record.headers))
                 if envelope is not None:
-                    heard.append(envelope)
-        return heard
+                    received.append(envelope)
+        return received
 
     def _read(self, value: bytes, headers: dict[str, bytes]) -> Decided | Closed | None:
         envelope = read_envelope(value)

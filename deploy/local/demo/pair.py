@@ -36,7 +36,7 @@ class Pair:
         if self._killed_s is None:
             self.leader.check()
 
-    def look(self, story: Story) -> None:
+    def follow_story(self, story: Story) -> None:
         """Kill the leader when it is time, and add the kill and the take-over to the story."""
         if self._killed_s is None:
             if story.rounds_count >= _KILL_AFTER_ROUNDS and story.decided_count > 0:

@@ -58,7 +58,7 @@ class Screen:
         self._live: Live | None = None
 
     @contextmanager
-    def doing(self, what: str) -> Iterator[None]:
+    def show_step(self, what: str) -> Iterator[None]:
         """Show a spinner, then how long it took."""
         began = time.monotonic()
         with self._console.status(f"{what} …"):
@@ -139,7 +139,7 @@ def _brokers(story: Story, width: int) -> Panel:
         first = story.first.get(broker.broker, broker)
         style = _style(broker.usage_points - mean, story.acceptable_points / 2)
         table.add_row(
-            wording.short(broker.broker),
+            wording.short_name_of(broker.broker),
             _bar(broker, first, columns=bar_columns, style=style),
             Text(f"{broker.usage_points:.1f} %", style=style),
             f"{broker.messages_per_s:,.0f}",
@@ -220,7 +220,7 @@ def _decision(decision: Decision) -> tuple[Text, Text]:
     first = _line(
         (f"{at} ", "dim"),
         (f"{decision.fate:<7} ", _FATE_STYLES[decision.fate]),
-        (f"{wording.what(decision)} ", "bold"),
+        (f"{wording.describe_change(decision)} ", "bold"),
         f"{decision.action.bundle} {rate}",
     )
     why = decision.why if decision.fate in _NOT_DONE else wording.reason(decision)

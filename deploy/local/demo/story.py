@@ -91,16 +91,16 @@ class Story:
         for result in sweep.finished:
             self.observe_result(result)
 
-    def observe_decision(self, heard: Decided) -> None:
+    def observe_decision(self, received: Decided) -> None:
         """Take a decision."""
         self.decided_count += 1
-        action = heard.action
+        action = received.action
         plan = self._plan(action) if isinstance(action, Split) else None
         fate: Fate = "splitting" if isinstance(action, Split) else "moving"
         if action.dry_run:
             fate = "dry-run"
         self.decisions.append(
-            Decision(action_id=heard.action_id, action=action, heard_at=self.clock(), fate=fate, plan=plan)
+            Decision(action_id=received.action_id, action=action, heard_at=self.clock(), fate=fate, plan=plan)
         )
 
     def observe_result(self, result: Result) -> None:
@@ -123,12 +123,12 @@ class Story:
         topics = None if broker is None else broker.topics.get(split.bundle)
         return None if topics is None else plan_cut(split, topics, self.limits)
 
-    def observe_round(self, heard: Closed) -> None:
+    def observe_round(self, received: Closed) -> None:
         """Take a round's summary."""
         self.rounds_count += 1
-        self.last_round = heard.summary
-        self.lags_s.append(heard.lag_s)
-        self.calm_rounds_count = self.calm_rounds_count + 1 if self._is_calm(heard.summary) else 0
+        self.last_round = received.summary
+        self.lags_s.append(received.lag_s)
+        self.calm_rounds_count = self.calm_rounds_count + 1 if self._is_calm(received.summary) else 0
         if self.is_balanced and self.balanced_after_s is None:
             self.balanced_after_s = self.clock() - self.began_at
 

@@ -22,13 +22,13 @@ from deploy.local.demo.screen import Screen, save_picture
 from deploy.local.demo.story import Story
 from deploy.local.processes import interrupt_once
 
-__all__ = ["Asked", "Demo", "Limits", "View"]
+__all__ = ["Demo", "Limits", "StageOptions", "View"]
 
 
 class View(Protocol):
     """What shows the story: a screen, or lines."""
 
-    def doing(self, what: str) -> AbstractContextManager[None]: ...
+    def show_step(self, what: str) -> AbstractContextManager[None]: ...
     def playing(self, story: Story) -> AbstractContextManager[None]: ...
     def show(self, story: Story) -> None: ...
     def end(self, story: Story) -> None: ...
@@ -57,7 +57,7 @@ StageT = TypeVar("StageT", bound=_Stage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class StageOptions:
     """What the command line asks of the stage."""
 
     metrics_port: int | None = None
@@ -76,7 +76,7 @@ class Demo(Generic[StageT]):
     description: str
     plain_seconds: float
     """Without a terminal it ends after so many seconds, start-up not counted."""
-    staged: Callable[[Path, View, Asked], AbstractContextManager[StageT]]
+    staged: Callable[[Path, View, StageOptions], AbstractContextManager[StageT]]
     """Starts everything in a directory, and stops it."""
     has_standby: bool = False
     """Whether it can run two controllers."""
@@ -98,8 +98,10 @@ class Demo(Generic[StageT]):
         seconds = args.seconds if args.seconds is not None or on_terminal else self.plain_seconds
         try:
             limits = Limits(seconds=seconds, until_balanced=not on_terminal)
-            asked = Asked(metrics_port=args.metrics_port, standby=args.standby, extensible=args.extensible)
-            story = self._run(view, limits, args.picture, asked)
+            options = StageOptions(
+                metrics_port=args.metrics_port, standby=args.standby, extensible=args.extensible
+            )
+            story = self._run(view, limits, args.picture, options)
         except self.errors as error:
             print(f"the demo failed: {error}", file=sys.stderr)
             return 1
@@ -107,12 +109,12 @@ class Demo(Generic[StageT]):
             return 0
         return 0 if story is not None and story.is_balanced else 1
 
-    def _run(self, view: View, limits: Limits, picture: Path | None, asked: Asked) -> Story | None:
+    def _run(self, view: View, limits: Limits, picture: Path | None, options: StageOptions) -> Story | None:
         """The story as far as it got, None if Ctrl-C came before it began. Its directory stays after a failure."""
         directory = Path(tempfile.mkdtemp(prefix="trimtab-demo-"))
         story = None
         try:
-            with self.staged(directory, view, asked) as stage:
+            with self.staged(directory, view, options) as stage:
                 story = stage.story
                 self.play(stage, view, limits)
         except self.interruptions:

@@ -5,28 +5,30 @@ from state.outputs import RoundSummary, Split
 from streaming.planner.split.picture import draw
 
 
-def short(broker: str) -> str:
+def short_name_of(broker: str) -> str:
     """The part that tells a broker from the others: its host, or on 127.0.0.1, which all of them share, its port."""
     host, _, port = broker.partition(":")
     return f":{port}" if host == "127.0.0.1" else host
 
 
-def what(decision: Decision) -> str:
+def describe_change(decision: Decision) -> str:
     """What is to happen: from where to where, or into how many."""
     action = decision.action
     if isinstance(action, Split):
-        return f"into {len(action.children)} on {short(action.broker)}"
-    destination = "Pulsar's choice" if action.destination_broker is None else short(action.destination_broker)
-    return f"{short(action.source_broker)} → {destination}"
+        return f"into {len(action.children)} on {short_name_of(action.broker)}"
+    destination = (
+        "Pulsar's choice" if action.destination_broker is None else short_name_of(action.destination_broker)
+    )
+    return f"{short_name_of(action.source_broker)} → {destination}"
 
 
-def about(decision: Decision) -> str:
+def describe_decision(decision: Decision) -> str:
     """The bundle and what is to happen to it."""
     action = decision.action
     if isinstance(action, Split):
         boundaries = ", ".join(f"0x{at:08x}" for at in action.boundaries)
         return f"{action.bundle} into {len(action.children)} at {boundaries}"
-    return f"{action.bundle} {what(decision)}"
+    return f"{action.bundle} {describe_change(decision)}"
 
 
 def reason(decision: Decision) -> str:
@@ -57,7 +59,7 @@ def outcome(summary: RoundSummary) -> str:
     ]
     fired = summary.examined.outcomes.get("fired", 0)
     splits_count = summary.splits.outcomes.get("acted", 0)
-    unloads = _counted(summary.actions_count - splits_count, "unload")
+    unloads = _count_text(summary.actions_count - splits_count, "unload")
     parts = [f"{unloads} from {fired} of {summary.examined.count} brokers", *held, *_splits(summary)]
     return "; ".join([*parts, others] if others else parts)
 
@@ -65,12 +67,12 @@ def outcome(summary: RoundSummary) -> str:
 def _splits(summary: RoundSummary) -> list[str]:
     """What became of the bundles that stand out for a split."""
     outcomes = summary.splits.outcomes
-    decided = [_counted(outcomes["acted"], "split")] if "acted" in outcomes else []
+    decided = [_count_text(outcomes["acted"], "split")] if "acted" in outcomes else []
     waiting = [f"{count} not split: {name}" for name, count in sorted(outcomes.items()) if name != "acted"]
     return [*decided, *waiting]
 
 
-def _counted(count: int, noun: str) -> str:
+def _count_text(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
@@ -93,7 +95,7 @@ def ending(story: Story) -> list[str]:
     if not story.first:
         return ["stopped before the fleet reported"]
     spread = f"spread {story.first_spread_points:.1f} → {story.spreads_points[-1]:.1f} points"
-    split = f"{_counted(story.split_count, 'bundle')} split"
+    split = f"{_count_text(story.split_count, 'bundle')} split"
     facts = f"{split}, {story.moved_count} moved, {story.rounds_count} rounds, lag {lag(story)}"
     if story.is_balanced:
         return [f"balanced, first after {story.balanced_after_s or 0:.0f} s: {spread}, {facts}"]

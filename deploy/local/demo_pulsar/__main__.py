@@ -14,7 +14,7 @@ from deploy.local.demo.child import ROOT, ChildError, Trimtab, free_metrics_port
 from deploy.local.demo.fleet import Result
 from deploy.local.demo.link import Closed, Decided
 from deploy.local.demo.story import Story
-from deploy.local.demo.view import Asked, Demo, Limits, View
+from deploy.local.demo.view import Demo, Limits, StageOptions, View
 from deploy.local.demo_pulsar.hearing import Hearing, Loads
 from deploy.local.demo_pulsar.traffic import Shop
 from deploy.local.kafka import LocalKafka, LocalKafkaError
@@ -53,26 +53,26 @@ class Stage:
 
 
 @contextmanager
-def _set_stage(directory: Path, view: View, asked: Asked) -> Iterator[Stage]:
+def _set_stage(directory: Path, view: View, options: StageOptions) -> Iterator[Stage]:
     """Start Pulsar with its traffic, Kafka, the application, collector and executor; stop them in the reverse order."""
     with ExitStack() as stack:
-        manager: LoadManager = "extensible" if asked.extensible else "modular"
+        manager: LoadManager = "extensible" if options.extensible else "modular"
         pulsar = LocalPulsar(directory / "pulsar", brokers=BROKERS_COUNT, load_manager=manager)
-        with view.doing(
+        with view.show_step(
             f"starting Pulsar: ZooKeeper, a bookie and {BROKERS_COUNT} brokers with the {manager} load manager"
         ):
             stack.enter_context(pulsar)
         kafka = LocalKafka(directory / "kafka")
-        with view.doing("starting Kafka"):
+        with view.show_step("starting Kafka"):
             stack.enter_context(kafka)
         shop = Shop(pulsar)
-        with view.doing("putting all bundles on one broker"):
+        with view.show_step("putting all bundles on one broker"):
             shop.open()
-        with view.doing("starting traffic"):
+        with view.show_step("starting traffic"):
             stack.enter_context(shop.busy(directory / "traffic.log"))
         file = _settings_file(directory, pulsar)
         settings = load(file=file, flags={}, environ={}).settings
-        port = free_metrics_port() if asked.metrics_port is None else asked.metrics_port
+        port = free_metrics_port() if options.metrics_port is None else options.metrics_port
         children = [
             stack.enter_context(
                 Trimtab(directory, bootstrap=kafka.bootstrap, metrics_port=at, settings=file, command=command)
@@ -83,10 +83,10 @@ def _set_stage(directory: Path, view: View, asked: Asked) -> Iterator[Stage]:
                 (0, ("execute", "pulsar", CLUSTER)),
             )
         ]
-        with view.doing("creating the topics"):
+        with view.show_step("creating the topics"):
             children[0].create_topics()
         hearing = stack.enter_context(_hearing(kafka, settings))
-        with view.doing("starting trimtab on Spark, the collector and the executor"):
+        with view.show_step("starting trimtab on Spark, the collector and the executor"):
             for child in children:
                 child.start()
             children[0].wait_until_ready()
@@ -130,16 +130,16 @@ def _play(stage: Stage, view: View, limits: Limits) -> None:
     with view.playing(stage.story):
         while not limits.are_reached(stage.story, elapsed_s=time.monotonic() - began_s):
             stage.check()
-            for heard in stage.hearing.receive(HEAR_S):
-                match heard:
+            for received in stage.hearing.receive(HEAR_S):
+                match received:
                     case Closed():
-                        stage.story.observe_round(heard)
+                        stage.story.observe_round(received)
                     case Decided():
-                        stage.story.observe_decision(heard)
+                        stage.story.observe_decision(received)
                     case Result():
-                        stage.story.observe_result(heard)
+                        stage.story.observe_result(received)
                     case _:
-                        stage.story.swept(heard)
+                        stage.story.swept(received)
             view.show(stage.story)
 
 

@@ -31,7 +31,7 @@ from streaming.settings import Settings
 
 __all__ = ["Hearing", "Loads"]
 
-Heard = Sweep | Result | Decided | Closed
+Received = Sweep | Result | Decided | Closed
 _Topics = dict[str, dict[str, Traffic]]
 
 
@@ -118,27 +118,27 @@ class Hearing(Closing):
         """Close the connection."""
         self._consumer.close()
 
-    def receive(self, wait_s: float) -> list[Heard]:
+    def receive(self, wait_s: float) -> list[Received]:
         """What became readable within ``wait_s``: decisions before their results."""
         batches = self._consumer.poll(timeout_ms=round(1000 * wait_s))
-        heard = [
+        received = [
             envelope
             for partition in sorted(batches)
             for record in batches[partition]
-            if (envelope := self._hear(record.value, dict(record.headers))) is not None
+            if (envelope := self._read_record(record.value, dict(record.headers))) is not None
         ]
-        return sorted(heard, key=lambda each: isinstance(each, Result))
+        return sorted(received, key=lambda each: isinstance(each, Result))
 
-    def _hear(self, value: bytes, headers: Mapping[str, bytes]) -> Heard | None:
+    def _read_record(self, value: bytes, headers: Mapping[str, bytes]) -> Received | None:
         envelope = read_envelope(value)
         if envelope.cluster != self._cluster or self._is_outdated(envelope.source, headers):
             return None
         if envelope.type == type_of(ActionResultMessage):
             data = msgspec.json.decode(envelope.data, type=ActionResultData)
             return Result(action_id=envelope.subject, outcome=data.outcome, reason=data.reason or "")
-        return controllers(envelope) or self._hear_collector(envelope)
+        return controllers(envelope) or self._read_collector_record(envelope)
 
-    def _hear_collector(self, envelope: ReadEnvelope[msgspec.Raw]) -> Sweep | None:
+    def _read_collector_record(self, envelope: ReadEnvelope[msgspec.Raw]) -> Sweep | None:
         if envelope.type == type_of(LoadReportMessage):
             self._loads.report(envelope.subject, envelope.data)
         elif envelope.type == type_of(BrokerLoadMessage):

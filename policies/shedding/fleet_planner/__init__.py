@@ -195,7 +195,7 @@ def _examine(
         outcomes=OUTCOMES,
         trigger=np.where(stands_out | (outcome == FIRED), 1, 0).astype(np.int8)[order],
         triggers=TRIGGERS,
-        evidence={name: _rounded(column[order]) for name, column in columns.items()},
+        evidence={name: _round_shown(column[order]) for name, column in columns.items()},
     )
     return examined, place
 
@@ -245,10 +245,12 @@ def _plan(view: RoundView, found: Found, examined: Examined, place: Ints) -> She
         unload_examined=place[sources] if len(sources) else empty_rows(),
         unload_for=rows,
         unload_evidence={
-            "source_after_points": _rounded(np.array([move.source_points for move in found.moves])),
-            "destination_after_points": _rounded(np.array([move.destination_points for move in found.moves])),
-            SOURCE_FALLS: _rounded(np.array([move.falls_points for move in found.moves])),
-            DESTINATION_RISES: _rounded(np.array([move.rises_points for move in found.moves])),
+            "source_after_points": _round_shown(np.array([move.source_points for move in found.moves])),
+            "destination_after_points": _round_shown(
+                np.array([move.destination_points for move in found.moves])
+            ),
+            SOURCE_FALLS: _round_shown(np.array([move.falls_points for move in found.moves])),
+            DESTINATION_RISES: _round_shown(np.array([move.rises_points for move in found.moves])),
         },
         tried_rows=tried_rows,
         tried_outcomes=_tried_outcomes(view, tried_rows, rows, found, examined, tried_examined),
@@ -270,12 +272,12 @@ def _tried_outcomes(
     return outcomes
 
 
-def _rounded(column: Floats) -> Floats:
+def _round_shown(column: Floats) -> Floats:
     """The values as they are shown, equal on every processor."""
     return np.round(column, _SHOWN_DIGITS) + 0.0
 
 
-def _apart(source: str, _partner: str | None, evidence: Evidence) -> str:
+def _describe_source(source: str, _partner: str | None, evidence: Evidence) -> str:
     return (
         f"{source} is at {evidence['level_points']:.1f} %, {evidence['apart_points']:.1f} points above the least used broker "
         f"({evidence['acceptable_spread_points']:g} acceptable, {evidence['needed_points']:.1f} needed to be sure with noise of "
@@ -284,7 +286,7 @@ def _apart(source: str, _partner: str | None, evidence: Evidence) -> str:
     )
 
 
-def _not_sure(evidence: Evidence) -> str:
+def _describe_not_sure(evidence: Evidence) -> str:
     return f"not-sure {evidence['apart_points']:.1f}/{evidence['needed_points']:.1f}"
 
 
@@ -314,8 +316,8 @@ POLICY: Final = SheddingPolicy(
         "error_points",
         "noise_points",
     ),
-    sentences={TRIGGERS[1]: _apart},
-    details={"not-sure": _not_sure},
+    sentences={TRIGGERS[1]: _describe_source},
+    details={"not-sure": _describe_not_sure},
     headline=Headline(
         meaning="the level of the most used broker less that of the least used one", stand_of=_stand
     ),

@@ -108,13 +108,13 @@ def learn_noise(
         fleet[kind.noise] = max(kept * fleet[kind.noise] + (1 - kept) * scale**2, LEAST_NOISE_POINTS**2)
         fleet[kind.together] = kept * fleet[kind.together] + (1 - kept) * together
         variance = learned[counts, columns[VARIANCE]]
-        shown = 2.0 * max(1.0 - _lasting(fleet, kind), MOST_STEPS**-2)
+        shown = 2.0 * max(1.0 - _lasting_share_of(fleet, kind), MOST_STEPS**-2)
         learned[counts, columns[VARIANCE]] = NOISE_FADES * variance + (1.0 - NOISE_FADES) * steps**2 / shown
     learned[:, columns[LAST]] = np.where(settling, learned[:, columns[LAST]], residual)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trailing:
+class Lag:
     """By how much levels trail behind what is reported, (n,) each."""
 
     points: Floats
@@ -126,11 +126,11 @@ class Trailing:
 
 def add_evidence(
     learned: Floats, fleet: Floats, kind: Kind, residual: Floats, noise: Floats, settling: Bools
-) -> Trailing:
+) -> Lag:
     """Add a round's residuals, in place; brokers whose reports show the past keep what they had."""
     columns = kind.columns
     before, run, shift, lag = (learned[:, columns[at]] for at in (EVIDENCE, RUN, SHIFT, LAG))
-    lasts = _lasting(fleet, kind)
+    lasts = _lasting_share_of(fleet, kind)
     z = np.clip(residual / noise / math.sqrt((1.0 + lasts) / (1.0 - lasts)), -MOST_NOISES, MOST_NOISES)
     above = np.maximum(np.maximum(before, 0.0) + z - SLACK_NOISES, 0.0)
     below = np.minimum(np.minimum(before, 0.0) + z + SLACK_NOISES, 0.0)
@@ -144,16 +144,16 @@ def add_evidence(
         (LAG, lag, LAG_FADES * lag + (1.0 - LAG_FADES) * clipped),
     ):
         learned[:, columns[at]] = np.where(settling, old, new)
-    return _trailing(learned, kind, noise, error=_averaged(fleet, kind, 1.0 - LAG_FADES) * noise)
+    return _measure_lag(learned, kind, noise, error=_averaged_share_of(fleet, kind, 1.0 - LAG_FADES) * noise)
 
 
-def _trailing(learned: Floats, kind: Kind, noise: Floats, *, error: Floats) -> Trailing:
+def _measure_lag(learned: Floats, kind: Kind, noise: Floats, *, error: Floats) -> Lag:
     evidence, run, shift, lag = (learned[:, kind.columns[at]] for at in (EVIDENCE, RUN, SHIFT, LAG))
     is_shift = np.abs(evidence) >= kind.enough
     whole = 1.0 - SHIFT_FADES ** np.maximum(run, 1.0)
     beyond = np.sign(lag) * np.maximum(np.abs(lag) - LAG_ERRORS * error, 0.0)
     points = np.where(is_shift, shift / whole, beyond)
-    return Trailing(points, is_shift, np.where(is_shift, noise, np.where(beyond != 0, error, 0.0)))
+    return Lag(points, is_shift, np.where(is_shift, noise, np.where(beyond != 0, error, 0.0)))
 
 
 def carry_shift(row: Floats, points: float) -> None:
@@ -169,17 +169,17 @@ def average_error(fleet: Floats, learned: Floats, kind: Kind, noise: Floats) -> 
     """Standard error of a running average of noise that lasts some rounds, (n,)."""
     unknown = 1.0 + UNKNOWN_ROUNDS / np.maximum(learned[:, ROUNDS], 1.0)
     weight = 1.0 / np.clip(learned[:, ROUNDS], 1.0, kind.averaged_rounds)
-    error: Floats = noise * np.sqrt(unknown) * _averaged(fleet, kind, weight)
+    error: Floats = noise * np.sqrt(unknown) * _averaged_share_of(fleet, kind, weight)
     return error
 
 
-def _lasting(fleet: Floats, kind: Kind) -> float:
+def _lasting_share_of(fleet: Floats, kind: Kind) -> float:
     """Which share of a round's noise is still there in the next one."""
     return float(min(max(fleet[kind.together] / fleet[kind.noise], 0.0), _MOST_TOGETHER))
 
 
-def _averaged(fleet: Floats, kind: Kind, weight: Floats | float) -> Floats:
+def _averaged_share_of(fleet: Floats, kind: Kind, weight: Floats | float) -> Floats:
     """How much of a noise that lasts some rounds is left, as a share of it, in an average to which each round adds with this weight."""
-    kept = (1.0 - weight) * _lasting(fleet, kind)
+    kept = (1.0 - weight) * _lasting_share_of(fleet, kind)
     share: Floats = np.sqrt(weight / (2.0 - weight) * (1.0 + kept) / (1.0 - kept))
     return share

@@ -181,7 +181,7 @@ def _begin_costs(view: RoundView, learned: Floats, fleet: Floats, reported: Floa
     explained, most = costs.explained_points(reported), CLIPPED_NOISES * FIRST_NOISE_POINTS
     believed = np.clip(costs.used_points(), np.maximum(explained - most, 0.0), explained + most)
     learn_factors(learned, believed, explained, counts=is_new)
-    return _renewed(costs, learned)
+    return _renew_factors(costs, learned)
 
 
 def _learn_costs(
@@ -205,10 +205,10 @@ def _learn_costs(
         is_wrong=np.abs(learned[:, OF_COST.columns[EVIDENCE]]) >= OF_COST.enough,
     )
     learned[:, ROUNDS] += 1
-    return _renewed(costs, learned)
+    return _renew_factors(costs, learned)
 
 
-def _renewed(costs: Costs, learned: Floats) -> Costs:
+def _renew_factors(costs: Costs, learned: Floats) -> Costs:
     return replace(costs, factor=factors_of(learned), factor_error=factor_errors_of(learned))
 
 

@@ -39,7 +39,7 @@ from policies.shedding.transfer_shedder.search import (
     UNDERLOADED,
     Round,
     Spread,
-    Turn,
+    Transfer,
 )
 from policies.shedding.transfer_shedder.settings import TransferShedderMemory, TransferShedderSettings
 from policies.shedding.transfer_shedder.words import OUTCOME_TEXTS
@@ -57,11 +57,11 @@ def plan(
     if len(view.brokers) == 0:
         return Proposal(PlanBuilder().build(examine_nothing(OUTCOMES, TRIGGERS)), memory)
     if view.published is None:
-        nobody = [Turn(NOBODY, NOBODY, NO_LOAD_DATA)]
+        nobody = [Transfer(NOBODY, NOBODY, NO_LOAD_DATA)]
         return Proposal(_build(None, Spread(0.0, 0, 0.0, 0.0), nobody, memory.hit_count, settings), memory)
     round_ = Round(view, view.published, settings)
-    turns, hit_count = round_.turns(memory.hit_count)
-    plan_ = _build(view.published, round_.spread, turns, hit_count, settings)
+    transfers, hit_count = round_.find_transfers(memory.hit_count)
+    plan_ = _build(view.published, round_.spread, transfers, hit_count, settings)
     return Proposal(plan_, TransferShedderMemory(hit_count=hit_count))
 
 
@@ -77,45 +77,46 @@ def settle(proposal: Proposal[TransferShedderMemory], fates: Codes) -> TransferS
 def _build(
     published: PublishedLoads | None,
     spread: Spread,
-    turns: list[Turn],
+    transfers: list[Transfer],
     hit_count: int,
     settings: TransferShedderSettings,
 ) -> SheddingPlan:
     builder = PlanBuilder()
-    for number, turn in enumerate(turns):
-        rows = np.array(turn.rows, dtype=np.int64)
+    for number, transfer in enumerate(transfers):
+        rows = np.array(transfer.rows, dtype=np.int64)
         tried = Candidates(
             rows=rows, examined=np.full(len(rows), number, dtype=np.int64), ends=np.array([len(rows)])
         )
         builder.add(
             tried,
-            outcomes=np.array(turn.outcomes, dtype=np.int8),
-            destinations=np.array(turn.destinations, dtype=np.int64),
-            sakes=np.array(turn.sakes, dtype=np.int64),
+            outcomes=np.array(transfer.outcomes, dtype=np.int8),
+            destinations=np.array(transfer.destinations, dtype=np.int64),
+            sakes=np.array(transfer.sakes, dtype=np.int64),
         )
     high, low = (
-        np.array([getattr(turn, side) for turn in turns], dtype=np.int64) for side in ("high", "low")
+        np.array([getattr(transfer, side) for transfer in transfers], dtype=np.int64)
+        for side in ("high", "low")
     )
     usage, volume = (None, None) if published is None else (published.usage_ratio, published.bytes_per_s)
-    count = len(turns)
+    count = len(transfers)
     return builder.build(
         Examined(
             high=high,
             low=low,
-            outcome=np.array([turn.outcome for turn in turns], dtype=np.int8),
+            outcome=np.array([transfer.outcome for transfer in transfers], dtype=np.int8),
             outcomes=OUTCOMES,
-            trigger=np.array([turn.trigger for turn in turns], dtype=np.int8),
+            trigger=np.array([transfer.trigger for transfer in transfers], dtype=np.int8),
             triggers=TRIGGERS,
             evidence={
-                "high_usage_points": 100.0 * _at(usage, high),
-                "low_usage_points": 100.0 * _at(usage, low),
+                "high_usage_points": 100.0 * _values_at(usage, high),
+                "low_usage_points": 100.0 * _values_at(usage, low),
                 "mean_usage_points": np.full(count, 100.0 * spread.mean),
                 "deviation_points": 100.0
-                * np.nan_to_num(np.array([turn.deviation for turn in turns]), posinf=0.0),
+                * np.nan_to_num(np.array([transfer.deviation for transfer in transfers]), posinf=0.0),
                 "target_deviation_points": np.full(count, 100.0 * settings.target_std_ratio),
-                "high_smoothed_bytes_per_s": _at(volume, high),
-                "low_smoothed_bytes_per_s": _at(volume, low),
-                "to_move_bytes_per_s": np.nan_to_num(np.array([turn.to_move for turn in turns])),
+                "high_smoothed_bytes_per_s": _values_at(volume, high),
+                "low_smoothed_bytes_per_s": _values_at(volume, low),
+                "to_move_bytes_per_s": np.nan_to_num(np.array([transfer.to_move for transfer in transfers])),
                 "hit_count": np.full(count, hit_count),
                 "needed_hit_count": np.full(count, settings.hit_count + 1),
             },
@@ -123,7 +124,7 @@ def _build(
     )
 
 
-def _at(column: Floats | None, rows: Ints) -> Floats:
+def _values_at(column: Floats | None, rows: Ints) -> Floats:
     """The value of each broker row, 0 where there is no broker."""
     if column is None:
         return np.zeros(len(rows))
@@ -131,7 +132,7 @@ def _at(column: Floats | None, rows: Ints) -> Floats:
     return found
 
 
-def _spread_out(source: str, partner: str | None, evidence: Evidence) -> str:
+def _describe_spread(source: str, partner: str | None, evidence: Evidence) -> str:
     return (
         f"{source} publishes a smoothed usage of {evidence['high_usage_points']:.1f} % and {partner} one of "
         f"{evidence['low_usage_points']:.1f} %; the standard deviation is {evidence['deviation_points']:.1f} points with "
@@ -139,7 +140,7 @@ def _spread_out(source: str, partner: str | None, evidence: Evidence) -> str:
     )
 
 
-def _left_idle(source: str, partner: str | None, evidence: Evidence) -> str:
+def _describe_idle_broker(source: str, partner: str | None, evidence: Evidence) -> str:
     return (
         f"{source} publishes {evidence['high_smoothed_bytes_per_s']:.0f} bytes/s and {partner} only "
         f"{evidence['low_smoothed_bytes_per_s']:.0f}, and a smoothed usage of {evidence['low_usage_points']:.1f} % with a mean of "
@@ -182,7 +183,7 @@ POLICY: Final = SheddingPolicy(
         "hit_count",
         "needed_hit_count",
     ),
-    sentences={TRIGGERS[OVERLOADED]: _spread_out, TRIGGERS[UNDERLOADED]: _left_idle},
+    sentences={TRIGGERS[OVERLOADED]: _describe_spread, TRIGGERS[UNDERLOADED]: _describe_idle_broker},
     details={"hit-count": _hit_count_outcome},
     headline=Headline(meaning="the standard deviation of the smoothed usages", stand_of=_stand),
     remembers_rounds=lambda settings: settings.hit_count,

@@ -79,7 +79,7 @@ class Spread:
 
 
 @dataclass(slots=True)
-class Turn:
+class Transfer:
     """A broker that is relieved, the broker that takes its bundles, and the result."""
 
     high: int
@@ -117,24 +117,24 @@ class Round:
         self._fresh = fresh
         self.spread = Spread.of(self._counted or [0.0])
 
-    def turns(self, hit_count: int) -> tuple[list[Turn], int]:
+    def find_transfers(self, hit_count: int) -> tuple[list[Transfer], int]:
         """What was examined, in order, and the hit count."""
         idlest, busiest = self._order[0], self._order[-1]
         obstacle = self._obstacle()
         if obstacle is not None:
-            return [self._whole(obstacle)], hit_count
+            return [self._make_empty_transfer(obstacle)], hit_count
         has_reason = self._reason(idlest, busiest) != 0
         hit_count = hit_count + 1 if has_reason else 0
         if not has_reason:
-            return [self._whole(BELOW_TARGET)], hit_count
+            return [self._make_empty_transfer(BELOW_TARGET)], hit_count
         if hit_count <= self._settings.hit_count:
-            return [self._whole(HIT_COUNT)], hit_count
-        return list(self._relieved()) or [self._whole(HIT_COUNT)], hit_count
+            return [self._make_empty_transfer(HIT_COUNT)], hit_count
+        return list(self._try_transfers()) or [self._make_empty_transfer(HIT_COUNT)], hit_count
 
-    def _whole(self, outcome: int) -> Turn:
+    def _make_empty_transfer(self, outcome: int) -> Transfer:
         idlest, busiest = self._order[0], self._order[-1]
         low = NOBODY if idlest == busiest else idlest
-        return Turn(busiest, low, outcome, deviation=self.spread.deviation)
+        return Transfer(busiest, low, outcome, deviation=self.spread.deviation)
 
     def _obstacle(self) -> int | None:
         """Outcome if nothing can be decided, else None; checked in Pulsar's order."""
@@ -165,8 +165,8 @@ class Round:
         overloaded = usage[high] > settings.overloaded_points / 100.0
         return OVERLOADED if overloaded and usage[high] > mean + settings.target_std_ratio else 0
 
-    def _relieved(self) -> Iterator[Turn]:
-        """A turn for each broker that is tried, from the busiest; the idlest broker stays the destination until it gets something."""
+    def _try_transfers(self) -> Iterator[Transfer]:
+        """A transfer for each broker that is tried, from the busiest; the idlest broker stays the destination until it gets something."""
         first, last, relieved_count = 0, len(self._order) - 1, 0
         while relieved_count < self._settings.max_brokers_count and first < last:
             low, high = self._order[first], self._order[last]
@@ -174,60 +174,62 @@ class Round:
             if not trigger:
                 return
             last -= 1
-            turn = self._turn(high, low, trigger)
-            if turn.marked > 0:
-                moved = float(_ratio(turn.marked * self._usage[high], self._volume[high]))
+            transfer = self._make_transfer(high, low, trigger)
+            if transfer.marked > 0:
+                moved = float(_ratio(transfer.marked * self._usage[high], self._volume[high]))
                 self.spread.relieve(self._usage[high], self._usage[low], moved)
                 relieved_count += 1
                 first += 1
-            yield turn
+            yield transfer
 
-    def _turn(self, high: int, low: int, trigger: int) -> Turn:
-        turn = Turn(high, low, NOTHING_FITS, trigger, self.spread.deviation)
+    def _make_transfer(self, high: int, low: int, trigger: int) -> Transfer:
+        transfer = Transfer(high, low, NOTHING_FITS, trigger, self.spread.deviation)
         excess = (self._usage[high] - self._usage[low]) / 2
-        turn.to_move = float(_ratio(self._volume[high] * excess, self._usage[high]))
+        transfer.to_move = float(_ratio(self._volume[high] * excess, self._usage[high]))
         top = self._published.top_of(high)
         if len(top) <= 1:
-            turn.outcome = SOLE_BUNDLE if top else NO_TOP_BUNDLES
-            return turn
-        self._choose(turn, top)
-        turn.outcome = FIRED if ACTED in turn.outcomes else NOTHING_FITS
-        return turn
+            transfer.outcome = SOLE_BUNDLE if top else NO_TOP_BUNDLES
+            return transfer
+        self._choose(transfer, top)
+        transfer.outcome = FIRED if ACTED in transfer.outcomes else NOTHING_FITS
+        return transfer
 
-    def _choose(self, turn: Turn, top: list[tuple[int, float]]) -> None:
+    def _choose(self, transfer: Transfer, top: list[tuple[int, float]]) -> None:
         movable, may_receive = self._view.bundles.movable, self._view.brokers.may_receive
-        destination = turn.low if self._settings.transfer else NOBODY
-        back = iter(self._published.top_of(turn.low))
+        destination = transfer.low if self._settings.transfer else NOBODY
+        back = iter(self._published.top_of(transfer.low))
         left_count, is_over = len(top), 0
         for row, volume in top:
             if row == NOT_OWNED:
                 continue
             if not movable[row]:
-                turn.note(row, MASKED)
-            elif not may_receive[turn.low]:
-                turn.note(row, NO_DESTINATION)
+                transfer.note(row, MASKED)
+            elif not may_receive[transfer.low]:
+                transfer.note(row, NO_DESTINATION)
             elif is_over:
-                turn.note(row, is_over)
+                transfer.note(row, is_over)
             elif left_count <= 1:
                 is_over = BUNDLE_LIMIT
-                turn.note(row, is_over)
+                transfer.note(row, is_over)
             elif volume == 0:
-                turn.note(row, NO_TRAFFIC)
-            elif turn.marked + volume > turn.to_move and not self._swap(turn, row, volume, back):
-                is_over = TOO_BIG if volume > turn.to_move else NEED_MET
-                turn.note(row, is_over)
+                transfer.note(row, NO_TRAFFIC)
+            elif transfer.marked + volume > transfer.to_move and not self._swap(transfer, row, volume, back):
+                is_over = TOO_BIG if volume > transfer.to_move else NEED_MET
+                transfer.note(row, is_over)
             else:
-                turn.note(row, ACTED, destination)
-                turn.marked += volume
+                transfer.note(row, ACTED, destination)
+                transfer.marked += volume
                 left_count -= 1
 
-    def _swap(self, turn: Turn, leaving: int, volume: float, back: Iterator[tuple[int, float]]) -> bool:
+    def _swap(
+        self, transfer: Transfer, leaving: int, volume: float, back: Iterator[tuple[int, float]]
+    ) -> bool:
         """Look for bundles that come back for row ``leaving`` of ``volume`` bytes/s, and note them; returns whether there are enough."""
         if not self._settings.transfer:
             return False
-        movable, may_receive = self._view.bundles.movable, self._view.brokers.may_receive[turn.high]
-        before = self._volume[turn.high]
-        high, low = before - turn.marked - volume, self._volume[turn.low] + turn.marked + volume
+        movable, may_receive = self._view.bundles.movable, self._view.brokers.may_receive[transfer.high]
+        before = self._volume[transfer.high]
+        high, low = before - transfer.marked - volume, self._volume[transfer.low] + transfer.marked + volume
         taken = []
         for row, returning in back:
             if row == NOT_OWNED or not movable[row] or returning == 0 or not may_receive:
@@ -237,7 +239,7 @@ class Round:
                 high, low = high + returning, low - returning
                 if low <= high < before * SWAPPED_RATIO:
                     for each in taken:
-                        turn.note(each, ACTED, turn.high, in_return_for=leaving)
+                        transfer.note(each, ACTED, transfer.high, in_return_for=leaving)
                     return True
         return False
 

@@ -31,7 +31,7 @@ def addresses(facts: Facts) -> Iterator[Finding]:
 
 def permissions(facts: Facts) -> Iterator[Finding]:
     """Whether the settings' user may do what ``trimtab run`` does."""
-    for side, seen in _looked_at(facts, "permissions"):
+    for side, seen in _topics_of_sides(facts, "permissions"):
         if isinstance(seen, Finding):
             yield seen
             continue
@@ -42,10 +42,10 @@ def permissions(facts: Facts) -> Iterator[Finding]:
         if not seen.denied:
             yield good("permissions", "no permission is missing on the topics", about=side.name)
         if side.name != "input":
-            yield from _known_at_a_start(facts.settings, side)
+            yield from _find_unchecked_permissions(facts.settings, side)
 
 
-def _known_at_a_start(settings: Settings, side: SideSeen) -> Iterator[Finding]:
+def _find_unchecked_permissions(settings: Settings, side: SideSeen) -> Iterator[Finding]:
     """Permissions that brokers show only to a client that uses them."""
     if settings.output_is_pulsar:
         place = settings.input.pulsar if settings.output.url is None else settings.output.pulsar
@@ -71,7 +71,7 @@ def _known_at_a_start(settings: Settings, side: SideSeen) -> Iterator[Finding]:
 
 def topics(facts: Facts) -> Iterator[Finding]:
     """Whether the topics are as ``trimtab topics create`` makes them."""
-    for side, seen in _looked_at(facts, "topics"):
+    for side, seen in _topics_of_sides(facts, "topics"):
         if isinstance(seen, Finding):
             yield seen
         else:
@@ -102,7 +102,7 @@ def _use_of(name: str, settings: Settings) -> str:
 
 def partitions(facts: Facts) -> Iterator[Finding]:
     """Whether each partition has a leader and enough replicas; Pulsar has neither."""
-    for side, seen in _looked_at(facts, "partitions"):
+    for side, seen in _topics_of_sides(facts, "partitions"):
         if isinstance(seen, Finding):
             yield seen
             continue
@@ -116,7 +116,7 @@ def partitions(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def _looked_at(facts: Facts, check: str) -> Iterator[tuple[SideSeen, TopicsSeen | Finding]]:
+def _topics_of_sides(facts: Facts, check: str) -> Iterator[tuple[SideSeen, TopicsSeen | Finding]]:
     """Each side with its topics, or with the reason why nothing is known about them."""
     for side in facts.sides:
         seen = side.topics

@@ -18,13 +18,13 @@ def clocks(facts: Facts) -> Iterator[Finding]:
     """Which clock is wrong, as far as the time of each is known."""
     found = [*_brokers(facts), *_controllers(facts), *_senders(facts)]
     yield from found
-    if not found and _nobody_says(facts):
+    if not found and _is_unknown(facts):
         yield not_checked("clocks", "no clock can be compared: there is no recent beat or event")
     elif not found:
         yield good("clocks", "the known clocks agree with the brokers'")
 
 
-def _nobody_says(facts: Facts) -> bool:
+def _is_unknown(facts: Facts) -> bool:
     told = any(
         not isinstance(each.brokers, Missed) and each.brokers.ahead_s is not None for each in facts.sides
     )
@@ -39,17 +39,20 @@ def _brokers(facts: Facts) -> Iterator[Finding]:
         ahead_s = None if isinstance(side.brokers, Missed) else side.brokers.ahead_s
         if ahead_s is not None:
             known = True
-            yield from _ours(-ahead_s, side.name)
+            yield from _judge_own_clock(-ahead_s, side.name)
     if not known and not isinstance(facts.processes, Missed):
         ages = [each.age_s for each in facts.processes]
         if ages and min(ages) < 0:
-            yield from _ours(min(ages), "the brokers")
+            yield from _judge_own_clock(min(ages), "the brokers")
 
 
-def _ours(ahead_s: float, name: str) -> Iterator[Finding]:
+def _judge_own_clock(ahead_s: float, name: str) -> Iterator[Finding]:
     if abs(ahead_s) > _FAR_S:
         yield warning(
-            "clocks", f"this machine's clock is {_apart(ahead_s)} that of {name}", _REMEDY, about=name
+            "clocks",
+            f"this machine's clock is {_describe_offset(ahead_s)} that of {name}",
+            _REMEDY,
+            about=name,
         )
 
 
@@ -61,7 +64,7 @@ def _controllers(facts: Facts) -> Iterator[Finding]:
         if process.runs and abs(process.ahead_s) > _FAR_S:
             yield warning(
                 "clocks",
-                f"its clock is {_apart(process.ahead_s)} the brokers'",
+                f"its clock is {_describe_offset(process.ahead_s)} the brokers'",
                 _REMEDY,
                 about=process.instance,
             )
@@ -74,7 +77,7 @@ def _senders(facts: Facts) -> Iterator[Finding]:
     settings = facts.settings
     most_s = min(settings.pulsar.rounds.max_ahead_s, settings.kafka.rounds.max_ahead_s)
     for sender, ahead_s in facts.input.ahead_s.items():
-        text = f"its events are {_apart(ahead_s)} the brokers' clock"
+        text = f"its events are {_describe_offset(ahead_s)} the brokers' clock"
         if ahead_s > most_s:
             yield problem(
                 "clocks",
@@ -93,5 +96,5 @@ def _senders(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def _apart(ahead_s: float) -> str:
+def _describe_offset(ahead_s: float) -> str:
     return f"{abs(ahead_s):.1f} s {'ahead of' if ahead_s > 0 else 'behind'}"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from streaming.operators.doctor.facts import Facts, Heard
+from streaming.operators.doctor.facts import Facts, ObservedCluster
 from streaming.operators.doctor.findings import Finding, Missed, good, not_checked, problem, warning
 from streaming.operators.text import counts_text
 
@@ -37,7 +37,7 @@ def rounds(facts: Facts) -> Iterator[Finding]:
     if isinstance(facts.clusters, Missed):
         yield not_checked("rounds", facts.clusters.why)
         return
-    known = {heard.data.cluster for heard in facts.clusters}
+    known = {observed.data.cluster for observed in facts.clusters}
     for name in sorted(set(facts.settings.clusters) - known):
         yield problem("rounds", "no round in the last day", "See whether its collector runs", about=name)
     if not facts.clusters and not facts.settings.clusters:
@@ -46,19 +46,19 @@ def rounds(facts: Facts) -> Iterator[Finding]:
             f"no round of any cluster on {facts.settings.topics.audit} in the last day",
             "See the checks leader and reports",
         )
-    for heard in facts.clusters:
-        found = list(_round(heard, facts.now_ms / 1000))
+    for observed in facts.clusters:
+        found = list(_round(observed, facts.now_ms / 1000))
         yield from found
         if not found:
-            data = heard.data
+            data = observed.data
             doing = "acts" if data.mode == "act" else "dry-run"
             yield good(
                 "rounds", f"{doing}, round {data.round}: {data.reason or data.outcome}", about=data.cluster
             )
 
 
-def _round(heard: Heard, now_s: float) -> Iterator[Finding]:
-    data, name = heard.data, heard.data.cluster
+def _round(observed: ObservedCluster, now_s: float) -> Iterator[Finding]:
+    data, name = observed.data, observed.data.cluster
     start_s, end_s = (datetime.fromisoformat(each).timestamp() for each in (data.start, data.end))
     if now_s - end_s > _LATE_AFTER_ROUNDS * (end_s - start_s):
         yield problem(
@@ -81,12 +81,12 @@ def _round(heard: Heard, now_s: float) -> Iterator[Finding]:
                 f"Mend the cause (docs/runbooks/failing.md), then: trimtab resume --cluster {name} --why …",
                 about=name,
             )
-    yield from _what_people_said(heard)
-    yield from _silent_brokers(heard)
+    yield from _judge_control(observed)
+    yield from _silent_brokers(observed)
 
 
-def _what_people_said(heard: Heard) -> Iterator[Finding]:
-    data, name = heard.data, heard.data.cluster
+def _judge_control(observed: ObservedCluster) -> Iterator[Finding]:
+    data, name = observed.data, observed.data.cluster
     control = data.control
     if data.paused:
         why = (
@@ -104,8 +104,8 @@ def _what_people_said(heard: Heard) -> Iterator[Finding]:
         )
 
 
-def _silent_brokers(heard: Heard) -> Iterator[Finding]:
-    data, name = heard.data, heard.data.cluster
+def _silent_brokers(observed: ObservedCluster) -> Iterator[Finding]:
+    data, name = observed.data, observed.data.cluster
     if data.brokers_missing_count:
         yield warning(
             "rounds",
@@ -127,12 +127,14 @@ def balancers(facts: Facts) -> Iterator[Finding]:
     if isinstance(facts.clusters, Missed):
         yield not_checked("balancers", facts.clusters.why)
         return
-    for heard in facts.clusters:
-        yield from _kafka_throttles(heard) if heard.data.system == "kafka" else _pulsar_balancers(heard)
+    for observed in facts.clusters:
+        yield from (
+            _kafka_throttles(observed) if observed.data.system == "kafka" else _pulsar_balancers(observed)
+        )
 
 
-def _pulsar_balancers(heard: Heard) -> Iterator[Finding]:
-    data, name, found = heard.data, heard.data.cluster, heard.data.other_balancers
+def _pulsar_balancers(observed: ObservedCluster) -> Iterator[Finding]:
+    data, name, found = observed.data, observed.data.cluster, observed.data.other_balancers
     if found is None:
         yield not_checked(
             "balancers",
@@ -164,17 +166,17 @@ def _pulsar_balancers(heard: Heard) -> Iterator[Finding]:
         yield good("balancers", "no broker of Pulsar balances by itself", about=name)
 
 
-def _kafka_throttles(heard: Heard) -> Iterator[Finding]:
-    found = heard.data.throttle
+def _kafka_throttles(observed: ObservedCluster) -> Iterator[Finding]:
+    found = observed.data.throttle
     if found is not None and found.others_rates_bytes_per_s:
         yield warning(
             "balancers",
             f"another program has set throttles: {', '.join(found.others_rates_bytes_per_s)}",
             "Find out which one, e.g. Cruise Control or kafka-reassign-partitions.sh --throttle (docs/throttling.md)",
-            about=heard.data.cluster,
+            about=observed.data.cluster,
         )
     else:
-        yield good("balancers", "no other program has set a throttle", about=heard.data.cluster)
+        yield good("balancers", "no other program has set a throttle", about=observed.data.cluster)
 
 
 def rejected(facts: Facts) -> Iterator[Finding]:

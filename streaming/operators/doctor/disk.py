@@ -17,14 +17,14 @@ from streaming.ports.checkpoint import (
 from streaming.ports.starts import Start, newest_number, newest_start
 from streaming.settings import Settings
 
-__all__ = ["Elsewhere", "checkpoint_seen"]
+__all__ = ["CheckpointElsewhere", "checkpoint_seen"]
 
 
 _LOOKS_COUNT = 3
 """How often to look: a controller that has just begun deletes what was there before it, perhaps while we look."""
 
 
-class Elsewhere(Exception):
+class CheckpointElsewhere(Exception):
     """The checkpoint is not on a disk of this machine; the text says where it is."""
 
 
@@ -45,17 +45,17 @@ class _Disk:
 
 
 def checkpoint_seen(settings: Settings, topic_ids: Mapping[str, str]) -> CheckpointSeen:
-    """What a start would find, and why it would refuse it. Raises ``Elsewhere`` for what only Spark can read."""
+    """What a start would find, and why it would refuse it. Raises ``CheckpointElsewhere`` for what only Spark can read."""
     files = _Disk(_path_of(settings.spark.checkpoint))
     for _ in range(_LOOKS_COUNT):
         start = newest_start(files)
-        seen = _look(files, start, settings, topic_ids)
+        seen = _inspect(files, start, settings, topic_ids)
         if seen.refusal is None or newest_start(files) == start:
             break
     return seen
 
 
-def _look(
+def _inspect(
     files: _Disk, start: Start | None, settings: Settings, topic_ids: Mapping[str, str]
 ) -> CheckpointSeen:
     location = settings.spark.checkpoint
@@ -83,7 +83,7 @@ def _look(
 def _path_of(location: str) -> Path:
     parts = urlsplit(location)
     if parts.scheme not in {"", "file"}:
-        raise Elsewhere(
+        raise CheckpointElsewhere(
             f"it is at {location}, which only Spark can read: a start shows whether it can be used"
         )
     return Path(unquote(parts.path) if parts.scheme else location)

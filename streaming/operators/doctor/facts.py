@@ -11,7 +11,7 @@ from streaming.ports.marker import Checkpoint, Marker
 from streaming.ports.seen import BrokersSeen, TopicsSeen
 from streaming.settings import Settings
 
-__all__ = ["CheckpointSeen", "Facts", "Heard", "InputSeen", "Process", "RejectedSeen", "SideSeen"]
+__all__ = ["CheckpointSeen", "Facts", "InputSeen", "ObservedCluster", "Process", "RejectedSeen", "SideSeen"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class ObservedCluster:
     """The newest summary of a cluster, with the epoch of its controller."""
 
     event: Round
@@ -111,7 +111,7 @@ class Facts:
     marker: Marker | Missed | None
     checkpoint: CheckpointSeen | Missed
     processes: tuple[Process, ...] | Missed
-    clusters: tuple[Heard, ...] | Missed
+    clusters: tuple[ObservedCluster, ...] | Missed
     """The newest summary of each cluster within the last day."""
     input: InputSeen | Missed
     rejected: RejectedSeen | Missed

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 
 from streaming.operators.action_events import UnreadableEvent, epoch_of
 from streaming.operators.doctor.beating import processes
-from streaming.operators.doctor.disk import Elsewhere, checkpoint_seen
+from streaming.operators.doctor.disk import CheckpointElsewhere, checkpoint_seen
 from streaming.operators.doctor.facts import (
     Facts,
-    Heard,
     InputSeen,
+    ObservedCluster,
     Process,
     RejectedSeen,
     SideSeen,
@@ -40,7 +40,7 @@ from streaming.systems.passing import passes
 from streaming.systems.publisher import publisher_of
 from streaming.systems.reading import input_reader, output_reader
 
-__all__ = ["LIMIT_S", "attempt", "look"]
+__all__ = ["LIMIT_S", "attempt", "gather_facts"]
 
 Value = TypeVar("Value")
 
@@ -52,10 +52,10 @@ _INPUT_S = (15, 180, _HOUR_S, _DAY_S)
 _INPUT_COUNT = 200
 _REJECTED_COUNT = 500
 """The most rejected records that are read: each holds up to 64 KiB of the record that was rejected."""
-_EXPECTED = (StartError, PublishError, CheckpointMismatch, NoAnswer, Elsewhere, UnreadableEvent)
+_EXPECTED = (StartError, PublishError, CheckpointMismatch, NoAnswer, CheckpointElsewhere, UnreadableEvent)
 
 
-def look(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:
+def gather_facts(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:
     """All facts; the looks run in parallel."""
     sides = sides_of(settings)
     now_ms = round(time.time() * 1000)
@@ -71,7 +71,7 @@ def look(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:
     }
     with ThreadPoolExecutor(len(looks)) as pool:
         asked = {what: pool.submit(attempt, call, what=what, limit_s=limit_s) for what, call in looks.items()}
-        found = _shortened({what: future.result() for what, future in asked.items()}, sides)
+        found = _shorten({what: future.result() for what, future in asked.items()}, sides)
     ids = found["ids of the input's topics"]
     # a batch is planned before it is published: read after the marker, the checkpoint of a running controller agrees with it
     checkpoint = attempt(
@@ -103,7 +103,7 @@ def look(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:
     )
 
 
-def _shortened(found: dict[str, Any], sides: Iterable[Side]) -> dict[str, Any]:
+def _shorten(found: dict[str, Any], sides: Iterable[Side]) -> dict[str, Any]:
     """``found``, but with the long message about brokers that do not answer only once."""
     silent = [side for side in sides if _is_silent(found[f"{side.name}'s brokers"])]
     told = {f"{side.name}'s brokers" for side in silent}
@@ -142,13 +142,13 @@ def _processes(settings: Settings, now_ms: int) -> tuple[Process, ...]:
     )
 
 
-def _clusters(settings: Settings, now_ms: int) -> tuple[Heard, ...]:
+def _clusters(settings: Settings, now_ms: int) -> tuple[ObservedCluster, ...]:
     newest = Newest()
     newest.look_back(
         lambda back_s: _output_records(settings, settings.topics.audit, now_ms, back_s), settings.clusters
     )
     return tuple(
-        Heard(event=read_round(record.value or b""), epoch=epoch_of(record.headers))
+        ObservedCluster(event=read_round(record.value or b""), epoch=epoch_of(record.headers))
         for record in newest.records()
     )
 
@@ -156,7 +156,7 @@ def _clusters(settings: Settings, now_ms: int) -> tuple[Heard, ...]:
 def _input(settings: Settings, now_ms: int) -> InputSeen:
     for back_s in _INPUT_S:
         with input_reader(settings, settings.topics.input, begin=now_ms - 1000 * back_s) as reader:
-            records = list(islice(reader.to_end(), _INPUT_COUNT))
+            records = list(islice(reader.read_to_end(), _INPUT_COUNT))
         if records:
             youngest_ms = max(record.timestamp for record in records)
             age_s = round(time.time() - youngest_ms / 1000, 3)
@@ -180,4 +180,4 @@ def _rejected(settings: Settings, now_ms: int) -> RejectedSeen:
 
 def _output_records(settings: Settings, topic: str, now_ms: int, back_s: float) -> Iterator[TopicRecord]:
     with output_reader(settings, topic, begin=now_ms - round(1000 * back_s)) as reader:
-        yield from reader.to_end()
+        yield from reader.read_to_end()

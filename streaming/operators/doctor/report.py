@@ -31,10 +31,10 @@ CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
 
 def judge(facts: Facts) -> list[Finding]:
     """Every finding, in the order of the checks; one that fails does not end the others."""
-    return [finding for check in CHECKS for finding in _judged(check, facts)]
+    return [finding for check in CHECKS for finding in _run_check(check, facts)]
 
 
-def _judged(check: Callable[[Facts], Iterable[Finding]], facts: Facts) -> list[Finding]:
+def _run_check(check: Callable[[Facts], Iterable[Finding]], facts: Facts) -> list[Finding]:
     try:
         return list(check(facts))
     except Exception as error:  # noqa: BLE001  reported in its place; the other checks go on

@@ -54,7 +54,7 @@ def _no_checkpoint(facts: Facts, seen: CheckpointSeen) -> Iterator[Finding]:
 
 
 def _hosts(facts: Facts) -> set[str]:
-    return {each.host for each in _own(facts)}
+    return {each.host for each in _own_processes_of(facts)}
 
 
 def marker(facts: Facts) -> Iterator[Finding]:
@@ -107,7 +107,7 @@ def epoch(facts: Facts) -> Iterator[Finding]:
         yield not_checked("epoch", facts.marker.why)
         return
     stands = 0 if facts.marker is None else facts.marker.epoch
-    higher = {f"the beat of {each.instance}": each.epoch for each in _own(facts)}
+    higher = {f"the beat of {each.instance}": each.epoch for each in _own_processes_of(facts)}
     higher |= {f"the newest round of {cluster}": each for cluster, each in _of_rounds(facts)}
     problems = [f"{what} has epoch {each}" for what, each in higher.items() if each > stands]
     if problems:
@@ -123,9 +123,9 @@ def epoch(facts: Facts) -> Iterator[Finding]:
 
 def _of_rounds(facts: Facts) -> Iterator[tuple[str, int]]:
     name = facts.settings.controller.name
-    for heard in () if isinstance(facts.clusters, Missed) else facts.clusters:
-        if heard.epoch is not None and heard.event.source.rpartition("/")[2] == name:
-            yield heard.data.cluster, heard.epoch
+    for observed in () if isinstance(facts.clusters, Missed) else facts.clusters:
+        if observed.epoch is not None and observed.event.source.rpartition("/")[2] == name:
+            yield observed.data.cluster, observed.epoch
 
 
 def leader(facts: Facts) -> Iterator[Finding]:
@@ -134,11 +134,11 @@ def leader(facts: Facts) -> Iterator[Finding]:
         yield not_checked("leader", facts.processes.why)
         return
     name = facts.settings.controller.name
-    leaders = [each for each in _own(facts) if each.runs and each.role != "standby"]
+    leaders = [each for each in _own_processes_of(facts) if each.runs and each.role != "standby"]
     if not leaders:
         yield problem(
             "leader",
-            f"no controller {name} runs: {_last_words(facts)}",
+            f"no controller {name} runs: {_describe_last_beat(facts)}",
             "Start it: trimtab run. Its exit code and the last lines of its log say why it ended (docs/operations.md, Exit "
             "codes)",
         )
@@ -159,7 +159,7 @@ def leader(facts: Facts) -> Iterator[Finding]:
 
 
 def _standbys(facts: Facts) -> Iterator[Finding]:
-    standing = [each for each in _own(facts) if each.runs and each.role == "standby"]
+    standing = [each for each in _own_processes_of(facts) if each.runs and each.role == "standby"]
     for each in standing:
         if each.problem:
             yield problem(
@@ -178,8 +178,8 @@ def _standbys(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _last_words(facts: Facts) -> str:
-    silent = sorted(_own(facts), key=lambda each: each.age_s)
+def _describe_last_beat(facts: Facts) -> str:
+    silent = sorted(_own_processes_of(facts), key=lambda each: each.age_s)
     if not silent:
         return "no beat of it in the last hour"
     return f"its last beat was {silent[0].age_s / 60:.1f} min ago, from {silent[0].instance}"
@@ -187,7 +187,7 @@ def _last_words(facts: Facts) -> str:
 
 def versions(facts: Facts) -> Iterator[Finding]:
     """Whether all processes and the checkpoint have the same version of trimtab."""
-    found = {each.instance: each.version for each in _own(facts) if each.runs}
+    found = {each.instance: each.version for each in _own_processes_of(facts) if each.runs}
     seen = facts.checkpoint
     card = None if isinstance(seen, Missed) else seen.card
     if card is not None and card.trimtab_version:
@@ -212,7 +212,7 @@ def versions(facts: Facts) -> Iterator[Finding]:
         yield good("versions", f"trimtab {facts.version}, Spark {facts.spark_version}{same}")
 
 
-def _own(facts: Facts) -> list[Process]:
+def _own_processes_of(facts: Facts) -> list[Process]:
     """Processes under this controller's name."""
     if isinstance(facts.processes, Missed):
         return []

@@ -151,10 +151,10 @@ def read_request(text: bytes) -> PlanRequest:
     try:
         return _decoder.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _read_patiently(text)
+        return _read_in_two_steps(text)
 
 
-def _read_patiently(text: bytes) -> PlanRequest:
+def _read_in_two_steps(text: bytes) -> PlanRequest:
     """The same for a text that the quick reader refused: that one stops at the first mistake, with half of the text unread."""
     try:
         found = plain_json.load(text)
@@ -172,11 +172,11 @@ def _describe(error: Exception, found: object) -> BadRequest:
         text += f"; a request has {', '.join(PlanRequest.__struct_fields__)}"
     place = _PLACE.search(text)
     if place is not None and isinstance(found, dict):
-        text += f": {_slip(place[1], found.get(place[1]))[:SHOWN_CHARACTERS]}"
+        text += f": {_describe_mistake(place[1], found.get(place[1]))[:SHOWN_CHARACTERS]}"
     return BadRequest(f"bad request: {text}")
 
 
-def _slip(field: str, value: object) -> str:
+def _describe_mistake(field: str, value: object) -> str:
     """The field with its value; for topics with statistics, the first topic that is wrong."""
     for name, entry in value.items() if field == "topics" and isinstance(value, dict) else ():
         try:
@@ -197,7 +197,7 @@ def make_plan(request: PlanRequest) -> Plan:
         found = _topics(request)
         question = SplitQuestion(
             range=bundle.range,
-            topics=found.within(bundle.range),
+            topics=found.take_range(bundle.range),
             limits=limits,
             positions=tuple(request.positions or ()),
             difference_threshold_percent=_number(request, "difference_threshold_percentage"),
@@ -300,7 +300,7 @@ def _warnings(request: PlanRequest, bundle: Bundle, found: TopicLoads) -> Iterat
     outside = [found.names[row] for row in np.flatnonzero(~inside).tolist()]
     if outside:
         yield f"topics outside {bundle.range} are ignored: {_show(outside)}"
-    yield from _shared_positions(found.within(bundle.range))
+    yield from _shared_positions(found.take_range(bundle.range))
     if request.positions and request.algorithm != SPECIFIED:
         yield f"positions are ignored: only {SPECIFIED} uses them"
     if request.k is not None and request.algorithm != BALANCED:

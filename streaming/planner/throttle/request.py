@@ -120,10 +120,10 @@ def check(columns: MoveColumns) -> Reassignment:
 
 def whole_numbers(rows: Sequence[PartitionRow], key: str) -> list[int | None]:
     """Rates or sizes of the rows; a fraction of a byte is rounded up. Raises ``BadRequest`` for what is no number."""
-    return [_whole(row, key) for row in rows]
+    return [_whole_number_of(row, key) for row in rows]
 
 
-def _whole(row: PartitionRow, key: str) -> int | None:
+def _whole_number_of(row: PartitionRow, key: str) -> int | None:
     value: int | float | None = getattr(row, key)
     if value is None or isinstance(value, int):
         return value

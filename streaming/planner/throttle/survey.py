@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.columns import Ints
-from policies.throttle.lists import BadList, foreign, lists_of
+from policies.throttle.lists import BadList, foreign_entries_of, lists_of
 from policies.throttle.moves import NO_LEADER, UNKNOWN, MoveColumns, Reassignment
 from policies.throttle.needs import needs_of
 from policies.throttle.write_rates import LogReading, write_rates
@@ -176,8 +176,8 @@ def _columns(placed: _Placed, rates: Ints, now: LogReading, sizes: LogSizes) -> 
         adding=placed.adding,
         target=[row.target for row in rows],
         leaders=now.leader.tolist(),
-        write_bytes_per_s=_given_or(whole_numbers(rows, "write_bytes_per_s"), rates),
-        log_size_bytes=_given_or(whole_numbers(rows, "log_size_bytes"), now.log_size_bytes),
+        write_bytes_per_s=_fill_in_measured(whole_numbers(rows, "write_bytes_per_s"), rates),
+        log_size_bytes=_fill_in_measured(whole_numbers(rows, "log_size_bytes"), now.log_size_bytes),
         in_sync=[state.in_sync for state in placed.states],
         present_bytes=[
             {
@@ -190,7 +190,7 @@ def _columns(placed: _Placed, rates: Ints, now: LogReading, sizes: LogSizes) -> 
     )
 
 
-def _given_or(given: Sequence[int | None], measured: Ints) -> list[int | None]:
+def _fill_in_measured(given: Sequence[int | None], measured: Ints) -> list[int | None]:
     return [
         value if value is not None else None if found == UNKNOWN else found
         for value, found in zip(given, measured.tolist(), strict=True)
@@ -217,7 +217,7 @@ def _notes(
     for broker, reason in {**sizes.failed, **failed}.items():
         yield f"broker {broker} does not answer, so its numbers are unknown: {reason}"
     try:
-        strange = foreign(throttle.lists, lists_of(reassignment.moves))
+        strange = foreign_entries_of(throttle.lists, lists_of(reassignment.moves))
     except BadList as error:
         raise BadRequest(f"a throttled replica list on the cluster cannot be read: {error}") from error
     for role, lists in (("leader", strange.leader), ("follower", strange.follower)):

@@ -113,7 +113,7 @@ class PulsarAdmin:
     def ahead_s(self, now_s: Callable[[], float]) -> float | None:
         """Seconds by which a broker's clock is ahead of ``now_s``, to the second; None where its answer has no date."""
         path = "/admin/v2/brokers/version"
-        return self._anywhere(lambda base: self._http.ahead_s(base + path, now_s))
+        return self._try_each_address(lambda base: self._http.ahead_s(base + path, now_s))
 
     def brokers(self, cluster: str) -> list[str]:
         """Ids of the brokers that are alive, ascending; ``cluster`` is Pulsar's own name."""
@@ -244,15 +244,15 @@ class PulsarAdmin:
         """The raw answer to a GET, from ``broker`` or from any broker that answers."""
         if broker is not None:
             return self._http.call("GET", self.address_of(broker) + path, query=query)
-        return self._anywhere(lambda base: self._http.call("GET", base + path, query=query))
+        return self._try_each_address(lambda base: self._http.call("GET", base + path, query=query))
 
     def call(
         self, method: Method, path: str, *, query: Mapping[str, str] | None = None, body: object = None
     ) -> None:
         """Make a call that changes something, at any broker that answers."""
-        self._anywhere(lambda base: self._http.call(method, base + path, query=query, body=body))
+        self._try_each_address(lambda base: self._http.call(method, base + path, query=query, body=body))
 
-    def _anywhere(self, ask: Callable[[str], Value]) -> Value:
+    def _try_each_address(self, ask: Callable[[str], Value]) -> Value:
         """The answer of the first address that can be reached; raises the last one's error."""
         with self._lock:
             bases = list(dict.fromkeys((*self._entries, *self._found)))

@@ -79,7 +79,7 @@ class HttpClient(Closing):
         deadline = Deadline(self._timeout_s)
         content = None if body is None else msgspec.json.encode(body)
         for _ in range(REDIRECTS_MAX):
-            answer, text = self._once(method, url, query=query, content=content, deadline=deadline)
+            answer, text = self._send_once(method, url, query=query, content=content, deadline=deadline)
             if answer.status_code not in _REDIRECTED:
                 return self._accept(method, url, answer.status_code, text)
             url, query = _redirect_target(method, url, answer), None
@@ -93,7 +93,9 @@ class HttpClient(Closing):
         None if the answer has no date. Raises ``AdminError``.
         """
         before_s = now_s()
-        answer, text = self._once("GET", url, query=None, content=None, deadline=Deadline(self._timeout_s))
+        answer, text = self._send_once(
+            "GET", url, query=None, content=None, deadline=Deadline(self._timeout_s)
+        )
         self._accept("GET", url, answer.status_code, text)
         return ahead_by_date(answer.headers.get("Date"), before_s, now_s())
 
@@ -101,7 +103,7 @@ class HttpClient(Closing):
         """Close all connections."""
         self._client.close()
 
-    def _once(
+    def _send_once(
         self,
         method: Method,
         url: str,

@@ -86,12 +86,12 @@ class _Loop:
             self._answer(each.id, succeeded=succeeded)
 
     def _unload(self, wish: Wish) -> None:
-        self._counter.ask(wish.bundle)
+        self._counter.note_decision(wish.bundle)
         landed = self._world.unload(wish.bundle, wish.destination)
-        self._counter.see(self._moved(wish, landed))
+        self._counter.note_moved(self._make_moved(wish, landed))
         self._answer(wish.id, succeeded=landed is not None)
 
-    def _moved(self, wish: Wish, landed: Landed | None) -> Moved:
+    def _make_moved(self, wish: Wish, landed: Landed | None) -> Moved:
         time_s = (self._world.now_ms - self._job.survey.first_ms) / 1000
         order = Order(id=wish.id, bundle=wish.bundle, destination=None, begins_s=time_s, fails=landed is None)
         if landed is None:

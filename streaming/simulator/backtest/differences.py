@@ -53,7 +53,7 @@ def _length_ms(run: Opened) -> int:
 def _decision(name: str, acts: dict[str, list[Act]], rounds: Sequence[OpenRound]) -> Decision:
     own = {act.key for act in acts[name]}
     missing = {act.key: act for each in acts.values() for act in each if act.key not in own}
-    why = rounds[-1].why() if rounds else None
+    why = rounds[-1].unpack_reasons() if rounds else None
     return Decision(
         candidate=name,
         acts=acts[name],
@@ -67,7 +67,7 @@ def _why_not(act: Act, own: Sequence[Act], why: Why | None) -> str:
     """What is known of a bundle, else of its broker, else of the round."""
     other = next((each for each in own if each.bundle == act.bundle), None)
     if other is not None:
-        return f"{act.bundle}: {_does(other)} instead"
+        return f"{act.bundle}: {_describe_act(other)} instead"
     if why is None:
         return "no round ended here"
     for subject, rows in ((act.bundle, why.bundles), (act.source, why.pairs)):
@@ -77,7 +77,7 @@ def _why_not(act: Act, own: Sequence[Act], why: Why | None) -> str:
     return why.reason
 
 
-def _does(act: Act) -> str:
+def _describe_act(act: Act) -> str:
     if act.kind == "split":
         return "is split"
     return f"goes to {act.destination or 'the broker that Pulsar chooses'}"

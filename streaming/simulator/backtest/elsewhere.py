@@ -22,7 +22,7 @@ class Part:
 
 
 @dataclass(slots=True, kw_only=True)
-class Elsewhere:
+class MovedBundle:
     """A recorded bundle, and where its parts are."""
 
     parts: list[Part]
@@ -70,7 +70,7 @@ def cut(part: Part, boundaries: list[int], topics: Topics) -> list[Part]:
     ]
 
 
-def parts_at(moved: dict[str, Elsewhere], broker: str) -> Iterator[tuple[Elsewhere, Part]]:
+def parts_at(moved: dict[str, MovedBundle], broker: str) -> Iterator[tuple[MovedBundle, Part]]:
     """Every part that a broker has."""
     for each in moved.values():
         for part in each.parts:

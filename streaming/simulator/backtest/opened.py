@@ -62,7 +62,7 @@ class OpenRound(msgspec.Struct, frozen=True, kw_only=True):
         """A ``Why`` as it is kept: a month has tens of thousands of rounds."""
         return zlib.compress(msgspec.msgpack.encode(Why(reason=reason, pairs=pairs, bundles=bundles)), 1)
 
-    def why(self) -> Why:
+    def unpack_reasons(self) -> Why:
         """The reasons, unpacked."""
         return _WHY.decode(zlib.decompress(self.packed_why))
 
@@ -127,12 +127,12 @@ def _rounds(outputs: list[Output]) -> Iterator[OpenRound]:
             )
         elif output.type == ROUND_TYPE:
             yield OpenRound(
-                end_ms=output.time_ms, acts=acts, packed_why=_packed(_SUMMARY.decode(output.data))
+                end_ms=output.time_ms, acts=acts, packed_why=_pack_reasons(_SUMMARY.decode(output.data))
             )
             acts = []
 
 
-def _packed(summary: RoundSummary) -> bytes:
+def _pack_reasons(summary: RoundSummary) -> bytes:
     return OpenRound.pack(
         summary.reason,
         [(each.high_broker, each.detail) for each in summary.examined.heaviest[:_MOST_ROWS]],

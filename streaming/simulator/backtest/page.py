@@ -6,7 +6,7 @@ from html import escape
 from plotly.graph_objects import Figure, Scatter
 
 from state.outputs import rfc3339
-from streaming.process.pages import document, shown
+from streaming.process.pages import document, render_figure
 from streaming.simulator.backtest.differences import Decision, Difference
 from streaming.simulator.backtest.results import COLUMNS, NOTE, Backtest, verdict
 from streaming.simulator.card import card
@@ -33,8 +33,8 @@ def render_page(found: Backtest) -> str:
                     "Point at a column's title to see what it counts.</p>"
                 ),
                 score_table(figures[cluster], COLUMNS),
-                shown(_spreads(closed)),
-                shown(plot(closed)),
+                render_figure(_spreads(closed)),
+                render_figure(plot(closed)),
             ]
         parts += _open_loop(found, cluster)
     return document("trimtab backtest", parts)

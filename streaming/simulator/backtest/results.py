@@ -53,7 +53,7 @@ def backtest_of(
         sources=sources,
         clusters=list(clusters),
         closed=list(closed),
-        decided=[_decided(each) for each in opened],
+        decided=[_count_decided(each) for each in opened],
         differences=[
             each
             for cluster in clusters
@@ -62,7 +62,7 @@ def backtest_of(
     )
 
 
-def _decided(run: Opened) -> Decided:
+def _count_decided(run: Opened) -> Decided:
     kinds = [act.kind for each in run.rounds for act in each.acts]
     return Decided(
         cluster=run.cluster,
@@ -81,7 +81,8 @@ def verdict(rows: dict[str, Figures]) -> str:
     """
     ranked = sorted((name for name in rows if name not in REFERENCES), key=lambda name: _rank(rows[name]))
     told = "; ".join(
-        _told(name, rows[name]) for name in [*ranked, *(name for name in rows if name in REFERENCES)]
+        _describe_figures(name, rows[name])
+        for name in [*ranked, *(name for name in rows if name in REFERENCES)]
     )
     if len(ranked) < 2:  # noqa: PLR2004  two candidates
         return f"{told}."
@@ -107,7 +108,7 @@ def _rank(figures: Figures) -> tuple[float, float, float]:
     )
 
 
-def _told(name: str, figures: Figures) -> str:
+def _describe_figures(name: str, figures: Figures) -> str:
     unloads, splits = figures["unloads"] or 0, figures["splits"] or 0
     acts = f"{unloads:g} unload{'' if unloads == 1 else 's'}" + (f" and {splits:g} splits" if splits else "")
     return (

@@ -44,7 +44,7 @@ def survey(events: Iterable[tuple[str, Event]]) -> dict[str, Survey]:
         if isinstance(event, LoadReport):
             clusters.setdefault(cluster, _Cluster()).add(event)
     found = {
-        name: _surveyed(name, each)
+        name: _make_survey(name, each)
         for name, each in sorted(clusters.items())
         if len(each.brokers) >= _FEWEST_BROKERS and each.has_bundles
     }
@@ -53,7 +53,7 @@ def survey(events: Iterable[tuple[str, Event]]) -> dict[str, Survey]:
     return found
 
 
-def _surveyed(name: str, cluster: _Cluster) -> Survey:
+def _make_survey(name: str, cluster: _Cluster) -> Survey:
     return Survey(
         cluster=name,
         machines=machines_of(cluster.brokers),

@@ -16,7 +16,7 @@ from policies.splitting.ranges import BadRange
 from policies.usage import capacity_percent, percent, weighted_maximum_ratio
 from state.events import ActionResult, Control, Event, LoadReport, TopicStats
 from state.settings import PulsarSettings
-from streaming.simulator.backtest.elsewhere import Elsewhere, Part, Topics, cut, parts_at
+from streaming.simulator.backtest.elsewhere import MovedBundle, Part, Topics, cut, parts_at
 from streaming.simulator.backtest.rewriting import Row, TopicsOfBundle, with_rows, with_topics
 from streaming.simulator.machines import Machines
 
@@ -50,7 +50,7 @@ class World:
         self._placed: dict[str, float] = {}
         """Message rate of the bundles that were sent to a broker since its last report."""
         self._topics: dict[str, TopicStats] = {}
-        self._moved: dict[str, Elsewhere] = {}
+        self._moved: dict[str, MovedBundle] = {}
         self._whole_of: dict[str, str] = {}
         """Recorded bundle of each part."""
 
@@ -150,7 +150,7 @@ class World:
         row = None if report is None else _row(report, bundle)
         if owner is None or report is None or row is None or bundle in self._moved:
             return False
-        self._moved[bundle] = Elsewhere(
+        self._moved[bundle] = MovedBundle(
             parts=[Part(name=bundle, owner=owner)],
             traffic=report.report.traffic[row],
             counts=report.report.counts[row],
@@ -188,13 +188,13 @@ class World:
             self._hold_what_leaves(event)
         self._recorded[event.broker] = event
         if is_changed:
-            self._see_owners(event)
-        shown = self._rewritten(event) if self._moved else event
+            self._note_owners(event)
+        shown = self._rewrite_report(event) if self._moved else event
         self._shown[event.broker] = shown
         self._placed.pop(event.broker, None)
         return shown
 
-    def _see_owners(self, event: LoadReport) -> None:
+    def _note_owners(self, event: LoadReport) -> None:
         """A bundle belongs to the broker that began last to list it."""
         listed = set(event.report.bundles)
         for bundle in sorted(listed - self._listed.get(event.broker, set())):
@@ -209,7 +209,7 @@ class World:
             if self._owner[bundle] == event.broker:
                 self._take_over(bundle)
 
-    def _rewritten(self, event: LoadReport) -> LoadReport:
+    def _rewrite_report(self, event: LoadReport) -> LoadReport:
         broker, report = event.broker, event.report
         leaving = set()
         for name, each in self._moved.items():

@@ -32,7 +32,7 @@ CLUSTER = "east-1"
 
 
 def values(reader: Reader) -> list[bytes | None]:
-    return [record.value for record in reader.to_end()]
+    return [record.value for record in reader.read_to_end()]
 
 
 def control(cluster: str, time_ms: int, *, paused: bool, id_: str = "") -> tuple[str, bytes]:
@@ -66,7 +66,7 @@ class PortsSuite:
             for number in range(100):
                 sink.send(CLUSTER, b"%d" % number)
             sink.flush()
-            records = list(reader.to_end())
+            records = list(reader.read_to_end())
             assert [record.value for record in records] == [b"%d" % number for number in range(100)]
             assert {record.key for record in records} == {CLUSTER.encode()}
             assert [record.offset for record in records] == sorted({record.offset for record in records})
@@ -79,14 +79,14 @@ class PortsSuite:
             sink.send(written.name, encode(written))
             sink.flush()
         with output_reader(settings, settings.topics.beats) as reader:
-            found = newest_beats(reader.to_end(), now_ms=round(time.time() * 1000))
+            found = newest_beats(reader.read_to_end(), now_ms=round(time.time() * 1000))
         assert (found["main"].instance, found["main"].batch, found["main"].runs) == ("a:1", 3, True)
 
     def test_reading_begins_where_it_is_told_to(self, settings: Settings) -> None:
         topic = settings.topics.input
         append_to_input(settings, topic, [(CLUSTER, b"a"), (CLUSTER, b"b")])
         with input_reader(settings, topic) as reader:
-            first, second = reader.to_end()
+            first, second = reader.read_to_end()
         until(lambda: time.time() * 1000 > second.timestamp + 1, what="a later moment")
         append_to_input(settings, topic, [(CLUSTER, b"c")])
         with input_reader(settings, topic, begin="latest") as reader:
@@ -108,7 +108,7 @@ class PortsSuite:
             assert values(reader) == [], "nothing is there yet"
         append_to_input(settings, topic, [(CLUSTER, b"a"), (CLUSTER, b"b")])
         with input_reader(settings, topic) as reader:
-            *_, last = reader.to_end()
+            *_, last = reader.read_to_end()
         for _ in range(10):
             with input_reader(settings, topic, begin=last.timestamp - hour_ms) as reader:
                 assert values(reader) == [b"a", b"b"]
@@ -151,7 +151,7 @@ class PortsSuite:
             assert _poll(actions, 5) == message
             actions.drop()
             assert _poll(actions, 5) == message, "dropped and not committed"
-            actions.stay()
+            actions.keep_polled()
             actions.commit()
             until(actions.is_at_end, what="the end")
         append_to_input(settings, settings.topics.actions, [(CLUSTER, b"after")])

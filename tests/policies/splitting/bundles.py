@@ -65,7 +65,7 @@ def parts(asked: SplitQuestion, boundaries: tuple[int, ...]) -> list[list[str]]:
     found = children(asked, boundaries)
     edges = [child.range.lower for child in found] + [found[-1].range.upper]
     assert edges == [asked.range.lower, *boundaries, asked.range.upper]
-    rows = [asked.topics.within(child.range).names for child in found]
+    rows = [asked.topics.take_range(child.range).names for child in found]
     assert [name for names in rows for name in names] == list(asked.topics.names)
     assert [child.topics_count for child in found] == [len(names) for names in rows]
     return [list(names) for names in rows]

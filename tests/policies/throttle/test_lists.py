@@ -11,7 +11,7 @@ from policies.throttle.lists import (
     contains,
     difference,
     entries_of,
-    foreign,
+    foreign_entries_of,
     merge,
     text_of,
     without,
@@ -33,7 +33,7 @@ def test_entries_of_others_stay_and_only_ours_are_remembered() -> None:
     after, added = merge(lists("7:1,0:2"), lists("0:2,0:10,0:9"))
     assert after == lists("0:2,0:9,0:10,7:1")
     assert added == lists("0:9,0:10")
-    assert foreign(after, added) == lists("0:2,7:1")
+    assert foreign_entries_of(after, added) == lists("0:2,7:1")
     assert without(after, added) == lists("0:2,7:1")
 
 
@@ -41,7 +41,7 @@ def test_a_star_covers_ours_and_is_left_alone() -> None:
     after, added = merge(lists("*"), lists("0:1"))
     assert (after, added) == (lists("*"), ThrottledLists())
     assert without(lists("*"), lists("0:1")) == lists("*")
-    assert foreign(lists("*"), lists("0:1")) == lists("*")
+    assert foreign_entries_of(lists("*"), lists("0:1")) == lists("*")
 
 
 def test_an_empty_list_that_is_left_means_delete_the_setting() -> None:

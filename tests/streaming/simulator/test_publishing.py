@@ -38,17 +38,17 @@ def test_a_broker_smooths_its_load_with_each_look_and_publishes_it_where_it_chan
     publisher = Publisher(1)
     assert publisher.report_of(0, []) is None
     publisher.take_figures(0, figures(40.0))
-    publisher.look(0, looked_s=LOOK_S, time_ms=1000)
+    publisher.sample_load(0, looked_s=LOOK_S, time_ms=1000)
     assert published(publisher) == (0.4, 30.0, 1000)
     publisher.take_figures(0, figures(45.0))
-    publisher.look(0, looked_s=LOOK_S, time_ms=6000)
+    publisher.sample_load(0, looked_s=LOOK_S, time_ms=6000)
     assert published(publisher) == (0.4, 30.0, 1000), "5 points are not much"
     publisher.take_figures(0, figures(60.0))
-    publisher.look(0, looked_s=2 * LOOK_S, time_ms=16_000)
+    publisher.sample_load(0, looked_s=2 * LOOK_S, time_ms=16_000)
     once = 0.9 * 0.4 + 0.1 * 0.45
     assert published(publisher)[0] == pytest.approx(0.9 * (0.9 * once + 0.1 * 0.6) + 0.1 * 0.6)
     assert published(publisher)[2] == 16_000
-    publisher.look(0, looked_s=LOOK_S, time_ms=21_000)
+    publisher.sample_load(0, looked_s=LOOK_S, time_ms=21_000)
     assert published(publisher)[2] == 16_000, "further smoothing alone is too small a change to publish"
 
 
@@ -60,9 +60,9 @@ def test_traffic_and_the_number_of_bundles_are_looked_at_too(
 ) -> None:
     publisher = Publisher(1)
     publisher.take_figures(0, figures(40.0))
-    publisher.look(0, looked_s=LOOK_S, time_ms=1000)
+    publisher.sample_load(0, looked_s=LOOK_S, time_ms=1000)
     publisher.take_figures(0, figures(40.0, volumes=volumes))
-    publisher.look(0, looked_s=LOOK_S, time_ms=6000)
+    publisher.sample_load(0, looked_s=LOOK_S, time_ms=6000)
     assert (published(publisher)[2] == 6000) is is_told
 
 
@@ -70,9 +70,9 @@ def test_what_is_steady_is_told_after_a_quarter_of_an_hour() -> None:
     publisher = Publisher(1)
     publisher.take_figures(0, figures(40.0))
     for time_ms in (0, 900_000):
-        publisher.look(0, looked_s=LOOK_S, time_ms=time_ms)
+        publisher.sample_load(0, looked_s=LOOK_S, time_ms=time_ms)
         assert published(publisher)[2] == 0
-    publisher.look(0, looked_s=LOOK_S, time_ms=900_001)
+    publisher.sample_load(0, looked_s=LOOK_S, time_ms=900_001)
     assert published(publisher)[2] == 900_001
 
 
@@ -81,11 +81,11 @@ def test_when_a_bundle_comes_or_goes_the_smoothing_begins_anew_and_the_heaviest_
 ):
     publisher = Publisher(1)
     publisher.take_figures(0, figures(40.0))
-    publisher.look(0, looked_s=LOOK_S, time_ms=1000)
+    publisher.sample_load(0, looked_s=LOOK_S, time_ms=1000)
     publisher.take_figures(0, figures(50.0))
     publisher.take_back(0)
     assert publisher.report_of(0, []) is None
-    publisher.look(0, looked_s=LOOK_S, time_ms=2000)
+    publisher.sample_load(0, looked_s=LOOK_S, time_ms=2000)
     report = publisher.report_of(0, ["t/n/0x0_0x1"])
     assert report is not None
     assert report.published is not None
@@ -102,7 +102,7 @@ def test_only_the_ten_heaviest_are_published_the_lightest_of_them_first() -> Non
     volumes = tuple(float(100 - place) for place in range(12))
     publisher = Publisher(1)
     publisher.take_figures(0, figures(40.0, volumes=volumes))
-    publisher.look(0, looked_s=LOOK_S, time_ms=1000)
+    publisher.sample_load(0, looked_s=LOOK_S, time_ms=1000)
     names = [f"t/n/0x{place}_0x{place + 1}" for place in range(12)]
     report = publisher.report_of(0, sorted(names))
     assert report is not None
@@ -117,7 +117,7 @@ def test_only_the_ten_heaviest_are_published_the_lightest_of_them_first() -> Non
 def test_a_broker_that_is_gone_has_published_nothing() -> None:
     publisher = Publisher(1)
     publisher.take_figures(0, figures(40.0))
-    publisher.look(0, looked_s=LOOK_S, time_ms=1000)
+    publisher.sample_load(0, looked_s=LOOK_S, time_ms=1000)
     publisher.forget(0)
-    publisher.look(0, looked_s=LOOK_S, time_ms=2000)
+    publisher.sample_load(0, looked_s=LOOK_S, time_ms=2000)
     assert publisher.report_of(0, []) is None

@@ -24,15 +24,17 @@ from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, REJECTED, ROU
 _LOG = logging.getLogger(__name__)
 
 
-def never(_cluster: str) -> float:
+def unlimited_silence_s(_cluster: str) -> float:
     """For clusters that are never forgotten: no silence is too long."""
     return math.inf
 
 
-class Telling:
+class BatchReports:
     """Reports published batches to the log and the metrics."""
 
-    def __init__(self, metrics: Metrics, forget_after_s: Callable[[str], float] = never) -> None:
+    def __init__(
+        self, metrics: Metrics, forget_after_s: Callable[[str], float] = unlimited_silence_s
+    ) -> None:
         """``forget_after_s`` returns the seconds of silence after which a cluster is forgotten."""
         self._metrics = metrics
         self._forget_after_s = forget_after_s
@@ -43,10 +45,10 @@ class Telling:
         """When each cluster was last heard of, by this process's own clock."""
         self._lock = Lock()
 
-    def tell(self, rows: Sequence[OutputRow]) -> None:
+    def report(self, rows: Sequence[OutputRow]) -> None:
         """Report a batch that has just been published; never raises."""
         with self._lock:
-            self._tell(rows)
+            self._report(rows)
 
     def forget_silent(self, now_s: float) -> None:
         """Drop the series and the follow-up of clusters that are gone; ``now_s`` is monotonic. Never raises."""
@@ -61,11 +63,11 @@ class Telling:
         self._log.forget(cluster)
         self._metrics.forget(cluster)
 
-    def _tell(self, rows: Sequence[OutputRow]) -> None:
+    def _report(self, rows: Sequence[OutputRow]) -> None:
         published_s = time.time()
         outputs = [row for row in rows if row.kind in {ACTION, DRY_RUN_ACTION, ROUND}]
         for row in sorted(outputs, key=lambda row: (row.key, row.round, row.place)):
-            self.attempt("metrics", partial(self._tell_one, row.value, published_s))
+            self.attempt("metrics", partial(self._report_one, row.value, published_s))
         refused = [row.value for row in rows if row.kind == REJECTED]
         if refused:
             self.attempt("log", partial(self._refusals.log, refused, time.monotonic()))
@@ -73,7 +75,7 @@ class Telling:
             if row.kind == OBSERVED:
                 self.attempt("metrics", partial(self._observe_events, row.value))
 
-    def _tell_one(self, value: bytes, published_s: float) -> None:
+    def _report_one(self, value: bytes, published_s: float) -> None:
         event = decode_published(value)
         self.attempt("log", partial(self._log.log, event))
         if isinstance(event.data, RoundSummary):
