@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -392,37 +391,3 @@ def test_the_plan_does_not_depend_on_names(seed: int, count: int) -> None:
             for bundle, source, there in one.round()
         ]
         assert other.round() == expected
-
-
-def test_what_it_learned_survives_being_stored() -> None:
-    cluster = one_hot(45.0)
-    for _ in range(5):
-        cluster.round()
-    memory = cluster.memory
-    assert set(memory.learned) == set(BUNDLES)
-    stored = msgspec.msgpack.decode(msgspec.msgpack.encode([memory.learned, memory.fleet]))
-    again = FleetPlannerMemory(learned=stored[0], fleet=stored[1])
-    view = cluster.view()
-    assert (
-        decide(POLICY, view, again, cluster.settings)[1] == decide(POLICY, view, memory, cluster.settings)[1]
-    )
-
-
-def test_a_memory_of_another_layout_begins_anew_instead_of_misleading() -> None:
-    cluster = one_hot()
-    cluster.memory = FleetPlannerMemory(learned={"b1": b"\x01\x02"}, fleet=[3.0])
-    assert cluster.round() or cluster.round()
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("acceptable_spread_points", -1.0),
-        ("noise_multiple", -0.1),
-        ("min_gain_points", -1.0),
-        ("max_moved_ratio", 1.5),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused_by_name(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=name):
-        FleetPlannerSettings(**{name: value})
