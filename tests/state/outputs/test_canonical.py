@@ -98,7 +98,10 @@ def test_a_moment_outside_the_calendar_becomes_its_first_or_last(time_ms: int, t
     assert rfc3339(time_ms) == text
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "1970-13-01T00:00:00.000Z"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "yesterday", "1970-13-01T00:00:00.000Z", "1970-01-01T00:00:00.000+00:00", "1970-01-01T00:00:00.000"],
+)
 def test_what_is_no_moment_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"isoformat|month"):
+    with pytest.raises(ValueError, match="does not match format"):
         moment_ms(text)
