@@ -136,7 +136,7 @@ class Controller:
             self._wait(event, *taken)
         else:
             self._results[type(event), taken] += 1
-        if taken == LATE or isinstance(event, Control | Approval):
+        if taken == LATE or isinstance(event, Control | Approval) or self._header.system is None:
             return Step()
         return Step(outputs=self._advance(event.time_ms))
 
@@ -147,6 +147,7 @@ class Controller:
     def _take(self, event: Event) -> Rejection | Result | tuple[WaitingKey, Waiting]:
         """The result of an event, or the part of it that waits for its round. A fault of ours refuses the event and changes nothing."""
         before = Untaken.of(self._header, event.time_ms // self._header.length_ms)
+        own, own_changed = self._own, self._own_changed
         try:
             return (
                 refusals.refuse(event, self._header, self._cluster, self._settings)
@@ -157,6 +158,7 @@ class Controller:
             raise
         except Exception as error:  # noqa: BLE001  whatever it is, it must not end the query of all clusters
             self._header, self._known_results = before.restore(), {}
+            self._own, self._own_changed = own, own_changed
             self._rounds = systems.rounds_of(self._header.system, self._base)
             return refusal(error)
 
@@ -179,6 +181,8 @@ class Controller:
 
     def _keep_early(self, event: Event) -> Result:
         """Keep an event until the cluster's system is known."""
+        if isinstance(event, ClusterFacts) and self._is_late(event):
+            return LATE
         if not isinstance(event, Control) and event.partition is not None:
             self._header.partition = event.partition
         ended = early.keep(self._header, event, systems.all_rounds(self._base))
@@ -193,7 +197,7 @@ class Controller:
         return is_silent
 
     def _adopt(self, system: SystemName) -> None:
-        """Take what came before the system was known, as if it had been known: its rounds show nothing, because no report came."""
+        """Take what came before the system was known, as if it had been known. No round of it has a report, so none has a summary."""
         before = self._header
         self._rounds = systems.rounds_of(system, self._base)
         self._header = Header(
@@ -203,6 +207,7 @@ class Controller:
             rebuilt=before.rebuilt,
         )
         self._known_results = {}
+        self._own = systems.system_of(system).decode(None)  # nothing is stored before the system is known
         for record in before.early:
             if record.clock_ms is not None:
                 self._begin(record.clock_ms)
@@ -260,6 +265,7 @@ class Controller:
         if throttles and self._header.system != "pulsar":
             if self._header.system is None:
                 self._adopt("kafka")
+                self._header.is_known = True
             self._own = systems.with_throttles(self._load(systems.system_of("kafka")), throttles)
             self._own_changed = True
         if self._header != Header(length_ms=self._header.length_ms):
@@ -288,7 +294,7 @@ class Controller:
         open_round = self._header.rounds.get(number, OpenRound())
         if isinstance(event, ActionResult):
             if self._header.system is None:
-                return limits.refused_early_result(early.results_count(self._header))
+                return early.refuse(self._header, event, systems.all_rounds(self._base))
             known = self._results_of(number, open_round) if number in self._header.rounds else ()
             return limits.refused_result(result_of(event), known)
         return limits.refusal(systems.waiting_of(event, number), open_round)

@@ -1,10 +1,12 @@
 """Events from before a cluster's system is known: they are kept, and taken again when its first report shows the system.
 
-Ticks, results, facts and control events come from clusters of both systems, and rounds have another length in each. So nothing is
-counted before the first report: then the events are taken in the order in which they came, as if the system had been known.
+Ticks, results and control events come from clusters of both systems, facts alone do not show the system either, and rounds have
+another length in each. So nothing is counted before the first report: then the events are taken in the order in which they came, as if
+the system had been known.
 
 What is kept is bounded: of ticks and facts the newest of each round, results and ticks as long as some system would have their round
-open, as many results as a round may have, and as many control events as a cluster may have.
+open, the newest facts of all that are older, ``limits.MAX_EARLY_RESULTS_COUNT`` results, and as many control events as a cluster may
+have.
 """
 
 from collections.abc import Sequence
@@ -13,9 +15,10 @@ from typing import Literal
 
 import msgspec
 
+from state.engine import limits
 from state.engine.control import MAX_WAITING_COUNT
 from state.engine.memory import EarlyKind, EarlyRecord, Header
-from state.events import ActionResult, ClusterFacts, Control, Event, Tick
+from state.events import ActionResult, ClusterFacts, Control, Event, Rejection, Tick
 from state.round_settings import RoundSettings
 
 _TYPES: dict[EarlyKind, type[Event]] = {
@@ -33,7 +36,7 @@ def keep(header: Header, event: Event, rounds: Sequence[RoundSettings]) -> Ended
     new = record_of(event, header.newest_ms)
     if not isinstance(event, Control):
         header.newest_ms = max(event.time_ms, event.time_ms if new.clock_ms is None else new.clock_ms)
-        open_from_ms = header.newest_ms - max(each.lateness_ms + each.length_ms for each in rounds)
+        open_from_ms = _open_from_ms(header.newest_ms, rounds)
         if event.time_ms < open_from_ms:
             return "late"
         header.early = _without_closed(header.early, open_from_ms)
@@ -42,6 +45,16 @@ def keep(header: Header, event: Event, rounds: Sequence[RoundSettings]) -> Ended
         return "superseded"
     header.early = _without_surplus([*(each for each in header.early if each not in replaced), new])
     return "used"
+
+
+def refuse(header: Header, result: ActionResult, rounds: Sequence[RoundSettings]) -> Rejection | None:
+    """Why a result is not kept: so many others of rounds that may be open are."""
+    new = record_of(result, None)
+    open_from_ms = _open_from_ms(max(result.time_ms, header.newest_ms or result.time_ms), rounds)
+    known = [each for each in header.early if each.kind == "result" and each.time_ms >= open_from_ms]
+    if any(_is_replaced(each, new, rounds) for each in known):
+        return None
+    return limits.refused_early_result(len(known))
 
 
 def event_of(record: EarlyRecord) -> Event:
@@ -55,15 +68,15 @@ def controls_of(header: Header) -> list[Control]:
     return [event for event in events if isinstance(event, Control)]
 
 
-def results_count(header: Header) -> int:
-    """How many results are kept."""
-    return sum(each.kind == "result" for each in header.early)
-
-
 def record_of(event: Event, clock_ms: int | None) -> EarlyRecord:
     """An event as it is kept; ``clock_ms`` is the newest event time of its cluster."""
     value = msgspec.msgpack.encode(replace(event, appended_ms=None))
     return EarlyRecord(_KINDS[type(event)], event.time_ms, event.id, clock_ms, value)
+
+
+def _open_from_ms(newest_ms: int, rounds: Sequence[RoundSettings]) -> int:
+    """From when on an event is in a round that some system may have open."""
+    return newest_ms - max(each.lateness_ms + each.length_ms for each in rounds)
 
 
 def _is_replaced(known: EarlyRecord, new: EarlyRecord, rounds: Sequence[RoundSettings]) -> bool:

@@ -191,7 +191,7 @@ class Header(msgspec.Struct, array_like=True):
     """Clock, open rounds, control and guards of one cluster."""
 
     length_ms: int
-    """Length of its rounds; a Pulsar cluster's as long as the system is not known, and not used before."""
+    """Length of its rounds; a Pulsar cluster's as long as the system is not known."""
     newest_ms: int | None = None
     """Newest accepted event time; None before the first event."""
     next_round: int | None = None

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import state.controller
 from state.controller import Controller
 from state.engine import early, limits
 from state.engine.closing import Identity
@@ -184,6 +185,13 @@ def test_facts_from_before_the_first_report_are_obeyed_from_the_close_of_their_r
     assert header.facts == early_facts.facts
 
 
+def test_facts_that_come_late_do_not_take_the_place_of_those_that_were_in_time() -> None:
+    """Round 0 of a Pulsar cluster closes at second 75."""
+    in_time = facts(10, own_topics={"t/a/0x0_0x1": (1.0, 2.0)})
+    header = header_after(in_time, tick(80), facts(20), tick(200), load("b1", 200))
+    assert header.facts == in_time.facts
+
+
 @pytest.mark.parametrize(
     ("clock_s", "applies_from", "arrived_late"),
     [(44, 1, False), (74, 1, False), (135, 2, True), (300, 4, True)],
@@ -240,8 +248,30 @@ def test_more_results_than_a_cluster_can_have_before_its_first_report_are_refuse
 ) -> None:
     monkeypatch.setattr(limits, "MAX_EARLY_RESULTS_COUNT", 2)
     controller = Controller(CLUSTER, DictStore(), identity=Identity(), settings=SETTINGS)
-    found = [controller.step(result(at)).rejection for at in (1, 2, 3)]
-    assert [each and each.reason for each in found] == [None, None, "too-many-results"]
+    found = [controller.step(result(at)).rejection for at in (1, 2, 3, 1, 1000)]
+    assert [each and each.reason for each in found] == [None, None, "too-many-results", None, None], (
+        "a repeat is no new one, and what no round needs any more makes room"
+    )
+
+
+def test_an_error_of_ours_in_the_first_report_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = DictStore()
+    failing = Controller(CLUSTER, store, identity=Identity(), settings=SETTINGS)
+    failing.step(tick(1))
+    failing.step(tick(65))
+    with monkeypatch.context() as patch:
+        patch.setattr(state.controller, "widen", lambda *_: 1 / 0)
+        rejection = failing.step(moves(65)).rejection
+    assert rejection is not None
+    assert rejection.reason == "internal-error"
+    failing.step(load("b1", 65))
+    failing.commit()
+    assert decode_header(store.header() or b"").system == "pulsar"
+
+
+def test_the_rounds_of_a_cluster_begin_with_its_first_report() -> None:
+    header = header_after(tick(1), tick(200))
+    assert (header.newest_ms, header.next_round, header.rounds) == (200_000, None, {})
 
 
 def test_the_length_of_rounds_may_change_as_long_as_no_report_came() -> None:

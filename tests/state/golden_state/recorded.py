@@ -14,9 +14,11 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 import numpy as np
 
+from state.engine.early import event_of
 from state.engine.layouts import VERSION
-from state.engine.memory import Header
+from state.engine.memory import EarlyRecord, Header
 from state.engine.waiting import Entry
+from state.events import ActionResult, ClusterFacts, Control, Tick
 from state.kafka import memory as kafka
 from state.kafka.memory import READING
 from state.kafka.partition_table import PartitionTable
@@ -34,8 +36,12 @@ ROOTS: tuple[type, ...] = (
     kafka.WaitingLogs,
     kafka.WaitingMoves,
     Entry,
+    Tick,
+    ActionResult,
+    ClusterFacts,
+    Control,
 )
-"""What is encoded."""
+"""What is encoded; the events are kept in a header as long as its system is not known."""
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +102,8 @@ def shown(value: Any) -> Any:
     """A value as JSON, with the names of its fields."""
     if isinstance(value, PartitionTable):
         return [[[topic, partition], _numbers(numbers)] for (topic, partition), numbers in _rows(value)]
+    if isinstance(value, EarlyRecord):
+        value = {"kind": value.kind, "clock_ms": value.clock_ms, "event": event_of(value)}
     names = _field_names(value)
     if names:
         fields_of = {name: shown(getattr(value, name)) for name in names}

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from state.controller import Controller
 from state.engine.closing import Identity
+from state.engine.encoding import decode_header
 from state.engine.published import Published
 from state.engine.store import DictStore
 from state.events import Event, KafkaLoadReport, Reassignment
@@ -83,6 +84,9 @@ def test_a_throttle_from_before_what_is_read_again_is_taken_off_when_the_move_is
         store = rebuilt(of_rounds(range(first, 6), MOVE), actions, SETTINGS)
         found = store.fleet()
         assert found is not None
+        assert decode_header(store.header() or b"").is_known, (
+            "it may have our throttle, whether or not it reported"
+        )
         assert our_configs(decode_kafka(found)).lists.leader == throttle["add_leader_throttled_replicas"]
         after = run([of_rounds(range(6, 12))], SETTINGS, store=store)
         assert [each["trigger"] for each in after.actions][-1:] == ["finished"]
