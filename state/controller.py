@@ -209,13 +209,14 @@ class Controller:
         self._known_results = {}
         self._own = systems.system_of(system).decode(None)  # nothing is stored before the system is known
         for record in before.early:
-            if record.clock_ms is not None:
-                self._begin(record.clock_ms)
-                self._advance(record.clock_ms)
+            self._move_clock(record.clock_ms)
             self._take_again(early.event_of(record))
-        if before.newest_ms is not None:
-            self._begin(before.newest_ms)
-            self._advance(before.newest_ms)
+        self._move_clock(before.newest_ms)
+
+    def _move_clock(self, time_ms: int | None) -> None:
+        if time_ms is not None:
+            self._begin(time_ms)
+            self._advance(time_ms)
 
     def _take_again(self, event: Event) -> None:
         if isinstance(event, Control):
@@ -301,18 +302,17 @@ class Controller:
 
     def _is_late(self, event: Event) -> bool:
         """Whether the round of an event has closed; a first report is judged by the rounds of the system it shows."""
-        newest_ms, length_ms = self._header.newest_ms, self._header.length_ms
-        if self._header.system is None and newest_ms is not None:
+        header = self._header
+        if header.system is None and header.newest_ms is not None:
             rounds = systems.limits_for(event, None, self._base)
-            return event.time_ms // rounds.length_ms < (newest_ms - rounds.lateness_ms) // rounds.length_ms
-        first_open = self._header.next_round
-        return first_open is not None and event.time_ms // length_ms < first_open
+            return event.time_ms // rounds.length_ms < rounds.first_open(header.newest_ms)
+        return header.next_round is not None and event.time_ms // header.length_ms < header.next_round
 
     def _begin(self, time_ms: int) -> None:
         """The first event of a cluster starts its clock."""
         if self._header.next_round is None:
             self._header.newest_ms = time_ms
-            self._header.next_round = (time_ms - self._rounds.lateness_ms) // self._header.length_ms
+            self._header.next_round = self._rounds.first_open(time_ms)
 
     def _put_in_round(self, event: Event) -> Result | tuple[WaitingKey, Waiting]:
         """Put an event into its round. This is the last step with an event, so nothing after it has to be undone."""
@@ -352,8 +352,7 @@ class Controller:
         """Move the clock; close, in order, the rounds whose end + lateness it has reached."""
         header = self._header
         header.newest_ms = time_ms if header.newest_ms is None else max(header.newest_ms, time_ms)
-        lateness_ms = self._rounds.lateness_ms
-        first_open = (header.newest_ms - lateness_ms) // header.length_ms
+        first_open = self._rounds.first_open(header.newest_ms)
         if header.next_round is not None and first_open <= header.next_round:
             return []
         outputs: list[Output] = []

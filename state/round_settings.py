@@ -87,6 +87,10 @@ class RoundSettings:
         """Milliseconds an event may be ahead of its append time."""
         return to_ms(self.max_ahead_s)
 
+    def first_open(self, newest_ms: int) -> int:
+        """Number of the first round that is open when the newest event has this time."""
+        return (newest_ms - self.lateness_ms) // self.length_ms
+
     def is_ahead(self, time_ms: int, appended_ms: int | None) -> bool:
         """Whether an event's time is too far ahead of the time it was appended; never if the log has none."""
         return appended_ms is not None and time_ms > appended_ms + self.max_ahead_ms

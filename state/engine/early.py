@@ -35,7 +35,7 @@ def keep(header: Header, event: Event, rounds: Sequence[RoundSettings]) -> Ended
     """Keep an event until the system is known; ``rounds`` are those of each system. Returns how the event ends."""
     new = record_of(event, header.newest_ms)
     if not isinstance(event, Control):
-        header.newest_ms = max(event.time_ms, event.time_ms if new.clock_ms is None else new.clock_ms)
+        header.newest_ms = _newest_ms(header, event)
         open_from_ms = _open_from_ms(header.newest_ms, rounds)
         if event.time_ms < open_from_ms:
             return "late"
@@ -49,12 +49,13 @@ def keep(header: Header, event: Event, rounds: Sequence[RoundSettings]) -> Ended
 
 def refuse(header: Header, result: ActionResult, rounds: Sequence[RoundSettings]) -> Rejection | None:
     """Why a result is not kept: so many others of rounds that may be open are."""
-    new = record_of(result, None)
-    open_from_ms = _open_from_ms(max(result.time_ms, header.newest_ms or result.time_ms), rounds)
+    open_from_ms = _open_from_ms(_newest_ms(header, result), rounds)
     known = [each for each in header.early if each.kind == "result" and each.time_ms >= open_from_ms]
-    if any(_is_replaced(each, new, rounds) for each in known):
+    rejection = limits.refused_early_result(len(known))
+    if rejection is None:
         return None
-    return limits.refused_early_result(len(known))
+    new = record_of(result, None)
+    return None if any(_is_replaced(each, new, rounds) for each in known) else rejection
 
 
 def event_of(record: EarlyRecord) -> Event:
@@ -72,6 +73,11 @@ def record_of(event: Event, clock_ms: int | None) -> EarlyRecord:
     """An event as it is kept; ``clock_ms`` is the newest event time of its cluster."""
     value = msgspec.msgpack.encode(replace(event, appended_ms=None))
     return EarlyRecord(_KINDS[type(event)], event.time_ms, event.id, clock_ms, value)
+
+
+def _newest_ms(header: Header, event: Event) -> int:
+    """The newest event time of the cluster once this event is taken."""
+    return event.time_ms if header.newest_ms is None else max(header.newest_ms, event.time_ms)
 
 
 def _open_from_ms(newest_ms: int, rounds: Sequence[RoundSettings]) -> int:
