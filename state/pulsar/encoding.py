@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.columns import Bools
+from policies.costs import LEARNED_COUNT, CostMemory
 from state.engine.layouts import seal, unseal
 from state.events import BrokerReport, Published, TopicTraffic
 from state.pulsar.memory import Fleet, Names, PolicyMemory, ShadowMoves, WaitingReport, WaitingTopics
@@ -34,7 +35,8 @@ class _FleetBytes(msgspec.Struct, array_like=True):
     split_averages: bytes
     split_samples: bytes
     split_hits: bytes
-    shadow: ShadowMoves = {}
+    shadow: ShadowMoves
+    costs: tuple[bytes, list[str], bytes]
 
 
 class _ReportBytes(msgspec.Struct, array_like=True):
@@ -94,6 +96,7 @@ def encode_fleet(fleet: Fleet) -> bytes:
             fleet.namespace.astype("<u4").tobytes(),
             *_split_columns(fleet),
             fleet.shadow,
+            (fleet.costs.sums.tobytes(), list(fleet.costs.names), fleet.costs.factors.tobytes()),
         )
     )
 
@@ -126,6 +129,12 @@ def decode_fleet(value: bytes) -> Fleet:
     fleet.owed_skip = _unpack(body.owed_skip, len(fleet.owner))
     fleet.policies = body.policies
     fleet.shadow = body.shadow
+    sums, names, factors = body.costs
+    fleet.costs = CostMemory(
+        np.frombuffer(sums, dtype="<f8").reshape(LEARNED_COUNT, -1),
+        names,
+        np.frombuffer(factors, dtype="<f8").reshape(-1, 2 * LEARNED_COUNT),
+    )
     fleet.namespaces = body.namespaces
     fleet.namespace = np.frombuffer(body.namespace, dtype="<u4").astype(np.int64)
     fleet.split_averages = _or_zeros(np.frombuffer(body.split_averages, dtype="<f8").reshape(-1, 2), fleet)

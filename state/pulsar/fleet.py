@@ -360,4 +360,4 @@ def _carry_policies(before: Fleet, after: Fleet, reports: dict[str, WaitingRepor
         if name in last and (name not in reports or reports[name].time_ms - last[name] <= max_age_ms)
     }
     after.policies = policy_memory.only(before.policies, kept.__contains__)
-    after.shadow = before.shadow
+    after.shadow, after.costs = before.shadow, before.costs

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints
+from policies.costs import CostMemory
 from state.events import BrokerReport, TopicTraffic
 
 PolicyMemory = dict[str, dict[str, dict[str, Any]]]
@@ -54,6 +55,7 @@ class Fleet:
         "broker_last_ms",
         "brokers",
         "bundle_names",
+        "costs",
         "last_ms",
         "listed_rows",
         "namespace",
@@ -103,6 +105,8 @@ class Fleet:
         """Samples in them, at most ``average_samples``, (b,); none while splits are switched off."""
         self.split_hits: Ints = np.zeros(0, dtype=np.int64)
         """Rounds in a row each bundle was above a limit, (b,)."""
+        self.costs = CostMemory()
+        """What was learned of the costs of traffic."""
         self.policies: PolicyMemory = {}
         """What the shedding policies remember."""
         self.shadow: ShadowMoves = {}
