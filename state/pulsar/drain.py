@@ -44,6 +44,7 @@ OUTCOMES = (
     "maintenance",
     "ineffective",
     "cooldown",
+    "absent",
     "dry-run",
     "anti-affinity",
     "no-destination",

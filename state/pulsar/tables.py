@@ -5,6 +5,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from policies.shedding.view import (
 from policies.usage import capacity_percent, percent, weighted_maximum_ratio
 from state.engine.ledger import HOUR_MS, Decision, Ledger, Verdict
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, BrokerReport
-from state.pulsar.fleet import Advanced
+from state.pulsar.fleet import Advanced, Carried
 from state.pulsar.groups import Groups
 from state.pulsar.memory import Fleet, WaitingReport
 from state.pulsar.published import published_loads
@@ -104,14 +105,26 @@ def loads(
     end_ms: int,
     shadow: Shadow | None = None,
     apart: Collection[str] = (),
+    unreported: Mapping[str, Carried] = MappingProxyType({}),
 ) -> Loads:
-    """Load of each broker of the round; with a shadow, as if its moves had happened. ``apart`` take no part in balancing."""
+    """Load of each broker of the round; with a shadow, as if its moves had happened. ``apart`` take no part in balancing.
+
+    ``unreported`` is what brokers carry besides what they report; traffic that a broker reports and none of the bundles it lists
+    explains is part of it. What a broker publishes about itself (the extensible load manager) is no sum over what it lists.
+    """
     names = tuple(sorted(reports))
     found = [reports[name].report for name in names]
     times_ms = np.array([reports[name].time_ms for name in names], dtype=np.int64)
     resources = np.array([report.resources for report in found])
     messages = np.array([report.messages_per_s for report in found])
     volume = np.array([report.bytes_per_s for report in found])
+    for broker, carried in unreported.items():
+        row = names.index(broker)
+        if found[row].published is not None:
+            continue
+        listed = [math.fsum(column) for column in found[row].traffic.T.tolist()]
+        messages[row] += max(0.0, carried.messages_per_s - max(0.0, messages[row] - sum(listed[:2])))
+        volume[row] += max(0.0, carried.bytes_per_s - max(0.0, volume[row] - sum(listed[2:])))
     if shadow is not None:
         shadow.shift(names, resources[:, :, 0], resources[:, :, 1], messages, volume)
     limits = settings.capacity.limits(names)

@@ -323,4 +323,5 @@ POLICY: Final = SheddingPolicy(
     ),
     remembers_rounds=lambda _settings: max(fading_rounds(FLEET_FADES), FINISHING_ROUNDS),
     splits_first=True,
+    keeps_absent_bundles=True,
 )
