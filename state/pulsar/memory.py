@@ -56,6 +56,7 @@ class Fleet:
         "brokers",
         "bundle_names",
         "costs",
+        "counts",
         "last_ms",
         "listed_rows",
         "namespace",
@@ -93,6 +94,8 @@ class Fleet:
         """Samples in the average, at most ``bundle_average_samples``, (b,)."""
         self.last_ms: Ints = np.zeros(0, dtype=np.int64)
         """When each bundle was last listed, (b,)."""
+        self.counts: Ints = np.zeros((0, 2), dtype=np.int64)
+        """Topics and sessions, as last reported, (b, 2); 0 for a policy that keeps no absent bundles."""
         self.owed_skip: Bools = np.zeros(0, dtype=np.bool_)
         """Whether the owner's next sample is its first after a move, (b,)."""
         self.namespaces: list[str] = []

@@ -69,6 +69,9 @@ def decide(
         _sampling(pulsar),
         round_end_ms=closing.end_ms,
         max_report_age_ms=pulsar.rounds.max_report_age_ms,
+        left={each.bundle for each in ledger.unloads_on_their_way()}
+        if pulsar.policy.keeps_absent_bundles
+        else None,
     )
     if has_shadow:
         advanced.fleet.shadow = shadow.keep(
@@ -101,7 +104,13 @@ def _decide(
 ) -> list[Output]:
     pulsar, ledger = closing.settings.pulsar, header.ledger
     live = upkeep.missing(_live(advanced.fleet, closing, pulsar), reports, closing.upkeep)
-    round_loads = loads(reports, pulsar, end_ms=closing.end_ms, apart=closing.upkeep.apart)
+    round_loads = loads(
+        reports,
+        pulsar,
+        end_ms=closing.end_ms,
+        apart=closing.upkeep.apart,
+        unreported=advanced.unreported,
+    )
     costs = learn_costs(advanced, round_loads, ledger, end_ms=closing.end_ms)
     put_back = drain.begin(header, advanced, closing.upkeep)
     answers = approvals.begin(header, closing)

@@ -5,6 +5,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from policies.shedding.view import (
 from policies.usage import NOT_MEASURED, REPORTED_COUNT, percent, weighted_maximum_ratio
 from state.engine.ledger import HOUR_MS, Decision, Ledger, Verdict
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, BrokerReport
-from state.pulsar.fleet import Advanced
+from state.pulsar.fleet import Advanced, Carried
 from state.pulsar.groups import Groups
 from state.pulsar.memory import Fleet, WaitingReport
 from state.pulsar.published import published_loads
@@ -105,8 +106,13 @@ def loads(
     end_ms: int,
     shadow: Shadow | None = None,
     apart: Collection[str] = (),
+    unreported: Mapping[str, Carried] = MappingProxyType({}),
 ) -> Loads:
-    """Load of each broker of the round; with a shadow, as if its moves had happened. ``apart`` take no part in balancing."""
+    """Load of each broker of the round; with a shadow, as if its moves had happened. ``apart`` take no part in balancing.
+
+    ``unreported`` is what brokers carry besides what they report; traffic that a broker reports and none of the bundles it lists
+    explains is part of it. What a broker publishes about itself (the extensible load manager) is no sum over what it lists.
+    """
     names = tuple(sorted(reports))
     found = [reports[name].report for name in names]
     times_ms = np.array([reports[name].time_ms for name in names], dtype=np.int64)
@@ -115,6 +121,14 @@ def loads(
     volume = np.array([report.bytes_per_s for report in found])
     declared = settings.capacity.limits(names)
     counts = _counts(found) if (declared[:, 2:] > 0).any() else np.full((len(names), 2), NOT_MEASURED)
+    for broker, carried in unreported.items():
+        row = names.index(broker)
+        counts[row] += np.where(counts[row] >= 0, (carried.topics_count, carried.sessions_count), 0.0)
+        if found[row].published is not None:
+            continue
+        listed = [math.fsum(column) for column in found[row].traffic.T.tolist()]
+        messages[row] += max(0.0, carried.messages_per_s - max(0.0, messages[row] - sum(listed[:2])))
+        volume[row] += max(0.0, carried.bytes_per_s - max(0.0, volume[row] - sum(listed[2:])))
     used, limits = (
         np.column_stack([resources[:, :, 0], messages, volume, counts]),
         np.column_stack([resources[:, :, 1], declared]),
@@ -165,8 +179,9 @@ def learn_costs(advanced: Advanced, measured: Loads, ledger: Ledger, *, end_ms: 
     edges = np.searchsorted(fleet.owner[: advanced.owned_count], np.arange(len(fleet.brokers) + 1))
     rates = np.zeros((len(fleet.brokers), 4))
     has_some = np.diff(edges) > 0
+    present = advanced.present_rates(np.arange(advanced.owned_count))
     if has_some.any():  # rows are added one after the other, so that a sum is the same on every processor
-        rates[has_some] = np.add.reduceat(advanced.reported, edges[:-1][has_some], axis=0)
+        rates[has_some] = np.add.reduceat(present, edges[:-1][has_some], axis=0)
     place = {name: row for row, name in enumerate(fleet.brokers)}
     rates = rates[[place[name] for name in names]]
     for first, reported in ((0, measured.messages_per_s), (2, measured.bytes_per_s)):

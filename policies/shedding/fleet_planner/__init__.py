@@ -305,4 +305,5 @@ POLICY: Final = SheddingPolicy(
     ),
     remembers_rounds=lambda _settings: fading_rounds(NOISE_FADES),
     splits_first=True,
+    keeps_absent_bundles=True,
 )
