@@ -74,8 +74,14 @@ class Advanced:
 
     def present_rates(self, rows: Ints) -> Floats:
         """Traffic of leading rows in the round, (k, 4); the running averages where the round's does not count."""
-        found: Floats = np.where(self.is_sampled[rows, None], self.reported[rows], self.fleet.averages[rows])
-        return found
+        if len(rows) == self.owned_count and bool((rows[1:] > rows[:-1]).all()):  # all of them, in order
+            if self.is_sampled.all():
+                return self.reported
+            found: Floats = np.where(
+                self.is_sampled[:, None], self.reported, self.fleet.averages[: len(rows)]
+            )
+            return found
+        return np.where(self.is_sampled[rows, None], self.reported[rows], self.fleet.averages[rows])
 
     def owns(self, broker: str, bundle: str) -> bool:
         """Whether a broker of the round owns a bundle; quick, for callers that know where it should be."""
