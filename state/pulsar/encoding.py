@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.columns import Bools
+from policies.usage import RESOURCES
 from state.engine.layouts import seal, unseal
 from state.events import BrokerReport, Published, TopicTraffic
 from state.pulsar.memory import Fleet, Names, PolicyMemory, ShadowMoves, WaitingReport, WaitingTopics
@@ -35,6 +36,9 @@ class _FleetBytes(msgspec.Struct, array_like=True):
     split_samples: bytes
     split_hits: bytes
     shadow: ShadowMoves = {}
+    above_limit_rounds: bytes = b""
+    unmeasured_rounds: bytes = b""
+    idle_since_ms: bytes = b""
 
 
 class _ReportBytes(msgspec.Struct, array_like=True):
@@ -70,6 +74,10 @@ def _ints(value: bytes) -> NDArray[np.int64]:
     return np.frombuffer(value, dtype="<i8")
 
 
+def _counts(value: bytes) -> NDArray[np.int64]:
+    return np.frombuffer(value, dtype="u1").astype(np.int64).reshape(-1, len(RESOURCES))
+
+
 def _split(joined: str) -> list[str]:
     return joined.split("\n") if joined else []
 
@@ -94,6 +102,9 @@ def encode_fleet(fleet: Fleet) -> bytes:
             fleet.namespace.astype("<u4").tobytes(),
             *_split_columns(fleet),
             fleet.shadow,
+            fleet.above_limit_rounds.astype("u1").tobytes(),
+            fleet.unmeasured_rounds.astype("u1").tobytes(),
+            fleet.idle_since_ms.tobytes(),
         )
     )
 
@@ -115,6 +126,9 @@ def decode_fleet(value: bytes) -> Fleet:
     fleet = Fleet()
     fleet.brokers = body.brokers
     fleet.broker_last_ms = _ints(body.broker_last_ms)
+    fleet.above_limit_rounds = _counts(body.above_limit_rounds)
+    fleet.unmeasured_rounds = _counts(body.unmeasured_rounds)
+    fleet.idle_since_ms = _ints(body.idle_since_ms)
     fleet.starts = _ints(body.starts)
     fleet.listed_rows = np.frombuffer(body.listed_rows, dtype="<u4").astype(np.int64)
     fleet.run_start_ms = _ints(body.run_start_ms)
