@@ -115,7 +115,7 @@ class Decision(msgspec.Struct, array_like=True):
     is_drain: bool = False
     """Whether it is an unload that empties its broker, which has a budget of its own."""
     is_counted: bool = False
-    """Whether it counts among the unanswered ones."""
+    """Whether nothing more is to be seen of it without a result: it is counted, or a later action was answered."""
 
     def broker_of(self, side: Side) -> str | None:
         """A broker of an unload."""
@@ -168,13 +168,17 @@ class Ledger(msgspec.Struct, array_like=True):
 
         A result ends the flight, a failed one the cooldown as well, and only a success leaves something to judge.
         """
-        by_id: dict[str, list[Decision]] = defaultdict(list)
-        for each in self.decisions:
-            by_id[each.id].append(each)
+        by_id: dict[str, list[int]] = defaultdict(list)
+        for place, each in enumerate(self.decisions):
+            by_id[each.id].append(place)
+        newest = -1
         for action_id, outcome, time_ms in results:
             self.unanswered = None
-            for each in by_id.get(action_id, ()):
-                _apply(each, outcome, time_ms)
+            for place in by_id.get(action_id, ()):
+                _apply(self.decisions[place], outcome, time_ms)
+                newest = max(newest, place)
+        for each in self.decisions[: newest + 1]:
+            each.is_counted = True
 
     def count_unanswered(self, *, decided_ms: int, had_effect: bool) -> None:
         """Count one more action that expired without a result, behind those that did so before it."""
