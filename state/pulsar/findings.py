@@ -65,7 +65,9 @@ def watch(
 ) -> None:
     """Count on in the fleet, for each broker of the round, what lasts; ``before`` is the fleet before the round."""
     fleet = advanced.fleet
-    old = _rows_in(before.brokers, fleet.brokers)
+    old = _rows_in(
+        before.brokers[: len(before.idle_since_ms)], fleet.brokers
+    )  # an older layout has no counts
     known = np.flatnonzero(old >= 0)
     known = known[fleet.broker_last_ms[known] - before.broker_last_ms[old[known]] <= max_report_age_ms]
     above, unmeasured = (np.zeros((len(old), len(RESOURCES)), dtype=np.int64) for _ in range(2))
