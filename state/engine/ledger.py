@@ -166,17 +166,19 @@ class Ledger(msgspec.Struct, array_like=True):
     def apply_results(self, results: Iterable[tuple[str, ActionOutcome, int]]) -> None:
         """Note the results of executors, in the order of time: action id, outcome, time.
 
-        A result ends the flight, a failed one the cooldown as well, and only a success leaves something to judge.
+        A result ends the flight, a failed one the cooldown as well, and only a success leaves something to judge. It also shows that
+        somebody obeyed up to its action, so no earlier one counts as unanswered.
         """
         by_id: dict[str, list[int]] = defaultdict(list)
         for place, each in enumerate(self.decisions):
             by_id[each.id].append(place)
         newest = -1
         for action_id, outcome, time_ms in results:
-            self.unanswered = None
             for place in by_id.get(action_id, ()):
                 _apply(self.decisions[place], outcome, time_ms)
                 newest = max(newest, place)
+        if newest >= 0:
+            self.unanswered = None
         for each in self.decisions[: newest + 1]:
             each.is_counted = True
 

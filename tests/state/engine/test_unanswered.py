@@ -82,6 +82,12 @@ def test_any_result_shows_that_somebody_obeys(outcome: str, time_s: float) -> No
     assert "nobody-obeys" not in kinds(played(batches))[-1]
 
 
+def test_a_result_of_somebody_elses_action_is_no_answer() -> None:
+    batches = rounds(6)
+    batches[4].append(answer("another", 42.0))
+    assert kinds(played(batches))[-1] == ["nobody-obeys"]
+
+
 def test_what_came_after_the_newest_answer_counts() -> None:
     batches = rounds(7)
     batches[1].append(answer(ids(3)[0], 12.0))
