@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.columns import Bools
+from policies.costs import LEARNED_COUNT, CostMemory
 from policies.usage import RESOURCES
 from state.engine.layouts import seal, unseal
 from state.events import BrokerReport, Published, TopicTraffic
@@ -35,10 +36,12 @@ class _FleetBytes(msgspec.Struct, array_like=True):
     split_averages: bytes
     split_samples: bytes
     split_hits: bytes
-    shadow: ShadowMoves = {}
-    above_limit_rounds: bytes = b""
-    unmeasured_rounds: bytes = b""
-    idle_since_ms: bytes = b""
+    shadow: ShadowMoves
+    costs: tuple[bytes, list[str], bytes]
+    counts: bytes
+    above_limit_rounds: bytes
+    unmeasured_rounds: bytes
+    idle_since_ms: bytes
 
 
 class _ReportBytes(msgspec.Struct, array_like=True):
@@ -83,7 +86,7 @@ def _split(joined: str) -> list[str]:
 
 
 def encode_fleet(fleet: Fleet) -> bytes:
-    """Bytes of a fleet; about 90 bytes a bundle."""
+    """Bytes of a fleet; about 100 bytes a bundle."""
     return seal(
         _FleetBytes(
             fleet.brokers,
@@ -102,6 +105,8 @@ def encode_fleet(fleet: Fleet) -> bytes:
             fleet.namespace.astype("<u4").tobytes(),
             *_split_columns(fleet),
             fleet.shadow,
+            (fleet.costs.sums.tobytes(), list(fleet.costs.names), fleet.costs.factors.tobytes()),
+            fleet.counts.astype("<u4").tobytes() if fleet.counts.any() else b"",
             fleet.above_limit_rounds.astype("u1").tobytes(),
             fleet.unmeasured_rounds.astype("u1").tobytes(),
             fleet.idle_since_ms.tobytes(),
@@ -140,8 +145,15 @@ def decode_fleet(value: bytes) -> Fleet:
     fleet.owed_skip = _unpack(body.owed_skip, len(fleet.owner))
     fleet.policies = body.policies
     fleet.shadow = body.shadow
+    sums, names, factors = body.costs
+    fleet.costs = CostMemory(
+        np.frombuffer(sums, dtype="<f8").reshape(LEARNED_COUNT, -1),
+        names,
+        np.frombuffer(factors, dtype="<f8").reshape(-1, 2 * LEARNED_COUNT),
+    )
     fleet.namespaces = body.namespaces
     fleet.namespace = np.frombuffer(body.namespace, dtype="<u4").astype(np.int64)
+    fleet.counts = _or_zeros(np.frombuffer(body.counts, dtype="<u4").astype(np.int64).reshape(-1, 2), fleet)
     fleet.split_averages = _or_zeros(np.frombuffer(body.split_averages, dtype="<f8").reshape(-1, 2), fleet)
     fleet.split_samples = _or_zeros(np.frombuffer(body.split_samples, dtype="<u4").astype(np.int64), fleet)
     fleet.split_hits = _or_zeros(np.frombuffer(body.split_hits, dtype="<u4").astype(np.int64), fleet)

@@ -47,7 +47,9 @@ _LIMIT_REMEDIES = {
 _DECLARE = "declare what a broker can carry in [pulsar.capacity.brokers]"
 _LACK_REMEDIES = {
     "cpu": f"set cpu_weight = 0 in [pulsar.usage], and {_DECLARE}",
-    **dict.fromkeys(_BANDWIDTH, f"{_DECLARE}, or set loadBalancerOverrideBrokerNicSpeedGbps at the broker"),
+    **dict.fromkeys(
+        _BANDWIDTH, f"{_DECLARE} (bytes_per_s), or set loadBalancerOverrideBrokerNicSpeedGbps at the broker"
+    ),
     "direct-memory": "set direct_memory_weight = 0 in [pulsar.usage]",
 }
 """By resource that only others measure, the setting that mends it; of every other resource, the capacity is not declared."""
@@ -147,10 +149,10 @@ def _not_measured(fleet: Fleet, table: Eligible, loads: Loads) -> Iterator[Findi
         for row in rows[(lacking[rows] & others).any(axis=1)].tolist():
             measured = {RESOURCES[at] for at in np.flatnonzero(brokers.measured[row]).tolist()}
             missing = {RESOURCES[at] for at in np.flatnonzero(lacking[row] & others).tolist()}
-            if "capacity" in measured:
+            if "bytes" in measured:
                 missing.difference_update(_BANDWIDTH)
             if measured.issuperset(_BANDWIDTH):
-                missing.discard("capacity")
+                missing.discard("bytes")
             alike[tuple(name for name in RESOURCES if name in missing)].append(brokers.names[row])
     for lacks, names in alike.items():
         if lacks:

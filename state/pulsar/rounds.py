@@ -26,14 +26,13 @@ from state.pulsar import (
     upkeep,
 )
 from state.pulsar.aftermath import remember
-from state.pulsar.budget import Budget
 from state.pulsar.circumstances import circumstances_of
 from state.pulsar.closing import Decided
 from state.pulsar.counted import Counted, view_of, with_shadow
 from state.pulsar.judging import judge
 from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
 from state.pulsar.outputs import actions_of, proposals_of, summarize
-from state.pulsar.tables import loads
+from state.pulsar.tables import learn_costs, loads
 from state.settings import PulsarSettings
 
 
@@ -70,6 +69,9 @@ def decide(
         _sampling(pulsar),
         round_end_ms=closing.end_ms,
         max_report_age_ms=pulsar.rounds.max_report_age_ms,
+        left={each.bundle for each in ledger.unloads_on_their_way()}
+        if pulsar.policy.keeps_absent_bundles
+        else None,
     )
     if has_shadow:
         advanced.fleet.shadow = shadow.keep(
@@ -103,7 +105,14 @@ def _decide(
 ) -> list[Output]:
     pulsar, ledger = closing.settings.pulsar, header.ledger
     live = upkeep.missing(_live(advanced.fleet, closing, pulsar), reports, closing.upkeep)
-    round_loads = loads(reports, pulsar, end_ms=closing.end_ms, apart=closing.upkeep.apart)
+    round_loads = loads(
+        reports,
+        pulsar,
+        end_ms=closing.end_ms,
+        apart=closing.upkeep.apart,
+        unreported=advanced.unreported,
+    )
+    costs = learn_costs(advanced, round_loads, ledger, end_ms=closing.end_ms)
     findings.watch(
         before,
         advanced,
@@ -118,11 +127,9 @@ def _decide(
         ledger, advanced, reports, round_loads, pulsar, length_ms=header.length_ms, end_ms=closing.end_ms
     )
     checked = promises.check(ledger, round_loads, length_ms=header.length_ms, end_ms=closing.end_ms)
-    leaving = shadow.without(effects_found.leaving, advanced.fleet.shadow)
-    budget = Budget.of(ledger, pulsar.guards, leaving, end_ms=closing.end_ms)
-    measured = view_of(closing, header, advanced, round_loads, reports)
+    measured = view_of(closing, header, advanced, round_loads, reports, costs)
     topics = splits.topic_table(measured, waiting_topics)
-    counted = with_shadow(closing, header, advanced, reports) or Counted(round_loads, measured, None)
+    counted = with_shadow(closing, header, advanced, reports, costs) or Counted(round_loads, measured, None)
     stopped = obstacle(header, pulsar.rounds, reports, live_count=len(live))
     circumstances = circumstances_of(closing, header)
     if stopped:
@@ -130,8 +137,9 @@ def _decide(
         decided = Decided(*stopped, answers=answers)
     else:
         in_view = splits.as_in(counted.table, measured, topics)
+        leaving = shadow.without(effects_found.leaving, advanced.fleet.shadow)
         decided = judge(
-            closing, circumstances, header, counted, advanced, in_view, budget=budget, answers=answers
+            closing, circumstances, header, counted, advanced, in_view, leaving=leaving, answers=answers
         )
     actions = actions_of(closing, circumstances, decided)
     proposed = proposals_of(closing, circumstances, decided, place=len(actions))

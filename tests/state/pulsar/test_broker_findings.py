@@ -162,7 +162,7 @@ def unlike(rounds_count: int = 3, **brokers: Mapping[str, tuple[float, float]]) 
         pytest.param(
             {"v1": VM, "v2": VM},
             {"capacity": {"brokers": {"v1": {"bytes_per_s": 1e6}}}},
-            [("capacity", "v2")],
+            [("bytes", "v2")],
             id="declared for some only",
         ),
         pytest.param({"m1": METAL, "v1": {}}, {}, [("cpu, bandwidth-in, bandwidth-out", "v1")], id="nothing"),
