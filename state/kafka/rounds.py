@@ -53,7 +53,13 @@ def decide(
         hold_ms=closed.settings.throttle.stale_rounds_count * header.length_ms,
     )
     memory.readings, memory.rates = observation.readings, observation.rates
-    reconcile.reconcile(memory, observation, end_ms=closing.end_ms, is_acting=closing.mode == "act")
+    asked = memory.asked
+    had_effect = reconcile.reconcile(
+        memory, observation, end_ms=closing.end_ms, is_acting=closing.mode == "act"
+    )
+    if asked is not None and had_effect is not None:
+        decided_ms = asked.expires_ms - (closing.expires_ms - closing.end_ms)
+        header.ledger.count_unanswered(decided_ms=decided_ms, had_effect=had_effect)
     return _decide(header, memory, closed, observation)
 
 

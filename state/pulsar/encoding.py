@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from policies.columns import Bools
 from policies.costs import LEARNED_COUNT, CostMemory
+from policies.usage import RESOURCES
 from state.engine.layouts import seal, unseal
 from state.events import BrokerReport, Published, TopicTraffic
 from state.pulsar.memory import Fleet, Names, PolicyMemory, ShadowMoves, WaitingReport, WaitingTopics
@@ -38,6 +39,9 @@ class _FleetBytes(msgspec.Struct, array_like=True):
     shadow: ShadowMoves
     costs: tuple[bytes, list[str], bytes]
     counts: bytes
+    above_limit_rounds: bytes
+    unmeasured_rounds: bytes
+    idle_since_ms: bytes
 
 
 class _ReportBytes(msgspec.Struct, array_like=True):
@@ -73,6 +77,10 @@ def _ints(value: bytes) -> NDArray[np.int64]:
     return np.frombuffer(value, dtype="<i8")
 
 
+def _counts(value: bytes) -> NDArray[np.int64]:
+    return np.frombuffer(value, dtype="u1").astype(np.int64).reshape(-1, len(RESOURCES))
+
+
 def _split(joined: str) -> list[str]:
     return joined.split("\n") if joined else []
 
@@ -99,6 +107,9 @@ def encode_fleet(fleet: Fleet) -> bytes:
             fleet.shadow,
             (fleet.costs.sums.tobytes(), list(fleet.costs.names), fleet.costs.factors.tobytes()),
             fleet.counts.astype("<u4").tobytes() if fleet.counts.any() else b"",
+            fleet.above_limit_rounds.astype("u1").tobytes(),
+            fleet.unmeasured_rounds.astype("u1").tobytes(),
+            fleet.idle_since_ms.tobytes(),
         )
     )
 
@@ -120,6 +131,9 @@ def decode_fleet(value: bytes) -> Fleet:
     fleet = Fleet()
     fleet.brokers = body.brokers
     fleet.broker_last_ms = _ints(body.broker_last_ms)
+    fleet.above_limit_rounds = _counts(body.above_limit_rounds)
+    fleet.unmeasured_rounds = _counts(body.unmeasured_rounds)
+    fleet.idle_since_ms = _ints(body.idle_since_ms)
     fleet.starts = _ints(body.starts)
     fleet.listed_rows = np.frombuffer(body.listed_rows, dtype="<u4").astype(np.int64)
     fleet.run_start_ms = _ints(body.run_start_ms)

@@ -12,9 +12,10 @@ import numpy as np
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_plan import PacingMemory
 from policies.throttle.progress import Sample, Watch
+from policies.usage import RESOURCES
 from state.engine.early import record_of
 from state.engine.encoding import decode_header, encode_header
-from state.engine.ledger import Child, Decision, Ledger, Verdict
+from state.engine.ledger import Child, Decision, Ledger, Unanswered, Verdict
 from state.engine.memory import (
     ApprovalRecord,
     ControlRecord,
@@ -128,6 +129,7 @@ def pulsar_header() -> Header:
                 )
             ],
             {"split": 1},
+            Unanswered(had_effect=True, count=4, since_ms=1),
         ),
         facts=FACTS,
         system="pulsar",
@@ -185,6 +187,9 @@ def fleet() -> Fleet:
     fleet = Fleet()
     fleet.brokers = ["b1\n", "ü"]
     fleet.broker_last_ms = np.array([5, -6])
+    fleet.above_limit_rounds = np.arange(2 * len(RESOURCES)).reshape(2, -1) % 4
+    fleet.unmeasured_rounds = fleet.above_limit_rounds[::-1]
+    fleet.idle_since_ms = np.array([-1, 2**50])
     fleet.starts = np.array([0, 2, 3])
     fleet.listed_rows = np.array([0, 1, 1])
     fleet.run_start_ms = np.array([1, 2, 2**50])
