@@ -26,6 +26,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Literal[
         "failed-promises",
+        "forbidden",
         "hot-partition",
         "ineffective",
         "landed-elsewhere",

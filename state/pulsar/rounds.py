@@ -21,6 +21,7 @@ from state.pulsar import (
     members,
     policy_memory,
     promises,
+    rules,
     shadow,
     splits,
     upkeep,
@@ -122,6 +123,7 @@ def _decide(
         decided = judge(
             closing, circumstances, header, counted, advanced, in_view, leaving=leaving, answers=answers
         )
+        rules.watch_forbidden(header, decided.admitted, counted.table, number=closing.number)
     actions = actions_of(closing, circumstances, decided)
     proposed = proposals_of(closing, circumstances, decided, place=len(actions))
     remember(ledger, closing, decided, counted.loads, actions)
@@ -136,6 +138,7 @@ def _decide(
         *_of_actions(closing, ledger, effects_found),
         *promises.find_failed(promised, pulsar.shedding_policy),
         *findings.of_topics(measured, topics, pulsar.split),
+        *rules.of_forbidden(header, pulsar.shedding_policy, number=closing.number),
     ]
     summary_ = msgspec.structs.replace(
         summarize(
