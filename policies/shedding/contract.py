@@ -29,9 +29,12 @@ BUNDLE_OUTCOMES = (
     "masked",
     "no-destination",
     "bundle-limit",
+    "budget",
 )
 """Outcomes of a bundle that was tried, by code. ``masked``: not movable; the caller that masked it knows why."""
-ACTED, NEED_MET, TOO_BIG, NO_TRAFFIC, MASKED, NO_DESTINATION, BUNDLE_LIMIT = range(len(BUNDLE_OUTCOMES))
+ACTED, NEED_MET, TOO_BIG, NO_TRAFFIC, MASKED, NO_DESTINATION, BUNDLE_LIMIT, BUDGET = range(
+    len(BUNDLE_OUTCOMES)
+)
 
 ADMITTED, REFUSED, POSTPONED = range(3)
 """What became of a wanted unload: it happens; it is refused for a reason of its own; or it has to wait because nothing, or
@@ -193,6 +196,9 @@ class SheddingPolicy(Generic[SettingsT, MemoryT, PendingT]):
     splits_first: bool = False
     """Whether a bundle that it wants to move, and that is due for a split in the same round, is split where it is: its clients
     reconnect once instead of twice, and its parts fit better. Pulsar's policies move it."""
+    keeps_absent_bundles: bool = False
+    """Whether a bundle that its owner's report leaves out stays in its view, with its averages and not movable, until it is known to
+    be gone. Pulsar's policies see the reports as they are."""
 
     def __post_init__(self) -> None:
         if set(self.sentences) != set(self.triggers) - {""}:
