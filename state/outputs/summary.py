@@ -30,6 +30,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal[
         "above-limit",
         "failed-promises",
+        "forbidden",
         "hot-partition",
         "idle-broker",
         "ineffective",

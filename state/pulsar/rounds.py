@@ -21,6 +21,7 @@ from state.pulsar import (
     members,
     policy_memory,
     promises,
+    rules,
     shadow,
     splits,
     upkeep,
@@ -141,6 +142,7 @@ def _decide(
         decided = judge(
             closing, circumstances, header, counted, advanced, in_view, leaving=leaving, answers=answers
         )
+        rules.watch_forbidden(header, decided.admitted, counted.table, number=closing.number)
     actions = actions_of(closing, circumstances, decided)
     proposed = proposals_of(closing, circumstances, decided, place=len(actions))
     remember(ledger, closing, decided, counted.loads, actions)
@@ -157,6 +159,7 @@ def _decide(
         *promises.find_failed(promised, pulsar.shedding_policy),
         *findings.of_brokers(advanced, round_loads, measured, reports, end_ms=closing.end_ms),
         *findings.of_topics(measured, topics, pulsar.split),
+        *rules.of_forbidden(header, pulsar.shedding_policy, number=closing.number),
     ]
     summary_ = msgspec.structs.replace(
         summarize(

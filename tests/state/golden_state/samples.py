@@ -20,6 +20,7 @@ from state.engine.memory import (
     ApprovalRecord,
     ControlRecord,
     DrainRecord,
+    ForbiddenRecord,
     Header,
     MembersChange,
     OpenRound,
@@ -143,6 +144,7 @@ def pulsar_header() -> Header:
         approvals=[ApprovalRecord("w1", "p1", "approved", "ann", "right")],
         rejected={"t/n/0x0_0x1": 360_000},
         rebuilt=RebuiltRecord(60_000, (2, 3)),
+        forbidden={"b1": ForbiddenRecord("anti-affinity", "t/n/0x00000000_0x80000000", "why", 3, 9)},
     )
 
 
