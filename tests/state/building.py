@@ -24,7 +24,7 @@ from state.pulsar.holds import Holds
 from state.pulsar.members import Calm
 from state.pulsar.memory import Fleet, WaitingReport
 from state.pulsar.rules import with_rules
-from state.pulsar.tables import Eligible, Loads, eligible, loads
+from state.pulsar.tables import Eligible, Loads, eligible, learn_costs, loads
 from state.quiet_hours import NO_ZONES
 from state.settings import GuardSettings, PulsarSettings
 from tests.state.traces import load
@@ -145,6 +145,7 @@ def seen(
         Ledger(),
         end_ms=END_MS,
         reports=found,
+        costs=learn_costs(advanced, round_loads, Ledger(), end_ms=END_MS),
     )
     return Seen(reports=found, advanced=advanced, loads=round_loads, table=table)
 
