@@ -37,22 +37,25 @@ class RecordedCosts:
     def add(self, event: LoadReport) -> None:
         """Take a report into account."""
         if event.time_ms // _ROUND_MS > self._round:
-            self._learn(self._waiting)
-            self._waiting, self._round = set(), event.time_ms // _ROUND_MS
+            self._end_round()
+            self._round = event.time_ms // _ROUND_MS
         self.reports_count += 1
         self._newest[event.broker] = event.report
         self._waiting.add(event.broker)
 
     def costs(self) -> tuple[tuple[str, ...], Costs]:
-        """All brokers, ascending, and their costs as they are known at the end of the recording."""
-        self._learn(self._waiting)
-        self._waiting = set()
+        """All brokers, ascending, and their costs as they are known at the end of the recording; there is a report."""
+        self._end_round()
         names = tuple(sorted(self._newest))
         return names, self._learn(names, teaches=False)
 
-    def _learn(self, brokers: "set[str] | tuple[str, ...]", *, teaches: bool = True) -> Costs:
-        names = sorted(brokers)
-        resources = np.array([self._newest[name].resources for name in names]).reshape(-1, 4, 2)
+    def _end_round(self) -> None:
+        if self._waiting:
+            self._learn(tuple(sorted(self._waiting)), teaches=True)
+        self._waiting = set()
+
+    def _learn(self, names: tuple[str, ...], *, teaches: bool) -> Costs:
+        resources = np.array([self._newest[name].resources for name in names])
         blank = np.full((len(names), len(CAPACITIES)), NOT_MEASURED)
         limits = np.column_stack([resources[:, :, 1], blank])
         self._memory, costs = learn(
@@ -60,7 +63,7 @@ class RecordedCosts:
             names,
             percents=percent(np.column_stack([resources[:, :, 0], blank]), limits),
             limits=limits,
-            rates=np.array([_rates(self._newest[name]) for name in names]).reshape(-1, 4),
+            rates=np.array([_rates(self._newest[name]) for name in names]),
             counts=np.full(len(names), teaches),
             kept=sorted(self._newest),
         )

@@ -297,7 +297,7 @@ SCENARIOS: Final = (
     Scenario(
         "big-messages",
         "three bundles of a few big messages fill the network of one broker",
-        Shape(mean_points=24.0),
+        Shape(mean_points=34.0),
         (partial(_send_big_messages, points=66.0),),
     ),
     Scenario(

@@ -31,6 +31,8 @@ ROOTS = (
     "wrong-limit",
 )  # fmt: skip
 """Where a bound, a rule, something unknown or a gap was taken for something else."""
+DEFAULTS = Path(os.devnull)
+"""A settings file in which everything is as it is by default."""
 FIGURES: tuple[tuple[str, Callable[[Score], float]], ...] = (
     ("unbalanced %", lambda score: 100.0 * score.unbalanced_rounds / score.rounds),
     ("unloads", lambda score: score.unloads),
@@ -94,7 +96,7 @@ def main() -> None:
         help="default: hard",
     )
     parser.add_argument("--seeds", default="1-5", help="default: 1-5")
-    parser.add_argument("--settings", type=Path, default=Path(os.devnull), help="a settings file")
+    parser.add_argument("--settings", type=Path, default=DEFAULTS, help="a settings file")
     parser.add_argument("--splits", action="store_true", help="with splits")
     parser.add_argument("--bounds", action="store_true", help="beside nobody and perfect information")
     parser.add_argument("--processes", type=int, default=1)
