@@ -12,14 +12,17 @@ has to wait until their averages mean something.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from policies.columns import Bools, Codes, Floats, Ints, empty_rows
+from policies.costs import SATURATED_POINTS
 from policies.shedding.contract import (
     ACTED,
+    ADMITTED,
     BUDGET,
     MASKED,
     NEED_MET,
@@ -36,9 +39,15 @@ from policies.shedding.contract import (
     Stand,
     fading_rounds,
 )
-from policies.shedding.fleet_planner.levels import NOISE_FADES, Levels, judge
-from policies.shedding.fleet_planner.memory import FleetPlannerMemory, is_unfinished, note_unfinished
-from policies.shedding.fleet_planner.search import Fleet, Found, search
+from policies.shedding.fleet_planner.levels import NOISE_FADES, Levels, carry, judge
+from policies.shedding.fleet_planner.memory import (
+    EVIDENCE,
+    UNFINISHED,
+    FleetPlannerMemory,
+    note_unfinished,
+    remember,
+)
+from policies.shedding.fleet_planner.search import Fleet, Found, Move, search
 from policies.shedding.fleet_planner.settings import FleetPlannerSettings
 from policies.shedding.fleet_planner.words import OUTCOME_TEXTS
 from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, candidates, examine_nothing
@@ -69,6 +78,8 @@ OUTCOMES = (
 TRIGGERS = ("", "spread")
 _SHOWN_DIGITS = 6
 _FEW_BROKERS = 10
+MOST_REMEMBERED_RATIO = 0.9
+"""Most of the evidence that is needed which may be left from earlier rounds: no plan is made of a round that shows no spread."""
 HOT_POINTS = 85.0
 """Usage from which on a fleet needs brokers: where even the coldest is above it and no move helps, it says so."""
 
@@ -85,6 +96,8 @@ class _Spread:
     """Standard error of that, (n,)."""
     needed_points: Floats
     """Points from which on the difference is certainly above the acceptable one, (n,)."""
+    evidence: Floats
+    """By how many errors it was above the acceptable one, added up over the rounds, (n,)."""
 
     @property
     def is_certain(self) -> Bools:
@@ -93,38 +106,68 @@ class _Spread:
         return found
 
 
-def plan(
-    view: RoundView, memory: FleetPlannerMemory, settings: FleetPlannerSettings
-) -> Proposal[FleetPlannerMemory]:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Pending:
+    """The memory of a round before it is known which moves happen."""
+
+    memory: FleetPlannerMemory
+    brokers: Sequence[str] = ()
+    moves: Sequence[Move] = ()
+
+
+def plan(view: RoundView, memory: FleetPlannerMemory, settings: FleetPlannerSettings) -> Proposal[_Pending]:
     """Decide one round."""
     if len(view.brokers) < FEWEST_BROKERS:
-        return Proposal(PlanBuilder().build(examine_nothing(OUTCOMES, TRIGGERS)), memory)
+        return Proposal(PlanBuilder().build(examine_nothing(OUTCOMES, TRIGGERS)), _Pending(memory=memory))
     levels = judge(view, memory)
-    spread = _spread(view, levels, settings, is_unfinished=is_unfinished(memory))
+    spread = _spread(view, levels, settings)
     hold = _why_nobody_gives(view, spread, settings)
     found = Found() if hold is not None else search(view, levels, settings)
     examined, place = _examine(view, levels, spread, found, settings, hold)
-    after = note_unfinished(levels.memory, is_unfinished=found.is_cut)
-    return Proposal(_plan(view, levels, found, examined, place), after)
+    levels.learned[:, EVIDENCE] = spread.evidence
+    levels.fleet[UNFINISHED] = found.is_cut
+    after = remember(memory, view.brokers.names, levels.learned, levels.fleet)
+    pending = _Pending(memory=after, brokers=view.brokers.names, moves=found.moves)
+    return Proposal(_plan(view, levels, found, examined, place), pending)
 
 
-def settle(proposal: Proposal[FleetPlannerMemory], fates: Codes) -> FleetPlannerMemory:
-    """The memory of the round; a plan of which some moves have to wait goes on in the next one."""
-    if not (fates == POSTPONED).any():
-        return proposal.pending
-    return note_unfinished(proposal.pending, is_unfinished=True)
+def settle(proposal: Proposal[_Pending], fates: Codes) -> FleetPlannerMemory:
+    """The memory of the round, with what moves along; a plan of which some moves have to wait goes on in the next one."""
+    pending, excess = proposal.pending, dict[str, Floats]()
+    for move, fate in zip(pending.moves, fates.tolist(), strict=True):
+        if fate != ADMITTED:
+            continue
+        for broker, sign, points in (
+            (move.source, -1.0, move.excess[0]),
+            (move.destination, 1.0, move.excess[1]),
+        ):
+            name = pending.brokers[broker]
+            excess[name] = excess.get(name, 0.0) + sign * points
+    memory = carry(pending.memory, excess) if excess else pending.memory
+    return note_unfinished(memory, is_unfinished=True) if (fates == POSTPONED).any() else memory
 
 
-def _spread(
-    view: RoundView, levels: Levels, settings: FleetPlannerSettings, *, is_unfinished: bool
-) -> _Spread:
-    """A plan that was cut short goes on to its goal, which then counts instead of the acceptable spread."""
-    cold, apart = Fleet(view, levels).coldest()
+def _spread(view: RoundView, levels: Levels, settings: FleetPlannerSettings) -> _Spread:
+    """How far apart brokers are, and whether that is certain.
+
+    By how many errors a broker is above the acceptable spread is added up over the rounds (a sequential test, Page's CUSUM): a large
+    difference is certain at once, one near the limit after some rounds, and noise around a smaller one never adds up. A plan that was
+    cut short goes on to its goal, which then counts instead of the acceptable spread.
+    """
+    cold = Fleet(view, levels).coldest()
+    usage = np.maximum(100.0 * view.brokers.usage_ratio, SATURATED_POINTS)
+    apart = (
+        np.minimum(levels.score, usage) - levels.score[cold]
+    )  # a full broker's load is known, but it shows only in part
     error = np.hypot(levels.error, levels.error[cold])
+    before = levels.learned[:, EVIDENCE]
+    enough = settings.goal_points if levels.fleet[UNFINISHED] else settings.acceptable_spread_points
     multiple = settings.noise_multiple * _largest_of(len(error))
-    enough = settings.goal_points if is_unfinished else settings.acceptable_spread_points
-    needed = enough + multiple * error
-    return _Spread(cold=cold, apart=apart, error=error, needed_points=needed)
+    needed = enough + error * np.maximum(multiple - before, 0.0)
+    evidence = np.clip(
+        before + (apart - enough) / error, 0.0, MOST_REMEMBERED_RATIO * settings.noise_multiple
+    )
+    return _Spread(cold=cold, apart=apart, error=error, needed_points=needed, evidence=evidence)
 
 
 def _largest_of(count: int) -> float:

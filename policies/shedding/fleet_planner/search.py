@@ -50,6 +50,8 @@ class Move:
     """By how much the source's score falls."""
     rises_points: float
     """By how much the destination's score is expected to rise."""
+    excess: tuple[Floats, Floats]
+    """What the bundle's traffic costs source and destination beyond its running averages, in points, (resources,) each."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -83,10 +85,9 @@ class Fleet:
         self.score = levels.score.copy()
         self.has_moved = np.zeros(len(view.bundles), dtype=np.bool_)
         ages = view.brokers.report_age_s
-        self.may_give: Bools = np.any(self.measured, axis=1)
-        self.may_receive: Bools = (
-            view.brokers.may_receive & self.may_give & (ages <= np.median(ages) + LATE_S)
-        )
+        measures: Bools = np.any(self.measured, axis=1)
+        self.may_give: Bools = measures & levels.is_clear
+        self.may_receive: Bools = view.brokers.may_receive & measures & (ages <= np.median(ages) + LATE_S)
         kinds, self.kind = np.unique(levels.is_loaded[:, self.counts], axis=0, return_inverse=True)
         self.comparable: Bools = ~np.any(kinds[:, None, :] & ~self.measured[None, :, :], axis=2)
         """Whether a broker measures all that the bundles of a broker of this kind load there, (kinds, n)."""
@@ -97,20 +98,27 @@ class Fleet:
         found[source] = False
         return found
 
-    def coldest(self) -> tuple[Ints, Floats]:
-        """The coldest broker that each may give to, (n,), itself where there is none, and by how many points it is above that, (n,)."""
+    def coldest(self) -> Ints:
+        """The coldest broker that each may give to, (n,); itself where there is none."""
         cold = np.arange(len(self.score))
         for kind in range(len(self.comparable)):
             room = np.where(self.may_receive & self.comparable[kind], self.score, np.inf)
             coldest = int(np.argmin(room))
             if np.isfinite(room[coldest]):
                 cold[self.kind == kind] = coldest
-        return cold, self.score - self.score[cold]
+        return cold
 
     def amounts(self, rows: Ints, owner: int) -> Floats:
         """How much of each resource bundles take by the fleet's rule, (k, a)."""
         figures = figures_of(self.levels.rates(self.view, rows, owner), self.view.bundles.counts[rows])
         found: Floats = explain(figures, self.levels.costs.rule)[:, self.counts]
+        return found
+
+    def excess_points(self, row: int, owner: int, broker: int) -> Floats:
+        """What a bundle's traffic costs at a broker beyond its running averages, in points, (resources,)."""
+        rows = np.array([row])
+        excess = self.levels.rates(self.view, rows, owner) - self.view.bundles.rates[rows]
+        found: Floats = self.levels.costs.points_at(np.array([broker]), figures_of(excess))[0]
         return found
 
     def scores_after(self, broker: int, change: Floats) -> Floats:
@@ -231,12 +239,13 @@ def _best_move_to(
         return None
     before, there = fleet.score[hot], fleet.score[receivers]
     left = fleet.scores_after(hot, -source.amounts * fleet.unit[hot])
-    after = (
-        fleet.points[receivers] + source.amounts[:, None, :] * fleet.most_unit[receivers]
-    ) * fleet.weights
-    most = after.max(axis=-1)
+    arrives = source.amounts[:, None, :]
+    most, after = (
+        ((fleet.points[receivers] + arrives * unit[receivers]) * fleet.weights).max(axis=-1)
+        for unit in (fleet.most_unit, fleet.unit)
+    )
     falls = (before - left)[:, None]
-    worth = falls * (before + left[:, None]) - (most - there) * (most + there)
+    worth = falls * (before + left[:, None]) - (after - there) * (after + there)
     helps = (falls >= LEAST_POINTS) & (np.maximum(left[:, None], most) < before) & (worth > 0)
     if rules is not None:
         helps &= rules.allowed(source.rows, receivers)
@@ -255,6 +264,10 @@ def _best_move_to(
         destination_points=expected,
         falls_points=float(falls[place, 0]),
         rises_points=expected - float(there[at]),
+        excess=(
+            fleet.excess_points(int(source.rows[place]), hot, hot),
+            fleet.excess_points(int(source.rows[place]), hot, destination),
+        ),
     )
 
 
@@ -263,7 +276,7 @@ def _apply(fleet: Fleet, source: _Source, move: Move) -> None:
     amounts = source.amounts[place]
     hot, cold = move.source, move.destination
     fleet.points[hot] = np.maximum(fleet.points[hot] - amounts * fleet.unit[hot], 0.0)
-    fleet.points[cold] += amounts * fleet.most_unit[cold]
+    fleet.points[cold] += amounts * fleet.unit[cold]
     for broker in (hot, cold):
         fleet.score[broker] = float((fleet.points[broker] * fleet.weights).max())
     fleet.may_give[cold] = fleet.may_receive[hot] = False
