@@ -145,7 +145,7 @@ def _decide(
         rules.watch_forbidden(header, decided.admitted, counted.table, number=closing.number)
     actions = actions_of(closing, circumstances, decided)
     proposed = proposals_of(closing, circumstances, decided, place=len(actions))
-    remember(ledger, closing, decided, counted.loads, actions)
+    remember(ledger, closing, decided, counted.loads, counted.table.view, actions)
     approvals.record_proposals(header, closing, proposed)
     outputs = [*actions, *(output for output, _ in proposed)]
     if has_shadow:
