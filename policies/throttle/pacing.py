@@ -5,6 +5,9 @@ A minimum that comes near the rate, and moves that join, are acted on at once; e
 source leads; it is never zero. At the end exactly what was added is removed. Where the network leaves less than the minimum
 nothing is decided, because the move would never end under such a throttle: that is ``infeasible``, with the violations.
 
+While a copy is broken (``policies.throttle.broken``) no rate makes it end: only minimums raise rates then, and nobody knows the end.
+Afterwards progress is watched anew. A raise for the deadline goes no further than the network is declared to carry, or was seen to.
+
 Known to do badly: a rate is not lowered when traffic falls, only when it passes the network's cap.
 """
 
@@ -25,8 +28,9 @@ from policies.throttle.pacing_plan import (
     ThrottleDecision,
     Trigger,
 )
-from policies.throttle.progress import UNKNOWN_END, Eta, Watch, eta_of, extend_watch
+from policies.throttle.progress import BROKEN_END, UNKNOWN_END, Eta, Watch, eta_of, extend_watch
 from policies.throttle.rates import (
+    NO_CAPS,
     BrokerRole,
     Load,
     RatePlan,
@@ -40,6 +44,11 @@ from policies.throttle.rates import (
 from policies.throttle.settings import ThrottleSettings
 
 _MS_PER_S = 1000
+SAME_RATE_RATIO = Fraction(1, 20)
+"""A rate that differs by less is not written again: Kafka's limiter holds a rate no better, and every change is a write to a broker."""
+_DEADLINE_INFLOWS = 4
+"""A raise for the deadline asks for at most so many times what a broker was seen to carry. Two doublings: enough for a first rate
+that was far too low, and what it leads to is measured before the next one."""
 _AT_ONCE: frozenset[Trigger] = frozenset({"first-throttle", "moves-joined", "throttle-lost", "minimum-rose"})
 _AS_FAR_AS_IT_GOES: frozenset[Trigger] = frozenset({"moves-joined", "throttle-lost", "moves-left"})
 """Triggers that are decided at the rates in force where no rate is feasible: that is better than a move without a throttle."""
@@ -99,15 +108,18 @@ class _Round:
             safe_leader_mins=safe_leader_mins,
             safe_follower_mins=safe_follower_mins,
             stale_rounds=0,
-            watch=extend_watch(
+            watch=Watch()
+            if snapshot.is_broken
+            else extend_watch(
                 memory.watch,
                 at_ms=snapshot.now_ms,
                 loads=loads,
                 plan=in_force,
                 is_changed=False,
             ),
+            inflow=memory.inflow.measure(moves, at_ms=snapshot.now_ms),
         )
-        lists = ListSteps.of(snapshot.lists, memory.added, moves, snapshot.lost)
+        lists = ListSteps.of(snapshot.lists, memory.added, moves, lost=snapshot.lost, down=snapshot.down)
         return cls(
             snapshot=snapshot,
             memory=replace(memory, differs_from_plan=_differs(snapshot, memory, moves, lists)),
@@ -116,7 +128,7 @@ class _Round:
             loads=loads,
             led_loads=_loads_with_leader(moves, loads) if needs.without_leader else loads,
             lists=lists,
-            eta=_eta(memory.watch, in_force, loads),
+            eta=_eta(snapshot, memory.watch, in_force, loads),
         )
 
     @property
@@ -134,15 +146,19 @@ class _Round:
         return self.snapshot.now_ms - self.memory.changed_ms < self.settings.min_change_interval_s * _MS_PER_S
 
     def rule(self) -> RateRule:
-        """How rates are made in this round."""
-        left_ms = self.left_ms
+        """How rates are made in this round; while a copy is broken, of minimums alone."""
+        left_ms = None if self.snapshot.is_broken else self.left_ms
         knows_sizes = all(load.bytes_left is not None for load in self.led_loads)
+        most = max(
+            self.memory.first_rate_bytes_per_s, _DEADLINE_INFLOWS * self.memory.inflow.largest_bytes_per_s
+        )
         return RateRule(
             headroom_ratio=fraction_of(self.settings.headroom_ratio),
             floor_bytes_per_s=self.settings.floor_bytes_per_s,
             deadline_s=Fraction(left_ms) / _MS_PER_S if left_ms is not None and knows_sizes else None,
+            deadline_most_bytes_per_s=most if self.memory.is_active else None,
             caps=self.snapshot.caps,
-            room=self.snapshot.room,
+            room=NO_CAPS if self.snapshot.is_broken else self.snapshot.room,
         )
 
 
@@ -165,13 +181,16 @@ def _decide_with_reports(now: _Round) -> Step:
         add=now.lists.add,
         remove=now.lists.remove,
         set_rates=rates,
-        clear_rates=tuple(role for role in now.memory.rates() if role not in rates),
+        clear_rates=tuple(
+            role for role in now.memory.rates() if role not in rates and not now.lists.waits(role)
+        ),
     )
-    memory = _remember(now.snapshot, now.memory, now.needs, now.lists.wanted, rates)
+    waiting = {role: rate for role, rate in now.memory.rates().items() if now.lists.waits(role)}
+    memory = _remember(now.snapshot, now.memory, now.needs, now.lists.wanted, {**waiting, **rates})
     return (
         decision,
         memory,
-        _explain(replace(now, memory=memory), "decided", trigger, plan_in_force(rates, now.loads)),
+        _explain(replace(now, memory=memory), "decided", trigger, plan_in_force(memory.rates(), now.loads)),
     )
 
 
@@ -202,12 +221,13 @@ def _triggers(now: _Round, wanted: Mapping[BrokerRole, int]) -> Iterator[Trigger
     if _is_minimum_near(now, rates, wanted):
         yield "minimum-rose"
     is_whole = not now.needs.without_leader  # else ``wanted`` lacks what they will need
-    if now.memory.is_fallback and is_whole and _is_changed(now, rates, wanted, up=True, down=True):
-        yield "reports-back"
-    if _is_late(now) and any(wanted[role] > rates[role] for role in wanted):
-        yield "deadline-at-risk"
-    if _is_changed(now, rates, wanted, up=True, down=False):
-        yield "headroom"
+    if not now.snapshot.is_broken:
+        if now.memory.is_fallback and is_whole and _is_changed(now, rates, wanted, up=True, down=True):
+            yield "reports-back"
+        if _is_late(now) and any(is_another(rates[role], wanted[role], up=True) for role in wanted):
+            yield "deadline-at-risk"
+        if _is_changed(now, rates, wanted, up=True, down=False):
+            yield "headroom"
     if _is_over_cap(now, rates, wanted):
         yield "over-cap"
     if now.lists.is_left:
@@ -224,11 +244,13 @@ def _is_minimum_near(now: _Round, rates: Mapping[BrokerRole, int], wanted: Mappi
     A leader that is no source has no rate: it is on no list, so nothing holds it back.
     """
     share = fraction_of(now.settings.raise_at_ratio)
-    return any(
-        (load.min_bytes_per_s or 0) > share * rates[load.role] and wanted[load.role] > rates[load.role]
-        for load in now.loads
-        if load.role in wanted
-    )
+    for load in now.loads:
+        if load.role not in wanted:
+            continue
+        least, there, rate = load.min_bytes_per_s or 0, rates[load.role], wanted[load.role]
+        if least > share * there and rate > there and (least >= there or is_another(there, rate, up=True)):
+            return True
+    return False
 
 
 def _is_late(now: _Round) -> bool:
@@ -242,14 +264,16 @@ def _is_changed(
     now: _Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int], *, up: bool, down: bool
 ) -> bool:
     """Whether a rate is to go up or down by the threshold at least."""
-    share = fraction_of(now.settings.change_threshold_ratio)
-    for role, rate in wanted.items():
-        step = rate - rates[role] if up else 0
-        if step > 0 and step >= share * rates[role]:
-            return True
-        if down and rates[role] > rate and rates[role] - rate >= share * rates[role]:
-            return True
-    return False
+    share = max(fraction_of(now.settings.change_threshold_ratio), SAME_RATE_RATIO)
+    return any(is_another(rates[role], rate, share, up=up, down=down) for role, rate in wanted.items())
+
+
+def is_another(
+    there: int, rate: int, share: Fraction = SAME_RATE_RATIO, *, up: bool = False, down: bool = False
+) -> bool:
+    """Whether ``rate`` is above or below the one that is there by this share of it at least."""
+    step = rate - there
+    return (up and step > 0 and step >= share * there) or (down and step < 0 and -step >= share * there)
 
 
 def _is_over_cap(now: _Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]) -> bool:
@@ -260,7 +284,21 @@ def _is_over_cap(now: _Round, rates: Mapping[BrokerRole, int], wanted: Mapping[B
 
 
 def _new_rates(now: _Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) -> dict[BrokerRole, int]:
-    """The new rates of a trigger. A raise lowers no rate; only triggers that are meant to lower rates do."""
+    """The new rates of a trigger; one that is nearly the one in force and above the minimum stays as it is."""
+    rates, chosen = now.memory.rates(), _chosen_rates(now, trigger, wanted)
+    least = {load.role: load.min_bytes_per_s or 0 for load in now.loads}
+    return {
+        role: rates[role]
+        if role in rates
+        and rates[role] > least.get(role, 0)
+        and not is_another(rates[role], rate, up=True, down=True)
+        else rate
+        for role, rate in chosen.items()
+    }
+
+
+def _chosen_rates(now: _Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) -> dict[BrokerRole, int]:
+    """The rates of a trigger. A raise lowers no rate; only triggers that are meant to lower rates do."""
     rates = now.memory.rates()
     if trigger == "over-cap" and now.needs.without_leader:
         return _cap_rates(now, rates, wanted)
@@ -294,7 +332,9 @@ def _decide_without_reports(
     explanation = PacingExplanation(outcome="stale", needs=needs, differs_from_plan=memory.differs_from_plan)
     lists = None
     if snapshot.moves is not None:
-        lists = ListSteps.of(snapshot.lists, memory.added, snapshot.moves, snapshot.lost)
+        lists = ListSteps.of(
+            snapshot.lists, memory.added, snapshot.moves, lost=snapshot.lost, down=snapshot.down
+        )
     rates = memory.rates()
     trigger: Trigger | None = "throttle-lost" if _is_lost(snapshot) else None
     if lists is not None and lists.is_joined:
@@ -307,7 +347,8 @@ def _decide_without_reports(
     if trigger is None or is_nothing:
         return None, memory, explanation
     added = union(memory.added, add)  # nothing is removed while reports are missing
-    decision = ThrottleDecision(trigger=trigger, add=add, set_rates=rates)
+    alive = {role: rate for role, rate in rates.items() if role.broker not in snapshot.down}
+    decision = ThrottleDecision(trigger=trigger, add=add, set_rates=alive)
     explanation = replace(explanation, outcome="decided", wanted_trigger=trigger)
     return decision, _remember(snapshot, memory, None, added, rates), explanation
 
@@ -334,6 +375,7 @@ def _remember(
         follower_rates={role.broker: rate for role, rate in rates.items() if role.role == "follower"},
         is_fallback=memory.is_fallback and needs is None,
         watch=watch,
+        first_rate_bytes_per_s=memory.first_rate_bytes_per_s or max(rates.values(), default=0),
     )
 
 
@@ -343,20 +385,24 @@ def _loads_with_leader(moves: Moves, loads: tuple[Load, ...]) -> tuple[Load, ...
     return tuple(led.get(load.role, Load(role=load.role, bytes_left=0, min_bytes_per_s=0)) for load in loads)
 
 
-def _eta(watch: Watch, plan: RatePlan | None, loads: tuple[Load, ...]) -> Eta:
+def _eta(snapshot: PacingSnapshot, watch: Watch, plan: RatePlan | None, loads: tuple[Load, ...]) -> Eta:
     """The end as a round sees it; unknown where bytes are: it gave no sample, and earlier ones do not show all that is left."""
+    if snapshot.is_broken:
+        return BROKEN_END
     return UNKNOWN_END if any(load.bytes_left is None for load in loads) else eta_of(watch, plan)
 
 
 def _explain(now: _Round, outcome: Outcome, trigger: Trigger | None, plan: RatePlan) -> PacingExplanation:
     if now.needs.without_leader and plan.feasible:  # it is not known what they will need
         plan = replace(plan, feasible=None)
+    if now.snapshot.is_broken:
+        plan = replace(plan, total_s=None, bottleneck=None)
     return PacingExplanation(
         outcome=outcome,
         wanted_trigger=trigger,
         needs=now.needs,
         plan=plan,
-        eta=_eta(now.memory.watch, plan, now.loads),
+        eta=_eta(now.snapshot, now.memory.watch, plan, now.loads),
         differs_from_plan=now.memory.differs_from_plan,
     )
 

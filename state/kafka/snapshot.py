@@ -40,6 +40,8 @@ class Observation:
     """Rates for all brokers that have none of their own."""
     brokers: frozenset[int]
     """Brokers that reported."""
+    live_brokers: frozenset[int] | None
+    """Brokers that are alive, whether they reported or not; None: not known."""
     use: Mapping[int, NetworkUse]
     readings: PartitionTable
     """Log readings, to be remembered for the next round's rates."""
@@ -74,6 +76,7 @@ def observe(
         rates_there=dict(_rates(reports)),
         defaults_there=_defaults(reports),
         brokers=frozenset(waiting.logs.broker for waiting in reports.values()),
+        live_brokers=None,
         use={
             waiting.logs.broker: NetworkUse(
                 in_bytes_per_s=waiting.logs.in_bytes_per_s, out_bytes_per_s=waiting.logs.out_bytes_per_s
@@ -92,6 +95,7 @@ def observe(
         _observe_moves(observation, table.read(), before, reports, known=known, hold_ms=hold_ms),
         is_running=table.is_running,
         lists=moves.report.throttled,
+        live_brokers=None if moves.report.live_brokers is None else frozenset(moves.report.live_brokers),
     )
 
 
@@ -267,6 +271,9 @@ class _Reasons:
             return f"its leader, broker {leader}, did not report"
         if not self.new.is_there[row]:
             return f"its leader, broker {leader}, did not report its log"
+        unheard = set(self.moves.added.brokers[self.moves.added.rows == row].tolist()) - self.brokers
+        if unheard:
+            return f"broker {min(unheard)}, which gains a replica of it, did not report"
         if not self.old.is_there[row]:
             return "its log was read for the first time"
         return self._why_no_rate(self.old.columns[row].tolist(), self.new.columns[row].tolist())

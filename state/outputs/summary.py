@@ -25,18 +25,21 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A problem that no action of trimtab can solve."""
 
     kind: Literal[
+        "broken-copy",
         "failed-promises",
         "hot-partition",
         "ineffective",
+        "kept-replica-down",
         "landed-elsewhere",
         "put-back",
         "skipped-after-pause",
     ]
     """What it is."""
     subject: str
-    """What it is about: the topic, the bundle of an action, the id of an action that was skipped, or the policy."""
+    """What it is about: the topic, the bundle of an action, the id of an action that was skipped, the policy, or the partitions that
+    move and need a broker that is down."""
     broker: str
-    """Where it was seen; empty for an action that was skipped, and for failed promises."""
+    """Where it was seen, or which broker is down; empty for an action that was skipped, and for failed promises."""
     bytes_per_s: float | None
     """Throughput in + out of a topic; null for an action."""
     advice: str

@@ -90,7 +90,7 @@ class KafkaSweeper:
         failed = self._find_left_out(wanted, alive)
         asked = [broker for broker in wanted if broker not in failed]
         throttle = kafka.throttle(topics={topic for topic, _ in moves}, brokers=asked)
-        self._write_moves(moves, throttle, moved_ms)
+        self._write_moves(moves, throttle, alive, moved_ms)
         offsets = _end_offsets(kafka, moves)
         for broker in asked:
             why = self._read_broker(kafka, broker, moves, offsets, throttle)
@@ -177,11 +177,18 @@ class KafkaSweeper:
             "load-report", type_of(KafkaLoadReportMessage), str(broker), msgspec.json.encode(data)
         )
 
-    def _write_moves(self, moves: Mapping[Partition, Move], throttle: ThrottlesFound, time_ms: int) -> None:
+    def _write_moves(
+        self,
+        moves: Mapping[Partition, Move],
+        throttle: ThrottlesFound,
+        alive: Collection[int],
+        time_ms: int,
+    ) -> None:
         lists = throttle.throttle.lists
         data = ReassignmentData(
             moves=list(moves.values()),
             throttled=Throttled(leader=dict(lists.leader), follower=dict(lists.follower)),
+            live_brokers=sorted(alive),
         )
         self._events.write(
             "reassignment",

@@ -1,11 +1,12 @@
 """A reassignment from its first round to its last: when the throttle is set, changed, kept and taken off."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import msgspec
 import pytest
 
+from policies.throttle.broken import broken_copies
 from policies.throttle.lists import ThrottledLists, merge, without
 from policies.throttle.moves import Moves
 from policies.throttle.network import NetworkUse, network_limits
@@ -39,9 +40,19 @@ class Cluster:
         caps: Caps = NO_CAPS,
         room: Caps = NO_CAPS,
         planned: str | None = None,
+        down: Collection[int] = (),
+        unheard: Collection[int] = (),
     ) -> ThrottleDecision | None:
+        """Play a round; all that is added is reported, and new, unless a row says more or its broker is ``unheard`` or ``down``."""
         self.now_ms += ROUND_MS
-        moves: Moves | None = moves_of(*rows) if reported else None
+        silent = {*down, *unheard}
+        heard = (
+            replace(
+                row, present={each: row.present.get(each, 0) for each in row.target if each not in silent}
+            )
+            for row in rows
+        )
+        moves: Moves | None = moves_of(*heard) if reported else None
         snapshot = PacingSnapshot(
             now_ms=self.now_ms,
             moves=moves,
@@ -49,6 +60,8 @@ class Cluster:
             caps=caps,
             room=room,
             planned_fingerprint=planned,
+            down=frozenset(down),
+            is_broken=moves is not None and bool(broken_copies(moves, down)),
         )
         stored = msgspec.json.decode(msgspec.json.encode(self.memory), type=PacingMemory)
         assert stored == self.memory
