@@ -60,7 +60,8 @@ def find_conflicts(
     """One sentence for each planned move that cannot happen as planned, in order."""
     for where, target in sorted(planned.items()):
         name = f"{where[0]}-{where[1]}"
-        strangers = sorted(set(target) - set(brokers))
+        there = states[where].replicas if where in states else ()  # they need not be alive
+        strangers = sorted(set(target) - set(there) - set(brokers))
         move = running.get(where)
         if where not in states:
             yield f"{name} is planned, but the cluster has no such partition: it is left out"

@@ -223,11 +223,14 @@ def test_no_throttle_is_set_that_would_hold_the_move_for_ever() -> None:
 def test_a_deadline_asks_for_its_rate_and_for_more_when_it_would_be_missed() -> None:
     cluster = Cluster(settings=ThrottleSettings(deadline_s=1000))
     assert rates(cluster.round(MOVE))["leader:1"] == 18 * MB
-    stuck = [cluster.round(replace(MOVE, present={3: step * 10 * MB})) for step in range(1, 20)]
+    declared = Caps(default_bytes_per_s=500 * MB)
+    stuck = [
+        cluster.round(replace(MOVE, present={3: step * 10 * MB}), caps=declared) for step in range(1, 20)
+    ]
     decided = [(place, found) for place, found in enumerate(stuck) if found is not None]
     place, decision = decided[0]
     assert decision.trigger == "deadline-at-risk"
-    assert place == 5
+    assert place == 9, "the rate that is wanted is 5 % above the one in force"
     assert rates(decision)["leader:1"] > 18 * MB
     assert [other - place for other, _ in decided[1:2]] == [6]
 
