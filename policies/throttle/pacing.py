@@ -337,7 +337,7 @@ def _decide_without_reports(
         )
     rates = memory.rates()
     trigger: Trigger | None = "throttle-lost" if _is_lost(snapshot) else None
-    if lists is not None and lists.is_joined:
+    if lists is not None and (lists.is_joined or any(role not in rates for role in lists.roles())):
         trigger, rates = "moves-joined", stretch_rates(rates, lists)
     if memory.stale_rounds >= settings.stale_rounds_count and not memory.is_fallback:
         trigger, rates = "stale-reports", {**rates, **fallback_rates(memory, settings, rates)}

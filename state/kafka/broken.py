@@ -59,7 +59,7 @@ class Broken:
                 "kept-replica-down",
                 broker,
                 names,
-                f"broker {broker} is down, and {show(names)} keep a replica there. Kafka with KAFKA-19975 (4.3.1) completes "
+                f"broker {broker} is down and has a replica of {show(names)} that stays. Kafka with KAFKA-19975 (4.3.1) completes "
                 "the move without it, an older one only once the broker is back",
             )
 

@@ -40,7 +40,7 @@ class Observation:
     """Rates for all brokers that have none of their own."""
     brokers: frozenset[int]
     """Brokers that reported."""
-    live_brokers: frozenset[int] | None
+    live_brokers: frozenset[int] | None = None
     """Brokers that are alive, whether they reported or not; None: not known."""
     use: Mapping[int, NetworkUse]
     readings: PartitionTable
@@ -76,7 +76,6 @@ def observe(
         rates_there=dict(_rates(reports)),
         defaults_there=_defaults(reports),
         brokers=frozenset(waiting.logs.broker for waiting in reports.values()),
-        live_brokers=None,
         use={
             waiting.logs.broker: NetworkUse(
                 in_bytes_per_s=waiting.logs.in_bytes_per_s, out_bytes_per_s=waiting.logs.out_bytes_per_s
@@ -134,7 +133,7 @@ def _observe_moves(
         readings=_keep_readings(moves, old, new),
         rates=PartitionTable.of(moves, np.where(is_measured[:, None], now, earlier), is_measured | is_recent),
         held_over_count=int(np.count_nonzero(is_held)),
-        why_unknown=_Reasons(moves, old, new, observation.brokers),
+        why_unknown=_Reasons(moves, old, new, observation.brokers, rates != UNKNOWN),
     )
 
 
@@ -257,6 +256,8 @@ class _Reasons:
     old: _Readings
     new: _Readings
     brokers: frozenset[int]
+    is_rate_known: Bools
+    """(n,)."""
 
     def __call__(self, name: str) -> str:
         topic, _, partition = name.rpartition("-")
@@ -271,8 +272,8 @@ class _Reasons:
             return f"its leader, broker {leader}, did not report"
         if not self.new.is_there[row]:
             return f"its leader, broker {leader}, did not report its log"
-        unheard = set(self.moves.added.brokers[self.moves.added.rows == row].tolist()) - self.brokers
-        if unheard:
+        if self.is_rate_known[row]:
+            unheard = set(self.moves.added.brokers[self.moves.added.rows == row].tolist()) - self.brokers
             return f"broker {min(unheard)}, which gains a replica of it, did not report"
         if not self.old.is_there[row]:
             return "its log was read for the first time"
