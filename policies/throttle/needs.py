@@ -55,6 +55,17 @@ class Needs:
     whole_logs_count: int
     """Added replicas for which it is not reported how much they have already: their whole log counts as left."""
 
+    @property
+    def lacks_minimums(self) -> bool:
+        """Whether a minimum is unknown, because a write rate is."""
+        minimums = (self.leader_min_bytes_per_s, self.follower_min_bytes_per_s)
+        return any(None in values.values() for values in minimums)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the minimums count every partition."""
+        return not (self.without_leader or self.lacks_minimums)
+
 
 def needs_of(moves: Moves, *, counts_whole_logs: bool = True) -> Needs:
     """Add up the needs of all moves, in integer arithmetic without a limit.

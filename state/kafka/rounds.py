@@ -9,13 +9,13 @@ from typing import Literal
 
 from policies.throttle.network import network_limits
 from policies.throttle.pacing import decide as pace
-from policies.throttle.pacing import plan_in_force
 from policies.throttle.pacing_plan import (
     PacingExplanation,
     PacingMemory,
     PacingSnapshot,
     ThrottleDecision,
 )
+from policies.throttle.pacing_round import plan_in_force
 from policies.throttle.progress import Watch, extend_watch
 from policies.throttle.rates import BrokerRole, Caps, loads_of
 from state.engine.closing import Closing, obstacle
