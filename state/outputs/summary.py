@@ -29,11 +29,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Literal[
         "above-limit",
+        "broken-copy",
         "failed-promises",
         "forbidden",
         "hot-partition",
         "idle-broker",
         "ineffective",
+        "kept-replica-down",
         "landed-elsewhere",
         "no-results",
         "nobody-obeys",
@@ -44,9 +46,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """What it is."""
     subject: str
     """What it is about: the topic, the bundle of an action, the id of an action that was skipped, the policy, the resource or
-    resources, the broker, or the cluster."""
+    resources, the partitions that move and need a broker that is down, the broker, or the cluster."""
     broker: str
-    """Where it was seen; empty where it is about no single broker."""
+    """Where it was seen, or which broker is down; empty where it is about no single broker."""
     bytes_per_s: float | None
     """Throughput in + out of a topic; null for an action."""
     advice: str

@@ -36,9 +36,9 @@ class _FleetBytes(msgspec.Struct, array_like=True):
     split_averages: bytes
     split_samples: bytes
     split_hits: bytes
-    shadow: ShadowMoves = {}
-    costs: tuple[bytes, list[str], bytes] | None = None
-    counts: bytes = b""
+    shadow: ShadowMoves
+    costs: tuple[bytes, list[str], bytes]
+    counts: bytes
     above_limit_rounds: bytes
     unmeasured_rounds: bytes
     idle_since_ms: bytes
@@ -145,13 +145,12 @@ def decode_fleet(value: bytes) -> Fleet:
     fleet.owed_skip = _unpack(body.owed_skip, len(fleet.owner))
     fleet.policies = body.policies
     fleet.shadow = body.shadow
-    if body.costs is not None:
-        sums, names, factors = body.costs
-        fleet.costs = CostMemory(
-            np.frombuffer(sums, dtype="<f8").reshape(LEARNED_COUNT, -1),
-            names,
-            np.frombuffer(factors, dtype="<f8").reshape(-1, 2 * LEARNED_COUNT),
-        )
+    sums, names, factors = body.costs
+    fleet.costs = CostMemory(
+        np.frombuffer(sums, dtype="<f8").reshape(LEARNED_COUNT, -1),
+        names,
+        np.frombuffer(factors, dtype="<f8").reshape(-1, 2 * LEARNED_COUNT),
+    )
     fleet.namespaces = body.namespaces
     fleet.namespace = np.frombuffer(body.namespace, dtype="<u4").astype(np.int64)
     fleet.counts = _or_zeros(np.frombuffer(body.counts, dtype="<u4").astype(np.int64).reshape(-1, 2), fleet)

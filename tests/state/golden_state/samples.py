@@ -11,7 +11,7 @@ import numpy as np
 
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_plan import PacingMemory
-from policies.throttle.progress import Sample, Watch
+from policies.throttle.progress import Inflow, Sample, Watch
 from policies.usage import RESOURCES
 from state.engine.early import record_of
 from state.engine.encoding import decode_header, encode_header
@@ -228,6 +228,8 @@ def kafka_memory() -> KafkaMemory:
         is_fallback=True,
         differs_from_plan=True,
         watch=Watch(begun_ms=1_500, samples=(Sample(1_600, {"leader:1": 99}),), bottleneck="leader:1"),
+        inflow=Inflow(at_ms=1_600, present_bytes={"follower:3": 7}, largest_bytes_per_s=6),
+        first_rate_bytes_per_s=1500,
     )
     return KafkaMemory(
         last_ms={"1": 70_000, "3": 69_000},
@@ -244,6 +246,8 @@ def kafka_memory() -> KafkaMemory:
         drift_rounds=3,
         tells_rates=True,
         tells_lists=True,
+        silent_rounds={4: 2},
+        is_late=True,
     )
 
 
@@ -272,7 +276,11 @@ def waiting_logs() -> WaitingLogs:
 def waiting_moves() -> WaitingMoves:
     row = MoveRow("t", 0, (1, 2, 3), (3,), (2,), 1, (1, 2))
     return WaitingMoves(
-        5, "m", moves_report(row, lists=ThrottledLists(leader={"t": "0:1"}, follower={"t": "0:3"}))
+        5,
+        "m",
+        moves_report(
+            row, lists=ThrottledLists(leader={"t": "0:1"}, follower={"t": "0:3"}), live_brokers=(1, 2)
+        ),
     )
 
 
