@@ -93,6 +93,8 @@ class TopicTraffic:
     """Message rate in + out, (t,)."""
     bytes_per_s: Floats
     """Throughput in + out, (t,)."""
+    sessions: Ints
+    """Producers and consumers that are known of, (t,): at most what there are."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.columns import Bools
+from policies.splitting.plan import BlindCut
 from state.engine.layouts import seal, unseal
 from state.events import BrokerReport, Published, TopicTraffic
 from state.pulsar.memory import Fleet, Names, PolicyMemory, ShadowMoves, WaitingReport, WaitingTopics
@@ -35,6 +36,7 @@ class _FleetBytes(msgspec.Struct, array_like=True):
     split_samples: bytes
     split_hits: bytes
     shadow: ShadowMoves = {}
+    blind_cuts: dict[str, BlindCut] = {}
 
 
 class _ReportBytes(msgspec.Struct, array_like=True):
@@ -59,6 +61,7 @@ class _TopicsBytes(msgspec.Struct, array_like=True):
     topics: list[str]
     messages_per_s: bytes
     bytes_per_s: bytes
+    sessions: bytes = b""
 
 
 _fleet_decoder = msgspec.msgpack.Decoder(_FleetBytes)
@@ -94,6 +97,7 @@ def encode_fleet(fleet: Fleet) -> bytes:
             fleet.namespace.astype("<u4").tobytes(),
             *_split_columns(fleet),
             fleet.shadow,
+            fleet.blind_cuts,
         )
     )
 
@@ -126,6 +130,7 @@ def decode_fleet(value: bytes) -> Fleet:
     fleet.owed_skip = _unpack(body.owed_skip, len(fleet.owner))
     fleet.policies = body.policies
     fleet.shadow = body.shadow
+    fleet.blind_cuts = body.blind_cuts
     fleet.namespaces = body.namespaces
     fleet.namespace = np.frombuffer(body.namespace, dtype="<u4").astype(np.int64)
     fleet.split_averages = _or_zeros(np.frombuffer(body.split_averages, dtype="<f8").reshape(-1, 2), fleet)
@@ -215,6 +220,7 @@ def encode_topics(waiting: WaitingTopics) -> bytes:
             traffic.topics,
             traffic.messages_per_s.tobytes(),
             traffic.bytes_per_s.tobytes(),
+            traffic.sessions.astype("<u4").tobytes(),
         )
     )
 
@@ -231,5 +237,8 @@ def decode_topics(value: bytes) -> WaitingTopics:
             topics=body.topics,
             messages_per_s=np.frombuffer(body.messages_per_s, dtype="<f8"),
             bytes_per_s=np.frombuffer(body.bytes_per_s, dtype="<f8"),
+            sessions=np.frombuffer(body.sessions or bytes(4 * len(body.topics)), dtype="<u4").astype(
+                np.int64
+            ),
         ),
     )

@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from policies.splitting.criteria import hot_partitions
-from policies.splitting.plan import TopicTable
+from policies.splitting.plan import NO_TOPIC, TRIGGERS, UNITS, TopicTable, evidence_name
 from policies.splitting.settings import SplitSettings
 from state.engine.ledger import Decision
 from state.outputs import Finding
 from state.pulsar.effects import Elsewhere
+from state.pulsar.splits import Splits, one_topic
 from state.pulsar.tables import Eligible
 
 
@@ -55,6 +56,27 @@ def of_topics(table: Eligible, topics: TopicTable, settings: SplitSettings) -> l
         for row, bundle in _with_bundles(topics, hot_partitions(topics, settings).tolist())
         if bundle is not None
     ]
+
+
+def of_splits(splits: Splits) -> list[Finding]:
+    """Topics that keep their bundles above a limit of splits, so that no split can help."""
+    examined = splits.plan.examined
+    found = []
+    for row in np.flatnonzero(examined.heaviest_topic != NO_TOPIC).tolist():
+        bundle, trigger = int(examined.rows[row]), examined.trigger_of(row)
+        topic, share = one_topic(splits, row)
+        amount = f"{examined.evidence_of(row)[evidence_name(trigger)]:.0f} {UNITS[TRIGGERS.index(trigger)]}"
+        found.append(
+            Finding(
+                kind="one-topic",
+                subject=topic,
+                broker=splits.broker_of(bundle),
+                bytes_per_s=float(splits.snapshot.topic_table.bytes_per_s[examined.heaviest_topic[row]]),
+                advice=f"it carries {share:.0%} of the {amount} of {splits.snapshot.names[bundle]}, and no split can help: give it "
+                f"more partitions, or raise the limit",
+            )
+        )
+    return found
 
 
 def _with_bundles(topics: TopicTable, rows: list[int]) -> list[tuple[int, int | None]]:

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints
+from policies.splitting.plan import BlindCut
 from state.events import BrokerReport, TopicTraffic
 
 PolicyMemory = dict[str, dict[str, dict[str, Any]]]
@@ -51,6 +52,7 @@ class Fleet:
 
     __slots__ = (
         "averages",
+        "blind_cuts",
         "broker_last_ms",
         "brokers",
         "bundle_names",
@@ -107,6 +109,8 @@ class Fleet:
         """What the shedding policies remember."""
         self.shadow: ShadowMoves = {}
         """What a dry-run has moved."""
+        self.blind_cuts: dict[str, BlindCut] = {}
+        """By listed bundle, the bundle it was cut from without knowing what its topics carry."""
 
     @property
     def bundles(self) -> list[str]:

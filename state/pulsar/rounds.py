@@ -138,6 +138,7 @@ def _decide(
         *_of_actions(closing, ledger, effects_found),
         *promises.find_failed(promised, pulsar.shedding_policy),
         *findings.of_topics(measured, topics, pulsar.split),
+        *(findings.of_splits(decided.splits) if decided.splits else ()),
     ]
     summary_ = msgspec.structs.replace(
         summarize(

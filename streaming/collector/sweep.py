@@ -30,8 +30,8 @@ from streaming.contract.messages import (
     LoadReportMessage,
     PulsarClusterData,
     PulsarClusterMessage,
+    TopicLoad,
     TopicStatsMessage,
-    Traffic,
     type_of,
 )
 from streaming.pulsar.admin import AdminError, PulsarAdmin
@@ -204,7 +204,7 @@ class Sweeper:
         self._writer.broker_load(broker, broker_load(found, owned, everything))
         self._write_topics(broker, topics)
 
-    def _topics(self, broker: str, report: LoadReportAnswer) -> dict[str, dict[str, Traffic]]:
+    def _topics(self, broker: str, report: LoadReportAnswer) -> dict[str, dict[str, TopicLoad]]:
         """Topics that are to be reported, by bundle."""
         target = self._target
         wanted = wanted_bundles(
@@ -214,6 +214,6 @@ class Sweeper:
             return topic_traffic(self._admin.topic_stats(broker), wanted)
         return {}
 
-    def _write_topics(self, broker: str, topics: dict[str, dict[str, Traffic]]) -> None:
+    def _write_topics(self, broker: str, topics: dict[str, dict[str, TopicLoad]]) -> None:
         if topics or self._target.topic_stats == "all":
             self._writer.topic_stats(broker, topics)

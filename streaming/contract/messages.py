@@ -51,6 +51,15 @@ class Traffic(msgspec.Struct, frozen=True, gc=False):
     """Bytes/s."""
 
 
+class TopicLoad(Traffic, frozen=True, gc=False):
+    """A topic's traffic and clients."""
+
+    producers: float | None = None
+    """Number of producers; a whole number; absent: not known."""
+    consumers: float | None = None
+    """Number of consumers of all its subscriptions; a whole number; absent: not known."""
+
+
 class BundleStats(Traffic, frozen=True, gc=False):
     """What trimtab reads of Pulsar's `NamespaceBundleStats`."""
 
@@ -305,9 +314,9 @@ class BrokerLoadMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.pulsar
 
 
 class TopicStatsMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.pulsar.topic-stats.v1"):
-    """Traffic by bundle and topic; the subject is the broker id."""
+    """Traffic and clients by bundle and topic; the subject is the broker id."""
 
-    data: dict[str, dict[str, Traffic]]
+    data: dict[str, dict[str, TopicLoad]]
 
 
 class KafkaLoadReportMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.kafka.load-report.v1"):

@@ -153,6 +153,25 @@ def test_statistics_of_topics_become_columns_bundle_by_bundle():
     assert found.traffic.bytes_per_s.tolist() == [10, 0]
 
 
+@pytest.mark.parametrize(
+    ("clients", "sessions"),
+    [
+        ({"producers": 2, "consumers": 40000}, 40002),
+        ({"producers": 0, "consumers": 0}, 0),
+        ({"consumers": 3}, 3),
+        ({"producers": 3, "consumers": None}, 3),
+        ({}, 0),
+    ],
+)
+def test_clients_of_topics_are_added_up_as_far_as_they_are_known(
+    clients: dict[str, int | None], sessions: int
+) -> None:
+    """What is missing shows where they are compared with the number that the bundle's owner reports."""
+    found = taken(event(TOPIC_STATS, data={HIGH: {"a": traffic(1) | clients, "b": traffic(2)}}))
+    assert found.traffic.sessions.tolist() == [sessions, 0]
+    assert found.traffic.messages_per_s.tolist() == [1, 2]
+
+
 def test_statistics_of_a_bundle_that_is_not_listed_are_left_out():
     assert seen({"bundles": [LOW], "lastStats": {LOW: traffic(1), HIGH: traffic(2)}}).bundles == [LOW]
 

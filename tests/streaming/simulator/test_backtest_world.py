@@ -172,6 +172,7 @@ def topics(time_ms: int, names: list[str], rates: list[float]) -> TopicStats:
             topics=names,
             messages_per_s=np.array(rates),
             bytes_per_s=np.array(rates) * 100,
+            sessions=np.zeros(len(names), dtype=np.int64),
         ),
     )
 
