@@ -157,6 +157,10 @@ class Tick(Event):
     asked: tuple[str, ...]
     failed: tuple[tuple[str, str], ...]
     """Brokers that did not answer, each with the reason, ascending."""
+    unowned: tuple[tuple[str, int], ...] = ()
+    """Pulsar bundles that nobody owns although they are used, each with the time since when, ascending; at most a hundred."""
+    unowned_count: int = 0
+    """How many there are."""
 
 
 ActionOutcome = Literal["succeeded", "failed", "skipped"]

@@ -32,10 +32,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         "one-topic",
         "put-back",
         "skipped-after-pause",
+        "unowned",
     ]
     """What it is."""
     subject: str
-    """What it is about: the topic, the bundle of an action, the id of an action that was skipped, or the policy."""
+    """What it is about: the topic, the bundle of an action, the id of an action that was skipped, or the policy; empty for many
+    bundles at once."""
     broker: str
     """Where it was seen; empty for an action that was skipped, and for failed promises."""
     bytes_per_s: float | None

@@ -8,10 +8,15 @@ from policies.splitting.criteria import hot_partitions
 from policies.splitting.plan import NO_TOPIC, TRIGGERS, UNITS, TopicTable, evidence_name
 from policies.splitting.settings import SplitSettings
 from state.engine.ledger import Decision
-from state.outputs import Finding
+from state.engine.memory import TickRecord
+from state.outputs import Finding, rfc3339
 from state.pulsar.effects import Elsewhere
 from state.pulsar.splits import Splits, one_topic
 from state.pulsar.tables import Eligible
+
+MANY_UNOWNED_RATIO = 0.05
+"""Share of the bundles from which those without an owner are one finding: a broker that restarts, not bundles that got lost."""
+_NAMED_BUNDLES = 3
 
 
 def of_actions(ineffective: Mapping[str, Decision], elsewhere: Sequence[Elsewhere]) -> list[Finding]:
@@ -55,6 +60,31 @@ def of_topics(table: Eligible, topics: TopicTable, settings: SplitSettings) -> l
         )
         for row, bundle in _with_bundles(topics, hot_partitions(topics, settings).tolist())
         if bundle is not None
+    ]
+
+
+def of_unowned(tick: TickRecord | None, bundles_count: int) -> list[Finding]:
+    """Bundles that nobody owns although they are used; many at once are one finding. ``bundles_count`` are those of the cluster."""
+    count = 0 if tick is None else tick.unowned_count
+    if tick is None or count == 0:
+        return []
+    if count > 1 and count > MANY_UNOWNED_RATIO * max(bundles_count, count):
+        first = ", ".join(name for name, _ in tick.unowned[:_NAMED_BUNDLES])
+        advice = (
+            f"{count} of {bundles_count} bundles with clients or traffic have no owner, such as {first}: so many at once are brokers "
+            f"that restart, or reports that do not arrive; if it lasts, look at the brokers and their metadata store"
+        )
+        return [Finding(kind="unowned", subject="", broker="", bytes_per_s=None, advice=advice)]
+    return [
+        Finding(
+            kind="unowned",
+            subject=name,
+            broker="",
+            bytes_per_s=None,
+            advice=f"no broker owns it since {rfc3339(since_ms)} although it had clients or traffic, so its topics cannot be used: look "
+            f"one of them up (pulsar-admin topics lookup), which assigns it; if that fails, restart the broker that had it",
+        )
+        for name, since_ms in tick.unowned
     ]
 
 

@@ -139,6 +139,7 @@ def _decide(
         *promises.find_failed(promised, pulsar.shedding_policy),
         *findings.of_topics(measured, topics, pulsar.split),
         *(findings.of_splits(decided.splits) if decided.splits else ()),
+        *findings.of_unowned(closing.open_round.tick, len(advanced.fleet.owner)),
     ]
     summary_ = msgspec.structs.replace(
         summarize(

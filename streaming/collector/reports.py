@@ -52,6 +52,7 @@ class LoadReportAnswer(msgspec.Struct, frozen=True):
     loadReportType: str | None = None  # noqa: N815
     loadManagerClassName: str | None = None  # noqa: N815
     lastStats: dict[str, BundleLoad] | None = None  # noqa: N815
+    bundles: list[str] | None = None
 
 
 _report = msgspec.json.Decoder(LoadReportAnswer)

@@ -21,6 +21,9 @@ MAX_NUMBER = 1e18
 MAX_NAME_CHARACTERS = 2048
 """Longest name, id or subject that is accepted, because every message about it has to fit in a record."""
 
+MAX_UNOWNED_COUNT = 100
+"""Bundles without an owner that a tick names."""
+
 SHOWN_CHARACTERS = 200
 """How many characters of foreign input a message about it shows."""
 
@@ -153,6 +156,11 @@ class TickData(msgspec.Struct, frozen=True):
     """Brokers that the collector tried to read."""
     failed: dict[str, str] = {}
     """Brokers that could not be read, each with the reason."""
+    unowned: dict[Text, Time] | msgspec.UnsetType = msgspec.UNSET
+    """Bundles of a Pulsar cluster that no broker owns although they had clients or traffic when one last listed them, each with the
+    time since when; the first hundred by name. Left out where there is none."""
+    unowned_count: int | msgspec.UnsetType = msgspec.UNSET
+    """How many there are."""
 
 
 PAUSED_REASON: Final = "paused: the cluster is paused"

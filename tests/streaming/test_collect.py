@@ -14,6 +14,7 @@ from streaming.collector.managers import LoadManagers, WrongLoadManager, require
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.reports import ForeignReport, read_report, topic_traffic, wanted_bundles
 from streaming.collector.sweep import PulsarEventWriter, Sweeper
+from streaming.collector.unowned import Unowned
 from streaming.pulsar.admin import BrokerConfiguration, HttpClient, PulsarAdmin
 from streaming.pulsar.load_data import LoadData
 from streaming.settings import PulsarTarget
@@ -219,6 +220,7 @@ def test_a_broker_that_never_answers_delays_neither_the_others_nor_the_tick() ->
             pulsar_cluster="c",
             managers=LoadManagers(admin, metrics, cluster="east-1", first="ModularLoadManagerImpl"),
             load_data=LoadData(admin, http, target),
+            unowned=Unowned(admin, "c", lambda: 1),
         )
         sweeps = [sweeper.sweep(within_s=0.5) for _ in range(2)]
         assert len(silent.asked) == 1, "it is not asked again while it is being asked"

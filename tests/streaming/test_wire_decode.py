@@ -263,6 +263,30 @@ def test_a_file_has_no_key_to_compare():
     assert isinstance(taken(report(), key=None), LoadReport)
 
 
+@pytest.mark.parametrize(
+    ("data", "named", "count"),
+    [
+        ({}, [], 0),
+        ({"unowned": {HIGH: "1970-01-01T00:00:05Z", LOW: "1970-01-01T00:00:06Z"}}, [LOW, HIGH], 2),
+        ({"unowned": {LOW: "1970-01-01T00:00:05Z"}, "unowned_count": 7}, [LOW], 7),
+        (
+            {"unowned": {f"b{number:03d}": "1970-01-01T00:00:05Z" for number in range(120)}},
+            [f"b{number:03d}" for number in range(100)],
+            120,
+        ),
+    ],
+    ids=["none", "two", "more than are named", "too many names"],
+)
+def test_bundles_without_an_owner_come_with_the_tick(
+    data: dict[str, object], named: list[str], count: int
+) -> None:
+    found = taken(event("trimtab.tick.v1", subject="tick", data={"asked": ["b1"], **data}))
+    assert isinstance(found, Tick)
+    assert [name for name, _ in found.unowned] == named
+    assert found.unowned_count == count
+    assert {since for _, since in found.unowned} <= {5000, 6000}
+
+
 def test_the_other_events_are_read_too():
     sweep = taken(tick(time_s=9, asked=["b2", "b1"], failed={"b3": "timeout", "b2": "refused"}))
     assert isinstance(sweep, Tick)
