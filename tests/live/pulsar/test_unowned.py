@@ -45,7 +45,7 @@ def test_a_used_bundle_that_nobody_owns_becomes_a_finding_and_a_lookup_ends_it(
     topic = lab.topic_in(bundle)
     with lab.traffic([topic]):
         until(listed, what=f"{name} in a report", running=[pulsar])
-    lab.admin.unload(bundle, None)
+    lab.admin.unload(bundle, destination=None)
     until(lambda: lab.owner(bundle) is None, what=f"no owner of {name}", running=[pulsar])
     found = until(unowned, what=f"a tick that names {name}", running=[pulsar])
     assert isinstance(found, dict)
