@@ -18,6 +18,7 @@ from typing import Literal
 import msgspec
 
 from policies.shedding.view import Promise, Side, Traffic
+from policies.splitting.plan import BlindCut
 from state.events import ActionOutcome
 from state.settings import JUDGED_ACTIONS_COUNT, PulsarSettings, to_ms
 
@@ -35,6 +36,8 @@ class Child(msgspec.Struct, frozen=True, array_like=True):
     """Its share of the parent's message rate; None where the topics were not known."""
     bytes_ratio: float | None
     """Its share of the parent's throughput; None where the topics were not known."""
+    blind_cut: BlindCut | None = None
+    """The parent, where it was cut without knowing what its topics have of what is too much."""
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):

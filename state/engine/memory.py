@@ -54,6 +54,8 @@ class TickRecord(msgspec.Struct, frozen=True, array_like=True):
     id: str
     asked: tuple[str, ...]
     failed: tuple[tuple[str, str], ...]
+    unowned: tuple[tuple[str, int], ...] = ()
+    unowned_count: int = 0
 
 
 class ResultRecord(msgspec.Struct, frozen=True, array_like=True, order=True):

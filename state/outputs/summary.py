@@ -40,13 +40,15 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         "no-results",
         "nobody-obeys",
         "not-measured",
+        "one-topic",
         "put-back",
         "skipped-after-pause",
+        "unowned",
     ]
     """What it is."""
     subject: str
     """What it is about: the topic, the bundle of an action, the id of an action that was skipped, the policy, the resource or
-    resources, the partitions that move and need a broker that is down, the broker, or the cluster."""
+    resources, the partitions that move and need a broker that is down, the broker, or the cluster; empty for many bundles at once."""
     broker: str
     """Where it was seen, or which broker is down; empty where it is about no single broker."""
     bytes_per_s: float | None

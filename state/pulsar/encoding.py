@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from policies.columns import Bools
 from policies.costs import LEARNED_COUNT, CostMemory
+from policies.splitting.plan import BlindCut
 from policies.usage import RESOURCES
 from state.engine.layouts import seal, unseal
 from state.events import BrokerReport, Published, TopicTraffic
@@ -42,6 +43,7 @@ class _FleetBytes(msgspec.Struct, array_like=True):
     above_limit_rounds: bytes
     unmeasured_rounds: bytes
     idle_since_ms: bytes
+    blind_cuts: dict[str, BlindCut]
 
 
 class _ReportBytes(msgspec.Struct, array_like=True):
@@ -66,6 +68,7 @@ class _TopicsBytes(msgspec.Struct, array_like=True):
     topics: list[str]
     messages_per_s: bytes
     bytes_per_s: bytes
+    sessions: bytes = b""
 
 
 _fleet_decoder = msgspec.msgpack.Decoder(_FleetBytes)
@@ -110,6 +113,7 @@ def encode_fleet(fleet: Fleet) -> bytes:
             fleet.above_limit_rounds.astype("u1").tobytes(),
             fleet.unmeasured_rounds.astype("u1").tobytes(),
             fleet.idle_since_ms.tobytes(),
+            fleet.blind_cuts,
         )
     )
 
@@ -151,6 +155,7 @@ def decode_fleet(value: bytes) -> Fleet:
         names,
         np.frombuffer(factors, dtype="<f8").reshape(-1, 2 * LEARNED_COUNT),
     )
+    fleet.blind_cuts = body.blind_cuts
     fleet.namespaces = body.namespaces
     fleet.namespace = np.frombuffer(body.namespace, dtype="<u4").astype(np.int64)
     fleet.counts = _or_zeros(np.frombuffer(body.counts, dtype="<u4").astype(np.int64).reshape(-1, 2), fleet)
@@ -241,6 +246,7 @@ def encode_topics(waiting: WaitingTopics) -> bytes:
             traffic.topics,
             traffic.messages_per_s.tobytes(),
             traffic.bytes_per_s.tobytes(),
+            traffic.sessions.astype("<u4").tobytes(),
         )
     )
 
@@ -257,5 +263,8 @@ def decode_topics(value: bytes) -> WaitingTopics:
             topics=body.topics,
             messages_per_s=np.frombuffer(body.messages_per_s, dtype="<f8"),
             bytes_per_s=np.frombuffer(body.bytes_per_s, dtype="<f8"),
+            sessions=np.frombuffer(body.sessions or bytes(4 * len(body.topics)), dtype="<u4").astype(
+                np.int64
+            ),
         ),
     )

@@ -8,7 +8,7 @@ brokers, but not over bundles, except those of a broker whose listing changed.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, repeat
@@ -212,12 +212,14 @@ def _unreported(fleet: Fleet, is_reported: Bools) -> dict[str, Carried]:
 
 
 def inherit(
-    fleet: Fleet, splits: Iterable[tuple[str, Sequence[Child]]], listed: Callable[[str], bool]
+    fleet: Fleet, splits: Sequence[tuple[str, Sequence[Child]]], listed: Callable[[str], bool]
 ) -> None:
     """Give the children of split bundles that are ``listed`` for the first time their share of the parent's averages.
 
     They become rows of ``fleet`` that the next ``advance`` treats as known: owned by the parent's owner, last listed when the parent was.
     """
+    blind = {each.bundle: each.blind_cut for _, children in splits for each in children if each.blind_cut}
+    fleet.blind_cuts = fleet.blind_cuts | {name: cut for name, cut in blind.items() if listed(name)}
     row_of = dict(zip(fleet.bundles, range(len(fleet.bundles)), strict=True))
     born = [
         (row_of[parent], child.bundle, child.messages_ratio, child.bytes_ratio)
@@ -424,3 +426,6 @@ def _carry_policies(before: Fleet, after: Fleet, reports: dict[str, WaitingRepor
     }
     after.policies = policy_memory.only(before.policies, kept.__contains__)
     after.shadow, after.costs = before.shadow, before.costs
+    if before.blind_cuts:
+        known = set(after.bundles)
+        after.blind_cuts = {name: cut for name, cut in before.blind_cuts.items() if name in known}

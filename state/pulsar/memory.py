@@ -7,6 +7,7 @@ import numpy as np
 
 from policies.columns import Bools, Floats, Ints
 from policies.costs import CostMemory
+from policies.splitting.plan import BlindCut
 from policies.usage import RESOURCES
 from state.events import BrokerReport, TopicTraffic
 
@@ -54,6 +55,7 @@ class Fleet:
     __slots__ = (
         "above_limit_rounds",
         "averages",
+        "blind_cuts",
         "broker_last_ms",
         "brokers",
         "bundle_names",
@@ -124,6 +126,8 @@ class Fleet:
         """What the shedding policies remember."""
         self.shadow: ShadowMoves = {}
         """What a dry-run has moved."""
+        self.blind_cuts: dict[str, BlindCut] = {}
+        """By listed bundle, the bundle it was cut from without knowing what its topics carry."""
 
     @property
     def bundles(self) -> list[str]:

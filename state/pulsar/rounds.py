@@ -160,6 +160,8 @@ def _decide(
         *findings.of_brokers(advanced, round_loads, measured, reports, end_ms=closing.end_ms),
         *findings.of_topics(measured, topics, pulsar.split),
         *rules.of_forbidden(header, pulsar.shedding_policy, number=closing.number),
+        *(findings.of_splits(decided.splits) if decided.splits else ()),
+        *findings.of_unowned(closing.open_round.tick, len(advanced.fleet.owner)),
     ]
     summary_ = msgspec.structs.replace(
         summarize(

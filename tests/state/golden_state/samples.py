@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from policies.splitting.plan import BlindCut
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_plan import PacingMemory
 from policies.throttle.progress import Inflow, Sample, Watch
@@ -212,6 +213,7 @@ def fleet() -> Fleet:
     fleet.split_samples = np.array([1, 0, 1000])
     fleet.split_hits = np.array([0, 7, 1])
     fleet.counts = np.array([[4, 9], [0, 0], [1, 2**31]])
+    fleet.blind_cuts = {"t/ü/0x0_0x1": BlindCut("sessions", 0.1 + 0.2)}
     return fleet
 
 
@@ -265,7 +267,7 @@ def waiting_report() -> WaitingReport:
 
 def waiting_topics() -> WaitingTopics:
     event = statistics("b1", 5, {"t/n/0x0_0x1": {"persistent://t/n/a\n": 1.5, "ü": 0.0}, "t/n/0x1_0x2": {}})
-    return WaitingTopics(event.time_ms, event.id, event.traffic)
+    return WaitingTopics(event.time_ms, event.id, replace(event.traffic, sessions=np.array([0, 40_002])))
 
 
 def waiting_logs() -> WaitingLogs:
