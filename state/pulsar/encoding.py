@@ -37,13 +37,13 @@ class _FleetBytes(msgspec.Struct, array_like=True):
     split_averages: bytes
     split_samples: bytes
     split_hits: bytes
-    shadow: ShadowMoves
-    costs: tuple[bytes, list[str], bytes]
-    counts: bytes
-    above_limit_rounds: bytes
-    unmeasured_rounds: bytes
-    idle_since_ms: bytes
-    blind_cuts: dict[str, BlindCut]
+    shadow: ShadowMoves = {}
+    costs: tuple[bytes, list[str], bytes] = (b"", [], b"")
+    counts: bytes = b""
+    above_limit_rounds: bytes = b""
+    unmeasured_rounds: bytes = b""
+    idle_since_ms: bytes = b""
+    blind_cuts: dict[str, BlindCut] = {}
 
 
 class _ReportBytes(msgspec.Struct, array_like=True):
@@ -150,11 +150,12 @@ def decode_fleet(value: bytes) -> Fleet:
     fleet.policies = body.policies
     fleet.shadow = body.shadow
     sums, names, factors = body.costs
-    fleet.costs = CostMemory(
-        np.frombuffer(sums, dtype="<f8").reshape(LEARNED_COUNT, -1),
-        names,
-        np.frombuffer(factors, dtype="<f8").reshape(-1, 2 * LEARNED_COUNT),
-    )
+    if sums:
+        fleet.costs = CostMemory(
+            np.frombuffer(sums, dtype="<f8").reshape(LEARNED_COUNT, -1),
+            names,
+            np.frombuffer(factors, dtype="<f8").reshape(-1, 2 * LEARNED_COUNT),
+        )
     fleet.blind_cuts = body.blind_cuts
     fleet.namespaces = body.namespaces
     fleet.namespace = np.frombuffer(body.namespace, dtype="<u4").astype(np.int64)
