@@ -50,6 +50,7 @@ class _ReportBytes(msgspec.Struct, array_like=True):
     has_traffic: bytes
     counts: bytes
     published: tuple[float, float, int, str, bytes] | None = None
+    pulsars_own: str = ""
 
 
 class _TopicsBytes(msgspec.Struct, array_like=True):
@@ -161,6 +162,7 @@ def encode_report(waiting: WaitingReport) -> bytes:
             np.packbits(report.has_traffic).tobytes(),
             report.counts.astype("<u4").tobytes(),
             _encode_published(report.published),
+            "\n".join(report.pulsars_own),
         )
     )
 
@@ -201,6 +203,7 @@ def decode_report(value: bytes) -> WaitingReport:
             traffic=np.frombuffer(body.traffic, dtype="<f8").reshape(-1, 4),
             has_traffic=_unpack(body.has_traffic, len(bundles)),
             counts=np.frombuffer(body.counts, dtype="<u4").astype(np.int64).reshape(-1, 2),
+            pulsars_own=_split(body.pulsars_own),
             published=_decode_published(body.published),
         ),
     )

@@ -157,7 +157,7 @@ def _decide(
         promises=promised,
         shadow=counted.shadow,
         approval=approvals.section(header, closing, answers, actions),
-        upkeep=upkeep.section(closing.upkeep, decided.drained, advanced, header.drains),
+        upkeep=upkeep.section(closing.upkeep, decided.drained, advanced, header.drains, reports),
     )
     return [*outputs, closing.summary(fit(summary_), actions_count=len(outputs))]
 

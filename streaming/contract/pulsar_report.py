@@ -88,6 +88,7 @@ def broker_report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerRepor
         traffic=found[:, : len(RATES)],
         has_traffic=listing.has_stats,
         counts=_topics_and_sessions(found[:, len(RATES) :]),
+        pulsars_own=listing.pulsars_own,
     )
 
 
