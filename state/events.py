@@ -84,6 +84,11 @@ class BrokerReport:
     published: Published | None = None
     """None from a broker with the modular load manager."""
 
+    @property
+    def cluster_bundles(self) -> list[str]:
+        """Those of Pulsar's own that serve the whole cluster; heartbeats and SLA monitors belong to the broker and end with it."""
+        return [each for each in self.pulsars_own if namespace_of(each) == SYSTEM_NAMESPACE]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TopicTraffic:

@@ -29,6 +29,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         "hot-partition",
         "ineffective",
         "landed-elsewhere",
+        "overlapping-ranges",
         "put-back",
         "skipped-after-pause",
     ]

@@ -45,6 +45,7 @@ OUTCOMES = (
     "ineffective",
     "cooldown",
     "absent",
+    "overlapping",
     "dry-run",
     "anti-affinity",
     "no-destination",

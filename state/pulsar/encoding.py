@@ -36,6 +36,9 @@ class _FleetBytes(msgspec.Struct, array_like=True):
     split_hits: bytes
     shadow: ShadowMoves = {}
     counts: bytes = b""
+    listed_count: int = 0
+    has_absent: bool = False
+    overlapping: list[str] = []
 
 
 class _ReportBytes(msgspec.Struct, array_like=True):
@@ -97,6 +100,9 @@ def encode_fleet(fleet: Fleet) -> bytes:
             *_split_columns(fleet),
             fleet.shadow,
             fleet.counts.astype("<u4").tobytes() if fleet.counts.any() else b"",
+            fleet.listed_count,
+            fleet.has_absent,
+            fleet.overlapping,
         )
     )
 
@@ -129,6 +135,8 @@ def decode_fleet(value: bytes) -> Fleet:
     fleet.owed_skip = _unpack(body.owed_skip, len(fleet.owner))
     fleet.policies = body.policies
     fleet.shadow = body.shadow
+    fleet.listed_count, fleet.has_absent = body.listed_count, body.has_absent
+    fleet.overlapping = body.overlapping
     fleet.namespaces = body.namespaces
     fleet.namespace = np.frombuffer(body.namespace, dtype="<u4").astype(np.int64)
     fleet.counts = _or_zeros(np.frombuffer(body.counts, dtype="<u4").astype(np.int64).reshape(-1, 2), fleet)

@@ -10,7 +10,9 @@ from policies.splitting.settings import SplitSettings
 from state.engine.ledger import Decision
 from state.outputs import Finding
 from state.pulsar.effects import Elsewhere
+from state.pulsar.fleet import Advanced
 from state.pulsar.tables import Eligible
+from state.pulsar.two_balancers import join_names
 
 
 def of_actions(ineffective: Mapping[str, Decision], elsewhere: Sequence[Elsewhere]) -> list[Finding]:
@@ -38,6 +40,23 @@ def of_actions(ineffective: Mapping[str, Decision], elsewhere: Sequence[Elsewher
             )
             for each in elsewhere
         ),
+    ]
+
+
+def of_overlaps(advanced: Advanced) -> list[Finding]:
+    """Bundles whose ranges overlap finer ones of their namespace, by name."""
+    owners = advanced.owners_of(advanced.overlaps) if advanced.overlaps else {}
+    return [
+        Finding(
+            kind="overlapping-ranges",
+            subject=bundle,
+            broker=owners[bundle],
+            bytes_per_s=None,
+            advice=f"its range overlaps {join_names(finer)}, which a namespace's ranges never do: one of them is no more. The finer "
+            "ones count, and none of them is moved or split. Compare `pulsar-admin namespaces bundles`; a broker that lists a "
+            "bundle which is no more forgets it when it restarts",
+        )
+        for bundle, finer in sorted(advanced.overlaps.items())
     ]
 
 

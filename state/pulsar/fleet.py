@@ -22,6 +22,7 @@ from state.events import namespace_of
 from state.pulsar import policy_memory
 from state.pulsar.listings import Gaps, Listings, first_rows, listings_of, owner_rows
 from state.pulsar.memory import Fleet, Names, WaitingReport
+from state.pulsar.ranges import find_overlaps, members_of
 
 NOBODY = -1
 
@@ -64,6 +65,12 @@ class Advanced:
     """(owned,): whether its owner's report leaves the bundle out, and it only stays there."""
     unreported: Mapping[str, Carried] = field(default_factory=dict)
     """By broker, what it carries that its report leaves out, by the running averages; for a policy that keeps absent bundles."""
+    overlaps: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By bundle whose range overlaps finer ones of its namespace in two rounds running, these (``state.pulsar.ranges``)."""
+    uncounted_rows: Ints = field(default_factory=lambda: first_rows(0))
+    """Rows of these wider bundles, ascending: the finer ones count instead; for a policy that keeps absent bundles."""
+    twice: Mapping[str, Carried] = field(default_factory=dict)
+    """By broker, what it reports of them."""
     reporting: Collection[str] = ()
     """Brokers that reported in the round."""
 
@@ -73,9 +80,18 @@ class Advanced:
         return len(self.counts)
 
     def present_rates(self, rows: Ints) -> Floats:
-        """Traffic of leading rows in the round, (k, 4); the running averages where the round's does not count."""
+        """Traffic of leading rows in the round, (k, 4); the averages where the round's does not count, 0 where finer bundles count."""
         found: Floats = np.where(self.is_sampled[rows, None], self.reported[rows], self.fleet.averages[rows])
+        found[self.is_uncounted(rows)] = 0.0
         return found
+
+    def is_uncounted(self, rows: Ints) -> Bools:
+        """Whether finer bundles count instead of these leading rows, (k,)."""
+        return (
+            np.isin(rows, self.uncounted_rows)
+            if len(self.uncounted_rows)
+            else np.zeros(len(rows), dtype=np.bool_)
+        )
 
     def owns(self, broker: str, bundle: str) -> bool:
         """Whether a broker of the round owns a bundle; quick, for callers that know where it should be."""
@@ -174,33 +190,75 @@ def advance(
     )
     _carry_brokers(before, after, listings, reports, names=names, absent=absent)
     _carry_policies(before, after, reports, max_report_age_ms)
+    overlaps = find_overlaps(_suspects(before, after, listings, rows=rows, old=old))
+    after.listed_count, after.overlapping = len(owned), sorted(members_of(overlaps))
+    overlaps = _confirmed(overlaps, before.overlapping)
     counts, is_absent = listings.counts[rows], listings.is_absent[rows]
-    if is_absent.any():
+    after.has_absent = bool(is_absent.any())
+    if after.has_absent:
         counts[is_absent] = before.counts[old[is_absent]]
-    after.counts[: len(owned)] = 0 if gaps is None else counts
+    silent = uncounted = first_rows(0)
+    if gaps is not None:
+        after.counts[: len(owned)] = counts
+        silent = np.flatnonzero(~listings.has_traffic[rows] & (after.samples[: len(owned)] > 0))
+        uncounted = _named_rows(owned, overlaps)
+    else:
+        after.counts[:] = 0
     return Advanced(
         fleet=after,
         counts=counts,
         reported=reported,
         is_sampled=is_sampled,
         is_absent=is_absent,
-        unreported={} if gaps is None else _unreported(after, listings.has_traffic[rows]),
+        unreported=_carried(after, silent, after.averages[silent]),
+        overlaps=overlaps,
+        uncounted_rows=uncounted,
+        twice=_carried(after, uncounted, reported[uncounted]),
         reporting=reporting,
     )
 
 
-def _unreported(fleet: Fleet, is_reported: Bools) -> dict[str, Carried]:
-    """By broker, what those of its bundles carry whose traffic is not reported; the sums are the same on every processor."""
-    rows = np.flatnonzero(~is_reported & (fleet.samples[: len(is_reported)] > 0))
-    if len(rows) == 0:
-        return {}
-    averages, counts, owners = fleet.averages[rows], fleet.counts[rows], fleet.owner[rows]
-    carried = np.column_stack([averages[:, :2].sum(axis=1), averages[:, 2:].sum(axis=1), counts])
-    sums = np.zeros((len(fleet.brokers), carried.shape[1]))
-    np.add.at(sums, owners, carried)
+def _suspects(before: Fleet, after: Fleet, listings: Listings, *, rows: Ints, old: Ints) -> list[str]:
+    """Listed bundles that may overlap: those of namespaces that had overlaps, or have bundles that were not listed in the last round."""
+    if listings.is_as_before:
+        return before.overlapping
+    count = before.listed_count
+    was_listed = np.zeros(len(before.owner) + 1, dtype=np.bool_)
+    was_listed[:count] = True
+    if before.has_absent:
+        was_listed[:count] = before.last_ms[:count] >= before.broker_last_ms[before.owner[:count]]
+    had = {namespace_of(bundle) for bundle in before.overlapping}
+    is_suspect = np.array([name in had for name in after.namespaces], dtype=np.bool_)
+    namespaces, is_listed = after.namespace[: len(rows)], ~listings.is_absent[rows]
+    is_suspect[namespaces[~was_listed[old]]] = True
+    names = after.bundles
+    return [names[row] for row in np.flatnonzero(is_listed & is_suspect[namespaces]).tolist()]
+
+
+def _confirmed(overlaps: Mapping[str, Sequence[str]], before: Collection[str]) -> dict[str, list[str]]:
+    """Those that overlapped in the last round, too."""
+    found = {
+        wide: [each for each in finer if each in before] for wide, finer in overlaps.items() if wide in before
+    }
+    return {wide: finer for wide, finer in found.items() if finer}
+
+
+def _named_rows(names: list[str], wanted: Collection[str]) -> Ints:
+    """Rows of the ``wanted`` names, ascending."""
+    if not wanted:
+        return first_rows(0)
+    found = np.fromiter(map(wanted.__contains__, names), dtype=np.bool_, count=len(names))
+    return np.flatnonzero(found)
+
+
+def _carried(fleet: Fleet, rows: Ints, traffic: Floats) -> dict[str, Carried]:
+    """By broker, what these rows carry with this traffic, (k, 4); the sums are the same on every processor."""
+    columns = np.column_stack([traffic[:, :2].sum(axis=1), traffic[:, 2:].sum(axis=1), fleet.counts[rows]])
+    sums = np.zeros((len(fleet.brokers), columns.shape[1]))
+    np.add.at(sums, fleet.owner[rows], columns)
     return {
         fleet.brokers[broker]: Carried(float(messages), float(volume), int(topics), int(sessions))
-        for broker in np.unique(owners).tolist()
+        for broker in np.unique(fleet.owner[rows]).tolist()
         for messages, volume, topics, sessions in [sums[broker].tolist()]
     }
 

@@ -65,6 +65,7 @@ def listings_of(
     times = np.array([reports[name].time_ms for name in names], dtype=np.int64)
     is_as_before = (
         names == before.brokers
+        and not before.has_absent
         and bool((times - before.broker_last_ms <= max_age_ms).all())
         and np.array_equal(before.starts, np.cumsum([0, *counts]))
         and np.array_equal(before.listed_rows, first_rows(len(bundles)))

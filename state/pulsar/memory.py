@@ -55,10 +55,13 @@ class Fleet:
         "brokers",
         "bundle_names",
         "counts",
+        "has_absent",
         "last_ms",
+        "listed_count",
         "listed_rows",
         "namespace",
         "namespaces",
+        "overlapping",
         "owed_skip",
         "owner",
         "policies",
@@ -94,6 +97,12 @@ class Fleet:
         """When each bundle was last listed, (b,)."""
         self.counts: Ints = np.zeros((0, 2), dtype=np.int64)
         """Topics and sessions, as last reported, (b, 2); 0 for a policy that keeps no absent bundles."""
+        self.listed_count = 0
+        """How many bundles, the first ones, the last snapshot has."""
+        self.has_absent = False
+        """Whether some of them only stayed there."""
+        self.overlapping: list[str] = []
+        """Those of them whose ranges overlap, ascending."""
         self.owed_skip: Bools = np.zeros(0, dtype=np.bool_)
         """Whether the owner's next sample is its first after a move, (b,)."""
         self.namespaces: list[str] = []

@@ -111,6 +111,7 @@ def _decide(
         end_ms=closing.end_ms,
         apart=closing.upkeep.apart,
         unreported=advanced.unreported,
+        twice=advanced.twice,
     )
     put_back = drain.begin(header, advanced, closing.upkeep)
     answers = approvals.begin(header, closing)
@@ -146,6 +147,7 @@ def _decide(
         *upkeep.of_put_back(put_back),
         *_of_actions(closing, ledger, effects_found),
         *promises.find_failed(promised, pulsar.shedding_policy),
+        *findings.of_overlaps(advanced),
         *findings.of_topics(measured, topics, pulsar.split),
     ]
     summary_ = msgspec.structs.replace(

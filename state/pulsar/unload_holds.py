@@ -32,6 +32,7 @@ def hold_unload(
     bundle, owner = view.bundles.names[move.row], view.brokers.names[move.source]
     return (
         circumstances.holds.unload
+        or _overlapping(table, bundle)
         or _split_instead(split_rows, move.row, circumstances.policy)
         or circumstances.calm.hold_of(float(view.brokers.usage_ratio[move.source]))
         or _too_little(view, budget.guards, move)
@@ -56,6 +57,12 @@ def _split_instead(split_rows: Collection[int], row: int, policy: AnyPolicy) -> 
     if policy.splits_first:
         return Hold("split-instead", "it is split in this round, and its parts may move in a later one")
     return Hold("split-instead", "it is too big for any other broker and is split in this round")
+
+
+def _overlapping(table: Eligible, bundle: str) -> Hold | None:
+    if bundle not in table.overlapping:
+        return None
+    return Hold("overlapping", "its range overlaps others of its namespace, see the finding")
 
 
 def _too_little(view: RoundView, guards: GuardSettings, move: Move) -> Hold | None:

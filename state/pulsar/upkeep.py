@@ -55,7 +55,7 @@ def _drain_row(
 ) -> DrainRow:
     rows = advanced.rows_of(name)
     left = None if rows is None else len(rows)
-    own = () if report is None else report.report.pulsars_own
+    own = [] if report is None else report.report.cluster_bundles
     return DrainRow(
         name=name,
         since=rfc3339(spell.since_ms),
@@ -66,7 +66,7 @@ def _drain_row(
         bundles_at_start_count=None if begun is None else begun.bundles_count,
         bundles_left_count=left,
         pulsars_own_count=None if report is None else len(own),
-        pulsars_own=list(own[:SHOWN_ROWS]),
+        pulsars_own=own[:SHOWN_ROWS],
     )
 
 

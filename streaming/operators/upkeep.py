@@ -5,7 +5,6 @@ from datetime import datetime
 
 import msgspec
 
-from state.events import SYSTEM_NAMESPACE, namespace_of
 from state.outputs import DrainRow, RoundSummary, UpkeepSummary, rfc3339
 from streaming.contract.decode import to_ms
 from streaming.contract.messages import ControlData, SpellData
@@ -124,11 +123,7 @@ def own_lines(row: DrainRow) -> Iterable[str]:
     """Which bundles of Pulsar's own are still at a broker whose other bundles have left."""
     if row.state != "only-pulsars-own":
         return
-    if any(namespace_of(each) == SYSTEM_NAMESPACE for each in row.pulsars_own):
-        yield (
-            f"  those of {SYSTEM_NAMESPACE} serve the whole cluster, such as transaction coordinators: while the broker stops, their "
-            "clients wait for another broker to take over"
-        )
+    yield "  they serve the whole cluster, such as transaction coordinators: when the broker stops, their clients wait for others"
     yield from (f"  {each} is Pulsar's own" for each in row.pulsars_own)
     if (more := (row.pulsars_own_count or 0) - len(row.pulsars_own)) > 0:
         yield f"  and {more} more"
