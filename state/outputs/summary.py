@@ -25,6 +25,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A problem that no action of trimtab can solve."""
 
     kind: Literal[
+        "coordinators-at-one-broker",
         "failed-promises",
         "hot-partition",
         "ineffective",

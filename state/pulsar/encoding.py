@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 from policies.columns import Bools
 from state.engine.layouts import seal, unseal
 from state.events import BrokerReport, Published, TopicTraffic
-from state.pulsar.memory import Fleet, Names, PolicyMemory, ShadowMoves, WaitingReport, WaitingTopics
+from state.pulsar.memory import (
+    Fleet,
+    Gathered,
+    Names,
+    PolicyMemory,
+    ShadowMoves,
+    WaitingReport,
+    WaitingTopics,
+)
 
 
 class _FleetBytes(msgspec.Struct, array_like=True):
@@ -39,6 +47,7 @@ class _FleetBytes(msgspec.Struct, array_like=True):
     listed_count: int = 0
     has_absent: bool = False
     overlapping: list[str] = []
+    gathered: Gathered | None = None
 
 
 class _ReportBytes(msgspec.Struct, array_like=True):
@@ -103,6 +112,7 @@ def encode_fleet(fleet: Fleet) -> bytes:
             fleet.listed_count,
             fleet.has_absent,
             fleet.overlapping,
+            fleet.gathered,
         )
     )
 
@@ -136,7 +146,7 @@ def decode_fleet(value: bytes) -> Fleet:
     fleet.policies = body.policies
     fleet.shadow = body.shadow
     fleet.listed_count, fleet.has_absent = body.listed_count, body.has_absent
-    fleet.overlapping = body.overlapping
+    fleet.overlapping, fleet.gathered = body.overlapping, body.gathered
     fleet.namespaces = body.namespaces
     fleet.namespace = np.frombuffer(body.namespace, dtype="<u4").astype(np.int64)
     fleet.counts = _or_zeros(np.frombuffer(body.counts, dtype="<u4").astype(np.int64).reshape(-1, 2), fleet)

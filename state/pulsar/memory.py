@@ -1,6 +1,6 @@
 """What is remembered about a Pulsar cluster beside the header: its fleet, and the reports and statistics of open rounds."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -15,6 +15,13 @@ see ``state.pulsar.policy_memory``."""
 
 ShadowMoves = dict[str, tuple[str, str]]
 """By bundle that a dry-run has moved, the broker that has it and the one where it counts: see ``state.pulsar.shadow``."""
+
+
+class Gathered(NamedTuple):
+    """The one broker that has all bundles of ``pulsar/system``: see ``state.pulsar.coordinators``."""
+
+    broker: str
+    since_ms: int
 
 
 class Names:
@@ -55,6 +62,7 @@ class Fleet:
         "brokers",
         "bundle_names",
         "counts",
+        "gathered",
         "has_absent",
         "last_ms",
         "listed_count",
@@ -117,6 +125,8 @@ class Fleet:
         """Rounds in a row each bundle was above a limit, (b,)."""
         self.policies: PolicyMemory = {}
         """What the shedding policies remember."""
+        self.gathered: Gathered | None = None
+        """Where the transaction coordinators are, if all are at one broker."""
         self.shadow: ShadowMoves = {}
         """What a dry-run has moved."""
 

@@ -14,6 +14,7 @@ from state.engine.summary import findings_section, fit, skipped_after_pause
 from state.outputs import Finding, Output
 from state.pulsar import (
     approvals,
+    coordinators,
     drain,
     effects,
     findings,
@@ -73,6 +74,9 @@ def decide(
         left={each.bundle for each in ledger.unloads_on_their_way()}
         if pulsar.policy.keeps_absent_bundles
         else None,
+    )
+    advanced.fleet.gathered = coordinators.watch(
+        None if closing.restarted else before.gathered, reports, end_ms=closing.end_ms
     )
     if has_shadow:
         advanced.fleet.shadow = shadow.keep(
@@ -147,6 +151,7 @@ def _decide(
         *upkeep.of_put_back(put_back),
         *_of_actions(closing, ledger, effects_found),
         *promises.find_failed(promised, pulsar.shedding_policy),
+        *coordinators.find(advanced.fleet.gathered, reports, live_count=len(live), end_ms=closing.end_ms),
         *findings.of_overlaps(advanced),
         *findings.of_topics(measured, topics, pulsar.split),
     ]

@@ -55,7 +55,7 @@ from state.pulsar.encoding import (
     encode_report,
     encode_topics,
 )
-from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
+from state.pulsar.memory import Fleet, Gathered, WaitingReport, WaitingTopics
 from state.upkeep import Spell, Upkeep
 from tests.state.kafka.reporting import Replica, moves_report, replica_table
 from tests.state.traces import load, statistics
@@ -205,6 +205,7 @@ def fleet() -> Fleet:
     fleet.split_samples = np.array([1, 0, 1000])
     fleet.split_hits = np.array([0, 7, 1])
     fleet.listed_count, fleet.has_absent, fleet.overlapping = 2, True, ["t/n/0x0_0x8"]
+    fleet.gathered = Gathered("b1\n", 7)
     fleet.counts = np.array([[4, 9], [0, 0], [1, 2**31]])
     return fleet
 
