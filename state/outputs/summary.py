@@ -27,6 +27,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal[
         "coordinators-at-one-broker",
         "failed-promises",
+        "gaps-in-reports",
         "hot-partition",
         "ineffective",
         "landed-elsewhere",

@@ -43,6 +43,21 @@ def of_actions(ineffective: Mapping[str, Decision], elsewhere: Sequence[Elsewher
     ]
 
 
+def of_gaps(advanced: Advanced) -> list[Finding]:
+    """Brokers whose reports leave bundles out and list them again."""
+    return [
+        Finding(
+            kind="gaps-in-reports",
+            subject=broker,
+            broker=broker,
+            bytes_per_s=None,
+            advice=f"its last report left out {join_names(bundles)}, which it lists again: see its log for bundles that are unloaded and "
+            "loaded again. Pulsar's policies take a gap for a change of the load; the fleet planner does not",
+        )
+        for broker, bundles in sorted(advanced.returned.items())
+    ]
+
+
 def of_overlaps(advanced: Advanced) -> list[Finding]:
     """Bundles whose ranges overlap finer ones of their namespace, by name."""
     owners = advanced.owners_of(advanced.overlaps) if advanced.overlaps else {}

@@ -8,6 +8,7 @@ brokers, but not over bundles, except those of a broker whose listing changed.
 """
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -65,6 +66,8 @@ class Advanced:
     """(owned,): whether its owner's report leaves the bundle out, and it only stays there."""
     unreported: Mapping[str, Carried] = field(default_factory=dict)
     """By broker, what it carries that its report leaves out, by the running averages; for a policy that keeps absent bundles."""
+    returned: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By broker, bundles with traffic that its last report left out and that it lists again."""
     overlaps: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By bundle whose range overlaps finer ones of its namespace in two rounds running, these (``state.pulsar.ranges``)."""
     uncounted_rows: Ints = field(default_factory=lambda: first_rows(0))
@@ -190,7 +193,8 @@ def advance(
     )
     _carry_brokers(before, after, listings, reports, names=names, absent=absent)
     _carry_policies(before, after, reports, max_report_age_ms)
-    overlaps = find_overlaps(_suspects(before, after, listings, rows=rows, old=old))
+    was_listed = _was_listed(before)
+    overlaps = find_overlaps(_suspects(before, after, listings, rows=rows, old=old, was_listed=was_listed))
     after.listed_count, after.overlapping = len(owned), sorted(members_of(overlaps))
     overlaps = _confirmed(overlaps, before.overlapping)
     counts, is_absent = listings.counts[rows], listings.is_absent[rows]
@@ -211,6 +215,7 @@ def advance(
         is_sampled=is_sampled,
         is_absent=is_absent,
         unreported=_carried(after, silent, after.averages[silent]),
+        returned=_returned(before, after, old, was_listed, is_absent),
         overlaps=overlaps,
         uncounted_rows=uncounted,
         twice=_carried(after, uncounted, reported[uncounted]),
@@ -218,15 +223,38 @@ def advance(
     )
 
 
-def _suspects(before: Fleet, after: Fleet, listings: Listings, *, rows: Ints, old: Ints) -> list[str]:
+def _was_listed(before: Fleet) -> Bools:
+    """Whether the last snapshot listed each bundle, (b + 1,); the last one stands for those that were not known."""
+    count = before.listed_count
+    found = np.zeros(len(before.owner) + 1, dtype=np.bool_)
+    found[:count] = True
+    if before.has_absent:
+        found[:count] = before.last_ms[:count] >= before.broker_last_ms[before.owner[:count]]
+    return found
+
+
+def _returned(
+    before: Fleet, after: Fleet, old: Ints, was_listed: Bools, is_absent: Bools
+) -> dict[str, list[str]]:
+    """By broker, bundles with traffic that its last report left out and that it lists again."""
+    rows = np.flatnonzero((old >= 0) & ~was_listed[old] & ~is_absent)
+    found = defaultdict(list)
+    for row, known in zip(rows.tolist(), old[rows].tolist(), strict=True):
+        broker = after.brokers[int(after.owner[row])]
+        owner = int(before.owner[known])
+        if owner == NOBODY or before.brokers[owner] != broker or not before.averages[known].any():
+            continue
+        if before.last_ms[known] < before.broker_last_ms[owner]:  # else the broker sent no report
+            found[broker].append(after.bundles[row])
+    return found
+
+
+def _suspects(
+    before: Fleet, after: Fleet, listings: Listings, *, rows: Ints, old: Ints, was_listed: Bools
+) -> list[str]:
     """Listed bundles that may overlap: those of namespaces that had overlaps, or have bundles that were not listed in the last round."""
     if listings.is_as_before:
         return before.overlapping
-    count = before.listed_count
-    was_listed = np.zeros(len(before.owner) + 1, dtype=np.bool_)
-    was_listed[:count] = True
-    if before.has_absent:
-        was_listed[:count] = before.last_ms[:count] >= before.broker_last_ms[before.owner[:count]]
     had = {namespace_of(bundle) for bundle in before.overlapping}
     is_suspect = np.array([name in had for name in after.namespaces], dtype=np.bool_)
     namespaces, is_listed = after.namespace[: len(rows)], ~listings.is_absent[rows]

@@ -152,6 +152,7 @@ def _decide(
         *_of_actions(closing, ledger, effects_found),
         *promises.find_failed(promised, pulsar.shedding_policy),
         *coordinators.find(advanced.fleet.gathered, reports, live_count=len(live), end_ms=closing.end_ms),
+        *findings.of_gaps(advanced),
         *findings.of_overlaps(advanced),
         *findings.of_topics(measured, topics, pulsar.split),
     ]
