@@ -1,19 +1,15 @@
 """Which broker owns which bundle, and how much traffic it has: the fleet after one closed round.
 
-Ownership is decided from the round's snapshot: of the brokers that list a bundle, the one whose unbroken run of
-listings began last owns it (equal beginnings: the greater broker id); after a move both brokers report it for a while. For a policy
-that keeps absent bundles, one that its owner's report leaves out stays there for a while (``state.pulsar.listings``).
-Averages belong to the bundle and survive moves. All of it is columns and C-level passes: Python loops over
-brokers, but not over bundles, except those of a broker whose listing changed.
+Ownership is decided from the round's snapshot: of the brokers that list a bundle, the one whose unbroken run of listings began last
+owns it (equal beginnings: the greater broker id); after a move both brokers report it for a while. Averages belong to the bundle and
+survive moves. All of it is columns: Python loops over brokers, but over bundles only of a broker whose listing changed.
 """
 
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise, repeat
-from typing import NamedTuple
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,11 +17,9 @@ from policies.columns import Bools, Floats, Ints
 from state.engine.ledger import Child
 from state.events import namespace_of
 from state.pulsar import policy_memory
-from state.pulsar.listings import Gaps, Listings, first_rows, listings_of, owner_rows
-from state.pulsar.memory import Fleet, Names, WaitingReport
-from state.pulsar.ranges import find_overlaps, members_of
-
-NOBODY = -1
+from state.pulsar.gaps import Carried, compare, completion
+from state.pulsar.listings import Gaps, Listings, first_rows, listings_of, match, owner_rows, pick
+from state.pulsar.memory import NOBODY, Fleet, Names, WaitingReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,15 +32,6 @@ class Sampling:
     """The same for the averages that splits are decided on; 0 where they are not wanted."""
     skip_after_move: bool
     """Leave out the first sample of a bundle's new owner."""
-
-
-class Carried(NamedTuple):
-    """What some bundles carry together."""
-
-    messages_per_s: float
-    bytes_per_s: float
-    topics_count: int
-    sessions_count: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -168,7 +153,7 @@ def advance(
     after.brokers = sorted([*names, *(name for name, _ in absent)])
     place = {name: row for row, name in enumerate(after.brokers)}
     places = np.array([place[name] for name in names], dtype=np.int64)
-    old = first_rows(len(owned)) if listings.is_as_before else _match(before.bundles, owned)
+    old = first_rows(len(owned)) if listings.is_as_before else match(before.bundles, owned)
     _carry_bundles(
         before,
         after,
@@ -193,102 +178,22 @@ def advance(
     )
     _carry_brokers(before, after, listings, reports, names=names, absent=absent)
     _carry_policies(before, after, reports, max_report_age_ms)
-    was_listed = _was_listed(before)
-    overlaps = find_overlaps(_suspects(before, after, listings, rows=rows, old=old, was_listed=was_listed))
-    after.listed_count, after.overlapping = len(owned), sorted(members_of(overlaps))
-    overlaps = _confirmed(overlaps, before.overlapping)
-    counts, is_absent = listings.counts[rows], listings.is_absent[rows]
-    after.has_absent = bool(is_absent.any())
+    overlaps, returned = compare(before, after, listings, rows=rows, old=old)
+    counts, is_absent = listings.counts[rows], np.zeros(len(owned), dtype=np.bool_)
     if after.has_absent:
+        is_absent = listings.is_absent[rows]
         counts[is_absent] = before.counts[old[is_absent]]
-    silent = uncounted = first_rows(0)
-    if gaps is not None:
-        after.counts[: len(owned)] = counts
-        silent = np.flatnonzero(~listings.has_traffic[rows] & (after.samples[: len(owned)] > 0))
-        uncounted = _named_rows(owned, overlaps)
-    else:
-        after.counts[:] = 0
     return Advanced(
         fleet=after,
         counts=counts,
         reported=reported,
         is_sampled=is_sampled,
         is_absent=is_absent,
-        unreported=_carried(after, silent, after.averages[silent]),
-        returned=_returned(before, after, old, was_listed, is_absent),
         overlaps=overlaps,
-        uncounted_rows=uncounted,
-        twice=_carried(after, uncounted, reported[uncounted]),
+        returned=returned,
         reporting=reporting,
+        **({} if gaps is None else completion(after, counts, listings.has_traffic, rows, reported, overlaps)),
     )
-
-
-def _was_listed(before: Fleet) -> Bools:
-    """Whether the last snapshot listed each bundle, (b + 1,); the last one stands for those that were not known."""
-    count = before.listed_count
-    found = np.zeros(len(before.owner) + 1, dtype=np.bool_)
-    found[:count] = True
-    if before.has_absent:
-        found[:count] = before.last_ms[:count] >= before.broker_last_ms[before.owner[:count]]
-    return found
-
-
-def _returned(
-    before: Fleet, after: Fleet, old: Ints, was_listed: Bools, is_absent: Bools
-) -> dict[str, list[str]]:
-    """By broker, bundles with traffic that its last report left out and that it lists again."""
-    rows = np.flatnonzero((old >= 0) & ~was_listed[old] & ~is_absent)
-    found = defaultdict(list)
-    for row, known in zip(rows.tolist(), old[rows].tolist(), strict=True):
-        broker = after.brokers[int(after.owner[row])]
-        owner = int(before.owner[known])
-        if owner == NOBODY or before.brokers[owner] != broker or not before.averages[known].any():
-            continue
-        if before.last_ms[known] < before.broker_last_ms[owner]:  # else the broker sent no report
-            found[broker].append(after.bundles[row])
-    return found
-
-
-def _suspects(
-    before: Fleet, after: Fleet, listings: Listings, *, rows: Ints, old: Ints, was_listed: Bools
-) -> list[str]:
-    """Listed bundles that may overlap: those of namespaces that had overlaps, or have bundles that were not listed in the last round."""
-    if listings.is_as_before:
-        return before.overlapping
-    had = {namespace_of(bundle) for bundle in before.overlapping}
-    is_suspect = np.array([name in had for name in after.namespaces], dtype=np.bool_)
-    namespaces, is_listed = after.namespace[: len(rows)], ~listings.is_absent[rows]
-    is_suspect[namespaces[~was_listed[old]]] = True
-    names = after.bundles
-    return [names[row] for row in np.flatnonzero(is_listed & is_suspect[namespaces]).tolist()]
-
-
-def _confirmed(overlaps: Mapping[str, Sequence[str]], before: Collection[str]) -> dict[str, list[str]]:
-    """Those that overlapped in the last round, too."""
-    found = {
-        wide: [each for each in finer if each in before] for wide, finer in overlaps.items() if wide in before
-    }
-    return {wide: finer for wide, finer in found.items() if finer}
-
-
-def _named_rows(names: list[str], wanted: Collection[str]) -> Ints:
-    """Rows of the ``wanted`` names, ascending."""
-    if not wanted:
-        return first_rows(0)
-    found = np.fromiter(map(wanted.__contains__, names), dtype=np.bool_, count=len(names))
-    return np.flatnonzero(found)
-
-
-def _carried(fleet: Fleet, rows: Ints, traffic: Floats) -> dict[str, Carried]:
-    """By broker, what these rows carry with this traffic, (k, 4); the sums are the same on every processor."""
-    columns = np.column_stack([traffic[:, :2].sum(axis=1), traffic[:, 2:].sum(axis=1), fleet.counts[rows]])
-    sums = np.zeros((len(fleet.brokers), columns.shape[1]))
-    np.add.at(sums, fleet.owner[rows], columns)
-    return {
-        fleet.brokers[broker]: Carried(float(messages), float(volume), int(topics), int(sessions))
-        for broker in np.unique(fleet.owner[rows]).tolist()
-        for messages, volume, topics, sessions in [sums[broker].tolist()]
-    }
 
 
 def inherit(
@@ -326,14 +231,6 @@ def inherit(
     fleet.split_hits = np.concatenate([fleet.split_hits, np.zeros(len(born), dtype=np.int64)])
 
 
-def _match(known: list[str], wanted: list[str]) -> Ints:
-    """Row in ``known`` of each wanted name, -1 where there is none."""
-    if known[: len(wanted)] == wanted:
-        return first_rows(len(wanted))
-    index = dict(zip(known, range(len(known)), strict=True))
-    return np.fromiter(map(index.get, wanted, repeat(NOBODY)), dtype=np.int64, count=len(wanted))
-
-
 def _carry_bundles(
     before: Fleet,
     after: Fleet,
@@ -363,7 +260,7 @@ def _carry_bundles(
     last = listings.time_ms[rows]
     if len(rows) < len(listings.bundles):
         last = last.copy()
-        at = _match(owned, listings.bundles)
+        at = match(owned, listings.bundles)
         np.maximum.at(last, at, listings.time_ms)
     after.last_ms = np.concatenate([last, before.last_ms[kept]])
     for name in (
@@ -460,9 +357,7 @@ def _carry_brokers(
 ) -> None:
     """Listings of the brokers that reported, and of those that are only absent for now."""
     listed = (
-        first_rows(len(listings.bundles))
-        if listings.is_as_before
-        else _match(after.bundles, listings.bundles)
+        first_rows(len(listings.bundles)) if listings.is_as_before else match(after.bundles, listings.bundles)
     )
     ends = np.searchsorted(listings.broker, np.arange(len(names) + 1))
     entries: dict[str, tuple[int, Ints, Ints]] = {
@@ -477,10 +372,8 @@ def _carry_brokers(
         row_of = dict(zip(after.bundles, range(len(after.bundles)), strict=True))
         for name, row in absent:
             span = slice(int(before.starts[row]), int(before.starts[row + 1]))
-            rows = np.array(
-                [row_of.get(before.bundles[at], NOBODY) for at in before.listed_rows[span].tolist()],
-                dtype=np.int64,
-            )
+            its = pick(before.bundles, before.listed_rows[span])
+            rows = np.array([row_of.get(bundle, NOBODY) for bundle in its], dtype=np.int64)
             is_kept = rows != NOBODY  # one that only stayed there may be gone for too long by now
             entries[name] = (
                 int(before.broker_last_ms[row]),

@@ -201,6 +201,14 @@ def _not_elsewhere(absent: list[_Absent], listings: Listings, before: Fleet, ent
     return found
 
 
+def match(known: list[str], wanted: list[str]) -> Ints:
+    """Row in ``known`` of each wanted name, -1 where there is none."""
+    if known[: len(wanted)] == wanted:
+        return first_rows(len(wanted))
+    index = dict(zip(known, range(len(known)), strict=True))
+    return np.fromiter(map(index.get, wanted, repeat(_NEW)), dtype=np.int64, count=len(wanted))
+
+
 def pick(names: list[str], rows: Ints) -> list[str]:
     """``names`` at ``rows``, in that order."""
     if len(rows) == 0:

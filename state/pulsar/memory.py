@@ -8,6 +8,9 @@ import numpy as np
 from policies.columns import Bools, Floats, Ints
 from state.events import BrokerReport, TopicTraffic
 
+NOBODY = -1
+"""Owner of a bundle whose broker is forgotten."""
+
 PolicyMemory = dict[str, dict[str, dict[str, Any]]]
 """Values by shedding policy, field of its memory, and broker or group (the default group is the empty text):
 see ``state.pulsar.policy_memory``."""

@@ -24,7 +24,8 @@ from policies.shedding.view import (
 from policies.usage import capacity_percent, percent, weighted_maximum_ratio
 from state.engine.ledger import HOUR_MS, Decision, Ledger, Verdict
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, BrokerReport
-from state.pulsar.fleet import Advanced, Carried
+from state.pulsar.fleet import Advanced
+from state.pulsar.gaps import Carried
 from state.pulsar.groups import Groups
 from state.pulsar.memory import WaitingReport
 from state.pulsar.published import published_loads
