@@ -190,6 +190,12 @@ def test_bundles_of_pulsar_itself_are_counted_and_named_apart_from_the_others(na
     assert (found.bundles, found.pulsars_own, found.listed_count) == ([LOW], [name], 2)
 
 
+def test_bundles_that_a_broker_owns_without_listing_them_are_named_too():
+    system = "pulsar/system/0x00000000_0x40000000"
+    found = seen({"bundles": [HEARTBEAT, LOW], "pulsarsOwn": [system, LOW]})
+    assert (found.bundles, found.pulsars_own, found.listed_count) == ([LOW], [HEARTBEAT, system], 2)
+
+
 def test_a_heartbeat_stays_unseen_when_the_memory_of_names_starts_again(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pulsar_report, "_known_bundles", KnownBundles(max_names=3))
     for bundles in ([HEARTBEAT, LOW], [HEARTBEAT, HIGH, "t/n/0x1_0x2"], [HEARTBEAT, LOW]):
