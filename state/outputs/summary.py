@@ -20,7 +20,7 @@ from state.outputs.throttle import ThrottleSummary
 from state.outputs.upkeep import ApprovalSummary, ControlInForce, UpkeepSummary
 from state.settings import Mode
 
-INFORMATION = frozenset({"idle-broker", "no-results"})
+INFORMATION = frozenset({"coordinators-at-one-broker", "gaps-in-reports", "idle-broker", "no-results"})
 """Kinds of findings that ask nobody to act: they raise no alert."""
 
 
@@ -30,8 +30,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal[
         "above-limit",
         "broken-copy",
+        "coordinators-at-one-broker",
         "failed-promises",
         "forbidden",
+        "gaps-in-reports",
         "hot-partition",
         "idle-broker",
         "ineffective",
@@ -41,6 +43,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         "nobody-obeys",
         "not-measured",
         "one-topic",
+        "overlapping-ranges",
         "put-back",
         "skipped-after-pause",
         "unowned",

@@ -16,7 +16,15 @@ from policies.splitting.plan import BlindCut
 from policies.usage import RESOURCES
 from state.engine.layouts import seal, unseal
 from state.events import BrokerReport, Published, TopicTraffic
-from state.pulsar.memory import Fleet, Names, PolicyMemory, ShadowMoves, WaitingReport, WaitingTopics
+from state.pulsar.memory import (
+    Fleet,
+    Gathered,
+    Names,
+    PolicyMemory,
+    ShadowMoves,
+    WaitingReport,
+    WaitingTopics,
+)
 
 
 class _FleetBytes(msgspec.Struct, array_like=True):
@@ -44,6 +52,10 @@ class _FleetBytes(msgspec.Struct, array_like=True):
     unmeasured_rounds: bytes = b""
     idle_since_ms: bytes = b""
     blind_cuts: dict[str, BlindCut] = {}
+    listed_count: int = 0
+    has_absent: bool = False
+    overlapping: list[str] = []
+    gathered: Gathered | None = None
 
 
 class _ReportBytes(msgspec.Struct, array_like=True):
@@ -58,6 +70,7 @@ class _ReportBytes(msgspec.Struct, array_like=True):
     has_traffic: bytes
     counts: bytes
     published: tuple[float, float, int, str, bytes] | None = None
+    pulsars_own: str = ""
 
 
 class _TopicsBytes(msgspec.Struct, array_like=True):
@@ -114,6 +127,10 @@ def encode_fleet(fleet: Fleet) -> bytes:
             fleet.unmeasured_rounds.astype("u1").tobytes(),
             fleet.idle_since_ms.tobytes(),
             fleet.blind_cuts,
+            fleet.listed_count,
+            fleet.has_absent,
+            fleet.overlapping,
+            fleet.gathered,
         )
     )
 
@@ -157,6 +174,8 @@ def decode_fleet(value: bytes) -> Fleet:
             np.frombuffer(factors, dtype="<f8").reshape(-1, 2 * LEARNED_COUNT),
         )
     fleet.blind_cuts = body.blind_cuts
+    fleet.listed_count, fleet.has_absent = body.listed_count, body.has_absent
+    fleet.overlapping, fleet.gathered = body.overlapping, body.gathered
     fleet.namespaces = body.namespaces
     fleet.namespace = np.frombuffer(body.namespace, dtype="<u4").astype(np.int64)
     fleet.counts = _or_zeros(np.frombuffer(body.counts, dtype="<u4").astype(np.int64).reshape(-1, 2), fleet)
@@ -190,6 +209,7 @@ def encode_report(waiting: WaitingReport) -> bytes:
             np.packbits(report.has_traffic).tobytes(),
             report.counts.astype("<u4").tobytes(),
             _encode_published(report.published),
+            "\n".join(report.pulsars_own),
         )
     )
 
@@ -230,6 +250,7 @@ def decode_report(value: bytes) -> WaitingReport:
             traffic=np.frombuffer(body.traffic, dtype="<f8").reshape(-1, 4),
             has_traffic=_unpack(body.has_traffic, len(bundles)),
             counts=np.frombuffer(body.counts, dtype="<u4").astype(np.int64).reshape(-1, 2),
+            pulsars_own=_split(body.pulsars_own),
             published=_decode_published(body.published),
         ),
     )

@@ -23,6 +23,7 @@ from state.pulsar.fleet import Advanced
 from state.pulsar.memory import Fleet, WaitingReport
 from state.pulsar.splits import Splits, one_topic
 from state.pulsar.tables import Eligible, Loads
+from state.pulsar.two_balancers import join_names
 
 LASTING_ROUNDS = 3
 """Rounds in a row after which a usage or a missing limit is no accident."""
@@ -229,6 +230,38 @@ def of_actions(ineffective: Mapping[str, Decision], elsewhere: Sequence[Elsewher
             )
             for each in elsewhere
         ),
+    ]
+
+
+def of_gaps(advanced: Advanced) -> list[Finding]:
+    """Brokers whose reports leave bundles out and list them again."""
+    return [
+        Finding(
+            kind="gaps-in-reports",
+            subject=broker,
+            broker=broker,
+            bytes_per_s=None,
+            advice=f"its last report left out {join_names(bundles)}, which it lists again: see its log for bundles that are unloaded and "
+            "loaded again. Pulsar's policies take a gap for a change of the load; the fleet planner does not",
+        )
+        for broker, bundles in sorted(advanced.returned.items())
+    ]
+
+
+def of_overlaps(advanced: Advanced) -> list[Finding]:
+    """Bundles whose ranges overlap finer ones of their namespace, by name."""
+    owners = advanced.owners_of(advanced.overlaps) if advanced.overlaps else {}
+    return [
+        Finding(
+            kind="overlapping-ranges",
+            subject=bundle,
+            broker=owners[bundle],
+            bytes_per_s=None,
+            advice=f"its range overlaps {join_names(finer)}, which a namespace's ranges never do: one of them is no more. The finer "
+            "ones count, and none of them is moved or split. Compare `pulsar-admin namespaces bundles`; a broker that lists a "
+            "bundle which is no more forgets it when it restarts",
+        )
+        for bundle, finer in sorted(advanced.overlaps.items())
     ]
 
 

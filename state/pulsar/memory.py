@@ -1,6 +1,6 @@
 """What is remembered about a Pulsar cluster beside the header: its fleet, and the reports and statistics of open rounds."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -11,6 +11,9 @@ from policies.splitting.plan import BlindCut
 from policies.usage import RESOURCES
 from state.events import BrokerReport, TopicTraffic
 
+NOBODY = -1
+"""Owner of a bundle whose broker is forgotten."""
+
 PolicyMemory = dict[str, dict[str, dict[str, Any]]]
 """Values by shedding policy, field of its memory, and broker or group (the default group is the empty text):
 see ``state.pulsar.policy_memory``."""
@@ -18,6 +21,13 @@ see ``state.pulsar.policy_memory``."""
 
 ShadowMoves = dict[str, tuple[str, str]]
 """By bundle that a dry-run has moved, the broker that has it and the one where it counts: see ``state.pulsar.shadow``."""
+
+
+class Gathered(NamedTuple):
+    """The one broker that has all bundles of ``pulsar/system``: see ``state.pulsar.coordinators``."""
+
+    broker: str
+    since_ms: int
 
 
 class Names:
@@ -61,11 +71,15 @@ class Fleet:
         "bundle_names",
         "costs",
         "counts",
+        "gathered",
+        "has_absent",
         "idle_since_ms",
         "last_ms",
+        "listed_count",
         "listed_rows",
         "namespace",
         "namespaces",
+        "overlapping",
         "owed_skip",
         "owner",
         "policies",
@@ -79,7 +93,7 @@ class Fleet:
         "unmeasured_rounds",
     )
 
-    def __init__(self) -> None:
+    def __init__(self) -> None:  # noqa: PLR0915  an attribute and its docstring for each column
         self.brokers: list[str] = []
         """Broker ids, ascending; k of them."""
         self.broker_last_ms: Ints = np.zeros(0, dtype=np.int64)
@@ -108,6 +122,12 @@ class Fleet:
         """When each bundle was last listed, (b,)."""
         self.counts: Ints = np.zeros((0, 2), dtype=np.int64)
         """Topics and sessions, as last reported, (b, 2); 0 for a policy that keeps no absent bundles."""
+        self.listed_count = 0
+        """How many bundles, the first ones, the last snapshot has."""
+        self.has_absent = False
+        """Whether some of them only stayed there."""
+        self.overlapping: list[str] = []
+        """Those of them whose ranges overlap, ascending."""
         self.owed_skip: Bools = np.zeros(0, dtype=np.bool_)
         """Whether the owner's next sample is its first after a move, (b,)."""
         self.namespaces: list[str] = []
@@ -124,6 +144,8 @@ class Fleet:
         """What was learned of the costs of traffic."""
         self.policies: PolicyMemory = {}
         """What the shedding policies remember."""
+        self.gathered: Gathered | None = None
+        """Where the transaction coordinators are, if all are at one broker."""
         self.shadow: ShadowMoves = {}
         """What a dry-run has moved."""
         self.blind_cuts: dict[str, BlindCut] = {}

@@ -14,6 +14,7 @@ from state.engine.summary import findings_section, fit, of_unanswered, skipped_a
 from state.outputs import Finding, Output
 from state.pulsar import (
     approvals,
+    coordinators,
     drain,
     effects,
     findings,
@@ -74,6 +75,9 @@ def decide(
         if pulsar.policy.keeps_absent_bundles
         else None,
     )
+    advanced.fleet.gathered = coordinators.watch(
+        None if closing.restarted else before.gathered, reports, end_ms=closing.end_ms
+    )
     if has_shadow:
         advanced.fleet.shadow = shadow.keep(
             before.shadow, advanced, end_ms=closing.end_ms, max_report_age_ms=pulsar.rounds.max_report_age_ms
@@ -112,6 +116,7 @@ def _decide(
         end_ms=closing.end_ms,
         apart=closing.upkeep.apart,
         unreported=advanced.unreported,
+        twice=advanced.twice,
     )
     costs = learn_costs(advanced, round_loads, ledger, end_ms=closing.end_ms)
     findings.watch(
@@ -158,6 +163,9 @@ def _decide(
         *_of_actions(closing, ledger, effects_found),
         *promises.find_failed(promised, pulsar.shedding_policy),
         *findings.of_brokers(advanced, round_loads, measured, reports, end_ms=closing.end_ms),
+        *coordinators.find(advanced.fleet.gathered, reports, live_count=len(live), end_ms=closing.end_ms),
+        *findings.of_gaps(advanced),
+        *findings.of_overlaps(advanced),
         *findings.of_topics(measured, topics, pulsar.split),
         *rules.of_forbidden(header, pulsar.shedding_policy, number=closing.number),
         *(findings.of_splits(decided.splits) if decided.splits else ()),
@@ -172,7 +180,7 @@ def _decide(
         promises=promised,
         shadow=counted.shadow,
         approval=approvals.section(header, closing, answers, actions),
-        upkeep=upkeep.section(closing.upkeep, decided.drained, advanced, header.drains),
+        upkeep=upkeep.section(closing.upkeep, decided.drained, advanced, header.drains, reports),
     )
     return [*outputs, closing.summary(fit(summary_), actions_count=len(outputs))]
 

@@ -1,16 +1,27 @@
 """Checks a broker's answers as far as a collector has to, and chooses the bundles whose topics are worth reporting.
 
-A load report goes on verbatim: the controller decides whether its numbers can be used. Here only answers are refused
-that are no load report, or another load manager's, because they would look like brokers without load.
+A load report goes on as it is, with the bundles of ``pulsar/system`` that it does not list: the controller decides whether its numbers
+can be used. Here only answers are refused that are no load report, or another load manager's, because they would look like brokers
+without load.
 """
+
+from collections.abc import Iterable
 
 import msgspec
 
 from policies.splitting.settings import SplitSettings
+from state.events import SYSTEM_NAMESPACE, namespace_of
 from streaming.contract.messages import TopicLoad, Traffic
 from streaming.settings.targets import TopicStatsWanted
 
-__all__ = ["ForeignReport", "LoadReportAnswer", "read_report", "topic_traffic", "wanted_bundles"]
+__all__ = [
+    "ForeignReport",
+    "LoadReportAnswer",
+    "read_report",
+    "topic_traffic",
+    "wanted_bundles",
+    "with_pulsars_own",
+]
 
 _REPORT_TYPE = "LocalBrokerData"
 
@@ -96,6 +107,20 @@ def read_report(answer: bytes) -> LoadReportAnswer:
             f"only {_REPORT_TYPE!r} of the modular load manager can be read"
         )
     return report
+
+
+def with_pulsars_own(report: bytes, owned: Iterable[str]) -> bytes:
+    """A load report with the bundles of ``pulsar/system`` among those that its broker owns; verbatim where there are none.
+
+    The modular load manager lists a bundle only while a topic of it is loaded, but owning one is what makes a broker a transaction
+    coordinator.
+    """
+    own = sorted(each for each in owned if namespace_of(each) == SYSTEM_NAMESPACE)
+    if not own:
+        return report
+    return msgspec.json.encode(
+        {**msgspec.json.decode(report, type=dict[str, msgspec.Raw]), "pulsarsOwn": own}
+    )
 
 
 def wanted_bundles(

@@ -24,6 +24,7 @@ from streaming.collector.reports import (
     read_report,
     topic_traffic,
     wanted_bundles,
+    with_pulsars_own,
 )
 from streaming.collector.unowned import Unowned
 from streaming.contract.messages import (
@@ -58,7 +59,7 @@ class PulsarEventWriter(EventWriter):
     """Writes the events of one Pulsar cluster's collector. Thread-safe. Every method raises ``PublishError``."""
 
     def load_report(self, broker: str, report: bytes) -> None:
-        """A broker's load report, verbatim."""
+        """A broker's load report."""
         self.write("load-report", type_of(LoadReportMessage), broker, report)
 
     def broker_load(self, broker: str, data: bytes) -> None:
@@ -203,9 +204,18 @@ class Sweeper:
     def _write_report(self, broker: str) -> None:
         answer = self._admin.load_report(broker)
         report = read_report(answer)
-        self._unowned.note(broker, report.lastStats or {}, report.bundles or ())
-        self._writer.load_report(broker, answer)
+        owned = self._owned(broker)
+        self._unowned.note(broker, report.lastStats or {}, report.bundles or (), owned)
+        self._writer.load_report(broker, with_pulsars_own(answer, owned or set()))
         self._write_topics(broker, self._topics(broker, report))
+
+    def _owned(self, broker: str) -> set[str] | None:
+        """Bundles of a broker whose report does not depend on them; None if it does not say."""
+        try:
+            return self._admin.owned_bundles(self._pulsar_cluster, broker)
+        except AdminError as error:
+            _LOG.warning("broker %s does not say what it owns: %s", broker, error)
+            return None
 
     def _write_published(self, broker: str) -> None:
         found = read_published(self._load_data.of(broker, within_s=self._wait_s))

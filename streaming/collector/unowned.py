@@ -47,14 +47,22 @@ class Unowned:
     clock_ms: Callable[[], int]
     _listed: dict[str, tuple[frozenset[str], frozenset[str]]] = field(default_factory=dict)
     """By broker, the bundles that it lists, and those of them that have clients or traffic."""
+    _owned: dict[str, set[str]] = field(default_factory=dict)
+    """By broker, what it said in this sweep that it owns."""
     _used: set[str] = field(default_factory=set)
     """Bundles that had clients or traffic when they were last listed."""
     _gone: dict[str, _Gone] = field(default_factory=dict)
     found: dict[str, int] = field(default_factory=dict)
     """By bundle that nobody owned when that was last known, since when in milliseconds."""
 
-    def note(self, broker: str, loads: Mapping[str, BundleLoad], bundles: Iterable[str]) -> None:
-        """Take what a broker lists now; ``bundles`` may be without a load."""
+    def note(
+        self,
+        broker: str,
+        loads: Mapping[str, BundleLoad],
+        bundles: Iterable[str],
+        owned: set[str] | None = None,
+    ) -> None:
+        """Take what a broker lists now; ``bundles`` may be without a load, ``owned`` is what it said that it owns."""
         own = frozenset(name for name in (*loads, *bundles) if not is_system_bundle(name))
         used = frozenset(
             name
@@ -62,6 +70,10 @@ class Unowned:
             if name in own and load.messages_per_s + load.bytes_per_s + load.sessions_count > 0
         )
         self._listed[broker] = own, used
+        if owned is None:
+            self._owned.pop(broker, None)
+        else:
+            self._owned[broker] = owned
 
     def find(self, brokers: Sequence[str], pool: Executor, *, asked: Collection[str]) -> dict[str, int]:
         """``found``, after a sweep that read all ``brokers``.
@@ -95,6 +107,8 @@ class Unowned:
         return self.found
 
     def _owned_by(self, broker: str) -> set[str]:
+        if broker in self._owned:
+            return self._owned[broker]
         return self.admin.owned_bundles(self.cluster, broker)
 
     def _existing(self, bundles: Sequence[str], pool: Executor) -> list[str]:

@@ -99,6 +99,9 @@ class LocalBrokerData(msgspec.Struct, frozen=True):
     """Traffic, topics and clients by bundle."""
     bundles: list[str] | None = None
     """Bundles that the broker lists; absent: the keys of `lastStats`."""
+    pulsarsOwn: list[str] | None = None  # noqa: N815
+    """Bundles of `pulsar/system` that the broker owns; not of Pulsar, which lists only those with loaded topics. `trimtab collect pulsar`
+    adds them; absent: those that are listed."""
 
 
 class TopBundle(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from state.events import (
     BrokerReport,
     Rejection,
     TopicTraffic,
+    is_system_bundle,
 )
 from streaming.contract.bundles import BadBundleName, KnownBundles
 from streaming.contract.kafka import BadReport
@@ -73,6 +74,7 @@ def broker_report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerRepor
     stats = data.lastStats or {}
     try:
         listing = _known_bundles.listing(broker, stats, data.bundles)
+        _known_bundles.check({*(data.pulsarsOwn or ())})
     except BadBundleName as error:
         raise _refuse_name(error) from error
     columns = _columns(stats.values(), _STATS_ROW)
@@ -88,6 +90,9 @@ def broker_report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerRepor
         traffic=found[:, : len(RATES)],
         has_traffic=listing.has_stats,
         counts=_topics_and_sessions(found[:, len(RATES) :]),
+        pulsars_own=sorted({*listing.pulsars_own, *filter(is_system_bundle, data.pulsarsOwn)})
+        if data.pulsarsOwn
+        else listing.pulsars_own,
     )
 
 

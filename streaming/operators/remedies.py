@@ -25,6 +25,7 @@ REMEDIES = {
     "no-samples": "its traffic has to be reported once",
     "no-traffic": "it has to have traffic",
     "other-group": "Pulsar has to move it back to a broker of its own isolation group",
+    "overlapping": "the reports have to list no other range that overlaps its own, see the finding",
     "own-topics": "trimtab's own topics have to carry less than half of its traffic",
     "paused": "the pause has to end: `trimtab resume`",
     "quiet-hours": "the quiet hours have to be over",

@@ -139,6 +139,7 @@ def seen(
         end_ms=END_MS if end_ms is None else end_ms,
         apart=apart,
         unreported=advanced.unreported,
+        twice=advanced.twice,
     )
     table = eligible(
         round_loads,

@@ -92,6 +92,7 @@ def load(
     topics_count: int = 0,
     partition: int | None = None,
     appended_s: float | None = None,
+    pulsars_own: Sequence[str] = (),
 ) -> LoadReport:
     """A load report: CPU in percent, and messages/s of each bundle (bytes/s are ten times that; None: no statistics)."""
     listed = dict(sorted((bundles or {}).items()))
@@ -112,6 +113,7 @@ def load(
             traffic=traffic.reshape(-1, 4),
             has_traffic=np.array([value is not None for value in listed.values()], dtype=np.bool_),
             counts=np.full((len(listed), 2), topics_count, dtype=np.int64),
+            pulsars_own=pulsars_own,
         ),
     )
 

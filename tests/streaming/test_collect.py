@@ -12,7 +12,13 @@ from state.settings import RoundSettings
 from streaming.collector.cadence import BACKOFF_S_MAX, Cadence, Patience
 from streaming.collector.managers import LoadManagers, WrongLoadManager, require_reports
 from streaming.collector.metrics import CollectorMetrics
-from streaming.collector.reports import ForeignReport, read_report, topic_traffic, wanted_bundles
+from streaming.collector.reports import (
+    ForeignReport,
+    read_report,
+    topic_traffic,
+    wanted_bundles,
+    with_pulsars_own,
+)
 from streaming.collector.sweep import PulsarEventWriter, Sweeper
 from streaming.collector.unowned import Unowned
 from streaming.pulsar.admin import BrokerConfiguration, HttpClient, PulsarAdmin
@@ -118,6 +124,19 @@ def test_what_is_no_load_report_of_the_modular_load_manager_is_called_by_name(
 ) -> None:
     with pytest.raises(ForeignReport, match=message):
         read_report(answer)
+
+
+def test_bundles_of_pulsar_system_that_a_broker_owns_are_added_to_its_report_and_nothing_else_changes() -> (
+    None
+):
+    report = b'{"cpu": {"usage": 1e2, "limit": 800.0}, "bundles": []}'
+    owned = {"t/n/0x00000000_0x80000000", "pulsar/b1:8080/0x00000000_0xffffffff"}
+    assert with_pulsars_own(report, owned) == report
+    system = [f"pulsar/system/0x{at}0000000_0x{at + 1}0000000" for at in range(2)]
+    assert with_pulsars_own(report, {*owned, *system}) == (
+        b'{"cpu":{"usage": 1e2, "limit": 800.0},"bundles":[],"pulsarsOwn":'
+        b'["pulsar/system/0x00000000_0x10000000","pulsar/system/0x10000000_0x20000000"]}'
+    )
 
 
 def test_a_report_with_numbers_nobody_can_read_goes_on_to_be_rejected_by_name() -> None:

@@ -204,9 +204,15 @@ def test_names_of_both_styles_are_bundles(name: str):
         "pulsar/system/0x00000000_0x40000000",
     ],
 )
-def test_bundles_of_pulsar_itself_are_counted_but_never_seen(name: str):
+def test_bundles_of_pulsar_itself_are_counted_and_named_apart_from_the_others(name: str):
     found = seen({"lastStats": {name: traffic(5), LOW: traffic(1)}})
-    assert (found.bundles, found.listed_count) == ([LOW], 2)
+    assert (found.bundles, found.pulsars_own, found.listed_count) == ([LOW], [name], 2)
+
+
+def test_bundles_that_a_broker_owns_without_listing_them_are_named_too():
+    system = "pulsar/system/0x00000000_0x40000000"
+    found = seen({"bundles": [HEARTBEAT, LOW], "pulsarsOwn": [system, LOW]})
+    assert (found.bundles, found.pulsars_own, found.listed_count) == ([LOW], [HEARTBEAT, system], 2)
 
 
 def test_a_heartbeat_stays_unseen_when_the_memory_of_names_starts_again(monkeypatch: pytest.MonkeyPatch):

@@ -58,7 +58,7 @@ from state.pulsar.encoding import (
     encode_report,
     encode_topics,
 )
-from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
+from state.pulsar.memory import Fleet, Gathered, WaitingReport, WaitingTopics
 from state.upkeep import Spell, Upkeep
 from tests.state.kafka.reporting import Replica, moves_report, replica_table
 from tests.state.traces import load, statistics
@@ -212,6 +212,8 @@ def fleet() -> Fleet:
     fleet.split_averages = np.arange(6.0).reshape(3, 2) / 3
     fleet.split_samples = np.array([1, 0, 1000])
     fleet.split_hits = np.array([0, 7, 1])
+    fleet.listed_count, fleet.has_absent, fleet.overlapping = 2, True, ["t/n/0x0_0x8"]
+    fleet.gathered = Gathered("b1\n", 7)
     fleet.counts = np.array([[4, 9], [0, 0], [1, 2**31]])
     fleet.blind_cuts = {"t/ü/0x0_0x1": BlindCut("sessions", 0.1 + 0.2)}
     return fleet
