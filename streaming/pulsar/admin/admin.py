@@ -98,8 +98,12 @@ class PulsarAdmin:
 
     def address_of(self, broker: str) -> str:
         """``http://host:port`` of a broker's web service."""
+        return f"{self._scheme}://{self.web_host_of(broker)}"
+
+    def web_host_of(self, broker: str) -> str:
+        """``host:port`` of a broker's web service, as ``lookup`` answers it."""
         host, _, port = broker.rpartition(":")
-        return f"{self._scheme}://{host}:{self._target.web_port or port}"
+        return f"{host}:{self._target.web_port or port}"
 
     def configuration(self, broker: str | None = None) -> BrokerConfiguration:
         """The effective configuration of a broker, or of any that answers."""
