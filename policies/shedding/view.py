@@ -13,6 +13,7 @@ import numpy as np
 
 from policies.columns import Bools, Floats, Ints
 from policies.shedding.published import PublishedLoads
+from policies.shedding.rules import Rules
 from policies.usage import UsageSettings
 
 NOBODY = -1
@@ -201,6 +202,8 @@ class RoundView:
     """Brokers of the whole cluster that take part, were asked and did not report in the round, ascending."""
     unloaded_ages_s: Callable[[], Mapping[str, float]] = dict
     """By broker, seconds from the last round that decided an unload from it to the end of this one; failed ones do not count."""
+    rules: Rules | None = None
+    """Which bundle may go where, before the policy's first move; a policy changes only a draft. None: nothing is forbidden."""
 
     def part(self, rows: Ints) -> tuple["RoundView", Ints]:
         """The view of some brokers (ascending rows) and their bundles, with the rows of these bundles."""
@@ -219,6 +222,7 @@ class RoundView:
             bundles=bundles,
             present_rates=None if present is None else lambda rows: present(taken[rows]),
             published=self.published and self.published.part(rows, taken, bundles_count=len(self.bundles)),
+            rules=self.rules and self.rules.part(rows, taken),
             in_flight=lambda: [each for each in self.in_flight() if each.source in names],
         )
         return part, taken

@@ -23,6 +23,8 @@ UnloadReason = Literal[
     "split-instead",
     "calm-after-change",
     "too-little-benefit",
+    "other-group",
+    "no-destination",
     "anti-affinity",
     "sole-bundle",
     "budget",

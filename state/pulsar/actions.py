@@ -1,4 +1,4 @@
-"""From a policy's plan to the round's actions: budgets, evidence, expected load."""
+"""From a policy's plan to the round's actions: rules, evidence, expected load."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -6,12 +6,11 @@ from itertools import groupby
 from typing import NamedTuple
 
 from policies.shedding.contract import SheddingPlan
+from policies.shedding.rules import Rules
 from state.engine.holds import Hold
 from state.outputs import Unload, rfc3339
 from state.pulsar.after import After
-from state.pulsar.anti_affinity import AntiAffinity
 from state.pulsar.asking import PROPOSED
-from state.pulsar.budget import Budget
 from state.pulsar.circumstances import Circumstances
 from state.pulsar.moves import Move, name_of
 from state.pulsar.reasons import reason
@@ -32,20 +31,19 @@ class Admitted:
 def admit(
     eligible: Eligible,
     plan: SheddingPlan,
-    budget: Budget,
+    rules: Rules,
     circumstances: Circumstances,
-    spread: AntiAffinity,
     after: After,
     *,
     split_rows: Collection[int],
     done_rows: Collection[int] = (),
 ) -> Admitted:
-    """Spend the budgets on the plan, in its order; ``after`` counts what moves.
+    """Let the unloads of the plan happen in its order, as far as they may; ``rules`` and ``after`` count what moves.
 
     ``split_rows`` are bundles that are split in this round, ``done_rows`` those whose approved unload goes out already. An unload
     that has to be approved is proposed and spends nothing.
     """
-    desk = _Desk(eligible, plan, budget, circumstances, spread, after, split_rows)
+    desk = _Desk(eligible, plan, rules, circumstances, after, split_rows)
     for _, places in groupby(range(len(plan.unload_rows)), key=plan.unload_for.tolist().__getitem__):
         wanted = [desk.wanted(place) for place in places]
         desk.decide([each for each in wanted if each.move.row not in done_rows])
@@ -68,15 +66,14 @@ class _Desk:
         self,
         eligible: Eligible,
         plan: SheddingPlan,
-        budget: Budget,
+        rules: Rules,
         circumstances: Circumstances,
-        spread: AntiAffinity,
         after: After,
         split_rows: Collection[int],
     ) -> None:
         self._eligible, self._plan, self._circumstances = eligible, plan, circumstances
-        self._budget, self._spread, self._after = budget, spread, after
-        self._proposing, self._after_proposals = budget.draft(), After(eligible.view)
+        self._rules, self._after = rules, after
+        self._proposing, self._after_proposals = rules.draft(), After(eligible.view)
         self._split_rows = split_rows
         self._groups = _GroupEvidence(eligible)
         self._sources = eligible.view.bundles.owners_of(plan.unload_rows)
@@ -95,11 +92,11 @@ class _Desk:
     def decide(self, swapped: Sequence[_Wanted]) -> None:
         """Decide on unloads that happen together or not at all; mostly it is only one."""
         waits = any(map(self._waits, swapped))
-        budget = self._proposing if waits else self._budget
-        if len(swapped) > 1 and self._hold_all(swapped, budget.draft(), waits=waits):
+        rules = self._proposing if waits else self._rules
+        if len(swapped) > 1 and self._hold_all(swapped, rules.draft(), waits=waits):
             return
         for each in swapped:
-            hold = self._hold(each, budget, self._spread, waits=waits)
+            hold = self._hold(each, rules, waits=waits)
             if hold is not None:
                 self.admitted.holds[each.move.row] = hold
             else:
@@ -114,13 +111,11 @@ class _Desk:
             bytes_per_s=float(bundles.bytes_per_s[each.move.row]),
         )
 
-    def _hold_all(self, swapped: Sequence[_Wanted], budget: Budget, *, waits: bool) -> bool:
+    def _hold_all(self, swapped: Sequence[_Wanted], rules: Rules, *, waits: bool) -> bool:
         """Hold all unloads of a swap if one of them is held; returns whether that is so."""
-        spread = self._spread.draft()
         for held in swapped:
-            hold = self._hold(held, budget, spread, waits=waits)
+            hold = self._hold(held, rules, waits=waits)
             if hold is None:
-                spread.move(held.bundle, held.move.destination)
                 continue
             for each in swapped:
                 detail = hold.detail if each is held else f"swapped with {held.bundle}: {hold.detail}"
@@ -128,13 +123,12 @@ class _Desk:
             return True
         return False
 
-    def _hold(self, each: _Wanted, budget: Budget, spread: AntiAffinity, *, waits: bool) -> Hold | None:
+    def _hold(self, each: _Wanted, rules: Rules, *, waits: bool) -> Hold | None:
         return hold_unload(
             each.move,
             self._eligible,
             self._circumstances,
-            budget,
-            spread,
+            rules,
             split_rows=self._split_rows,
             is_proposed=waits,
         )
@@ -142,7 +136,7 @@ class _Desk:
     def _let_go(self, each: _Wanted, *, waits: bool) -> None:
         """Let an unload happen, as an action or as a proposal."""
         if not waits:
-            self._spread.move(each.bundle, each.move.destination)
+            self._proposing.gather(each.move.row, each.move.destination)
         after = self._after_proposals if waits else self._after
         expected = after.move(each.move)
         unload = _unload(self._eligible, self._plan, self._circumstances, self._groups, expected, each)

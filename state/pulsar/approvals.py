@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from policies.columns import Codes, Floats
+from policies.shedding.rules import Rules
 from policies.shedding.view import NOBODY
 from state.engine.closing import Closing
 from state.engine.ledger import ActionKind, Child
@@ -22,9 +23,7 @@ from state.events import namespace_of
 from state.outputs import ApprovalRow, ApprovalSummary, Output, ProposalRow, Split, Unload, rfc3339
 from state.pulsar import masks
 from state.pulsar.after import After
-from state.pulsar.anti_affinity import AntiAffinity
 from state.pulsar.asking import Asking
-from state.pulsar.budget import Budget
 from state.pulsar.circumstances import Circumstances
 from state.pulsar.fleet import Advanced
 from state.pulsar.moves import Move, Refusal, share_of
@@ -77,9 +76,8 @@ class Scene:
     advanced: Advanced
     split_codes: Callable[[], Codes]
     """Codes of ``MASK_REASONS`` for a split of each of the fleet's leading rows; computed when first needed."""
-    budget: Budget
+    rules: Rules
     circumstances: Circumstances
-    spread: AntiAffinity
     after: After
     usage_ratio: Floats
     """Usage of the view's brokers, as the approved moves change it; it is written to."""
@@ -162,9 +160,12 @@ def _unload(scene: Scene, record: ApprovalRecord, proposal: ProposalRecord, row:
     if proposal.destination is not None:
         names = view.brokers.names
         destination = names.index(proposal.destination) if proposal.destination in names else NOBODY
-        refused = _refuse_destination(scene, proposal.destination, source, destination)
-        if refused is not None:
-            return Answer(record, *refused)
+        if destination == NOBODY:
+            detail = f"{proposal.destination} did not report, or takes no part in balancing"
+            return Answer(record, "no-destination", detail)
+        barred = scene.rules.bars(row, destination)
+        if barred is not None:
+            return Answer(record, *barred)
     code = int(table.mask_codes[row])
     if code != masks.OPEN:
         return Answer(record, masks.MASK_REASONS[code], masks.MASK_REASONS[code])
@@ -173,10 +174,9 @@ def _unload(scene: Scene, record: ApprovalRecord, proposal: ProposalRecord, row:
     refused = _refuse_overshoot(scene, move, moved)
     if refused is not None:
         return Answer(record, *refused)
-    hold = hold_unload(move, table, circumstances, scene.budget, scene.spread)
+    hold = hold_unload(move, table, circumstances, scene.rules)
     if hold is not None:
         return Answer(record, hold.reason, hold.detail)
-    scene.spread.move(proposal.bundle, destination)
     scene.usage_ratio[source] -= moved
     if destination != NOBODY:
         scene.usage_ratio[destination] += moved
@@ -201,17 +201,6 @@ def _unload(scene: Scene, record: ApprovalRecord, proposal: ProposalRecord, row:
 
 def _approved(reason: str, record: ApprovalRecord) -> str:
     return f"{reason}; approved by {record.who or 'somebody'}: {record.why or 'no reason given'}"
-
-
-def _refuse_destination(scene: Scene, name: str, source: int, destination: int) -> Refusal | None:
-    brokers, groups = scene.table.view.brokers, scene.table.broker_groups
-    if destination == NOBODY:
-        return "no-destination", f"{name} did not report, or takes no part in balancing"
-    if not brokers.may_receive[destination]:
-        return "no-destination", f"{name} may not receive bundles now"
-    if groups[source] != groups[destination]:
-        return "other-group", f"{name} is of another isolation group now"
-    return None
 
 
 def _refuse_overshoot(scene: Scene, move: Move, moved: float) -> Refusal | None:

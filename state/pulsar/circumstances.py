@@ -23,6 +23,8 @@ class Circumstances:
     dry_run: bool
     holds: Holds
     calm: Calm
+    min_benefit_points: float = 0.0
+    """``min_unload_benefit_points``."""
     asking: Asking | None = None
     """Set if actions have to be approved; None if they go out at once."""
 
@@ -46,6 +48,7 @@ def circumstances_of(closing: Closing, header: Header) -> Circumstances:
             zones=closing.settings.zones,
         ),
         calm=members.calm(header, pulsar, number=closing.number),
+        min_benefit_points=pulsar.guards.min_unload_benefit_points,
         asking=_asking(closing, header),
     )
 

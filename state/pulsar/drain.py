@@ -19,14 +19,13 @@ from typing import NamedTuple, get_args
 import numpy as np
 
 from policies.columns import Floats, Ints
-from state.engine.holds import GeneralReason, Hold
+from policies.shedding.rules import Rules
+from state.engine.holds import GeneralReason
 from state.engine.memory import DrainRecord, Header
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, namespace_of
 from state.outputs import LeftRow, Unload, rfc3339
 from state.pulsar import masks
 from state.pulsar.after import After, traffic_of
-from state.pulsar.anti_affinity import AntiAffinity
-from state.pulsar.budget import Budget
 from state.pulsar.circumstances import Circumstances
 from state.pulsar.fleet import Advanced
 from state.pulsar.moves import Refusal, share_ratio
@@ -105,24 +104,23 @@ class Scene:
     upkeep: Upkeep
 
 
-def decide(
-    scene: Scene, budget: Budget, circumstances: Circumstances, spread: AntiAffinity, after: After
-) -> Drained:
-    """Spend the budgets on the bundles of drained brokers; ``after`` counts what moves."""
+def decide(scene: Scene, rules: Rules, circumstances: Circumstances, after: After) -> Drained:
+    """Move bundles off drained brokers, as far as they may leave; ``rules`` and ``after`` count what moves."""
     if not scene.upkeep.drains:
         return Drained()
-    desk = _Desk(scene, budget, circumstances, spread, after)
+    desk = _Desk(scene, rules, circumstances, after)
     for broker, spell in scene.upkeep.drains.items():
         rows = scene.advanced.rows_of(broker)
         if rows is not None:
-            desk.empty(_Source.of(scene, broker, spell, rows))
+            desk.empty(_Source.of(scene, broker, spell, rows, first_row=rules.first_row_of(broker)))
     return desk.drained
 
 
 class _Leaving(NamedTuple):
-    """A bundle of a drained broker: its row of the fleet, and its average rates in + out."""
+    """A bundle of a drained broker: its rows of the fleet and of the rules, and its average rates in + out."""
 
     row: int
+    rules_row: int
     bundle: str
     messages_per_s: float
     bytes_per_s: float
@@ -135,19 +133,20 @@ class _Source:
     broker: str
     spell: Spell
     rows: Ints
+    first_row: int
+    """Row of the rules of its first bundle."""
     messages_per_s: Floats
     """Average message rate in + out of each bundle, (rows,)."""
     bytes_per_s: Floats
     usage_ratio: float
     broker_messages_per_s: float
     broker_bytes_per_s: float
-    namespaces: frozenset[str]
     left_messages_per_s: float
     left_bytes_per_s: float
     left_count: int
 
     @staticmethod
-    def of(scene: Scene, broker: str, spell: Spell, rows: range) -> "_Source":
+    def of(scene: Scene, broker: str, spell: Spell, rows: range, *, first_row: int) -> "_Source":
         fleet = scene.advanced.fleet
         averages = fleet.averages[rows.start : rows.stop]
         traffic = scene.loads.traffic_of(broker)
@@ -155,14 +154,12 @@ class _Source:
             broker=broker,
             spell=spell,
             rows=np.arange(rows.start, rows.stop),
+            first_row=first_row,
             messages_per_s=averages[:, RATE_IN] + averages[:, RATE_OUT],
             bytes_per_s=averages[:, THROUGHPUT_IN] + averages[:, THROUGHPUT_OUT],
             usage_ratio=scene.loads.points_of(broker) / 100.0,
             broker_messages_per_s=traffic.messages_per_s,
             broker_bytes_per_s=traffic.bytes_per_s,
-            namespaces=frozenset(
-                fleet.namespaces[row] for row in set(fleet.namespace[rows.start : rows.stop].tolist())
-            ),
             left_messages_per_s=traffic.messages_per_s,
             left_bytes_per_s=traffic.bytes_per_s,
             left_count=len(rows),
@@ -172,7 +169,8 @@ class _Source:
         """Its bundles, ties by name; ``bundles`` are the fleet's."""
         for at in np.lexsort((self.rows, -self.bytes_per_s, -self.messages_per_s)).tolist():
             row = int(self.rows[at])
-            yield _Leaving(row, bundles[row], float(self.messages_per_s[at]), float(self.bytes_per_s[at]))
+            rates = float(self.messages_per_s[at]), float(self.bytes_per_s[at])
+            yield _Leaving(row, self.first_row + at, bundles[row], *rates)
 
     def usage_ratio_of(self, leaving: _Leaving) -> float:
         """Usage that a bundle takes along."""
@@ -212,11 +210,9 @@ class _Places:
 class _Desk:
     """Decides on the bundles of the drained brokers, one after the other."""
 
-    def __init__(
-        self, scene: Scene, budget: Budget, circumstances: Circumstances, spread: AntiAffinity, after: After
-    ) -> None:
+    def __init__(self, scene: Scene, rules: Rules, circumstances: Circumstances, after: After) -> None:
         self._scene, self._circumstances = scene, circumstances
-        self._budget, self._spread, self._after = budget, spread, after
+        self._rules, self._after = rules, after
         self._codes = masks.drain_mask(
             scene.advanced,
             scene.header,
@@ -231,7 +227,7 @@ class _Desk:
     def empty(self, source: _Source) -> None:
         """Decide on all bundles of a broker."""
         for leaving in source.heaviest_first(self._scene.advanced.fleet.bundles):
-            place = self._place_of(source, leaving)
+            place = self._place_of(leaving)
             outcome, detail = ("acted", "acted") if isinstance(place, int) else place
             self.drained.left.append(
                 LeftRow(
@@ -246,22 +242,33 @@ class _Desk:
             if isinstance(place, int):
                 self._let_go(source, leaving, place)
 
-    def _place_of(self, source: _Source, leaving: _Leaving) -> int | Refusal:
+    def _place_of(self, leaving: _Leaving) -> int | Refusal:
         """The broker row that a bundle goes to, or why it stays for now."""
         code = int(self._codes[leaving.row])
         if code != masks.OPEN:
             return masks.MASK_REASONS[code], masks.MASK_REASONS[code]
         if leaving.bundle in self._shown:
             return self._shown[leaving.bundle]
-        hold = hold_leaving(leaving.bundle, source.broker, self._circumstances, self._budget)
+        hold = hold_leaving(leaving.rules_row, self._circumstances, self._rules)
         if hold is not None:
             return hold.reason, hold.detail
-        return _choose(self._scene, source, self._places, self._spread, leaving.bundle)
+        return self._choose(leaving)
+
+    def _choose(self, leaving: _Leaving) -> int | Refusal:
+        namespace, first = namespace_of(leaving.bundle), None
+        for broker in self._places.of(namespace):
+            barred = self._rules.bars(leaving.rules_row, broker)
+            if barred is None:
+                return broker
+            first = first or barred
+        return first or (
+            "no-destination",
+            f"no broker of the isolation group of {namespace} takes part in balancing",
+        )
 
     def _let_go(self, source: _Source, leaving: _Leaving, place: int) -> None:
         usage_points = 100.0 * float(self._places.usage_ratio[place])
-        self._budget.drain(leaving.bundle, broker=source.broker)
-        self._spread.move(leaving.bundle, place)
+        self._rules.take(leaving.rules_row, place)
         self._places.usage_ratio[place] += source.usage_ratio_of(leaving)
         expected = {
             "source": source.give(leaving),
@@ -284,24 +291,6 @@ def _shown_already(scene: Scene, circumstances: Circumstances) -> dict[str, Refu
     }
 
 
-def _choose(
-    scene: Scene, source: _Source, places: _Places, spread: AntiAffinity, bundle: str
-) -> int | Refusal:
-    """The broker row that a bundle goes to, or why it goes to none."""
-    namespace = namespace_of(bundle)
-    first: Hold | None = None
-    for broker in places.of(namespace):
-        hold = spread.drain_hold(
-            scene.table, namespace, source=source.broker, here=source.namespaces, destination=broker
-        )
-        if hold is None:
-            return broker
-        first = first or hold
-    if first is not None:
-        return first.reason, first.detail
-    return "no-destination", f"no broker of the isolation group of {namespace} takes part in balancing"
-
-
 def _unload(
     scene: Scene,
     source: _Source,
@@ -314,7 +303,7 @@ def _unload(
     table, spell = scene.table, source.spell
     target = table.view.brokers.names[destination]
     compared = table.broker_groups == table.broker_groups[destination]
-    _, bundle, messages, volume = leaving
+    _, _, bundle, messages, volume = leaving
     return Unload(
         cluster=circumstances.cluster,
         round=circumstances.number,

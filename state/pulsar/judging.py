@@ -1,6 +1,6 @@
 """Decides the actions of a round from what the policy sees, and gives the reason."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 
 from policies.columns import Codes
@@ -12,11 +12,10 @@ from state.engine.memory import Header
 from state.pulsar import approvals, drain, fleet, masks, splits
 from state.pulsar.actions import Admitted, admit
 from state.pulsar.after import After
-from state.pulsar.anti_affinity import AntiAffinity
-from state.pulsar.budget import Budget
 from state.pulsar.circumstances import Circumstances
 from state.pulsar.closing import Decided
 from state.pulsar.counted import Counted
+from state.pulsar.rules import with_rules
 from state.pulsar.shedding import Shed, settle, shed
 from state.pulsar.splits import Splits
 from state.pulsar.tables import Eligible
@@ -31,30 +30,41 @@ def judge(
     advanced: fleet.Advanced,
     topics: TopicTable,
     *,
-    budget: Budget,
+    leaving: Mapping[str, Collection[str]],
     answers: approvals.Answers,
 ) -> Decided:
-    table, pulsar = counted.table, closing.settings.pulsar
-    wanted = shed(table, advanced.fleet, pulsar, has_apart=bool(closing.upkeep.apart))
+    """What a round does. Answers and drains come before the policy, whose rules know what they leave.
+
+    ``leaving`` are the bundles, by broker, that were told to leave it.
+    """
+    pulsar = closing.settings.pulsar
+    table, rules = with_rules(
+        counted.table,
+        advanced,
+        pulsar.guards,
+        facts=header.facts,
+        ledger=header.ledger,
+        leaving=leaving,
+        drained=closing.upkeep.drains,
+        end_ms=closing.end_ms,
+    )
 
     @cache
     def split_codes() -> Codes:
         resting = closing.upkeep.namespaces
         return masks.split_mask(advanced, header, pulsar, end_ms=circumstances.end_ms, resting=resting)
 
-    spread, after = AntiAffinity.of(header.facts, table, advanced.fleet), After(table.view)
+    after = After(table.view)
     asked = approvals.Scene(
         table=table,
         advanced=advanced,
         split_codes=split_codes,
-        budget=budget,
+        rules=rules,
         circumstances=circumstances,
-        spread=spread,
         after=after,
         usage_ratio=table.view.brokers.usage_ratio.copy(),
     )
     approvals.answer(answers, asked, circumstances.asking)
-    decided = _decide_splits(wanted, table, advanced, topics, split_codes, answers, circumstances, pulsar)
     scene = drain.Scene(
         table=table,
         advanced=advanced,
@@ -63,13 +73,14 @@ def judge(
         pulsar=pulsar,
         upkeep=closing.upkeep,
     )
-    drained = drain.decide(scene, budget, circumstances, spread, after)
+    drained = drain.decide(scene, rules, circumstances, after)
+    wanted = shed(table, advanced.fleet, pulsar, has_apart=bool(closing.upkeep.apart))
+    decided = _decide_splits(wanted, table, advanced, topics, split_codes, answers, circumstances, pulsar)
     admitted = admit(
         table,
         wanted.plan,
-        budget,
+        rules,
         circumstances,
-        spread,
         after,
         split_rows=answers.split_rows | (decided.rows if decided else frozenset()),
         done_rows=answers.unload_rows,

@@ -26,7 +26,6 @@ from state.pulsar import (
     upkeep,
 )
 from state.pulsar.aftermath import remember
-from state.pulsar.budget import Budget
 from state.pulsar.circumstances import circumstances_of
 from state.pulsar.closing import Decided
 from state.pulsar.counted import Counted, view_of, with_shadow
@@ -109,8 +108,6 @@ def _decide(
         ledger, advanced, reports, round_loads, pulsar, length_ms=header.length_ms, end_ms=closing.end_ms
     )
     checked = promises.check(ledger, round_loads, length_ms=header.length_ms, end_ms=closing.end_ms)
-    leaving = shadow.without(effects_found.leaving, advanced.fleet.shadow)
-    budget = Budget.of(ledger, pulsar.guards, leaving, end_ms=closing.end_ms)
     measured = view_of(closing, header, advanced, round_loads, reports)
     topics = splits.topic_table(measured, waiting_topics)
     counted = with_shadow(closing, header, advanced, reports) or Counted(round_loads, measured, None)
@@ -121,8 +118,9 @@ def _decide(
         decided = Decided(*stopped, answers=answers)
     else:
         in_view = splits.as_in(counted.table, measured, topics)
+        leaving = shadow.without(effects_found.leaving, advanced.fleet.shadow)
         decided = judge(
-            closing, circumstances, header, counted, advanced, in_view, budget=budget, answers=answers
+            closing, circumstances, header, counted, advanced, in_view, leaving=leaving, answers=answers
         )
     actions = actions_of(closing, circumstances, decided)
     proposed = proposals_of(closing, circumstances, decided, place=len(actions))

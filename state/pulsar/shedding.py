@@ -6,7 +6,7 @@ because the policy sees no broker outside it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,8 @@ class Shed:
 def shed(table: Eligible, fleet: Fleet, pulsar: PulsarSettings, *, has_apart: bool = False) -> Shed:
     """What the policy wants for each group with a broker in the view, the default group first; for that one if there is none.
 
+    The rules that it sees for a group count what it wants for those before.
+
     While brokers are under maintenance or drained (``has_apart``), Pulsar may not choose destinations: it does not know of that.
     """
     policy, settings = pulsar.policy, pulsar.of_policy(pulsar.policy)
@@ -75,6 +77,8 @@ def shed(table: Eligible, fleet: Fleet, pulsar: PulsarSettings, *, has_apart: bo
     placement = find_placement(pulsar.placement)
     if placement is None and has_apart:
         placement = least_resource_usage.PLACEMENT
+    if len(numbers) > 1 and table.view.rules is not None:
+        table = replace(table, view=replace(table.view, rules=table.view.rules.draft()))
     memories = policy_memory.recall(fleet.policies, policy, table.groups, numbers)
     parts = []
     for number, memory in zip(numbers, memories, strict=True):
@@ -83,6 +87,11 @@ def shed(table: Eligible, fleet: Fleet, pulsar: PulsarSettings, *, has_apart: bo
         plan = proposal.plan
         if placement is not None:
             plan = placement.place(view, plan, pulsar.overloaded_ratio)
+        if len(numbers) > 1 and view.rules is not None:
+            for row, destination in zip(
+                plan.unload_rows.tolist(), plan.unload_destinations.tolist(), strict=True
+            ):
+                view.rules.take(row, destination)
         parts.append(
             Part(group=number, brokers=brokers, bundles=bundles, view=view, proposal=proposal, plan=plan)
         )

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from policies.shedding.registry import POLICIES
-from state.engine.ledger import Ledger
+from policies.shedding.rules import Rules
+from state.engine.ledger import Decision, Ledger
 from state.events import LoadReport
+from state.facts import Facts
 from state.outputs import Output, Split, SplitChild, Unload, output
 from state.outputs.types import SPLIT_TYPE, UNLOAD_TYPE
 from state.pulsar.asking import Asking
@@ -21,9 +23,10 @@ from state.pulsar.groups import Groups
 from state.pulsar.holds import Holds
 from state.pulsar.members import Calm
 from state.pulsar.memory import Fleet, WaitingReport
+from state.pulsar.rules import with_rules
 from state.pulsar.tables import Eligible, Loads, eligible, loads
 from state.quiet_hours import NO_ZONES
-from state.settings import PulsarSettings
+from state.settings import GuardSettings, PulsarSettings
 from tests.state.traces import load
 
 END_MS = 480_000
@@ -132,6 +135,63 @@ def seen(
         reports=found,
     )
     return Seen(reports=found, advanced=advanced, loads=round_loads, table=table)
+
+
+def ruled(
+    found: Seen,
+    *,
+    groups: Mapping[str, list[str]] | None = None,
+    domains: Mapping[str, list[str]] | None = None,
+    hour_count: int = 0,
+    drained_count: int = 0,
+    leaving: Mapping[str, Collection[str]] | None = None,
+    drained: Collection[str] = (),
+    **guards: Any,
+) -> tuple[Eligible, Rules]:
+    """The view with its rules: anti-affinity groups, failure domains, unloads of the last hour, and limits."""
+    ledger = Ledger([_unloaded(is_drain=each >= hour_count) for each in range(hour_count + drained_count)])
+    return with_rules(
+        found.table,
+        found.advanced,
+        GuardSettings(**guards),
+        facts=Facts([], [], [], [], dict(groups or {}), [], {}, dict(domains or {})),
+        ledger=ledger,
+        leaving=leaving,
+        drained=drained,
+        end_ms=END_MS,
+    )
+
+
+def _unloaded(*, is_drain: bool) -> Decision:
+    return Decision(
+        id="a",
+        kind="unload",
+        bundle=BUNDLE,
+        source="b1",
+        destination="b2",
+        children=(),
+        decided_ms=END_MS,
+        expires_ms=EXPIRES_MS,
+        until_ms=EXPIRES_MS,
+        dry_run=False,
+        is_watched=True,
+        is_leaving=False,
+        is_drain=is_drain,
+    )
+
+
+def spent(rules: Rules) -> dict[str, float]:
+    """How much of each limit is spent, in all."""
+    return {
+        each.name.removeprefix("max_").removesuffix("_count"): float(each.spent.sum())
+        for each in rules.limits
+    }
+
+
+def told_to_leave(rules: Rules) -> list[int]:
+    """Rows of bundles that were told to leave their brokers."""
+    rows: list[int] = np.flatnonzero(rules.leaving).tolist()
+    return rows
 
 
 def uneven(

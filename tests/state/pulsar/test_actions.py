@@ -12,18 +12,15 @@ import pytest
 
 from policies.shedding import avg_shedder
 from policies.shedding.contract import Examined, SheddingPlan
+from policies.shedding.rules import Rules
 from policies.shedding.view import NOBODY
 from state.facts import Isolation
 from state.outputs import Unload
 from state.pulsar.actions import Admitted, admit
 from state.pulsar.after import After
-from state.pulsar.anti_affinity import AntiAffinity
-from state.pulsar.budget import Budget
 from state.pulsar.circumstances import Circumstances
 from state.pulsar.groups import Groups
-from state.settings import GuardSettings
-from tests.state.building import EXPIRES_AT, Seen, circumstances, seen
-from tests.state.pulsar.test_anti_affinity import spread_of
+from tests.state.building import EXPIRES_AT, Seen, circumstances, ruled, seen, spent
 from tests.state.traces import load
 
 A, B, C, D, E = (f"t/{name}/0x0_0x1" for name in "abcde")
@@ -72,10 +69,9 @@ def plan(*wanted: Wanted, **fields: Any) -> SheddingPlan:
 
 @dataclass(kw_only=True)
 class Round:
-    """What a round admits, and what it leaves of the budget, the anti-affinity and the loads."""
+    """What a round admits, and what it leaves of the rules and the loads."""
 
-    budget: Budget
-    spread: AntiAffinity
+    rules: Rules
     after: After
     admitted: Admitted
 
@@ -105,28 +101,27 @@ def admitted(
 ) -> Round:
     """A round that decides on a plan; ``together`` are namespaces of one anti-affinity group."""
     found = cluster(groups)
-    spread = spread_of(found, groups={"spread": list(together)}) if together else AntiAffinity()
-    limits = GuardSettings(**{"keep_sole_bundle": False} | guards)
-    budget, after = Budget(guards=limits, hour_count=hour_count, leaving={}), After(found.table.view)
+    limits = {"keep_sole_bundle": False} | guards
+    table, rules = ruled(found, groups={"spread": list(together)}, hour_count=hour_count, **limits)
+    after = After(table.view)
     decided = admit(
-        found.table,
+        table,
         wanted,
-        budget,
+        rules,
         shared or circumstances(),
-        spread,
         after,
         split_rows=split_rows,
         done_rows=done_rows,
     )
-    return Round(budget=budget, spread=spread, after=after, admitted=decided)
+    return Round(rules=rules, after=after, admitted=decided)
 
 
 def test_the_budget_is_spent_in_the_order_of_the_policy() -> None:
     found = admitted(plan((1, 1), (0, 2), (2, 1), (3, 0)), max_unloads_per_round_count=2)
     assert found.moves == [(B, "b2"), (A, "b3")]
-    spent = ("budget", "max_unloads_per_round_count 2 is spent")
-    assert found.holds == {2: spent, 3: spent}
-    assert found.budget.round_count == 2
+    held = ("budget", "max_unloads_per_round_count 2 is spent")
+    assert found.holds == {2: held, 3: held}
+    assert spent(found.rules)["unloads_per_round"] == 2
 
 
 def test_what_a_hold_keeps_leaves_the_budget_to_the_next() -> None:

@@ -8,7 +8,7 @@ from policies.shedding.view import NOBODY
 from state.approval_settings import StandingApproval
 from state.outputs import rfc3339
 from state.pulsar.asking import PROPOSED
-from tests.state.building import PROPOSALS_EXPIRE_MS, circumstances, required
+from tests.state.building import PROPOSALS_EXPIRE_MS, circumstances, required, spent, told_to_leave
 from tests.state.pulsar.test_actions import A, B, C, D, admitted, plan
 
 SWAP = ((0, 1, 0), (3, 0, 0))
@@ -18,7 +18,7 @@ SWAP = ((0, 1, 0), (3, 0, 0))
 def test_a_swap_happens_as_a_whole_and_spends_for_each_of_its_unloads() -> None:
     found = admitted(plan(*SWAP, (1, 1)), max_unloads_per_round_count=3)
     assert found.moves == [(A, "b2"), (D, "b1"), (B, "b2")]
-    assert (found.budget.round_count, found.holds) == (3, {})
+    assert (spent(found.rules)["unloads_per_round"], found.holds) == (3, {})
     assert f"moving {D} from b2 in return (" in found.admitted.unloads[1].reason
 
 
@@ -53,7 +53,7 @@ def test_if_one_unload_of_a_swap_is_held_so_is_the_other_and_names_it(
         3: (reason, detail if held == D else swapped),
     }
     assert found.moves == [(B, "b2")]
-    assert found.budget.round_count == 1
+    assert spent(found.rules)["unloads_per_round"] == 1
     assert found.admitted.unloads[0].expected["source"]["messages_per_s"] == 70.0, (
         "A and D count where they are"
     )
@@ -85,7 +85,8 @@ def test_while_approval_is_required_unloads_are_proposed_and_spend_nothing() -> 
     found = admitted(plan((0, 1), (1, 1)), shared=ASKING)
     assert (found.proposed, found.moves) == ([A, B], [])
     assert found.admitted.holds == {0: PROPOSED, 1: PROPOSED}
-    assert (found.budget.round_count, found.budget.hour_count, found.budget.leaving) == (0, 0, {})
+    assert set(spent(found.rules).values()) == {0}
+    assert told_to_leave(found.rules) == []
     assert found.after.receive(1, 0.0, 0.0)["messages_per_s"] == 25.0
     (first, second) = found.admitted.proposals
     assert (first.dry_run, first.proposal, first.expires_at) == (True, True, rfc3339(PROPOSALS_EXPIRE_MS))
@@ -96,8 +97,7 @@ def test_proposals_of_a_round_are_no_more_than_the_budget_lets_through() -> None
     found = admitted(plan((0, 1), (1, 1), (2, 1)), shared=ASKING, max_unloads_per_round_count=2)
     assert found.proposed == [A, B]
     assert found.holds[2] == ("budget", "max_unloads_per_round_count 2 is spent")
-    spent = admitted(plan((0, 1)), shared=ASKING, hour_count=60)
-    assert spent.proposed == []
+    assert admitted(plan((0, 1)), shared=ASKING, hour_count=60).proposed == []
 
 
 @pytest.mark.parametrize("shared", [LIGHT, SMALL], ids=["by messages", "by bytes"])
@@ -134,7 +134,8 @@ def test_a_proposal_does_not_count_in_its_anti_affinity_group_and_an_action_does
     """A is proposed for b3; so D, which goes out at once, finds nothing of the group there."""
     found = admitted(plan((0, 2), (3, 2)), shared=LIGHT, together=("t/a", "t/d"))
     assert (found.proposed, found.moves) == ([A], [(D, "b3")])
-    assert found.spread.owned["spread", 2] == {"t/d"}
+    barred = found.rules.bars(1, 2)
+    assert barred is None
 
 
 def test_nothing_is_proposed_for_a_broker_that_waits_and_the_others_go_on() -> None:

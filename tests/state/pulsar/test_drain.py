@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from policies.shedding.rules import Rules
 from state.engine.ledger import Ledger
 from state.engine.memory import Header
 from state.events import LoadReport
@@ -17,15 +18,12 @@ from state.facts import Isolation
 from state.outputs import LeftRow, Unload
 from state.pulsar import drain
 from state.pulsar.after import After
-from state.pulsar.anti_affinity import AntiAffinity
-from state.pulsar.budget import Budget
 from state.pulsar.drain import Drained
 from state.pulsar.groups import Groups
 from state.pulsar.memory import ShadowMoves
 from state.settings import GuardSettings, PulsarSettings
 from state.upkeep import Spell, Upkeep
-from tests.state.building import EXPIRES_AT, circumstances, seen, uneven
-from tests.state.pulsar.test_anti_affinity import spread_of
+from tests.state.building import EXPIRES_AT, circumstances, ruled, seen, uneven
 from tests.state.traces import load
 
 A, B, C, D = (f"t/{name}/0x0_0x1" for name in "abcd")
@@ -43,11 +41,10 @@ CLUSTER = (
 
 @dataclass(kw_only=True)
 class Emptied:
-    """What a round does to empty its brokers, and what it leaves of the budget, the anti-affinity and the loads."""
+    """What a round does to empty its brokers, and what it leaves of the rules and the loads."""
 
     drained: Drained
-    budget: Budget
-    spread: AntiAffinity
+    rules: Rules
     after: After
 
     @property
@@ -82,19 +79,25 @@ def emptied(
     pulsar = PulsarSettings(guards=GuardSettings(**guards))
     found = seen(*(reports or CLUSTER), apart=upkeep.apart, groups=groups)
     found.advanced.fleet.shadow = shadow or {}
-    budget = Budget(guards=pulsar.guards, hour_count=60, leaving={}, drained_count=drained_count)
-    spread = spread_of(found, groups={"spread": list(together)}) if together else AntiAffinity()
+    table, rules = ruled(
+        found,
+        groups={"spread": list(together)},
+        hour_count=60,
+        drained_count=drained_count,
+        drained=upkeep.drains,
+        **guards,
+    )
     scene = drain.Scene(
-        table=found.table,
+        table=table,
         advanced=found.advanced,
         loads=found.loads,
         header=Header(length_ms=60_000, ledger=ledger or Ledger()),
         pulsar=pulsar,
         upkeep=upkeep,
     )
-    after = After(found.table.view)
-    decided = drain.decide(scene, budget, circumstances(**shared or {}), spread, after)
-    return Emptied(drained=decided, budget=budget, spread=spread, after=after)
+    after = After(table.view)
+    decided = drain.decide(scene, rules, circumstances(**shared or {}), after)
+    return Emptied(drained=decided, rules=rules, after=after)
 
 
 def test_where_no_broker_is_drained_nothing_leaves() -> None:

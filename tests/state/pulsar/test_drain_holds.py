@@ -9,7 +9,7 @@ from state.engine.ledger import Ledger, Verdict, end_watch
 from state.pulsar import drain
 from state.pulsar.holds import Holds
 from state.upkeep import Spell
-from tests.state.building import END_MS
+from tests.state.building import END_MS, spent
 from tests.state.engine.test_ledger import decision, ledger_of
 from tests.state.pulsar.test_drain import CLUSTER, SPELL, A, B, C, D, emptied
 from tests.state.traces import load
@@ -76,14 +76,13 @@ def test_the_heaviest_bundles_spend_the_budgets_and_the_others_wait(
 
 def test_a_drain_spends_its_own_hourly_budget_and_not_that_of_the_policy() -> None:
     found = emptied(drained_count=5)
-    assert (found.budget.drained_count, found.budget.hour_count, found.budget.round_count) == (9, 60, 4)
-    assert found.budget.leaving == {"b1": {A, B, C, D}}
+    assert spent(found.rules) == {"drain_unloads_per_hour": 9, "unloads_per_hour": 60, "unloads_per_round": 4}
 
 
 def test_a_bundle_without_a_destination_spends_nothing() -> None:
     found = emptied(CLUSTER[0], max_drain_unloads_per_hour_count=1)
     assert set(found.outcomes.values()) == {"no-destination"}
-    assert found.budget.drained_count == 0
+    assert spent(found.rules)["drain_unloads_per_hour"] == 0
 
 
 def test_two_drained_brokers_share_the_budget_and_the_first_named_goes_first() -> None:

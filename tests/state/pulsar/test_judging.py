@@ -8,7 +8,6 @@ from policies.shedding.avg_shedder import AvgShedderSettings
 from policies.splitting.settings import SplitSettings
 from state.engine.memory import Header
 from state.pulsar.approvals import Answers, Cut
-from state.pulsar.budget import Budget
 from state.pulsar.circumstances import circumstances_of
 from state.pulsar.closing import Decided
 from state.pulsar.counted import Counted
@@ -58,7 +57,7 @@ def judged(
         Counted(found.loads, found.table, None),
         found.advanced,
         topic_table(found.table, {}),
-        budget=Budget(guards=pulsar.guards, hour_count=0, leaving={}),
+        leaving={},
         answers=answers or Answers(),
     )
 

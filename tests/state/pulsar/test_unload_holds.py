@@ -7,43 +7,37 @@ import pytest
 
 from policies.shedding import avg_shedder, fleet_planner
 from policies.shedding.registry import AnyPolicy
+from policies.shedding.rules import Rules
 from policies.shedding.view import NOBODY
 from state.engine.holds import Hold
-from state.pulsar.anti_affinity import AntiAffinity
-from state.pulsar.budget import Budget
 from state.pulsar.holds import Holds
 from state.pulsar.members import Calm
 from state.pulsar.moves import Move
 from state.pulsar.unload_holds import hold_leaving, hold_unload
-from state.settings import GuardSettings
-from tests.state.building import circumstances, required, seen
-from tests.state.pulsar.test_anti_affinity import spread_of
+from tests.state.building import circumstances, required, ruled, seen, spent, told_to_leave
 from tests.state.traces import load
 
 A, B, C = (f"t/{name}/0x0_0x1" for name in ("a", "b", "c"))
 MOVE = Move(0, 0, 1)
 """Bundle A, half of the traffic of b1 and so 25 of its 50 points, goes from b1 to b2, which is at 100 points with bundle C."""
-FOUND = seen(
+REPORTS = (
     load("b1", 470, cpu=50.0, bundles={A: 30.0, B: 30.0}),
     load("b2", 470, cpu=100.0, bundles={C: 10.0}),
 )
+FOUND = seen(*REPORTS)
 PAUSED = Holds(unload=Hold("paused", "why"), split=None)
 CALM = Calm(Hold("calm-after-change", "why"), overloaded_ratio=0.75)
 
 
-def budget(**fields: Any) -> Budget:
-    """A budget of three unloads a round; a field that is a guard is one of its limits."""
-    given = {name: fields.pop(name) for name in ("hour_count", "leaving", "drained_count") if name in fields}
-    usual: dict[str, Any] = {"hour_count": 0, "leaving": {}}
-    guards = GuardSettings(**{"max_unloads_per_round_count": 3} | fields)
-    return Budget(guards=guards, **usual | given)
+def rules_of(**options: Any) -> Rules:
+    """Rules with three unloads a round; options are those of ``ruled``."""
+    return ruled(FOUND, **{"max_unloads_per_round_count": 3} | options)[1]
 
 
 def hold(
     *,
     move: Move = MOVE,
-    spending: Budget | None = None,
-    spread: AntiAffinity | None = None,
+    rules: Rules | None = None,
     split_rows: tuple[int, ...] = (),
     is_proposed: bool = False,
     **shared: Any,
@@ -52,8 +46,7 @@ def hold(
         move,
         FOUND.table,
         circumstances(**shared),
-        spending or budget(),
-        spread or AntiAffinity(),
+        rules or rules_of(),
         split_rows=split_rows,
         is_proposed=is_proposed,
     )
@@ -63,25 +56,22 @@ CAUSES: dict[str, Mapping[str, Any]] = {
     "paused": {"holds": PAUSED},
     "split-instead": {"split_rows": (0,)},
     "calm-after-change": {"calm": CALM},
-    "too-little-benefit": {"min_unload_benefit_points": 30.0},
-    "anti-affinity": {"spread": spread_of(FOUND, groups={"spread": ["t/a", "t/c"]})},
+    "too-little-benefit": {"min_benefit_points": 30.0},
+    "anti-affinity": {"groups": {"spread": ["t/a", "t/c"]}},
     "proposed": {"asking": required(waiting={"b1": "p"}), "is_proposed": True},
     "budget": {"hour_count": 60},
 }
 """Each hold's cause, in the order in which they are asked."""
 
 
-def held_by(*causes: str) -> tuple[str | None, Budget]:
-    """The reason of the hold, and the budget after that."""
+def held_by(*causes: str) -> tuple[str | None, Rules]:
+    """The reason of the hold, and the rules after that."""
     fields: dict[str, Any] = {}
     for each in causes:
         fields |= CAUSES[each]
-    guards = {
-        name: fields.pop(name) for name in ("min_unload_benefit_points", "hour_count") if name in fields
-    }
-    spending = budget(**guards)
-    found = hold(spending=spending, **fields)
-    return None if found is None else found.reason, spending
+    rules = rules_of(**{name: fields.pop(name) for name in ("groups", "hour_count") if name in fields})
+    found = hold(rules=rules, **fields)
+    return None if found is None else found.reason, rules
 
 
 @pytest.mark.parametrize("place", range(len(CAUSES)), ids=list(CAUSES))
@@ -92,22 +82,28 @@ def test_of_all_holds_that_apply_the_first_one_is_the_reason(place: int) -> None
 
 @pytest.mark.parametrize("cause", CAUSES)
 def test_each_hold_is_enough_by_itself_and_what_is_held_spends_nothing(cause: str) -> None:
-    reason, spent = held_by(cause)
+    reason, rules = held_by(cause)
     assert reason == cause
-    assert (spent.round_count, spent.leaving, dict(spent.by_namespace)) == (0, {}, {})
+    assert (spent(rules)["unloads_per_round"], told_to_leave(rules)) == (0, [])
 
 
 def test_an_unload_that_nothing_holds_spends_the_budget_of_its_owner_and_namespace() -> None:
-    reason, spent = held_by()
-    assert reason is None
-    assert (spent.round_count, spent.hour_count, spent.leaving) == (1, 1, {"b1": {A}})
-    assert (dict(spent.by_broker), dict(spent.by_namespace)) == ({"b1": 1}, {"t/a": 1})
+    rules = rules_of(max_unloads_per_broker_count=5, max_unloads_per_namespace_count=5)
+    assert hold(rules=rules) is None
+    assert told_to_leave(rules) == [0]
+    assert spent(rules) == {
+        "unloads_per_round": 1,
+        "unloads_per_hour": 1,
+        "drain_unloads_per_hour": 0,
+        "unloads_per_broker": 1,
+        "unloads_per_namespace": 1,
+    }
 
 
 def test_the_owner_keeps_one_of_the_bundles_that_it_owns() -> None:
-    spending = budget()
-    assert hold(spending=spending) is None
-    last = hold(move=Move(1, 0, 1), spending=spending)
+    rules = rules_of()
+    assert hold(rules=rules) is None
+    last = hold(move=Move(1, 0, 1), rules=rules)
     assert last == Hold("sole-bundle", "b1 owns no other bundle that stays: 1 were told to leave")
 
 
@@ -132,7 +128,7 @@ def test_while_brokers_come_and_go_only_an_overloaded_source_gives(
 ) -> None:
     calm = Calm(CALM.hold, overloaded_ratio)
     assert hold(calm=calm) == (CALM.hold if is_held else None)
-    assert hold(calm=calm, move=Move(2, 1, 0), spending=budget(keep_sole_bundle=False)) is None
+    assert hold(calm=calm, move=Move(2, 1, 0), rules=rules_of(keep_sole_bundle=False)) is None
 
 
 @pytest.mark.parametrize(
@@ -143,7 +139,7 @@ def test_while_brokers_come_and_go_only_an_overloaded_source_gives(
 def test_an_unload_that_lowers_its_source_too_little_is_not_worth_it(
     least_points: float, held: str | None
 ) -> None:
-    found = hold(spending=budget(min_unload_benefit_points=least_points))
+    found = hold(min_benefit_points=least_points)
     assert (found and (found.reason, found.detail)) == (
         held
         and ("too-little-benefit", f"it would lower b1 by 25 points, min_unload_benefit_points is {held}")
@@ -185,7 +181,7 @@ def test_nothing_more_is_proposed_for_a_broker_that_waits_for_a_person(
         ({"holds": Holds(unload=None, split=Hold("paused", "why"))}, {}, None),
         ({}, {"drained_count": 300}, "budget"),
         ({}, {"hour_count": 60}, None),
-        ({"calm": CALM}, {"min_unload_benefit_points": 100.0, "leaving": {"b1": {B}}}, None),
+        ({"calm": CALM, "min_benefit_points": 100.0}, {"leaving": {"b1": {B}}}, None),
     ],
     ids=[
         "nothing",
@@ -199,7 +195,8 @@ def test_nothing_more_is_proposed_for_a_broker_that_waits_for_a_person(
 def test_a_bundle_leaves_a_drained_broker_unless_the_round_or_the_budget_of_drains_holds_it(
     shared: dict[str, Any], fields: dict[str, Any], reason: str | None
 ) -> None:
-    spending = budget(**fields)
-    found = hold_leaving(A, "b1", circumstances(**shared), spending)
+    apart = seen(*REPORTS, apart=("b1",))
+    _, rules = ruled(apart, drained=("b1",), **fields)
+    found = hold_leaving(rules.first_row_of("b1"), circumstances(**shared), rules)
     assert (found and found.reason) == reason
-    assert (spending.round_count, spending.drained_count) == (0, fields.get("drained_count", 0))
+    assert spent(rules)["drain_unloads_per_hour"] == fields.get("drained_count", 0)
