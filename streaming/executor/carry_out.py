@@ -10,10 +10,6 @@ Idempotent: an action whose aim is already reached before the call is a success 
 Unloads of one range wait for each other, whatever their namespaces: before apache/pulsar#25518 the modular load manager
 keeps the destination by the range alone, so two unloads may swap destinations. A bundle that its broker takes back
 (apache/pulsar#24884: the destination is a hint for one lookup, and a client's lookup may come first) is unloaded again.
-
-WARNING: a broker that is asked what it owns while it takes bundles over can hang for ever. ``getOwnedNameSpacesStatusAsync`` waits for
-the bundles that it found, on the only metadata thread, and then joins the ones that have been added since, which need that thread (seen
-with 4.0.7, with 16 unloads at a time). So a destination is not asked: a lookup tells who owns the bundle.
 """
 
 import logging
@@ -97,7 +93,7 @@ class Executor:
         found = self._boundaries(bundle)
         if isinstance(found, Skip):
             return found
-        owner = self._retry(lambda: self._owner(bundle, first=(action.precondition.owner, destination)))
+        owner = self._retry(lambda: self._owner(bundle))
         if destination is not None and owner == destination:
             return Done(outcome="succeeded", broker=owner, was_done_before=True)
         if destination is None and owner != action.precondition.owner and _has(found, [bundle]):
@@ -135,7 +131,7 @@ class Executor:
             return found
         if _has(found, children):
             return Done(outcome="succeeded", bundles=tuple(map(str, children)), was_done_before=True)
-        owner = self._retry(lambda: self._owner(bundle, first=(action.precondition.owner,)))
+        owner = self._retry(lambda: self._owner(bundle))
         skip = self._check_precondition(order, found, owner)
         if skip is not None:
             return skip
@@ -218,14 +214,9 @@ class Executor:
             return None
         return Skip("destination-gone", f"broker {destination} is not alive")
 
-    def _owner(self, bundle: Bundle, *, first: tuple[str | None, ...] = ()) -> str | None:
-        """The broker that owns a bundle; asks those in ``first`` first. None: no broker. One that is not alive owns nothing."""
-        alive = self._admin.brokers(self._pulsar_cluster)
-        likely = [broker for broker in dict.fromkeys(first) if broker in alive]
-        for broker in (*likely, *(each for each in alive if each not in likely)):
-            if str(bundle) in self._admin.owned_bundles(self._pulsar_cluster, broker):
-                return broker
-        return None
+    def _owner(self, bundle: Bundle) -> str | None:
+        """The broker that owns a bundle. None: no broker."""
+        return self._admin.owner(self._pulsar_cluster, bundle)
 
     def _retry(self, call: Callable[[], Value]) -> Value:
         """Call, and repeat a few times after a failure that often passes. Raises ``AdminError``."""
@@ -273,14 +264,18 @@ class Executor:
         topic: str | None,
         failure: AdminError | None,
     ) -> Done | Skip:
-        """Find out where a bundle went. An error of these requests is not the result: they are made again."""
+        """Find out where a bundle went; looking a topic of it up has it assigned: no broker owns it until then.
+
+        An error of these requests is not the result: they are made again.
+        """
         source, destination = action.precondition.owner, action.destination_broker
         deadline, unloads_count = Deadline(self._verify_timeout_s), 1
         owner: str | None = None
         while True:
             blind: AdminError | None = None
             try:
-                owner = self._find_landed(order.bundle, topic, source=source, destination=destination)
+                self._assign(order.bundle, topic)
+                owner = self._owner(order.bundle)
             except AdminError as error:
                 blind, gone = error, self._skip_if_gone(order.bundle, error)
                 if gone is not None:
@@ -337,30 +332,13 @@ class Executor:
             )
             return False
 
-    def _find_landed(
-        self, bundle: Bundle, topic: str | None, *, source: str, destination: str | None
-    ) -> str | None:
-        """The broker that owns an unloaded bundle: none does until a topic of it is looked up, and the answer says which.
-
-        Right after the unload the answer may still be the source; then only the source knows.
-        """
-        answer = self._assign(bundle, topic)
-        alive = self._admin.brokers(self._pulsar_cluster)
-        found = next((each for each in alive if self._admin.web_host_of(each) == answer), None)
-        if found is None:
-            return self._owner(bundle, first=(source, destination))
-        if found == source and str(bundle) not in self._admin.owned_bundles(self._pulsar_cluster, source):
-            return None
-        return found
-
-    def _assign(self, bundle: Bundle, topic: str | None) -> str | None:
+    def _assign(self, bundle: Bundle, topic: str | None) -> None:
         """Look the bundle up; without topics, by a name that would be in it, which some clusters do not answer."""
         try:
-            return self._admin.lookup(topic or _probe(bundle))
+            self._admin.lookup(topic or _probe(bundle))
         except AdminError as error:
             if topic is not None or error.failure != "not-found" or self._skip_if_gone(bundle, error):
                 raise
-            return None
 
     def _cut(self, bundle: Bundle, children: Sequence[Bundle], *, failure: AdminError | None) -> Done | Skip:
         wanted = {edge for child in children for edge in (child.range.lower, child.range.upper)}
