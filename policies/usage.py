@@ -15,8 +15,20 @@ import numpy as np
 
 from policies.columns import Floats
 
-RESOURCES = ("cpu", "bandwidth-in", "bandwidth-out", "direct-memory", "capacity")
-"""Column order of every per-resource array; ``capacity`` is traffic against the declared capacity."""
+RESOURCES = (
+    "cpu",
+    "bandwidth-in",
+    "bandwidth-out",
+    "direct-memory",
+    "messages",
+    "bytes",
+    "topics",
+    "sessions",
+)
+"""Column order of every per-resource array. The first four are measured by the broker; the others are what it carries
+against the capacity that ``[pulsar.capacity]`` declares."""
+REPORTED_COUNT = 4
+"""How many of them the broker measures."""
 
 NOT_MEASURED = -1.0
 """A limit or usage that the broker could not read; Pulsar's ``SystemResourceUsage`` starts with it."""
@@ -59,8 +71,8 @@ class UsageSettings:
     """Factor of direct memory; off by default because it follows caches more than traffic.
     Pulsar: ``loadBalancerDirectMemoryResourceWeight``."""
     capacity_weight: float = 1.0
-    """Factor of traffic against declared capacity (``[pulsar.capacity]``); without a declaration it has no effect.
-    Not in Pulsar."""
+    """Factor of messages, bytes, topics and sessions against declared capacity (``[pulsar.capacity]``); without a declaration
+    it has no effect. Not in Pulsar."""
 
     def __post_init__(self) -> None:
         _require_weights(
@@ -80,9 +92,13 @@ class UsageSettings:
                 self.bandwidth_in_weight,
                 self.bandwidth_out_weight,
                 self.direct_memory_weight,
-                self.capacity_weight,
+                *[self.capacity_weight] * len(CAPACITIES),
             ]
         )
+
+
+CAPACITIES = ("messages_per_s", "bytes_per_s", "topics_count", "sessions_count")
+"""The settings of a capacity, in the order of the last of ``RESOURCES``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,39 +109,49 @@ class BrokerCapacity:
     """Messages per second, in and out together; unset = not declared."""
     bytes_per_s: float | None = None
     """Bytes per second, in and out together; unset = not declared."""
+    topics_count: float | None = None
+    """Topics; unset = not declared."""
+    sessions_count: float | None = None
+    """Producers and consumers together; unset = not declared."""
 
     def __post_init__(self) -> None:
-        _require_capacities(self, "messages_per_s", "bytes_per_s")
+        _require_capacities(self, *CAPACITIES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacitySettings:
-    """Declared capacity: makes traffic one more resource, for fleets whose CPU and bandwidth cannot tell brokers apart.
+    """Declared capacity: makes what a broker carries resources of their own, each against what is declared.
 
-    It is also how unequal hardware is declared. Not in Pulsar.
+    For fleets whose CPU and bandwidth cannot tell brokers apart: those with unlike hardware, and those whose load is topics
+    and clients rather than traffic. Not in Pulsar.
     """
 
     messages_per_s: float | None = None
     """Messages per second a broker can carry, in and out together; unset = not declared."""
     bytes_per_s: float | None = None
     """Bytes per second a broker can carry, in and out together; unset = not declared."""
+    topics_count: float | None = None
+    """Topics that a broker can carry; unset = not declared. Declared, bundles without traffic are moved for their topics, too."""
+    sessions_count: float | None = None
+    """Producers and consumers that a broker can carry, together; unset = not declared."""
     brokers: Mapping[str, BrokerCapacity] = field(default_factory=dict)
-    """The same two for single brokers, by broker id, where the hardware differs."""
+    """The same for single brokers, by broker id, where the hardware differs."""
 
     def __post_init__(self) -> None:
-        _require_capacities(self, "messages_per_s", "bytes_per_s")
+        _require_capacities(self, *CAPACITIES)
 
-    def limits(self, brokers: tuple[str, ...]) -> tuple[Floats, Floats]:
-        """Messages/s and bytes/s of each broker, shape (n,) each; NOT_MEASURED where nothing is declared."""
-        messages = np.full(len(brokers), _limit(self.messages_per_s))
-        volume = np.full(len(brokers), _limit(self.bytes_per_s))
-        if self.brokers:
-            for row, name in enumerate(brokers):
-                own = self.brokers.get(name)
-                if own is not None:
-                    messages[row] = messages[row] if own.messages_per_s is None else own.messages_per_s
-                    volume[row] = volume[row] if own.bytes_per_s is None else own.bytes_per_s
-        return messages, volume
+    def limits(self, brokers: tuple[str, ...]) -> Floats:
+        """Declared capacity of each broker, (n, capacities); NOT_MEASURED where nothing is declared."""
+        found = np.array([_limit(getattr(self, name)) for name in CAPACITIES])[None, :].repeat(
+            len(brokers), axis=0
+        )
+        for row, name in enumerate(brokers if self.brokers else ()):
+            if name in self.brokers:
+                own = [getattr(self.brokers[name], capacity) for capacity in CAPACITIES]
+                found[row] = [
+                    usual if value is None else value for usual, value in zip(found[row], own, strict=True)
+                ]
+        return found
 
 
 def _limit(declared: float | None) -> float:
@@ -144,11 +170,6 @@ def percent(usage: Floats, limit: Floats) -> Floats:
         share = np.where(measured, used / np.where(measured, most, np.float32(1)), np.float32(0))
         in_percent: Floats = (share * np.float32(100)).astype(np.float64)
     return in_percent
-
-
-def capacity_percent(messages_per_s: Floats, bytes_per_s: Floats, limits: tuple[Floats, Floats]) -> Floats:
-    """Traffic against declared capacity: the larger of the two percentages, shape (n,); 0 where none is declared."""
-    return np.maximum(percent(messages_per_s, limits[0]), percent(bytes_per_s, limits[1]))
 
 
 def weighted_maximum_ratio(percents: Floats, weights: Floats) -> Floats:

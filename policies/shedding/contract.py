@@ -193,6 +193,9 @@ class SheddingPolicy(Generic[SettingsT, MemoryT, PendingT]):
     splits_first: bool = False
     """Whether a bundle that it wants to move, and that is due for a split in the same round, is split where it is: its clients
     reconnect once instead of twice, and its parts fit better. Pulsar's policies move it."""
+    keeps_absent_bundles: bool = False
+    """Whether a bundle that its owner's report leaves out stays in its view, with its averages and not movable, until it is known to
+    be gone. Pulsar's policies see the reports as they are."""
 
     def __post_init__(self) -> None:
         if set(self.sentences) != set(self.triggers) - {""}:

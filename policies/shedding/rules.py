@@ -14,10 +14,10 @@ Rows are those of the view that has the rules. Brokers that are drained, and the
 balancing, their bundles may leave for any broker of the view by a budget of their own, and what they own counts only for themselves.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -53,71 +53,66 @@ class Limit:
     """What each bundle spends, (m,); None: one each."""
 
 
+@dataclass(kw_only=True, eq=False)
 class Spread:
     """Which broker has which namespaces of each anti-affinity group; worked out when first asked for."""
 
-    def __init__(
-        self,
-        *,
-        namespace: Ints,
-        starts: Ints,
-        group: Ints,
-        groups: Sequence[str],
-        domain: Ints,
-        domains: Sequence[str],
-        brokers_count: int,
-    ) -> None:
-        """``group`` is that of each namespace, NO_GROUP for none; ``domain`` that of each broker, 0 for none; ``domains`` has no first.
-
-        The first ``brokers_count`` brokers take part in balancing; ``starts`` says which bundles a broker owns.
-        """
-        self.namespace, self.group, self.groups = namespace, group, groups
-        self.domain, self.domains, self.brokers_count = domain, domains, brokers_count
-        self._starts = starts
-
-    @cached_property
-    def has(self) -> Bools:
-        """Whether a broker owns a bundle of a namespace, by place of the namespace and broker."""
-        rows = np.flatnonzero(self.group[self.namespace] != NO_GROUP)
-        found = np.zeros((int(self.place.max(initial=NO_GROUP)) + 1, len(self.domain)), dtype=np.bool_)
-        found[self.place[self.namespace[rows]], np.searchsorted(self._starts, rows, side="right") - 1] = True
-        return found
+    namespace: Ints
+    """Number of each bundle's namespace."""
+    starts: Ints
+    """Bundle rows ``starts[b]:starts[b + 1]`` belong to broker ``b``."""
+    group: Ints
+    """Group of each namespace, or ``NO_GROUP``."""
+    groups: Sequence[str]
+    domain: Ints
+    """Failure domain of each broker; 0 for none."""
+    domains: Sequence[str]
+    """Names of the failure domains, after an empty one for none."""
+    brokers_count: int
+    """How many brokers take part in balancing, the first ones; the others count in no domain."""
 
     @cached_property
     def place(self) -> Ints:
-        """Row of ``has`` of each namespace that is in a group."""
+        """Row of ``counts`` of each namespace that is in a group."""
         is_in = self.group != NO_GROUP
         return np.where(is_in, np.cumsum(is_in) - 1, NO_GROUP)
 
     @cached_property
-    def kin(self) -> Ints:
-        """Namespaces of each group of which a broker owns a bundle, (groups, brokers)."""
-        found = np.zeros((len(self.groups), len(self.domain)), dtype=np.int64)
-        np.add.at(found, self.group[self.group != NO_GROUP], self.has)
-        return found
+    def counts(self) -> tuple[Bools, Ints, Ints]:
+        """Which brokers own a bundle of a namespace, and of how many others of its group a broker does, and a domain's brokers do.
 
-    @cached_property
-    def sums(self) -> tuple[Ints, Ints]:
-        """``has`` and ``kin``, added up over the brokers of each domain that take part."""
-        belongs = np.zeros((len(self.domain), len(self.domains)), dtype=np.int64)
-        taking_part = np.arange(self.brokers_count)
-        belongs[taking_part, self.domain[taking_part]] = 1
-        return self.has @ belongs, self.kin @ belongs
+        Rows are the places of the namespaces, columns brokers, brokers and domains.
+        """
+        groups = self.group[self.group != NO_GROUP]
+        has = np.zeros((len(groups), len(self.domain)), dtype=np.bool_)
+        rows = np.flatnonzero(self.group[self.namespace] != NO_GROUP)
+        has[self.place[self.namespace[rows]], _owners(self.starts, rows)] = True
+        others = np.zeros(has.shape, dtype=np.int64)
+        for group in np.unique(groups).tolist():
+            members = has[groups == group]
+            others[groups == group] = members.sum(axis=0) - members
+        taking_part = np.arange(len(self.domain)) < self.brokers_count
+        apart = [
+            others[:, taking_part & (self.domain == domain)].sum(axis=1)
+            for domain in (range(len(self.domains)) if len(self.domains) > 1 else ())
+        ]
+        return has, others, np.column_stack([np.zeros((len(groups), 0), dtype=np.int64), *apart])
 
-    def compare(self, namespace: Ints, source: Ints, destination: Ints) -> tuple[Bools, Ints, Ints]:
+    def compare(
+        self, namespace: Ints | int, source: Ints | int, destination: Ints | int
+    ) -> tuple[Any, Any, Any]:
         """Whether the domains decide, and how many other namespaces of the group destination and source have, or their domains.
 
         The arguments are broadcast; each namespace is in a group.
         """
-        place, group = self.place[namespace], self.group[namespace]
-        there = self.kin[group, destination] - self.has[place, destination]
-        here = self.kin[group, source] - self.has[place, source]
+        _, others, others_in = self.counts
+        place = self.place[namespace]
+        there, here = others[place, destination], others[place, source]
         if len(self.domains) == 1:
-            return np.zeros(np.broadcast(here, there).shape, dtype=np.bool_), there, here
-        has, kin = self.sums
+            return False, there, here
         to, from_ = self.domain[destination], self.domain[source]
-        there_all = kin[group, to] - has[place, to]
-        here_all = kin[group, from_] - has[place, from_] + np.where(source < self.brokers_count, 0, here)
+        there_all = others_in[place, to]
+        here_all = others_in[place, from_] + np.where(source < self.brokers_count, 0, here)
         decides = (to != from_) & (there_all != here_all)
         return decides, np.where(decides, there_all, there), np.where(decides, here_all, here)
 
@@ -126,14 +121,14 @@ class Spread:
         group = int(self.group[namespace])
         if group == NO_GROUP:
             return None
-        decides, there, here = self.compare(*map(np.array, ([namespace], [source], [destination])))
-        if there[0] <= here[0]:
+        decides, there, here = self.compare(namespace, source, destination)
+        if there <= here:
             return None
-        others = f"bundles of {there[0]} other namespaces of anti-affinity group {self.groups[group]}"
-        if not decides[0]:
-            return f"{names[destination]} owns {others}, {names[source]} of {here[0]}"
+        others = f"bundles of {there} other namespaces of anti-affinity group {self.groups[group]}"
+        if not decides:
+            return f"{names[destination]} owns {others}, {names[source]} of {here}"
         to, from_ = (self._domain_of(broker) for broker in (destination, source))
-        return f"brokers of {to} own {others}, those of {from_} of {here[0]}"
+        return f"brokers of {to} own {others}, those of {from_} of {here}"
 
     def _domain_of(self, broker: int) -> str:
         domain = int(self.domain[broker])
@@ -141,22 +136,21 @@ class Spread:
 
     def gather(self, namespace: int, destination: int) -> None:
         """Count a bundle at its destination; the source may own others of its namespace, so the namespace also stays there."""
-        group, place, (has, kin) = self.group[namespace], self.place[namespace], self.sums
-        if group != NO_GROUP and not self.has[place, destination]:
-            domain = self.domain[destination]
-            self.has[place, destination] = True
-            self.kin[group, destination] += 1
-            has[place, domain] += 1
-            kin[group, domain] += 1
+        group, place, (has, others, others_in) = self.group[namespace], self.place[namespace], self.counts
+        if group == NO_GROUP or has[place, destination]:
+            return
+        has[place, destination] = True
+        kin = self.group[self.group != NO_GROUP] == group
+        kin[place] = False
+        others[kin, destination] += 1
+        if len(self.domains) > 1:
+            others_in[kin, self.domain[destination]] += 1
 
     def draft(self) -> "Spread":
         """A copy, to be changed by moves that may not happen after all."""
-        found = Spread.__new__(Spread)
-        found.__dict__ |= self.__dict__ | {
-            "has": self.has.copy(),
-            "kin": self.kin.copy(),
-            "sums": tuple(each.copy() for each in self.sums),
-        }
+        found = replace(self)
+        has, others, others_in = self.counts
+        found.counts = has.copy(), others.copy(), others_in.copy()
         return found
 
 
@@ -208,13 +202,13 @@ class Rules:
         """Whether each of these bundles may go to each of these brokers now, (k, d); none of them is at a drained broker."""
         if self.rows is not None:
             destinations, rows = self.rows[0][destinations], self.rows[1][rows]
-        sources = self._owners_of(rows)
+        sources = _owners(self.starts, rows)
         leaves = self.movable[rows]
         if self.keeps_sole:
             leaves &= self.staying_counts[sources] + self.leaving[rows] > 1
         for limit in self.limits:
             if not limit.drains:
-                leaves = leaves & self._fits(limit, rows, sources)
+                leaves &= self._fits(limit, rows, sources)
         found: Bools = leaves[:, None] & self.may_receive[destinations]
         if self.isolation is not None:
             found &= self.isolation[sources][:, None] == self.isolation[destinations]
@@ -228,17 +222,16 @@ class Rules:
 
     def keeps(self, row: int) -> Forbidden | None:
         """Why a bundle may not leave its broker now, wherever it would go, if so; whether it is movable is not asked."""
-        _, row, sources = self._find(row)
+        row, source = self._find(row)
         is_drained = row >= len(self.movable)
-        broker = int(sources[0])
         if self.keeps_sole and not is_drained:
-            staying_count = int(self.staying_counts[broker] + self.leaving[row])
+            staying_count = int(self.staying_counts[source] + self.leaving[row])
             if staying_count <= 1:
-                told = int(self.starts[broker + 1] - self.starts[broker]) - staying_count
+                told = int(self.starts[source + 1] - self.starts[source]) - staying_count
                 more = f" that stays: {told} were told to leave" if told else ""
-                return Forbidden("sole-bundle", f"{self.brokers[broker]} owns no other bundle{more}")
-        for limit in self.limits:
-            if limit.drains in (None, is_drained) and not np.all(self._fits(limit, np.array([row]), sources)):
+                return Forbidden("sole-bundle", f"{self.brokers[source]} owns no other bundle{more}")
+        for limit in self._limits_of(row):
+            if not self._fits(limit, row, source):
                 return Forbidden("budget", f"{limit.name} {limit.most} is spent")
         return None
 
@@ -246,17 +239,18 @@ class Rules:
         """Why a broker may not receive a bundle, if so; ``NOBODY`` may."""
         if destination == _NOBODY:
             return None
-        destination, row, sources = self._find(row, destination)
+        row, source = self._find(row)
+        destination = self._broker(destination)
         if row < len(self.movable):
             if not self.may_receive[destination]:
                 return Forbidden("no-destination", f"{self.brokers[destination]} may not receive bundles now")
-            if self.isolation is not None and self.isolation[sources[0]] != self.isolation[destination]:
+            if self.isolation is not None and self.isolation[source] != self.isolation[destination]:
                 return Forbidden(
                     "other-group", f"{self.brokers[destination]} is of another isolation group now"
                 )
         if self.spread is None or self.namespace is None:
             return None
-        detail = self.spread.objection(int(self.namespace[row]), int(sources[0]), destination, self.brokers)
+        detail = self.spread.objection(int(self.namespace[row]), source, destination, self.brokers)
         return None if detail is None else Forbidden("anti-affinity", detail)
 
     def first_row_of(self, broker: str) -> int:
@@ -266,42 +260,43 @@ class Rules:
     def take(self, row: int, destination: int) -> None:
         """Count a move that happens; the destination is ``NOBODY`` where Pulsar chooses it."""
         self.gather(row, destination)
-        _, row, sources = self._find(row)
-        for limit in self.limits:
-            if limit.drains in (None, row >= len(self.movable)):
-                cost = 1.0 if limit.costs is None else limit.costs[row]
-                limit.spent[self._keys(limit, np.array([row]), sources)] += cost
+        row, source = self._find(row)
+        for limit in self._limits_of(row):
+            limit.spent[self._keys(limit, row, source)] += 1.0 if limit.costs is None else limit.costs[row]
         if not self.leaving[row]:
             self.leaving[row] = True
-            self.staying_counts[sources] -= 1
+            self.staying_counts[source] -= 1
 
     def gather(self, row: int, destination: int) -> None:
         """Count a move in its anti-affinity group only."""
-        destination, row, _ = self._find(row, destination)
         if destination != _NOBODY and self.spread is not None and self.namespace is not None:
-            self.spread.gather(int(self.namespace[row]), destination)
+            row = row if self.rows is None else int(self.rows[1][row])
+            self.spread.gather(int(self.namespace[row]), self._broker(destination))
 
-    def _find(self, row: int, destination: int = _NOBODY) -> tuple[int, int, Ints]:
-        """Destination, bundle, and the broker that owns it, (1,), by rows of the whole view."""
-        if self.rows is not None:
-            row = int(self.rows[1][row])
-            destination = destination if destination == _NOBODY else int(self.rows[0][destination])
-        return destination, row, self._owners_of(np.array([row]))
+    def _find(self, row: int) -> tuple[int, int]:
+        """A bundle and the broker that owns it, by rows of the whole view."""
+        row = row if self.rows is None else int(self.rows[1][row])
+        return row, int(_owners(self.starts, row))
 
-    def _owners_of(self, rows: Ints) -> Ints:
-        owners: Ints = np.searchsorted(self.starts, rows, side="right") - 1
-        return owners
+    def _broker(self, row: int) -> int:
+        """A broker by its row of the whole view."""
+        return row if self.rows is None else int(self.rows[0][row])
 
-    def _keys(self, limit: Limit, rows: Ints, sources: Ints) -> Ints:
+    def _limits_of(self, row: int) -> Iterator[Limit]:
+        is_drained = row >= len(self.movable)
+        return (each for each in self.limits if each.drains in (None, is_drained))
+
+    def _keys(self, limit: Limit, rows: Ints | int, sources: Ints | int) -> Any:
         """Which entry of ``spent`` counts each of these bundles."""
         if limit.by == "broker":
             return sources
-        if limit.by == "namespace" and self.namespace is not None:
-            return self.namespace[rows]
-        return np.zeros(1, dtype=np.int64)
+        return self.namespace[rows] if limit.by == "namespace" and self.namespace is not None else 0
 
-    def _fits(self, limit: Limit, rows: Ints, sources: Ints) -> Bools:
-        """Whether each of these bundles is within what is left of a limit, (k,) or (1,)."""
+    def _fits(self, limit: Limit, rows: Ints | int, sources: Ints | int) -> Any:
+        """Whether each of these bundles is within what is left of a limit."""
         costs = 1.0 if limit.costs is None else limit.costs[rows]
-        fits: Bools = limit.spent[self._keys(limit, rows, sources)] + costs <= limit.most
-        return fits
+        return limit.spent[self._keys(limit, rows, sources)] + costs <= limit.most
+
+
+def _owners(starts: Ints, rows: Ints | int) -> Any:
+    return np.searchsorted(starts, rows, side="right") - 1

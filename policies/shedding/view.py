@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints
+from policies.costs import Costs
 from policies.shedding.published import PublishedLoads
 from policies.shedding.rules import Rules
 from policies.usage import UsageSettings
@@ -34,7 +35,7 @@ class BrokerTable:
     percents: Floats
     """Percentage in use of each of ``policies.usage.RESOURCES``, (n, resources); 0 where it is not measured."""
     limits: Floats
-    """Limit of each resource but the last, as the broker reports it, (n, resources - 1); 0 or less: not measured."""
+    """Limit of each resource, as the broker reports it or as it is declared, (n, resources); 0 or less: not measured."""
     measured: Bools
     """Whether each resource was measured, (n, resources)."""
     is_measured: Bools
@@ -70,6 +71,8 @@ class BundleTable:
     """Running average of the message rate in + out, (m,)."""
     bytes_per_s: Floats
     """Running average of the throughput in + out, (m,)."""
+    counts: Ints
+    """Topics, and producers and consumers together, (m, 2); as the owner reports them."""
     movable: Bools
     """Whether the bundle may be chosen, (m,)."""
 
@@ -190,6 +193,8 @@ class RoundView:
     bundles: BundleTable
     usage_weights: Floats = field(default_factory=lambda: UsageSettings().weights())
     """Factor of each resource in a broker's usage, (resources,)."""
+    costs: Costs | None = None
+    """What traffic costs these brokers; None where nothing was learned yet."""
     present_rates: Callable[[Ints], Floats] | None = None
     """Gives the traffic of bundle rows in this round alone, (k, 4); None where only averages are known."""
     in_flight: Callable[[], Sequence[UnloadInFlight]] = tuple
@@ -220,6 +225,7 @@ class RoundView:
             self,
             brokers=brokers,
             bundles=bundles,
+            costs=self.costs and self.costs.part(rows),
             present_rates=None if present is None else lambda rows: present(taken[rows]),
             published=self.published and self.published.part(rows, taken, bundles_count=len(self.bundles)),
             rules=self.rules and self.rules.part(rows, taken),

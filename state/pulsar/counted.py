@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from policies.costs import Costs
 from state.engine.closing import Closing
 from state.engine.memory import Header
 from state.outputs import ShadowSummary
@@ -28,6 +29,7 @@ def view_of(
     advanced: fleet.Advanced,
     round_loads: Loads,
     reports: Mapping[str, WaitingReport],
+    costs: Costs,
     moved: Shadow | None = None,
 ) -> Eligible:
     pulsar = closing.settings.pulsar
@@ -45,6 +47,7 @@ def view_of(
         header.ledger,
         end_ms=closing.end_ms,
         reports=reports,
+        costs=costs,
         missing=sorted({*asked} - not_missed),
         unsettled=unsettled,
         shadow=moved,
@@ -56,16 +59,26 @@ def with_shadow(
     header: Header,
     advanced: fleet.Advanced,
     reports: dict[str, WaitingReport],
+    costs: Costs,
 ) -> Counted | None:
     """What the policy sees with the shadow; None where no bundle counts at another broker."""
-    moved = of_round(advanced.fleet.shadow, advanced)
+    moved = of_round(advanced.fleet.shadow, advanced, costs)
     if moved is None:
         return None
     pulsar, apart = closing.settings.pulsar, closing.upkeep.apart
-    counted = loads(reports, pulsar, end_ms=closing.end_ms, shadow=moved, apart=apart)
+    counted = loads(
+        reports,
+        pulsar,
+        end_ms=closing.end_ms,
+        shadow=moved,
+        apart=apart,
+        unreported=advanced.unreported,
+    )
     usage = summary.usage_summary(100.0 * counted.usage_ratio[counted.included])
     if usage is None:  # every broker is excluded, and nothing is decided
         return None
     return Counted(
-        counted, view_of(closing, header, advanced, counted, reports, moved), moved.section(usage=usage)
+        counted,
+        view_of(closing, header, advanced, counted, reports, costs, moved),
+        moved.section(usage=usage),
     )

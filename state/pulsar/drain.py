@@ -43,6 +43,7 @@ OUTCOMES = (
     "maintenance",
     "ineffective",
     "cooldown",
+    "absent",
     "dry-run",
     "anti-affinity",
     "no-destination",

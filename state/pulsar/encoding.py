@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.columns import Bools
+from policies.costs import LEARNED_COUNT, CostMemory
 from state.engine.layouts import seal, unseal
 from state.events import BrokerReport, Published, TopicTraffic
 from state.pulsar.memory import Fleet, Names, PolicyMemory, ShadowMoves, WaitingReport, WaitingTopics
@@ -34,7 +35,9 @@ class _FleetBytes(msgspec.Struct, array_like=True):
     split_averages: bytes
     split_samples: bytes
     split_hits: bytes
-    shadow: ShadowMoves = {}
+    shadow: ShadowMoves
+    costs: tuple[bytes, list[str], bytes]
+    counts: bytes
 
 
 class _ReportBytes(msgspec.Struct, array_like=True):
@@ -75,7 +78,7 @@ def _split(joined: str) -> list[str]:
 
 
 def encode_fleet(fleet: Fleet) -> bytes:
-    """Bytes of a fleet; about 90 bytes a bundle."""
+    """Bytes of a fleet; about 100 bytes a bundle."""
     return seal(
         _FleetBytes(
             fleet.brokers,
@@ -94,6 +97,8 @@ def encode_fleet(fleet: Fleet) -> bytes:
             fleet.namespace.astype("<u4").tobytes(),
             *_split_columns(fleet),
             fleet.shadow,
+            (fleet.costs.sums.tobytes(), list(fleet.costs.names), fleet.costs.factors.tobytes()),
+            fleet.counts.astype("<u4").tobytes() if fleet.counts.any() else b"",
         )
     )
 
@@ -126,8 +131,15 @@ def decode_fleet(value: bytes) -> Fleet:
     fleet.owed_skip = _unpack(body.owed_skip, len(fleet.owner))
     fleet.policies = body.policies
     fleet.shadow = body.shadow
+    sums, names, factors = body.costs
+    fleet.costs = CostMemory(
+        np.frombuffer(sums, dtype="<f8").reshape(LEARNED_COUNT, -1),
+        names,
+        np.frombuffer(factors, dtype="<f8").reshape(-1, 2 * LEARNED_COUNT),
+    )
     fleet.namespaces = body.namespaces
     fleet.namespace = np.frombuffer(body.namespace, dtype="<u4").astype(np.int64)
+    fleet.counts = _or_zeros(np.frombuffer(body.counts, dtype="<u4").astype(np.int64).reshape(-1, 2), fleet)
     fleet.split_averages = _or_zeros(np.frombuffer(body.split_averages, dtype="<f8").reshape(-1, 2), fleet)
     fleet.split_samples = _or_zeros(np.frombuffer(body.split_samples, dtype="<u4").astype(np.int64), fleet)
     fleet.split_hits = _or_zeros(np.frombuffer(body.split_hits, dtype="<u4").astype(np.int64), fleet)

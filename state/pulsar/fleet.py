@@ -1,16 +1,18 @@
 """Which broker owns which bundle, and how much traffic it has: the fleet after one closed round.
 
 Ownership is decided from the round's snapshot: of the brokers that list a bundle, the one whose unbroken run of
-listings began last owns it (equal beginnings: the greater broker id); after a move both brokers report it for a while.
+listings began last owns it (equal beginnings: the greater broker id); after a move both brokers report it for a while. For a policy
+that keeps absent bundles, one that its owner's report leaves out stays there for a while (``state.pulsar.listings``).
 Averages belong to the bundle and survive moves. All of it is columns and C-level passes: Python loops over
 brokers, but not over bundles, except those of a broker whose listing changed.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, repeat
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from policies.columns import Bools, Floats, Ints
 from state.engine.ledger import Child
 from state.events import namespace_of
 from state.pulsar import policy_memory
-from state.pulsar.listings import Listings, first_rows, listings_of, owner_rows
+from state.pulsar.listings import Gaps, Listings, first_rows, listings_of, owner_rows
 from state.pulsar.memory import Fleet, Names, WaitingReport
 
 NOBODY = -1
@@ -36,6 +38,15 @@ class Sampling:
     """Leave out the first sample of a bundle's new owner."""
 
 
+class Carried(NamedTuple):
+    """What some bundles carry together."""
+
+    messages_per_s: float
+    bytes_per_s: float
+    topics_count: int
+    sessions_count: int
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Advanced:
     """The fleet after a round."""
@@ -44,11 +55,15 @@ class Advanced:
     """Its leading bundle rows are the bundles of the snapshot, grouped by owner in broker order and ascending within it;
     bundles that no broker lists now, but one did within ``max_report_age_ms``, follow."""
     counts: Ints
-    """(owned, 2): topics and sessions of each leading row, as its owner reports them."""
+    """(owned, 2): topics and sessions of each leading row, as its owner reports them, or last reported an absent one."""
     reported: Floats
     """(owned, 4): traffic of each leading row in the round, as its owner reports it."""
     is_sampled: Bools
     """(owned,): whether that traffic counts in the running averages."""
+    is_absent: Bools
+    """(owned,): whether its owner's report leaves the bundle out, and it only stays there."""
+    unreported: Mapping[str, Carried] = field(default_factory=dict)
+    """By broker, what it carries that its report leaves out, by the running averages; for a policy that keeps absent bundles."""
     reporting: Collection[str] = ()
     """Brokers that reported in the round."""
 
@@ -109,11 +124,16 @@ def advance(
     *,
     round_end_ms: int,
     max_report_age_ms: int,
+    left: Container[str] | None = None,
 ) -> Advanced:
-    """The fleet after a round whose snapshot is ``reports`` (broker id to its newest report of the round)."""
+    """The fleet after a round whose snapshot is ``reports`` (broker id to its newest report of the round).
+
+    Absent bundles stay unless ``left`` is None; it has those that unloads of ours take away and that do not show in the reports yet.
+    """
     names = sorted(reports)
     reporting = set(names)
-    listings = listings_of(before, reports, names, max_report_age_ms)
+    gaps = None if left is None else Gaps(round_end_ms=round_end_ms, max_age_ms=max_report_age_ms, left=left)
+    listings = listings_of(before, reports, names, max_report_age_ms, gaps)
     rows = owner_rows(listings)
     owned = (
         [listings.bundles[row] for row in rows.tolist()]
@@ -154,13 +174,35 @@ def advance(
     )
     _carry_brokers(before, after, listings, reports, names=names, absent=absent)
     _carry_policies(before, after, reports, max_report_age_ms)
+    counts, is_absent = listings.counts[rows], listings.is_absent[rows]
+    if is_absent.any():
+        counts[is_absent] = before.counts[old[is_absent]]
+    after.counts[: len(owned)] = 0 if gaps is None else counts
     return Advanced(
         fleet=after,
-        counts=listings.counts[rows],
+        counts=counts,
         reported=reported,
         is_sampled=is_sampled,
+        is_absent=is_absent,
+        unreported={} if gaps is None else _unreported(after, listings.has_traffic[rows]),
         reporting=reporting,
     )
+
+
+def _unreported(fleet: Fleet, is_reported: Bools) -> dict[str, Carried]:
+    """By broker, what those of its bundles carry whose traffic is not reported; the sums are the same on every processor."""
+    rows = np.flatnonzero(~is_reported & (fleet.samples[: len(is_reported)] > 0))
+    if len(rows) == 0:
+        return {}
+    averages, counts, owners = fleet.averages[rows], fleet.counts[rows], fleet.owner[rows]
+    carried = np.column_stack([averages[:, :2].sum(axis=1), averages[:, 2:].sum(axis=1), counts])
+    sums = np.zeros((len(fleet.brokers), carried.shape[1]))
+    np.add.at(sums, owners, carried)
+    return {
+        fleet.brokers[broker]: Carried(float(messages), float(volume), int(topics), int(sessions))
+        for broker in np.unique(owners).tolist()
+        for messages, volume, topics, sessions in [sums[broker].tolist()]
+    }
 
 
 def inherit(
@@ -188,6 +230,7 @@ def inherit(
     fleet.last_ms = np.concatenate([fleet.last_ms, fleet.last_ms[parents]])
     fleet.averages = np.concatenate([fleet.averages, fleet.averages[parents] * shares])
     fleet.samples = np.concatenate([fleet.samples, fleet.samples[parents]])
+    fleet.counts = np.concatenate([fleet.counts, np.zeros((len(born), 2), dtype=np.int64)])
     fleet.owed_skip = np.concatenate([fleet.owed_skip, np.zeros(len(born), dtype=np.bool_)])
     fleet.namespace = np.concatenate([fleet.namespace, fleet.namespace[parents]])
     fleet.split_averages = np.concatenate(
@@ -237,7 +280,15 @@ def _carry_bundles(
         at = _match(owned, listings.bundles)
         np.maximum.at(last, at, listings.time_ms)
     after.last_ms = np.concatenate([last, before.last_ms[kept]])
-    for name in ("averages", "samples", "owed_skip", "split_averages", "split_samples", "split_hits"):
+    for name in (
+        "averages",
+        "samples",
+        "counts",
+        "owed_skip",
+        "split_averages",
+        "split_samples",
+        "split_hits",
+    ):
         column = getattr(before, name)
         fresh = np.zeros((len(owned), *column.shape[1:]), dtype=column.dtype)
         setattr(after, name, np.concatenate([fresh, column[kept]]))
@@ -341,9 +392,15 @@ def _carry_brokers(
         for name, row in absent:
             span = slice(int(before.starts[row]), int(before.starts[row + 1]))
             rows = np.array(
-                [row_of[before.bundles[at]] for at in before.listed_rows[span].tolist()], dtype=np.int64
+                [row_of.get(before.bundles[at], NOBODY) for at in before.listed_rows[span].tolist()],
+                dtype=np.int64,
             )
-            entries[name] = (int(before.broker_last_ms[row]), rows, before.run_start_ms[span])
+            is_kept = rows != NOBODY  # one that only stayed there may be gone for too long by now
+            entries[name] = (
+                int(before.broker_last_ms[row]),
+                rows[is_kept],
+                before.run_start_ms[span][is_kept],
+            )
     ordered = [entries[name] for name in after.brokers]
     after.broker_last_ms = np.array([entry[0] for entry in ordered], dtype=np.int64)
     after.starts = np.concatenate([[0], np.cumsum([len(entry[1]) for entry in ordered])]).astype(np.int64)
@@ -360,4 +417,4 @@ def _carry_policies(before: Fleet, after: Fleet, reports: dict[str, WaitingRepor
         if name in last and (name not in reports or reports[name].time_ms - last[name] <= max_age_ms)
     }
     after.policies = policy_memory.only(before.policies, kept.__contains__)
-    after.shadow = before.shadow
+    after.shadow, after.costs = before.shadow, before.costs

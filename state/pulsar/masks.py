@@ -1,8 +1,8 @@
 """Which bundles may be touched: every mask of a round is painted here, before the policies run.
 
 A mask only removes candidates, and gives a typed reason. A bundle has one reason; if several hold, it is the first of these: a decision
-in flight, an action without effect, a cooldown, a rejected proposal, a namespace that is excluded or under maintenance, missing
-samples. Reasons that concern its broker or its group come last.
+in flight, an action without effect, a cooldown, a rejected proposal, a namespace that is excluded or under maintenance, its absence
+from the report of its owner, missing samples. Reasons that concern its broker or its group come last.
 """
 
 from collections.abc import Collection, Iterable
@@ -31,6 +31,7 @@ MASK_REASONS = (
     "own-topics",
     "maintenance",
     "rejected",
+    "absent",
 )
 """Why a bundle is not movable, by code; the empty one means that it is."""
 SPLIT_MASK_REASONS = (*MASK_REASONS, "to-be-unloaded")
@@ -47,6 +48,7 @@ SPLIT_MASK_REASONS = (*MASK_REASONS, "to-be-unloaded")
     OWN_TOPICS,
     MAINTENANCE,
     REJECTED,
+    ABSENT,
     TO_BE_UNLOADED,
 ) = range(len(SPLIT_MASK_REASONS))
 SPLIT_MASK_OUTCOMES = tuple(
@@ -72,7 +74,7 @@ def unload_mask(
     are namespaces under maintenance.
     """
     fleet, count = advanced.fleet, advanced.owned_count
-    codes = _paint("unload", fleet, fleet.samples[:count], header, pulsar, end_ms=end_ms, resting=resting)
+    codes = _paint("unload", advanced, fleet.samples[:count], header, pulsar, end_ms=end_ms, resting=resting)
     for reason, rows in (
         (OTHER_GROUP, Groups.of(header.facts).foreign(fleet, count)),
         (OWN_TOPICS, own_topics.carries_own_topics(fleet, count, header.facts)),
@@ -86,9 +88,8 @@ def split_mask(
     advanced: Advanced, header: Header, pulsar: PulsarSettings, *, end_ms: int, resting: Collection[str]
 ) -> Codes:
     """The same for a split: a bundle rests after a split of its own, and while an unload of it is in flight."""
-    fleet = advanced.fleet
-    samples = fleet.split_samples[: advanced.owned_count]
-    return _paint("split", fleet, samples, header, pulsar, end_ms=end_ms, resting=resting)
+    samples = advanced.fleet.split_samples[: advanced.owned_count]
+    return _paint("split", advanced, samples, header, pulsar, end_ms=end_ms, resting=resting)
 
 
 def leave_alone(codes: Codes, *, acting: Collection[int], leaving: Collection[int]) -> Codes:
@@ -108,7 +109,7 @@ def drain_mask(
 ) -> Codes:
     """The same for an unload that empties its broker: no cooldown holds it, nor does anything that concerns its broker or load."""
     fleet, ledger = advanced.fleet, header.ledger
-    codes = np.full(advanced.owned_count, OPEN, dtype=np.int8)
+    codes = np.where(advanced.is_absent, ABSENT, OPEN).astype(np.int8)
     _paint_namespaces(codes, fleet, pulsar, resting)
     _paint_bundles(
         codes,
@@ -136,7 +137,7 @@ def unsettled_brokers(header: Header, pulsar: PulsarSettings, *, end_ms: int) ->
 
 def _paint(
     kind: ActionKind,
-    fleet: Fleet,
+    advanced: Advanced,
     samples: Ints,
     header: Header,
     pulsar: PulsarSettings,
@@ -145,7 +146,9 @@ def _paint(
     resting: Collection[str],
 ) -> Codes:
     """The reasons that do not depend on the group or broker: samples, namespaces, and decisions about the bundle itself."""
+    fleet = advanced.fleet
     codes = np.where(samples == 0, NO_SAMPLES, OPEN).astype(np.int8)
+    codes[advanced.is_absent] = ABSENT
     _paint_namespaces(codes, fleet, pulsar, resting)
     ledger = header.ledger
     own = ledger.resting(kind, pulsar, end_ms=end_ms)

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints
+from policies.costs import CostMemory
 from state.events import BrokerReport, TopicTraffic
 
 PolicyMemory = dict[str, dict[str, dict[str, Any]]]
@@ -54,6 +55,8 @@ class Fleet:
         "broker_last_ms",
         "brokers",
         "bundle_names",
+        "costs",
+        "counts",
         "last_ms",
         "listed_rows",
         "namespace",
@@ -91,6 +94,8 @@ class Fleet:
         """Samples in the average, at most ``bundle_average_samples``, (b,)."""
         self.last_ms: Ints = np.zeros(0, dtype=np.int64)
         """When each bundle was last listed, (b,)."""
+        self.counts: Ints = np.zeros((0, 2), dtype=np.int64)
+        """Topics and sessions, as last reported, (b, 2); 0 for a policy that keeps no absent bundles."""
         self.owed_skip: Bools = np.zeros(0, dtype=np.bool_)
         """Whether the owner's next sample is its first after a move, (b,)."""
         self.namespaces: list[str] = []
@@ -103,6 +108,8 @@ class Fleet:
         """Samples in them, at most ``average_samples``, (b,); none while splits are switched off."""
         self.split_hits: Ints = np.zeros(0, dtype=np.int64)
         """Rounds in a row each bundle was above a limit, (b,)."""
+        self.costs = CostMemory()
+        """What was learned of the costs of traffic."""
         self.policies: PolicyMemory = {}
         """What the shedding policies remember."""
         self.shadow: ShadowMoves = {}

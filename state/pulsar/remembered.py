@@ -132,6 +132,7 @@ def _masks(header: Header, fleet: Fleet, pulsar: PulsarSettings, count: int, *, 
         counts=np.zeros((count, 2), dtype=np.int64),
         reported=np.zeros((count, 4)),
         is_sampled=np.zeros(count, dtype=np.bool_),
+        is_absent=np.zeros(count, dtype=np.bool_),
     )
     unsettled = masks.unsettled_brokers(header, pulsar, end_ms=end_ms)
     resting = upkeep_after(header).namespaces

@@ -32,7 +32,7 @@ from state.pulsar.counted import Counted, view_of, with_shadow
 from state.pulsar.judging import judge
 from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
 from state.pulsar.outputs import actions_of, proposals_of, summarize
-from state.pulsar.tables import loads
+from state.pulsar.tables import learn_costs, loads
 from state.settings import PulsarSettings
 
 
@@ -69,6 +69,9 @@ def decide(
         _sampling(pulsar),
         round_end_ms=closing.end_ms,
         max_report_age_ms=pulsar.rounds.max_report_age_ms,
+        left={each.bundle for each in ledger.unloads_on_their_way()}
+        if pulsar.policy.keeps_absent_bundles
+        else None,
     )
     if has_shadow:
         advanced.fleet.shadow = shadow.keep(
@@ -101,16 +104,23 @@ def _decide(
 ) -> list[Output]:
     pulsar, ledger = closing.settings.pulsar, header.ledger
     live = upkeep.missing(_live(advanced.fleet, closing, pulsar), reports, closing.upkeep)
-    round_loads = loads(reports, pulsar, end_ms=closing.end_ms, apart=closing.upkeep.apart)
+    round_loads = loads(
+        reports,
+        pulsar,
+        end_ms=closing.end_ms,
+        apart=closing.upkeep.apart,
+        unreported=advanced.unreported,
+    )
+    costs = learn_costs(advanced, round_loads, ledger, end_ms=closing.end_ms)
     put_back = drain.begin(header, advanced, closing.upkeep)
     answers = approvals.begin(header, closing)
     effects_found = effects.judge(
         ledger, advanced, reports, round_loads, pulsar, length_ms=header.length_ms, end_ms=closing.end_ms
     )
     checked = promises.check(ledger, round_loads, length_ms=header.length_ms, end_ms=closing.end_ms)
-    measured = view_of(closing, header, advanced, round_loads, reports)
+    measured = view_of(closing, header, advanced, round_loads, reports, costs)
     topics = splits.topic_table(measured, waiting_topics)
-    counted = with_shadow(closing, header, advanced, reports) or Counted(round_loads, measured, None)
+    counted = with_shadow(closing, header, advanced, reports, costs) or Counted(round_loads, measured, None)
     stopped = obstacle(header, pulsar.rounds, reports, live_count=len(live))
     circumstances = circumstances_of(closing, header)
     if stopped:

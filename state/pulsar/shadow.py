@@ -1,14 +1,12 @@
 """The shadow of a dry-run: its own unloads count as if they had been carried out.
 
-Without it a dry-run sees the same load round after round and "moves" one bundle after another off the same broker. So the traffic
-of each bundle that it has moved, and usage in proportion to the bundle's share of its broker's traffic, count at the destination.
+Without it a dry-run sees the same load round after round and "moves" one bundle after another off the same broker. So what each
+bundle that it has moved costs its broker (``policies.costs``), each resource by itself, counts at the destination with the costs there.
 An entry ends when the bundle is seen at another broker or is gone (also by a split), or when its destination has been silent
 for ``max_report_age_s``. An unload without a destination makes no entry. The shadow is off while another balancer is found
 shedding: then the dry-run is compared with what that balancer does.
 
 Figures of brokers in the summary stay as they were measured; those with the shadow are in its section ``shadow``.
-Known limits: usage follows traffic only in part, and a bundle that moves again in the shadow takes its share of the broker that
-really has it.
 """
 
 from collections.abc import Mapping
@@ -17,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.columns import Floats, Ints
+from policies.costs import Costs, figures_of
+from policies.usage import REPORTED_COUNT
 from state.engine.closing import Closing
 from state.engine.summary import SHOWN_ROWS
-from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT
 from state.facts import Facts
 from state.outputs import ShadowRow, ShadowSummary, Unload, UsageSummary
 from state.pulsar.fleet import Advanced
@@ -45,54 +44,34 @@ class Shadow:
     owners: tuple[str, ...]
     """Brokers that really have them."""
     destinations: tuple[str, ...]
-    messages_per_s: Floats
-    """(m,): average message rate in + out."""
-    bytes_per_s: Floats
-    """(m,): average throughput in + out."""
+    figures: Floats
+    """(m, resources, 2): what explains the cost of each, from its running averages and counts."""
+    costs: Costs
+    """Costs of the brokers that reported, ascending by name."""
 
     def __len__(self) -> int:
         return len(self.bundles)
 
-    def shift(
-        self, names: tuple[str, ...], usage: Floats, limits: Floats, messages: Floats, volume: Floats
-    ) -> None:
-        """Move the bundles' loads, in place: usage and limits are (brokers, resources), the others (brokers,).
+    def shift(self, names: tuple[str, ...], used: Floats, limits: Floats) -> None:
+        """Move what the bundles cost, in place: both are (brokers, resources), ``names`` those of ``costs``.
 
-        A broker that did not report in the round is not among ``names``: load that it should get counts nowhere.
+        A broker that did not report in the round is not among ``names``: load that it should get counts nowhere. What a broker does not
+        measure stays as it is, but for what it carries.
         """
-        sources, targets = _rows_of(self.owners, names), _rows_of(self.destinations, names)
-        share, measured = self._shares(sources, messages, volume), usage.copy()
-        parts = share[:, None] * np.where(limits[sources] > 0, usage[sources], 0.0)
-        for column, moved in ((usage, parts), (messages, self.messages_per_s), (volume, self.bytes_per_s)):
-            np.subtract.at(column, sources, moved)
-            there = targets != NOWHERE
-            np.add.at(column, targets[there], moved[there])
-        for column in (usage, messages, volume):
-            column[sources] = np.maximum(column[sources], 0.0)
-        usage[limits <= 0] = measured[limits <= 0]
-
-    def _shares(self, sources: Ints, messages: Floats, volume: Floats) -> Floats:
-        """Each bundle's share of its broker's traffic, (m,): the mean of its shares of messages and bytes, so far as there are any.
-
-        The shares of one broker add up to at most 1.
-        """
-        known_count = (messages[sources] > 0).astype(np.int64) + (volume[sources] > 0)
-        share = _ratio(self.messages_per_s, messages[sources]) + _ratio(self.bytes_per_s, volume[sources])
-        share /= np.maximum(known_count, 1)
-        total = np.bincount(sources, weights=share, minlength=len(messages))
-        found: Floats = share / np.maximum(total, 1.0)[sources]
-        return found
+        measured = limits > 0
+        measured[:, REPORTED_COUNT:] = used[:, REPORTED_COUNT:] >= 0
+        for brokers, sign in ((self.owners, -1.0), (self.destinations, 1.0)):
+            rows = _rows_of(brokers, names)
+            there = rows != NOWHERE
+            change = sign * self.costs.amounts_at(rows[there], self.figures[there])
+            np.add.at(used, rows[there], np.where(measured[rows[there]], change, 0.0))
+        np.copyto(used, 0.0, where=measured & (used < 0))
 
     def section(self, *, usage: UsageSummary) -> ShadowSummary:
         """The section of the summary."""
         shown = zip(self.bundles[:SHOWN_ROWS], self.owners, self.destinations, strict=False)
         rows = [ShadowRow(bundle=bundle, broker=owner, counts_at=there) for bundle, owner, there in shown]
         return ShadowSummary(count=len(self), usage=usage, heaviest=rows)
-
-
-def _ratio(part: Floats, whole: Floats) -> Floats:
-    found: Floats = np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
-    return np.minimum(found, 1.0)
 
 
 def _rows_of(brokers: tuple[str, ...], names: tuple[str, ...]) -> Ints:
@@ -117,20 +96,20 @@ def keep(moves: ShadowMoves, advanced: Advanced, *, end_ms: int, max_report_age_
     }
 
 
-def of_round(moves: ShadowMoves, advanced: Advanced) -> Shadow | None:
+def of_round(moves: ShadowMoves, advanced: Advanced, costs: Costs) -> Shadow | None:
     """The bundles that count at another broker in a round: those that their broker owns in it; None if there are none."""
-    rows = {bundle: advanced.row_of(owner, bundle) for bundle, (owner, _) in sorted(moves.items())}
-    found = {bundle: row for bundle, row in rows.items() if row is not None}
+    row_of = {bundle: advanced.row_of(owner, bundle) for bundle, (owner, _) in sorted(moves.items())}
+    found = {bundle: row for bundle, row in row_of.items() if row is not None}
     if not found:
         return None
-    average = advanced.fleet.averages[list(found.values())]
+    rows = np.array(list(found.values()), dtype=np.int64)
     return Shadow(
         bundles=tuple(found),
-        rows=np.array(list(found.values()), dtype=np.int64),
+        rows=rows,
         owners=tuple(moves[bundle][0] for bundle in found),
         destinations=tuple(moves[bundle][1] for bundle in found),
-        messages_per_s=average[:, RATE_IN] + average[:, RATE_OUT],
-        bytes_per_s=average[:, THROUGHPUT_IN] + average[:, THROUGHPUT_OUT],
+        figures=figures_of(advanced.fleet.averages[rows], advanced.counts[rows]),
+        costs=costs,
     )
 
 

@@ -118,7 +118,8 @@ def decide(
         hold=circumstances.holds.split,
         waiting={} if circumstances.holds.split else _waiting(table, found, circumstances.asking),
     )
-    hits = after.hits.copy()
+    is_absent = advanced.is_absent[rows]
+    hits = np.where(is_absent, memory.hits, after.hits)
     for decision in found.decisions:
         if splits.hold_of(decision.row) is None:
             continue

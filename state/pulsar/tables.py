@@ -5,11 +5,13 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from policies.columns import Bools, Floats, Ints
+from policies.costs import Costs, learn
 from policies.shedding.view import (
     BrokerTable,
     BundleTable,
@@ -20,10 +22,10 @@ from policies.shedding.view import (
     Traffic,
     UnloadInFlight,
 )
-from policies.usage import capacity_percent, percent, weighted_maximum_ratio
+from policies.usage import NOT_MEASURED, REPORTED_COUNT, percent, weighted_maximum_ratio
 from state.engine.ledger import HOUR_MS, Decision, Ledger, Verdict
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, BrokerReport
-from state.pulsar.fleet import Advanced
+from state.pulsar.fleet import Advanced, Carried
 from state.pulsar.groups import Groups
 from state.pulsar.memory import Fleet, WaitingReport
 from state.pulsar.published import published_loads
@@ -39,7 +41,7 @@ class Loads:
     percents: Floats
     """(n, resources): percentage of each of ``policies.usage.RESOURCES``."""
     limits: Floats
-    """(n, resources - 1): limit of each resource but the last; 0 or less where it was not measured."""
+    """(n, resources): limit of each resource, as reported or declared; 0 or less where it was not measured."""
     measured: Bools
     """(n, resources): whether there was a limit above 0 to measure against."""
     usage_ratio: Floats
@@ -104,25 +106,44 @@ def loads(
     end_ms: int,
     shadow: Shadow | None = None,
     apart: Collection[str] = (),
+    unreported: Mapping[str, Carried] = MappingProxyType({}),
 ) -> Loads:
-    """Load of each broker of the round; with a shadow, as if its moves had happened. ``apart`` take no part in balancing."""
+    """Load of each broker of the round; with a shadow, as if its moves had happened. ``apart`` take no part in balancing.
+
+    ``unreported`` is what brokers carry besides what they report; traffic that a broker reports and none of the bundles it lists
+    explains is part of it. What a broker publishes about itself (the extensible load manager) is no sum over what it lists.
+    """
     names = tuple(sorted(reports))
     found = [reports[name].report for name in names]
     times_ms = np.array([reports[name].time_ms for name in names], dtype=np.int64)
     resources = np.array([report.resources for report in found])
     messages = np.array([report.messages_per_s for report in found])
     volume = np.array([report.bytes_per_s for report in found])
+    declared = settings.capacity.limits(names)
+    counts = _counts(found) if (declared[:, 2:] > 0).any() else np.full((len(names), 2), NOT_MEASURED)
+    for broker, carried in unreported.items():
+        row = names.index(broker)
+        counts[row] += np.where(counts[row] >= 0, (carried.topics_count, carried.sessions_count), 0.0)
+        if found[row].published is not None:
+            continue
+        listed = [math.fsum(column) for column in found[row].traffic.T.tolist()]
+        messages[row] += max(0.0, carried.messages_per_s - max(0.0, messages[row] - sum(listed[:2])))
+        volume[row] += max(0.0, carried.bytes_per_s - max(0.0, volume[row] - sum(listed[2:])))
+    used, limits = (
+        np.column_stack([resources[:, :, 0], messages, volume, counts]),
+        np.column_stack([resources[:, :, 1], declared]),
+    )
     if shadow is not None:
-        shadow.shift(names, resources[:, :, 0], resources[:, :, 1], messages, volume)
-    limits = settings.capacity.limits(names)
-    capacity = capacity_percent(messages, volume, limits)
-    percents = np.column_stack([percent(resources[:, :, 0], resources[:, :, 1]), capacity])
-    measured = np.column_stack([resources[:, :, 1] > 0, (limits[0] > 0) | (limits[1] > 0)])
+        shadow.shift(names, used, limits)
+    messages, volume = used[:, REPORTED_COUNT], used[:, REPORTED_COUNT + 1]
+    percents = percent(used, limits)
+    measured = limits > 0
+    measured[:, -2:] &= counts >= 0
     excluded = {*settings.guards.excluded_brokers, *apart}
     return Loads(
         names=names,
         percents=percents,
-        limits=resources[:, :, 1],
+        limits=limits,
         measured=measured,
         usage_ratio=weighted_maximum_ratio(percents, settings.usage.weights()),
         usage_weights=settings.usage.weights(),
@@ -135,11 +156,50 @@ def loads(
     )
 
 
+def _counts(reports: list[BrokerReport]) -> Floats:
+    """Topics and sessions of each broker, (n, 2); NOT_MEASURED for one whose report has statistics of none of its bundles."""
+    counts = np.array([report.counts.sum(axis=0) for report in reports], dtype=np.float64)
+    counts[[bool(report.bundles) and not report.has_traffic.any() for report in reports]] = NOT_MEASURED
+    return counts
+
+
 def _listed(found: list[BrokerReport], names: tuple[str, ...], shadow: Shadow | None) -> Ints:
     counts = Counter() if shadow is None else Counter(shadow.destinations)
     counts.subtract(() if shadow is None else shadow.owners)
     listed = [report.listed_count + counts[name] for name, report in zip(names, found, strict=True)]
     return np.array(listed, dtype=np.int64)
+
+
+def learn_costs(advanced: Advanced, measured: Loads, ledger: Ledger, *, end_ms: int) -> Costs:
+    """Learn in ``advanced.fleet`` what traffic costs, and give the costs of the brokers that reported.
+
+    Brokers with a bundle on its way, or just arrived, teach nothing: their reports show the past, or clients that reconnect.
+    """
+    fleet, names = advanced.fleet, measured.names
+    edges = np.searchsorted(fleet.owner[: advanced.owned_count], np.arange(len(fleet.brokers) + 1))
+    rates = np.zeros((len(fleet.brokers), 4))
+    has_some = np.diff(edges) > 0
+    present = advanced.present_rates(np.arange(advanced.owned_count))
+    if has_some.any():  # rows are added one after the other, so that a sum is the same on every processor
+        rates[has_some] = np.add.reduceat(present, edges[:-1][has_some], axis=0)
+    place = {name: row for row, name in enumerate(fleet.brokers)}
+    rates = rates[[place[name] for name in names]]
+    for first, reported in ((0, measured.messages_per_s), (2, measured.bytes_per_s)):
+        total = rates[:, first] + rates[:, first + 1]
+        rates[:, first : first + 2] *= np.divide(reported, total, out=np.ones_like(total), where=total > 0)[
+            :, None
+        ]
+    moving = ledger.unsettled_brokers(end_ms=end_ms)
+    fleet.costs, costs = learn(
+        fleet.costs,
+        names,
+        percents=measured.percents,
+        limits=measured.limits,
+        rates=rates,
+        counts=np.array([name not in moving for name in names], dtype=np.bool_),
+        kept=fleet.brokers,
+    )
+    return costs
 
 
 def mean_points(points: Floats) -> float:
@@ -156,6 +216,7 @@ def eligible(
     *,
     end_ms: int,
     reports: Mapping[str, WaitingReport],
+    costs: Costs,
     missing: Sequence[str] = (),
     unsettled: Collection[str] = (),
     shadow: Shadow | None = None,
@@ -187,12 +248,15 @@ def eligible(
     brokers = _broker_table(loads_, kept, unsettled)
     starts_of_kept = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     movable = mask_codes[taken] == 0
-    bundles = _bundle_table(fleet, taken, names, starts=starts_of_kept, movable=movable)
+    bundles = _bundle_table(
+        fleet, taken, names, starts=starts_of_kept, counts=advanced.counts[taken], movable=movable
+    )
     return Eligible(
         view=RoundView(
             brokers=brokers,
             bundles=bundles,
             usage_weights=loads_.usage_weights,
+            costs=costs if bool(loads_.included.all()) else costs.part(kept),
             present_rates=lambda rows: advanced.present_rates(taken[rows]),
             in_flight=lambda: _in_flight(ledger),
             judged=lambda: _judged_actions(ledger, end_ms),
@@ -232,6 +296,7 @@ def _bundle_table(
     names: Sequence[str],
     *,
     starts: Ints,
+    counts: Ints,
     movable: Bools,
 ) -> BundleTable:
     average = fleet.averages[taken]
@@ -242,6 +307,7 @@ def _bundle_table(
         sampled=fleet.samples[taken] > 0,
         messages_per_s=average[:, RATE_IN] + average[:, RATE_OUT],
         bytes_per_s=average[:, THROUGHPUT_IN] + average[:, THROUGHPUT_OUT],
+        counts=counts,
         movable=movable,
     )
 

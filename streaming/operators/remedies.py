@@ -8,6 +8,7 @@ from policies.shedding.registry import find_policy
 __all__ = ["REMEDIES", "examined_remedy_of", "remedy_of"]
 
 REMEDIES = {
+    "absent": "its owner's report has to list it again",
     "anti-affinity": "its destination has to own no more of its anti-affinity group than its source does",
     "budget": "the hour or the round has to be over, or the limit max_unloads_… has to be higher",
     "bundle-limit": "fewer other bundles have to move in the round, or max_unload_bundles_count has to be higher",

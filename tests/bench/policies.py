@@ -15,6 +15,7 @@ from policies.shedding import (
 )
 from policies.shedding.contract import NoMemory
 from policies.shedding.view import BrokerTable, BundleTable, RoundView
+from policies.usage import RESOURCES
 from state.controller import Controller
 from state.engine.closing import Identity
 from state.engine.store import DictStore
@@ -94,9 +95,9 @@ def _snapshot(brokers_count: int, share: float) -> RoundView:
         brokers=BrokerTable(
             names=_names(brokers_count),
             usage_ratio=usage,
-            percents=np.column_stack([100.0 * usage, np.zeros((brokers_count, 4))]),
-            limits=np.full((brokers_count, 4), 100.0),
-            measured=np.ones((brokers_count, 5), dtype=np.bool_),
+            percents=np.column_stack([100.0 * usage, np.zeros((brokers_count, len(RESOURCES) - 1))]),
+            limits=np.full((brokers_count, len(RESOURCES)), 100.0),
+            measured=np.ones((brokers_count, len(RESOURCES)), dtype=np.bool_),
             is_measured=np.ones(brokers_count, dtype=np.bool_),
             report_age_s=np.zeros(brokers_count),
             messages_per_s=messages,
@@ -117,6 +118,7 @@ def _snapshot(brokers_count: int, share: float) -> RoundView:
             sampled=np.ones(brokers_count * BUNDLES_COUNT, dtype=np.bool_),
             messages_per_s=(weight * messages[:, None]).ravel(),
             bytes_per_s=(weight * volume[:, None]).ravel(),
+            counts=np.zeros((brokers_count * BUNDLES_COUNT, 2), dtype=np.int64),
             movable=np.ones(brokers_count * BUNDLES_COUNT, dtype=np.bool_),
         ),
     )

@@ -15,10 +15,10 @@ from policies.shedding.contract import ADMITTED, BUNDLE_OUTCOMES, SheddingPlan, 
 from policies.shedding.view import NOBODY, BrokerTable, BundleTable, RoundView
 from policies.usage import (
     NOT_MEASURED,
+    REPORTED_COUNT,
     RESOURCES,
     CapacitySettings,
     UsageSettings,
-    capacity_percent,
     percent,
     weighted_maximum_ratio,
 )
@@ -36,6 +36,8 @@ class Bundle:
 
     messages_per_s: float = 0.0
     bytes_per_s: float = 0.0
+    topics_count: int = 0
+    sessions_count: int = 0
     movable: bool = True
 
 
@@ -44,7 +46,7 @@ class Broker:
     """One broker as it reports itself; a resource it does not name is not measured."""
 
     usage: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Usage and limit by the names in ``policies.usage.RESOURCES``, ``capacity`` excepted."""
+    """Usage and limit by the names in ``policies.usage.RESOURCES``, those of declared capacity excepted."""
     messages_per_s: float = 0.0
     bytes_per_s: float = 0.0
     bundles: Mapping[str, Bundle] = field(default_factory=dict)
@@ -101,17 +103,20 @@ def snapshot_of(
     messages = np.array([broker.messages_per_s for broker in brokers], dtype=np.float64)
     volume = np.array([broker.bytes_per_s for broker in brokers], dtype=np.float64)
     resources = _resources(brokers)
-    limits = (capacity or CapacitySettings()).limits(names)
-    percents = np.column_stack(
-        [percent(resources[:, :, 0], resources[:, :, 1]), capacity_percent(messages, volume, limits)]
+    bundles = _bundles_of(brokers)
+    counts = np.array([bundles.counts[bundles.rows_of(row)].sum(axis=0) for row in range(len(names))])
+    limits = np.column_stack([resources[:, :, 1], (capacity or CapacitySettings()).limits(names)])
+    percents = percent(
+        np.column_stack([resources[:, :, 0], messages, volume, counts.reshape(-1, 2)]).astype(np.float64),
+        limits,
     )
-    measured = np.column_stack([resources[:, :, 1] > 0, (limits[0] > 0) | (limits[1] > 0)])
+    measured = limits > 0
     weights = (usage or UsageSettings()).weights()
     table = BrokerTable(
         names=names,
         usage_ratio=weighted_maximum_ratio(percents, weights),
         percents=percents,
-        limits=resources[:, :, 1],
+        limits=limits,
         measured=measured,
         is_measured=np.any(measured & (weights > 0), axis=1),
         report_age_s=np.zeros(len(names)),
@@ -120,7 +125,7 @@ def snapshot_of(
         listed_bundle_counts=np.array([_listed(broker) for broker in brokers], dtype=np.int64),
         may_receive=np.array([broker.may_receive for broker in brokers], dtype=np.bool_),
     )
-    return RoundView(brokers=table, bundles=_bundles_of(brokers))
+    return RoundView(brokers=table, bundles=bundles)
 
 
 def partly_known(
@@ -143,8 +148,11 @@ def _listed(broker: Broker) -> int:
 def _resources(brokers: list[Broker]) -> Floats:
     unread = (NOT_MEASURED, NOT_MEASURED)
     return np.array(
-        [[broker.usage.get(resource, unread) for resource in RESOURCES[:-1]] for broker in brokers]
-    ).reshape(len(brokers), len(RESOURCES) - 1, 2)
+        [
+            [broker.usage.get(resource, unread) for resource in RESOURCES[:REPORTED_COUNT]]
+            for broker in brokers
+        ]
+    ).reshape(len(brokers), REPORTED_COUNT, 2)
 
 
 def _bundles_of(brokers: list[Broker]) -> BundleTable:
@@ -157,6 +165,9 @@ def _bundles_of(brokers: list[Broker]) -> BundleTable:
         starts=np.cumsum([0, *(len(broker.bundles) for broker in brokers)]).astype(np.int64),
         messages_per_s=np.array([bundle.messages_per_s for _, bundle in rows], dtype=np.float64),
         bytes_per_s=np.array([bundle.bytes_per_s for _, bundle in rows], dtype=np.float64),
+        counts=np.array(
+            [[bundle.topics_count, bundle.sessions_count] for _, bundle in rows], dtype=np.int64
+        ).reshape(-1, 2),
         movable=np.array([bundle.movable for _, bundle in rows], dtype=np.bool_),
     )
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from policies.costs import CostMemory, learn
 from policies.shedding.fleet_planner import POLICY, FleetPlannerSettings
 from policies.shedding.fleet_planner.memory import FleetPlannerMemory
 from policies.shedding.view import JudgedAction, Promise, RoundView, UnloadInFlight
@@ -40,7 +41,7 @@ class Cluster:
         }
         self.brokers = list(rates)
         self.points_per_message = {broker: (points or {}).get(broker, 0.01) for broker in rates}
-        self.memory = FleetPlannerMemory()
+        self.memory, self.costs = FleetPlannerMemory(), CostMemory()
         self.settings = FleetPlannerSettings()
         self.in_flight: list[UnloadInFlight] = []
         self.judged: list[JudgedAction] = []
@@ -65,7 +66,21 @@ class Cluster:
                     for name, rate in own.items()
                 },
             )
-        return replace(snapshot_of(fleet), in_flight=lambda: self.in_flight, judged=lambda: self.judged)
+        view = snapshot_of(fleet)
+        brokers, bundles = view.brokers, view.bundles
+        share = np.array([self.present.get(name, 1.0) for name in brokers.names])
+        rates = bundles.rates * share[bundles.owners_of(np.arange(len(bundles)))][:, None]
+        carried = [rates[bundles.rows_of(row)].sum(axis=0) for row in range(len(brokers))]
+        self.costs, costs = learn(
+            self.costs, brokers.names, percents=brokers.percents, limits=brokers.limits, rates=np.array(carried)
+        )
+        return replace(
+            view,
+            costs=costs,
+            in_flight=lambda: self.in_flight,
+            judged=lambda: self.judged,
+            present_rates=rates.__getitem__,
+        )
 
     def level(self, broker: str) -> float:
         """CPU without noise, at most 100."""

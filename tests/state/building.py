@@ -114,17 +114,29 @@ def seen(
     pulsar: PulsarSettings | None = None,
     apart: Collection[str] = (),
     groups: Groups | None = None,
+    left: Collection[str] | None = None,
+    end_ms: int | None = None,
 ) -> Seen:
-    """What the round sees in these reports, if every bundle may move; ``apart`` are brokers that take no part."""
+    """What the round sees in these reports, if every bundle may move; ``apart`` are brokers that take no part.
+
+    Absent bundles stay unless ``left`` is None; it has those that were unloaded.
+    """
     settings, found = pulsar or PulsarSettings(), waiting(*reports)
     advanced = advance(
         before or Fleet(),
         found,
         Sampling(samples=10, split_samples=10, skip_after_move=True),
-        round_end_ms=END_MS,
+        round_end_ms=END_MS if end_ms is None else end_ms,
         max_report_age_ms=AGE_MS,
+        left=left,
     )
-    round_loads = loads(found, settings, end_ms=END_MS, apart=apart)
+    round_loads = loads(
+        found,
+        settings,
+        end_ms=END_MS if end_ms is None else end_ms,
+        apart=apart,
+        unreported=advanced.unreported,
+    )
     table = eligible(
         round_loads,
         advanced,

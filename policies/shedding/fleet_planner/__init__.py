@@ -1,10 +1,10 @@
 """FleetPlanner: learn what traffic costs each broker, wait until a difference is certain, and plan the whole round at once.
 
-Our own. It compares the most used broker of a group with the least used one, by levels that noise and its own moves do not disturb
-(``levels``), acts when their distance is certainly above what is acceptable, and then searches for the moves that bring the whole group
-within half of that (``search``): from the hottest to the coldest, the biggest steps first, with what each bundle will cost at its
-new broker (``costs``). From the literature: churn has a budget of its own (Slicer, OSDI 2016), and no move may make its
-destination hotter than its source was (Cruise Control's goals).
+Our own. It compares each broker of a group with the least used one that it may give to, by levels that noise and its own moves do not
+disturb (``levels``), acts when a distance is certainly above what is acceptable, and then searches for the moves that bring the whole
+group within half of that (``search``), with what each bundle will cost at its new broker (``policies.costs``) and within the rules that
+say which broker may receive which bundle. From the literature: churn has a budget of its own (Slicer, OSDI 2016), and no move may make
+its destination hotter than its source was (Cruise Control's goals).
 
 Known to do badly: brokers above 80 % do not show how far above it their load is, so that more moves are needed; usage that no
 traffic of a broker explains (another program on its machine) is taken for the cost of its traffic; and where every bundle is new, it
@@ -20,10 +20,11 @@ import numpy as np
 from policies.columns import Bools, Codes, Floats, Ints, empty_rows
 from policies.shedding.contract import (
     ACTED,
-    ADMITTED,
     MASKED,
     NEED_MET,
+    NO_DESTINATION,
     NO_TRAFFIC,
+    POSTPONED,
     TOO_BIG,
     Evidence,
     Examined,
@@ -34,10 +35,9 @@ from policies.shedding.contract import (
     Stand,
     fading_rounds,
 )
-from policies.shedding.fleet_planner.costs import FLEET_FADES
-from policies.shedding.fleet_planner.levels import FINISHING_ROUNDS, Levels, judge, remember_moves
-from policies.shedding.fleet_planner.memory import FleetPlannerMemory
-from policies.shedding.fleet_planner.search import HOT_POINTS, Found, search
+from policies.shedding.fleet_planner.levels import NOISE_FADES, Levels, judge
+from policies.shedding.fleet_planner.memory import FleetPlannerMemory, is_unfinished, note_unfinished
+from policies.shedding.fleet_planner.search import Fleet, Found, search
 from policies.shedding.fleet_planner.settings import FleetPlannerSettings
 from policies.shedding.fleet_planner.words import OUTCOME_TEXTS
 from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, candidates, examine_nothing
@@ -52,7 +52,6 @@ OUTCOMES = (
     "not-sure",
     "no-better-place",
     "every-broker-hot",
-    "broker-joined",
     "promises-failed",
 )
 (
@@ -62,88 +61,67 @@ OUTCOMES = (
     NOT_SURE,
     NO_BETTER_PLACE,
     EVERY_BROKER_HOT,
-    BROKER_JOINED,
     PROMISES_FAILED,
 ) = range(len(OUTCOMES))
 TRIGGERS = ("", "spread")
 _SHOWN_DIGITS = 6
 _FEW_BROKERS = 10
-_FINISHING_RATIO = 0.5
-"""Share of the usual certainty that is enough to move what an earlier plan left over."""
+HOT_POINTS = 85.0
+"""Usage from which on a fleet needs brokers: where even the coldest is above it and no move helps, it says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Spread:
-    """The most and the least used broker."""
+    """How far each broker is above the coldest one that it may give to."""
 
-    cold: int
-    needed_points: Floats
-    """By how many points a broker has to be above the coldest for the difference to be certain, (n,)."""
+    cold: Ints
+    """That broker, (n,); itself where there is none."""
     apart: Floats
-    """By how many points it is above the coldest, (n,)."""
+    """Points above it, (n,)."""
+    error: Floats
+    """Standard error of that, (n,)."""
+    needed_points: Floats
+    """Points from which on the difference is certainly above the acceptable one, (n,)."""
 
     @property
-    def is_certain(self) -> bool:
-        """Whether the difference is certain for some broker."""
-        return bool((self.apart >= self.needed_points).any())
+    def is_certain(self) -> Bools:
+        """Where the difference is certain, (n,)."""
+        found: Bools = (self.apart >= self.needed_points) & (self.apart > 0)
+        return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Pending:
-    """The memory of a round before it is known which moves happen."""
-
-    memory: FleetPlannerMemory
-    shifts: tuple[dict[str, float], ...] = ()
-    """For each move, by broker, by how many points its level will differ from the averages of its bundles."""
-    noise_points: float = 0.0
-
-
-def plan(view: RoundView, memory: FleetPlannerMemory, settings: FleetPlannerSettings) -> Proposal[_Pending]:
+def plan(
+    view: RoundView, memory: FleetPlannerMemory, settings: FleetPlannerSettings
+) -> Proposal[FleetPlannerMemory]:
     """Decide one round."""
     if len(view.brokers) < FEWEST_BROKERS:
-        return Proposal(PlanBuilder().build(examine_nothing(OUTCOMES, TRIGGERS)), _Pending(memory=memory))
+        return Proposal(PlanBuilder().build(examine_nothing(OUTCOMES, TRIGGERS)), memory)
     levels = judge(view, memory)
-    spread = _spread(view, levels, settings)
-    hold = _why_nobody_gives(view, levels, spread, settings)
-    found = search(view, levels, settings) if hold is None else Found()
-    examined, order = _examine(view, levels, spread, found, settings, hold)
-    names = view.brokers.names
-    pending = _Pending(
-        memory=levels.memory,
-        shifts=tuple(
-            {names[move.source]: move.shift_points[0], names[move.destination]: move.shift_points[1]}
-            for move in found.moves
-        ),
-        noise_points=levels.noise_points,
-    )
-    return Proposal(_plan(view, found, examined, order), pending)
+    spread = _spread(view, levels, settings, is_unfinished=is_unfinished(memory))
+    hold = _why_nobody_gives(view, spread, settings)
+    found = Found() if hold is not None else search(view, levels, settings)
+    examined, place = _examine(view, levels, spread, found, settings, hold)
+    after = note_unfinished(levels.memory, is_unfinished=found.is_cut)
+    return Proposal(_plan(view, levels, found, examined, place), after)
 
 
-def settle(proposal: Proposal[_Pending], fates: Codes) -> FleetPlannerMemory:
-    """The memory with what was learned and, for the moves that happen, the shifts that go along with their bundles."""
-    pending, total = proposal.pending, dict[str, float]()
-    for shifts, fate in zip(pending.shifts, fates.tolist(), strict=True):
-        for broker, points in shifts.items() if fate == ADMITTED else ():
-            total[broker] = total.get(broker, 0.0) + points
-    if not (fates == ADMITTED).any():
-        return pending.memory
-    return remember_moves(pending.memory, total, pending.noise_points)
+def settle(proposal: Proposal[FleetPlannerMemory], fates: Codes) -> FleetPlannerMemory:
+    """The memory of the round; a plan of which some moves have to wait goes on in the next one."""
+    if not (fates == POSTPONED).any():
+        return proposal.pending
+    return note_unfinished(proposal.pending, is_unfinished=True)
 
 
-def _spread(view: RoundView, levels: Levels, settings: FleetPlannerSettings) -> _Spread:
-    may_receive = view.brokers.may_receive
-    reachable = may_receive if may_receive.any() else np.ones_like(may_receive)
-    cold = int(np.argmin(np.where(reachable, levels.score, np.inf)))
-    apart = levels.score - levels.score[cold]
-    error = np.sqrt(levels.error**2 + levels.error[cold] ** 2)
+def _spread(
+    view: RoundView, levels: Levels, settings: FleetPlannerSettings, *, is_unfinished: bool
+) -> _Spread:
+    """A plan that was cut short goes on to its goal, which then counts instead of the acceptable spread."""
+    cold, apart = Fleet(view, levels).coldest()
+    error = np.hypot(levels.error, levels.error[cold])
     multiple = settings.noise_multiple * _largest_of(len(error))
-    if levels.is_finishing:
-        multiple *= _FINISHING_RATIO
-    return _Spread(
-        cold=cold,
-        needed_points=settings.acceptable_spread_points + multiple * error,
-        apart=apart,
-    )
+    enough = settings.goal_points if is_unfinished else settings.acceptable_spread_points
+    needed = enough + multiple * error
+    return _Spread(cold=cold, apart=apart, error=error, needed_points=needed)
 
 
 def _largest_of(count: int) -> float:
@@ -169,23 +147,25 @@ def _examine(
     place[order] = np.arange(count)
     outcome = np.full(count, WITHIN_SPREAD, dtype=np.int8)
     stands_out = spread.apart > settings.acceptable_spread_points
-    outcome[stands_out] = _why_nothing_helps(levels, spread) if hold is None else hold
-    low = np.full(count, spread.cold, dtype=np.int64)
+    if hold is not None:
+        outcome[stands_out] = hold
+    stuck = sorted(found.stuck)
+    outcome[stuck] = np.where(
+        levels.score[spread.cold[stuck]] >= HOT_POINTS, EVERY_BROKER_HOT, NO_BETTER_PLACE
+    )
+    outcome[~stands_out] = WITHIN_SPREAD
+    low = np.where(spread.cold == np.arange(count), NOBODY, spread.cold)
     for move in reversed(found.moves):
         outcome[move.destination] = RECEIVES
         low[move.source] = move.destination
-    if found.moves:
-        outcome[(outcome == NO_BETTER_PLACE) & ~_members(found.stuck, count)] = WITHIN_SPREAD
     outcome[[move.source for move in found.moves]] = FIRED
-    low[spread.cold] = NOBODY
-    error = np.sqrt(levels.error**2 + levels.error[spread.cold] ** 2)
     columns = {
         "level_points": levels.score,
-        "coldest_points": np.full(count, levels.score[spread.cold]),
+        "coldest_points": levels.score[spread.cold],
         "apart_points": spread.apart,
         "acceptable_spread_points": np.full(count, settings.acceptable_spread_points),
         "needed_points": spread.needed_points,
-        "error_points": error,
+        "error_points": spread.error,
         "noise_points": np.full(count, levels.noise_points),
     }
     examined = Examined(
@@ -200,14 +180,10 @@ def _examine(
     return examined, place
 
 
-def _why_nobody_gives(
-    view: RoundView, levels: Levels, spread: _Spread, settings: FleetPlannerSettings
-) -> int | None:
+def _why_nobody_gives(view: RoundView, spread: _Spread, settings: FleetPlannerSettings) -> int | None:
     """Outcome of brokers that stand out in a round without a plan; None where a plan is made."""
-    if not spread.is_certain:
+    if not spread.is_certain.any():
         return NOT_SURE
-    if levels.is_calm:
-        return BROKER_JOINED
     return PROMISES_FAILED if _have_promises_failed(view, settings) else None
 
 
@@ -218,58 +194,64 @@ def _have_promises_failed(view: RoundView, settings: FleetPlannerSettings) -> bo
     return failed_count > 0 and failed_count >= settings.failed_promises_ratio * settings.promises_count
 
 
-def _why_nothing_helps(levels: Levels, spread: _Spread) -> int:
-    """Outcome of a broker from which the search found no move."""
-    return EVERY_BROKER_HOT if levels.score[spread.cold] >= HOT_POINTS else NO_BETTER_PLACE
-
-
-def _members(rows: set[int], count: int) -> Bools:
-    found = np.zeros(count, dtype=np.bool_)
-    found[sorted(rows)] = True
-    return found
-
-
-def _plan(view: RoundView, found: Found, examined: Examined, place: Ints) -> SheddingPlan:
+def _plan(view: RoundView, levels: Levels, found: Found, examined: Examined, place: Ints) -> SheddingPlan:
     sources = np.array([move.source for move in found.moves], dtype=np.int64)
     rows = np.array([move.bundle for move in found.moves], dtype=np.int64)
     tried_rows, tried_examined = empty_rows(), empty_rows()
-    gives = np.flatnonzero(np.isin(examined.outcome, (FIRED, NO_BETTER_PLACE)))
+    gives = np.flatnonzero(np.isin(examined.outcome, (FIRED, NO_BETTER_PLACE, EVERY_BROKER_HOT)))
     if len(gives):
         tried = candidates(view.bundles, fired=gives, brokers=examined.high[gives])
         tried, _ = tried.heaviest_first(view.bundles.bytes_per_s[tried.rows])
         tried_rows, tried_examined = tried.rows, tried.examined
+    shown = {
+        "source_after_points": [move.source_points for move in found.moves],
+        "destination_after_points": [move.destination_points for move in found.moves],
+        SOURCE_FALLS: [move.falls_points for move in found.moves],
+        DESTINATION_RISES: [move.rises_points for move in found.moves],
+    }
     return SheddingPlan(
         examined=examined,
         unload_rows=rows,
         unload_destinations=np.array([move.destination for move in found.moves], dtype=np.int64),
         unload_examined=place[sources] if len(sources) else empty_rows(),
         unload_for=rows,
-        unload_evidence={
-            "source_after_points": _round_shown(np.array([move.source_points for move in found.moves])),
-            "destination_after_points": _round_shown(
-                np.array([move.destination_points for move in found.moves])
-            ),
-            SOURCE_FALLS: _round_shown(np.array([move.falls_points for move in found.moves])),
-            DESTINATION_RISES: _round_shown(np.array([move.rises_points for move in found.moves])),
-        },
+        unload_evidence={name: _round_shown(np.array(column)) for name, column in shown.items()},
         tried_rows=tried_rows,
-        tried_outcomes=_tried_outcomes(view, tried_rows, rows, found, examined, tried_examined),
+        tried_outcomes=_tried_outcomes(view, levels, tried_rows, rows, examined, tried_examined),
         tried_examined=tried_examined,
     )
 
 
 def _tried_outcomes(
-    view: RoundView, tried: Ints, unloaded: Ints, found: Found, examined: Examined, tried_examined: Ints
+    view: RoundView, levels: Levels, tried: Ints, unloaded: Ints, examined: Examined, tried_examined: Ints
 ) -> Codes:
-    """Outcome of each tried bundle: too big for every destination if its broker could not be helped, else not needed."""
-    bundles = view.bundles
+    """Outcome of each tried bundle; of a broker that could not be helped, which of its bundles are too big and which have no place."""
     outcomes = np.full(len(tried), NEED_MET, dtype=np.int8)
-    owners = examined.high[tried_examined] if len(tried) else empty_rows()
-    outcomes[_members(found.stuck, len(view.brokers))[owners]] = TOO_BIG
-    outcomes[bundles.messages_per_s[tried] + bundles.bytes_per_s[tried] <= 0] = NO_TRAFFIC
+    if not len(tried):
+        return outcomes
+    fleet, bundles = Fleet(view, levels), view.bundles
+    owners = examined.high[tried_examined]
+    for broker in np.unique(owners[examined.outcome[tried_examined] != FIRED]).tolist():
+        of_broker = owners == broker
+        outcomes[of_broker] = _why_it_stays(fleet, tried[of_broker], broker)
+    loads = bundles.messages_per_s[tried] + bundles.bytes_per_s[tried] <= 0
+    for owner in np.unique(owners[loads]).tolist():
+        idle = loads & (owners == owner)
+        takes = (fleet.amounts(tried[idle], owner) * fleet.unit[owner]).max(axis=1) > 0
+        outcomes[np.flatnonzero(idle)[~takes]] = NO_TRAFFIC
     outcomes[~bundles.movable[tried]] = MASKED
     outcomes[np.isin(tried, unloaded)] = ACTED
     return outcomes
+
+
+def _why_it_stays(fleet: Fleet, rows: Ints, broker: int) -> Codes:
+    """Why each bundle of a broker that could not be helped stays, (k,)."""
+    receivers = np.flatnonzero(fleet.receivers(broker))
+    if not len(receivers):
+        return np.full(len(rows), NO_DESTINATION, dtype=np.int8)
+    amounts, cold = fleet.amounts(rows, broker), receivers[np.argmin(fleet.score[receivers])]
+    worse = fleet.scores_after(int(cold), amounts * fleet.most_unit[cold])
+    return np.where(worse >= fleet.score[broker], TOO_BIG, NO_DESTINATION).astype(np.int8)
 
 
 def _round_shown(column: Floats) -> Floats:
@@ -321,6 +303,7 @@ POLICY: Final = SheddingPolicy(
     headline=Headline(
         meaning="the level of the most used broker less that of the least used one", stand_of=_stand
     ),
-    remembers_rounds=lambda _settings: max(fading_rounds(FLEET_FADES), FINISHING_ROUNDS),
+    remembers_rounds=lambda _settings: fading_rounds(NOISE_FADES),
     splits_first=True,
+    keeps_absent_bundles=True,
 )

@@ -1,59 +1,61 @@
 """How much each broker is really used, and how sure that is.
 
-A broker's level is what the running averages of its bundles' traffic cost there, times the change that the traffic of all brokers has in
-common at the moment. Neither a spike of CPU nor a minute's burst changes it, and a bundle that moves takes its part along at once. Where
-reports show another level for long enough, the level follows them (``evidence``).
+A broker's level is what the traffic of its bundles costs there, plus what its reports show beyond that. Two things differ from round to
+round without meaning anything: traffic comes in bursts, and usage has errors and spikes. Both are measured, and the noisier they are, the
+less a single report counts:
+
+* The traffic of a bundle is its running average, moved towards the present traffic by a share, the broker's *belief*.
+* What usage shows beyond the cost of the reported traffic is followed by each resource's *offset*.
+
+A difference beyond ``BEYOND_NOISES`` that lasts for ``LASTING_ROUNDS`` is no noise, and counts fully. Bundles that come or go, and those
+on their way, change the level at once, because their traffic goes with them.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from bisect import bisect_left
+from dataclasses import dataclass
 
 import numpy as np
 
-from policies.columns import Bools, Floats
-from policies.shedding.fleet_planner.costs import (
-    Costs,
-    factor_errors_of,
-    factors_of,
-    idle_of,
-    learn_factors,
-    learn_rule,
-    limits_of,
-)
-from policies.shedding.fleet_planner.evidence import (
-    CLIPPED_NOISES,
-    FIRST_NOISE_POINTS,
-    OF_COST,
-    OF_TRAFFIC,
-    add_evidence,
-    average_error,
-    carry_shift,
-    known_noise,
-    learn_noise,
-)
+from policies.columns import Bools, Floats, Ints
+from policies.costs import CostMemory, Costs, figures_of, learn
 from policies.shedding.fleet_planner.memory import (
-    CALM,
-    EVIDENCE,
-    FINISHING,
-    FLEET_ROUNDS,
-    LAST_SEEN,
+    COST,
+    OFFSET,
     ROUNDS,
     SETTLING,
+    TRAFFIC,
     FleetPlannerMemory,
+    Residual,
     broker_columns,
     fleet_values,
     remember,
 )
-from policies.shedding.fleet_planner.traffic import common_change, expect_moves, figures_of, owned_rates
 from policies.shedding.view import RoundView
 
 SETTLING_ROUNDS = 2
 """Rounds after a move whose reports still show the past, or clients that reconnect."""
-CALM_ROUNDS = 3
-"""Rounds without a plan after a broker joined: brokers are added, and restarted, one after another."""
-FINISHING_ROUNDS = 15
-"""Rounds after a plan in which less certainty is enough for what is left of the difference: that there is one was certain."""
+MOST_GAIN, QUIET_POINTS = 0.5, 1.0
+"""Share of a report's difference that counts at once where noise is at most so many points; with more noise it is less by the square, as
+the gain of a Kalman filter whose level wanders little."""
+BEYOND_NOISES, LASTING_ROUNDS = 3.0, 4
+"""A difference of so many noises is hardly ever noise: a first one counts up to that much, for it may be a spike; after so many rounds on
+one side it counts fully."""
+AVERAGED_ROUNDS = 10
+"""Number of rounds in the running averages of bundles."""
+NOISE_FADES = 0.95
+"""Share of the measured noise that is kept each round: it is that of the last half hour, half of it of the last quarter."""
+FIRST_NOISE_POINTS, FIRST_NOISE_ROUNDS = 4.0, 8.0
+"""What either noise is assumed to be before any was measured, and how many rounds the assumption counts as."""
+FIRST_LASTING = 0.5
+"""Share of that noise which is assumed to last into the next round."""
+LEAST_NOISE_POINTS = 0.3
+"""Noise is never taken for less: the resolution of what brokers report."""
+UNKNOWN_ROUNDS = 4.0
+"""Rounds after which half of a level's squared error is its noise: before, little is known about the broker."""
+MOST_LASTING = 0.9
+_MEDIAN_TO_DEVIATION = 1.4826
+"""Factor from the median of absolute values to the standard deviation, for normal noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,7 +63,7 @@ class Levels:
     """What is known of the group in a round."""
 
     points: Floats
-    """Level of each resource, (n, resources), percent."""
+    """Level of each resource, (n, resources), percent; 0 where it is not measured."""
     score: Floats
     """Weighted maximum of them, (n,), points."""
     error: Floats
@@ -69,156 +71,234 @@ class Levels:
     noise_points: float
     """Standard deviation of a report."""
     costs: Costs
-    common: Floats
-    """How the present traffic of all brokers differs from the running averages, as a factor of each rate, (4,)."""
-    has_shifted: Bools
-    """Brokers whose present traffic counts instead of the running averages, (n,)."""
-    is_calm: bool
-    """Whether a broker joined so lately that others may follow."""
-    is_finishing: bool
-    """Whether a plan was made so lately that what is left of the difference is likely to be real."""
+    is_loaded: Bools
+    """Resources that a broker measures and its bundles load, (n, resources)."""
+    belief: Floats
+    """How far each broker's bundles are taken to have their present traffic and not the running averages, (n,), 0 to 1."""
     memory: FleetPlannerMemory
+
+    def rates(self, view: RoundView, rows: Ints, owners: Ints | int) -> Floats:
+        """Traffic of bundle rows, (k, 4), at the belief of their owners."""
+        average = view.bundles.rates[rows]
+        share = np.broadcast_to(self.belief[owners], len(rows))[:, None]
+        return average + share * (_present_rates(view, rows) - average)
 
 
 def judge(view: RoundView, memory: FleetPlannerMemory) -> Levels:
     """Learn from a round's reports, and give each broker's level once the bundles in flight have arrived."""
-    learned, fleet = broker_columns(memory, view.brokers.names), fleet_values(memory)
-    owned = owned_rates(view)
-    arriving, concerned = expect_moves(view, owned)
-    settling = _note_changes(learned, fleet, concerned)
-    common = common_change(view, owned, settling)
-    owned, arriving = owned * common, arriving * common
-    reported = figures_of(_reported_rates(view, owned))
-    costs = _begin_costs(view, learned, fleet, reported, settling)
+    brokers, weights = view.brokers, view.usage_weights
+    learned, fleet = broker_columns(memory, brokers.names), fleet_values(memory)
+    average, present = _owned_rates(view)
+    counts = _sum_owned(view, view.bundles.counts.astype(np.float64))
+    costs = view.costs or _first_costs(view, present)
+    arrived, concerned = _expect_moves(view, average)
+    settling = _note_changes(learned, concerned)
 
-    by_traffic = _score(view, costs.points(reported))
-    traffic = by_traffic - _score(view, costs.points(figures_of(owned)))
-    cost = 100.0 * view.brokers.usage_ratio - by_traffic
-    noise, cost_noise = (known_noise(fleet, learned, kind) for kind in (OF_TRAFFIC, OF_COST))
-    costs = _learn_costs(view, learned, costs, reported, cost, cost_noise, settling)
-
-    of_traffic = add_evidence(learned, fleet, OF_TRAFFIC, traffic, noise, settling)
-    of_cost = add_evidence(learned, fleet, OF_COST, cost, cost_noise, settling)
-    learn_noise(fleet, learned, OF_TRAFFIC, traffic, noise, settling)
-    learn_noise(fleet, learned, OF_COST, cost, cost_noise, settling)
-    trails = (of_traffic.points + of_cost.points)[:, None] * _is_largest(view)
-    points = np.maximum(costs.points(figures_of(arriving)) + trails, 0.0)
-    errors = (
-        of_traffic.error,
-        of_cost.error,
-        average_error(fleet, learned, OF_TRAFFIC, noise),
-        average_error(fleet, learned, OF_COST, cost_noise),
+    idle, rows = costs.idle_points(), slice(None)
+    by_average, by_report = (
+        idle + costs.points_at(rows, figures_of(rates, counts)) for rates in (average, present)
     )
+    offset = learned[:, OFFSET]
+    burst = _score(by_report + offset, weights) - _score(by_average + offset, weights)
+    belief, traffic_error = _believe(learned, fleet, burst, settling)
+    beyond = np.where(brokers.measured, brokers.percents - by_report, 0.0)
+    cost_error = _follow(learned, fleet, beyond, settling, weights)
+    learned[:, ROUNDS] += 1
+
+    traffic = arrived + belief[:, None] * (present - average)
+    by_traffic = costs.points_at(rows, figures_of(traffic, counts))
+    points = idle + by_traffic + learned[:, OFFSET]
+    points = np.where(brokers.measured, np.maximum(points, 0.0), 0.0)
     return Levels(
         points=points,
-        score=_score(view, points),
-        error=np.sqrt(sum((each * each for each in errors), np.zeros(len(points)))),
-        noise_points=math.hypot(*np.sqrt(fleet[[OF_TRAFFIC.noise, OF_COST.noise]]).tolist()),
+        score=_score(points, weights),
+        error=np.hypot(traffic_error, cost_error),
+        noise_points=math.hypot(
+            math.sqrt(fleet[TRAFFIC.noise][0]), float(_largest(np.sqrt(fleet[COST.noise]), weights))
+        ),
         costs=costs,
-        common=common,
-        has_shifted=of_traffic.is_shift,
-        is_calm=bool(fleet[CALM] > 0),
-        is_finishing=bool(fleet[FINISHING] > 0),
-        memory=remember(memory, view.brokers.names, learned, fleet),
+        is_loaded=by_traffic > 0,
+        belief=belief,
+        memory=remember(memory, brokers.names, learned, fleet),
     )
 
 
-def remember_moves(
-    memory: FleetPlannerMemory, shifts: Mapping[str, float], noise_points: float
-) -> FleetPlannerMemory:
-    """The memory once bundles have moved; ``shifts`` has, by broker, how many points their traffic is off their averages."""
-    fleet = fleet_values(memory)
-    fleet[FINISHING] = FINISHING_ROUNDS
-    names = [name for name, points in shifts.items() if abs(points) > noise_points and name in memory.learned]
-    learned = broker_columns(memory, names)
-    for row, name in zip(learned, names, strict=True):
-        carry_shift(row, shifts[name])
-    return remember(memory, names, learned, fleet)
-
-
-def _note_changes(learned: Floats, fleet: Floats, concerned: Bools) -> Bools:
-    """Brokers whose reports do not show the present, (n,); brokers that joined and bundles in flight are noted in place."""
-    rounds = fleet[FLEET_ROUNDS]
-    joined = learned[:, LAST_SEEN] < rounds - 1  # a single missing report is no absence
-    fleet[CALM] = CALM_ROUNDS if joined.any() and rounds > 0 else max(fleet[CALM] - 1, 0)
-    fleet[FINISHING] = max(fleet[FINISHING] - 1, 0)
-    fleet[FLEET_ROUNDS] = rounds + 1
-    learned[:, LAST_SEEN] = rounds + 1
+def _note_changes(learned: Floats, concerned: Bools) -> Bools:
+    """Brokers whose reports do not show the present, (n,)."""
     learned[:, SETTLING] = np.where(concerned, SETTLING_ROUNDS + 1, np.maximum(learned[:, SETTLING] - 1, 0))
     settling: Bools = learned[:, SETTLING] > 0
     return settling
 
 
-def _reported_rates(view: RoundView, owned: Floats) -> Floats:
-    """Traffic of the same reports that the usage is from, (n, 4): in and out in the proportion of the averages."""
-    found = owned.copy()
-    brokers = view.brokers
-    for first, reported in ((0, brokers.messages_per_s), (2, brokers.bytes_per_s)):
-        total = owned[:, first] + owned[:, first + 1]
-        scale = np.divide(reported, total, out=np.ones_like(total), where=total > 0)
-        found[:, first : first + 2] *= scale[:, None]
+def _believe(learned: Floats, fleet: Floats, burst: Floats, settling: Bools) -> tuple[Floats, Floats]:
+    """How far the present traffic is believed, (n,), and the standard error that is left, (n,)."""
+    noise = _noise_of(learned, fleet, TRAFFIC)[:, 0]
+    run = _count_run(learned, TRAFFIC, burst[:, None], noise[:, None], settling)[:, 0]
+    lasts = _lasting_share(fleet, TRAFFIC)[0]
+    belief = np.where(np.abs(run) >= LASTING_ROUNDS, 1.0, _gain(noise))
+    limited = BEYOND_NOISES * noise / np.maximum(np.abs(burst), BEYOND_NOISES * noise)
+    belief = np.where(np.abs(run) <= 1, belief * limited, belief)
+    belief = np.where(settling, 0.0, belief)
+    error = noise * (belief + (1.0 - belief) * _averaged_share(1.0 / AVERAGED_ROUNDS, lasts))
+    _learn_noise(learned, fleet, TRAFFIC, burst[:, None], settling)
+    return belief, error * np.sqrt(_unknown(learned))
+
+
+def _follow(learned: Floats, fleet: Floats, beyond: Floats, settling: Bools, weights: Floats) -> Floats:
+    """Move the offsets towards what usage shows beyond the cost of traffic; returns the standard error that is left, (n,)."""
+    noise = _noise_of(learned, fleet, COST)
+    before = learned[:, OFFSET]
+    new = beyond - before
+    run = _count_run(learned, COST, new, noise, settling)
+    gain = np.maximum(_gain(noise), 1.0 / (learned[:, ROUNDS, None] + 1.0))
+    gain = np.where(np.abs(run) >= LASTING_ROUNDS, 1.0, gain)
+    most = np.where(np.abs(run) <= 1, BEYOND_NOISES * noise, np.inf)
+    step = gain * np.clip(new, -most, most)
+    learned[:, OFFSET] = np.where(settling[:, None], before, before + step)
+    _learn_noise(learned, fleet, COST, new, settling)
+    error = noise * _averaged_share(gain, _lasting_share(fleet, COST))
+    return _largest(error, weights) * np.sqrt(_unknown(learned))
+
+
+def _gain(noise: Floats) -> Floats:
+    found: Floats = MOST_GAIN / np.maximum(noise / QUIET_POINTS, 1.0) ** 2
     return found
 
 
-def _begin_costs(view: RoundView, learned: Floats, fleet: Floats, reported: Floats, settling: Bools) -> Costs:
-    """Costs as they were known before the round; those of new brokers as far as their first report can be trusted."""
-    brokers = view.brokers
-    limit, idle = limits_of(brokers), idle_of(brokers)
-    used = np.maximum(brokers.percents / 100.0 * limit - idle, 0.0)
-    rule = learn_rule(fleet, reported, used, brokers.measured & ~settling[:, None])
-    costs = Costs(
-        limit=limit,
-        idle=idle,
-        used=used,
-        rule=rule,
-        factor=factors_of(learned),
-        factor_error=factor_errors_of(learned),
-        measured=brokers.measured,
+def _unknown(learned: Floats) -> Floats:
+    found: Floats = 1.0 + UNKNOWN_ROUNDS / (learned[:, ROUNDS] + 1.0)
+    return found
+
+
+def _count_run(learned: Floats, kind: Residual, found: Floats, noise: Floats, settling: Bools) -> Floats:
+    """For how many rounds a residual has been beyond noise, (n, columns), negative below; counted in place."""
+    run = learned[:, kind.run]
+    side = np.sign(found) * (np.abs(found) > BEYOND_NOISES * noise)
+    counted = np.where(side == 0, 0.0, np.where(side == np.sign(run), run + side, side))
+    counted = np.where(settling[:, None], run, np.clip(counted, -LASTING_ROUNDS, LASTING_ROUNDS))
+    learned[:, kind.run] = counted
+    return counted
+
+
+def _noise_of(learned: Floats, fleet: Floats, kind: Residual) -> Floats:
+    """Noise of each broker as the rounds before show it, (n, columns): its own or the group's, whichever is larger."""
+    if not fleet[kind.noise].any():
+        fleet[kind.noise] = FIRST_NOISE_POINTS**2
+        fleet[kind.together] = FIRST_LASTING * FIRST_NOISE_POINTS**2
+    noise: Floats = np.sqrt(np.maximum(fleet[kind.noise], learned[:, kind.variance]))
+    return noise
+
+
+def _learn_noise(learned: Floats, fleet: Floats, kind: Residual, found: Floats, settling: Bools) -> None:
+    """Learn from this round's residuals, in place.
+
+    The group's noise is a median, so that a broker that stands out does not count. A broker's own noise is a mean, so that it does,
+    but of the differences from one round to the next: a level that has changed is no noise.
+    """
+    counts = ~settling & (learned[:, ROUNDS] > 1)
+    last = learned[:, kind.last].copy()
+    learned[:, kind.last] = np.where(settling[:, None], last, found)
+    if not counts.any():
+        return
+    found, last = found[counts], last[counts]
+    steps = found - last
+    step = _MEDIAN_TO_DEVIATION * np.median(np.abs(steps), axis=0)
+    scale = np.minimum(
+        _MEDIAN_TO_DEVIATION * np.median(np.abs(found - np.median(found, axis=0)), axis=0), 2.0 * step
     )
-    is_new = learned[:, ROUNDS] == 0
-    if not is_new.any():
-        return costs
-    explained, most = costs.explained_points(reported), CLIPPED_NOISES * FIRST_NOISE_POINTS
-    believed = np.clip(costs.used_points(), np.maximum(explained - most, 0.0), explained + most)
-    learn_factors(learned, believed, explained, counts=is_new)
-    return _renew_factors(costs, learned)
-
-
-def _learn_costs(
-    view: RoundView,
-    learned: Floats,
-    costs: Costs,
-    reported: Floats,
-    residual: Floats,
-    noise: Floats,
-    settling: Bools,
-) -> Costs:
-    """Costs after the round's reports; a spike counts only up to the size of noise."""
-    excess = residual - np.clip(residual, -CLIPPED_NOISES * noise, CLIPPED_NOISES * noise)
-    believed = np.maximum(costs.used_points() - excess[:, None] * _is_largest(view), 0.0)
-    is_new = learned[:, ROUNDS] == 0
-    learn_factors(
-        learned,
-        believed,
-        costs.explained_points(reported),
-        counts=~settling & ~is_new,
-        is_wrong=np.abs(learned[:, OF_COST.columns[EVIDENCE]]) >= OF_COST.enough,
+    scale = np.maximum(scale, step / np.sqrt(2.0))
+    usual = 2.5 * np.sqrt(fleet[kind.noise])
+    products = np.clip(found, -usual, usual) * np.clip(last, -usual, usual)
+    together = np.cumsum(products, axis=0)[-1] / len(products)
+    rounds = fleet[kind.rounds] + 1.0
+    fleet[kind.rounds] = rounds
+    kept = np.minimum(NOISE_FADES, 1.0 - 1.0 / (rounds + FIRST_NOISE_ROUNDS))
+    fleet[kind.noise] = np.maximum(kept * fleet[kind.noise] + (1 - kept) * scale**2, LEAST_NOISE_POINTS**2)
+    fleet[kind.together] = kept * fleet[kind.together] + (1 - kept) * together
+    most = BEYOND_NOISES * np.sqrt(np.maximum(fleet[kind.noise], learned[counts][:, kind.variance]))
+    own = np.clip(steps, -most, most) ** 2 / (2.0 * np.maximum(1.0 - _lasting_share(fleet, kind), 0.25))
+    learned[np.ix_(counts, np.arange(learned.shape[1])[kind.variance])] = (
+        NOISE_FADES * learned[counts][:, kind.variance] + (1.0 - NOISE_FADES) * own
     )
-    learned[:, ROUNDS] += 1
-    return _renew_factors(costs, learned)
 
 
-def _renew_factors(costs: Costs, learned: Floats) -> Costs:
-    return replace(costs, factor=factors_of(learned), factor_error=factor_errors_of(learned))
-
-
-def _score(view: RoundView, points: Floats) -> Floats:
-    found: Floats = (points * view.usage_weights).max(axis=1)
+def _lasting_share(fleet: Floats, kind: Residual) -> Floats:
+    """Which share of a round's noise is still there in the next one, (columns,)."""
+    found: Floats = np.clip(fleet[kind.together] / fleet[kind.noise], 0.0, MOST_LASTING)
     return found
 
 
-def _is_largest(view: RoundView) -> Bools:
-    """The resource that a broker's usage comes from, (n, resources)."""
-    weighted = view.brokers.percents * view.usage_weights
-    found: Bools = np.arange(weighted.shape[1]) == weighted.argmax(axis=1)[:, None]
+def _averaged_share(weight: Floats | float, lasts: Floats | float) -> Floats:
+    """How much of a noise that lasts some rounds is left, as a share of it, in an average to which each round adds with this weight."""
+    kept = (1.0 - weight) * lasts
+    share: Floats = np.sqrt(weight / (2.0 - weight) * (1.0 + kept) / (1.0 - kept))
+    return share
+
+
+def _score(points: Floats, weights: Floats) -> Floats:
+    found: Floats = (points * weights).max(axis=-1)
     return found
+
+
+def _largest(errors: Floats, weights: Floats) -> Floats:
+    found: Floats = np.where(weights > 0, errors * weights, 0.0).max(axis=-1)
+    return found
+
+
+def _owned_rates(view: RoundView) -> tuple[Floats, Floats]:
+    """Running averages and present traffic of each broker's bundles, (n, 4) each."""
+    rows = np.arange(len(view.bundles))
+    return _sum_owned(view, view.bundles.rates), _sum_owned(view, _present_rates(view, rows))
+
+
+def _sum_owned(view: RoundView, column: Floats) -> Floats:
+    """Sums over each broker's bundles, (n, ...), added one after the other, so that they are the same on every processor."""
+    starts = view.bundles.starts
+    found = np.zeros((len(view.brokers), *column.shape[1:]))
+    has_some = np.diff(starts) > 0
+    if has_some.any():
+        found[has_some] = np.add.reduceat(column, starts[:-1][has_some], axis=0)
+    return found
+
+
+def _present_rates(view: RoundView, rows: Ints) -> Floats:
+    """Traffic of bundles in this round alone, (k, 4); averages where only these are known."""
+    return view.bundles.rates[rows] if view.present_rates is None else view.present_rates(rows)
+
+
+def _first_costs(view: RoundView, present: Floats) -> Costs:
+    brokers = view.brokers
+    return learn(
+        CostMemory(), brokers.names, percents=brokers.percents, limits=brokers.limits, rates=present
+    )[1]
+
+
+def _expect_moves(view: RoundView, rates: Floats) -> tuple[Floats, Bools]:
+    """Traffic of each broker once everything in flight has arrived, (n, 4), and which brokers it concerns, (n,).
+
+    A bundle whose destination Pulsar chooses is counted where it still is.
+    """
+    after, concerned = rates.copy(), np.zeros(len(rates), dtype=np.bool_)
+    moves = view.in_flight()
+    row_of = {name: row for row, name in enumerate(view.brokers.names)} if moves else {}
+    for move in moves:
+        source, destination = row_of.get(move.source), row_of.get(move.destination or "")
+        for broker in (source, destination):
+            if broker is not None:
+                concerned[broker] = True
+        if destination is None:
+            continue
+        bundle = None if source is None else _find_bundle(view, source, move.bundle)
+        if bundle is not None and source is not None:
+            after[source] = np.maximum(after[source] - view.bundles.rates[bundle], 0.0)
+            after[destination] += view.bundles.rates[bundle]
+        elif move.traffic is not None:  # it has left its source, and its destination has not reported since
+            after[destination] += np.array(move.traffic).repeat(2) / 2
+    return after, concerned
+
+
+def _find_bundle(view: RoundView, broker: int, name: str) -> int | None:
+    """Row of a broker's bundle; None where it is not there."""
+    rows = view.bundles.rows_of(broker)
+    row = bisect_left(view.bundles.names, name, rows.start, rows.stop)
+    return row if row < rows.stop and view.bundles.names[row] == name else None

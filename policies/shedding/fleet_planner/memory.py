@@ -1,33 +1,53 @@
 """What the fleet planner remembers, as columns."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from struct import iter_unpack
+from typing import NamedTuple
 
 import numpy as np
 
 from policies.columns import Floats
 from policies.usage import RESOURCES
 
-ROUNDS, SETTLING, LAST_SEEN = range(3)
-"""Columns of a broker: rounds it was seen, rounds until its reports show the present again, and the group's round it was last seen in."""
-LAST, VARIANCE, EVIDENCE, RUN, SHIFT, LAG = range(6)
-"""Columns of each of a broker's two residuals: the last one, its variance, the evidence that the level has changed, for how many
-rounds there has been evidence, the size of the change (a fading sum), and a running average of the last few."""
-TRAFFIC, COST = 3 + np.arange(6), 9 + np.arange(6)
-"""Columns of the residual of traffic (the report's against the running averages) and of cost (its usage against its traffic)."""
-_PER_RESOURCE = 15 + np.arange(len(RESOURCES))
-PRODUCT, SQUARE = _PER_RESOURCE, _PER_RESOURCE + len(RESOURCES)
-"""Columns of a broker: fading sums by resource of what the fleet's rule explains, times the usage and times itself, in points."""
-BROKER_COLUMNS = 15 + 2 * len(RESOURCES)
+_R = len(RESOURCES)
 
-FLEET_ROUNDS, TRAFFIC_NOISE, TRAFFIC_TOGETHER, COST_NOISE, COST_TOGETHER, CALM, FINISHING = range(7)
-"""Values of a group: rounds; variance of each residual, and its covariance with that of the round before;
-rounds until a plan may be made; rounds in which the last plan may be finished."""
-COST_SUMS = 7
-"""Where the sums begin that costs are learned from: five for each resource."""
-FLEET_VALUES = COST_SUMS + 5 * len(RESOURCES)
+
+class Residual(NamedTuple):
+    """Where one of the two differences between reports and levels is remembered: columns of a broker, then values of the group."""
+
+    last: slice
+    """The last one."""
+    variance: slice
+    run: slice
+    """For how many rounds it has been beyond noise on one side."""
+    noise: slice
+    """Variance of the group."""
+    together: slice
+    """Covariance of the group's with that of the round before."""
+    rounds: slice
+
+
+ROUNDS, SETTLING = range(2)
+"""Columns of a broker: rounds it was seen, and rounds until its reports show the present again."""
+TRAFFIC = Residual(slice(2, 3), slice(3, 4), slice(4, 5), slice(0, 1), slice(1, 2), slice(2, 3))
+"""Bursts: what the present traffic costs beyond its running averages, in points of the score."""
+COST = Residual(
+    slice(5, 5 + _R),
+    slice(5 + _R, 5 + 2 * _R),
+    slice(5 + 2 * _R, 5 + 3 * _R),
+    slice(3, 3 + _R),
+    slice(3 + _R, 3 + 2 * _R),
+    slice(3 + 2 * _R, 4 + 2 * _R),
+)
+"""What usage shows beyond the cost of the reported traffic and its offset, in points of each resource."""
+OFFSET = slice(5 + 3 * _R, 5 + 4 * _R)
+"""What each resource of a broker uses beyond the cost of its traffic, in points."""
+BROKER_COLUMNS = 5 + 4 * _R
+UNFINISHED = 4 + 2 * _R
+"""Value of the group: 1 while the last plan was cut short."""
+FLEET_VALUES = UNFINISHED + 1
 _VALUE = np.dtype("<f8")
 _ROW_BYTES = BROKER_COLUMNS * _VALUE.itemsize
 _DIGITS = 9
@@ -68,3 +88,15 @@ def remember(
     rows = chain.from_iterable(iter_unpack(f"{_ROW_BYTES}s", values))
     learned = {**memory.learned, **dict(zip(names, rows, strict=True))}
     return FleetPlannerMemory(learned=learned, fleet=np.round(fleet, _DIGITS).tolist())
+
+
+def is_unfinished(memory: FleetPlannerMemory) -> bool:
+    """Whether the last plan was cut short."""
+    return bool(fleet_values(memory)[UNFINISHED])
+
+
+def note_unfinished(memory: FleetPlannerMemory, *, is_unfinished: bool) -> FleetPlannerMemory:
+    """The memory with that noted."""
+    fleet = fleet_values(memory)
+    fleet[UNFINISHED] = float(is_unfinished)
+    return replace(memory, fleet=fleet.tolist())

@@ -1,30 +1,38 @@
-"""The search for a plan: again and again the move that lowers the hottest broker most, until the brokers are close enough.
+"""The search for a plan: again and again the move that brings the hottest broker and a cold one closest together.
 
-It is bounded: each step looks at the heaviest bundles of one broker and at the coldest few destinations. In one plan a broker gives or
-receives, never both: a bundle that would be passed on moves in the next round, when the reports have shown it.
+What a move is worth is the fall of the sum of the squares of both levels: it grows with the points that move and with the distance that
+they close, so few moves do. Of moves that are worth about the same, the one with the least traffic is taken. A move need not gain
+much; the plan as a whole has to. The worse of a move's two sides has to be better after it, however hot both are.
+
+A destination measures every weighted resource that the source measures and the bundle loads: unknown is not zero. Rules (``view.rules``)
+are asked for each move, with the moves before it taken. In one plan a broker gives or receives, never both: a bundle that would be
+passed on moves in the next round, when the reports have shown it.
 """
 
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints
+from policies.costs import explain, figures_of
 from policies.shedding.fleet_planner.levels import Levels
 from policies.shedding.fleet_planner.settings import FleetPlannerSettings
-from policies.shedding.fleet_planner.traffic import figures_of, movable_rows, present_rates
 from policies.shedding.view import RoundView
 
-GOAL_RATIO = 0.5
-"""Where a plan ends, as a share of the acceptable spread."""
 MOST_BUNDLES = 64
-"""Heaviest bundles of a broker that a step looks at."""
-MOST_DESTINATIONS = 3
-AS_GOOD_POINTS = 0.3
-"""Points of usage up to which moves count as equally good; then the one that moves less traffic is taken."""
-MOST_MOVES = 60
-"""Most moves of a round."""
-HOT_POINTS = 85.0
-"""Usage that no move may bring its destination above: where every broker is that hot, no move helps."""
+"""Heaviest bundles of a broker that a step looks at, of those that are not too heavy to help."""
+DESTINATIONS = (3, 32)
+"""How many of the coldest brokers a step looks at; the others follow where none of these may take any bundle."""
+AS_GOOD_RATIO = 0.1
+"""Share of the best move's worth up to which moves count as equally good; then the one that moves less traffic is taken."""
+LEAST_POINTS = 0.05
+"""Least fall of its source that a move has to bring: the resolution of what brokers report."""
+MOST_MOVES = 500
+"""Most moves of a round, where no rule says how many may happen."""
+LATE_S = 30.0
+"""A broker whose report is so much older than the median one receives nothing: it may be about to go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +46,10 @@ class Move:
     """Score of the source after the move."""
     destination_points: float
     """Score of the destination after the move."""
-    most_points: float
-    """The same plus its uncertainty: the value that the plan goes on with."""
     falls_points: float
     """By how much the source's score falls."""
     rises_points: float
     """By how much the destination's score is expected to rise."""
-    shift_points: tuple[float, float]
-    """How many points source and destination will be off what the bundle's averages say."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -54,67 +58,120 @@ class Found:
 
     moves: list[Move] = field(default_factory=list)
     stuck: set[int] = field(default_factory=set)
-    """Brokers from which no move would gain enough."""
+    """Brokers that stand out and from which no move helps."""
+    is_cut: bool = False
+    """Whether it ended because no more may move in a round."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Fleet:
-    """Levels as the plan changes them."""
+class Fleet:
+    """The levels as a plan changes them, over the resources that count, and who may receive from whom."""
 
-    points: Floats
-    score: Floats
-    may_give: Bools
-    """Brokers that have something left that would help, and received nothing in this plan."""
-    may_receive: Bools
-    """Brokers that may receive, and gave nothing in this plan."""
-    moved: set[int] = field(default_factory=set)
+    def __init__(self, view: RoundView, levels: Levels) -> None:
+        self.view, self.levels = view, levels
+        self.counts = np.flatnonzero((view.usage_weights > 0) & np.any(view.brokers.measured, axis=0))
+        """Resources with a weight that some broker measures; a of them."""
+        self.weights = view.usage_weights[self.counts]
+        self.measured = view.brokers.measured[:, self.counts]
+        limits, factor = levels.costs.limits[:, self.counts], levels.costs.factor[:, self.counts]
+        self.unit = np.where(self.measured, 100.0 * factor / np.where(self.measured, limits, 1.0), 0.0)
+        """Points of each resource that one unit of it takes at a broker, (n, a)."""
+        self.most_unit = self.unit * (1.0 + levels.costs.factor_error[:, self.counts])
+        """The most that it is likely to take there."""
+        self.points = levels.points[:, self.counts].copy()
+        self.score = levels.score.copy()
+        self.has_moved = np.zeros(len(view.bundles), dtype=np.bool_)
+        ages = view.brokers.report_age_s
+        self.may_give: Bools = np.any(self.measured, axis=1)
+        self.may_receive: Bools = (
+            view.brokers.may_receive & self.may_give & (ages <= np.median(ages) + LATE_S)
+        )
+        kinds, self.kind = np.unique(levels.is_loaded[:, self.counts], axis=0, return_inverse=True)
+        self.comparable: Bools = ~np.any(kinds[:, None, :] & ~self.measured[None, :, :], axis=2)
+        """Whether a broker measures all that the bundles of a broker of this kind load there, (kinds, n)."""
+
+    def receivers(self, source: int) -> Bools:
+        """Brokers that a bundle of ``source`` may go to as far as it is known what it would cost there, (n,)."""
+        found: Bools = self.may_receive & self.comparable[self.kind[source]]
+        found[source] = False
+        return found
+
+    def coldest(self) -> tuple[Ints, Floats]:
+        """The coldest broker that each may give to, (n,), itself where there is none, and by how many points it is above that, (n,)."""
+        cold = np.arange(len(self.score))
+        for kind in range(len(self.comparable)):
+            room = np.where(self.may_receive & self.comparable[kind], self.score, np.inf)
+            coldest = int(np.argmin(room))
+            if np.isfinite(room[coldest]):
+                cold[self.kind == kind] = coldest
+        return cold, self.score - self.score[cold]
+
+    def amounts(self, rows: Ints, owner: int) -> Floats:
+        """How much of each resource bundles take by the fleet's rule, (k, a)."""
+        figures = figures_of(self.levels.rates(self.view, rows, owner), self.view.bundles.counts[rows])
+        found: Floats = explain(figures, self.levels.costs.rule)[:, self.counts]
+        return found
+
+    def scores_after(self, broker: int, change: Floats) -> Floats:
+        """Score of a broker with its points changed, (k,), from (k, a)."""
+        found: Floats = (np.maximum(self.points[broker] + change, 0.0) * self.weights).max(axis=-1)
+        return found
+
+
+@dataclass(slots=True, eq=False)
+class _Source:
+    """The bundles of a broker that a step looks at, and how much of each resource they take, (k, a)."""
+
+    rows: Ints
+    amounts: Floats
+    is_whole: bool
+    """Whether these are all of its movable bundles."""
+
+    def drop(self, at: int) -> None:
+        self.rows, self.amounts = np.delete(self.rows, at), np.delete(self.amounts, at, axis=0)
 
 
 def search(view: RoundView, levels: Levels, settings: FleetPlannerSettings) -> Found:
     """Moves in the order in which they help most."""
-    fleet = _Fleet(
-        points=levels.points.copy(),
-        score=levels.score.copy(),
-        may_give=np.ones(len(levels.score), dtype=np.bool_),
-        may_receive=view.brokers.may_receive.copy(),
-    )
-    found = Found()
-    goal = GOAL_RATIO * settings.acceptable_spread_points
-    shares = _shares(view)
-    left = settings.max_moved_ratio
-    while len(found.moves) < MOST_MOVES:
-        pair = _next_pair(fleet, goal)
-        if pair is None:
+    fleet, found = Fleet(view, levels), Found()
+    goal = settings.goal_points
+    shares = traffic_shares(view)
+    left, rules = settings.max_moved_ratio, None
+    sources: dict[int, _Source] = {}
+    while not found.is_cut:
+        hot = int(np.argmax(np.where(fleet.may_give, fleet.score, -np.inf)))
+        if not fleet.may_give[hot]:
             break
-        hot, colds = pair
-        move = _best_move(view, levels, fleet, shares, settings, hot, colds)
+        receivers = np.flatnonzero(fleet.receivers(hot) & (fleet.score < fleet.score[hot] - goal))
+        receivers = receivers[np.argsort(fleet.score[receivers], kind="stable")]
+        move = _best_move(fleet, sources, shares, rules, hot, receivers) if len(receivers) else None
         if move is None:
-            found.stuck.add(hot)
+            if len(receivers):
+                found.stuck.add(hot)
             fleet.may_give[hot] = False
             continue
-        if found.moves and shares[move.bundle] > left:
+        share = float(shares[move.bundle])
+        if found.moves and share > left:
+            found.is_cut = True
             break
-        left -= float(shares[move.bundle])
-        _apply(view, levels, fleet, move)
+        left -= share
+        _apply(fleet, sources[hot], move)
+        if rules is not None:
+            rules.take(move.bundle, move.destination)
         found.moves.append(move)
+        found.is_cut = len(found.moves) == MOST_MOVES
+    if not found.is_cut and not _is_worth_it(levels, found.moves, settings):
+        return Found(stuck=found.stuck | {move.source for move in found.moves})
     return found
 
 
-def _next_pair(fleet: _Fleet, goal: float) -> tuple[int, Ints] | None:
-    """The hottest broker that can be helped and the coldest ones; None where they are close enough."""
-    score = np.where(fleet.may_give, fleet.score, -np.inf)
-    hot = int(np.argmax(score))
-    room, colds = np.where(fleet.may_receive, fleet.score, np.inf), []
-    for _ in range(MOST_DESTINATIONS):
-        cold = int(np.argmin(room))
-        if not room[cold] < score[hot] - goal:
-            break
-        colds.append(cold)
-        room[cold] = np.inf
-    return (hot, np.array(colds)) if colds else None
+def _is_worth_it(levels: Levels, moves: list[Move], settings: FleetPlannerSettings) -> bool:
+    """Whether a plan as a whole lowers one of its brokers by enough."""
+    after = {move.source: move.source_points for move in moves}
+    falls = [float(levels.score[source]) - points for source, points in after.items()]
+    return max(falls, default=0.0) >= settings.min_gain_points
 
 
-def _shares(view: RoundView) -> Floats:
+def traffic_shares(view: RoundView) -> Floats:
     """Each bundle's share of the group's traffic, of messages or bytes, whichever is larger, (m,)."""
     found = np.zeros(len(view.bundles))
     for traffic in (view.bundles.messages_per_s, view.bundles.bytes_per_s):
@@ -125,85 +182,80 @@ def _shares(view: RoundView) -> Floats:
 
 
 def _best_move(
-    view: RoundView,
-    levels: Levels,
-    fleet: _Fleet,
-    shares: Floats,
-    settings: FleetPlannerSettings,
-    hot: int,
-    colds: Ints,
+    fleet: Fleet, sources: dict[int, _Source], shares: Floats, rules: Any, hot: int, receivers: Ints
 ) -> Move | None:
-    """The move after which the more used side is least used; of moves that are about as good, the one with the least traffic."""
-    rows = movable_rows(view, hot)
-    rows = rows[[row not in fleet.moved for row in rows.tolist()]] if fleet.moved else rows
-    if not len(rows):
+    """The move of a bundle of ``hot`` that is worth most; None where none helps."""
+    source = sources.get(hot)
+    gap = float(fleet.score[hot] - fleet.score[receivers[0]])
+    is_fresh = source is None
+    if source is None:
+        source = sources[hot] = _bundles_of(fleet, hot, gap)
+    edges = [0, *(edge for edge in DESTINATIONS if edge < len(receivers)), len(receivers)]
+    for first, last in pairwise(edges):
+        move = _best_move_to(fleet, source, shares, rules, hot, receivers[first:last])
+        if move is not None:
+            return move
+    if source.is_whole or is_fresh:
         return None
-    figures = figures_of(_rates(view, levels, rows, hot))
-    at_hot = levels.costs.points_at(hot, figures)
-    if len(rows) > MOST_BUNDLES:
-        heaviest = np.argsort(-_score(view, at_hot), kind="stable")[:MOST_BUNDLES]
-        rows, figures, at_hot = rows[heaviest], figures[heaviest], at_hot[heaviest]
-    left = _score(view, np.maximum(fleet.points[hot] - at_hot, 0.0))
-    there = np.column_stack(
-        [
-            _score(view, fleet.points[cold] + levels.costs.most_points_at(cold, figures))
-            for cold in colds.tolist()
-        ]
-    )
-    worse = np.where(there <= HOT_POINTS, np.maximum(left[:, None], there), np.inf)
-    best = float(worse.min())
-    if fleet.score[hot] - best < settings.min_gain_points:
+    del sources[hot]
+    return _best_move(fleet, sources, shares, rules, hot, receivers)
+
+
+def _bundles_of(fleet: Fleet, broker: int, gap_points: float) -> _Source:
+    """The heaviest of a broker's movable bundles that are not too heavy to help."""
+    view = fleet.view
+    span = view.bundles.rows_of(broker)
+    rows = np.flatnonzero(view.bundles.movable[span] & ~fleet.has_moved[span]) + span.start
+    amounts = fleet.amounts(rows, broker)
+    falls = fleet.score[broker] - fleet.scores_after(broker, -amounts * fleet.unit[broker])
+    helps = (falls >= LEAST_POINTS) & (falls < gap_points)
+    rows, amounts, falls = rows[helps], amounts[helps], falls[helps]
+    heaviest = np.argsort(-falls, kind="stable")[:MOST_BUNDLES]
+    return _Source(rows[heaviest], amounts[heaviest], len(heaviest) == len(rows))
+
+
+def _best_move_to(
+    fleet: Fleet, source: _Source, shares: Floats, rules: Any, hot: int, receivers: Ints
+) -> Move | None:
+    if not len(source.rows):
         return None
-    cost = np.where(worse <= best + AS_GOOD_POINTS, shares[rows][:, None], np.inf)
+    before, there = fleet.score[hot], fleet.score[receivers]
+    left = fleet.scores_after(hot, -source.amounts * fleet.unit[hot])
+    after = (
+        fleet.points[receivers] + source.amounts[:, None, :] * fleet.most_unit[receivers]
+    ) * fleet.weights
+    most = after.max(axis=-1)
+    falls = (before - left)[:, None]
+    worth = falls * (before + left[:, None]) - (most - there) * (most + there)
+    helps = (falls >= LEAST_POINTS) & (np.maximum(left[:, None], most) < before) & (worth > 0)
+    if rules is not None:
+        helps &= rules.allowed(source.rows, receivers)
+    if not helps.any():
+        return None
+    worth = np.where(helps, worth, -np.inf)
+    cost = np.where(worth >= (1.0 - AS_GOOD_RATIO) * worth.max(), shares[source.rows][:, None], np.inf)
     place, at = np.unravel_index(int(np.argmin(cost)), cost.shape)
-    row, cold = int(rows[place]), int(colds[at])
-    before = fleet.points[[cold]]
-    expected = float(_score(view, before + levels.costs.points_at(cold, figures[[place]]))[0])
+    destination = int(receivers[at])
+    expected = float(fleet.scores_after(destination, source.amounts[place] * fleet.unit[destination]))
     return Move(
-        bundle=row,
+        bundle=int(source.rows[place]),
         source=hot,
-        destination=cold,
+        destination=destination,
         source_points=float(left[place]),
         destination_points=expected,
-        most_points=float(there[place, at]),
-        falls_points=float(fleet.score[hot] - left[place]),
-        rises_points=expected - float(_score(view, before)[0]),
-        shift_points=_shift(view, levels, row, hot, cold),
+        falls_points=float(falls[place, 0]),
+        rises_points=expected - float(there[at]),
     )
 
 
-def _score(view: RoundView, points: Floats) -> Floats:
-    found: Floats = (points * view.usage_weights).max(axis=1)
-    return found
-
-
-def _rates(view: RoundView, levels: Levels, rows: Ints, owner: int) -> Floats:
-    """Traffic of a broker's bundles, (k, 4): the present one where the broker's traffic has shifted, else the averages."""
-    return (
-        present_rates(view, rows) if levels.has_shifted[owner] else view.bundles.rates[rows] * levels.common
-    )
-
-
-def _shift(view: RoundView, levels: Levels, row: int, source: int, destination: int) -> tuple[float, float]:
-    if not levels.has_shifted[source]:
-        return 0.0, 0.0
-    rows = np.array([row])
-    present, average = (
-        figures_of(present_rates(view, rows)),
-        figures_of(view.bundles.rates[rows] * levels.common),
-    )
-    at_source, at_destination = (
-        float((levels.costs.points_at(at, present) - levels.costs.points_at(at, average)).max())
-        for at in (source, destination)
-    )
-    return -at_source, at_destination
-
-
-def _apply(view: RoundView, levels: Levels, fleet: _Fleet, move: Move) -> None:
-    figures = figures_of(_rates(view, levels, np.array([move.bundle]), move.source))
-    source, destination = fleet.points[move.source], fleet.points[move.destination]
-    source[:] = np.maximum(source - levels.costs.points_at(move.source, figures)[0], 0.0)
-    destination += levels.costs.most_points_at(move.destination, figures)[0]
-    fleet.score[move.source], fleet.score[move.destination] = move.source_points, move.most_points
-    fleet.may_give[move.destination] = fleet.may_receive[move.source] = False
-    fleet.moved.add(move.bundle)
+def _apply(fleet: Fleet, source: _Source, move: Move) -> None:
+    place = int(np.flatnonzero(source.rows == move.bundle)[0])
+    amounts = source.amounts[place]
+    hot, cold = move.source, move.destination
+    fleet.points[hot] = np.maximum(fleet.points[hot] - amounts * fleet.unit[hot], 0.0)
+    fleet.points[cold] += amounts * fleet.most_unit[cold]
+    for broker in (hot, cold):
+        fleet.score[broker] = float((fleet.points[broker] * fleet.weights).max())
+    fleet.may_give[cold] = fleet.may_receive[hot] = False
+    fleet.has_moved[move.bundle] = True
+    source.drop(place)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+GOAL_RATIO: Final = 0.5
+"""Where a plan ends, as a share of the acceptable spread: half of it, so that the spread does not soon come back."""
 MOST_PROMISES: Final = 10
 """How many of the last unloads are remembered with what became of them."""
 
@@ -19,7 +21,8 @@ class FleetPlannerSettings:
     noise: a large difference is acted on at once, one near the limit once it is certain. A larger value acts less and
     later. Not in Pulsar."""
     min_gain_points: float = 0.5
-    """Percentage points by which a move has to lower the more used of its two brokers. Not in Pulsar."""
+    """Percentage points by which a plan as a whole has to lower one of its brokers; a single move may bring less, however small
+    bundles are. Not in Pulsar."""
     max_moved_ratio: float = 0.2
     """Share of the fleet's traffic that one round may move; every client of what moves reconnects. Not in Pulsar."""
     failed_promises_ratio: float = 0.6
@@ -37,3 +40,8 @@ class FleetPlannerSettings:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be from 0 to 1")
         if not 0 <= self.promises_count <= MOST_PROMISES:
             raise ValueError(f"promises_count is {self.promises_count}; it must be from 0 to {MOST_PROMISES}")
+
+    @property
+    def goal_points(self) -> float:
+        """Spread at which a plan ends."""
+        return GOAL_RATIO * self.acceptable_spread_points

@@ -26,19 +26,14 @@ OUTCOME_TEXTS: Final[Mapping[str, OutcomeText]] = {
         remedy="another bundle of its broker has to help, or splits have to be on: [pulsar.split]",
     ),
     "every-broker-hot": OutcomeText(
-        meaning="it stands out, but the coldest broker is above 85 %, too",
+        meaning="it stands out, no move helps, and even the coldest broker is above 85 %",
         advice="add brokers",
-        remedy="the coldest broker has to be at 85 % or below: add brokers",
+        remedy="another broker has to have room for its bundles: add brokers",
     ),
     "promises-failed": OutcomeText(
         meaning="most of the last unloads did not help as they should have",
         advice="see the finding `failed-promises`, and the [runbook](runbooks/promises-failed.md)",
         remedy="unloads have to help again, see the finding failed-promises, or: `trimtab resume`",
         is_hold=True,
-    ),
-    "broker-joined": OutcomeText(
-        meaning="a broker joined less than three rounds ago, and others may follow",
-        advice="wait",
-        remedy="no other broker may join for three rounds",
     ),
 }

@@ -13,7 +13,7 @@ import numpy as np
 
 from policies.columns import Bools, Floats
 from policies.splitting.ranges import BadRange
-from policies.usage import capacity_percent, percent, weighted_maximum_ratio
+from policies.usage import percent, weighted_maximum_ratio
 from state.events import ActionResult, Control, Event, LoadReport, TopicStats
 from state.settings import PulsarSettings
 from streaming.simulator.backtest.elsewhere import MovedBundle, Part, Topics, cut, parts_at
@@ -71,10 +71,9 @@ class World:
             return found
         reports = [self._shown[name].report for name in names]
         resources = np.array([each.resources for each in reports])
-        messages = np.array([each.messages_per_s for each in reports])
-        volume = np.array([each.bytes_per_s for each in reports])
-        capacity = capacity_percent(messages, volume, self._judge.capacity.limits(names))
-        percents = np.column_stack([percent(resources[:, :, 0], resources[:, :, 1]), capacity])
+        carried = [(each.messages_per_s, each.bytes_per_s, *each.counts.sum(axis=0)) for each in reports]
+        limits = np.column_stack([resources[:, :, 1], self._judge.capacity.limits(names)])
+        percents = percent(np.column_stack([resources[:, :, 0], carried]), limits)
         ratio = weighted_maximum_ratio(percents, self._judge.usage.weights())
         found[[self._row_of[name] for name in names]] = 100.0 * ratio
         return found

@@ -13,6 +13,7 @@ from policies.columns import Floats
 from policies.shedding.published import PublishedLoads
 from policies.shedding.transfer_shedder import TransferShedderSettings
 from policies.shedding.view import BrokerTable, BundleTable, RoundView
+from policies.usage import RESOURCES
 
 Case = Mapping[str, Any]
 
@@ -117,13 +118,13 @@ def view_of(round_: Mapping[str, Any]) -> RoundView:
     brokers = round_["brokers"]
     names = tuple(sorted(name for name, broker in brokers.items() if "missing" not in broker))
     fleet = [brokers[name] for name in names]
-    unmeasured = np.zeros((len(names), 5))
+    unmeasured = np.zeros((len(names), len(RESOURCES)))
     counts = [len(broker["top"]) for broker in fleet]
     table = BrokerTable(
         names=names,
         usage_ratio=np.zeros(len(names)),
         percents=unmeasured,
-        limits=unmeasured[:, 1:],
+        limits=unmeasured,
         measured=unmeasured > 0,
         is_measured=np.zeros(len(names), dtype=np.bool_),
         report_age_s=np.zeros(len(names)),
@@ -146,6 +147,7 @@ def view_of(round_: Mapping[str, Any]) -> RoundView:
             sampled=np.ones(len(bundles), dtype=np.bool_),
             messages_per_s=np.zeros(len(bundles)),
             bytes_per_s=volumes,
+            counts=np.zeros((len(bundles), 2), dtype=np.int64),
             movable=np.array([each["movable"] for each in bundles], dtype=np.bool_),
         ),
         published=PublishedLoads(

@@ -204,6 +204,7 @@ def fleet() -> Fleet:
     fleet.split_averages = np.arange(6.0).reshape(3, 2) / 3
     fleet.split_samples = np.array([1, 0, 1000])
     fleet.split_hits = np.array([0, 7, 1])
+    fleet.counts = np.array([[4, 9], [0, 0], [1, 2**31]])
     return fleet
 
 

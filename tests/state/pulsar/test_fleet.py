@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.shedding.view import BrokerTable, BundleTable, RoundView
-from policies.usage import weighted_maximum_ratio
+from policies.usage import RESOURCES, weighted_maximum_ratio
 from state.events import Event, LoadReport, namespace_of
 from state.pulsar.encoding import decode_fleet, encode_fleet
 from state.pulsar.fleet import NOBODY, Sampling, advance
@@ -103,7 +103,7 @@ def snapshot_of(dumb: DumbFleet, reports: dict[str, WaitingReport], weights: lis
     names = tuple(sorted(reports))
     found = [reports[name].report for name in names]
     cpu = np.array([each.resources[0, 0] for each in found])
-    percents = np.zeros((len(names), 5))
+    percents = np.zeros((len(names), len(RESOURCES)))
     percents[:, 0] = (cpu.astype(np.float32) / np.float32(100) * np.float32(100)).astype(np.float64)
     owned = list(dumb.listed)
     averages = np.array([dumb.bundles[name].average for name in owned]).reshape(-1, 4)
@@ -112,8 +112,8 @@ def snapshot_of(dumb: DumbFleet, reports: dict[str, WaitingReport], weights: lis
         brokers=BrokerTable(
             names=names,
             percents=percents,
-            limits=np.full((len(names), 4), 100.0),
-            measured=np.ones((len(names), 5), dtype=np.bool_),
+            limits=np.full((len(names), len(RESOURCES)), 100.0),
+            measured=np.ones((len(names), len(RESOURCES)), dtype=np.bool_),
             is_measured=np.ones(len(names), dtype=np.bool_),
             report_age_s=np.zeros(len(names)),
             usage_ratio=weighted_maximum_ratio(percents, np.array(weights)),
@@ -129,6 +129,7 @@ def snapshot_of(dumb: DumbFleet, reports: dict[str, WaitingReport], weights: lis
             sampled=np.ones(len(owned), dtype=np.bool_),
             messages_per_s=averages[:, 0] + averages[:, 1],
             bytes_per_s=averages[:, 2] + averages[:, 3],
+            counts=np.zeros((len(owned), 2), dtype=np.int64),
             movable=np.array([dumb.bundles[name].samples > 0 for name in owned], dtype=np.bool_),
         ),
     )

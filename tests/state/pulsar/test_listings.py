@@ -167,6 +167,7 @@ def listing(*rows: Shown, is_as_before: bool = False) -> Listings:
         traffic=np.zeros((count, 4)),
         has_traffic=np.ones(count, dtype=np.bool_),
         counts=np.zeros((count, 2), dtype=np.int64),
+        is_absent=np.zeros(count, dtype=np.bool_),
         is_as_before=is_as_before,
     )
 

@@ -37,6 +37,7 @@ def advanced(**columns: Any) -> Advanced:
     fleet.owner, fleet.averages = np.array([0, 0, 1]), np.full((3, 4), 10.0)
     fleet.samples = fleet.split_samples = np.array([3, 3, 3])
     fleet.namespaces, fleet.namespace = ["t/a", "t/b", "t/c"], np.array([0, 1, 2])
+    is_absent = np.array(columns.pop("is_absent", [False] * 3))
     for name, column in columns.items():
         setattr(fleet, name, np.array(column))
     return Advanced(
@@ -44,6 +45,7 @@ def advanced(**columns: Any) -> Advanced:
         counts=np.zeros((3, 2), dtype=np.int64),
         reported=fleet.averages,
         is_sampled=np.ones(3, dtype=np.bool_),
+        is_absent=is_absent,
     )
 
 
@@ -71,11 +73,12 @@ def test_a_bundle_without_a_reason_may_go() -> None:
     [
         (header_of(), {"samples": [0, 3, 3]}, "no-samples"),
         (header_of(decision(bundle=A)), {"samples": [0, 3, 3]}, "in-flight"),
+        (header_of(), {"is_absent": [True, False, False]}, "absent"),
         (header_of(decision(bundle=A, result="succeeded")), {}, "cooldown"),
         (header_of(split(bundle=A)), {}, "in-flight"),
         (header_of(split(bundle=A, result="succeeded")), {}, ""),
     ],
-    ids=["no sample", "in flight before no sample", "resting", "being cut", "cut already"],
+    ids=["no sample", "in flight before no sample", "absent", "resting", "being cut", "cut already"],
 )
 def test_the_first_bundle_is_masked_for_its_own_decisions(
     header: Header, columns: dict[str, Any], reason: str
@@ -130,6 +133,7 @@ CAUSES: dict[str, dict[str, Any]] = {
     "rejected": {"rejected": {A: END_MS + 1}},
     "excluded-namespace": {"excluded": ("t/a",)},
     "maintenance": {"resting": ("t/a",)},
+    "absent": {"is_absent": [True, False, False]},
     "no-samples": {"samples": [0, 3, 3]},
     "other-group": {"facts": APART},
     "own-topics": {"facts": Facts([], [], [], [], {}, [], {A: (10.0, 10.0)})},
@@ -148,7 +152,9 @@ def masked_by(*causes: str, kind: str = "unload") -> str:
     known = {name: fields[name] for name in ("rejected", "facts") if name in fields}
     header = header_of(*fields["decisions"], **known)
     samples = fields.get("samples", [3, 3, 3])
-    found, resting = advanced(samples=samples, split_samples=samples), fields.get("resting", ())
+    is_absent = fields.get("is_absent", [False] * 3)
+    found = advanced(samples=samples, split_samples=samples, is_absent=is_absent)
+    resting = fields.get("resting", ())
     if kind == "unload":
         unsettled = fields.get("unsettled", frozenset())
         codes = unload_mask(found, header, pulsar, unsettled, end_ms=END_MS, resting=resting)
@@ -165,7 +171,15 @@ def test_of_several_reasons_against_an_unload_the_first_one_counts(place: int) -
     assert masked_by(names[place]) == masked_by(*names[place:]) == names[place]
 
 
-FOR_SPLITS = ["in-flight", "ineffective", "rejected", "excluded-namespace", "maintenance", "no-samples"]
+FOR_SPLITS = [
+    "in-flight",
+    "ineffective",
+    "rejected",
+    "excluded-namespace",
+    "maintenance",
+    "absent",
+    "no-samples",
+]
 
 
 @pytest.mark.parametrize("place", range(len(FOR_SPLITS)), ids=FOR_SPLITS)
@@ -175,11 +189,11 @@ def test_a_split_is_kept_by_the_same_reasons_but_those_of_its_broker_and_its_unl
     assert masked_by(*beside, kind="split") == ""
 
 
-FOR_DRAINS = ["in-flight", "ineffective", "excluded-namespace", "maintenance"]
+FOR_DRAINS = ["in-flight", "ineffective", "excluded-namespace", "maintenance", "absent"]
 
 
 @pytest.mark.parametrize("place", range(len(FOR_DRAINS)), ids=FOR_DRAINS)
-def test_a_drain_is_kept_by_actions_on_the_bundle_and_by_its_namespace_only(place: int) -> None:
+def test_a_drain_is_kept_by_actions_on_the_bundle_its_namespace_and_its_absence_only(place: int) -> None:
     beside = [name for name in CAUSES if name not in FOR_DRAINS]
     assert masked_by(*FOR_DRAINS[place:], *beside, kind="drain") == FOR_DRAINS[place]
     assert masked_by(*beside, kind="drain") == ""

@@ -1,0 +1,260 @@
+"""Gaps in the reports: a bundle or a report that is missing for a while changes nothing for the fleet planner."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from state.events import BrokerReport, Event, LoadReport, Published
+from state.pulsar.encoding import decode_fleet, encode_fleet
+from state.pulsar.memory import Fleet
+from tests.state.building import AGE_MS, Seen, seen
+from tests.state.traces import load, run, seeds, settings_of
+
+A, B, C = "t/a/0x00000000_0x80000000", "t/b/0x00000000_0x80000000", "t/c/0x00000000_0x80000000"
+LEFT, RIGHT = "t/a/0x00000000_0x40000000", "t/a/0x40000000_0x80000000"
+
+
+def report(broker: str, time_s: float, **fields: Any) -> LoadReport:
+    return load(broker, time_s, topics_count=3, **fields)
+
+
+def rounds(
+    *each_round: Mapping[str, Mapping[str, float | None]], left: frozenset[str] | None = frozenset()
+) -> list[Seen]:
+    """What each round of 60 s sees: by broker the bundles that it lists, with their messages/s; ``left`` were unloaded by us."""
+    found: list[Seen] = []
+    fleet = Fleet()
+    for number, listed in enumerate(each_round):
+        reports = [report(broker, 60 * number, bundles=bundles) for broker, bundles in listed.items()]
+        found.append(seen(*reports, before=fleet, left=left, end_ms=60_000 * number))
+        fleet = decode_fleet(encode_fleet(found[-1].advanced.fleet))
+    return found
+
+
+def owners(of: Seen) -> dict[str, str]:
+    """Broker of each bundle in the view."""
+    view = of.table.view
+    rows = np.arange(len(view.bundles))
+    return dict(
+        zip(
+            view.bundles.names,
+            [view.brokers.names[at] for at in view.bundles.owners_of(rows).tolist()],
+            strict=True,
+        )
+    )
+
+
+def absent(of: Seen) -> list[str]:
+    rows = np.flatnonzero(of.advanced.is_absent).tolist()
+    return [of.advanced.fleet.bundles[row] for row in rows]
+
+
+FULL = {"b1": {A: 10.0, B: 20.0}, "b2": {C: 30.0}}
+WITHOUT_A = {"b1": {B: 20.0}, "b2": {C: 30.0}}
+
+
+def test_a_bundle_that_its_owner_leaves_out_stays_with_its_averages_and_gives_no_sample() -> None:
+    first, gap, after = rounds(FULL, WITHOUT_A, FULL)
+    assert owners(first) == owners(gap) == owners(after) == {A: "b1", B: "b1", C: "b2"}
+    assert [absent(each) for each in (first, gap, after)] == [[], [A], []]
+    row = gap.table.view.bundles.names.index(A)
+    assert gap.table.view.bundles.messages_per_s[row] == 10.0
+    assert gap.table.view.bundles.sampled[row]
+    present = gap.table.view.present_rates
+    assert present is not None
+    assert present(np.array([row])).tolist() == [[10.0, 0.0, 100.0, 0.0]]
+    samples = [
+        dict(zip(each.advanced.fleet.bundles, each.advanced.fleet.samples, strict=True))
+        for each in (gap, after)
+    ]
+    assert [each[A] for each in samples] == [1, 2]
+    assert [each[B] for each in samples] == [2, 3]
+    assert not after.advanced.fleet.owed_skip.any()
+
+
+def test_its_broker_carries_what_it_carried_before() -> None:
+    first, gap = rounds(FULL, WITHOUT_A)
+    for each in (first, gap):
+        assert each.table.view.brokers.messages_per_s.tolist() == [30.0, 30.0]
+        assert each.table.view.brokers.bytes_per_s.tolist() == [300.0, 300.0]
+    assert gap.advanced.unreported["b1"] == (10.0, 100.0, 3, 3)
+    assert gap.advanced.counts.tolist() == [[3, 3]] * 3
+
+
+def test_traffic_that_the_broker_still_reports_does_not_count_twice() -> None:
+    before = rounds(FULL)[0].advanced.fleet
+    for total, expected in ((30.0, 30.0), (26.0, 30.0), (20.0, 30.0), (45.0, 45.0)):
+        reports = report("b1", 60, bundles={B: 20.0}, rate=total), report("b2", 60, bundles={C: 30.0})
+        found = seen(*reports, before=before, left=(), end_ms=60_000)
+        assert found.table.view.brokers.messages_per_s.tolist() == [expected, 30.0]
+
+
+def test_what_a_broker_publishes_about_itself_needs_no_completion() -> None:
+    before = rounds(FULL)[0].advanced.fleet
+    top = Published(
+        usage_ratio=0.2,
+        bytes_per_s=200.0,
+        updated_ms=60_000,
+        top_bundles=[B],
+        top_bytes_per_s=np.array([200.0]),
+    )
+    event = report("b1", 60, bundles={A: None, B: 20.0})
+    reports = replace(event, report=replace(event.report, published=top)), report("b2", 60, bundles={C: 30.0})
+    found = seen(*reports, before=before, left=(), end_ms=60_000)
+    assert found.table.view.brokers.messages_per_s.tolist() == [20.0, 30.0]
+
+
+def test_a_bundle_that_is_listed_without_traffic_counts_with_its_averages_too() -> None:
+    gap = rounds(FULL, {"b1": {A: None, B: 20.0}, "b2": {C: 30.0}})[-1]
+    assert gap.table.view.brokers.messages_per_s.tolist() == [30.0, 30.0]
+    assert absent(gap) == []
+
+
+@pytest.mark.parametrize(
+    ("last", "expected", "kept"),
+    [
+        pytest.param(
+            {"b1": {B: 20.0}, "b2": {A: 10.0, C: 30.0}}, {A: "b2", B: "b1", C: "b2"}, [], id="moved"
+        ),
+        pytest.param(
+            {"b1": {B: 20.0, LEFT: 5.0, RIGHT: 5.0}, "b2": {C: 30.0}},
+            {B: "b1", LEFT: "b1", RIGHT: "b1", C: "b2"},
+            [],
+            id="split",
+        ),
+        pytest.param(
+            {"b1": {B: 20.0, LEFT: 5.0}, "b2": {C: 30.0, RIGHT: 5.0}},
+            {B: "b1", LEFT: "b1", RIGHT: "b2", C: "b2"},
+            [],
+            id="split and one part moved",
+        ),
+        pytest.param(
+            {"b1": {B: 20.0, LEFT: 5.0}, "b2": {C: 30.0}},
+            {A: "b1", B: "b1", LEFT: "b1", C: "b2"},
+            [A],
+            id="only one part is listed yet",
+        ),
+        pytest.param(
+            {"b1": {}, "b2": {C: 30.0}}, {A: "b1", B: "b1", C: "b2"}, [A, B], id="nothing is listed"
+        ),
+        pytest.param({"b2": {C: 30.0}}, {C: "b2"}, [], id="its broker does not report"),
+    ],
+)
+def test_an_absent_bundle_stays_until_it_is_known_to_be_elsewhere_or_split(
+    last: Mapping[str, Mapping[str, float | None]], expected: dict[str, str], kept: list[str]
+) -> None:
+    found = rounds(FULL, last)[-1]
+    assert owners(found) == expected
+    assert absent(found) == kept
+
+
+def test_an_absent_bundle_that_was_unloaded_by_us_is_gone_from_its_broker_and_does_not_come_back() -> None:
+    gone = rounds(FULL, WITHOUT_A, WITHOUT_A, left=frozenset({A}))
+    assert [A in owners(each) for each in gone] == [True, False, False]
+    reports = report("b1", 120, bundles={B: 20.0}), report("b2", 120, bundles={C: 30.0})
+    later = seen(*reports, before=gone[1].advanced.fleet, left=(), end_ms=120_000)
+    assert A not in owners(later)
+
+
+def test_an_absent_bundle_is_gone_when_nobody_lists_it_for_the_age_of_a_report() -> None:
+    found = rounds(FULL, *[WITHOUT_A] * 4, FULL)
+    assert [60_000 * at <= AGE_MS for at in range(1, 5)] == [True, True, True, False]
+    assert [A in owners(each) for each in found] == [True, True, True, True, False, True]
+
+
+def test_a_stale_listing_of_the_former_owner_does_not_take_an_absent_bundle_back() -> None:
+    stale = {"b1": {A: 10.0, B: 20.0}, "b2": {A: 10.0, C: 30.0}}
+    found = rounds(FULL, stale, FULL, stale)
+    assert [owners(each)[A] for each in found] == ["b1", "b2", "b2", "b2"]
+    assert found[-1].advanced.runs_begun_ms("b2")[found[-1].advanced.row_of("b2", A) or 0] == 60_000
+
+
+def test_a_bundle_that_is_absent_while_its_broker_falls_silent_is_forgotten_in_time() -> None:
+    found = rounds(FULL, WITHOUT_A, *[{"b2": {C: 30.0}}] * 3, WITHOUT_A)
+    assert owners(found[-1]) == {B: "b1", C: "b2"}
+
+
+def test_pulsars_policies_see_the_reports_as_they_are() -> None:
+    gap = rounds(FULL, WITHOUT_A, left=None)[-1]
+    assert owners(gap) == {B: "b1", C: "b2"}
+    assert gap.table.view.brokers.messages_per_s.tolist() == [20.0, 30.0]
+
+
+def _without(event: LoadReport, bundles: set[str]) -> LoadReport:
+    """The same report without some of its bundles; what the broker carries in all is without them, too."""
+    old = event.report
+    kept = np.array([name not in bundles for name in old.bundles], dtype=np.bool_)
+    traffic = old.traffic[kept]
+    changed: BrokerReport = replace(
+        old,
+        bundles=[name for name in old.bundles if name not in bundles],
+        traffic=traffic,
+        has_traffic=old.has_traffic[kept],
+        counts=old.counts[kept],
+        messages_per_s=float(traffic[:, :2].sum()),
+        bytes_per_s=float(traffic[:, 2:].sum()),
+    )
+    return replace(event, report=changed)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(seeds)
+def test_single_missing_reports_and_bundles_change_no_owner_no_average_and_no_row(seed: int) -> None:
+    random = Random(seed)  # noqa: S311  tests, not secrets
+    names = [f"t/{random.choice('ab')}/0x{at}0000000_0x{at + 1}0000000" for at in range(9)]
+    homes = {name: random.choice(["b1", "b2", "b3"]) for name in names}
+    whole, holed = Fleet(), Fleet()
+    for number in range(12):
+        reports = [
+            report(
+                broker,
+                60 * number,
+                bundles={name: float(at + 1) for at, name in enumerate(names) if homes[name] == broker},
+            )
+            for broker in ("b1", "b2", "b3")
+        ]
+        is_gap = number % 2 == 1  # what is missing comes back in the next round
+        dropped = {name for name in names if is_gap and random.random() < 0.3}
+        silent = random.choice(["b1", "b2", "b3", "", ""]) if is_gap else ""
+        all_of_it = seen(*reports, before=whole, left=(), end_ms=60_000 * number)
+        rest = [_without(each, dropped) for each in reports if each.broker != silent]
+        found = seen(*rest, before=holed, left=(), end_ms=60_000 * number)
+        whole, holed = all_of_it.advanced.fleet, decode_fleet(encode_fleet(found.advanced.fleet))
+        assert owners(found) == {name: at for name, at in owners(all_of_it).items() if at != silent}
+        assert not holed.owed_skip.any()
+        for each, name in enumerate(holed.bundles):
+            assert holed.brokers[holed.owner[each]] == homes[name]
+            row = whole.bundles.index(name)
+            np.testing.assert_allclose(holed.averages[each], whole.averages[row])
+        shown = all_of_it.table.view.brokers
+        at = [shown.names.index(name) for name in found.table.view.brokers.names]
+        np.testing.assert_allclose(found.table.view.brokers.messages_per_s, shown.messages_per_s[at])
+        np.testing.assert_allclose(found.table.view.brokers.bytes_per_s, shown.bytes_per_s[at])
+
+
+def _trace(*, has_gaps: bool) -> list[Event]:
+    """b1 is at 60 % and b2 at 40 %; every second report of b1 leaves its two heaviest bundles out."""
+    found: list[Event] = []
+    for at in range(24):
+        heavy = {f"t/a/0x{place}0000000_0x{place + 1}0000000": 100.0 + place for place in range(8)}
+        light = {f"t/b/0x{place}0000000_0x{place + 1}0000000": 60.0 + place for place in range(8)}
+        if has_gaps and at % 2:
+            heavy = dict(list(heavy.items())[:-2])
+        found += [
+            report("b1", 10 * at + 1, cpu=60.0, bundles=heavy),
+            report("b2", 10 * at + 1, cpu=40.0, bundles=light),
+        ]
+    return found
+
+
+@pytest.mark.parametrize("policy", ["fleet-planner"])
+def test_gaps_add_no_move_and_an_absent_bundle_is_named_as_such(policy: str) -> None:
+    source = settings_of(shedding_policy=policy)
+    full, holed = (run([_trace(has_gaps=has_gaps)], source) for has_gaps in (False, True))
+    assert 0 < len(holed.actions) <= len(full.actions)
+    assert {each["candidates"]["outcomes"].get("absent") for each in holed.summaries} >= {2}
