@@ -214,17 +214,18 @@ class Ledger(msgspec.Struct, array_like=True):
             and end_ms < each.verdict.judged_ms + to_ms(rest_s)
         }
 
-    def unloads_of_last_hour_count(self, *, end_ms: int) -> int:
-        """How many unloads the rounds that ended within the last hour decided, those that empty brokers left out."""
-        return self._of_last_hour_count(end_ms, is_drain=False)
+    def unloads_of_last_hour(self, *, is_drain: bool, end_ms: int) -> list[Decision]:
+        """Unloads that the rounds that ended within the last hour decided, to empty brokers or else."""
+        return [
+            each
+            for each in self.decisions
+            if each.kind == "unload" and each.is_drain == is_drain and each.decided_ms > end_ms - HOUR_MS
+        ]
 
-    def drained_in_last_hour_count(self, *, end_ms: int) -> int:
-        """How many unloads that empty brokers the rounds that ended within the last hour decided."""
-        return self._of_last_hour_count(end_ms, is_drain=True)
-
-    def _of_last_hour_count(self, end_ms: int, *, is_drain: bool) -> int:
+    def unloads_in_flight_count(self, *, end_ms: int) -> int:
+        """How many unloads an executor may still have to carry out."""
         return sum(
-            each.kind == "unload" and each.is_drain == is_drain and each.decided_ms > end_ms - HOUR_MS
+            each.kind == "unload" and not each.dry_run and each.is_in_flight(end_ms)
             for each in self.decisions
         )
 

@@ -165,7 +165,9 @@ class PulsarAdmin:
             if error.status != _NOBODY_OWNS:
                 raise
             return None
-        return next((each for each in self.brokers(cluster) if found.startswith(self.address_of(each) + "/")), None)
+        return next(
+            (each for each in self.brokers(cluster) if found.startswith(self.address_of(each) + "/")), None
+        )
 
     def topics(self, bundle: Bundle) -> list[str]:
         """Full names of the persistent topics in a bundle, Pulsar's own left out, ascending.
