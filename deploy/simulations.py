@@ -32,7 +32,7 @@ from streaming.simulator.setup import Setup
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "simulations.md"
 SEEDS = range(7001, 7006)
-VARIED_SCENARIOS = ("one-hot-broker", "scale-out", "tenant-surge", "noise-alone")
+VARIED_SCENARIOS = ("one-hot-broker", "scale-out", "surge", "noise-alone")
 _POLICIES = ("avg-shedder", "transfer-shedder", "fleet-planner")
 _VARIED_POLICIES = ("avg-shedder", "fleet-planner")
 _SHOWN = (

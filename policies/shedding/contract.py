@@ -29,9 +29,12 @@ BUNDLE_OUTCOMES = (
     "masked",
     "no-destination",
     "bundle-limit",
+    "budget",
 )
 """Outcomes of a bundle that was tried, by code. ``masked``: not movable; the caller that masked it knows why."""
-ACTED, NEED_MET, TOO_BIG, NO_TRAFFIC, MASKED, NO_DESTINATION, BUNDLE_LIMIT = range(len(BUNDLE_OUTCOMES))
+ACTED, NEED_MET, TOO_BIG, NO_TRAFFIC, MASKED, NO_DESTINATION, BUNDLE_LIMIT, BUDGET = range(
+    len(BUNDLE_OUTCOMES)
+)
 
 ADMITTED, REFUSED, POSTPONED = range(3)
 """What became of a wanted unload: it happens; it is refused for a reason of its own; or it has to wait because nothing, or

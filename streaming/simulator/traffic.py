@@ -57,6 +57,8 @@ class Sources:
     """How long a drift lasts."""
     swing_ratio: Floats
     """How far a namespace's daily swing goes to either side, (k,)."""
+    swing_s: float = DAY_S
+    """How long a swing takes, there and back."""
     swing_phase_s: Floats
     """(k,)."""
     surges: tuple[Surge, ...] = ()
@@ -90,7 +92,9 @@ class Traffic:
     def structural(self, time_s: float) -> Floats:
         """Message rate in without noise, (r,)."""
         sources = self._sources
-        swing = 1.0 + sources.swing_ratio * np.sin(2 * math.pi * (time_s + sources.swing_phase_s) / DAY_S)
+        swing = 1.0 + sources.swing_ratio * np.sin(
+            2 * math.pi * (time_s + sources.swing_phase_s) / sources.swing_s
+        )
         for surge in sources.surges:
             swing[surge.namespace] *= surge.at(time_s)
         drift = np.exp(sources.drift_ratio * self._drift - sources.drift_ratio**2 / 2)

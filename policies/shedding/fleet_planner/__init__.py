@@ -20,6 +20,7 @@ import numpy as np
 from policies.columns import Bools, Codes, Floats, Ints, empty_rows
 from policies.shedding.contract import (
     ACTED,
+    BUDGET,
     MASKED,
     NEED_MET,
     NO_DESTINATION,
@@ -52,6 +53,7 @@ OUTCOMES = (
     "not-sure",
     "no-better-place",
     "every-broker-hot",
+    "budget-spent",
     "promises-failed",
 )
 (
@@ -61,6 +63,7 @@ OUTCOMES = (
     NOT_SURE,
     NO_BETTER_PLACE,
     EVERY_BROKER_HOT,
+    BUDGET_SPENT,
     PROMISES_FAILED,
 ) = range(len(OUTCOMES))
 TRIGGERS = ("", "spread")
@@ -153,6 +156,7 @@ def _examine(
     outcome[stuck] = np.where(
         levels.score[spread.cold[stuck]] >= HOT_POINTS, EVERY_BROKER_HOT, NO_BETTER_PLACE
     )
+    outcome[sorted(found.waiting)] = BUDGET_SPENT
     outcome[~stands_out] = WITHIN_SPREAD
     low = np.where(spread.cold == np.arange(count), NOBODY, spread.cold)
     for move in reversed(found.moves):
@@ -198,7 +202,9 @@ def _plan(view: RoundView, levels: Levels, found: Found, examined: Examined, pla
     sources = np.array([move.source for move in found.moves], dtype=np.int64)
     rows = np.array([move.bundle for move in found.moves], dtype=np.int64)
     tried_rows, tried_examined = empty_rows(), empty_rows()
-    gives = np.flatnonzero(np.isin(examined.outcome, (FIRED, NO_BETTER_PLACE, EVERY_BROKER_HOT)))
+    gives = np.flatnonzero(
+        np.isin(examined.outcome, (FIRED, NO_BETTER_PLACE, EVERY_BROKER_HOT, BUDGET_SPENT))
+    )
     if len(gives):
         tried = candidates(view.bundles, fired=gives, brokers=examined.high[gives])
         tried, _ = tried.heaviest_first(view.bundles.bytes_per_s[tried.rows])
@@ -217,13 +223,13 @@ def _plan(view: RoundView, levels: Levels, found: Found, examined: Examined, pla
         unload_for=rows,
         unload_evidence={name: _round_shown(np.array(column)) for name, column in shown.items()},
         tried_rows=tried_rows,
-        tried_outcomes=_tried_outcomes(view, levels, tried_rows, rows, examined, tried_examined),
+        tried_outcomes=_tried_outcomes(view, levels, found, tried_rows, examined, tried_examined),
         tried_examined=tried_examined,
     )
 
 
 def _tried_outcomes(
-    view: RoundView, levels: Levels, tried: Ints, unloaded: Ints, examined: Examined, tried_examined: Ints
+    view: RoundView, levels: Levels, found: Found, tried: Ints, examined: Examined, tried_examined: Ints
 ) -> Codes:
     """Outcome of each tried bundle; of a broker that could not be helped, which of its bundles are too big and which have no place."""
     outcomes = np.full(len(tried), NEED_MET, dtype=np.int8)
@@ -231,7 +237,8 @@ def _tried_outcomes(
         return outcomes
     fleet, bundles = Fleet(view, levels), view.bundles
     owners = examined.high[tried_examined]
-    for broker in np.unique(owners[examined.outcome[tried_examined] != FIRED]).tolist():
+    outcomes[np.isin(owners, sorted(found.waiting))] = BUDGET
+    for broker in np.unique(owners[np.isin(owners, sorted(found.stuck))]).tolist():
         of_broker = owners == broker
         outcomes[of_broker] = _why_it_stays(fleet, tried[of_broker], broker)
     loads = bundles.messages_per_s[tried] + bundles.bytes_per_s[tried] <= 0
@@ -240,7 +247,7 @@ def _tried_outcomes(
         takes = (fleet.amounts(tried[idle], owner) * fleet.unit[owner]).max(axis=1) > 0
         outcomes[np.flatnonzero(idle)[~takes]] = NO_TRAFFIC
     outcomes[~bundles.movable[tried]] = MASKED
-    outcomes[np.isin(tried, unloaded)] = ACTED
+    outcomes[np.isin(tried, [move.bundle for move in found.moves])] = ACTED
     return outcomes
 
 

@@ -11,7 +11,6 @@ passed on moves in the next round, when the reports have shown it.
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from policies.columns import Bools, Floats, Ints
 from policies.costs import explain, figures_of
 from policies.shedding.fleet_planner.levels import Levels
 from policies.shedding.fleet_planner.settings import FleetPlannerSettings
+from policies.shedding.rules import Rules
 from policies.shedding.view import RoundView
 
 MOST_BUNDLES = 64
@@ -59,8 +59,10 @@ class Found:
     moves: list[Move] = field(default_factory=list)
     stuck: set[int] = field(default_factory=set)
     """Brokers that stand out and from which no move helps."""
+    waiting: set[int] = field(default_factory=set)
+    """Brokers that stand out and that a spent budget keeps from giving more."""
     is_cut: bool = False
-    """Whether it ended because no more may move in a round."""
+    """Whether it ended because no more may move now."""
 
 
 class Fleet:
@@ -133,21 +135,28 @@ class _Source:
 def search(view: RoundView, levels: Levels, settings: FleetPlannerSettings) -> Found:
     """Moves in the order in which they help most."""
     fleet, found = Fleet(view, levels), Found()
-    goal = settings.goal_points
-    shares = traffic_shares(view)
-    left, rules = settings.max_moved_ratio, None
+    rules = None if view.rules is None else view.rules.draft()
+    shares, left = traffic_shares(view), settings.max_moved_ratio
     sources: dict[int, _Source] = {}
     while not found.is_cut:
         hot = int(np.argmax(np.where(fleet.may_give, fleet.score, -np.inf)))
         if not fleet.may_give[hot]:
             break
-        receivers = np.flatnonzero(fleet.receivers(hot) & (fleet.score < fleet.score[hot] - goal))
+        receivers = np.flatnonzero(
+            fleet.receivers(hot) & (fleet.score < fleet.score[hot] - settings.goal_points)
+        )
         receivers = receivers[np.argsort(fleet.score[receivers], kind="stable")]
         move = _best_move(fleet, sources, shares, rules, hot, receivers) if len(receivers) else None
         if move is None:
-            if len(receivers):
-                found.stuck.add(hot)
             fleet.may_give[hot] = False
+            if not len(receivers):
+                continue
+            wish = _best_move(fleet, sources, shares, None, hot, receivers)
+            barred = None if wish is None or rules is None else rules.keeps(wish.bundle)
+            if barred is not None and barred.rule == "budget":
+                found.waiting.add(hot)
+            else:
+                found.stuck.add(hot)
             continue
         share = float(shares[move.bundle])
         if found.moves and share > left:
@@ -159,6 +168,7 @@ def search(view: RoundView, levels: Levels, settings: FleetPlannerSettings) -> F
             rules.take(move.bundle, move.destination)
         found.moves.append(move)
         found.is_cut = len(found.moves) == MOST_MOVES
+    found.is_cut |= bool(found.waiting)
     if not found.is_cut and not _is_worth_it(levels, found.moves, settings):
         return Found(stuck=found.stuck | {move.source for move in found.moves})
     return found
@@ -182,7 +192,7 @@ def traffic_shares(view: RoundView) -> Floats:
 
 
 def _best_move(
-    fleet: Fleet, sources: dict[int, _Source], shares: Floats, rules: Any, hot: int, receivers: Ints
+    fleet: Fleet, sources: dict[int, _Source], shares: Floats, rules: Rules | None, hot: int, receivers: Ints
 ) -> Move | None:
     """The move of a bundle of ``hot`` that is worth most; None where none helps."""
     source = sources.get(hot)
@@ -215,7 +225,7 @@ def _bundles_of(fleet: Fleet, broker: int, gap_points: float) -> _Source:
 
 
 def _best_move_to(
-    fleet: Fleet, source: _Source, shares: Floats, rules: Any, hot: int, receivers: Ints
+    fleet: Fleet, source: _Source, shares: Floats, rules: Rules | None, hot: int, receivers: Ints
 ) -> Move | None:
     if not len(source.rows):
         return None

@@ -30,6 +30,12 @@ OUTCOME_TEXTS: Final[Mapping[str, OutcomeText]] = {
         advice="add brokers",
         remedy="another broker has to have room for its bundles: add brokers",
     ),
+    "budget-spent": OutcomeText(
+        meaning="it stands out, and a budget allows no more moves now",
+        advice="wait, or raise the limit of `[pulsar.guards]` that the outcomes of its bundles name",
+        remedy="a budget has to allow more moves: it is that of a round or of an hour",
+        is_hold=True,
+    ),
     "promises-failed": OutcomeText(
         meaning="most of the last unloads did not help as they should have",
         advice="see the finding `failed-promises`, and the [runbook](runbooks/promises-failed.md)",
