@@ -30,6 +30,8 @@ from streaming.systems.events import event_sink_of
 __all__ = ["ExecutorLoop", "start"]
 
 _LOG = logging.getLogger(__name__)
+_BATCH = 4
+"""Actions in a batch for each that is carried out at the same time: a batch waits for its slowest action, and the others go on."""
 
 
 class ExecutorLoop(ActionLoop[Order, Done]):
@@ -126,7 +128,7 @@ def start(
     control.newest()
     epochs = Epochs()
     actions = actions_of(
-        stack, settings, cluster=cluster, epochs=epochs, records_max=target.concurrent_actions_count
+        stack, settings, cluster=cluster, epochs=epochs, records_max=_BATCH * target.concurrent_actions_count
     )
     executor = Executor(
         admin,
