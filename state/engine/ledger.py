@@ -11,7 +11,7 @@ the questions may need it.
 import copy
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -120,6 +120,11 @@ class Decision(msgspec.Struct, array_like=True):
     is_counted: bool = False
     """Whether nothing more is to be seen of it without a result: it is counted, or a later action was answered."""
 
+    @property
+    def plan(self) -> tuple[object, ...]:
+        """Its round and brokers, which other unloads may have, too; its own id where Pulsar chooses the destination, or for a split."""
+        return (self.decided_ms, self.source, self.destination or self.id)
+
     def broker_of(self, side: Side) -> str | None:
         """A broker of an unload."""
         return self.source if side == "source" else self.destination
@@ -217,7 +222,11 @@ class Ledger(msgspec.Struct, array_like=True):
         """Drop what no question needs any more."""
         for each in self.decisions:
             each.is_resting = each.is_resting and end_ms < _rests_until_ms(each, pulsar)
-        kept = {id(each) for kind in _KINDS for each in self.judged(kind)}
+        kept = {
+            id(each)
+            for kind in _KINDS
+            for each in (*self.judged(kind), *self._last_judged(kind, lambda each: each.plan[::2]))
+        }
         self.decisions = [
             each for each in self.decisions if id(each) in kept or _is_needed(each, pulsar, end_ms=end_ms)
         ]
@@ -254,17 +263,18 @@ class Ledger(msgspec.Struct, array_like=True):
             and end_ms < each.verdict.judged_ms + to_ms(rest_s)
         }
 
-    def unloads_of_last_hour_count(self, *, end_ms: int) -> int:
-        """How many unloads the rounds that ended within the last hour decided, those that empty brokers left out."""
-        return self._of_last_hour_count(end_ms, is_drain=False)
+    def unloads_of_last_hour(self, *, is_drain: bool, end_ms: int) -> list[Decision]:
+        """Unloads that the rounds that ended within the last hour decided, to empty brokers or else."""
+        return [
+            each
+            for each in self.decisions
+            if each.kind == "unload" and each.is_drain == is_drain and each.decided_ms > end_ms - HOUR_MS
+        ]
 
-    def drained_in_last_hour_count(self, *, end_ms: int) -> int:
-        """How many unloads that empty brokers the rounds that ended within the last hour decided."""
-        return self._of_last_hour_count(end_ms, is_drain=True)
-
-    def _of_last_hour_count(self, end_ms: int, *, is_drain: bool) -> int:
+    def unloads_in_flight_count(self, *, end_ms: int) -> int:
+        """How many unloads an executor may still have to carry out."""
         return sum(
-            each.kind == "unload" and each.is_drain == is_drain and each.decided_ms > end_ms - HOUR_MS
+            each.kind == "unload" and not each.dry_run and each.is_in_flight(end_ms)
             for each in self.decisions
         )
 
@@ -348,10 +358,27 @@ class Ledger(msgspec.Struct, array_like=True):
         return found
 
     def judged(self, kind: ActionKind | None = None) -> list[Decision]:
-        """The last judged actions, of one kind or of both, at most ten of each kind, the oldest first."""
+        """The last judged actions, of one kind or of both, at most ten of each kind, the oldest first.
+
+        The unloads that one round moved from one broker to another count as one action: a plan may have many small moves. It ended
+        as most of them did, and one of them stands for all, that with the checked promise if there is one.
+        """
         if kind is None:
             return sorted((each for one in _KINDS for each in self.judged(one)), key=_judged_ms)
-        return [each for each in self._judged_decisions() if each.kind == kind][-JUDGED_ACTIONS_COUNT:]
+        return self._last_judged(kind, lambda each: each.plan)
+
+    def failures_count(self, kind: ActionKind) -> int:
+        """How many of the last ten actions failed or had no effect; the unloads of a round to one broker count as one."""
+        return sum(_is_bad(each) for each in self._last_judged(kind, lambda each: each.plan[::2]))
+
+    def _last_judged(
+        self, kind: ActionKind, plan_of: Callable[[Decision], tuple[object, ...]]
+    ) -> list[Decision]:
+        plans: dict[tuple[object, ...], list[Decision]] = defaultdict(list)
+        for each in self._judged_decisions():
+            if each.kind == kind:
+                plans[plan_of(each)].append(each)
+        return sorted(map(_representative, plans.values()), key=_judged_ms)[-JUDGED_ACTIONS_COUNT:]
 
     def outcome_counts(self) -> dict[str, int]:
         """How the last judged actions of both kinds ended."""
@@ -363,6 +390,18 @@ class Ledger(msgspec.Struct, array_like=True):
 
 
 _KINDS: tuple[ActionKind, ...] = ("unload", "split")
+
+
+def _is_bad(decision: Decision) -> bool:
+    return decision.verdict is not None and decision.verdict.outcome != "good"
+
+
+def _representative(plan: Sequence[Decision]) -> Decision:
+    """The action that stands for those of a plan: of the outcome of most, bad if as many are good."""
+    bad = [each for each in plan if _is_bad(each)]
+    if 2 * len(bad) >= len(plan):
+        return bad[-1]
+    return max((each for each in plan if not _is_bad(each)), key=lambda each: each.promise is not None)
 
 
 def _judged_ms(decision: Decision) -> int:

@@ -8,9 +8,10 @@ skipped, or whose brokers sent no report for too long, gets no verdict.
 Source: ours; Pulsar's answer to an admin call does not say whether anything happened.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import get_args
 
 import msgspec
 
@@ -65,7 +66,7 @@ def judge(
         ledger.failing_since_ms.setdefault(kind, end_ms)
     ineffective = {
         each.bundle: each
-        for each in ledger.judged()
+        for each in ledger.decisions
         if each.verdict and each.verdict.outcome == "ineffective" and each.verdict.judged_ms == end_ms
     }
     return Effects(elsewhere=elsewhere, ineffective=ineffective, leaving=leaving)
@@ -177,5 +178,5 @@ def _see_departures(ledger: Ledger, advanced: Advanced, *, end_ms: int) -> dict[
 
 
 def _failing_kinds(ledger: Ledger, guards: GuardSettings) -> list[ActionKind]:
-    bad = Counter(each.kind for each in ledger.judged() if each.verdict and each.verdict.outcome != "good")
-    return [kind for kind, count in bad.items() if 0 < guards.failing_actions_count <= count]
+    most = guards.failing_actions_count
+    return [kind for kind in get_args(ActionKind) if 0 < most <= ledger.failures_count(kind)]

@@ -9,14 +9,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from policies.columns import Bools, Floats, Ints
+from policies.columns import Bools, Ints
 from policies.shedding import fleet_planner
-from policies.shedding.rules import NO_GROUP, Limit, Rules, Spread
+from policies.shedding.rules import NO_GROUP, Rules, Spread
 from state.engine.ledger import Ledger
 from state.engine.memory import ForbiddenRecord, Header
 from state.facts import Facts
 from state.outputs import Finding
 from state.pulsar.actions import Admitted
+from state.pulsar.budgets import limits_of
 from state.pulsar.fleet import Advanced
 from state.pulsar.tables import Eligible
 from state.settings import GuardSettings
@@ -36,11 +37,13 @@ def with_rules(
     ledger: Ledger | None = None,
     leaving: Mapping[str, Collection[str]] | None = None,
     drained: Iterable[str] = (),
+    lifetime_s: float | None = None,
     end_ms: int = 0,
 ) -> tuple[Eligible, Rules]:
     """The same view with its rules, before the round's first move, and these rules.
 
     ``leaving`` are the bundles, by broker, that were told to leave it; ``drained`` the brokers that are drained and reported.
+    ``lifetime_s`` is that of an action, for a policy that plans whole rounds.
     """
     fleet, view = advanced.fleet, table.view
     spans = {
@@ -76,50 +79,22 @@ def with_rules(
         isolation=None if table.groups.is_one else table.broker_groups,
         namespace=namespace,
         spread=spread,
-        limits=_limits(guards, ledger or Ledger(), len(brokers), len(fleet.namespaces), end_ms=end_ms),
+        limits=limits_of(
+            guards,
+            ledger or Ledger(),
+            view.bundles,
+            brokers_count=len(brokers),
+            bundles_count=int(starts[-1]),
+            namespaces_count=len(fleet.namespaces),
+            lifetime_s=lifetime_s,
+            end_ms=end_ms,
+        ),
         keeps_sole=guards.keep_sole_bundle,
         leaving=told,
         staying_counts=counts
         - np.bincount(np.searchsorted(starts, np.flatnonzero(told), side="right") - 1, minlength=len(counts)),
     )
     return replace(table, view=replace(view, rules=rules)), rules
-
-
-def _limits(
-    guards: GuardSettings, ledger: Ledger, brokers_count: int, namespaces_count: int, *, end_ms: int
-) -> tuple[Limit, ...]:
-    """The limits that are on, in the order in which a hold names them."""
-    hour_count = ledger.unloads_of_last_hour_count(end_ms=end_ms)
-    drained_count = ledger.drained_in_last_hour_count(end_ms=end_ms)
-    limits = (
-        Limit("max_unloads_per_round_count", guards.max_unloads_per_round_count, _spent()),
-        Limit(
-            "max_unloads_per_hour_count", guards.max_unloads_per_hour_count, _spent(hour_count), drains=False
-        ),
-        Limit(
-            "max_drain_unloads_per_hour_count",
-            guards.max_drain_unloads_per_hour_count,
-            _spent(drained_count),
-            drains=True,
-        ),
-        Limit(
-            "max_unloads_per_broker_count",
-            guards.max_unloads_per_broker_count,
-            np.zeros(brokers_count),
-            by="broker",
-        ),
-        Limit(
-            "max_unloads_per_namespace_count",
-            guards.max_unloads_per_namespace_count,
-            np.zeros(namespaces_count),
-            by="namespace",
-        ),
-    )
-    return tuple(each for each in limits if each.most)
-
-
-def _spent(count: int = 0) -> Floats:
-    return np.array([float(count)])
 
 
 def _told_to_leave(table: Eligible, leaving: Mapping[str, Collection[str]], *, count: int) -> Bools:

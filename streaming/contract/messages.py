@@ -355,7 +355,10 @@ class ActionResultMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.acti
 
 
 class ApprovalMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.approval.v1"):
-    """A person approves or rejects a proposal. It does not move the cluster's clock and is never late, whatever its `time` is."""
+    """A person approves or rejects a proposal, or all that are open of a round: the subject is the proposal's id, or `round/` and the number.
+
+    It does not move the cluster's clock and is never late, whatever its `time` is.
+    """
 
     data: ApprovalData
 

@@ -27,7 +27,7 @@ from state.pulsar.holds import Holds
 from state.pulsar.members import Calm
 from state.pulsar.memory import Fleet, WaitingReport
 from state.pulsar.rules import with_rules
-from state.pulsar.tables import Eligible, Loads, eligible, loads
+from state.pulsar.tables import Eligible, Loads, eligible, learn_costs, loads
 from state.quiet_hours import NO_ZONES
 from state.settings import GuardSettings, PulsarSettings
 from tests.state.traces import load
@@ -147,6 +147,7 @@ def seen(
         np.zeros(advanced.owned_count, dtype=np.int8),
         groups or Groups(),
         Ledger(),
+        costs=learn_costs(advanced, round_loads, Ledger(), end_ms=END_MS),
         end_ms=END_MS,
         reports=found,
         costs=plain_costs(round_loads.limits),
@@ -171,14 +172,16 @@ def ruled(
     drained_count: int = 0,
     leaving: Mapping[str, Collection[str]] | None = None,
     drained: Collection[str] = (),
+    lifetime_s: float | None = None,
     **guards: Any,
 ) -> tuple[Eligible, Rules]:
-    """The view with its rules: anti-affinity groups, failure domains, unloads of the last hour, and limits."""
+    """The view with its rules: anti-affinity groups, failure domains, unloads of the last hour, and limits; that of traffic is off."""
     ledger = Ledger([_unloaded(is_drain=each >= hour_count) for each in range(hour_count + drained_count)])
     return with_rules(
         found.table,
         found.advanced,
-        GuardSettings(**guards),
+        GuardSettings(**{"max_moved_per_hour_ratio": 0.0} | guards),
+        lifetime_s=lifetime_s,
         facts=Facts([], [], [], [], dict(groups or {}), [], {}, dict(domains or {})),
         ledger=ledger,
         leaving=leaving,

@@ -31,8 +31,8 @@ AS_GOOD_RATIO = 0.1
 """Share of the best move's worth up to which moves count as equally good; then the one that moves less traffic is taken."""
 LEAST_POINTS = 0.05
 """Least fall of its source that a move has to bring: the resolution of what brokers report."""
-MOST_MOVES = 500
-"""Most moves of a round, where no rule says how many may happen."""
+MOST_MOVES = 180
+"""Most moves of a round: what an executor surely carries out within the usual lifetime of actions, at one a second."""
 LATE_S = 30.0
 """A broker whose report is so much older than the median one receives nothing: it may be about to go."""
 
