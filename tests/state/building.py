@@ -27,7 +27,7 @@ from state.pulsar.holds import Holds
 from state.pulsar.members import Calm
 from state.pulsar.memory import Fleet, WaitingReport
 from state.pulsar.rules import with_rules
-from state.pulsar.tables import Eligible, Loads, eligible, learn_costs, loads
+from state.pulsar.tables import Eligible, Loads, eligible, loads
 from state.quiet_hours import NO_ZONES
 from state.settings import GuardSettings, PulsarSettings
 from tests.state.traces import load
@@ -147,7 +147,6 @@ def seen(
         np.zeros(advanced.owned_count, dtype=np.int8),
         groups or Groups(),
         Ledger(),
-        costs=learn_costs(advanced, round_loads, Ledger(), end_ms=END_MS),
         end_ms=END_MS,
         reports=found,
         costs=plain_costs(round_loads.limits),
