@@ -27,6 +27,7 @@ from streaming.simulator.comparing import (
     play_all,
     sort_runs,
 )
+from streaming.simulator.machines import SESSIONS_COUNT
 from streaming.simulator.scenarios import SCENARIOS, find_scenario
 from streaming.simulator.setup import Setup
 
@@ -172,7 +173,11 @@ VARIATIONS: Final = (
 
 
 def _candidate(policy: str) -> Candidate:
-    flags = {"pulsar.shedding_policy": policy, "pulsar.split.enabled": True}
+    flags = {
+        "pulsar.shedding_policy": policy,
+        "pulsar.split.enabled": True,
+        "pulsar.capacity.sessions_count": SESSIONS_COUNT,
+    }
     settings = load(file=Path(os.devnull), flags=flags, environ={}).settings
     return Candidate(name=policy, kind="live", settings=ClusterSettingsSource(settings))
 

@@ -93,6 +93,8 @@ class TopicTraffic:
     """Message rate in + out, (t,)."""
     bytes_per_s: Floats
     """Throughput in + out, (t,)."""
+    sessions: Ints
+    """Producers and consumers that are known of, (t,): at most what there are."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -155,6 +157,10 @@ class Tick(Event):
     asked: tuple[str, ...]
     failed: tuple[tuple[str, str], ...]
     """Brokers that did not answer, each with the reason, ascending."""
+    unowned: tuple[tuple[str, int], ...] = ()
+    """Pulsar bundles that nobody owns although they are used, each with the time since when, ascending; at most a hundred."""
+    unowned_count: int = 0
+    """How many there are."""
 
 
 ActionOutcome = Literal["succeeded", "failed", "skipped"]

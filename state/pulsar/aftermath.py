@@ -2,18 +2,28 @@
 
 from collections.abc import Sequence
 
-from policies.shedding.view import Side, Traffic
+import msgspec
+
+from policies.shedding.view import RoundView, Side, Traffic
 from state.engine.closing import Closing
 from state.engine.ledger import ActionKind, Child, Decision, Ledger
-from state.outputs import Output, Unload
-from state.pulsar import drain, splits
+from state.outputs import Output, Split, Unload
+from state.pulsar import drain
+from state.pulsar.approvals import children_of
 from state.pulsar.closing import Decided
 from state.pulsar.promises import Promised, promised
 from state.pulsar.tables import Loads
 
 
-def remember(ledger: Ledger, closing: Closing, decided: Decided, loads: Loads, actions: list[Output]) -> None:
-    """Record the decided actions; ``actions`` are the outputs of the decided unloads, then those of the splits."""
+def remember(
+    ledger: Ledger,
+    closing: Closing,
+    decided: Decided,
+    loads: Loads,
+    view: RoundView,
+    actions: list[Output],
+) -> None:
+    """Record the actions that were decided on a view; ``actions`` are the outputs of the unloads, then those of the splits."""
     unloads, splits_ = decided.unloads, decided.splits
     made = [
         _decision(
@@ -26,7 +36,7 @@ def remember(ledger: Ledger, closing: Closing, decided: Decided, loads: Loads, a
                 float(unload.evidence["bundle_messages_per_s"]), float(unload.evidence["bundle_bytes_per_s"])
             ),
             before=_before(unload, loads),
-            promise=None if unload.policy == drain.POLICY else promised(unload, loads),
+            promise=None if unload.policy == drain.POLICY else promised(unload, loads, view),
             is_drain=unload.policy == drain.POLICY,
         )
         for action, unload in zip(actions, unloads, strict=False)
@@ -44,7 +54,7 @@ def remember(ledger: Ledger, closing: Closing, decided: Decided, loads: Loads, a
                 action,
                 closing,
                 source=splits_.broker_of(cut.row),
-                children=splits.children_of(splits_, cut),
+                children=children_of(msgspec.json.decode(action.data, type=Split)),
             )
             for action, cut in zip(cuts[len(approved) :], splits_.admitted, strict=True)
         ]

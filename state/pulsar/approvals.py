@@ -15,6 +15,7 @@ import numpy as np
 from policies.columns import Codes, Floats
 from policies.shedding.rules import Rules
 from policies.shedding.view import NOBODY
+from policies.splitting.plan import MEASURES, TRIGGERS, BlindCut, evidence_name
 from state.engine.closing import Closing
 from state.engine.ledger import ActionKind, Child
 from state.engine.memory import ApprovalRecord, Header, ProposalRecord
@@ -246,8 +247,8 @@ def _split(
 
 
 def children_of(split: Split) -> list[Child]:
-    """The bundles that a split makes, each with its share of the topics' traffic when it was proposed."""
-    namespace = namespace_of(split.bundle)
+    """The bundles that a split makes, each with its share of the topics' traffic when it was decided."""
+    namespace, blind_cut = namespace_of(split.bundle), _blind_cut(split)
     messages = sum(each.messages_per_s or 0.0 for each in split.children)
     volume = sum(each.bytes_per_s or 0.0 for each in split.children)
     return [
@@ -255,9 +256,21 @@ def children_of(split: Split) -> list[Child]:
             f"{namespace}/{each.range}",
             None if each.messages_per_s is None else each.messages_per_s / messages if messages else 0.0,
             None if each.bytes_per_s is None else each.bytes_per_s / volume if volume else 0.0,
+            blind_cut,
         )
         for each in split.children
     ]
+
+
+def _blind_cut(split: Split) -> BlindCut | None:
+    """What was cut, if it was not known what its topics have of what was too much."""
+    measure, first = MEASURES[TRIGGERS.index(split.trigger)], split.children[0]
+    known = {"topics": first.topics_count, "sessions": first.sessions_count}.get(
+        measure, first.messages_per_s
+    )
+    if known is not None and known is not msgspec.UNSET:
+        return None
+    return BlindCut(measure, float(split.evidence[evidence_name(split.trigger)]))
 
 
 def record_proposals(

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from policies.columns import Bools
 from policies.costs import LEARNED_COUNT, CostMemory
+from policies.splitting.plan import BlindCut
+from policies.usage import RESOURCES
 from state.engine.layouts import seal, unseal
 from state.events import BrokerReport, Published, TopicTraffic
 from state.pulsar.memory import Fleet, Names, PolicyMemory, ShadowMoves, WaitingReport, WaitingTopics
@@ -35,9 +37,13 @@ class _FleetBytes(msgspec.Struct, array_like=True):
     split_averages: bytes
     split_samples: bytes
     split_hits: bytes
-    shadow: ShadowMoves
-    costs: tuple[bytes, list[str], bytes]
-    counts: bytes
+    shadow: ShadowMoves = {}
+    costs: tuple[bytes, list[str], bytes] = (b"", [], b"")
+    counts: bytes = b""
+    above_limit_rounds: bytes = b""
+    unmeasured_rounds: bytes = b""
+    idle_since_ms: bytes = b""
+    blind_cuts: dict[str, BlindCut] = {}
 
 
 class _ReportBytes(msgspec.Struct, array_like=True):
@@ -62,6 +68,7 @@ class _TopicsBytes(msgspec.Struct, array_like=True):
     topics: list[str]
     messages_per_s: bytes
     bytes_per_s: bytes
+    sessions: bytes = b""
 
 
 _fleet_decoder = msgspec.msgpack.Decoder(_FleetBytes)
@@ -71,6 +78,10 @@ _topics_decoder = msgspec.msgpack.Decoder(_TopicsBytes)
 
 def _ints(value: bytes) -> NDArray[np.int64]:
     return np.frombuffer(value, dtype="<i8")
+
+
+def _counts(value: bytes) -> NDArray[np.int64]:
+    return np.frombuffer(value, dtype="u1").astype(np.int64).reshape(-1, len(RESOURCES))
 
 
 def _split(joined: str) -> list[str]:
@@ -99,6 +110,10 @@ def encode_fleet(fleet: Fleet) -> bytes:
             fleet.shadow,
             (fleet.costs.sums.tobytes(), list(fleet.costs.names), fleet.costs.factors.tobytes()),
             fleet.counts.astype("<u4").tobytes() if fleet.counts.any() else b"",
+            fleet.above_limit_rounds.astype("u1").tobytes(),
+            fleet.unmeasured_rounds.astype("u1").tobytes(),
+            fleet.idle_since_ms.tobytes(),
+            fleet.blind_cuts,
         )
     )
 
@@ -120,6 +135,9 @@ def decode_fleet(value: bytes) -> Fleet:
     fleet = Fleet()
     fleet.brokers = body.brokers
     fleet.broker_last_ms = _ints(body.broker_last_ms)
+    fleet.above_limit_rounds = _counts(body.above_limit_rounds)
+    fleet.unmeasured_rounds = _counts(body.unmeasured_rounds)
+    fleet.idle_since_ms = _ints(body.idle_since_ms)
     fleet.starts = _ints(body.starts)
     fleet.listed_rows = np.frombuffer(body.listed_rows, dtype="<u4").astype(np.int64)
     fleet.run_start_ms = _ints(body.run_start_ms)
@@ -132,11 +150,13 @@ def decode_fleet(value: bytes) -> Fleet:
     fleet.policies = body.policies
     fleet.shadow = body.shadow
     sums, names, factors = body.costs
-    fleet.costs = CostMemory(
-        np.frombuffer(sums, dtype="<f8").reshape(LEARNED_COUNT, -1),
-        names,
-        np.frombuffer(factors, dtype="<f8").reshape(-1, 2 * LEARNED_COUNT),
-    )
+    if sums:
+        fleet.costs = CostMemory(
+            np.frombuffer(sums, dtype="<f8").reshape(LEARNED_COUNT, -1),
+            names,
+            np.frombuffer(factors, dtype="<f8").reshape(-1, 2 * LEARNED_COUNT),
+        )
+    fleet.blind_cuts = body.blind_cuts
     fleet.namespaces = body.namespaces
     fleet.namespace = np.frombuffer(body.namespace, dtype="<u4").astype(np.int64)
     fleet.counts = _or_zeros(np.frombuffer(body.counts, dtype="<u4").astype(np.int64).reshape(-1, 2), fleet)
@@ -227,6 +247,7 @@ def encode_topics(waiting: WaitingTopics) -> bytes:
             traffic.topics,
             traffic.messages_per_s.tobytes(),
             traffic.bytes_per_s.tobytes(),
+            traffic.sessions.astype("<u4").tobytes(),
         )
     )
 
@@ -243,5 +264,8 @@ def decode_topics(value: bytes) -> WaitingTopics:
             topics=body.topics,
             messages_per_s=np.frombuffer(body.messages_per_s, dtype="<f8"),
             bytes_per_s=np.frombuffer(body.bytes_per_s, dtype="<f8"),
+            sessions=np.frombuffer(body.sessions or bytes(4 * len(body.topics)), dtype="<u4").astype(
+                np.int64
+            ),
         ),
     )

@@ -8,7 +8,7 @@ brokers, but not over bundles, except those of a broker whose listing changed.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, repeat
@@ -74,8 +74,14 @@ class Advanced:
 
     def present_rates(self, rows: Ints) -> Floats:
         """Traffic of leading rows in the round, (k, 4); the running averages where the round's does not count."""
-        found: Floats = np.where(self.is_sampled[rows, None], self.reported[rows], self.fleet.averages[rows])
-        return found
+        if len(rows) == self.owned_count and bool((rows[1:] > rows[:-1]).all()):  # all of them, in order
+            if self.is_sampled.all():
+                return self.reported
+            found: Floats = np.where(
+                self.is_sampled[:, None], self.reported, self.fleet.averages[: len(rows)]
+            )
+            return found
+        return np.where(self.is_sampled[rows, None], self.reported[rows], self.fleet.averages[rows])
 
     def owns(self, broker: str, bundle: str) -> bool:
         """Whether a broker of the round owns a bundle; quick, for callers that know where it should be."""
@@ -206,12 +212,14 @@ def _unreported(fleet: Fleet, is_reported: Bools) -> dict[str, Carried]:
 
 
 def inherit(
-    fleet: Fleet, splits: Iterable[tuple[str, Sequence[Child]]], listed: Callable[[str], bool]
+    fleet: Fleet, splits: Sequence[tuple[str, Sequence[Child]]], listed: Callable[[str], bool]
 ) -> None:
     """Give the children of split bundles that are ``listed`` for the first time their share of the parent's averages.
 
     They become rows of ``fleet`` that the next ``advance`` treats as known: owned by the parent's owner, last listed when the parent was.
     """
+    blind = {each.bundle: each.blind_cut for _, children in splits for each in children if each.blind_cut}
+    fleet.blind_cuts = fleet.blind_cuts | {name: cut for name, cut in blind.items() if listed(name)}
     row_of = dict(zip(fleet.bundles, range(len(fleet.bundles)), strict=True))
     born = [
         (row_of[parent], child.bundle, child.messages_ratio, child.bytes_ratio)
@@ -418,3 +426,6 @@ def _carry_policies(before: Fleet, after: Fleet, reports: dict[str, WaitingRepor
     }
     after.policies = policy_memory.only(before.policies, kept.__contains__)
     after.shadow, after.costs = before.shadow, before.costs
+    if before.blind_cuts:
+        known = set(after.bundles)
+        after.blind_cuts = {name: cut for name, cut in before.blind_cuts.items() if name in known}

@@ -7,6 +7,8 @@ import numpy as np
 
 from policies.columns import Bools, Floats, Ints
 from policies.costs import CostMemory
+from policies.splitting.plan import BlindCut
+from policies.usage import RESOURCES
 from state.events import BrokerReport, TopicTraffic
 
 PolicyMemory = dict[str, dict[str, dict[str, Any]]]
@@ -51,12 +53,15 @@ class Fleet:
     """Brokers and bundles of one cluster and what the policies remember about them. Replaced, never mutated in place."""
 
     __slots__ = (
+        "above_limit_rounds",
         "averages",
+        "blind_cuts",
         "broker_last_ms",
         "brokers",
         "bundle_names",
         "costs",
         "counts",
+        "idle_since_ms",
         "last_ms",
         "listed_rows",
         "namespace",
@@ -71,6 +76,7 @@ class Fleet:
         "split_hits",
         "split_samples",
         "starts",
+        "unmeasured_rounds",
     )
 
     def __init__(self) -> None:
@@ -78,6 +84,12 @@ class Fleet:
         """Broker ids, ascending; k of them."""
         self.broker_last_ms: Ints = np.zeros(0, dtype=np.int64)
         """Time of each broker's newest snapshot report, (k,)."""
+        self.above_limit_rounds: Ints = np.zeros((0, len(RESOURCES)), dtype=np.int64)
+        """Rounds in a row with an impossible usage of each resource, (k, resources): see ``state.pulsar.findings``."""
+        self.unmeasured_rounds: Ints = np.zeros((0, len(RESOURCES)), dtype=np.int64)
+        """Rounds in a row in which each resource was not measured, (k, resources)."""
+        self.idle_since_ms: Ints = np.zeros(0, dtype=np.int64)
+        """Start of the first round since which each broker has carried nothing, -1 where it carries something, (k,)."""
         self.starts: Ints = np.zeros(1, dtype=np.int64)
         """(k + 1,): entries ``starts[i]:starts[i + 1]`` of the two columns below are broker i's listings."""
         self.listed_rows: Ints = np.zeros(0, dtype=np.int64)
@@ -114,6 +126,8 @@ class Fleet:
         """What the shedding policies remember."""
         self.shadow: ShadowMoves = {}
         """What a dry-run has moved."""
+        self.blind_cuts: dict[str, BlindCut] = {}
+        """By listed bundle, the bundle it was cut from without knowing what its topics carry."""
 
     @property
     def bundles(self) -> list[str]:

@@ -1,8 +1,7 @@
 """Checks what unloads promised: whether the usage of their brokers changed as predicted.
 
 An unload promises that its source's usage falls and its destination's rises by some points. A policy that predicts usage says by how
-many (``SOURCE_FALLS``, ``DESTINATION_RISES``). For one that does not, a bundle counts for the same share of its
-source's usage as of its source's traffic, and for as many points at its destination.
+many (``SOURCE_FALLS``, ``DESTINATION_RISES``). For one that does not, ``policies.costs`` says what the bundle takes of each resource.
 
 The unloads that one round moves between the same two brokers are one promise: what is expected of the brokers is the sum of what they
 promise, so that it shows even where each of them is too small to, and it is checked once.
@@ -16,11 +15,16 @@ Source: ours.
 """
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from policies.shedding.view import DESTINATION_RISES, SOURCE_FALLS, Promise, Side
+import numpy as np
+
+from policies.columns import Floats, Ints
+from policies.costs import figures_of
+from policies.shedding.view import DESTINATION_RISES, SOURCE_FALLS, Promise, RoundView, Side
 from state.engine.ledger import CheckedPromise, Decision, Ledger
 from state.engine.summary import SHOWN_ROWS
 from state.outputs import Finding, PromiseRow, PromisesSummary, Section, Unload
@@ -47,31 +51,46 @@ class Promised(NamedTuple):
     """By how much this unload is to change it."""
 
 
-def promised(unload: Unload, loads: Loads) -> Promised:
-    """What an unload promises; if its policy predicts no usage, by the bundle's share of the traffic."""
+def promised(unload: Unload, loads: Loads, view: RoundView) -> Promised:
+    """What an unload promises; if its policy predicts no usage, by the costs of what the bundle carries."""
     evidence, destination = unload.evidence, unload.destination_broker
-    before = loads.points_of(unload.source_broker)
     if SOURCE_FALLS in evidence:
-        falls, rises = float(evidence[SOURCE_FALLS]), float(evidence[DESTINATION_RISES])
+        change = {"source": -float(evidence[SOURCE_FALLS]), "destination": float(evidence[DESTINATION_RISES])}
     else:
-        falls = rises = _share(unload, loads) * before
-    if destination is None:
-        return Promised({"source": before}, {"source": -falls})
+        change = {
+            "source": _change_points(unload, unload.source_broker, loads, view, sign=-1.0),
+            "destination": _change_points(unload, destination, loads, view, sign=1.0),
+        }
+    sides: dict[Side, str | None] = {"source": unload.source_broker, "destination": destination}
+    known = {side: broker for side, broker in sides.items() if broker is not None}
     return Promised(
-        {"source": before, "destination": loads.points_of(destination)},
-        {"source": -falls, "destination": rises},
+        {side: loads.points_of(broker) for side, broker in known.items()},
+        {side: change[side] for side in known},
     )
 
 
-def _share(unload: Unload, loads: Loads) -> float:
-    """A bundle's share of its broker's traffic: the mean of its shares of messages and bytes."""
-    carried = loads.traffic_of(unload.source_broker)
-    parts = (
-        (float(unload.evidence["bundle_messages_per_s"]), carried.messages_per_s),
-        (float(unload.evidence["bundle_bytes_per_s"]), carried.bytes_per_s),
-    )
-    shares = [min(1.0, part / whole) for part, whole in parts if whole > 0]
-    return math.fsum(shares) / len(shares) if shares else 0.0
+def _change_points(
+    unload: Unload, broker: str | None, loads: Loads, view: RoundView, *, sign: float
+) -> float:
+    """By how much a broker's usage changes with the bundle, from its largest resource to the largest after it."""
+    names = view.brokers.names
+    if broker not in names or view.costs is None:
+        return 0.0
+    figures = figures_of(*_carried(unload, view))
+    change = view.costs.points_at(np.array([names.index(broker)]), figures)[0]
+    return loads.points_of(broker, changed=sign * change) - loads.points_of(broker)
+
+
+def _carried(unload: Unload, view: RoundView) -> tuple[Floats, Ints]:
+    """Rates of a bundle, (1, 4), and its counts, (1, 2); where it is not in the view, as the unload states them."""
+    bundles, names = view.bundles, view.brokers.names
+    if unload.source_broker in names:
+        own = bundles.rows_of(names.index(unload.source_broker))
+        row = bisect_left(bundles.names, unload.bundle, own.start, own.stop)
+        if row < own.stop and bundles.names[row] == unload.bundle:
+            return bundles.rates[[row]], bundles.counts[[row]]
+    stated = [float(unload.evidence[f"bundle_{name}"]) for name in ("messages_per_s", "bytes_per_s")]
+    return np.array([stated]).repeat(2, axis=1) / 2, np.zeros((1, 2), dtype=np.int64)
 
 
 def check(ledger: Ledger, loads: Loads, *, length_ms: int, end_ms: int) -> list[Decision]:

@@ -62,9 +62,16 @@ class Loads:
         row = self._row_of(broker)
         return Traffic(float(self.messages_per_s[row]), float(self.bytes_per_s[row]))
 
-    def points_of(self, broker: str) -> float:
-        """Usage of a broker that reported, in percent. Raises ``ValueError`` for another."""
-        return 100.0 * float(self.usage_ratio[self._row_of(broker)])
+    def points_of(self, broker: str, *, changed: Floats | None = None) -> float:
+        """Usage of a broker that reported, in percent, also with its resources ``changed`` by so many points, (resources,).
+
+        Raises ``ValueError`` for a broker that did not report.
+        """
+        row = self._row_of(broker)
+        if changed is None:
+            return 100.0 * float(self.usage_ratio[row])
+        percents = np.where(self.measured[row], np.maximum(self.percents[row] + changed, 0.0), 0.0)
+        return 100.0 * float(weighted_maximum_ratio(percents[None, :], self.usage_weights)[0])
 
     def _row_of(self, broker: str) -> int:
         row = bisect_left(self.names, broker)
@@ -258,7 +265,7 @@ def eligible(
             usage_weights=loads_.usage_weights,
             costs=costs if bool(loads_.included.all()) else costs.part(kept),
             present_rates=lambda rows: advanced.present_rates(taken[rows]),
-            in_flight=lambda: _in_flight(ledger),
+            in_flight=lambda: _in_flight(ledger, arrived=() if shadow is None else shadow.bundles),
             judged=lambda: _judged_actions(ledger, end_ms),
             published=published_loads(reports, brokers.names, bundles, end_ms=end_ms),
             missing=missing,
@@ -319,10 +326,12 @@ def _unloaded_ages_s(ledger: Ledger, end_ms: int) -> dict[str, float]:
     }
 
 
-def _in_flight(ledger: Ledger) -> list[UnloadInFlight]:
+def _in_flight(ledger: Ledger, *, arrived: Collection[str]) -> list[UnloadInFlight]:
+    """Unloads that do not show yet, but for bundles that count at their destination all the same."""
     return [
         UnloadInFlight(each.bundle, each.source, each.destination, each.traffic)
         for each in sorted(ledger.unloads_on_their_way(), key=lambda each: each.bundle)
+        if each.bundle not in arrived
     ]
 
 

@@ -15,6 +15,7 @@ from streaming.cli.forms import format_option, render
 from streaming.cli.playing import card_table, play_with_progress
 from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource, ControllerSettings
+from streaming.simulator.machines import SESSIONS_COUNT
 from streaming.simulator.scenarios import SCENARIOS, find_scenario
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ Example:
     "policies",
     multiple=True,
     type=click.Choice([policy.name for policy in POLICIES]),
-    help=f"Policy to compare; all other settings are the defaults. More than one may be given.  [default: {', '.join(_FIRST_POLICIES)}]",
+    help=f"Policy to compare; all other settings are the defaults, with `[pulsar.capacity] sessions_count` of these brokers. More than one may be given.  [default: {', '.join(_FIRST_POLICIES)}]",
 )
 @click.option(
     "--seeds",
@@ -131,7 +132,8 @@ def _candidates(configs: Sequence[Path], policies: Sequence[str]) -> "list[Candi
         for name, path in _name_configs(configs)
     ]
     for policy in policies or (() if configs else _FIRST_POLICIES):
-        settings = read_settings(Path(os.devnull), {"pulsar.shedding_policy": policy})
+        flags = {"pulsar.shedding_policy": policy, "pulsar.capacity.sessions_count": SESSIONS_COUNT}
+        settings = read_settings(Path(os.devnull), flags)
         found.append(Candidate(name=policy, kind="live", settings=ClusterSettingsSource(settings)))
     names = [each.name for each in found]
     if len(set(names)) < len(names):

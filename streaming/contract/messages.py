@@ -21,6 +21,9 @@ MAX_NUMBER = 1e18
 MAX_NAME_CHARACTERS = 2048
 """Longest name, id or subject that is accepted, because every message about it has to fit in a record."""
 
+MAX_UNOWNED_COUNT = 100
+"""Bundles without an owner that a tick names."""
+
 SHOWN_CHARACTERS = 200
 """How many characters of foreign input a message about it shows."""
 
@@ -49,6 +52,15 @@ class Traffic(msgspec.Struct, frozen=True, gc=False):
     """Bytes/s."""
     msgThroughputOut: float | None = 0.0  # noqa: N815
     """Bytes/s."""
+
+
+class TopicLoad(Traffic, frozen=True, gc=False):
+    """A topic's traffic and clients."""
+
+    producers: float | None = None
+    """Number of producers; a whole number; absent: not known."""
+    consumers: float | None = None
+    """Number of consumers of all its subscriptions; a whole number; absent: not known."""
 
 
 class BundleStats(Traffic, frozen=True, gc=False):
@@ -144,6 +156,11 @@ class TickData(msgspec.Struct, frozen=True):
     """Brokers that the collector tried to read."""
     failed: dict[str, str] = {}
     """Brokers that could not be read, each with the reason."""
+    unowned: dict[Text, Time] | msgspec.UnsetType = msgspec.UNSET
+    """Bundles of a Pulsar cluster that no broker owns although they had clients or traffic when one last listed them, each with the
+    time since when; the first hundred by name. Left out where there is none."""
+    unowned_count: int | msgspec.UnsetType = msgspec.UNSET
+    """How many there are."""
 
 
 PAUSED_REASON: Final = "paused: the cluster is paused"
@@ -305,9 +322,9 @@ class BrokerLoadMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.pulsar
 
 
 class TopicStatsMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.pulsar.topic-stats.v1"):
-    """Traffic by bundle and topic; the subject is the broker id."""
+    """Traffic and clients by bundle and topic; the subject is the broker id."""
 
-    data: dict[str, dict[str, Traffic]]
+    data: dict[str, dict[str, TopicLoad]]
 
 
 class KafkaLoadReportMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.kafka.load-report.v1"):

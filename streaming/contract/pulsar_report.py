@@ -29,6 +29,7 @@ from streaming.contract.messages import (
     BundleStats,
     LocalBrokerData,
     Resource,
+    TopicLoad,
     Traffic,
 )
 
@@ -39,7 +40,6 @@ _packer = msgspec.msgpack.Encoder()
 RATES = ("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut")
 """Columns of a bundle's traffic, in the order of ``state.events``."""
 _rates = attrgetter(*RATES)
-_COUNTS = ("topics", "producerCount", "consumerCount")
 _MAX_COUNT = 2**31 - 1
 """Largest count that is accepted: Pulsar's own counts are 32 bits wide."""
 
@@ -57,7 +57,7 @@ def _packed_row(struct: type[msgspec.Struct]) -> "np.dtype[np.void]":
     return np.dtype({"names": names, "formats": [">f8"] * len(names), "offsets": offsets, "itemsize": at})
 
 
-_TRAFFIC_ROW, _STATS_ROW = _packed_row(Traffic), _packed_row(BundleStats)
+_TOPIC_ROW, _STATS_ROW = _packed_row(TopicLoad), _packed_row(BundleStats)
 _known_bundles = KnownBundles()
 
 
@@ -76,7 +76,7 @@ def broker_report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerRepor
     except BadBundleName as error:
         raise _refuse_name(error) from error
     columns = _columns(stats.values(), _STATS_ROW)
-    _check_stats(columns, listing.with_stats)
+    _check_stats(columns, listing.with_stats, BundleStats)
     found = columns.take(listing.stats_rows, axis=0)
     rate_in, rate_out, volume_in, volume_out = _broker_rates(data, stats)
     return BrokerReport(
@@ -134,8 +134,8 @@ def check_traffic(traffic: Floats, names: Sequence[str]) -> None:
     raise Refusal(_bad_rate(f"a rate of {names[row][:SHOWN_CHARACTERS]}", worst))
 
 
-def _check_stats(columns: Floats, names: Sequence[str]) -> None:
-    """Raise ``Refusal`` for a bad number; ``names`` are those of all rows but the last."""
+def _check_stats(columns: Floats, names: Sequence[str], struct: type[Traffic]) -> None:
+    """Raise ``Refusal`` for a bad rate or count; ``names`` are those of all rows but the last, ``struct`` has the columns' names."""
     if columns.min() >= 0 and columns.max() <= _MAX_COUNT:
         return
     traffic, counts = columns[:, : len(RATES)], columns[:, len(RATES) :]
@@ -143,7 +143,8 @@ def _check_stats(columns: Floats, names: Sequence[str]) -> None:
     bad = np.argwhere((counts < 0) | (counts > _MAX_COUNT))
     if len(bad):
         row, column = bad[0].tolist()
-        detail = f"{_COUNTS[column]} of {names[row][:SHOWN_CHARACTERS]} is {counts[row, column]:g}, expected 0 to {_MAX_COUNT}"
+        count = struct.__struct_fields__[len(RATES) + column]
+        detail = f"{count} of {names[row][:SHOWN_CHARACTERS]} is {counts[row, column]:g}, expected 0 to {_MAX_COUNT}"
         raise Refusal(Rejection(reason="bad-data", detail=detail))
 
 
@@ -197,21 +198,23 @@ def _check_resource(name: str, usage: float, limit: float) -> None:
         raise Refusal(Rejection(reason="bad-data", detail=detail))
 
 
-def topic_traffic(data: dict[str, dict[str, Traffic]]) -> TopicTraffic:
+def topic_traffic(data: dict[str, dict[str, TopicLoad]]) -> TopicTraffic:
     try:
         _known_bundles.check(data.keys())
     except BadBundleName as error:
         raise _refuse_name(error) from error
     names = [topic for topics in data.values() for topic in topics]
     check_lengths("topic", names)
-    traffic = _columns([row for topics in data.values() for row in topics.values()], _TRAFFIC_ROW)
-    check_traffic(traffic, names)
+    columns = _columns([row for topics in data.values() for row in topics.values()], _TOPIC_ROW)
+    _check_stats(columns, names, TopicLoad)
+    traffic = columns[:-1]
     return TopicTraffic(
         bundles=list(data),
         counts=np.array([len(topics) for topics in data.values()], dtype=np.int64),
         topics=names,
-        messages_per_s=traffic[:-1, RATE_IN] + traffic[:-1, RATE_OUT],
-        bytes_per_s=traffic[:-1, THROUGHPUT_IN] + traffic[:-1, THROUGHPUT_OUT],
+        messages_per_s=traffic[:, RATE_IN] + traffic[:, RATE_OUT],
+        bytes_per_s=traffic[:, THROUGHPUT_IN] + traffic[:, THROUGHPUT_OUT],
+        sessions=traffic[:, len(RATES) :].sum(axis=1).astype(np.int64),
     )
 
 

@@ -1,74 +1,99 @@
-"""What traffic costs the brokers of a recording, estimated from their reports: half of the CPU above idle goes to messages, half to bytes."""
+"""What traffic costs the brokers of a recording, learned from their reports as the controller learns it (``policies.costs``)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from policies.columns import Floats
-from state.events import LoadReport
-from streaming.simulator.machines import CPU, Machines
+from policies.costs import (
+    BANDWIDTH_IN,
+    BANDWIDTH_OUT,
+    CPU,
+    IDLE_CPU_POINTS,
+    KBIT_PER_BYTE,
+    CostMemory,
+    Costs,
+    learn,
+)
+from policies.usage import CAPACITIES, NOT_MEASURED, percent
+from state.events import BrokerReport, LoadReport
+from streaming.simulator.machines import Machines
 
-_IDLE_POINTS = 3.0
-"""The most CPU that a broker is assumed to need without traffic."""
-_NETWORK_BYTES_PER_S = 1.25e9
-"""Network capacity that is assumed for a broker that reports none."""
-
-
-def cpu_points(report: LoadReport) -> float:
-    """CPU of a broker in percent of its limit; 0 where it was not measured."""
-    usage, limit = report.report.resources[CPU].tolist()
-    return 100.0 * usage / limit if limit > 0 else 0.0
+_ROUND_MS = 60_000
 
 
 @dataclass(slots=True)
-class BrokerCosts:
-    """Sums over the reports of a broker, so that a recording of any length needs little memory."""
+class RecordedCosts:
+    """Learns round after round, so that a recording of any length needs little memory."""
 
-    count: int = 0
-    """Reports added."""
-    _points: float = 0.0
-    _least_points: float = 100.0
-    _messages_per_s: float = 0.0
-    _bytes_per_s: float = 0.0
-    _limits: Floats = field(default_factory=lambda: np.zeros(4))
+    reports_count: int = 0
+    _newest: dict[str, BrokerReport] = field(default_factory=dict)
+    """The last report of every broker."""
+    _waiting: set[str] = field(default_factory=set)
+    """Brokers that have reported in the open round."""
+    _round: int = 0
+    _memory: CostMemory = field(default_factory=CostMemory)
 
     def add(self, event: LoadReport) -> None:
         """Take a report into account."""
-        points = cpu_points(event)
-        self.count += 1
-        self._points += points
-        self._least_points = min(self._least_points, points)
-        self._messages_per_s += event.report.messages_per_s
-        self._bytes_per_s += event.report.bytes_per_s
-        self._limits = event.report.resources[:, 1]
+        if event.time_ms // _ROUND_MS > self._round:
+            self._end_round()
+            self._round = event.time_ms // _ROUND_MS
+        self.reports_count += 1
+        self._newest[event.broker] = event.report
+        self._waiting.add(event.broker)
 
-    def machine(self) -> tuple[float, float, float, float, float]:
-        """Cores, network in bytes/s, idle usage in points, core seconds of a message and of a byte."""
-        cores = max(1.0, float(self._limits[CPU]) / 100.0)
-        kbit_per_s = float(self._limits[1])
-        idle = min(_IDLE_POINTS, self._least_points)
-        core_s = cores * max(0.0, self._points / self.count - idle) / 100.0
-        messages, volume = self._messages_per_s / self.count, self._bytes_per_s / self.count
-        return (
-            cores,
-            kbit_per_s * 1000 / 8 if kbit_per_s > 0 else _NETWORK_BYTES_PER_S,
-            idle,
-            core_s / 2 / messages if messages > 0 else 0.0,
-            core_s / 2 / volume if volume > 0 else 0.0,
+    def costs(self) -> tuple[tuple[str, ...], Costs]:
+        """All brokers, ascending, and their costs as they are known at the end of the recording; there is a report."""
+        self._end_round()
+        names = tuple(sorted(self._newest))
+        return names, self._learn(names, teaches=False)
+
+    def _end_round(self) -> None:
+        if self._waiting:
+            self._learn(tuple(sorted(self._waiting)), teaches=True)
+        self._waiting = set()
+
+    def _learn(self, names: tuple[str, ...], *, teaches: bool) -> Costs:
+        resources = np.array([self._newest[name].resources for name in names])
+        blank = np.full((len(names), len(CAPACITIES)), NOT_MEASURED)
+        limits = np.column_stack([resources[:, :, 1], blank])
+        self._memory, costs = learn(
+            self._memory,
+            names,
+            percents=percent(np.column_stack([resources[:, :, 0], blank]), limits),
+            limits=limits,
+            rates=np.array([_rates(self._newest[name]) for name in names]),
+            counts=np.full(len(names), teaches),
+            kept=sorted(self._newest),
         )
+        return costs
 
 
-def machines_of(costs: Mapping[str, BrokerCosts]) -> Machines:
-    """The machines of brokers by name, ascending; each has at least one report."""
-    names = tuple(sorted(costs))
-    rows = [costs[name].machine() for name in names]
-    cores, network, idle, message, byte = (np.array(column) for column in zip(*rows, strict=True))
+def _rates(report: BrokerReport) -> Floats:
+    """Traffic of a broker, (4,): what it reports, in and out as in the bundles it lists."""
+    rates: Floats = report.traffic.sum(axis=0)
+    for columns, total in ((slice(2), report.messages_per_s), (slice(2, 4), report.bytes_per_s)):
+        listed = rates[columns].sum()
+        rates[columns] *= total / listed if listed > 0 else 1.0
+    return rates
+
+
+def machines_of(names: tuple[str, ...], costs: Costs) -> Machines:
+    """The machines of brokers by what their traffic costs."""
+    own = costs.factor[:, :, None] * costs.rule
+    limits = costs.limits[:, : BANDWIDTH_OUT + 1]
+    measured = limits > 0
+    network = np.where(measured, limits, 0.0)[:, BANDWIDTH_IN:].max(axis=1) * 1000 / 8
     return Machines(
         names=names,
-        cores=cores,
-        network_bytes_per_s=network,
-        idle_points=idle,
-        cpu_s_per_message=message,
-        cpu_s_per_byte=byte,
+        cores=np.where(measured[:, CPU], limits[:, CPU] / 100.0, 1.0),
+        network_bytes_per_s=np.where(network > 0, network, np.inf),
+        idle_points=np.where(measured[:, CPU], IDLE_CPU_POINTS, 0.0),
+        cpu_s_per_message=own[:, CPU, 0] / 100.0,
+        cpu_s_per_byte=own[:, CPU, 1] / 100.0,
+        network_per_byte=np.stack([own[:, BANDWIDTH_IN], own[:, BANDWIDTH_OUT, ::-1]], axis=1)
+        / KBIT_PER_BYTE,
+        sessions_count=np.full(len(names), np.inf),
+        is_measured=measured,
     )

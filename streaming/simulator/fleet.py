@@ -64,14 +64,14 @@ class Fleet:
         self.bundles = setup.bundles
         self.alive: Bools = setup.alive.copy()
         self.time_s = 0.0
-        self.rates: Floats = np.zeros((0, 4))
-        """Traffic of each bundle in the last tick, (m, 4)."""
-        self.usage_points: Floats = np.zeros((0, 3))
-        """Usage of each broker in the last tick, (n, 3)."""
-        self.structural: Floats = np.zeros((0, 4))
-        """Traffic of each bundle without noise, (m, 4)."""
-        self._flows: tuple[Floats, Floats] = np.zeros((0, 4)), np.zeros((0, 4))
-        """Structural and real traffic of each source, (r, 4)."""
+        self.rates: Floats = np.zeros((0, 5))
+        """Traffic of each bundle in the last tick, (m, 5)."""
+        self.usage_points: Floats = np.zeros((0, 4))
+        """Usage of each broker in the last tick, (n, 4)."""
+        self.structural: Floats = np.zeros((0, 5))
+        """Traffic of each bundle without noise, (m, 5)."""
+        self._flows: tuple[Floats, Floats] = np.zeros((0, 5)), np.zeros((0, 5))
+        """Structural and real traffic of each source, (r, 5)."""
         self._traffic = Traffic(setup.sources, traffic, tick_s=TICK_S)
         self._rng = moves
         self._orders: list[Order] = []
@@ -112,7 +112,7 @@ class Fleet:
         return moved
 
     def placed_demand(self, rates: Floats) -> Floats:
-        """Demand of each broker for traffic of the bundles, (n, 3)."""
+        """Demand of each broker for traffic of the bundles, (n, 4)."""
         return self.setup.machines.demand_points(rates, self.bundles.owner)
 
     def structural_points(self) -> Floats:

@@ -99,13 +99,14 @@ class Publisher:
         figures, usage_ratio, bytes_per_s, updated_ms = broker.published
         place = {name: at for at, name in enumerate(owned)}
         traffic = np.zeros((len(owned), 4))
-        has_traffic = np.zeros(len(owned), dtype=np.bool_)
+        has_traffic, counts = np.zeros(len(owned), dtype=np.bool_), np.zeros((len(owned), 2), dtype=np.int64)
         assert broker.figures is not None
         latest = {name: at for at, name in enumerate(broker.figures.bundles)}
         for name, _ in broker.top:
             if name in place:
                 traffic[place[name]] = broker.figures.traffic[latest[name]]
                 has_traffic[place[name]] = True
+                counts[place[name]] = broker.figures.counts[latest[name]]
         return BrokerReport(
             resources=figures.resources,
             messages_per_s=figures.messages_per_s,
@@ -114,7 +115,7 @@ class Publisher:
             bundles=owned,
             traffic=traffic,
             has_traffic=has_traffic,
-            counts=np.zeros((len(owned), 2), dtype=np.int64),
+            counts=counts,
             published=Published(
                 usage_ratio=usage_ratio,
                 bytes_per_s=bytes_per_s,

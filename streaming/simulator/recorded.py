@@ -1,7 +1,7 @@
 """A simulated fleet that begins as a recorded one: its brokers, bundles, traffic, and their noise.
 
-Known from reports: limits, the owner of each bundle, rates. Estimated: what a message and a byte cost each broker (half of its CPU
-above idle each), fast noise from successive rates, the error of CPU from what traffic does not explain. Topics are known where
+Known from reports: limits, the owner of each bundle, rates, sessions. Learned as the controller learns it: what traffic costs each broker.
+Estimated: fast noise from successive rates, the error of CPU from what traffic does not explain. Topics are known where
 statistics of topics were recorded; without them nothing can be split. A bundle belongs to the broker that reported it last.
 """
 
@@ -9,16 +9,17 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from statistics import median
 
 import numpy as np
 
 from policies.columns import Floats
 from policies.splitting.positions import positions_of
-from state.events import Event, LoadReport, TopicStats, namespace_of
+from state.events import SESSIONS, Event, LoadReport, TopicStats, namespace_of
 from streaming.simulator.bundles import Bundles
-from streaming.simulator.costs import BrokerCosts, cpu_points, machines_of
-from streaming.simulator.machines import Machines
+from streaming.simulator.costs import RecordedCosts, machines_of
+from streaming.simulator.machines import CPU, Machines
 from streaming.simulator.setup import Measuring, Setup
 from streaming.simulator.traffic import Sources
 
@@ -101,23 +102,24 @@ def _remember_topics(seen: _ClusterEvents, event: TopicStats) -> None:
 
 
 def _find_last_owners(seen: _ClusterEvents) -> dict[str, tuple[str, Floats]]:
-    """By bundle, ascending, the broker that listed it last, and all rates that were reported for it, (k, 4)."""
+    """By bundle, ascending, the broker that listed it last, and all rates and sessions that were reported for it, (k, 5)."""
     owner: dict[str, tuple[int, str]] = {}
     rates: dict[str, list[Floats]] = defaultdict(list)
     for broker, reports in seen.reports.items():
         for each in reports:
             for row, bundle in enumerate(each.report.bundles):
                 owner[bundle] = max(owner.get(bundle, (0, "")), (each.time_ms, broker))
-                rates[bundle].append(each.report.traffic[row])
+                rates[bundle].append(np.append(each.report.traffic[row], each.report.counts[row, SESSIONS]))
     return {bundle: (owner[bundle][1], np.array(rates[bundle])) for bundle in sorted(owner)}
 
 
 def _machines(seen: _ClusterEvents) -> Machines:
-    costs = {name: BrokerCosts() for name in sorted(seen.reports)}
-    for name, each in costs.items():
-        for report in seen.reports[name]:
-            each.add(report)
-    return machines_of(costs)
+    learned = RecordedCosts()
+    for report in sorted(
+        (each for reports in seen.reports.values() for each in reports), key=attrgetter("age_key")
+    ):
+        learned.add(report)
+    return machines_of(*learned.costs())
 
 
 def _bundles(seen: _ClusterEvents) -> Bundles:
@@ -155,6 +157,7 @@ def _sources(seen: _ClusterEvents) -> Sources:
         messages_per_s=messages_in,
         bytes_per_message=sizes,
         fan_out=np.where(mean[:, 0] > 0, mean[:, 1] / np.maximum(mean[:, 0], 1e-9), 1.0),
+        sessions_count=mean[:, 4],
         noise_ratio=np.array([_noise_ratio(rates) for _, rates in last.values()]),
         noise_s=40.0,
         common_noise_ratio=0.0,
@@ -179,7 +182,8 @@ def _measuring(seen: _ClusterEvents) -> Measuring:
     """The error of CPU readings: their changes that changes of traffic do not explain."""
     errors = []
     for reports in seen.reports.values():
-        points = np.array([cpu_points(each) for each in reports])
+        usage, limit = np.array([each.report.resources[CPU] for each in reports]).T
+        points = np.divide(100.0 * usage, limit, out=np.zeros_like(usage), where=limit > 0)
         messages = np.array([each.report.messages_per_s for each in reports])
         expected = points.mean() * messages / messages.mean() if messages.mean() > 0 else points
         errors += np.abs(np.diff(points - expected)).tolist()

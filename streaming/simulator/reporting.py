@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from policies.columns import Floats, Ints
+from policies.columns import Bools, Floats, Ints
 from policies.usage import NOT_MEASURED
 from state.events import (
     ActionOutcome,
     ActionResult,
     BrokerLoad,
     BrokerReport,
+    ClusterFacts,
     Event,
     LoadReport,
     Tick,
@@ -60,11 +61,12 @@ class Reporter:
         self._publisher = Publisher(count) if are_published else None
         self._phase = rng.integers(0, STATS_TICKS, count)
         self._error = rng.standard_normal(count)
-        self._sums: Floats = np.zeros((count, 3))
-        self._bundle_sums: Floats = np.zeros((0, 4))
+        self._sums: Floats = np.zeros((count, 4))
+        self._bundle_sums: Floats = np.zeros((0, 5))
         self._bundle_owner: Ints = np.zeros(0, dtype=np.int64)
         self._ticks: Ints = np.zeros(count, dtype=np.int64)
         self._figures: dict[int, tuple[BrokerReport, TopicTraffic | None]] = {}
+        self._silent: Bools = np.zeros(count, dtype=np.bool_)
         self._arriving: list[_Arrival] = []
         self._tick = 0
         self._events = 0
@@ -96,7 +98,7 @@ class Reporter:
         count = len(fleet.bundles.names)
         if len(self._bundle_sums) < count:
             more = count - len(self._bundle_sums)
-            self._bundle_sums = np.concatenate([self._bundle_sums, np.zeros((more, 4))])
+            self._bundle_sums = np.concatenate([self._bundle_sums, np.zeros((more, 5))])
             self._bundle_owner = np.concatenate([self._bundle_owner, np.full(more, -1)])
         is_new = self._bundle_owner != fleet.bundles.owner
         self._bundle_sums[is_new] = 0.0
@@ -117,9 +119,11 @@ class Reporter:
         measuring = self._fleet.setup.measuring
         spikes = self._rng.random(len(self._ticks)) < measuring.spike_ratio
         heights = measuring.spike_points * self._rng.random(len(self._ticks))
+        silent = self._rng.random(len(self._ticks)) < measuring.silent_ratio
         due = np.flatnonzero(self._phase == self._tick % STATS_TICKS)
         if not len(due):
             return
+        self._silent[due] = silent[due]
         rows_by_broker = self._fleet.rows_by_broker()
         for broker in due.tolist():
             if self._fleet.alive[broker] and self._ticks[broker]:
@@ -139,22 +143,27 @@ class Reporter:
 
     def _figure(self, broker: int, points: Floats, rows: Ints) -> tuple[BrokerReport, TopicTraffic | None]:
         machines, names = self._fleet.setup.machines, self._fleet.bundles.names
-        rows = rows[np.argsort([names[row] for row in rows.tolist()], kind="stable")] if len(rows) else rows
+        flapping, bundles = self._fleet.setup.flapping, self._fleet.bundles
+        if flapping is not None and self._tick // STATS_TICKS % 2:
+            rows = rows[~flapping[bundles.source[rows]]]
+        rows = np.array(sorted(rows.tolist(), key=names.__getitem__), dtype=np.int64)
         traffic = self._bundle_sums[rows] / self._ticks[broker]
         cores, network = machines.cores[broker], machines.network_bytes_per_s[broker] * 8 / 1000
         limits = np.array([100.0 * cores, network, network])
-        resources = np.full((4, 2), NOT_MEASURED)
-        resources[:3] = np.column_stack([points / 100.0 * limits, limits])
+        known, resources = machines.is_measured[broker], np.full((4, 2), NOT_MEASURED)
+        resources[:3][known] = np.column_stack([points[:3] / 100.0 * limits, limits])[known]
+        resources[CPU, 1] /= self._fleet.setup.measuring.cpu_limit_ratio if known[CPU] else 1.0
         total = traffic.sum(axis=0)
+        topics = np.bincount(bundles.topic_bundle, minlength=len(names))
         report = BrokerReport(
             resources=resources,
             messages_per_s=float(total[0] + total[1]),
             bytes_per_s=float(total[2] + total[3]),
             listed_count=len(rows),
             bundles=[names[row] for row in rows.tolist()],
-            traffic=traffic,
+            traffic=traffic[:, :4],
             has_traffic=np.ones(len(rows), dtype=np.bool_),
-            counts=np.zeros((len(rows), 2), dtype=np.int64),
+            counts=np.column_stack([topics[rows], np.rint(traffic[:, 4])]).astype(np.int64),
         )
         return report, self._topics(rows, traffic) if self._with_topics else None
 
@@ -169,6 +178,7 @@ class Reporter:
             topics=[bundles.topics[row] for row in at.tolist()],
             messages_per_s=each[:, 0] + each[:, 1],
             bytes_per_s=each[:, 2] + each[:, 3],
+            sessions=np.zeros(len(at), dtype=np.int64),
         )
 
     def _sweep(self) -> None:
@@ -181,7 +191,7 @@ class Reporter:
         asked = [row for row in range(count) if fleet.alive[row] and row in self._figures]
         rows_by_broker = None if self._publisher is None else fleet.rows_by_broker()
         for row in asked:
-            if lost[row]:
+            if lost[row] or self._silent[row]:
                 continue
             time_s = fleet.time_s - _JITTER_S + jitter[row]
             arrives_s = time_s + (late_s[row] if late[row] else 0.0)
@@ -191,6 +201,10 @@ class Reporter:
             topics = self._figures[row][1]
             if topics is not None:
                 self._send(arrives_s, self._topic_stats(names[row], topics, time_s))
+        facts = fleet.setup.facts
+        if facts is not None and self._tick == SWEEP_TICKS:
+            time_ms = self._ms(fleet.time_s)
+            self._send(fleet.time_s, ClusterFacts(id=f"facts/{time_ms}", time_ms=time_ms, facts=facts))
         self._send(fleet.time_s, self._tick_event(tuple(names[row] for row in asked)))
 
     def _load_report(
@@ -211,7 +225,12 @@ class Reporter:
 
     def _tick_event(self, asked: tuple[str, ...]) -> Tick:
         time_ms = self._ms(self._fleet.time_s)
-        return Tick(id=f"tick/{time_ms}", time_ms=time_ms, asked=asked, failed=())
+        failed = tuple(
+            (name, "timed out")
+            for name in asked
+            if self._silent[self._fleet.setup.machines.names.index(name)]
+        )
+        return Tick(id=f"tick/{time_ms}", time_ms=time_ms, asked=asked, failed=failed)
 
     def answer(self, id_: str, *, succeeded: bool) -> None:
         """Send the result of an action."""

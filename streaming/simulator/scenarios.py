@@ -10,9 +10,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from state.events import namespace_of
+from state.facts import Facts
 from streaming.simulator.machines import CPU
 from streaming.simulator.setup import Happening, Measuring, Setup
-from streaming.simulator.shapes import Shape, make_setup
+from streaming.simulator.shapes import Shape, make_setup, place
 from streaming.simulator.traffic import Surge, rates_of
 
 _MINUTE_S = 60.0
@@ -59,14 +61,14 @@ def _join(setup: Setup, _rng: np.random.Generator, *, minute: float) -> Setup:
     """The later brokers come, a quarter of a minute apart."""
     later, at_s = np.flatnonzero(~setup.alive).tolist(), minute * _MINUTE_S
     happenings = tuple(
-        Happening(at_s=at_s + 15.0 * place, kind="join", broker=broker) for place, broker in enumerate(later)
+        Happening(at_s=at_s + 15.0 * turn, kind="join", broker=broker) for turn, broker in enumerate(later)
     )
     return replace(setup, happenings=happenings, disturbed_s=(at_s,))
 
 
 def _leave(setup: Setup, rng: np.random.Generator) -> Setup:
     """Two brokers leave and one dies, forty minutes apart."""
-    times_s = tuple((20 + 40 * place) * _MINUTE_S for place in range(3))
+    times_s = tuple((20 + 40 * turn) * _MINUTE_S for turn in range(3))
     brokers = rng.choice(len(setup.machines), 3, replace=False).tolist()
     happenings = (
         Happening(at_s=times_s[0], kind="leave", broker=brokers[0]),
@@ -80,8 +82,8 @@ def _restart(setup: Setup, rng: np.random.Generator, *, every_minutes: float, aw
     """One broker after the other is away for a while, until the end."""
     order, happenings = rng.permutation(len(setup.machines)).tolist(), []
     starts_s = np.arange(every_minutes * _MINUTE_S, setup.hours * 3600.0, every_minutes * _MINUTE_S).tolist()
-    for place, at_s in enumerate(starts_s):
-        broker = order[place % len(order)]
+    for turn, at_s in enumerate(starts_s):
+        broker = order[turn % len(order)]
         happenings += [
             Happening(at_s=at_s, kind="leave", broker=broker),
             Happening(at_s=at_s + away_minutes * _MINUTE_S, kind="join", broker=broker),
@@ -118,6 +120,67 @@ def _heat_bundle(
     busy = topics[:topics_count]
     setup.bundles.topic_share[busy] = 1.0 / len(busy)
     return replace(setup, sources=replace(setup.sources, messages_per_s=messages))
+
+
+def _send_big_messages(setup: Setup, _rng: np.random.Generator, *, points: float) -> Setup:
+    """Three bundles of the first broker take ``points`` of its network with messages of 4.5 MB; the others' are small."""
+    rows = np.flatnonzero(setup.bundles.owner == 0)[:3]
+    machines, sources = setup.machines, setup.sources
+    network = np.full(len(machines), 0.5e9)
+    messages, size = sources.messages_per_s.copy(), sources.bytes_per_message / 4
+    fan_out = sources.fan_out.copy()
+    size[rows], fan_out[rows] = 4.5e6, 1.0
+    messages[rows] = (
+        points / 100.0 * network[0] / len(rows) / (3.0 * size[rows])
+    )  # it is sent to two bookies and a consumer
+    return replace(
+        setup,
+        machines=replace(machines, network_bytes_per_s=network, cpu_s_per_byte=machines.cpu_s_per_byte / 8),
+        sources=replace(sources, messages_per_s=messages, bytes_per_message=size, fan_out=fan_out),
+    )
+
+
+def _mix_networks(setup: Setup, _rng: np.random.Generator, *, points: float) -> Setup:
+    """The second half are small machines that do not know their network, of which traffic takes most: ``points`` in the mean.
+
+    The first broker carries half as much again as another. Messages are of one size, so that CPU goes with the network.
+    """
+    count = len(setup.machines)
+    is_small = np.arange(count) >= count // 2
+    machines = replace(
+        setup.machines,
+        cores=np.where(is_small, 6.4, 16.0),
+        network_bytes_per_s=np.where(is_small, 0.5e9, 1.25e9),
+        cpu_s_per_byte=setup.machines.cpu_s_per_byte / 8,
+        is_measured=np.column_stack([np.ones(count, dtype=np.bool_), ~is_small, ~is_small]),
+    )
+    messages = setup.sources.messages_per_s
+    size = points / 100.0 * machines.network_bytes_per_s.sum() / (3.0 * messages.sum())
+    sources = replace(
+        setup.sources, bytes_per_message=np.full(len(messages), size), fan_out=np.ones(len(messages))
+    )
+    want = np.where(np.arange(count) == 0, 1.5, 1.0)
+    place(setup.bundles, sources, machines, want, np.ones((len(messages), count), dtype=np.bool_))
+    return replace(setup, machines=machines, sources=sources)
+
+
+def _flap(setup: Setup, _rng: np.random.Generator) -> Setup:
+    """Every seventh bundle, and the two heaviest of each broker, are missing from every second figure."""
+    rates = setup.sources.messages_per_s
+    flapping = np.arange(len(rates)) % 7 == 0
+    for broker in range(len(setup.machines)):
+        rows = np.flatnonzero(setup.bundles.owner == broker)
+        flapping[rows[np.argsort(-rates[rows], kind="stable")[:2]]] = True
+    return replace(setup, flapping=flapping)
+
+
+def _keep_apart(setup: Setup, _rng: np.random.Generator) -> Setup:
+    """Namespaces of different regions, one of each, are to be kept on different brokers."""
+    names = sorted(
+        {namespace_of(name) for name in setup.bundles.names}, key=lambda name: name.rpartition("-")[2]
+    )
+    groups = {f"group-{at // 3}": sorted(names[at : at + 3]) for at in range(0, len(names) - 2, 3)}
+    return replace(setup, facts=Facts([], [], [], [], groups))
 
 
 def _place_by_messages(setup: Setup, _rng: np.random.Generator) -> Setup:
@@ -208,6 +271,51 @@ SCENARIOS: Final = (
         "more traffic than the fleet can carry",
         Shape(mean_points=95.0, placement_spread=0.05),
         (_UNDISTURBED,),
+    ),
+    Scenario(
+        "wrong-limit",
+        "brokers between half busy and full report 95 to 165 %, because the limit of CPU is too low",
+        Shape(mean_points=72.0, placement_spread=0.2),
+        (_set(measuring=Measuring(cpu_limit_ratio=40 / 23)),),
+    ),
+    Scenario(
+        "small-bundles",
+        "120 nearly equal bundles a broker, one broker far hotter",
+        Shape(brokers_count=4, bundles_per_broker=120, mean_points=27.5, topic_spread=0.2, factors=(2.7,)),
+    ),
+    Scenario(
+        "tiny-bundles",
+        "650 nearly equal bundles a broker, one broker hotter",
+        Shape(brokers_count=6, bundles_per_broker=650, topic_spread=0.2, factors=_HOT),
+    ),
+    Scenario(
+        "mixed-networks",
+        "half of the brokers do not know that their network is nearly as busy as the others'",
+        Shape(mean_points=16.0),
+        (partial(_mix_networks, points=52.0),),
+    ),
+    Scenario(
+        "big-messages",
+        "three bundles of a few big messages fill the network of one broker",
+        Shape(mean_points=34.0),
+        (partial(_send_big_messages, points=66.0),),
+    ),
+    Scenario(
+        "idle-clients",
+        "bundles without traffic but with 800 clients each, and a broker without any",
+        Shape(brokers_count=4, mean_points=9.0, factors=(1e-6,), sessions_count=800.0),
+    ),
+    Scenario(
+        "flapping-bundles",
+        "a hot broker, and bundles that are missing from every second report",
+        Shape(factors=_HOT),
+        (_flap, _set(measuring=Measuring(silent_ratio=0.03))),
+    ),
+    Scenario(
+        "kept-apart",
+        "a hot broker, and anti-affinity groups that forbid two of three destinations",
+        Shape(brokers_count=12, regions_count=3, home_ratio=1.0, factors=_HOT),
+        (_keep_apart,),
     ),
     Scenario("three-brokers", "three brokers, one of them hot", Shape(brokers_count=3, factors=(1.8,))),
     Scenario(

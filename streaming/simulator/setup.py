@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from policies.columns import Bools
+from state.facts import Facts
 from streaming.simulator.bundles import Bundles
 from streaming.simulator.machines import Machines
 from streaming.simulator.traffic import Sources
@@ -31,8 +32,12 @@ class Measuring:
     """Share of readings with a spike, such as a garbage collection causes."""
     spike_points: float = 25.0
     """Largest spike."""
+    cpu_limit_ratio: float = 1.0
+    """How many times the CPU that a broker takes for its limit the machine really has."""
     lost_ratio: float = 0.002
     """Share of reports that never arrive."""
+    silent_ratio: float = 0.0
+    """Share of minutes in which a broker does not answer."""
     late_ratio: float = 0.0
     """Share of reports that arrive late."""
     late_s: float = 90.0
@@ -68,5 +73,9 @@ class Setup:
     """When something happens that a balancer should answer."""
     measuring: Measuring = field(default_factory=Measuring)
     moving: Moving = field(default_factory=Moving)
+    flapping: Bools | None = None
+    """Sources whose bundles every second figure of their broker leaves out, (r,); None: none."""
+    facts: Facts | None = None
+    """What a collector finds out about the cluster besides its load."""
     other_balancer_s: float | None = None
     """How often another program moves the heaviest bundle of the busiest broker; None: there is none."""

@@ -6,14 +6,12 @@ import numpy as np
 
 from policies.columns import Bools, Floats
 from streaming.simulator.bundles import Bundles, make_bundles
-from streaming.simulator.machines import CPU, Machines
+from streaming.simulator.machines import CPU, NETWORK_PER_BYTE, SESSIONS_COUNT, Machines
 from streaming.simulator.setup import Setup
 from streaming.simulator.traffic import DAY_S, Sources, rates_of
 
 _BUNDLES_OF_NAMESPACE = 16
 _CORE_SIZES = (8.0, 16.0, 32.0)
-_HOME_RATIO = 0.8
-"""Share of a region's bundles that its own brokers serve at the beginning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +37,10 @@ class Shape:
     swing_s: float = DAY_S
     regions_count: int | None = 1
     """Groups of namespaces with their peaks at different hours; brokers mostly serve one. None: every namespace has hours of its own."""
+    home_ratio: float = 0.8
+    """Share of a region's bundles that its own brokers serve at the beginning."""
+    sessions_count: float = 0.0
+    """Producers and consumers of a bundle."""
     noise_ratio: float = 0.25
     common_noise_ratio: float = 0.05
     hours: float = 4.0
@@ -54,7 +56,7 @@ def make_setup(rng: np.random.Generator, shape: Shape) -> Setup:
     bundles, namespace, weight = make_bundles(
         names, _BUNDLES_OF_NAMESPACE, 96, rng, topic_spread=shape.topic_spread
     )
-    busy = rng.lognormal(0.0, 0.5, namespaces_count)
+    busy = rng.lognormal(0.0, 0.45 * shape.topic_spread, namespaces_count)
     size = rng.lognormal(np.log(1000.0), 0.8, namespaces_count)
     fan_out = rng.choice([1.0, 1.0, 1.0, 2.0, 3.0], namespaces_count)
     noise = shape.noise_ratio * rng.uniform(0.5, 1.5, namespaces_count)
@@ -65,6 +67,7 @@ def make_setup(rng: np.random.Generator, shape: Shape) -> Setup:
         messages_per_s=weight * busy[namespace],
         bytes_per_message=size[namespace],
         fan_out=fan_out[namespace],
+        sessions_count=np.full(len(namespace), shape.sessions_count),
         noise_ratio=noise[namespace],
         noise_s=40.0,
         common_noise_ratio=shape.common_noise_ratio,
@@ -81,7 +84,7 @@ def make_setup(rng: np.random.Generator, shape: Shape) -> Setup:
     is_home = np.ones((len(namespace), count), dtype=np.bool_)
     if 1 < regions_count < namespaces_count:
         is_home = region[namespace][:, None] == np.arange(count) % regions_count
-        is_home |= rng.random((len(namespace), 1)) >= _HOME_RATIO
+        is_home |= rng.random((len(namespace), 1)) >= shape.home_ratio
     place(bundles, sources, machines, want, is_home)
     return Setup(machines=machines, sources=sources, bundles=bundles, alive=alive, hours=shape.hours)
 
@@ -97,13 +100,16 @@ def make_machines(rng: np.random.Generator, count: int, *, are_unlike: bool) -> 
         idle_points=rng.uniform(2.0, 5.0, count),
         cpu_s_per_message=40e-6 * rng.lognormal(0.0, spread, count),
         cpu_s_per_byte=16e-9 * rng.lognormal(0.0, spread, count),
+        network_per_byte=np.broadcast_to(NETWORK_PER_BYTE, (count, 2, 2)),
+        sessions_count=np.full(count, SESSIONS_COUNT),
+        is_measured=np.ones((count, 3), dtype=np.bool_),
     )
 
 
 def scale_traffic(sources: Sources, machines: Machines, brokers_count: int, mean_points: float) -> Sources:
     """The same sources, with so much traffic that the mean CPU of the first brokers is ``mean_points``."""
     rates = rates_of(sources, sources.messages_per_s)
-    messages, volume = rates[:, :2].sum(), rates[:, 2:].sum()
+    messages, volume = rates[:, :2].sum(), rates[:, 2:4].sum()
     first = slice(brokers_count)
     core_s = (
         messages * machines.cpu_s_per_message[first].mean() + volume * machines.cpu_s_per_byte[first].mean()
@@ -119,7 +125,7 @@ def place(bundles: Bundles, sources: Sources, machines: Machines, want: Floats, 
     """
     rates, brokers = rates_of(sources, sources.messages_per_s), np.arange(len(want))
     cost = machines.cost_points(rates, np.zeros(len(rates), dtype=np.int64)).max(axis=1)
-    usage = np.zeros((len(want), 3))
+    usage = np.zeros((len(want), 4))
     usage[:, CPU] = machines.idle_points[brokers]
     for row in np.argsort(-cost, kind="stable").tolist():
         at_each = machines.cost_points(np.repeat(rates[[row]], len(want), axis=0), brokers)

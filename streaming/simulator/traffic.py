@@ -45,6 +45,8 @@ class Sources:
     """(r,)."""
     fan_out: Floats
     """Messages out for each in, (r,)."""
+    sessions_count: Floats
+    """Producers and consumers, with traffic or without, (r,)."""
     noise_ratio: Floats
     """Standard deviation of a bundle's fast noise, (r,)."""
     noise_s: float
@@ -109,7 +111,9 @@ class Traffic:
 
 
 def rates_of(sources: Sources, messages_in: Floats) -> Floats:
-    """Messages/s in and out, bytes/s in and out, (r, 4)."""
+    """Messages/s in and out, bytes/s in and out, and sessions, (r, 5)."""
     messages_out = messages_in * sources.fan_out
     size = sources.bytes_per_message
-    return np.column_stack([messages_in, messages_out, messages_in * size, messages_out * size])
+    return np.column_stack(
+        [messages_in, messages_out, messages_in * size, messages_out * size, sources.sessions_count]
+    )

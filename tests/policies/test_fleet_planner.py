@@ -1,120 +1,15 @@
 """What a user can rely on with the fleet planner: when it acts, what it moves, and what it never does."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.costs import CostMemory, learn
-from policies.shedding.fleet_planner import POLICY, FleetPlannerSettings
-from policies.shedding.fleet_planner.memory import FleetPlannerMemory
-from policies.shedding.view import JudgedAction, Promise, RoundView, UnloadInFlight
-from tests.policies.fleets import (
-    Broker,
-    Bundle,
-    Unload,
-    decide,
-    examined_of,
-    snapshot_of,
-    tried_of,
-    unloads_of,
-)
-
-IDLE_POINTS = 3.0
-BYTES_PER_MESSAGE = 1000.0
-BUNDLES = {"b1": 20, "b2": 20, "b3": 20, "b4": 20, "b5": 20}
-
-
-class Cluster:
-    """Brokers whose CPU follows their bundles' messages: one point per 100 messages/s unless ``points`` says otherwise."""
-
-    def __init__(
-        self, rates: Mapping[str, Sequence[float]], points: Mapping[str, float] | None = None
-    ) -> None:
-        self.bundles = {
-            f"t/{broker}/{place:03d}": [broker, rate]
-            for broker, owned in rates.items()
-            for place, rate in enumerate(owned)
-        }
-        self.brokers = list(rates)
-        self.points_per_message = {broker: (points or {}).get(broker, 0.01) for broker in rates}
-        self.memory, self.costs = FleetPlannerMemory(), CostMemory()
-        self.settings = FleetPlannerSettings()
-        self.in_flight: list[UnloadInFlight] = []
-        self.judged: list[JudgedAction] = []
-        self.present: dict[str, float] = {}
-        """By broker, the present traffic of its bundles as a multiple of their averages; 1 for a broker that is not in it."""
-
-    def view(self, noise: Mapping[str, float] | None = None, masked: Sequence[str] = ()) -> RoundView:
-        """The round's columns; noise is in points of CPU."""
-        fleet = {}
-        for broker in self.brokers:
-            own = {name: rate for name, (owner, rate) in self.bundles.items() if owner == broker}
-            usage = self.level(broker) + (noise or {}).get(broker, 0.0)
-            present = self.present.get(broker, 1.0) * sum(own.values())
-            fleet[broker] = Broker(
-                usage={"cpu": (max(0.0, usage), 100.0)},
-                messages_per_s=present,
-                bytes_per_s=BYTES_PER_MESSAGE * present,
-                bundles={
-                    name: Bundle(
-                        messages_per_s=rate, bytes_per_s=BYTES_PER_MESSAGE * rate, movable=name not in masked
-                    )
-                    for name, rate in own.items()
-                },
-            )
-        view = snapshot_of(fleet)
-        brokers, bundles = view.brokers, view.bundles
-        share = np.array([self.present.get(name, 1.0) for name in brokers.names])
-        rates = bundles.rates * share[bundles.owners_of(np.arange(len(bundles)))][:, None]
-        carried = [rates[bundles.rows_of(row)].sum(axis=0) for row in range(len(brokers))]
-        self.costs, costs = learn(
-            self.costs, brokers.names, percents=brokers.percents, limits=brokers.limits, rates=np.array(carried)
-        )
-        return replace(
-            view,
-            costs=costs,
-            in_flight=lambda: self.in_flight,
-            judged=lambda: self.judged,
-            present_rates=rates.__getitem__,
-        )
-
-    def level(self, broker: str) -> float:
-        """CPU without noise, at most 100."""
-        rate = sum(rate for owner, rate in self.bundles.values() if owner == broker)
-        rate *= self.present.get(broker, 1.0)
-        return min(100.0, IDLE_POINTS + self.points_per_message[broker] * rate)
-
-    def round(
-        self, noise: Mapping[str, float] | None = None, masked: Sequence[str] = (), *, moves: bool = True
-    ) -> list[Unload]:
-        """The unloads that one round decides; unless ``moves`` is false they are done before the next round."""
-        view = self.view(noise, masked)
-        self.plan, self.memory = decide(POLICY, view, self.memory, self.settings)
-        self.examined, self.tried = examined_of(view, self.plan), tried_of(view, self.plan)
-        found = unloads_of(view, self.plan)
-        for bundle, _, destination in found if moves else ():
-            assert destination is not None
-            self.bundles[bundle][0] = destination
-        return found
-
-    def spread(self) -> float:
-        """Points between the most and the least used broker."""
-        levels = [self.level(broker) for broker in self.brokers]
-        return max(levels) - min(levels)
-
-
-def even(points: Mapping[str, float], bundles: int = 20) -> dict[str, list[float]]:
-    """Equal bundles that make up these levels of CPU."""
-    return {broker: [(level - IDLE_POINTS) * 100 / bundles] * bundles for broker, level in points.items()}
-
-
-def one_hot(hot: float = 80.0) -> Cluster:
-    """Five brokers at 40 %, the first of them hot."""
-    return Cluster(even({"b1": hot, "b2": 40.0, "b3": 40.0, "b4": 40.0, "b5": 40.0}))
+from policies.shedding.fleet_planner import FleetPlannerSettings
+from policies.shedding.view import JudgedAction, Promise, UnloadInFlight
+from tests.policies.planned_clusters import IDLE_POINTS, Cluster, even, one_hot
 
 
 def test_a_difference_nobody_could_mistake_is_acted_on_within_two_rounds_and_evened_out_at_once() -> None:
@@ -178,21 +73,12 @@ def test_a_jump_is_not_taken_for_noise_of_its_broker() -> None:
     assert max(errors) < 4.0
 
 
-def test_what_a_plan_left_over_is_moved_on_half_of_the_evidence_that_a_new_difference_takes() -> None:
-    cluster = one_hot(57.0)
-
-    def multiple() -> float:
-        found = cluster.plan.examined.evidence
-        return float(found["needed_points"][0] - 15.0) / float(found["error_points"][0])
-
-    while not cluster.round():
-        assert multiple() == pytest.approx(1.0, abs=1e-3)
-    for _ in range(10):
-        cluster.round()
-        assert multiple() == pytest.approx(0.5, abs=1e-3)
-    for _ in range(10):
-        cluster.round()
-    assert multiple() == pytest.approx(1.0, abs=1e-3)
+def test_a_plan_that_was_cut_short_goes_on_to_its_goal_though_the_rest_is_acceptable() -> None:
+    cluster = one_hot(70.0)
+    cluster.settings = FleetPlannerSettings(max_moved_ratio=0.03)
+    rounds = [cluster.round() for _ in range(20)]
+    assert sum(map(bool, rounds)) > 2
+    assert cluster.spread() <= 10.0
 
 
 def test_usage_that_stays_without_more_traffic_is_believed_after_some_rounds() -> None:
@@ -212,17 +98,15 @@ def test_what_is_on_its_way_counts_as_arrived_so_that_the_old_reports_ask_for_no
     assert not cluster.round()
 
 
-def test_after_a_broker_joined_it_waits_for_those_that_follow_and_fills_them_together() -> None:
+def test_an_empty_broker_that_joined_is_filled_within_two_rounds() -> None:
     cluster = one_hot(40.0)
     for _ in range(5):
         cluster.round()
-    for name in ("b6", "b7"):
-        cluster.brokers.append(name)
-        cluster.points_per_message[name] = 0.01
-        assert not cluster.round()
-        assert "broker-joined" in cluster.examined.values()
-    rounds = [cluster.round() for _ in range(6)]
-    assert {there for moves in rounds for _, _, there in moves} == {"b6", "b7"}
+    cluster.brokers.append("b6")
+    cluster.points_per_message["b6"] = 0.01
+    rounds = [cluster.round() for _ in range(4)]
+    assert rounds[0] or rounds[1]
+    assert {there for moves in rounds for _, _, there in moves} == {"b6"}
     assert cluster.spread() <= 15.0
 
 
@@ -236,8 +120,15 @@ def test_it_learns_what_a_broker_can_carry_and_evens_out_usage_not_messages() ->
     assert {source for moves in moved for _, source, _ in moves} == {"b1"}
 
 
-def test_where_every_broker_is_hot_nothing_moves_and_it_says_so() -> None:
-    cluster = Cluster(even({"b1": 99.9, "b2": 87.0, "b3": 86.0, "b4": 86.0}, bundles=50))
+def test_where_every_broker_is_hot_bundles_move_as_long_as_the_worse_side_gets_better() -> None:
+    cluster = Cluster(even({"b1": 165.0, "b2": 140.0, "b3": 95.0}), most_points=200.0)
+    moves = [move for _ in range(10) for move in cluster.round()]
+    assert {there for _, _, there in moves} == {"b3"}
+    assert cluster.spread() <= 20.0
+
+
+def test_where_every_broker_is_hot_and_no_move_helps_it_says_so() -> None:
+    cluster = Cluster({"b1": [9600.0], **even({"b2": 87.0, "b3": 86.0})})
     cluster.settings = FleetPlannerSettings(acceptable_spread_points=5.0)
     assert all(not cluster.round() for _ in range(20))
     assert "every-broker-hot" in cluster.examined.values()

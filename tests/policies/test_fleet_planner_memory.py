@@ -8,7 +8,7 @@ from policies.shedding.fleet_planner.memory import FleetPlannerMemory
 from tests.policies.fleets import (
     decide,
 )
-from tests.policies.test_fleet_planner import BUNDLES, one_hot
+from tests.policies.planned_clusters import BUNDLES, one_hot
 
 
 def test_what_it_learned_survives_being_stored() -> None:

@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from policies.columns import Floats
+from policies.costs import BANDWIDTH_IN, BANDWIDTH_OUT, CPU, KBIT_PER_BYTE, Costs
 from policies.shedding.registry import POLICIES
 from policies.shedding.rules import Rules
+from policies.usage import REPORTED_COUNT, RESOURCES
 from state.engine.ledger import Decision, Ledger
 from state.events import LoadReport
 from state.facts import Facts
@@ -24,7 +27,7 @@ from state.pulsar.holds import Holds
 from state.pulsar.members import Calm
 from state.pulsar.memory import Fleet, WaitingReport
 from state.pulsar.rules import with_rules
-from state.pulsar.tables import Eligible, Loads, eligible, learn_costs, loads
+from state.pulsar.tables import Eligible, Loads, eligible, loads
 from state.quiet_hours import NO_ZONES
 from state.settings import GuardSettings, PulsarSettings
 from tests.state.traces import load
@@ -143,11 +146,19 @@ def seen(
         np.zeros(advanced.owned_count, dtype=np.int8),
         groups or Groups(),
         Ledger(),
-        costs=learn_costs(advanced, round_loads, Ledger(), end_ms=END_MS),
         end_ms=END_MS,
         reports=found,
+        costs=plain_costs(round_loads.limits),
     )
     return Seen(reports=found, advanced=advanced, loads=round_loads, table=table)
+
+
+def plain_costs(limits: Floats, cpu_per_message: float = 1.25) -> Costs:
+    """Costs of like brokers: messages take CPU, a byte takes a byte of the network its way, and counts are exact."""
+    rule = np.zeros((len(RESOURCES), 2))
+    rule[CPU, 0], rule[BANDWIDTH_IN : BANDWIDTH_OUT + 1, 0] = cpu_per_message, KBIT_PER_BYTE
+    rule[REPORTED_COUNT:, 0] = 1.0
+    return Costs(limits=limits, rule=rule, factor=np.ones_like(limits), factor_error=np.zeros_like(limits))
 
 
 def ruled(

@@ -71,6 +71,7 @@ def statistics(
             topics=[name for topics in bundles.values() for name in topics],
             messages_per_s=rates,
             bytes_per_s=10 * rates,
+            sessions=np.zeros(len(rates), dtype=np.int64),
         ),
     )
 

@@ -1,6 +1,7 @@
 """When a collector sweeps, which brokers it leaves out, and of which bundles it reports the topics."""
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import example, given
@@ -13,6 +14,7 @@ from streaming.collector.managers import LoadManagers, WrongLoadManager, require
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.reports import ForeignReport, read_report, topic_traffic, wanted_bundles
 from streaming.collector.sweep import PulsarEventWriter, Sweeper
+from streaming.collector.unowned import Unowned
 from streaming.pulsar.admin import BrokerConfiguration, HttpClient, PulsarAdmin
 from streaming.pulsar.load_data import LoadData
 from streaming.settings import PulsarTarget
@@ -136,6 +138,48 @@ def test_topics_of_both_kinds_are_found_by_the_full_name_of_their_bundle() -> No
     assert set(topic_traffic(json.dumps(answer).encode(), None)) == {"t/n/0x0_0x1", "t/n/0x1_0x2"}
 
 
+BUNDLE = "t/n/0x00000000_0xffffffff"
+
+
+def answer_of(**topics: object) -> bytes:
+    """A broker's statistics of one bundle."""
+    return json.dumps({"t/n": {BUNDLE.rpartition("/")[2]: {"persistent": topics}}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("stats", "producers", "consumers"),
+    [
+        ({"producerCount": 2, "publishers": [{}], "subscriptions": {}}, 2, 0),
+        ({"producerCount": 0, "subscriptions": {"s": {"consumers": [{"metadata": {}}] * 3}}}, 0, 3),
+        ({"subscriptions": {"s": {"consumers": [{}]}, "x": {"consumers": [{}, {}]}}}, None, 3),
+        ({"producerCount": 1}, 1, None),
+        ({"producerCount": 1, "subscriptions": {"s": {"consumers": [{}]}, "x": {}}}, 1, None),
+    ],
+    ids=["no subscription", "a subscription", "of all subscriptions", "no list", "one without its list"],
+)
+def test_clients_of_a_topic_are_counted_and_what_a_broker_does_not_say_is_not_known(
+    stats: dict[str, object], producers: float | None, consumers: float | None
+) -> None:
+    found = topic_traffic(answer_of(p=stats), None)[BUNDLE]["p"]
+    assert (found.producers, found.consumers) == (producers, consumers)
+
+
+def test_a_topic_with_forty_thousand_consumers_takes_no_more_than_a_few_megabytes() -> None:
+    consumer = {
+        "address": "/127.0.0.1:45842",
+        "consumerName": "8a5255fbd8",
+        "msgRateOut": 1.5,
+        "metadata": {},
+    }
+    answer = answer_of(p={"producerCount": 1, "subscriptions": {"s": {"consumers": [consumer] * 40_000}}})
+    tracemalloc.start()
+    found = topic_traffic(answer, {BUNDLE})
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found[BUNDLE]["p"].consumers == 40_000
+    assert peak_bytes < 2e6 < len(answer)
+
+
 @pytest.mark.parametrize("name", ["NoopLoadManager", "SimpleLoadManagerImpl"])
 def test_a_load_manager_without_full_reports_is_refused_with_what_to_set(name: str) -> None:
     found = BrokerConfiguration(cluster_name="c", load_manager_class_name=f"org.example.{name}")
@@ -176,6 +220,7 @@ def test_a_broker_that_never_answers_delays_neither_the_others_nor_the_tick() ->
             pulsar_cluster="c",
             managers=LoadManagers(admin, metrics, cluster="east-1", first="ModularLoadManagerImpl"),
             load_data=LoadData(admin, http, target),
+            unowned=Unowned(admin, "c", lambda: 1),
         )
         sweeps = [sweeper.sweep(within_s=0.5) for _ in range(2)]
         assert len(silent.asked) == 1, "it is not asked again while it is being asked"

@@ -12,14 +12,17 @@ has to wait until their averages mean something.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from policies.columns import Bools, Codes, Floats, Ints, empty_rows
+from policies.costs import SATURATED_POINTS
 from policies.shedding.contract import (
     ACTED,
+    ADMITTED,
     BUDGET,
     MASKED,
     NEED_MET,
@@ -36,8 +39,14 @@ from policies.shedding.contract import (
     Stand,
     fading_rounds,
 )
-from policies.shedding.fleet_planner.levels import NOISE_FADES, Levels, judge
-from policies.shedding.fleet_planner.memory import FleetPlannerMemory, is_unfinished, note_unfinished
+from policies.shedding.fleet_planner.levels import NOISE_FADES, Levels, carry, judge
+from policies.shedding.fleet_planner.memory import (
+    EVIDENCE,
+    UNFINISHED,
+    FleetPlannerMemory,
+    note_unfinished,
+    remember,
+)
 from policies.shedding.fleet_planner.search import Fleet, Found, search
 from policies.shedding.fleet_planner.settings import FleetPlannerSettings
 from policies.shedding.fleet_planner.words import OUTCOME_TEXTS
@@ -69,6 +78,8 @@ OUTCOMES = (
 TRIGGERS = ("", "spread")
 _SHOWN_DIGITS = 6
 _FEW_BROKERS = 10
+MOST_REMEMBERED_RATIO = 0.9
+"""Most of the evidence that is needed which may be left from earlier rounds: no plan is made of a round that shows no spread."""
 HOT_POINTS = 85.0
 """Usage from which on a fleet needs brokers: where even the coldest is above it and no move helps, it says so."""
 
@@ -85,6 +96,8 @@ class _Spread:
     """Standard error of that, (n,)."""
     needed_points: Floats
     """Points from which on the difference is certainly above the acceptable one, (n,)."""
+    evidence: Floats
+    """By how many errors it was above the acceptable one, added up over the rounds, (n,)."""
 
     @property
     def is_certain(self) -> Bools:
@@ -93,38 +106,78 @@ class _Spread:
         return found
 
 
-def plan(
-    view: RoundView, memory: FleetPlannerMemory, settings: FleetPlannerSettings
-) -> Proposal[FleetPlannerMemory]:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Pending:
+    """The memory of a round before it is known which moves happen."""
+
+    memory: FleetPlannerMemory
+    brokers: tuple[Sequence[str], Sequence[str]] = ((), ())
+    """Source and destination of each move."""
+    excess_points: tuple[Floats, Floats] = (np.zeros((0, 0)), np.zeros((0, 0)))
+    """What the traffic of each move's bundle costs them beyond its running averages, (u, resources) each."""
+
+
+def plan(view: RoundView, memory: FleetPlannerMemory, settings: FleetPlannerSettings) -> Proposal[_Pending]:
     """Decide one round."""
     if len(view.brokers) < FEWEST_BROKERS:
-        return Proposal(PlanBuilder().build(examine_nothing(OUTCOMES, TRIGGERS)), memory)
+        return Proposal(PlanBuilder().build(examine_nothing(OUTCOMES, TRIGGERS)), _Pending(memory=memory))
     levels = judge(view, memory)
-    spread = _spread(view, levels, settings, is_unfinished=is_unfinished(memory))
+    spread = _spread(view, levels, settings)
     hold = _why_nobody_gives(view, spread, settings)
     found = Found() if hold is not None else search(view, levels, settings)
     examined, place = _examine(view, levels, spread, found, settings, hold)
-    after = note_unfinished(levels.memory, is_unfinished=found.is_cut)
-    return Proposal(_plan(view, levels, found, examined, place), after)
+    levels.learned[:, EVIDENCE] = spread.evidence
+    levels.fleet[UNFINISHED] = found.is_cut
+    after = remember(memory, view.brokers.names, levels.learned, levels.fleet)
+    sketch = _plan(view, levels, found, examined, place)
+    return Proposal(sketch, _pending(view, levels, sketch, after))
 
 
-def settle(proposal: Proposal[FleetPlannerMemory], fates: Codes) -> FleetPlannerMemory:
-    """The memory of the round; a plan of which some moves have to wait goes on in the next one."""
-    if not (fates == POSTPONED).any():
-        return proposal.pending
-    return note_unfinished(proposal.pending, is_unfinished=True)
+def _pending(view: RoundView, levels: Levels, sketch: SheddingPlan, memory: FleetPlannerMemory) -> _Pending:
+    rows, names = sketch.unload_rows, view.brokers.names
+    if not len(rows):
+        return _Pending(memory=memory)
+    owners, destinations = view.bundles.owners_of(rows), sketch.unload_destinations
+    return _Pending(
+        memory=memory,
+        brokers=([names[row] for row in owners.tolist()], [names[row] for row in destinations.tolist()]),
+        excess_points=(
+            levels.excess_points(view, rows, owners, owners),
+            levels.excess_points(view, rows, owners, destinations),
+        ),
+    )
 
 
-def _spread(
-    view: RoundView, levels: Levels, settings: FleetPlannerSettings, *, is_unfinished: bool
-) -> _Spread:
-    """A plan that was cut short goes on to its goal, which then counts instead of the acceptable spread."""
-    cold, apart = Fleet(view, levels).coldest()
+def settle(proposal: Proposal[_Pending], fates: Codes) -> FleetPlannerMemory:
+    """The memory of the round, with what moves along; a plan of which some moves have to wait goes on in the next one."""
+    pending, admitted = proposal.pending, fates == ADMITTED
+    memory = pending.memory
+    if admitted.any():
+        memory = carry(memory, pending.brokers, pending.excess_points, admitted)
+    return note_unfinished(memory, is_unfinished=True) if (fates == POSTPONED).any() else memory
+
+
+def _spread(view: RoundView, levels: Levels, settings: FleetPlannerSettings) -> _Spread:
+    """How far apart brokers are, and whether that is certain.
+
+    By how many errors a broker is above the acceptable spread is added up over the rounds (a sequential test, Page's CUSUM): a large
+    difference is certain at once, one near the limit after some rounds, and noise around a smaller one never adds up. A plan that was
+    cut short goes on to its goal, which then counts instead of the acceptable spread.
+    """
+    cold = Fleet(view, levels).coldest()
+    usage = np.maximum(100.0 * view.brokers.usage_ratio, SATURATED_POINTS)
+    apart = (
+        np.minimum(levels.score, usage) - levels.score[cold]
+    )  # a full broker's load is known, but it shows only in part
     error = np.hypot(levels.error, levels.error[cold])
+    before = levels.learned[:, EVIDENCE]
+    enough = settings.goal_points if levels.fleet[UNFINISHED] else settings.acceptable_spread_points
     multiple = settings.noise_multiple * _largest_of(len(error))
-    enough = settings.goal_points if is_unfinished else settings.acceptable_spread_points
-    needed = enough + multiple * error
-    return _Spread(cold=cold, apart=apart, error=error, needed_points=needed)
+    needed = enough + error * np.maximum(multiple - before, 0.0)
+    evidence = np.clip(
+        before + (apart - enough) / error, 0.0, MOST_REMEMBERED_RATIO * settings.noise_multiple
+    )
+    return _Spread(cold=cold, apart=apart, error=error, needed_points=needed, evidence=evidence)
 
 
 def _largest_of(count: int) -> float:
@@ -253,11 +306,11 @@ def _tried_outcomes(
 
 def _why_it_stays(fleet: Fleet, rows: Ints, broker: int) -> Codes:
     """Why each bundle of a broker that could not be helped stays, (k,)."""
-    receivers = np.flatnonzero(fleet.receivers(broker))
+    receivers = fleet.receivers(broker, 0.0)
     if not len(receivers):
         return np.full(len(rows), NO_DESTINATION, dtype=np.int8)
-    amounts, cold = fleet.amounts(rows, broker), receivers[np.argmin(fleet.score[receivers])]
-    worse = fleet.scores_after(int(cold), amounts * fleet.most_unit[cold])
+    amounts, cold = fleet.amounts(rows, broker), receivers[0]
+    worse = fleet.scores_after(int(cold), amounts * fleet.unit[cold])
     return np.where(worse >= fleet.score[broker], TOO_BIG, NO_DESTINATION).astype(np.int8)
 
 

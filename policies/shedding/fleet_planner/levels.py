@@ -1,27 +1,24 @@
 """How much each broker is really used, and how sure that is.
 
-A broker's level is what the traffic of its bundles costs there, plus what its reports show beyond that. Two things differ from round to
-round without meaning anything: traffic comes in bursts, and usage has errors and spikes. Both are measured, and the noisier they are, the
-less a single report counts:
+A broker's level is what the running averages of its bundles' traffic cost there, and two offsets: what the present traffic costs beyond
+these averages, and what its usage shows beyond the cost of the present traffic. Bundles that come or go, and those on their way, change
+the level at once, because their averages go with them.
 
-* The traffic of a bundle is its running average, moved towards the present traffic by a share, the broker's *belief*.
-* What usage shows beyond the cost of the reported traffic is followed by each resource's *offset*.
-
-A difference beyond ``BEYOND_NOISES`` that lasts for ``LASTING_ROUNDS`` is no noise, and counts fully. Bundles that come or go, and those
-on their way, change the level at once, because their traffic goes with them.
+Both offsets follow what reports show, but not at once: traffic comes in bursts, and usage has errors and spikes. The noise of both is
+measured, and the more there is, the less a single report counts. A difference beyond ``BEYOND_NOISES`` that lasts for
+some rounds is no noise, and counts fully.
 """
 
-import math
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints
-from policies.costs import CostMemory, Costs, figures_of, learn
+from policies.costs import SATURATED_POINTS, CostMemory, Costs, figures_of, learn
 from policies.shedding.fleet_planner.memory import (
     COST,
-    OFFSET,
     ROUNDS,
     SETTLING,
     TRAFFIC,
@@ -35,12 +32,13 @@ from policies.shedding.view import RoundView
 
 SETTLING_ROUNDS = 2
 """Rounds after a move whose reports still show the past, or clients that reconnect."""
-MOST_GAIN, QUIET_POINTS = 0.5, 1.0
+MOST_GAIN, QUIET_POINTS = 0.5, 2.0
 """Share of a report's difference that counts at once where noise is at most so many points; with more noise it is less by the square, as
 the gain of a Kalman filter whose level wanders little."""
-BEYOND_NOISES, LASTING_ROUNDS = 3.0, 4
-"""A difference of so many noises is hardly ever noise: a first one counts up to that much, for it may be a spike; after so many rounds on
-one side it counts fully."""
+BEYOND_NOISES = 3.0
+"""A difference of so many noises is hardly ever noise; a first one counts up to that much, for it may be a spike."""
+TRAFFIC_LASTS_ROUNDS, COST_LASTS_ROUNDS = 3, 4
+"""Rounds after which such a difference on one side counts fully: traffic is counted, usage has spikes."""
 AVERAGED_ROUNDS = 10
 """Number of rounds in the running averages of bundles."""
 NOISE_FADES = 0.95
@@ -53,7 +51,10 @@ LEAST_NOISE_POINTS = 0.3
 """Noise is never taken for less: the resolution of what brokers report."""
 UNKNOWN_ROUNDS = 4.0
 """Rounds after which half of a level's squared error is its noise: before, little is known about the broker."""
-MOST_LASTING = 0.9
+MOST_STEPS = 2.0
+"""Most that the whole noise may be, as a multiple of what differs from round to round; three quarters of it then last into the next."""
+MOST_GROWTH = 2.0
+"""How many times the known noise a round counts at most: what is more is a change of the load of all brokers."""
 _MEDIAN_TO_DEVIATION = 1.4826
 """Factor from the median of absolute values to the standard deviation, for normal noise."""
 
@@ -75,89 +76,121 @@ class Levels:
     """Resources that a broker measures and its bundles load, (n, resources)."""
     belief: Floats
     """How far each broker's bundles are taken to have their present traffic and not the running averages, (n,), 0 to 1."""
-    memory: FleetPlannerMemory
+    is_clear: Bools
+    """Brokers whose last reports do not contradict their level, (n,): it is not yet clear what is up with the others."""
+    learned: Floats
+    """What is remembered of each broker, (n, columns)."""
+    fleet: Floats
+    """What is remembered of the group, (values,)."""
 
     def rates(self, view: RoundView, rows: Ints, owners: Ints | int) -> Floats:
-        """Traffic of bundle rows, (k, 4), at the belief of their owners."""
+        """Traffic of bundle rows, (k, 4), each at the belief of its owner."""
         average = view.bundles.rates[rows]
-        share = np.broadcast_to(self.belief[owners], len(rows))[:, None]
-        return average + share * (_present_rates(view, rows) - average)
+        if view.present_rates is None:
+            return average
+        share = self.belief[owners] if isinstance(owners, int) else self.belief[owners][:, None]
+        found: Floats = average + share * (view.present_rates(rows) - average)
+        return found
+
+    def excess_points(self, view: RoundView, rows: Ints, owners: Ints, brokers: Ints) -> Floats:
+        """What the traffic of bundles costs a broker each beyond the running averages, in points, (k, resources)."""
+        excess = self.rates(view, rows, owners) - view.bundles.rates[rows]
+        return self.costs.points_at(brokers, figures_of(excess))
 
 
 def judge(view: RoundView, memory: FleetPlannerMemory) -> Levels:
     """Learn from a round's reports, and give each broker's level once the bundles in flight have arrived."""
-    brokers, weights = view.brokers, view.usage_weights
+    brokers, weights, everyone = view.brokers, view.usage_weights, slice(None)
     learned, fleet = broker_columns(memory, brokers.names), fleet_values(memory)
     average, present = _owned_rates(view)
-    counts = _sum_owned(view, view.bundles.counts.astype(np.float64))
+    counts = _owned_counts(view)
     costs = view.costs or _first_costs(view, present)
     arrived, concerned = _expect_moves(view, average)
-    settling = _note_changes(learned, concerned)
-
-    idle, rows = costs.idle_points(), slice(None)
-    by_average, by_report = (
-        idle + costs.points_at(rows, figures_of(rates, counts)) for rates in (average, present)
-    )
-    offset = learned[:, OFFSET]
-    burst = _score(by_report + offset, weights) - _score(by_average + offset, weights)
-    belief, traffic_error = _believe(learned, fleet, burst, settling)
-    beyond = np.where(brokers.measured, brokers.percents - by_report, 0.0)
-    cost_error = _follow(learned, fleet, beyond, settling, weights)
-    learned[:, ROUNDS] += 1
-
-    traffic = arrived + belief[:, None] * (present - average)
-    by_traffic = costs.points_at(rows, figures_of(traffic, counts))
-    points = idle + by_traffic + learned[:, OFFSET]
-    points = np.where(brokers.measured, np.maximum(points, 0.0), 0.0)
-    return Levels(
-        points=points,
-        score=_score(points, weights),
-        error=np.hypot(traffic_error, cost_error),
-        noise_points=math.hypot(
-            math.sqrt(fleet[TRAFFIC.noise][0]), float(_largest(np.sqrt(fleet[COST.noise]), weights))
-        ),
-        costs=costs,
-        is_loaded=by_traffic > 0,
-        belief=belief,
-        memory=remember(memory, brokers.names, learned, fleet),
-    )
-
-
-def _note_changes(learned: Floats, concerned: Bools) -> Bools:
-    """Brokers whose reports do not show the present, (n,)."""
     learned[:, SETTLING] = np.where(concerned, SETTLING_ROUNDS + 1, np.maximum(learned[:, SETTLING] - 1, 0))
     settling: Bools = learned[:, SETTLING] > 0
-    return settling
+
+    idle = costs.idle_points()
+    by_average, by_report, by_arrival = (
+        costs.points_at(everyone, figures_of(rates, counts)) for rates in (average, present, arrived)
+    )
+    beyond = np.where(brokers.measured, brokers.percents - idle - by_report, 0.0)
+    is_full = (brokers.percents >= SATURATED_POINTS) & (beyond < learned[:, COST.offset])
+    learned[:, TRAFFIC.offset] *= 1.0 - 1.0 / AVERAGED_ROUNDS  # the averages have taken up that much since
+    burst = by_report - by_average
+    errors = (
+        _follow(learned, fleet, TRAFFIC, burst, settling[:, None]),
+        _follow(learned, fleet, COST, beyond, settling[:, None] | is_full),
+    )
+    learned[:, ROUNDS] += 1
+
+    points = idle + by_arrival + learned[:, TRAFFIC.offset] + learned[:, COST.offset]
+    points = np.where(brokers.measured, np.maximum(points, 0.0), 0.0)
+    largest = np.argmax(points * weights, axis=1)[:, None]
+    noise = np.sqrt(fleet[TRAFFIC.noise] + fleet[COST.noise])
+    is_clear = np.ones(len(brokers), dtype=np.bool_)
+    for kind in (TRAFFIC, COST):
+        run = np.abs(np.take_along_axis(learned[:, kind.run], largest, axis=1)[:, 0])
+        is_clear &= (run == 0) | (run >= _lasting_rounds(kind))
+    return Levels(
+        points=points,
+        score=(points * weights).max(axis=1),
+        error=np.take_along_axis(np.hypot(*errors) * weights, largest, axis=1)[:, 0],
+        noise_points=float(np.median(noise[largest])),
+        costs=costs,
+        is_loaded=by_arrival > 0,
+        belief=_belief(learned, burst, largest),
+        is_clear=is_clear,
+        learned=learned,
+        fleet=fleet,
+    )
 
 
-def _believe(learned: Floats, fleet: Floats, burst: Floats, settling: Bools) -> tuple[Floats, Floats]:
-    """How far the present traffic is believed, (n,), and the standard error that is left, (n,)."""
-    noise = _noise_of(learned, fleet, TRAFFIC)[:, 0]
-    run = _count_run(learned, TRAFFIC, burst[:, None], noise[:, None], settling)[:, 0]
-    lasts = _lasting_share(fleet, TRAFFIC)[0]
-    belief = np.where(np.abs(run) >= LASTING_ROUNDS, 1.0, _gain(noise))
-    limited = BEYOND_NOISES * noise / np.maximum(np.abs(burst), BEYOND_NOISES * noise)
-    belief = np.where(np.abs(run) <= 1, belief * limited, belief)
-    belief = np.where(settling, 0.0, belief)
-    error = noise * (belief + (1.0 - belief) * _averaged_share(1.0 / AVERAGED_ROUNDS, lasts))
-    _learn_noise(learned, fleet, TRAFFIC, burst[:, None], settling)
-    return belief, error * np.sqrt(_unknown(learned))
+def _belief(learned: Floats, burst: Floats, largest: Ints) -> Floats:
+    """How much of the present burst is in the level, (n,)."""
+    offset, now = (
+        np.take_along_axis(column, largest, axis=1)[:, 0] for column in (learned[:, TRAFFIC.offset], burst)
+    )
+    share: Floats = np.divide(offset, now, out=np.zeros_like(now), where=np.abs(now) > LEAST_NOISE_POINTS)
+    return np.clip(share, 0.0, 1.0)
 
 
-def _follow(learned: Floats, fleet: Floats, beyond: Floats, settling: Bools, weights: Floats) -> Floats:
-    """Move the offsets towards what usage shows beyond the cost of traffic; returns the standard error that is left, (n,)."""
-    noise = _noise_of(learned, fleet, COST)
-    before = learned[:, OFFSET]
-    new = beyond - before
-    run = _count_run(learned, COST, new, noise, settling)
+def _follow(learned: Floats, fleet: Floats, kind: Residual, found: Floats, is_false: Bools) -> Floats:
+    """Move the offsets towards what reports show, in place; returns the standard error that is left, (n, resources).
+
+    Reports that show the past, or less than there is (``is_false``, (n, 1) or (n, resources)), move nothing.
+    """
+    noise, before = _noise_of(learned, fleet, kind), learned[:, kind.offset].copy()
+    new = found - before
+    run = _count_run(learned, kind, new, noise, is_false)
     gain = np.maximum(_gain(noise), 1.0 / (learned[:, ROUNDS, None] + 1.0))
-    gain = np.where(np.abs(run) >= LASTING_ROUNDS, 1.0, gain)
+    gain = np.where(np.abs(run) >= _lasting_rounds(kind), 1.0, gain)
     most = np.where(np.abs(run) <= 1, BEYOND_NOISES * noise, np.inf)
-    step = gain * np.clip(new, -most, most)
-    learned[:, OFFSET] = np.where(settling[:, None], before, before + step)
-    _learn_noise(learned, fleet, COST, new, settling)
-    error = noise * _averaged_share(gain, _lasting_share(fleet, COST))
-    return _largest(error, weights) * np.sqrt(_unknown(learned))
+    learned[:, kind.offset] = np.where(is_false, before, before + gain * np.clip(new, -most, most))
+    _learn_noise(learned, fleet, kind, found, new, is_false)
+    unknown = 1.0 + UNKNOWN_ROUNDS / (learned[:, ROUNDS, None] + 1.0)
+    weight = gain if kind is COST else gain + (1.0 - gain) / AVERAGED_ROUNDS
+    error: Floats = noise * _averaged_share(weight, _lasting_share(fleet, kind)) * np.sqrt(unknown)
+    return error
+
+
+def carry(
+    memory: FleetPlannerMemory,
+    brokers: tuple[Sequence[str], Sequence[str]],
+    excess_points: tuple[Floats, Floats],
+    happens: Bools,
+) -> FleetPlannerMemory:
+    """The memory once bundles have moved: what their traffic costs beyond its averages leaves the source and comes to the destination."""
+    names = sorted({name for side in brokers for name in side})
+    row_of = {name: row for row, name in enumerate(names)}
+    learned = broker_columns(memory, names)
+    for side, points, sign in zip(brokers, excess_points, (-1.0, 1.0), strict=True):
+        rows = np.array([row_of[name] for name in side], dtype=np.int64)
+        np.add.at(learned[:, TRAFFIC.offset], rows[happens], sign * points[happens])
+    return remember(memory, names, learned, fleet_values(memory))
+
+
+def _lasting_rounds(kind: Residual) -> int:
+    return COST_LASTS_ROUNDS if kind is COST else TRAFFIC_LASTS_ROUNDS
 
 
 def _gain(noise: Floats) -> Floats:
@@ -165,66 +198,57 @@ def _gain(noise: Floats) -> Floats:
     return found
 
 
-def _unknown(learned: Floats) -> Floats:
-    found: Floats = 1.0 + UNKNOWN_ROUNDS / (learned[:, ROUNDS] + 1.0)
-    return found
-
-
-def _count_run(learned: Floats, kind: Residual, found: Floats, noise: Floats, settling: Bools) -> Floats:
-    """For how many rounds a residual has been beyond noise, (n, columns), negative below; counted in place."""
-    run = learned[:, kind.run]
-    side = np.sign(found) * (np.abs(found) > BEYOND_NOISES * noise)
+def _count_run(learned: Floats, kind: Residual, new: Floats, noise: Floats, is_false: Bools) -> Floats:
+    """For how many rounds reports have been beyond noise, (n, resources), negative below; counted in place."""
+    run = learned[:, kind.run].copy()
+    side = np.sign(new) * (np.abs(new) > BEYOND_NOISES * noise)
     counted = np.where(side == 0, 0.0, np.where(side == np.sign(run), run + side, side))
-    counted = np.where(settling[:, None], run, np.clip(counted, -LASTING_ROUNDS, LASTING_ROUNDS))
+    counted = np.where(is_false, run, np.clip(counted, -COST_LASTS_ROUNDS, COST_LASTS_ROUNDS))
     learned[:, kind.run] = counted
     return counted
 
 
 def _noise_of(learned: Floats, fleet: Floats, kind: Residual) -> Floats:
-    """Noise of each broker as the rounds before show it, (n, columns): its own or the group's, whichever is larger."""
+    """Noise of each broker as the rounds before show it, (n, resources): its own or the group's, whichever is larger."""
     if not fleet[kind.noise].any():
         fleet[kind.noise] = FIRST_NOISE_POINTS**2
-        fleet[kind.together] = FIRST_LASTING * FIRST_NOISE_POINTS**2
+        fleet[kind.steps] = (1.0 - FIRST_LASTING) * FIRST_NOISE_POINTS**2
     noise: Floats = np.sqrt(np.maximum(fleet[kind.noise], learned[:, kind.variance]))
     return noise
 
 
-def _learn_noise(learned: Floats, fleet: Floats, kind: Residual, found: Floats, settling: Bools) -> None:
-    """Learn from this round's residuals, in place.
+def _learn_noise(
+    learned: Floats, fleet: Floats, kind: Residual, found: Floats, new: Floats, is_false: Bools
+) -> None:
+    """Learn from this round's reports, in place.
 
-    The group's noise is a median, so that a broker that stands out does not count. A broker's own noise is a mean, so that it does,
-    but of the differences from one round to the next: a level that has changed is no noise.
+    The group's noise is a median, so that a broker that stands out does not count, and at most ``MOST_STEPS`` of what differs from one
+    round to the next: what lasts longer is a change of the load. A broker's own is a mean, so that it does count, but of these
+    differences alone.
     """
-    counts = ~settling & (learned[:, ROUNDS] > 1)
-    last = learned[:, kind.last].copy()
-    learned[:, kind.last] = np.where(settling[:, None], last, found)
+    last, own = learned[:, kind.last].copy(), learned[:, kind.variance].copy()
+    learned[:, kind.last] = np.where(is_false, last, found)
+    counts = ~np.any(is_false, axis=1) & (learned[:, ROUNDS] > 1)
     if not counts.any():
         return
-    found, last = found[counts], last[counts]
-    steps = found - last
-    step = _MEDIAN_TO_DEVIATION * np.median(np.abs(steps), axis=0)
-    scale = np.minimum(
-        _MEDIAN_TO_DEVIATION * np.median(np.abs(found - np.median(found, axis=0)), axis=0), 2.0 * step
-    )
-    scale = np.maximum(scale, step / np.sqrt(2.0))
-    usual = 2.5 * np.sqrt(fleet[kind.noise])
-    products = np.clip(found, -usual, usual) * np.clip(last, -usual, usual)
-    together = np.cumsum(products, axis=0)[-1] / len(products)
-    rounds = fleet[kind.rounds] + 1.0
-    fleet[kind.rounds] = rounds
-    kept = np.minimum(NOISE_FADES, 1.0 - 1.0 / (rounds + FIRST_NOISE_ROUNDS))
-    fleet[kind.noise] = np.maximum(kept * fleet[kind.noise] + (1 - kept) * scale**2, LEAST_NOISE_POINTS**2)
-    fleet[kind.together] = kept * fleet[kind.together] + (1 - kept) * together
-    most = BEYOND_NOISES * np.sqrt(np.maximum(fleet[kind.noise], learned[counts][:, kind.variance]))
-    own = np.clip(steps, -most, most) ** 2 / (2.0 * np.maximum(1.0 - _lasting_share(fleet, kind), 0.25))
-    learned[np.ix_(counts, np.arange(learned.shape[1])[kind.variance])] = (
-        NOISE_FADES * learned[counts][:, kind.variance] + (1.0 - NOISE_FADES) * own
-    )
+    steps = (found - last)[counts]
+    step = (_MEDIAN_TO_DEVIATION * np.median(np.abs(steps), axis=0)) ** 2 / 2.0
+    whole = (_MEDIAN_TO_DEVIATION * np.median(np.abs(new[counts]), axis=0)) ** 2
+    whole = np.clip(whole, step, MOST_STEPS**2 * step)
+    fleet[kind.rounds] += 1.0
+    kept = min(NOISE_FADES, 1.0 - 1.0 / (fleet[kind.rounds] + FIRST_NOISE_ROUNDS))
+    for at, now in ((kind.noise, whole), (kind.steps, step)):
+        fleet[at] = kept * fleet[at] + (1.0 - kept) * np.minimum(now, MOST_GROWTH**2 * fleet[at])
+        fleet[at] = np.maximum(fleet[at], LEAST_NOISE_POINTS**2)
+    most = BEYOND_NOISES * np.sqrt(np.maximum(fleet[kind.noise], own[counts]))
+    squares = np.clip(steps, -most, most) ** 2 / (2.0 * (1.0 - _lasting_share(fleet, kind)))
+    own[counts] = NOISE_FADES * own[counts] + (1.0 - NOISE_FADES) * squares
+    learned[:, kind.variance] = own
 
 
 def _lasting_share(fleet: Floats, kind: Residual) -> Floats:
-    """Which share of a round's noise is still there in the next one, (columns,)."""
-    found: Floats = np.clip(fleet[kind.together] / fleet[kind.noise], 0.0, MOST_LASTING)
+    """Which share of a round's noise is still there in the next one, (resources,)."""
+    found: Floats = np.clip(1.0 - fleet[kind.steps] / fleet[kind.noise], 0.0, 1.0 - MOST_STEPS**-2)
     return found
 
 
@@ -235,20 +259,19 @@ def _averaged_share(weight: Floats | float, lasts: Floats | float) -> Floats:
     return share
 
 
-def _score(points: Floats, weights: Floats) -> Floats:
-    found: Floats = (points * weights).max(axis=-1)
-    return found
-
-
-def _largest(errors: Floats, weights: Floats) -> Floats:
-    found: Floats = np.where(weights > 0, errors * weights, 0.0).max(axis=-1)
-    return found
-
-
 def _owned_rates(view: RoundView) -> tuple[Floats, Floats]:
     """Running averages and present traffic of each broker's bundles, (n, 4) each."""
-    rows = np.arange(len(view.bundles))
-    return _sum_owned(view, view.bundles.rates), _sum_owned(view, _present_rates(view, rows))
+    average = _sum_owned(view, view.bundles.rates)
+    if view.present_rates is None:
+        return average, average
+    return average, _sum_owned(view, view.present_rates(np.arange(len(view.bundles))))
+
+
+def _owned_counts(view: RoundView) -> Floats | None:
+    """Topics and sessions of each broker, (n, 2); None where nobody declares how many it can carry."""
+    if not (view.brokers.limits[:, -2:] > 0).any():
+        return None
+    return _sum_owned(view, view.bundles.counts.astype(np.float64))
 
 
 def _sum_owned(view: RoundView, column: Floats) -> Floats:
@@ -259,11 +282,6 @@ def _sum_owned(view: RoundView, column: Floats) -> Floats:
     if has_some.any():
         found[has_some] = np.add.reduceat(column, starts[:-1][has_some], axis=0)
     return found
-
-
-def _present_rates(view: RoundView, rows: Ints) -> Floats:
-    """Traffic of bundles in this round alone, (k, 4); averages where only these are known."""
-    return view.bundles.rates[rows] if view.present_rates is None else view.present_rates(rows)
 
 
 def _first_costs(view: RoundView, present: Floats) -> Costs:
@@ -292,7 +310,9 @@ def _expect_moves(view: RoundView, rates: Floats) -> tuple[Floats, Bools]:
         if bundle is not None and source is not None:
             after[source] = np.maximum(after[source] - view.bundles.rates[bundle], 0.0)
             after[destination] += view.bundles.rates[bundle]
-        elif move.traffic is not None:  # it has left its source, and its destination has not reported since
+        elif (
+            move.traffic is not None and _find_bundle(view, destination, move.bundle) is None
+        ):  # it has left its source, and its destination has not reported since
             after[destination] += np.array(move.traffic).repeat(2) / 2
     return after, concerned
 

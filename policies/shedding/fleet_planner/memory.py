@@ -15,37 +15,38 @@ _R = len(RESOURCES)
 
 
 class Residual(NamedTuple):
-    """Where one of the two differences between reports and levels is remembered: columns of a broker, then values of the group."""
+    """Where one of the two differences between reports and levels is remembered, by resource: columns of a broker, then values of the group."""
 
+    offset: slice
+    """What the level has of it."""
     last: slice
-    """The last one."""
+    """What the last report showed."""
     variance: slice
     run: slice
     """For how many rounds it has been beyond noise on one side."""
     noise: slice
     """Variance of the group."""
-    together: slice
-    """Covariance of the group's with that of the round before."""
-    rounds: slice
+    steps: slice
+    """Half the variance of what differs from one round to the next: what of the noise does not last."""
+    rounds: int
+    """Rounds that this was learned from."""
 
 
-ROUNDS, SETTLING = range(2)
-"""Columns of a broker: rounds it was seen, and rounds until its reports show the present again."""
-TRAFFIC = Residual(slice(2, 3), slice(3, 4), slice(4, 5), slice(0, 1), slice(1, 2), slice(2, 3))
-"""Bursts: what the present traffic costs beyond its running averages, in points of the score."""
-COST = Residual(
-    slice(5, 5 + _R),
-    slice(5 + _R, 5 + 2 * _R),
-    slice(5 + 2 * _R, 5 + 3 * _R),
-    slice(3, 3 + _R),
-    slice(3 + _R, 3 + 2 * _R),
-    slice(3 + 2 * _R, 4 + 2 * _R),
-)
-"""What usage shows beyond the cost of the reported traffic and its offset, in points of each resource."""
-OFFSET = slice(5 + 3 * _R, 5 + 4 * _R)
-"""What each resource of a broker uses beyond the cost of its traffic, in points."""
-BROKER_COLUMNS = 5 + 4 * _R
-UNFINISHED = 4 + 2 * _R
+def _residual(column: int, value: int) -> Residual:
+    offset, last, variance, run = (slice(column + at * _R, column + (at + 1) * _R) for at in range(4))
+    noise, steps = (slice(value + at * _R, value + (at + 1) * _R) for at in range(2))
+    return Residual(offset, last, variance, run, noise, steps, value + 2 * _R)
+
+
+ROUNDS, SETTLING, EVIDENCE = range(3)
+"""Columns of a broker: rounds it was seen, rounds until its reports show the present again, and the evidence that it is above the coldest
+by more than is acceptable."""
+TRAFFIC = _residual(3, 0)
+"""What the present traffic costs beyond its running averages, in points."""
+COST = _residual(3 + 4 * _R, 1 + 2 * _R)
+"""What usage shows beyond the cost of the present traffic, in points."""
+BROKER_COLUMNS = 3 + 8 * _R
+UNFINISHED = 2 + 4 * _R
 """Value of the group: 1 while the last plan was cut short."""
 FLEET_VALUES = UNFINISHED + 1
 _VALUE = np.dtype("<f8")
@@ -88,11 +89,6 @@ def remember(
     rows = chain.from_iterable(iter_unpack(f"{_ROW_BYTES}s", values))
     learned = {**memory.learned, **dict(zip(names, rows, strict=True))}
     return FleetPlannerMemory(learned=learned, fleet=np.round(fleet, _DIGITS).tolist())
-
-
-def is_unfinished(memory: FleetPlannerMemory) -> bool:
-    """Whether the last plan was cut short."""
-    return bool(fleet_values(memory)[UNFINISHED])
 
 
 def note_unfinished(memory: FleetPlannerMemory, *, is_unfinished: bool) -> FleetPlannerMemory:

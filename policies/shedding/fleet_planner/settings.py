@@ -16,10 +16,10 @@ class FleetPlannerSettings:
     acceptable_spread_points: float = 15.0
     """Percentage points between the most and the least used broker that need no action. A plan goes on to half of it, so
     that the spread does not soon come back. Not in Pulsar."""
-    noise_multiple: float = 1.0
-    """A spread has to be above the acceptable one by this many times its uncertainty, which is computed from the measured
-    noise: a large difference is acted on at once, one near the limit once it is certain. A larger value acts less and
-    later. Not in Pulsar."""
+    noise_multiple: float = 2.5
+    """By how many times its uncertainty a spread has to be above the acceptable one, added up over the rounds in which it is. The
+    uncertainty is computed from the measured noise: a large difference is acted on at once, one near the limit once it has lasted.
+    A larger value acts less and later. Not in Pulsar."""
     min_gain_points: float = 0.5
     """Percentage points by which a plan as a whole has to lower one of its brokers; a single move may bring less, however small
     bundles are. Not in Pulsar."""

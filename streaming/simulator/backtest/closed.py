@@ -36,9 +36,11 @@ def play_closed(job: ClosedJob) -> Run:
 class _Loop:
     def __init__(self, job: ClosedJob) -> None:
         self._job = job
-        machines = job.survey.machines
-        self._world = World(machines, job.judge, keeps_recorded_moves=job.keeps_recorded_moves)
-        self._counter = Counter(self._world, machines.names, round_s=job.judge.rounds.length_s)
+        brokers = job.survey.brokers
+        self._world = World(
+            brokers, job.survey.costs, job.judge, keeps_recorded_moves=job.keeps_recorded_moves
+        )
+        self._counter = Counter(self._world, brokers, round_s=job.judge.rounds.length_s)
         settings, cluster = job.candidate.settings, job.survey.cluster
         self._controller = (
             None if settings is None else Controller(cluster, DictStore(), identity=ACTING, settings=settings)

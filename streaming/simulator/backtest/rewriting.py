@@ -6,9 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from policies.columns import Floats, Ints
+from policies.costs import Costs, figures_of
+from policies.usage import REPORTED_COUNT
 from state.events import BrokerReport, TopicTraffic
 from streaming.simulator.backtest.elsewhere import Topics
-from streaming.simulator.machines import Machines
 
 
 class Row(NamedTuple):
@@ -29,9 +30,9 @@ class TopicsOfBundle(NamedTuple):
 
 
 def with_rows(
-    report: BrokerReport, leaving: Collection[int], arriving: Sequence[Row], machines: Machines, broker: int
+    report: BrokerReport, leaving: Collection[int], arriving: Sequence[Row], costs: Costs, broker: int
 ) -> BrokerReport:
-    """The report without some of its rows and with others; ``broker`` is the row of its machine."""
+    """The report without some of its rows and with others; ``broker`` is its row of ``costs``."""
     kept = np.array([row for row in range(len(report.bundles)) if row not in leaving], dtype=np.int64)
     bundles = [report.bundles[row] for row in kept.tolist()] + [each.bundle for each in arriving]
     traffic = np.vstack([report.traffic[kept], *(each.traffic for each in arriving)])
@@ -40,7 +41,7 @@ def with_rows(
     order = sorted(range(len(bundles)), key=bundles.__getitem__)
     change = traffic[len(kept) :].sum(axis=0) - report.traffic[sorted(leaving)].sum(axis=0)
     return BrokerReport(
-        resources=_resources(report.resources, change, machines, broker),
+        resources=_resources(report.resources, change, costs, broker),
         messages_per_s=max(0.0, report.messages_per_s + float(change[:2].sum())),
         bytes_per_s=max(0.0, report.bytes_per_s + float(change[2:].sum())),
         listed_count=report.listed_count + len(arriving) - len(leaving),
@@ -51,14 +52,12 @@ def with_rows(
     )
 
 
-def _resources(resources: Floats, change: Floats, machines: Machines, broker: int) -> Floats:
-    """CPU and network after a change of traffic, from 0 to their limits; what was not measured stays so."""
-    points = machines.cost_points(change[None, :], np.array([broker]))[0]
+def _resources(resources: Floats, change: Floats, costs: Costs, broker: int) -> Floats:
+    """What a broker measures after a change of traffic, from 0 to its limits; what was not measured stays so."""
+    amounts = costs.amounts_at(np.array([broker]), figures_of(change[None, :]))[0, :REPORTED_COUNT]
+    usage, limits = resources.T
     changed = resources.copy()
-    for column, each in enumerate(points.tolist()):
-        usage, limit = resources[column].tolist()
-        if limit > 0:
-            changed[column, 0] = min(max(usage + each / 100.0 * limit, 0.0), max(usage, limit))
+    changed[:, 0] = np.where(limits > 0, np.clip(usage + amounts, 0.0, np.maximum(usage, limits)), usage)
     return changed
 
 
@@ -85,4 +84,5 @@ def with_topics(
         bytes_per_s=np.concatenate(
             [traffic.bytes_per_s[topics], *(each.topics.bytes_per_s for each in arriving)]
         ),
+        sessions=np.concatenate([traffic.sessions[topics], *(each.topics.sessions for each in arriving)]),
     )

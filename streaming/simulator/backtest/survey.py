@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from policies.costs import Costs
 from state.events import Event, LoadReport
-from streaming.simulator.costs import BrokerCosts, machines_of
-from streaming.simulator.machines import Machines
+from streaming.simulator.costs import RecordedCosts
 from streaming.simulator.recorded import NoFleet
 
 _FEWEST_BROKERS = 2
@@ -16,7 +16,10 @@ class Survey:
     """A recorded cluster."""
 
     cluster: str
-    machines: Machines
+    brokers: tuple[str, ...]
+    """Ascending."""
+    costs: Costs
+    """What traffic costs them, as it is known at the end."""
     first_ms: int
     """Time of its first load report."""
     last_ms: int
@@ -25,13 +28,15 @@ class Survey:
 
 @dataclass(slots=True)
 class _Cluster:
-    brokers: dict[str, BrokerCosts] = field(default_factory=dict)
+    learned: RecordedCosts = field(default_factory=RecordedCosts)
+    brokers: set[str] = field(default_factory=set)
     first_ms: int | None = None
     last_ms: int = 0
     has_bundles: bool = False
 
     def add(self, event: LoadReport) -> None:
-        self.brokers.setdefault(event.broker, BrokerCosts()).add(event)
+        self.learned.add(event)
+        self.brokers.add(event.broker)
         self.first_ms = event.time_ms if self.first_ms is None else min(self.first_ms, event.time_ms)
         self.last_ms = max(self.last_ms, event.time_ms)
         self.has_bundles = self.has_bundles or bool(event.report.bundles)
@@ -54,10 +59,12 @@ def survey(events: Iterable[tuple[str, Event]]) -> dict[str, Survey]:
 
 
 def _make_survey(name: str, cluster: _Cluster) -> Survey:
+    brokers, costs = cluster.learned.costs()
     return Survey(
         cluster=name,
-        machines=machines_of(cluster.brokers),
+        brokers=brokers,
+        costs=costs,
         first_ms=cluster.first_ms or 0,
         last_ms=cluster.last_ms,
-        reports_count=sum(each.count for each in cluster.brokers.values()),
+        reports_count=cluster.learned.reports_count,
     )

@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from policies.columns import Bools, Floats
+from policies.costs import Costs
 from policies.splitting.ranges import BadRange
 from policies.usage import percent, weighted_maximum_ratio
 from state.events import ActionResult, Control, Event, LoadReport, TopicStats
 from state.settings import PulsarSettings
 from streaming.simulator.backtest.elsewhere import MovedBundle, Part, Topics, cut, parts_at
 from streaming.simulator.backtest.rewriting import Row, TopicsOfBundle, with_rows, with_topics
-from streaming.simulator.machines import Machines
 
 
 class Landed(NamedTuple):
@@ -34,15 +34,20 @@ class Landed(NamedTuple):
 class World:
     """Takes the recorded events in their order, and gives what a candidate sees of them."""
 
-    def __init__(self, machines: Machines, judge: PulsarSettings, *, keeps_recorded_moves: bool) -> None:
-        """``judge``: settings that decide how loaded a broker is. Without recorded moves a bundle stays where it was first seen."""
-        self.brokers = machines.names
+    def __init__(
+        self, brokers: tuple[str, ...], costs: Costs, judge: PulsarSettings, *, keeps_recorded_moves: bool
+    ) -> None:
+        """``costs`` of the brokers, which are ascending; ``judge``: settings that decide how loaded a broker is.
+
+        Without recorded moves a bundle stays where it was first seen.
+        """
+        self.brokers = brokers
         self.now_ms = 0
-        self._machines, self._judge = machines, judge
+        self._costs, self._judge = costs, judge
         self._gone_ms = round(1000 * judge.rounds.max_report_age_s)
         """A broker or a moved bundle without a report for this long is not there."""
         self._keeps_recorded_moves = keeps_recorded_moves
-        self._row_of = {name: row for row, name in enumerate(machines.names)}
+        self._row_of = {name: row for row, name in enumerate(brokers)}
         self._recorded: dict[str, LoadReport] = {}
         self._listed: dict[str, set[str]] = {}
         self._owner: dict[str, str] = {}
@@ -223,15 +228,17 @@ class World:
                     event.time_ms,
                 )
         arriving = [
-            Row(part.name, part.share * each.traffic, each.counts)
+            Row(
+                part.name,
+                part.share * each.traffic,
+                np.rint(part.counts_ratios * each.counts).astype(np.int64),
+            )
             for each, part in parts_at(self._moved, broker)
             if self.now_ms - each.seen_ms <= self._gone_ms
         ]
         if not leaving and not arriving:
             return event
-        return replace(
-            event, report=with_rows(report, leaving, arriving, self._machines, self._row_of[broker])
-        )
+        return replace(event, report=with_rows(report, leaving, arriving, self._costs, self._row_of[broker]))
 
     def _topic_stats(self, event: TopicStats) -> TopicStats:
         arriving = [
@@ -254,6 +261,7 @@ class World:
             names=traffic.topics[start:end],
             messages_per_s=traffic.messages_per_s[start:end],
             bytes_per_s=traffic.bytes_per_s[start:end],
+            sessions=traffic.sessions[start:end],
         )
 
 

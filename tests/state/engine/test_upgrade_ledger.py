@@ -122,6 +122,6 @@ def test_everything_else_in_the_header_stays_where_it_was() -> None:
     assert (header.system, header.forget_from_ms, header.error_rounds_count) == ("pulsar", [180_000], 2)
     assert header.members_change is not None
     assert header.members_change.joined == "b1"
-    later = ("drains", "proposals", "approvals", "rejected", "rebuilt")
-    assert Header.__struct_fields__[-6:] == ("error_place", *later)
+    later = ("drains", "proposals", "approvals", "rejected", "rebuilt", "forbidden")
+    assert Header.__struct_fields__[-7:] == ("error_place", *later)
     assert header.error_place.startswith("ValueError")

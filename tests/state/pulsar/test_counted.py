@@ -12,7 +12,7 @@ from state.pulsar.memory import ShadowMoves
 from state.pulsar.tables import Eligible
 from state.settings import ClusterSettings, GuardSettings, PulsarSettings
 from state.upkeep import Spell, Upkeep
-from tests.state.building import END_MS, Seen, seen
+from tests.state.building import END_MS, Seen, plain_costs, seen
 from tests.state.engine.test_ledger import decision, ledger_of
 from tests.state.engine.test_summary import closing
 from tests.state.traces import load
@@ -40,7 +40,9 @@ def guarded(**guards: Any) -> ClusterSettings:
 
 def measured(found: Seen = FOUND, *, ledger: Ledger | None = None, **fields: Any) -> Eligible:
     header = Header(length_ms=60_000, ledger=ledger or Ledger())
-    return view_of(closing(**fields), header, found.advanced, found.loads, found.reports)
+    return view_of(
+        closing(**fields), header, found.advanced, found.loads, found.reports, plain_costs(found.loads.limits)
+    )
 
 
 def movable(table: Eligible) -> list[str]:
@@ -102,7 +104,8 @@ def counted(moves: ShadowMoves, **fields: Any) -> Any:
     found = cluster()
     found.advanced.fleet.shadow = moves
     header = Header(length_ms=60_000)
-    return with_shadow(closing(mode="dry-run", **fields), header, found.advanced, found.reports)
+    costs = plain_costs(found.loads.limits)
+    return with_shadow(closing(mode="dry-run", **fields), header, found.advanced, found.reports, costs)
 
 
 @pytest.mark.parametrize("moves", [{}, {"t/gone/0x0_0x1": ("b1", "b2")}, {C: ("b1", "b2")}])
@@ -110,8 +113,8 @@ def test_where_no_bundle_counts_elsewhere_the_measured_view_stands(moves: Shadow
     assert counted(moves) is None
 
 
-def test_a_bundle_that_the_dry_run_moved_counts_at_its_destination_with_its_share_of_the_usage() -> None:
-    """A quarter of the traffic of b1, and so of its 100 points, is at b2: 75, 25 and 12.5 points, 37.5 on the mean."""
+def test_a_bundle_that_the_dry_run_moved_counts_at_its_destination_with_what_it_costs() -> None:
+    """A message takes 1.25 points of CPU, so 25 of the 100 points of b1 are at b2: 75, 25 and 12.5 points, 37.5 on the mean."""
     found = counted({B: ("b1", "b2")})
     view = found.table.view
     assert found.loads.usage_ratio.tolist() == view.brokers.usage_ratio.tolist() == [0.75, 0.25, 0.125]

@@ -11,10 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from policies.costs import CPU, figures_of
 from state.engine.closing import Identity
+from state.engine.memory import Header
 from state.events import Event
 from state.pulsar import shadow
+from state.pulsar.counted import with_shadow
 from state.pulsar.shadow import Shadow
+from tests.state.building import END_MS, plain_costs, seen
+from tests.state.engine.test_ledger import decision, ledger_of
+from tests.state.engine.test_summary import closing
 from tests.state.traces import Run, facts, load, overlay, run, settings_of, sweep
 
 A, B, C, D = (f"t/a/0x{i}0000000_0x{i + 1}0000000" for i in range(4))
@@ -88,11 +94,13 @@ def test_figures_of_brokers_stay_as_measured_and_the_section_says_what_the_polic
     assert [each["usage_points"] for each in summary["brokers"]] == [90.0, 20.0]
     assert [each["bundles_count"] for each in summary["brokers"]] == [4, 2]
     assert summary["usage"]["max_points"] == 90.0
-    # a quarter of b1's traffic carries a quarter of its 90 points to b2
-    assert summary["shadow"]["usage"]["max_points"] == 67.5
-    assert summary["shadow"]["usage"]["mean_points"] == 55.0
+    # a quarter of b1's traffic carries a quarter of its 87 points above idle to b2
+    assert summary["shadow"]["usage"]["max_points"] == pytest.approx(68.25, abs=0.03)
+    # b2 has 17 points above idle for an eighth of the traffic, so a message is taken to cost more there
+    assert summary["shadow"]["usage"]["mean_points"] == pytest.approx(58.4, abs=0.05)
     (row,) = summary["examined"]["heaviest"]
-    assert (row["evidence"]["high_usage_points"], row["evidence"]["low_usage_points"]) == (67.5, 42.5)
+    seen_points = row["evidence"]["high_usage_points"], row["evidence"]["low_usage_points"]
+    assert seen_points == pytest.approx((68.25, 48.5), abs=0.1)
 
 
 @pytest.mark.parametrize(
@@ -168,48 +176,72 @@ def test_a_bundle_that_moves_on_keeps_its_real_owner_and_one_that_comes_back_has
     assert shadow.record(once, [unload(A, "b2", "b1")]) == {}
 
 
-def shadow_of(*moved: tuple[str, str, float, float]) -> Shadow:
-    owners, destinations, messages, volume = zip(*moved, strict=True)
+LIMITS = np.array([[100.0, 800.0, -1.0, -1.0, 500.0, -1.0, -1.0, -1.0], [100.0] + [-1.0] * 7])
+
+
+def shadow_of(*moved: tuple[str, float, float]) -> Shadow:
+    """Bundles of a that count elsewhere, each with messages/s and bytes/s that come in."""
+    destinations, messages, volume = zip(*moved, strict=True)
+    rates = np.column_stack([messages, np.zeros(len(moved)), volume, np.zeros(len(moved))])
+    costs = plain_costs(LIMITS, cpu_per_message=0.5)
+    costs.factor[1, CPU] = 2.0
     return Shadow(
         bundles=tuple(f"t/n/{number}" for number in range(len(moved))),
         rows=np.arange(len(moved)),
-        owners=owners,
+        owners=("a",) * len(moved),
         destinations=destinations,
-        messages_per_s=np.array(messages),
-        bytes_per_s=np.array(volume),
+        figures=figures_of(rates, np.full((len(moved), 2), 3)),
+        costs=costs,
     )
 
 
 @pytest.mark.parametrize(
-    ("moved", "usage", "messages"),
+    ("moved", "source", "destination"),
     [
         pytest.param(
-            [("a", "b", 50.0, 0.0)], [40.0, 50.0], [50.0, 60.0], id="half of the messages, no bytes known"
+            [("b", 40.0, 10_000.0)], [30.0, 20.0, 60.0, 40_000.0], [60.0, 50.0, 10_000.0],
+            id="20 points of CPU, twice as much at the other broker, and 80 of 100 Kbit/s",
         ),
         pytest.param(
-            [("a", "b", 50.0, 500.0)], [50.0, 40.0], [50.0, 60.0], id="the mean of half and a quarter"
+            [("gone", 40.0, 0.0)], [30.0, 100.0, 60.0, 50_000.0], [20.0, 10.0, 0.0],
+            id="to a broker that is not here",
         ),
         pytest.param(
-            [("a", "gone", 50.0, 500.0)], [50.0, 10.0], [50.0, 10.0], id="to a broker that is not here"
-        ),
-        pytest.param(
-            [("a", "b", 80.0, 1600.0), ("a", "b", 80.0, 1600.0)],
-            [0.0, 90.0],
-            [0.0, 170.0],
-            id="averages that are more than there is now move all of the usage and no more",
+            [("b", 80.0, 9_000.0), ("b", 80.0, 9_000.0)], [0.0, 0.0, 0.0, 32_000.0], [180.0, 170.0, 18_000.0],
+            id="averages that are more than there is leave nothing",
         ),
     ],
-)
-def test_usage_moves_in_proportion_to_the_share_of_the_brokers_traffic(
-    moved: list[tuple[str, str, float, float]], usage: list[float], messages: list[float]
+)  # fmt: skip
+def test_each_resource_moves_by_what_the_bundle_takes_of_it_and_what_is_unmeasured_stays_so(
+    moved: list[tuple[str, float, float]], source: list[float], destination: list[float]
 ) -> None:
-    """A is at 80 of 100 with 100 messages/s and 2000 bytes/s, b at 10 of 100 with 10 and 0; the second resource is unmeasured."""
-    found = np.array([[80.0, -1.0], [10.0, -1.0]])
-    limits = np.array([[100.0, -1.0], [100.0, -1.0]])
-    rates, volume = np.array([100.0, 10.0]), np.array([2000.0, 0.0])
-    if all(each[3] == 0.0 for each in moved):
-        volume[0] = 0.0
-    shadow_of(*moved).shift(("a", "b"), found, limits, rates, volume)
-    np.testing.assert_allclose(found[:, 0], usage)
-    np.testing.assert_array_equal(found[:, 1], [-1.0, -1.0])
-    np.testing.assert_allclose(rates, messages)
+    """A is at 50 of 100 of CPU and 100 Kbit/s in, with 100 messages/s and 50000 bytes/s; b at 20 of CPU with 10 and 0."""
+    used = np.array(
+        [
+            [50.0, 100.0, -1.0, -1.0, 100.0, 50_000.0, -1.0, 7.0],
+            [20.0, -1.0, -1.0, -1.0, 10.0, 0.0, -1.0, 7.0],
+        ]
+    )
+    shadow_of(*moved).shift(("a", "b"), used, LIMITS)
+    sessions = [7.0 - 3.0 * len(moved), 7.0 + 3.0 * sum(each[0] == "b" for each in moved)]
+    np.testing.assert_allclose(used[0], [*source[:2], -1.0, -1.0, *source[2:], -1.0, sessions[0]])
+    np.testing.assert_allclose(
+        used[1], [destination[0], -1.0, -1.0, -1.0, *destination[1:], -1.0, sessions[1]]
+    )
+
+
+def test_a_bundle_that_counts_at_its_destination_is_not_on_its_way_there_as_well() -> None:
+    found = seen(
+        load("b1", 470, cpu=90.0, bundles={A: 20.0, B: 20.0}), load("b2", 470, cpu=10.0, bundles={E: 5.0})
+    )
+    found.advanced.fleet.shadow = {A: ("b1", "b2")}
+    ledger = ledger_of(
+        *(
+            decision(bundle=each, decided_ms=END_MS, expires_ms=END_MS + 1, destination="b2")
+            for each in (A, B)
+        )
+    )
+    dry_run, header = closing(mode="dry-run"), Header(length_ms=60_000, ledger=ledger)
+    found_ = with_shadow(dry_run, header, found.advanced, found.reports, plain_costs(found.loads.limits))
+    assert found_ is not None
+    assert [each.bundle for each in found_.table.view.in_flight()] == [B]

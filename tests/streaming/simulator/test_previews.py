@@ -1,0 +1,132 @@
+"""What a preview shows is what happens: a dry-run, a backtest and a simulation of one trouble begin with the same plan, and end balanced."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from state.controller import Controller
+from state.engine.closing import Identity
+from state.engine.store import DictStore
+from state.events import Event
+from state.outputs import Output
+from state.settings import PulsarSettings
+from streaming.simulator.backtest.closed import ClosedJob, play_closed
+from streaming.simulator.backtest.survey import survey
+from streaming.simulator.comparing import Build, Candidate
+from streaming.simulator.fleet import Fleet
+from streaming.simulator.players import CLUSTER, Live, Wish, Wishes, wishes_of
+from streaming.simulator.recorded import recorded_fleets
+from streaming.simulator.runs import run
+from streaming.simulator.scenarios import LimitedScenario, find_scenario
+from streaming.simulator.shapes import Shape
+from tests.bench.simulations import DEFAULTS, candidate
+
+HOURS = 0.75
+TROUBLES = ("big-messages", "small-bundles", "flapping-bundles", "few-big-messages")
+CALM = Shape(brokers_count=4, bundles_per_broker=20, mean_points=34.0, topic_spread=0.1, noise_ratio=0.05)
+
+
+class Recorder:
+    """Moves nothing, and keeps what arrives."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def play(self, events: Sequence[Event], fleet: Fleet) -> Wishes:  # noqa: ARG002
+        self.events += events
+        return [], []
+
+
+class Noting:
+    """The controller, whose plans are kept round by round."""
+
+    def __init__(self, player: Live) -> None:
+        self._player = player
+        self.plans: list[list[Wish]] = []
+
+    def play(self, events: Sequence[Event], fleet: Fleet) -> Wishes:
+        wishes, cuts = self._player.play(events, fleet)
+        self.plans += [wishes] if wishes else []
+        return wishes, cuts
+
+
+def build_of(scenario: str) -> Build:
+    """A fleet with a trouble; the case of few big messages has four calm brokers beside them."""
+    found = find_scenario(scenario.removeprefix("few-"))
+    assert found is not None
+    shown = replace(found, shape=CALM) if scenario.startswith("few-") else found
+    return LimitedScenario(shown.build, HOURS)
+
+
+def planner() -> Candidate:
+    return candidate("fleet-planner", DEFAULTS, with_splits=False)
+
+
+@cache
+def recorded(scenario: str) -> list[tuple[str, Event]]:
+    """What brokers report of a trouble while nobody acts."""
+    recorder = Recorder()
+    run(scenario, 1, build_of(scenario), recorder, with_topics=False)
+    return [(CLUSTER, event) for event in recorder.events]
+
+
+@cache
+def dry_run(scenario: str) -> list[list[Wish]]:
+    """The unloads of a dry-run on what was recorded, round by round."""
+    settings = planner().settings
+    assert settings is not None
+    controller = Controller(CLUSTER, DictStore(), identity=Identity(mode="dry-run"), settings=settings)
+    plans: list[list[Wish]] = []
+    for _, event in recorded(scenario):
+        outputs: Sequence[Output] = controller.step(event).outputs
+        wishes, _ = wishes_of(outputs)
+        plans += [wishes] if wishes else []
+    return plans
+
+
+def moves(plan: Sequence[Wish]) -> list[tuple[str, str | None]]:
+    return [(each.bundle, each.destination) for each in plan]
+
+
+def backtest(scenario: str) -> ClosedJob:
+    read = recorded(scenario)
+    return ClosedJob(
+        read=lambda: iter(read),
+        survey=survey(iter(read))[CLUSTER],
+        candidate=planner(),
+        judge=PulsarSettings(),
+        keeps_recorded_moves=True,
+    )
+
+
+@pytest.mark.parametrize("scenario", TROUBLES)
+def test_the_first_plan_is_the_same_in_a_dry_run_in_a_backtest_and_in_a_simulation(scenario: str) -> None:
+    player = planner().player()
+    assert isinstance(player, Live)
+    noting = Noting(player)
+    run(scenario, 1, build_of(scenario), noting, with_topics=False)
+    first = dry_run(scenario)[0]
+    assert moves(noting.plans[0]) == moves(first)
+    job = backtest(scenario)
+    series = play_closed(job).series
+    assert series is not None
+    marks = series.marks[: len(first)]
+    assert len({each.minute for each in marks}) == 1, "they are one plan"
+    assert [job.survey.brokers[each.destination] for each in marks] == [each.destination for each in first]
+
+
+@pytest.mark.parametrize("preview", ["dry-run", "backtest", "simulation"])
+def test_of_few_big_messages_a_preview_moves_two_or_three_bundles_and_ends_balanced(preview: str) -> None:
+    if preview == "dry-run":
+        moved, is_balanced = sum(map(len, dry_run("few-big-messages"))), True
+    elif preview == "backtest":
+        score = play_closed(backtest("few-big-messages")).score
+        moved, is_balanced = score.unloads, score.ended_balanced
+    else:
+        fleet = recorded_fleets(iter(recorded("few-big-messages")))[CLUSTER]
+        counted = run("recorded", 1, LimitedScenario(fleet, HOURS), planner().player(), with_topics=False)
+        moved, is_balanced = counted.score().unloads, counted.score().ended_balanced
+    assert 2 <= moved <= 3
+    assert is_balanced
