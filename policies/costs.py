@@ -248,7 +248,7 @@ def _remember(
     """The next memory; brokers that did not report keep what was learned about them."""
     if tuple(names) == tuple(kept):
         return CostMemory(sums, tuple(names), learned)
-    rows = _rows_of(memory, kept)
+    rows = _rows_of(memory, kept).copy()
     row_of = {name: row for row, name in enumerate(kept)}
     at = [(row_of[name], row) for row, name in enumerate(names) if name in row_of]
     if at:

@@ -4,6 +4,7 @@ Times are event time in milliseconds since the epoch. No number is NaN or infini
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -20,6 +21,8 @@ TOPICS, SESSIONS = range(2)
 
 System = Literal["pulsar", "kafka"]
 
+SYSTEM_NAMESPACE = "pulsar/system"
+"""Pulsar's namespace of what serves the whole cluster: transaction coordinators, and the channel of the extensible load manager."""
 _SYSTEM_TENANTS = ("pulsar/", "sla-monitor/")
 _SYSTEM_NAMESPACE = re.compile(r"(?:pulsar|sla-monitor)/(?:[^/]+/)?[^/]+:\d+|pulsar/system")
 
@@ -30,7 +33,7 @@ def namespace_of(bundle: str) -> str:
 
 
 def is_system_bundle(bundle: str) -> bool:
-    """Whether a bundle belongs to Pulsar itself: heartbeats, SLA monitors and ``pulsar/system`` never move.
+    """Whether a bundle belongs to Pulsar itself: heartbeats, SLA monitors and ``pulsar/system`` take no part in balancing.
 
     Source: Pulsar ``NamespaceService.isSystemServiceNamespace`` of 4.0, which protects more than 4.2 does.
     """
@@ -76,8 +79,15 @@ class BrokerReport:
     """(len(bundles),): whether the report has the bundle's traffic."""
     counts: Ints
     """(len(bundles), 2): topics and sessions (producers and consumers); 0 where the report does not have them."""
+    pulsars_own: Sequence[str] = ()
+    """Full names of the bundles of Pulsar itself that it lists, ascending, each once."""
     published: Published | None = None
     """None from a broker with the modular load manager."""
+
+    @property
+    def cluster_bundles(self) -> list[str]:
+        """Those of Pulsar's own that serve the whole cluster; heartbeats and SLA monitors belong to the broker and end with it."""
+        return [each for each in self.pulsars_own if namespace_of(each) == SYSTEM_NAMESPACE]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -93,6 +103,8 @@ class TopicTraffic:
     """Message rate in + out, (t,)."""
     bytes_per_s: Floats
     """Throughput in + out, (t,)."""
+    sessions: Ints
+    """Producers and consumers that are known of, (t,): at most what there are."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -155,6 +167,10 @@ class Tick(Event):
     asked: tuple[str, ...]
     failed: tuple[tuple[str, str], ...]
     """Brokers that did not answer, each with the reason, ascending."""
+    unowned: tuple[tuple[str, int], ...] = ()
+    """Pulsar bundles that nobody owns although they are used, each with the time since when, ascending; at most a hundred."""
+    unowned_count: int = 0
+    """How many there are."""
 
 
 ActionOutcome = Literal["succeeded", "failed", "skipped"]

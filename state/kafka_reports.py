@@ -154,6 +154,8 @@ class MovesReport(msgspec.Struct, frozen=True, array_like=True):
 
     moves: MoveTable
     throttled: ThrottledLists = ThrottledLists()
+    live_brokers: tuple[int, ...] | None = None
+    """Brokers that are registered and not fenced; None: not known."""
 
 
 def _target(row: MoveRow) -> list[int]:

@@ -36,6 +36,8 @@ __all__ = [
 Mode = Literal["dry-run", "act"]
 ClassT = TypeVar("ClassT")
 
+UNLOADS_PER_ROUND_COUNT = 20
+UNLOADS_PER_HOUR_COUNT = 60
 JUDGED_ACTIONS_COUNT = 10
 """How many judged actions count: enough to tell a series of failures from a single one, few enough to forget last week's."""
 
@@ -55,15 +57,20 @@ class GuardSettings:
     excluded_namespaces: tuple[str, ...] = ()
     """Namespaces (``tenant/namespace``) whose bundles never move. Pulsar 4.1:
     ``loadBalancerSheddingExcludedNamespaces`` (PIP-380)."""
-    max_unloads_per_round_count: int = 20
-    """Largest number of unloads in one round; each makes every client of a bundle reconnect."""
+    max_unloads_per_round_count: int | None = None
+    """Largest number of unloads in one round, of every policy; each makes every client of a bundle reconnect. Unset = 20, and for the
+    fleet planner 5 % of the cluster's bundles where that is more: it weighs what it moves, and a plan of small bundles has many moves."""
     max_unloads_per_broker_count: int = 0
     """Largest number of unloads from one broker in one round."""
     max_unloads_per_namespace_count: int = 0
     """Largest number of unloads of one namespace in one round."""
-    max_unloads_per_hour_count: int = 60
+    max_unloads_per_hour_count: int | None = None
     """Largest number of unloads in the rounds that ended within the last hour, so that a faulty controller cannot move
-    bundles all day."""
+    bundles all day. Unset = 60, and for the fleet planner 40 % of the cluster's bundles where that is more."""
+    max_moved_per_hour_ratio: float = 0.4
+    """Largest share of the fleet's traffic that the unloads of the last hour may carry, those that empty brokers left out; the
+    first one of an hour may carry more. A bundle's share is the mean of its shares of messages and bytes. 0.4, because a third has
+    to move when five brokers join ten."""
     max_drain_unloads_per_hour_count: int = 300
     """The same for the unloads that empty a drained broker, which are counted separately. With 300, a broker of 300 bundles
     is empty within an hour."""
@@ -108,6 +115,7 @@ class GuardSettings:
             "max_unloads_per_broker_count",
             "max_unloads_per_namespace_count",
             "max_unloads_per_hour_count",
+            "max_moved_per_hour_ratio",
             "max_drain_unloads_per_hour_count",
             "ineffective_after_rounds_count",
             "ineffective_rest_s",
@@ -115,7 +123,7 @@ class GuardSettings:
             "min_unload_benefit_points",
             "calm_after_change_rounds",
         ):
-            if getattr(self, name) < 0:
+            if (getattr(self, name) or 0) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more (0 switches it off)")
         if self.failing_actions_count > JUDGED_ACTIONS_COUNT:
             raise ValueError(

@@ -14,7 +14,7 @@ from state.quiet_hours import Zones
 
 __all__ = ["DEFAULTS", "InForce", "differing"]
 
-DEFAULTS = 1
+DEFAULTS = 2
 """Raised whenever a default changes its value: the same file then means something else.
 ``tests/state/test_settings_digest.py`` holds the defaults that this number stands for."""
 

@@ -9,6 +9,8 @@ from deploy.grafana.queries import SPLITS, UNLOADS, age, each_step, latest, rate
 from streaming.contract import families
 
 _OVERALL = 'resource="overall"'
+_NOT_AS_DECIDED = "ineffective|landed-elsewhere"
+"""Kinds of findings about actions that succeeded."""
 
 
 def build() -> dashboard.Dashboard:
@@ -123,10 +125,11 @@ def _splits() -> list[Graph]:
         ),
         graph(
             "Beyond help",
-            "Problems of the last round that no action can solve. A hot partition is a single topic with "
-            "too much traffic.",
+            "Findings of the last round: problems that no action can solve, and what you should know. The "
+            "summary and `trimtab status` have the advice.",
             Query(
-                latest(families.FINDINGS, 'kind="hot-partition"', by="cluster, kind"), "{{cluster}} {{kind}}"
+                latest(families.FINDINGS, f'kind!~"{_NOT_AS_DECIDED}"', by="cluster, kind"),
+                "{{cluster}} {{kind}}",
             ),
             unit=units.Short,
         ),
@@ -218,7 +221,10 @@ def _not_as_decided() -> Graph:
         "Succeeded, but not as decided",
         "Actions in the last round's findings: they had no effect, so their bundles are left alone for "
         "ineffective_rest_s, or their bundles landed at another broker.",
-        Query(latest(families.FINDINGS, 'kind!="hot-partition"', by="cluster, kind"), "{{cluster}} {{kind}}"),
+        Query(
+            latest(families.FINDINGS, f'kind=~"{_NOT_AS_DECIDED}"', by="cluster, kind"),
+            "{{cluster}} {{kind}}",
+        ),
         unit=units.Short,
         runbook="ineffective",
     )

@@ -101,11 +101,19 @@ def _in_trouble() -> list[Stat]:
         ),
         number(
             "Late",
-            "Clusters whose move will miss its deadline. A move without a deadline is never late.",
+            "Clusters whose move will miss its deadline, or does not catch up.",
             Query(or_zero(f"sum({latest(families.REASSIGNMENT_LATE, by='cluster')})")),
             unit=units.Short,
             steps=[Step(1, ORANGE)],
             runbook="reassignment-late",
+        ),
+        number(
+            "Broken",
+            "Partitions whose copy cannot go on before a broker is back, in all clusters.",
+            Query(or_zero(f"sum({latest(families.REASSIGNMENT_BROKEN, by='cluster')} > 0)")),
+            unit=units.Short,
+            steps=[Step(1, RED)],
+            runbook="reassignment-broken",
         ),
     ]
 

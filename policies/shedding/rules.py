@@ -27,6 +27,9 @@ NO_GROUP = -1
 """A namespace that is in no anti-affinity group."""
 _NOBODY = -1  # policies.shedding.view.NOBODY, which imports this module
 
+_ROUNDING = 1e-9
+"""Shares that should add up to a limit may add up to a little more."""
+
 Rule = Literal["other-group", "no-destination", "anti-affinity", "sole-bundle", "budget"]
 
 
@@ -51,6 +54,10 @@ class Limit:
     """Whether it holds for bundles of drained brokers alone, or for all others alone; None: for both."""
     costs: Floats | None = None
     """What each bundle spends, (m,); None: one each."""
+    lets_first: bool = False
+    """Whether a bundle may move whatever it costs while nothing is spent: else the largest could never move."""
+    text: str = "{name} {most} is spent"
+    """What is said where it holds a bundle; ``spent`` and ``cost`` may be in it, too."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -232,7 +239,10 @@ class Rules:
                 return Forbidden("sole-bundle", f"{self.brokers[source]} owns no other bundle{more}")
         for limit in self._limits_of(row):
             if not self._fits(limit, row, source):
-                return Forbidden("budget", f"{limit.name} {limit.most} is spent")
+                spent = float(limit.spent[self._keys(limit, row, source)])
+                cost = 1.0 if limit.costs is None else float(limit.costs[row])
+                detail = limit.text.format(name=limit.name, most=limit.most, spent=spent, cost=cost)
+                return Forbidden("budget", detail)
         return None
 
     def bars(self, row: int, destination: int) -> Forbidden | None:
@@ -252,6 +262,14 @@ class Rules:
             return None
         detail = self.spread.objection(int(self.namespace[row]), source, destination, self.brokers)
         return None if detail is None else Forbidden("anti-affinity", detail)
+
+    @property
+    def left_count(self) -> int | None:
+        """How many more moves the counts for the whole cluster leave; None: any number."""
+        counts = [
+            each for each in self.limits if each.by == "cluster" and each.costs is None and not each.drains
+        ]
+        return min((max(0, int(each.most - each.spent[0])) for each in counts), default=None)
 
     def first_row_of(self, broker: str) -> int:
         """Row of the first bundle of a broker, which may be drained."""
@@ -294,8 +312,10 @@ class Rules:
 
     def _fits(self, limit: Limit, rows: Ints | int, sources: Ints | int) -> Any:
         """Whether each of these bundles is within what is left of a limit."""
+        spent = limit.spent[self._keys(limit, rows, sources)]
         costs = 1.0 if limit.costs is None else limit.costs[rows]
-        return limit.spent[self._keys(limit, rows, sources)] + costs <= limit.most
+        fits = spent + costs <= limit.most + _ROUNDING
+        return fits | (spent == 0) if limit.lets_first else fits
 
 
 def _owners(starts: Ints, rows: Ints | int) -> Any:

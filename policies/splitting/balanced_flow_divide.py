@@ -115,6 +115,9 @@ def _atoms(question: SplitQuestion) -> _Atoms:
     if limits.topics_count is not None:
         measures = np.vstack([measures, np.ones(len(topics))])
         shares.append(limits.topics_count)
+    if limits.sessions_count is not None:
+        measures = np.vstack([measures, topics.sessions])
+        shares.append(limits.sessions_count)
     where = topics.positions
     boundaries = np.zeros_like(where)
     boundaries[1:] = (where[:-1] + where[1:] + 1) // 2
@@ -133,7 +136,8 @@ def _names(question: SplitQuestion, atoms: _Atoms, atom: int) -> str:
     topics = question.topics
     end = int(atoms.firsts[atom + 1]) if atom + 1 < len(atoms) else len(topics)
     rows = range(int(atoms.firsts[atom]), end)
-    loaded = [at for at in rows if topics.messages_per_s[at] > 0 or topics.bytes_per_s[at] > 0]
+    measures = (topics.messages_per_s, topics.bytes_per_s, topics.sessions)
+    loaded = [at for at in rows if any(each[at] > 0 for each in measures)]
     names = [topics.names[at] for at in loaded or rows]
     more = f" and {len(names) - _SHOWN_TOPICS} more at one position" if len(names) > _SHOWN_TOPICS else ""
     return " and ".join(names[:_SHOWN_TOPICS]) + more

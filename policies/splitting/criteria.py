@@ -6,9 +6,8 @@ sessions, rate, throughput. A hit count belongs to the bundle: it rises in each 
 limits and by a split, and does not change while the bundle has fewer than two topics.
 
 Where ours differs: the heaviest candidates come first, ties by name; a split that cannot help is not made, and the topic
-that carries the load is named; a cut may have several boundaries, so the namespace's cap counts each of them; a bundle whose
-topics are not known is held, not cut by a guess, unless the setting allows a guess.
-Known to do badly: sessions are not known by topic and are taken to be spread evenly over the topics.
+that carries the load is named; a cut may have several boundaries, so the namespace's cap counts each of them.
+What is known of the topics, and what happens where too little is known, is in ``evidence``.
 """
 
 from collections import Counter
@@ -18,19 +17,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from policies.columns import Bools, Codes, Floats, Ints
-from policies.splitting import balanced_flow_divide, range_equally_divide
 from policies.splitting.algorithms import divide
-from policies.splitting.cut import BundleLimits, SplitQuestion, children
+from policies.splitting.cut import BundleLimits, SplitQuestion, children, no_cut
+from policies.splitting.evidence import ONE_TOPIC_RATIO, Evidence, heaviest_topic
 from policies.splitting.plan import (
     ACTED,
     BUDGET,
-    BY_BROKER_BYTES,
     BY_BYTES,
     BY_MESSAGES,
     BY_SESSIONS,
     BY_TOPICS,
     HIT_COUNT,
     MASKED,
+    MEASURES,
     NAMESPACE_FULL,
     NO_BOUNDARY,
     NO_PROPOSALS,
@@ -40,6 +39,7 @@ from policies.splitting.plan import (
     RANGE_TOO_NARROW,
     SOLE_TOPIC,
     TRIGGERS,
+    UNITS,
     Examined,
     Proposals,
     SplitDecision,
@@ -48,12 +48,9 @@ from policies.splitting.plan import (
     SplitSnapshot,
     TopicTable,
 )
-from policies.splitting.ranges import BadRange, Bundle, BundleRange
+from policies.splitting.ranges import BadRange, Bundle
 from policies.splitting.settings import SplitSettings
 
-ONE_TOPIC_RATIO = 0.9
-"""Share of a bundle's rate or throughput from which one topic counts as carrying it: cutting all others off would relieve it by
-less than a tenth, and a split cannot be undone."""
 MOST_BOUNDARIES = 10_000
 """Most boundaries of one split, so that its action fits in a record; eighty times the bundles that a namespace may have in Pulsar."""
 _LEAST_TOPICS = 2
@@ -71,6 +68,8 @@ class _Candidates:
     load_ratio: Floats
     hits: Ints
     """Rounds above a limit, this one included, (c,)."""
+    passed: Bools
+    """Which limits it is above, in Pulsar's order, (4, c)."""
     is_above: Bools
     """Whether it is above a limit, (c,)."""
     is_proposed: Bools
@@ -79,6 +78,11 @@ class _Candidates:
     """Boundaries to make where an overloaded broker is the only reason, (c,); else 0: as many as are needed."""
     limits: Floats
     """The limit or mean that it is above, in the trigger's measure, (c,)."""
+
+    def triggers_of(self, at: int) -> list[int]:
+        """All triggers of one candidate, the first of them first."""
+        first = int(self.trigger[at])
+        return [first, *(each for each in np.flatnonzero(self.passed[:, at]).tolist() if each != first)]
 
 
 @dataclass(slots=True)
@@ -104,14 +108,14 @@ def split(
     """
     found = _candidates(snapshot, memory, settings, proposals)
     outcome = _rule_out(snapshot, found, settings)
-    heaviest = np.full(len(found.rows), NO_TOPIC, dtype=np.int64)
     so_far = _Round()
     for at in np.flatnonzero(outcome == _OPEN).tolist():
         if 0 < settings.max_splits_per_round_count <= len(so_far.decisions):
             outcome[outcome == _OPEN] = BUDGET
             break
-        outcome[at] = _judge(snapshot, found, settings, at, so_far, heaviest)
-    for at in np.flatnonzero(outcome == SOLE_TOPIC).tolist():
+        outcome[at] = _judge(snapshot, found, memory, settings, at, so_far)
+    heaviest = np.full(len(found.rows), NO_TOPIC, dtype=np.int64)
+    for at in np.flatnonzero((outcome == SOLE_TOPIC) | (outcome == ONE_TOPIC)).tolist():
         heaviest[at] = heaviest_topic(snapshot.topic_table, int(found.rows[at]), int(found.trigger[at]))[0]
     examined = Examined(
         rows=found.rows,
@@ -125,7 +129,8 @@ def split(
     hits[found.rows] = np.where((outcome == ACTED) | ~found.is_above, 0, found.hits)
     few = _has_few_topics(snapshot)
     hits[few] = memory.hits[few]
-    return SplitPlan(examined=examined, decisions=tuple(so_far.decisions)), SplitMemory(hits=hits)
+    after = replace(memory, hits=hits)
+    return SplitPlan(examined=examined, decisions=tuple(so_far.decisions)), after
 
 
 def hot_partitions(table: TopicTable, settings: SplitSettings) -> Ints:
@@ -140,13 +145,13 @@ def hot_partitions(table: TopicTable, settings: SplitSettings) -> Ints:
 def _candidates(
     snapshot: SplitSnapshot, memory: SplitMemory, settings: SplitSettings, proposals: Proposals
 ) -> _Candidates:
-    passed = [
+    tests = [
         (snapshot.topic_counts > settings.max_topics_count) & (settings.max_topics_count > 0),
         (snapshot.session_counts > settings.max_sessions_count) & (settings.max_sessions_count > 0),
         snapshot.messages_per_s > settings.max_messages_per_s,
         snapshot.bytes_per_s > settings.max_bytes_per_s,
     ]
-    trigger = np.select(passed, [BY_TOPICS, BY_SESSIONS, BY_MESSAGES, BY_BYTES], -1).astype(np.int8)
+    trigger = np.select(tests, [BY_TOPICS, BY_SESSIONS, BY_MESSAGES, BY_BYTES], -1).astype(np.int8)
     is_above = trigger >= 0
     fresh = ~is_above[proposals.rows]
     trigger[proposals.rows[fresh]] = proposals.triggers[fresh]
@@ -175,6 +180,7 @@ def _candidates(
         trigger=trigger[rows],
         load_ratio=ratio[order],
         hits=memory.hits[rows] + is_above[rows],
+        passed=np.array(tests)[:, rows],
         is_above=is_above[rows],
         is_proposed=np.isin(rows, proposals.rows),
         boundaries_counts=wanted[rows],
@@ -213,12 +219,15 @@ def _has_few_topics(snapshot: SplitSnapshot) -> Bools:
 def _judge(
     snapshot: SplitSnapshot,
     found: _Candidates,
+    memory: SplitMemory,
     settings: SplitSettings,
     at: int,
     so_far: _Round,
-    heaviest: Ints,
 ) -> int:
-    """Outcome of one candidate that stood out for long enough; fills ``so_far`` and ``heaviest``."""
+    """Outcome of one candidate that stood out for long enough, by the first limit against which a cut helps; fills ``so_far``.
+
+    Limits against which the evidence is complete come first.
+    """
     row = int(found.rows[at])
     try:
         range_ = Bundle.parse(snapshot.names[row]).range
@@ -226,51 +235,82 @@ def _judge(
         so_far.reasons[at] = str(error)  # one broker's odd bundle name must not end the round for all
         return RANGE_TOO_NARROW
     room = _room(snapshot, settings, so_far, row)
-    algorithm = _algorithm(settings, knows_topics=bool(snapshot.has_topic_stats[row]))
     if not range_.can_split:
         return RANGE_TOO_NARROW
     if room is not None and room <= 0:
         return NAMESPACE_FULL
-    if algorithm is None:
-        return NO_TOPIC_STATS
-    carrier, share = heaviest_topic(snapshot.topic_table, row, int(found.trigger[at]))
-    if found.trigger[at] not in (BY_TOPICS, BY_SESSIONS) and share >= ONE_TOPIC_RATIO:
-        heaviest[at] = carrier
-        return ONE_TOPIC
-    question = _question(snapshot, settings, found, at, range_, room)
-    return _cut(snapshot, question, algorithm, at, row, so_far)
+    topics = snapshot.topic_table.of(row).take_range(range_)
+    question = SplitQuestion(
+        range=range_,
+        topics=topics,
+        difference_threshold_percent=settings.difference_threshold_percent,
+        boundary=settings.flow_or_qps_boundary,
+        boundaries_count=int(found.boundaries_counts[at]) or None,
+        max_boundaries_count=MOST_BOUNDARIES if room is None else min(room, MOST_BOUNDARIES),
+        max_child_ratio=settings.max_child_ratio,
+    )
+    tried: dict[int, tuple[int, str]] = {}
+    evidence = (Evidence(snapshot, row, trigger, topics) for trigger in found.triggers_of(at))
+    for each in sorted(evidence, key=lambda each: not each.is_known):
+        tried[each.trigger] = _judge_measure(each, memory, settings, question, at, so_far)
+        if tried[each.trigger][0] == ACTED:
+            if each.trigger != found.trigger[at]:
+                found.trigger[at], found.limits[at] = each.trigger, _configured_limits(settings)[each.trigger]
+            return ACTED
+    outcome, reason = tried[int(found.trigger[at])]
+    if reason:
+        so_far.reasons[at] = reason
+    return outcome
 
 
-def _algorithm(settings: SplitSettings, *, knows_topics: bool) -> str | None:
-    """The algorithm to ask; None where its answer would be a guess that the settings do not allow."""
-    if knows_topics or settings.algorithm == range_equally_divide.NAME:
-        return settings.algorithm
-    return None if settings.without_topic_stats == "hold" else range_equally_divide.NAME
-
-
-def _cut(
-    snapshot: SplitSnapshot, question: SplitQuestion, algorithm: str, at: int, row: int, so_far: _Round
-) -> int:
-    """Outcome of a candidate that may be split; notes where the algorithm cuts it."""
-    cut = divide(algorithm, question)
-    if not cut.boundaries:
-        so_far.reasons[at] = cut.reason
-        return NO_BOUNDARY
-    room = question.max_boundaries_count
+def _judge_measure(
+    evidence: Evidence,
+    memory: SplitMemory,
+    settings: SplitSettings,
+    question: SplitQuestion,
+    at: int,
+    so_far: _Round,
+) -> tuple[int, str]:
+    """Outcome of one candidate by one of the limits it is above, and why; fills ``so_far`` where it is cut."""
+    question = replace(question, limits=_limits(settings, evidence.trigger))
+    if not evidence.is_known:
+        name = evidence.snapshot.names[evidence.row]
+        reason = evidence.why_no_guess(settings, memory.blind_cuts.get(name))
+        if reason:
+            return NO_TOPIC_STATS, reason
+        algorithm, cut = evidence.guess(settings, question)
+    elif evidence.has_one_topic:
+        return ONE_TOPIC, ""
+    else:
+        algorithm, cut = settings.algorithm, divide(settings.algorithm, question)
+        kept = evidence.kept_ratio(cut) if cut.boundaries else 0.0
+        if kept >= ONE_TOPIC_RATIO:
+            cut = no_cut(f"{kept:.0%} of its {UNITS[evidence.trigger]} would stay together; {cut.reason}")
     if len(cut.boundaries) > MOST_BOUNDARIES:
-        so_far.reasons[at] = (
+        cut = no_cut(
             f"{len(cut.boundaries)} boundaries would be needed, and {MOST_BOUNDARIES} fit in an action"
         )
-        return NO_BOUNDARY
+    if not cut.boundaries:
+        return NO_BOUNDARY, cut.reason
+    room = question.max_boundaries_count
     if room is not None and len(cut.boundaries) > room:
-        return NAMESPACE_FULL
-    so_far.added[int(snapshot.namespaces[row])] += len(cut.boundaries)
+        return NAMESPACE_FULL, ""
+    so_far.added[int(evidence.snapshot.namespaces[evidence.row])] += len(cut.boundaries)
     so_far.decisions.append(
         SplitDecision(
-            row=row, examined=at, algorithm=algorithm, cut=cut, children=children(question, cut.boundaries)
+            row=evidence.row,
+            examined=at,
+            algorithm=algorithm,
+            cut=cut,
+            children=children(question, cut.boundaries),
+            known=frozenset(
+                MEASURES[each]
+                for each in (BY_TOPICS, BY_SESSIONS, BY_MESSAGES, BY_BYTES)
+                if evidence.by(each).is_known
+            ),
         )
     )
-    return ACTED
+    return ACTED, ""
 
 
 def _room(snapshot: SplitSnapshot, settings: SplitSettings, so_far: _Round, row: int) -> int | None:
@@ -282,53 +322,13 @@ def _room(snapshot: SplitSnapshot, settings: SplitSettings, so_far: _Round, row:
     return settings.max_namespace_bundles_count - taken
 
 
-def heaviest_topic(table: TopicTable, bundle: int, trigger: int) -> tuple[int, float]:
-    """Row of the topic with most of the bundle's rate or throughput, ties by name, and its share of it.
-
-    The measure is the trigger's; NO_TOPIC and 0 where no topic is known to have any.
-    """
-    rows = table.rows_of(bundle)
-    load = (table.bytes_per_s if trigger in (BY_BYTES, BY_BROKER_BYTES) else table.messages_per_s)[rows]
-    total = float(load.sum())
-    if total <= 0:
-        return NO_TOPIC, 0.0
-    most = np.flatnonzero(load == load.max()) + rows.start
-    row = min(most.tolist(), key=lambda at: table.names[at])
-    return row, float(load[row - rows.start]) / total
-
-
-def _question(
-    snapshot: SplitSnapshot,
-    settings: SplitSettings,
-    found: _Candidates,
-    at: int,
-    range_: BundleRange,
-    room: int | None,
-) -> SplitQuestion:
-    topics = snapshot.topic_table.of(int(found.rows[at])).take_range(range_)
-    return SplitQuestion(
-        range=range_,
-        topics=topics,
-        limits=_limits(snapshot, settings, int(found.rows[at]), int(found.trigger[at]), len(topics)),
-        difference_threshold_percent=settings.difference_threshold_percent,
-        boundary=settings.flow_or_qps_boundary,
-        boundaries_count=int(found.boundaries_counts[at]) or None,
-        max_boundaries_count=MOST_BOUNDARIES if room is None else min(room, MOST_BOUNDARIES),
-        max_child_ratio=settings.max_child_ratio,
-    )
-
-
-def _limits(
-    snapshot: SplitSnapshot, settings: SplitSettings, row: int, trigger: int, topics_count: int
-) -> BundleLimits:
-    """The limits of rate and throughput, and also of topics where there are too many topics or sessions."""
+def _limits(settings: SplitSettings, trigger: int) -> BundleLimits:
+    """The limits of rate and throughput, and also of topics or sessions where there are too many of them."""
     limits = settings.limits()
-    if settings.algorithm == balanced_flow_divide.NAME and topics_count:
-        if trigger == BY_TOPICS:
-            return replace(limits, topics_count=float(settings.max_topics_count))
-        if trigger == BY_SESSIONS:
-            allowed = settings.max_sessions_count / int(snapshot.session_counts[row])
-            return replace(limits, topics_count=topics_count * allowed)
+    if trigger == BY_TOPICS:
+        return replace(limits, topics_count=float(settings.max_topics_count))
+    if trigger == BY_SESSIONS:
+        return replace(limits, sessions_count=float(settings.max_sessions_count))
     return limits
 
 

@@ -35,9 +35,11 @@ class BundleLimits:
     """In and out together, above 0."""
     topics_count: float | None = None
     """Topics, above 0, where their number counts as load too (``balanced_flow_divide`` only); None: it does not count."""
+    sessions_count: float | None = None
+    """Producers and consumers, likewise."""
 
     def __post_init__(self) -> None:
-        for name in ("messages_per_s", "bytes_per_s", "topics_count"):
+        for name in ("messages_per_s", "bytes_per_s", "topics_count", "sessions_count"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise ValueError(f"the limit {name} is {value}; it must be a number above 0")
@@ -78,6 +80,7 @@ class ChildLoad:
     topics_count: int
     messages_per_s: float
     bytes_per_s: float
+    sessions_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +128,7 @@ def children(question: SplitQuestion, boundaries: Sequence[int]) -> tuple[ChildL
             topics_count=end - start,
             messages_per_s=float(topics.messages_per_s[start:end].sum()),
             bytes_per_s=float(topics.bytes_per_s[start:end].sum()),
+            sessions_count=int(topics.sessions[start:end].sum()),
         )
         for child, start, end in zip(question.range.cut(boundaries), edges, edges[1:], strict=False)
     )

@@ -4,7 +4,8 @@ Invariant: a bundle above a limit is a candidate, and every candidate has exactl
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,10 +43,31 @@ OUTCOMES = (
 TRIGGERS = ("topics", "sessions", "messages", "bytes", "broker-messages", "broker-bytes")
 """Why a bundle is a candidate, by code: the limit it is above, the first in Pulsar's order if there are several; or the
 measure in which it alone overloads its broker (``relief``)."""
+MEASURES = ("topics", "sessions", "messages", "bytes", "messages", "bytes")
+"""What is too much, by trigger."""
+UNITS = ("topics", "producers and consumers", "messages/s", "bytes/s", "messages/s", "bytes/s")
+"""How that is counted, by trigger."""
+
+
+def evidence_name(trigger: str) -> str:
+    """The name under which the evidence has what is too much."""
+    measure = MEASURES[TRIGGERS.index(trigger)]
+    return f"bundle_{measure}_{'count' if measure in {'topics', 'sessions'} else 'per_s'}"
+
+
 BY_TOPICS, BY_SESSIONS, BY_MESSAGES, BY_BYTES, BY_BROKER_MESSAGES, BY_BROKER_BYTES = range(len(TRIGGERS))
 
 NO_TOPIC = -1
 """Stands for no topic."""
+
+
+class BlindCut(NamedTuple):
+    """A bundle that was cut without knowing what its topics carry."""
+
+    measure: str
+    """What it had too much of: one of ``MEASURES``."""
+    load: float
+    """How much of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,6 +79,8 @@ class TopicTable:
     """Message rate in + out, (t,)."""
     bytes_per_s: Floats
     """Throughput in + out, (t,)."""
+    sessions: Ints
+    """Producers and consumers that are known of, (t,): at most what there are."""
     starts: Ints
     """(m,): where the rows of each bundle begin."""
     ends: Ints
@@ -76,6 +100,7 @@ class TopicTable:
             positions=positions_of(names),
             messages_per_s=self.messages_per_s[rows],
             bytes_per_s=self.bytes_per_s[rows],
+            sessions=self.sessions[rows],
         )
 
 
@@ -137,6 +162,8 @@ class SplitMemory:
     """
 
     hits: Ints
+    blind_cuts: Mapping[str, BlindCut] = field(default_factory=dict)
+    """By name, what bundles were cut from for which it was not known what their topics carry; the caller keeps it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -190,7 +217,9 @@ class SplitDecision:
     cut: Cut
     """Where to cut; at least one boundary."""
     children: tuple[ChildLoad, ...]
-    """What each child takes over by the topic statistics; loads of 0 where topics are not known."""
+    """What each child takes over by the topic statistics."""
+    known: frozenset[str]
+    """Of ``MEASURES``, those of which it is known what the topics have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

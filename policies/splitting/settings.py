@@ -59,7 +59,8 @@ class SplitSettings:
     """Where ``flow_or_qps_equally_divide`` cuts between two topics: ``shipped`` is Pulsar's middle + 1, ``proposal``
     the middle, as PIP-169 has it."""
     without_topic_stats: Literal["hold", "range"] = "hold"
-    """What to do with a bundle whose topics are not known: ``hold`` it, or cut its ``range`` in the middle, blindly."""
+    """What to do with a bundle above a limit of topics, rate or throughput where the statistics of its topics account for less than
+    four fifths of it: ``hold`` it, or cut its ``range`` in the middle, once, and look at the parts."""
     hot_partition_bytes_per_s: float = 20_000_000.0
     """Throughput of one topic partition above which the summary advises more partitions: no split can help it.
     0: no advice. Not in Pulsar."""

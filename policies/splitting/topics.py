@@ -23,6 +23,8 @@ class TopicLoads:
     """Message rate in + out, (n,)."""
     bytes_per_s: Floats
     """Throughput in + out, (n,)."""
+    sessions: Ints
+    """Producers and consumers that are known of, (n,): at most what there are."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -38,13 +40,20 @@ class TopicLoads:
             positions=self.positions[rows],
             messages_per_s=self.messages_per_s[rows],
             bytes_per_s=self.bytes_per_s[rows],
+            sessions=self.sessions[rows],
         )
 
 
 def topic_loads(
-    names: Sequence[str], *, positions: Ints, messages_per_s: Floats, bytes_per_s: Floats
+    names: Sequence[str],
+    *,
+    positions: Ints,
+    messages_per_s: Floats,
+    bytes_per_s: Floats,
+    sessions: Ints | None = None,
 ) -> TopicLoads:
-    """The columns sorted by position, then name; all have the same length."""
+    """The columns sorted by position, then name; all have the same length. Without ``sessions`` none are known of."""
+    sessions = np.zeros(len(names), dtype=np.int64) if sessions is None else sessions
     order = np.argsort(positions, kind="stable")
     if (np.diff(positions[order]) == 0).any():
         where = positions.tolist()
@@ -54,9 +63,10 @@ def topic_loads(
         positions=positions[order],
         messages_per_s=messages_per_s[order],
         bytes_per_s=bytes_per_s[order],
+        sessions=sessions[order],
     )
 
 
-NO_TOPICS = TopicLoads(
-    names=(), positions=np.zeros(0, dtype=np.int64), messages_per_s=np.zeros(0), bytes_per_s=np.zeros(0)
+NO_TOPICS = topic_loads(
+    (), positions=np.zeros(0, dtype=np.int64), messages_per_s=np.zeros(0), bytes_per_s=np.zeros(0)
 )

@@ -8,9 +8,10 @@ reassignment are the old and the new ones together.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from hashlib import sha256
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -55,6 +56,15 @@ class MoveColumns:
     """In-sync replicas; None: not known, and no added replica counts as in sync."""
     present_bytes: Sequence[Mapping[int, int]] | None = None
     """Size of the log on each added replica by broker; the size is unknown for a replica that is not in it."""
+
+    def take(self, places: Sequence[int]) -> "MoveColumns":
+        """Only the partitions at ``places``, in that order."""
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        taken: dict[str, Any] = {
+            name: None if column is None else [column[place] for place in places]
+            for name, column in columns.items()
+        }
+        return MoveColumns(**taken)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

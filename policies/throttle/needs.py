@@ -55,15 +55,29 @@ class Needs:
     whole_logs_count: int
     """Added replicas for which it is not reported how much they have already: their whole log counts as left."""
 
+    @property
+    def lacks_minimums(self) -> bool:
+        """Whether a minimum is unknown, because a write rate is."""
+        minimums = (self.leader_min_bytes_per_s, self.follower_min_bytes_per_s)
+        return any(None in values.values() for values in minimums)
 
-def needs_of(moves: Moves) -> Needs:
-    """Add up the needs of all moves, in integer arithmetic without a limit."""
+    @property
+    def is_whole(self) -> bool:
+        """Whether the minimums count every partition."""
+        return not (self.without_leader or self.lacks_minimums)
+
+
+def needs_of(moves: Moves, *, counts_whole_logs: bool = True) -> Needs:
+    """Add up the needs of all moves, in integer arithmetic without a limit.
+
+    ``counts_whole_logs``: see ``bytes_left``.
+    """
     is_led = moves.is_led()
     led, leaders = np.flatnonzero(is_led), moves.leader[is_led]
     rates = np.where(is_led, moves.write_bytes_per_s, 0)
     safe_rates = np.where(moves.write_bytes_per_s == UNKNOWN, rates, moves.write_bytes_per_s)
     followers = followers_of(moves)
-    left = bytes_left(moves)
+    left = bytes_left(moves, counts_whole_logs=counts_whole_logs)
     is_sent = is_led[moves.added.rows]
     sources = moves.sources.rows
     return Needs(
@@ -82,8 +96,11 @@ def needs_of(moves: Moves) -> Needs:
 
 
 def capped_needs_of(moves: Moves) -> Needs:
-    """The same, each number at most the largest that Kafka has: a greater one is as good as endless, and no rate reaches it."""
-    needs = needs_of(moves)
+    """The needs of a move that is watched: what a replica lacks is unknown where its broker did not say what it has.
+
+    Each number is at most the largest that Kafka has: a greater one is as good as endless, and no rate reaches it.
+    """
+    needs = needs_of(moves, counts_whole_logs=False)
     return replace(
         needs,
         leader_bytes_to_send=_cap(needs.leader_bytes_to_send),
@@ -104,15 +121,17 @@ def followers_of(moves: Moves) -> Ints:
     return moves.sources.counts(len(moves)) + moves.added.counts(len(moves)) - 1
 
 
-def bytes_left(moves: Moves) -> Ints:
+def bytes_left(moves: Moves, *, counts_whole_logs: bool = True) -> Ints:
     """What each added replica still has to receive, (k,) in the order of ``moves.added``, or UNKNOWN.
 
-    The leader's size less what the replica has, at least 0; the whole log where it is not known what the replica has; 0 for
-    a replica that is in sync or leads.
+    The leader's size less what the replica has, at least 0; 0 for a replica that is in sync or leads. Where it is not known
+    what the replica has: the whole log, which is the most that it can be, or UNKNOWN without ``counts_whole_logs``.
     """
     rows = moves.added.rows
     sizes = moves.log_size_bytes[rows]
     left = np.where(sizes == UNKNOWN, UNKNOWN, np.maximum(sizes - np.maximum(moves.present_bytes, 0), 0))
+    if not counts_whole_logs:
+        left[moves.present_bytes == UNKNOWN] = UNKNOWN
     left[_has_all(moves)] = 0
     return left
 

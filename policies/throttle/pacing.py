@@ -5,16 +5,21 @@ A minimum that comes near the rate, and moves that join, are acted on at once; e
 source leads; it is never zero. At the end exactly what was added is removed. Where the network leaves less than the minimum
 nothing is decided, because the move would never end under such a throttle: that is ``infeasible``, with the violations.
 
+While a copy is broken (``policies.throttle.broken``) no rate makes it end: only minimums raise rates then, and nobody knows the end.
+Afterwards progress is watched anew. A raise for the deadline goes no further than the network is declared to carry, or was seen to.
+
+Partitions of which a number stays unknown for ``stale_rounds_count`` rounds keep the others from nothing: these are paced by what is
+known of them, and what the odd ones need is named as unknown.
+
 Known to do badly: a rate is not lowered when traffic falls, only when it passes the network's cap.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
-from policies.throttle.failover_rates import fallback_rates, safe_loads, safe_minimums, stretch_rates
+from policies.throttle.failover_rates import fallback_rates, safe_loads, stretch_rates
 from policies.throttle.lists import ThrottledLists, difference, union
-from policies.throttle.moves import Moves
 from policies.throttle.needs import Needs, capped_needs_of
 from policies.throttle.pacing_lists import ListSteps
 from policies.throttle.pacing_plan import (
@@ -25,21 +30,21 @@ from policies.throttle.pacing_plan import (
     ThrottleDecision,
     Trigger,
 )
-from policies.throttle.progress import UNKNOWN_END, Eta, Watch, eta_of, extend_watch
+from policies.throttle.pacing_round import Round, eta_in, known_moves, plan_in_force
+from policies.throttle.progress import extend_watch
 from policies.throttle.rates import (
     BrokerRole,
-    Load,
     RatePlan,
-    RateRule,
     fraction_of,
     loads_of,
     per_broker_plan,
-    plan_at,
     uniform_plan,
 )
 from policies.throttle.settings import ThrottleSettings
 
 _MS_PER_S = 1000
+SAME_RATE_RATIO = Fraction(1, 20)
+"""A rate that differs by less is not written again: Kafka's limiter holds a rate no better, and every change is a write to a broker."""
 _AT_ONCE: frozenset[Trigger] = frozenset({"first-throttle", "moves-joined", "throttle-lost", "minimum-rose"})
 _AS_FAR_AS_IT_GOES: frozenset[Trigger] = frozenset({"moves-joined", "throttle-lost", "moves-left"})
 """Triggers that are decided at the rates in force where no rate is feasible: that is better than a move without a throttle."""
@@ -54,10 +59,11 @@ def decide(snapshot: PacingSnapshot, memory: PacingMemory, settings: ThrottleSet
     if not len(snapshot.moves):
         return _finish(memory)
     needs = capped_needs_of(snapshot.moves)
-    knows_nothing = not (memory.is_active or needs.leader_min_bytes_per_s)  # nothing that moves has a leader
-    if knows_nothing or any(load.min_bytes_per_s is None for load in loads_of(needs)):
+    knows_nothing = not known_moves(snapshot.moves) and (needs.lacks_minimums or not memory.is_active)
+    waits = needs.lacks_minimums and memory.stale_rounds < settings.stale_rounds_count
+    if knows_nothing or waits:
         return _decide_without_reports(snapshot, memory, settings, needs)
-    return _decide_with_reports(_Round.of(snapshot, memory, settings, snapshot.moves, needs))
+    return _decide_with_reports(Round.of(snapshot, memory, settings, snapshot.moves, needs))
 
 
 def _finish(memory: PacingMemory) -> Step:
@@ -67,86 +73,7 @@ def _finish(memory: PacingMemory) -> Step:
     return decision, PacingMemory(), PacingExplanation(outcome="decided")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Round:
-    """A round in which everything is known that a minimum is made of."""
-
-    snapshot: PacingSnapshot
-    memory: PacingMemory
-    settings: ThrottleSettings
-    needs: Needs
-    loads: tuple[Load, ...]
-    led_loads: tuple[Load, ...]
-    """``loads`` without the partitions that have no leader; the rates are computed from these loads."""
-    lists: ListSteps
-    eta: Eta
-    """The end of the move at the rates in force."""
-
-    @classmethod
-    def of(
-        cls,
-        snapshot: PacingSnapshot,
-        memory: PacingMemory,
-        settings: ThrottleSettings,
-        moves: Moves,
-        needs: Needs,
-    ) -> "_Round":
-        loads = loads_of(needs)
-        in_force = plan_in_force(memory.rates(), loads) if memory.is_active else None
-        safe_leader_mins, safe_follower_mins = safe_minimums(memory, needs)
-        memory = replace(
-            memory,
-            safe_leader_mins=safe_leader_mins,
-            safe_follower_mins=safe_follower_mins,
-            stale_rounds=0,
-            watch=extend_watch(
-                memory.watch,
-                at_ms=snapshot.now_ms,
-                loads=loads,
-                plan=in_force,
-                is_changed=False,
-            ),
-        )
-        lists = ListSteps.of(snapshot.lists, memory.added, moves, snapshot.lost)
-        return cls(
-            snapshot=snapshot,
-            memory=replace(memory, differs_from_plan=_differs(snapshot, memory, moves, lists)),
-            settings=settings,
-            needs=needs,
-            loads=loads,
-            led_loads=_loads_with_leader(moves, loads) if needs.without_leader else loads,
-            lists=lists,
-            eta=_eta(memory.watch, in_force, loads),
-        )
-
-    @property
-    def left_ms(self) -> float | None:
-        """Milliseconds until the deadline; None without one, or when it has passed."""
-        if self.settings.deadline_s == 0:
-            return None
-        begun_ms = self.snapshot.now_ms if self.memory.begun_ms is None else self.memory.begun_ms
-        left_ms = begun_ms + self.settings.deadline_s * _MS_PER_S - self.snapshot.now_ms
-        return left_ms if left_ms > 0 else None
-
-    @property
-    def is_resting(self) -> bool:
-        """Whether a change that can wait has to wait."""
-        return self.snapshot.now_ms - self.memory.changed_ms < self.settings.min_change_interval_s * _MS_PER_S
-
-    def rule(self) -> RateRule:
-        """How rates are made in this round."""
-        left_ms = self.left_ms
-        knows_sizes = all(load.bytes_left is not None for load in self.led_loads)
-        return RateRule(
-            headroom_ratio=fraction_of(self.settings.headroom_ratio),
-            floor_bytes_per_s=self.settings.floor_bytes_per_s,
-            deadline_s=Fraction(left_ms) / _MS_PER_S if left_ms is not None and knows_sizes else None,
-            caps=self.snapshot.caps,
-            room=self.snapshot.room,
-        )
-
-
-def _decide_with_reports(now: _Round) -> Step:
+def _decide_with_reports(now: Round) -> Step:
     wanted, plan = _wanted_rates(now)
     trigger = next(_triggers(now, wanted), None)
     in_force = plan_in_force(now.memory.rates(), now.loads)
@@ -165,30 +92,41 @@ def _decide_with_reports(now: _Round) -> Step:
         add=now.lists.add,
         remove=now.lists.remove,
         set_rates=rates,
-        clear_rates=tuple(role for role in now.memory.rates() if role not in rates),
+        clear_rates=tuple(
+            role for role in now.memory.rates() if role not in rates and not now.lists.waits(role)
+        ),
     )
-    memory = _remember(now.snapshot, now.memory, now.needs, now.lists.wanted, rates)
+    waiting = {role: rate for role, rate in now.memory.rates().items() if now.lists.waits(role)}
+    memory = _remember(now.snapshot, now.memory, now.needs, now.lists.wanted, {**waiting, **rates})
     return (
         decision,
         memory,
-        _explain(replace(now, memory=memory), "decided", trigger, plan_in_force(rates, now.loads)),
+        _explain(replace(now, memory=memory), "decided", trigger, plan_in_force(memory.rates(), now.loads)),
     )
 
 
-def _wanted_rates(now: _Round) -> tuple[dict[BrokerRole, int], RatePlan]:
-    """A rate for every broker on a list, whether it leads now or not, and what follows from these rates."""
+def _wanted_rates(now: Round) -> tuple[dict[BrokerRole, int], RatePlan]:
+    """A rate for every broker on a list, whether it leads now or not, and what follows from these rates.
+
+    A role whose minimum is unknown gets the highest of the rates, because it is not known what it needs.
+    """
     rule = now.rule()
     if now.settings.rates == "uniform":
-        found = uniform_plan(now.led_loads, rule)
+        found = uniform_plan(now.known_loads, rule)
         rate = found.rate_bytes_per_s or 0
         return dict.fromkeys(now.lists.roles(), rate), found.plan
-    plan = per_broker_plan(now.led_loads, rule)
+    plan = per_broker_plan(now.known_loads, rule)
     spare = per_broker_plan(safe_loads(now.memory), replace(rule, deadline_s=None)).rates
-    rates = {role: plan.rates.get(role) or spare[role] or 0 for role in now.lists.roles()}
+    highest = max((rate for rate in plan.rates.values() if rate is not None), default=0)
+    unknown = {load.role for load in now.loads if load.min_bytes_per_s is None}
+    rates = {
+        role: highest if role in unknown else plan.rates.get(role) or spare.get(role) or highest
+        for role in now.lists.roles()
+    }
     return rates, plan
 
 
-def _triggers(now: _Round, wanted: Mapping[BrokerRole, int]) -> Iterator[Trigger]:
+def _triggers(now: Round, wanted: Mapping[BrokerRole, int]) -> Iterator[Trigger]:
     """All triggers that apply; those that cannot wait come first."""
     if not now.memory.is_active:
         yield "first-throttle"
@@ -201,13 +139,14 @@ def _triggers(now: _Round, wanted: Mapping[BrokerRole, int]) -> Iterator[Trigger
         yield "throttle-lost"
     if _is_minimum_near(now, rates, wanted):
         yield "minimum-rose"
-    is_whole = not now.needs.without_leader  # else ``wanted`` lacks what they will need
-    if now.memory.is_fallback and is_whole and _is_changed(now, rates, wanted, up=True, down=True):
-        yield "reports-back"
-    if _is_late(now) and any(wanted[role] > rates[role] for role in wanted):
-        yield "deadline-at-risk"
-    if _is_changed(now, rates, wanted, up=True, down=False):
-        yield "headroom"
+    if not now.snapshot.is_broken:
+        is_whole = now.needs.is_whole  # else ``wanted`` lacks what the others will need
+        if now.memory.is_fallback and is_whole and _is_changed(now, rates, wanted, up=True, down=True):
+            yield "reports-back"
+        if _is_late(now) and any(is_another(rates[role], wanted[role], up=True) for role in wanted):
+            yield "deadline-at-risk"
+        if _is_changed(now, rates, wanted, up=True, down=False):
+            yield "headroom"
     if _is_over_cap(now, rates, wanted):
         yield "over-cap"
     if now.lists.is_left:
@@ -218,20 +157,22 @@ def _is_lost(snapshot: PacingSnapshot) -> bool:
     return snapshot.is_rate_lost or bool(snapshot.lost.leader or snapshot.lost.follower)
 
 
-def _is_minimum_near(now: _Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]) -> bool:
+def _is_minimum_near(now: Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]) -> bool:
     """Whether a minimum is near a rate that can go up; if a cap is just above the minimum, it always stays near.
 
     A leader that is no source has no rate: it is on no list, so nothing holds it back.
     """
     share = fraction_of(now.settings.raise_at_ratio)
-    return any(
-        (load.min_bytes_per_s or 0) > share * rates[load.role] and wanted[load.role] > rates[load.role]
-        for load in now.loads
-        if load.role in wanted
-    )
+    for load in now.loads:
+        if load.role not in wanted:
+            continue
+        least, there, rate = load.min_bytes_per_s or 0, rates[load.role], wanted[load.role]
+        if least > share * there and rate > there and (least >= there or is_another(there, rate, up=True)):
+            return True
+    return False
 
 
-def _is_late(now: _Round) -> bool:
+def _is_late(now: Round) -> bool:
     left_ms = now.left_ms
     if left_ms is None or now.eta.basis == "unknown":
         return False
@@ -239,30 +180,46 @@ def _is_late(now: _Round) -> bool:
 
 
 def _is_changed(
-    now: _Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int], *, up: bool, down: bool
+    now: Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int], *, up: bool, down: bool
 ) -> bool:
     """Whether a rate is to go up or down by the threshold at least."""
-    share = fraction_of(now.settings.change_threshold_ratio)
-    for role, rate in wanted.items():
-        step = rate - rates[role] if up else 0
-        if step > 0 and step >= share * rates[role]:
-            return True
-        if down and rates[role] > rate and rates[role] - rate >= share * rates[role]:
-            return True
-    return False
+    share = max(fraction_of(now.settings.change_threshold_ratio), SAME_RATE_RATIO)
+    return any(is_another(rates[role], rate, share, up=up, down=down) for role, rate in wanted.items())
 
 
-def _is_over_cap(now: _Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]) -> bool:
+def is_another(
+    there: int, rate: int, share: Fraction = SAME_RATE_RATIO, *, up: bool = False, down: bool = False
+) -> bool:
+    """Whether ``rate`` is above or below the one that is there by this share of it at least."""
+    step = rate - there
+    return (up and step > 0 and step >= share * there) or (down and step < 0 and -step >= share * there)
+
+
+def _is_over_cap(now: Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]) -> bool:
     capped = {
         role: min(rates[role], cap) for role in wanted if (cap := now.snapshot.caps.of(role)) is not None
     }
     return _is_changed(now, rates, capped, up=False, down=True)
 
 
-def _new_rates(now: _Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) -> dict[BrokerRole, int]:
-    """The new rates of a trigger. A raise lowers no rate; only triggers that are meant to lower rates do."""
+def _new_rates(now: Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) -> dict[BrokerRole, int]:
+    """The new rates of a trigger; one that is nearly the one in force and above the minimum stays as it is."""
+    rates, chosen = now.memory.rates(), _chosen_rates(now, trigger, wanted)
+    least = {load.role: load.min_bytes_per_s or 0 for load in now.loads}
+    return {
+        role: rates[role]
+        if role in rates
+        and rates[role] > least.get(role, 0)
+        and not is_another(rates[role], rate, up=True, down=True)
+        else rate
+        for role, rate in chosen.items()
+    }
+
+
+def _chosen_rates(now: Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) -> dict[BrokerRole, int]:
+    """The rates of a trigger. A raise lowers no rate; only triggers that are meant to lower rates do."""
     rates = now.memory.rates()
-    if trigger == "over-cap" and now.needs.without_leader:
+    if trigger == "over-cap" and not now.needs.is_whole:
         return _cap_rates(now, rates, wanted)
     if trigger in {"first-throttle", "over-cap", "reports-back"}:
         return dict(wanted)
@@ -275,9 +232,9 @@ def _new_rates(now: _Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) 
 
 
 def _cap_rates(
-    now: _Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]
+    now: Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]
 ) -> dict[BrokerRole, int]:
-    """The rates in force, at most the caps: it is not known what partitions without a leader will need."""
+    """The rates in force, at most the caps: it is not known what all partitions will need."""
     caps = {role: cap for role in wanted if (cap := now.snapshot.caps.of(role)) is not None}
     if now.settings.rates == "uniform":
         caps = dict.fromkeys(wanted, min(caps.values()))
@@ -288,16 +245,19 @@ def _decide_without_reports(
     snapshot: PacingSnapshot, memory: PacingMemory, settings: ThrottleSettings, needs: Needs | None
 ) -> Step:
     """Keep the throttle, extend it to moves that join, and after some rounds fall back to the failover-safe rates."""
+    if needs is not None or memory.is_active:
+        memory = replace(memory, stale_rounds=memory.stale_rounds + 1)
     if not memory.is_active:
         return None, memory, PacingExplanation(outcome="unknown", needs=needs)
-    memory = replace(memory, stale_rounds=memory.stale_rounds + 1)
     explanation = PacingExplanation(outcome="stale", needs=needs, differs_from_plan=memory.differs_from_plan)
     lists = None
     if snapshot.moves is not None:
-        lists = ListSteps.of(snapshot.lists, memory.added, snapshot.moves, snapshot.lost)
+        lists = ListSteps.of(
+            snapshot.lists, memory.added, snapshot.moves, lost=snapshot.lost, down=snapshot.down
+        )
     rates = memory.rates()
     trigger: Trigger | None = "throttle-lost" if _is_lost(snapshot) else None
-    if lists is not None and lists.is_joined:
+    if lists is not None and (lists.is_joined or any(role not in rates for role in lists.roles())):
         trigger, rates = "moves-joined", stretch_rates(rates, lists)
     if memory.stale_rounds >= settings.stale_rounds_count and not memory.is_fallback:
         trigger, rates = "stale-reports", {**rates, **fallback_rates(memory, settings, rates)}
@@ -307,7 +267,8 @@ def _decide_without_reports(
     if trigger is None or is_nothing:
         return None, memory, explanation
     added = union(memory.added, add)  # nothing is removed while reports are missing
-    decision = ThrottleDecision(trigger=trigger, add=add, set_rates=rates)
+    alive = {role: rate for role, rate in rates.items() if role.broker not in snapshot.down}
+    decision = ThrottleDecision(trigger=trigger, add=add, set_rates=alive)
     explanation = replace(explanation, outcome="decided", wanted_trigger=trigger)
     return decision, _remember(snapshot, memory, None, added, rates), explanation
 
@@ -332,44 +293,22 @@ def _remember(
         added=added,
         leader_rates={role.broker: rate for role, rate in rates.items() if role.role == "leader"},
         follower_rates={role.broker: rate for role, rate in rates.items() if role.role == "follower"},
-        is_fallback=memory.is_fallback and needs is None,
+        is_fallback=memory.is_fallback and (needs is None or needs.lacks_minimums),
         watch=watch,
+        first_rate_bytes_per_s=memory.first_rate_bytes_per_s or max(rates.values(), default=0),
     )
 
 
-def _loads_with_leader(moves: Moves, loads: tuple[Load, ...]) -> tuple[Load, ...]:
-    """Roles that only partitions without a leader need have nothing to do yet, but their caps count."""
-    led = {load.role: load for load in loads_of(capped_needs_of(moves.take(moves.is_led())))}
-    return tuple(led.get(load.role, Load(role=load.role, bytes_left=0, min_bytes_per_s=0)) for load in loads)
-
-
-def _eta(watch: Watch, plan: RatePlan | None, loads: tuple[Load, ...]) -> Eta:
-    """The end as a round sees it; unknown where bytes are: it gave no sample, and earlier ones do not show all that is left."""
-    return UNKNOWN_END if any(load.bytes_left is None for load in loads) else eta_of(watch, plan)
-
-
-def _explain(now: _Round, outcome: Outcome, trigger: Trigger | None, plan: RatePlan) -> PacingExplanation:
-    if now.needs.without_leader and plan.feasible:  # it is not known what they will need
+def _explain(now: Round, outcome: Outcome, trigger: Trigger | None, plan: RatePlan) -> PacingExplanation:
+    if not now.needs.is_whole and plan.feasible:  # it is not known what they will need
         plan = replace(plan, feasible=None)
+    if now.snapshot.is_broken:
+        plan = replace(plan, total_s=None, bottleneck=None)
     return PacingExplanation(
         outcome=outcome,
         wanted_trigger=trigger,
         needs=now.needs,
         plan=plan,
-        eta=_eta(now.memory.watch, plan, now.loads),
+        eta=eta_in(now.snapshot, now.memory.watch, plan, now.loads),
         differs_from_plan=now.memory.differs_from_plan,
     )
-
-
-def plan_in_force(rates: Mapping[BrokerRole, int], loads: tuple[Load, ...]) -> RatePlan:
-    """What follows from the rates that are set."""
-    return plan_at({load.role: rates.get(load.role) for load in loads}, loads)
-
-
-def _differs(snapshot: PacingSnapshot, memory: PacingMemory, moves: Moves, lists: ListSteps) -> bool:
-    """Whether what moves is not what was planned: at first by the fingerprint, later by whether moves joined."""
-    if snapshot.planned_fingerprint is None:
-        return False
-    if memory.is_active:
-        return memory.differs_from_plan or lists.is_joined
-    return moves.fingerprint() != snapshot.planned_fingerprint

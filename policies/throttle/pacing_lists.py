@@ -1,6 +1,6 @@
 """The steps from the lists that are there, with our entries, to the lists that are needed."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,10 +22,18 @@ class ListSteps:
     leaders: tuple[int, ...]
     """Brokers that need a leader rate: every source, whoever leads."""
     followers: tuple[int, ...]
+    down: Collection[int]
+    """Brokers that are not alive: no rate can be set on them, and none be taken off."""
 
     @classmethod
     def of(
-        cls, there: ThrottledLists, added: ThrottledLists, moves: Moves, lost: ThrottledLists
+        cls,
+        there: ThrottledLists,
+        added: ThrottledLists,
+        moves: Moves,
+        *,
+        lost: ThrottledLists,
+        down: Collection[int],
     ) -> "ListSteps":
         """``there`` is on the cluster, whether or not our last change has arrived; ``added`` is what we had added.
 
@@ -45,6 +53,7 @@ class ListSteps:
             remove=difference(added, wanted),
             leaders=tuple(np.unique(moves.sources.brokers).tolist()),
             followers=tuple(np.unique(moves.added.brokers).tolist()),
+            down=down,
         )
 
     @property
@@ -58,6 +67,11 @@ class ListSteps:
         return bool(self.remove.leader or self.remove.follower)
 
     def roles(self) -> Iterator[BrokerRole]:
-        """Every role that needs a rate."""
-        yield from (BrokerRole("leader", broker) for broker in self.leaders)
-        yield from (BrokerRole("follower", broker) for broker in self.followers)
+        """Every role that needs a rate and can be given one."""
+        yield from (BrokerRole("leader", broker) for broker in self.leaders if broker not in self.down)
+        yield from (BrokerRole("follower", broker) for broker in self.followers if broker not in self.down)
+
+    def waits(self, role: BrokerRole) -> bool:
+        """Whether a role needs a rate and its broker is not alive: its rate stays as it is until the broker is back."""
+        needing = self.leaders if role.role == "leader" else self.followers
+        return role.broker in self.down and role.broker in needing

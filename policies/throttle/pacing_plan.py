@@ -7,7 +7,7 @@ from typing import Literal
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.moves import Moves
 from policies.throttle.needs import Needs
-from policies.throttle.progress import Eta, Watch
+from policies.throttle.progress import Eta, Inflow, Watch
 from policies.throttle.rates import NO_CAPS, BrokerRole, Caps, RatePlan, rates_by_role
 
 Trigger = Literal[
@@ -49,6 +49,10 @@ class PacingSnapshot:
     room: Caps = NO_CAPS
     planned_fingerprint: str | None = None
     """Fingerprint of the plan that somebody made; None: there is none."""
+    down: frozenset[int] = frozenset()
+    """Brokers of the move that are not alive."""
+    is_broken: bool = False
+    """Whether a copy cannot go on before a broker is back (``broken_copies``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +76,9 @@ class PacingMemory:
     """Whether the failover-safe rates are in force."""
     differs_from_plan: bool = False
     watch: Watch = field(default_factory=Watch)
+    inflow: Inflow = field(default_factory=Inflow)
+    first_rate_bytes_per_s: int = 0
+    """The largest rate of the first plan of this move."""
 
     @property
     def is_active(self) -> bool:

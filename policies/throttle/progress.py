@@ -15,10 +15,12 @@ bottleneck: until then the new one was kept waiting, so its slope says little ab
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
 
+from policies.throttle.moves import LARGEST_NUMBER, Moves
+from policies.throttle.needs import total_by_broker
 from policies.throttle.rates import Load, RatePlan
 
 SETTLED_AFTER_MS = 10_000
@@ -37,7 +39,8 @@ STANDSTILL_SAMPLES = 4
 """If a line through this many samples does not fall, the move does not catch up, whatever was predicted."""
 _MS_PER_S = 1000
 
-Basis = Literal["unknown", "predicted", "blended", "observed", "not-catching-up", "done"]
+Basis = Literal["unknown", "broken", "predicted", "blended", "observed", "not-catching-up", "done"]
+"""``broken``: a copy cannot go on before a broker is back, so nobody knows the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,43 @@ class Eta:
 UNKNOWN_END = Eta(
     remaining_s=None, basis="unknown", predicted_s=None, observed_s=None, observed_weight_ratio=0.0
 )
+BROKEN_END = replace(UNKNOWN_END, basis="broken")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inflow:
+    """How quickly brokers sent or received what this move copies: it shows what the cluster can carry where nobody declared it."""
+
+    at_ms: int = 0
+    present_bytes: Mapping[str, int] = field(default_factory=dict)
+    """What the added replicas had then, by the role that sends or receives it; only of roles where all of it was known."""
+    largest_bytes_per_s: int = 0
+    """The largest inflow or outflow of one broker between two readings."""
+
+    def measure(self, moves: Moves, *, at_ms: int) -> "Inflow":
+        """Take one reading more. A leader sends no more than all followers receive, whatever a new leadership makes of its sum."""
+        is_led = moves.is_led()[moves.added.rows]
+        sent = total_by_broker(moves.leader[moves.added.rows][is_led], moves.present_bytes[is_led])
+        received = total_by_broker(moves.added.brokers, moves.present_bytes)
+        roles = {"leader": sent, "follower": received}
+        now = {
+            f"{role}:{broker}": min(present, LARGEST_NUMBER)
+            for role, values in roles.items()
+            for broker, present in values.items()
+            if present is not None
+        }
+        grown = {
+            role: max(present - self.present_bytes[role], 0)
+            for role, present in now.items()
+            if role in self.present_bytes
+        }
+        all_received = sum(grew for role, grew in grown.items() if not _leads(role))
+        most = max((min(grew, all_received) for grew in grown.values()), default=0)
+        elapsed_ms = at_ms - self.at_ms
+        measured = most * _MS_PER_S // elapsed_ms if elapsed_ms > 0 else 0
+        return Inflow(
+            at_ms=at_ms, present_bytes=now, largest_bytes_per_s=max(self.largest_bytes_per_s, measured)
+        )
 
 
 def extend_watch(

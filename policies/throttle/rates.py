@@ -64,6 +64,8 @@ class RateRule:
     """A rate is at least this; Kafka's own advice, because a fetch overshoots by up to as much."""
     deadline_s: Fraction | None = None
     """The move has to be done within this time: a rate is at least minimum + bytes left ÷ deadline."""
+    deadline_most_bytes_per_s: int | None = None
+    """The most that the deadline may ask for where no cap says how much there is; None: no limit. A minimum may ask for more."""
     caps: Caps = NO_CAPS
     """They override all of the above; with a cap at or below the minimum nothing ever finishes."""
     room: Caps = NO_CAPS
@@ -200,7 +202,10 @@ def _wanted_rate(load: Load, rule: RateRule) -> int | None:
         return wanted
     if load.bytes_left is None:
         return None
-    return max(wanted, load.min_bytes_per_s + ceil_ratio(load.bytes_left, 1 / rule.deadline_s))
+    in_time = load.min_bytes_per_s + ceil_ratio(load.bytes_left, 1 / rule.deadline_s)
+    if rule.deadline_most_bytes_per_s is not None and rule.caps.of(load.role) is None:
+        in_time = min(in_time, rule.deadline_most_bytes_per_s)
+    return max(wanted, in_time)
 
 
 def _own_rate(load: Load, rule: RateRule) -> int | None:

@@ -20,6 +20,7 @@ SplitReason = Literal["restricted-split", "proposed"]
 """The same for splits only."""
 UnloadReason = Literal[
     "proposed",
+    "overlapping",
     "split-instead",
     "calm-after-change",
     "too-little-benefit",

@@ -11,13 +11,14 @@ the questions may need it.
 import copy
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
 from policies.shedding.view import Promise, Side, Traffic
+from policies.splitting.plan import BlindCut
 from state.events import ActionOutcome
 from state.settings import JUDGED_ACTIONS_COUNT, PulsarSettings, to_ms
 
@@ -35,6 +36,8 @@ class Child(msgspec.Struct, frozen=True, array_like=True):
     """Its share of the parent's message rate; None where the topics were not known."""
     bytes_ratio: float | None
     """Its share of the parent's throughput; None where the topics were not known."""
+    blind_cut: BlindCut | None = None
+    """The parent, where it was cut without knowing what its topics have of what is too much."""
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):
@@ -59,6 +62,16 @@ class CheckedPromise(msgspec.Struct, frozen=True, array_like=True):
 
     checked_ms: int
     promise: Promise
+
+
+class Unanswered(msgspec.Struct, frozen=True, array_like=True):
+    """Actions in a row that expired without a result."""
+
+    had_effect: bool
+    """Whether the reports show the effect of each of them all the same; else, of none."""
+    count: int
+    since_ms: int
+    """When the first of them was decided."""
 
 
 class Decision(msgspec.Struct, array_like=True):
@@ -104,6 +117,13 @@ class Decision(msgspec.Struct, array_like=True):
     """What became of that; None as long as it is not checked."""
     is_drain: bool = False
     """Whether it is an unload that empties its broker, which has a budget of its own."""
+    is_counted: bool = False
+    """Whether nothing more is to be seen of it without a result: it is counted, or a later action was answered."""
+
+    @property
+    def plan(self) -> tuple[object, ...]:
+        """Its round and brokers, which other unloads may have, too; its own id where Pulsar chooses the destination, or for a split."""
+        return (self.decided_ms, self.source, self.destination or self.id)
 
     def broker_of(self, side: Side) -> str | None:
         """A broker of an unload."""
@@ -112,6 +132,11 @@ class Decision(msgspec.Struct, array_like=True):
     def is_in_flight(self, end_ms: int) -> bool:
         """Whether it may still be carried out."""
         return self.result is None and end_ms < self.expires_ms
+
+    def is_unanswered(self, end_ms: int) -> bool:
+        """Whether it expired without a result, and it is not known yet whether it had an effect."""
+        is_over = self.result is None and self.expires_ms <= end_ms < self.until_ms
+        return is_over and not self.dry_run and not self.is_counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +153,15 @@ class Ledger(msgspec.Struct, array_like=True):
     decisions: list[Decision] = msgspec.field(default_factory=list)
     failing_since_ms: dict[ActionKind, int] = msgspec.field(default_factory=dict)
     """By kind, end of the round since which so many actions failed that no other is done until a person resumes."""
+    unanswered: Unanswered | None = None
+    """The last actions, if they expired without a result; also those of a Kafka cluster, whose decisions are not here."""
 
     def draft(self) -> "Ledger":
         """The same ledger, to be changed while this one stays."""
         return Ledger(
             decisions=[copy.copy(each) for each in self.decisions],
             failing_since_ms=dict(self.failing_since_ms),
+            unanswered=self.unanswered,
         )
 
     def record(self, decisions: Sequence[Decision]) -> None:
@@ -146,18 +174,33 @@ class Ledger(msgspec.Struct, array_like=True):
     def apply_results(self, results: Iterable[tuple[str, ActionOutcome, int]]) -> None:
         """Note the results of executors, in the order of time: action id, outcome, time.
 
-        A result ends the flight, a failed one the cooldown as well, and only a success leaves something to judge.
+        A result ends the flight, a failed one the cooldown as well, and only a success leaves something to judge. It also shows that
+        somebody obeyed up to its action, so no earlier one counts as unanswered.
         """
-        by_id: dict[str, list[Decision]] = defaultdict(list)
-        for each in self.decisions:
-            by_id[each.id].append(each)
+        by_id: dict[str, list[int]] = defaultdict(list)
+        for place, each in enumerate(self.decisions):
+            by_id[each.id].append(place)
+        newest = -1
         for action_id, outcome, time_ms in results:
-            for each in by_id.get(action_id, ()):
-                _apply(each, outcome, time_ms)
+            for place in by_id.get(action_id, ()):
+                _apply(self.decisions[place], outcome, time_ms)
+                newest = max(newest, place)
+        if newest >= 0:
+            self.unanswered = None
+        for each in self.decisions[: newest + 1]:
+            each.is_counted = True
+
+    def count_unanswered(self, *, decided_ms: int, had_effect: bool) -> None:
+        """Count one more action that expired without a result, behind those that did so before it."""
+        last = self.unanswered
+        if last is None or last.had_effect != had_effect:
+            last = Unanswered(had_effect, 0, decided_ms)
+        self.unanswered = Unanswered(had_effect, last.count + 1, last.since_ms)
 
     def forget_dry_run(self) -> None:
         """The mode becomes ``act``: drop what the dry-run decided, which never happened; what was done before it is kept."""
         self.decisions = [each for each in self.decisions if not each.dry_run]
+        self.unanswered = None
 
     def resume(self, resumed_ms: int) -> None:
         """A person says that the cause of failures is mended: what was decided or judged up to then no longer counts.
@@ -172,12 +215,18 @@ class Ledger(msgspec.Struct, array_like=True):
         self.failing_since_ms = {
             kind: since_ms for kind, since_ms in self.failing_since_ms.items() if since_ms > resumed_ms
         }
+        if self.unanswered is not None and self.unanswered.since_ms <= resumed_ms:
+            self.unanswered = None
 
     def forget_old(self, pulsar: PulsarSettings, *, end_ms: int) -> None:
         """Drop what no question needs any more."""
         for each in self.decisions:
             each.is_resting = each.is_resting and end_ms < _rests_until_ms(each, pulsar)
-        kept = {id(each) for kind in _KINDS for each in self.judged(kind)}
+        kept = {
+            id(each)
+            for kind in _KINDS
+            for each in (*self.judged(kind), *self._last_judged(kind, lambda each: each.plan[::2]))
+        }
         self.decisions = [
             each for each in self.decisions if id(each) in kept or _is_needed(each, pulsar, end_ms=end_ms)
         ]
@@ -214,17 +263,18 @@ class Ledger(msgspec.Struct, array_like=True):
             and end_ms < each.verdict.judged_ms + to_ms(rest_s)
         }
 
-    def unloads_of_last_hour_count(self, *, end_ms: int) -> int:
-        """How many unloads the rounds that ended within the last hour decided, those that empty brokers left out."""
-        return self._of_last_hour_count(end_ms, is_drain=False)
+    def unloads_of_last_hour(self, *, is_drain: bool, end_ms: int) -> list[Decision]:
+        """Unloads that the rounds that ended within the last hour decided, to empty brokers or else."""
+        return [
+            each
+            for each in self.decisions
+            if each.kind == "unload" and each.is_drain == is_drain and each.decided_ms > end_ms - HOUR_MS
+        ]
 
-    def drained_in_last_hour_count(self, *, end_ms: int) -> int:
-        """How many unloads that empty brokers the rounds that ended within the last hour decided."""
-        return self._of_last_hour_count(end_ms, is_drain=True)
-
-    def _of_last_hour_count(self, end_ms: int, *, is_drain: bool) -> int:
+    def unloads_in_flight_count(self, *, end_ms: int) -> int:
+        """How many unloads an executor may still have to carry out."""
         return sum(
-            each.kind == "unload" and each.is_drain == is_drain and each.decided_ms > end_ms - HOUR_MS
+            each.kind == "unload" and not each.dry_run and each.is_in_flight(end_ms)
             for each in self.decisions
         )
 
@@ -308,10 +358,27 @@ class Ledger(msgspec.Struct, array_like=True):
         return found
 
     def judged(self, kind: ActionKind | None = None) -> list[Decision]:
-        """The last judged actions, of one kind or of both, at most ten of each kind, the oldest first."""
+        """The last judged actions, of one kind or of both, at most ten of each kind, the oldest first.
+
+        The unloads that one round moved from one broker to another count as one action: a plan may have many small moves. It ended
+        as most of them did, and one of them stands for all, that with the checked promise if there is one.
+        """
         if kind is None:
             return sorted((each for one in _KINDS for each in self.judged(one)), key=_judged_ms)
-        return [each for each in self._judged_decisions() if each.kind == kind][-JUDGED_ACTIONS_COUNT:]
+        return self._last_judged(kind, lambda each: each.plan)
+
+    def failures_count(self, kind: ActionKind) -> int:
+        """How many of the last ten actions failed or had no effect; the unloads of a round to one broker count as one."""
+        return sum(_is_bad(each) for each in self._last_judged(kind, lambda each: each.plan[::2]))
+
+    def _last_judged(
+        self, kind: ActionKind, plan_of: Callable[[Decision], tuple[object, ...]]
+    ) -> list[Decision]:
+        plans: dict[tuple[object, ...], list[Decision]] = defaultdict(list)
+        for each in self._judged_decisions():
+            if each.kind == kind:
+                plans[plan_of(each)].append(each)
+        return sorted(map(_representative, plans.values()), key=_judged_ms)[-JUDGED_ACTIONS_COUNT:]
 
     def outcome_counts(self) -> dict[str, int]:
         """How the last judged actions of both kinds ended."""
@@ -323,6 +390,18 @@ class Ledger(msgspec.Struct, array_like=True):
 
 
 _KINDS: tuple[ActionKind, ...] = ("unload", "split")
+
+
+def _is_bad(decision: Decision) -> bool:
+    return decision.verdict is not None and decision.verdict.outcome != "good"
+
+
+def _representative(plan: Sequence[Decision]) -> Decision:
+    """The action that stands for those of a plan: of the outcome of most, bad if as many are good."""
+    bad = [each for each in plan if _is_bad(each)]
+    if 2 * len(bad) >= len(plan):
+        return bad[-1]
+    return max((each for each in plan if not _is_bad(each)), key=lambda each: each.promise is not None)
 
 
 def _judged_ms(decision: Decision) -> int:

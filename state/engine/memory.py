@@ -54,6 +54,8 @@ class TickRecord(msgspec.Struct, frozen=True, array_like=True):
     id: str
     asked: tuple[str, ...]
     failed: tuple[tuple[str, str], ...]
+    unowned: tuple[tuple[str, int], ...] = ()
+    unowned_count: int = 0
 
 
 class ResultRecord(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -166,6 +168,17 @@ class DrainRecord(msgspec.Struct, frozen=True, array_like=True):
     """Bundles the broker had, system bundles left out."""
 
 
+class ForbiddenRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A broker whose unloads a rule forbids again and again."""
+
+    rule: str
+    bundle: str
+    """The bundle that was last to leave it."""
+    detail: str
+    since_round: int
+    last_round: int
+
+
 EarlyKind = Literal["tick", "result", "facts", "control"]
 """What can come before a cluster's first report."""
 
@@ -235,3 +248,5 @@ class Header(msgspec.Struct, array_like=True):
     """By bundle of a rejected proposal, the time until which no action on the bundle is proposed, ms."""
     rebuilt: RebuiltRecord | None = None
     """Set by a rebuild, until a summary has reported it."""
+    forbidden: dict[str, ForbiddenRecord] = msgspec.field(default_factory=dict)
+    """By broker, the rule that lately forbade what the policy chose there, with nothing else leaving the broker meanwhile."""

@@ -12,7 +12,9 @@ def take_tick(event: Tick, open_round: OpenRound) -> bool:
     known = open_round.tick
     if known is not None and (known.time_ms, known.id) >= event.age_key:
         return False
-    open_round.tick = TickRecord(event.time_ms, event.id, event.asked, event.failed)
+    open_round.tick = TickRecord(
+        event.time_ms, event.id, event.asked, event.failed, event.unowned, event.unowned_count
+    )
     return True
 
 

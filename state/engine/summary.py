@@ -34,6 +34,8 @@ from state.settings import MS_PER_S
 
 SHOWN_ROWS = 100
 """Rows of a table shown in full."""
+UNANSWERED_COUNT = 3
+"""So many actions in a row without a result are no accident."""
 _NAMED_ROUNDS = 5
 """Rounds named in a sentence."""
 MAX_BYTES = 256 * 1024
@@ -95,7 +97,7 @@ def frame(
         examined=empty_section(),
         candidates=empty_section(),
         splits=empty_section(),
-        findings=findings_section(skipped_after_pause(closing)),
+        findings=findings_section([*of_unanswered(closing, header), *skipped_after_pause(closing)]),
         actions_count=0,
         actions=[],
         in_flight=_in_flight(header, closing.end_ms),
@@ -159,6 +161,33 @@ def skipped_after_pause(closing: Closing) -> list[Finding]:
         )
         for each in sorted(closing.open_round.results)
         if each.is_held and record.paused and each.time_ms >= record.until_ms
+    ]
+
+
+def of_unanswered(closing: Closing, header: Header) -> list[Finding]:
+    """Whether the last actions expired without a result: nobody carries them out, or somebody who sends no results."""
+    last = header.ledger.unanswered
+    if closing.is_dry_run or last is None or last.count < UNANSWERED_COUNT:
+        return []
+    which = f"the last {last.count} actions, since {rfc3339(last.since_ms)}, expired without a result"
+    if last.had_effect:
+        advice = (
+            f"{which}, but the reports show their effect: somebody else's executor carries them out; let it send results "
+            "(docs/consumers.md), so that failures are seen, too"
+        )
+    else:
+        advice = (
+            f"{which}, and the reports show no effect: nobody carries them out. Start an executor: `trimtab execute "
+            f"{header.system} {closing.cluster}`"
+        )
+    return [
+        Finding(
+            kind="no-results" if last.had_effect else "nobody-obeys",
+            subject=closing.cluster,
+            broker="",
+            bytes_per_s=None,
+            advice=advice,
+        )
     ]
 
 

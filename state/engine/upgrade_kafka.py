@@ -38,7 +38,7 @@ def with_throttle_configs(body: Any) -> Any:
         both = union(ThrottledLists(**attempted[0]), ThrottledLists(**added))
         attempted = [both, leader_rates, follower_rates]
     throttle = [pacing, real is not None, asked, confirmed, attempted]
-    progress = [is_running, failures_count, retry_ms, drift_rounds, tells_rates, tells_lists]
+    progress = [is_running, failures_count, retry_ms, drift_rounds, tells_rates, tells_lists, {}, False]
     return [last_ms, topics, readings, rated_topics, rates, *throttle, *progress]
 
 

@@ -16,8 +16,8 @@ SUBJECT = "reassignments"
 _NAMES_SHOWN = 5
 _BECAUSE: Mapping[Trigger, str] = {
     "first-throttle": "what moves is not paced yet, {moving}",
-    "moves-joined": "partitions joined the move",
-    "throttle-lost": "somebody took off throttles that are still needed",
+    "moves-joined": "partitions joined the move, or a broker of it is back",
+    "throttle-lost": "throttles that are still needed are not there",
     "minimum-rose": "a minimum came near the rate, and below it the move would never end",
     "deadline-at-risk": "the deadline would be missed",
     "headroom": "the network has room for more",

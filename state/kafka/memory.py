@@ -88,6 +88,10 @@ class KafkaMemory:
     tells_rates: bool = False
     """Whether reports contain rates at all: if they do not, no rate can be found missing."""
     tells_lists: bool = False
+    silent_rounds: dict[int, int] = field(default_factory=dict)
+    """Rounds in a row without a report, by broker of the move; only of brokers that did not report in the last round."""
+    is_late: bool = False
+    """Whether the move was late when its progress was last seen."""
 
 
 class WaitingLogs(msgspec.Struct, frozen=True, array_like=True):
@@ -143,6 +147,8 @@ class _MemoryBytes(msgspec.Struct, array_like=True):
     drift_rounds: int
     tells_rates: bool
     tells_lists: bool
+    silent_rounds: dict[int, int]
+    is_late: bool
 
 
 _SAME = (
@@ -158,6 +164,8 @@ _SAME = (
     "drift_rounds",
     "tells_rates",
     "tells_lists",
+    "silent_rounds",
+    "is_late",
 )
 """Fields that are stored as they are."""
 

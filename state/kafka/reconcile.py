@@ -68,12 +68,16 @@ def apply_result(memory: KafkaMemory, action_id: str, outcome: str, *, at_ms: in
         _count_failure(memory, at_ms=at_ms)
 
 
-def reconcile(memory: KafkaMemory, observation: Observation, *, end_ms: int, is_acting: bool) -> None:
-    """Bring the memory in line with what the round shows, before anything is decided."""
+def reconcile(memory: KafkaMemory, observation: Observation, *, end_ms: int, is_acting: bool) -> bool | None:
+    """Bring the memory in line with what the round shows, before anything is decided.
+
+    Returns whether a decision without a result had an effect; None where there is none, or that is not known.
+    """
+    had_effect = None
     memory.tells_rates = memory.tells_rates or bool(observation.rates_there)
     memory.tells_lists = memory.tells_lists or bool(observation.lists.leader or observation.lists.follower)
     if memory.asked is not None:
-        _settle(memory, memory.asked, observation, end_ms=end_ms)
+        had_effect = _settle(memory, memory.asked, observation, end_ms=end_ms)
     if memory.asked is None:
         memory.attempted = _may_be_there(memory, observation)
     was_shadow = memory.is_shadow
@@ -81,16 +85,20 @@ def reconcile(memory: KafkaMemory, observation: Observation, *, end_ms: int, is_
     has_failed = memory.asked is None and memory.failures_count > 0
     if not memory.is_shadow and (was_shadow or has_failed):
         memory.pacing = _in_force(memory, observation)
+    return had_effect
 
 
-def _settle(memory: KafkaMemory, asked: Asked, observation: Observation, *, end_ms: int) -> None:
+def _settle(memory: KafkaMemory, asked: Asked, observation: Observation, *, end_ms: int) -> bool | None:
     """Without a result, the cluster shows whether a decision was carried out; what it shows at the expiry is final."""
     if _is_carried_out(memory, asked.wanted, observation):
         _confirm(memory, asked)
-    elif end_ms >= asked.expires_ms:
+        return True
+    if end_ms >= asked.expires_ms:
         _count_failure(memory, at_ms=end_ms)
         if _is_untouched(memory.attempted, observation):
             memory.attempted = _NOTHING
+            return False
+    return None
 
 
 def _confirm(memory: KafkaMemory, asked: Asked) -> None:

@@ -87,4 +87,5 @@ def _after(before: PacingMemory, decision: ThrottleDecision, *, decided_ms: int)
         leader_rates=wanted.leader_rates,
         follower_rates=wanted.follower_rates,
         is_fallback=decision.trigger == "stale-reports",
+        first_rate_bytes_per_s=before.first_rate_bytes_per_s or max(wanted.rates().values(), default=0),
     )

@@ -9,13 +9,13 @@ from typing import Literal
 
 from policies.throttle.network import network_limits
 from policies.throttle.pacing import decide as pace
-from policies.throttle.pacing import plan_in_force
 from policies.throttle.pacing_plan import (
     PacingExplanation,
     PacingMemory,
     PacingSnapshot,
     ThrottleDecision,
 )
+from policies.throttle.pacing_round import plan_in_force
 from policies.throttle.progress import Watch, extend_watch
 from policies.throttle.rates import BrokerRole, Caps, loads_of
 from state.engine.closing import Closing, obstacle
@@ -23,11 +23,12 @@ from state.engine.holds import Hold
 from state.engine.memory import Header
 from state.kafka import drift, reconcile
 from state.kafka.actions import SUBJECT, leaderless, throttle_action
+from state.kafka.broken import Broken, observe_broken
 from state.kafka.drift import NO_DRIFT, Drift
 from state.kafka.holds import hold_decision, hold_too_large
 from state.kafka.memory import KafkaMemory, WaitingLogs, WaitingMoves
 from state.kafka.snapshot import Observation, observe
-from state.kafka.summary import Closed, round_summary
+from state.kafka.summary import Closed, is_late, round_summary
 from state.outputs import Output
 from state.outputs.types import THROTTLE_TYPE
 
@@ -42,6 +43,7 @@ def decide(
     """The outputs of a round in which a report or a tick came. Changes ``memory``."""
     if closing.restarted:
         memory.readings, memory.rates = KafkaMemory().readings, KafkaMemory().rates
+        memory.silent_rounds = {}
     closed = Closed(closing, reports)
     _update_brokers(memory, closed)
     observation = observe(
@@ -53,7 +55,13 @@ def decide(
         hold_ms=closed.settings.throttle.stale_rounds_count * header.length_ms,
     )
     memory.readings, memory.rates = observation.readings, observation.rates
-    reconcile.reconcile(memory, observation, end_ms=closing.end_ms, is_acting=closing.mode == "act")
+    asked = memory.asked
+    had_effect = reconcile.reconcile(
+        memory, observation, end_ms=closing.end_ms, is_acting=closing.mode == "act"
+    )
+    if asked is not None and had_effect is not None:
+        decided_ms = asked.expires_ms - (closing.expires_ms - closing.end_ms)
+        header.ledger.count_unanswered(decided_ms=decided_ms, had_effect=had_effect)
     return _decide(header, memory, closed, observation)
 
 
@@ -77,7 +85,11 @@ def _decide(header: Header, memory: KafkaMemory, closed: Closed, observation: Ob
     _restart_progress(memory, observation)
     drift_seen, sure = drift.observe_drift(memory, observation)
     settings = closed.settings.throttle
-    decision, after, explanation = pace(_snapshot(memory, closed, observation, sure), memory.pacing, settings)
+    broken = observe_broken(
+        memory, observation, closed.failed, stale_rounds_count=settings.stale_rounds_count
+    )
+    snapshot = _snapshot(memory, closed, observation, sure, broken)
+    decision, after, explanation = pace(snapshot, memory.pacing, settings)
     if decision is not None:
         decision = reconcile.remove_attempted(decision, memory, after)
     hold = None if decision is None else hold_decision(decision, header, memory, closed)
@@ -90,8 +102,9 @@ def _decide(header: Header, memory: KafkaMemory, closed: Closed, observation: Ob
     else:
         actions = []
         memory.pacing = (
-            after if decision is None else _keep_watching(memory.pacing, after, explanation, observation)
+            after if decision is None else _keep_watching(memory.pacing, after, explanation, snapshot)
         )
+    memory.is_late = is_late(closed, memory, observation, explanation)
     return [
         *actions,
         _round_output(
@@ -102,8 +115,9 @@ def _decide(header: Header, memory: KafkaMemory, closed: Closed, observation: Ob
             explanation,
             actions,
             outcome="decided",
-            reason=_verdict(explanation, decision, hold),
+            reason=_verdict(explanation, decision, hold, broken),
             drift_seen=drift_seen,
+            broken=broken,
             is_held=hold is not None,
         ),
     ]
@@ -118,7 +132,9 @@ def _restart_progress(memory: KafkaMemory, observation: Observation) -> None:
     memory.is_running = observation.is_running
 
 
-def _snapshot(memory: KafkaMemory, closed: Closed, observation: Observation, sure: Drift) -> PacingSnapshot:
+def _snapshot(
+    memory: KafkaMemory, closed: Closed, observation: Observation, sure: Drift, broken: Broken
+) -> PacingSnapshot:
     kafka = closed.settings
     caps, room = Caps(), Caps()
     if observation.moves is not None:
@@ -148,24 +164,27 @@ def _snapshot(memory: KafkaMemory, closed: Closed, observation: Observation, sur
         caps=caps,
         room=room,
         planned_fingerprint=kafka.throttle.planned_fingerprint or None,
+        down=broken.down,
+        is_broken=bool(broken.copies),
     )
 
 
 def _keep_watching(
-    before: PacingMemory, after: PacingMemory, explanation: PacingExplanation, observation: Observation
+    before: PacingMemory, after: PacingMemory, explanation: PacingExplanation, snapshot: PacingSnapshot
 ) -> PacingMemory:
     """The memory after a round whose decision was held: the round observed progress, and changed nothing."""
-    watch = before.watch
-    if explanation.needs is not None and before.is_active:
+    watch = Watch() if snapshot.is_broken else before.watch
+    if explanation.needs is not None and before.is_active and not snapshot.is_broken:
         loads = loads_of(explanation.needs)
         in_force = plan_in_force(before.rates(), loads)
-        watch = extend_watch(watch, at_ms=observation.at_ms, loads=loads, plan=in_force, is_changed=False)
+        watch = extend_watch(watch, at_ms=snapshot.now_ms, loads=loads, plan=in_force, is_changed=False)
     return replace(
         before,
         safe_leader_mins=after.safe_leader_mins or before.safe_leader_mins,
         safe_follower_mins=after.safe_follower_mins or before.safe_follower_mins,
         stale_rounds=after.stale_rounds,
         watch=watch,
+        inflow=after.inflow,
     )
 
 
@@ -199,10 +218,13 @@ def _remember(
     memory.pacing = after
 
 
-def _verdict(explanation: PacingExplanation, decision: ThrottleDecision | None, hold: Hold | None) -> str:
+def _verdict(
+    explanation: PacingExplanation, decision: ThrottleDecision | None, hold: Hold | None, broken: Broken
+) -> str:
     if decision is not None and hold is not None:
         return f"{decision.trigger} is held, {hold.reason}: {hold.detail}"
     uncounted = "" if (names := leaderless(explanation)) is None else f"; {names}"
+    uncounted += f"; {broken}" if broken.copies else ""
     if decision is not None:
         return f"throttle decided: {decision.trigger}{uncounted}"
     wanted = "" if explanation.wanted_trigger is None else f", {explanation.wanted_trigger} waits"
@@ -220,6 +242,7 @@ def _round_output(
     outcome: Literal["decided", "warm-up", "no-quorum"],
     reason: str,
     drift_seen: Drift = NO_DRIFT,
+    broken: Broken | None = None,
     is_held: bool = False,
 ) -> Output:
     summary_ = round_summary(
@@ -230,6 +253,7 @@ def _round_output(
         explanation,
         actions,
         drift_seen,
+        broken or Broken(),
         outcome=outcome,
         reason=reason,
         is_held=is_held,

@@ -40,6 +40,8 @@ class Observation:
     """Rates for all brokers that have none of their own."""
     brokers: frozenset[int]
     """Brokers that reported."""
+    live_brokers: frozenset[int] | None = None
+    """Brokers that are alive, whether they reported or not; None: not known."""
     use: Mapping[int, NetworkUse]
     readings: PartitionTable
     """Log readings, to be remembered for the next round's rates."""
@@ -92,6 +94,7 @@ def observe(
         _observe_moves(observation, table.read(), before, reports, known=known, hold_ms=hold_ms),
         is_running=table.is_running,
         lists=moves.report.throttled,
+        live_brokers=None if moves.report.live_brokers is None else frozenset(moves.report.live_brokers),
     )
 
 
@@ -130,7 +133,7 @@ def _observe_moves(
         readings=_keep_readings(moves, old, new),
         rates=PartitionTable.of(moves, np.where(is_measured[:, None], now, earlier), is_measured | is_recent),
         held_over_count=int(np.count_nonzero(is_held)),
-        why_unknown=_Reasons(moves, old, new, observation.brokers),
+        why_unknown=_Reasons(moves, old, new, observation.brokers, rates != UNKNOWN),
     )
 
 
@@ -253,6 +256,8 @@ class _Reasons:
     old: _Readings
     new: _Readings
     brokers: frozenset[int]
+    is_rate_known: Bools
+    """(n,)."""
 
     def __call__(self, name: str) -> str:
         topic, _, partition = name.rpartition("-")
@@ -267,6 +272,9 @@ class _Reasons:
             return f"its leader, broker {leader}, did not report"
         if not self.new.is_there[row]:
             return f"its leader, broker {leader}, did not report its log"
+        if self.is_rate_known[row]:
+            unheard = set(self.moves.added.brokers[self.moves.added.rows == row].tolist()) - self.brokers
+            return f"broker {min(unheard)}, which gains a replica of it, did not report"
         if not self.old.is_there[row]:
             return "its log was read for the first time"
         return self._why_no_rate(self.old.columns[row].tolist(), self.new.columns[row].tolist())

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
 from typing import Literal
 
 import msgspec
@@ -14,6 +15,7 @@ from state.engine.closing import Closing
 from state.engine.memory import Header
 from state.kafka import reconcile
 from state.kafka.actions import NAME, SUBJECT, bottleneck, total
+from state.kafka.broken import Broken
 from state.kafka.drift import Drift
 from state.kafka.memory import KafkaMemory, WaitingLogs
 from state.kafka.snapshot import Observation, others_lists
@@ -42,6 +44,12 @@ class Closed:
         """The settings in force."""
         return self.closing.settings.kafka
 
+    @property
+    def failed(self) -> frozenset[str]:
+        """Brokers that did not answer the collector in the newest sweep."""
+        tick = self.closing.open_round.tick
+        return frozenset() if tick is None else frozenset(name for name, _ in tick.failed)
+
 
 def round_summary(
     closed: Closed,
@@ -51,6 +59,7 @@ def round_summary(
     explanation: PacingExplanation | None,
     actions: list[Output],
     drift_seen: Drift,
+    broken: Broken,
     *,
     outcome: Literal["decided", "warm-up", "no-quorum"],
     reason: str,
@@ -69,13 +78,16 @@ def round_summary(
     throttle = (
         None
         if explanation is None
-        else _throttle(closed, memory, observation, explanation, drift_seen, is_held=is_held)
+        else _throttle(memory, observation, explanation, drift_seen, broken, is_held=is_held)
     )
     return summary.fit(
         msgspec.structs.replace(
             framed,
             actions_count=len(actions),
             actions=[action.id for action in actions],
+            findings=summary.findings_section(
+                [*summary.skipped_after_pause(closed.closing), *broken.findings()]
+            ),
             in_flight=_in_flight(memory),
             throttle=throttle,
         )
@@ -92,11 +104,11 @@ def _in_flight(memory: KafkaMemory) -> list[InFlightRow]:
 
 
 def _throttle(
-    closed: Closed,
     memory: KafkaMemory,
     observation: Observation,
     explanation: PacingExplanation,
     drift_seen: Drift,
+    broken: Broken,
     *,
     is_held: bool,
 ) -> ThrottleSummary:
@@ -124,7 +136,8 @@ def _throttle(
         eta_observed_low_s=None if eta is None else eta.observed_low_s,
         eta_observed_high_s=None if eta is None else eta.observed_high_s,
         bottleneck=bottleneck(explanation),
-        late=_is_late(closed, memory, observation, explanation),
+        late=memory.is_late,
+        broken_count=None if moves is None else broken.partitions_count,
         held_over_count=observation.held_over_count,
         unknown_count=len(lacking),
         unknown=[
@@ -164,15 +177,21 @@ def _bytes_left(explanation: PacingExplanation, observation: Observation) -> int
     return 0 if observation.moves is not None and not len(observation.moves) else None
 
 
-def _is_late(
+def is_late(
     closed: Closed, memory: KafkaMemory, observation: Observation, explanation: PacingExplanation
 ) -> bool:
-    """Whether the deadline will be missed. Without a deadline nothing is late; a move that does not catch up is late at any time."""
-    deadline_s, begun_ms = closed.settings.throttle.deadline_s, memory.pacing.begun_ms
-    if deadline_s == 0 or begun_ms is None or explanation.eta is None:
+    """Whether the move will miss its deadline, or, with or without one, does not catch up.
+
+    A prediction may call a move late and not on time again: it begins anew with each raise, and only progress shows whether
+    the raise helped. While progress is not seen, a move stays what it was.
+    """
+    deadline_s, begun_ms, eta = closed.settings.throttle.deadline_s, memory.pacing.begun_ms, explanation.eta
+    if begun_ms is None or (observation.moves is not None and not len(observation.moves)):
         return False
-    if explanation.eta.remaining_s is None:
-        return (
-            explanation.eta.basis == "not-catching-up" or observation.at_ms > begun_ms + deadline_s * MS_PER_S
-        )
-    return observation.at_ms + explanation.eta.remaining_s * MS_PER_S > begun_ms + deadline_s * MS_PER_S
+    if eta is not None and eta.basis == "not-catching-up":
+        return True
+    deadline_ms = begun_ms + deadline_s * MS_PER_S if deadline_s else inf
+    left_s = 0.0 if eta is None or eta.remaining_s is None else eta.remaining_s
+    if observation.at_ms + left_s * MS_PER_S > deadline_ms:
+        return True
+    return memory.is_late and (eta is None or eta.basis not in {"observed", "done"})

@@ -78,11 +78,13 @@ class Kafka(System[KafkaMemory]):
 
     def observe(
         self,
-        header: Header,  # noqa: ARG002  Pulsar's facts are kept there
+        header: Header,
         memory: KafkaMemory | None,
         open_round: OpenRound,
     ) -> KafkaMemory:
         after = KafkaMemory() if memory is None else copy.copy(memory)
+        if open_round.results:
+            header.ledger.unanswered = None  # somebody answers
         for result in sorted(open_round.results):
             reconcile.apply_result(after, result.action_id, result.outcome, at_ms=result.time_ms)
         return after

@@ -16,7 +16,7 @@ from state.outputs.rows import (
     Section,
     SplitRow,
 )
-from state.outputs.summary import Finding, OtherBalancers, RebuiltSummary, RoundSummary
+from state.outputs.summary import INFORMATION, Finding, OtherBalancers, RebuiltSummary, RoundSummary
 from state.outputs.throttle import RateViolation, Throttle, ThrottleSummary, UnknownNumber
 from state.outputs.upkeep import (
     ApprovalRow,
@@ -30,6 +30,7 @@ from state.outputs.upkeep import (
 )
 
 __all__ = [
+    "INFORMATION",
     "ApprovalRow",
     "ApprovalSummary",
     "BrokerLoad",

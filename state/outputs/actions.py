@@ -49,6 +49,8 @@ class SplitChild(msgspec.Struct, frozen=True, kw_only=True):
     """Message rate in + out."""
     bytes_per_s: float | None
     """Throughput in + out."""
+    sessions_count: int | msgspec.UnsetType = msgspec.UNSET
+    """Producers and consumers; left out where they are not known by topic."""
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,23 +20,40 @@ from state.outputs.throttle import ThrottleSummary
 from state.outputs.upkeep import ApprovalSummary, ControlInForce, UpkeepSummary
 from state.settings import Mode
 
+INFORMATION = frozenset({"coordinators-at-one-broker", "gaps-in-reports", "idle-broker", "no-results"})
+"""Kinds of findings that ask nobody to act: they raise no alert."""
+
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A problem that no action of trimtab can solve."""
+    """A problem that no action of trimtab can solve, or something that a person should know."""
 
     kind: Literal[
+        "above-limit",
+        "broken-copy",
+        "coordinators-at-one-broker",
         "failed-promises",
+        "forbidden",
+        "gaps-in-reports",
         "hot-partition",
+        "idle-broker",
         "ineffective",
+        "kept-replica-down",
         "landed-elsewhere",
+        "no-results",
+        "nobody-obeys",
+        "not-measured",
+        "one-topic",
+        "overlapping-ranges",
         "put-back",
         "skipped-after-pause",
+        "unowned",
     ]
     """What it is."""
     subject: str
-    """What it is about: the topic, the bundle of an action, the id of an action that was skipped, or the policy."""
+    """What it is about: the topic, the bundle of an action, the id of an action that was skipped, the policy, the resource or
+    resources, the partitions that move and need a broker that is down, the broker, or the cluster; empty for many bundles at once."""
     broker: str
-    """Where it was seen; empty for an action that was skipped, and for failed promises."""
+    """Where it was seen, or which broker is down; empty where it is about no single broker."""
     bytes_per_s: float | None
     """Throughput in + out of a topic; null for an action."""
     advice: str

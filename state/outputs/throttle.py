@@ -107,7 +107,7 @@ class ThrottleSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds until all is copied; null: unknown, or never at the present pace."""
     eta_basis: str | None
     """`predicted` from rates, `observed` from progress, `blended` from both, where progress counts more the longer it was seen;
-    `not-catching-up`, `unknown`, or `done`."""
+    `not-catching-up`, `broken` (see `broken_count`), `unknown`, or `done`."""
     eta_predicted_s: float | None
     """Seconds until all is copied, predicted from rates alone."""
     eta_observed_low_s: float | None
@@ -117,7 +117,11 @@ class ThrottleSummary(msgspec.Struct, frozen=True, kw_only=True):
     bottleneck: str | None
     """The role that finishes last."""
     late: bool
-    """Whether the reassignments will miss the deadline."""
+    """Whether the reassignments will miss the deadline, or do not catch up. Once they are late, only observed progress ends it, not the
+    prediction that a raise begins with."""
+    broken_count: int | None
+    """Partitions whose copy cannot go on before a broker is back: it gains the replica, or nothing else is left to copy from. While
+    there are any, there is no ETA, and only minimums raise rates. Null: no report says what moves."""
     held_over_count: int
     """Partitions whose write rate is from an earlier round, because another broker leads or the log shrank; for at most
     `stale_rounds_count` rounds."""

@@ -25,12 +25,18 @@ class SpellRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class DrainRow(SpellRow, frozen=True, kw_only=True, omit_defaults=True):
     """A broker that is drained."""
 
-    state: Literal["draining", "empty", "silent"]
-    """`empty`: only Pulsar's own bundles are left, and it is treated as under maintenance; `silent`: it sent no report in the round."""
+    state: Literal["draining", "only-pulsars-own", "empty", "silent"]
+    """`only-pulsars-own`: empty but for bundles of `pulsar/system`, which serve the whole cluster, such as transaction coordinators;
+    its heartbeats do not count, because they end with it. `silent`: it sent no report in the round. In the middle two it is treated
+    as under maintenance."""
     bundles_at_start_count: int | None = None
     """Bundles it had in the first round of the drain; left out before its first report."""
     bundles_left_count: int | None = None
-    """Bundles it has now; left out while it is silent."""
+    """Bundles it has now, Pulsar's own left out; left out while it is silent."""
+    pulsars_own_count: int | None = None
+    """Bundles of `pulsar/system` that it has now; left out while it is silent."""
+    pulsars_own: list[str] = []
+    """Their full names, at most 100."""
 
 
 class LeftRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from policies.shedding.view import RoundView, Side, Traffic
 from state.engine.closing import Closing
 from state.engine.ledger import ActionKind, Child, Decision, Ledger
-from state.outputs import Output, Unload
-from state.pulsar import drain, splits
+from state.outputs import Output, Split, Unload
+from state.pulsar import drain
+from state.pulsar.approvals import children_of
 from state.pulsar.closing import Decided
 from state.pulsar.promises import Promised, promised
 from state.pulsar.tables import Loads
@@ -51,7 +54,7 @@ def remember(
                 action,
                 closing,
                 source=splits_.broker_of(cut.row),
-                children=splits.children_of(splits_, cut),
+                children=children_of(msgspec.json.decode(action.data, type=Split)),
             )
             for action, cut in zip(cuts[len(approved) :], splits_.admitted, strict=True)
         ]

@@ -1,6 +1,6 @@
 """People's answers to proposals, and the actions that follow from them.
 
-An answer counts when the first round after it closes, whatever its own time is: its place in the log is the same in every replay. An
+An answer is for one proposal, or for all that are open of one round: for its plan. It counts when the first round after it closes, whatever its own time is: its place in the log is the same in every replay. An
 approved action goes out, with a new id and a new expiry, only if nothing is against it on this round's loads: its bundle is where it
 was, no mask, hold or budget stops it, and its destination would not end above the usage of its source. It then spends what any action
 spends. Whatever becomes of an answer, its proposal is no longer open; the policy may propose the same action again.
@@ -15,6 +15,7 @@ import numpy as np
 from policies.columns import Codes, Floats
 from policies.shedding.rules import Rules
 from policies.shedding.view import NOBODY
+from policies.splitting.plan import MEASURES, TRIGGERS, BlindCut, evidence_name
 from state.engine.closing import Closing
 from state.engine.ledger import ActionKind, Child
 from state.engine.memory import ApprovalRecord, Header, ProposalRecord
@@ -29,6 +30,9 @@ from state.pulsar.fleet import Advanced
 from state.pulsar.moves import Move, Refusal, share_of
 from state.pulsar.tables import Eligible
 from state.pulsar.unload_holds import hold_unload
+
+ROUND = "round/"
+"""An answer that names this and the number of a round instead of a proposal is for all open proposals of that round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,19 +101,20 @@ def begin(header: Header, closing: Closing) -> Answers:
     }
     expired = {each.id for each in found.expired}
     for record in header.approvals:
-        proposal = next((each for each in kept if each.id == record.proposal_id), None)
-        if proposal is None:
+        answered = [each for each in kept if record.proposal_id in (each.id, f"{ROUND}{each.round}")]
+        if not answered:
             outcome = "expired" if record.proposal_id in expired else "unknown"
             detail = "it is not open: it has expired, was answered before, or is of another cluster"
             found.given.append(Answer(record, outcome, detail))
-            continue
-        kept.remove(proposal)
-        if record.verdict == "rejected":
-            header.rejected[proposal.bundle] = closing.proposals_expire_ms or closing.end_ms
-            found.given.append(Answer(record, "rejected", "rejected", kind=proposal.kind))
-        else:
-            found.approved.append((len(found.given), proposal))
-            found.given.append(Answer(record, "", ""))
+        for proposal in answered:
+            kept.remove(proposal)
+            named = msgspec.structs.replace(record, proposal_id=proposal.id)
+            if record.verdict == "rejected":
+                header.rejected[proposal.bundle] = closing.proposals_expire_ms or closing.end_ms
+                found.given.append(Answer(named, "rejected", "rejected", kind=proposal.kind))
+            else:
+                found.approved.append((len(found.given), proposal))
+                found.given.append(Answer(named, "", ""))
     header.proposals, header.approvals = kept, []
     return found
 
@@ -242,8 +247,8 @@ def _split(
 
 
 def children_of(split: Split) -> list[Child]:
-    """The bundles that a split makes, each with its share of the topics' traffic when it was proposed."""
-    namespace = namespace_of(split.bundle)
+    """The bundles that a split makes, each with its share of the topics' traffic when it was decided."""
+    namespace, blind_cut = namespace_of(split.bundle), _blind_cut(split)
     messages = sum(each.messages_per_s or 0.0 for each in split.children)
     volume = sum(each.bytes_per_s or 0.0 for each in split.children)
     return [
@@ -251,9 +256,21 @@ def children_of(split: Split) -> list[Child]:
             f"{namespace}/{each.range}",
             None if each.messages_per_s is None else each.messages_per_s / messages if messages else 0.0,
             None if each.bytes_per_s is None else each.bytes_per_s / volume if volume else 0.0,
+            blind_cut,
         )
         for each in split.children
     ]
+
+
+def _blind_cut(split: Split) -> BlindCut | None:
+    """What was cut, if it was not known what its topics have of what was too much."""
+    measure, first = MEASURES[TRIGGERS.index(split.trigger)], split.children[0]
+    known = {"topics": first.topics_count, "sessions": first.sessions_count}.get(
+        measure, first.messages_per_s
+    )
+    if known is not None and known is not msgspec.UNSET:
+        return None
+    return BlindCut(measure, float(split.evidence[evidence_name(split.trigger)]))
 
 
 def record_proposals(

@@ -73,6 +73,7 @@ def with_shadow(
         shadow=moved,
         apart=apart,
         unreported=advanced.unreported,
+        twice=advanced.twice,
     )
     usage = summary.usage_summary(100.0 * counted.usage_ratio[counted.included])
     if usage is None:  # every broker is excluded, and nothing is decided

@@ -44,6 +44,7 @@ OUTCOMES = (
     "ineffective",
     "cooldown",
     "absent",
+    "overlapping",
     "dry-run",
     "anti-affinity",
     "no-destination",

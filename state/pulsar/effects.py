@@ -8,9 +8,10 @@ skipped, or whose brokers sent no report for too long, gets no verdict.
 Source: ours; Pulsar's answer to an admin call does not say whether anything happened.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import get_args
 
 import msgspec
 
@@ -59,12 +60,13 @@ def judge(
         last_ms = each.until_ms if each.succeeded_ms is None else each.succeeded_ms + patience_ms
         each.is_watched = each.is_watched and end_ms < last_ms
     elsewhere = _judge_all(ledger, advanced, reports, loads, pulsar.guards, end_ms=end_ms)
+    _count_unanswered(ledger, advanced, reports, end_ms=end_ms)
     leaving = _see_departures(ledger, advanced, end_ms=end_ms)
     for kind in _failing_kinds(ledger, pulsar.guards):
         ledger.failing_since_ms.setdefault(kind, end_ms)
     ineffective = {
         each.bundle: each
-        for each in ledger.judged()
+        for each in ledger.decisions
         if each.verdict and each.verdict.outcome == "ineffective" and each.verdict.judged_ms == end_ms
     }
     return Effects(elsewhere=elsewhere, ineffective=ineffective, leaving=leaving)
@@ -137,11 +139,27 @@ def _has_effect(
 
 
 def _has_reported_since(decision: Decision, reports: Mapping[str, WaitingReport], broker: str) -> bool:
-    """Whether a broker's report of the round is no older than the result: an older one cannot show an effect."""
+    """Whether a broker's report of the round is no older than the result, or the expiry: an older one cannot show an effect."""
     report = reports.get(broker)
-    return (
-        report is not None and decision.succeeded_ms is not None and report.time_ms >= decision.succeeded_ms
+    since_ms = decision.expires_ms if decision.succeeded_ms is None else decision.succeeded_ms
+    return report is not None and report.time_ms >= since_ms
+
+
+def _count_unanswered(
+    ledger: Ledger, advanced: Advanced, reports: Mapping[str, WaitingReport], *, end_ms: int
+) -> None:
+    """Count the actions that expired without a result, as soon as reports show whether they had an effect."""
+    expired = [each for each in ledger.decisions if each.is_unanswered(end_ms)]
+    if not expired:
+        return
+    owners = advanced.owners_of(
+        {name for each in expired for name in (each.bundle, *(child.bundle for child in each.children))}
     )
+    for each in expired:
+        found = _has_effect(each, owners, reports)
+        if found is not None:
+            each.is_counted = True
+            ledger.count_unanswered(decided_ms=each.decided_ms, had_effect=found)
 
 
 def _see_departures(ledger: Ledger, advanced: Advanced, *, end_ms: int) -> dict[str, set[str]]:
@@ -160,5 +178,5 @@ def _see_departures(ledger: Ledger, advanced: Advanced, *, end_ms: int) -> dict[
 
 
 def _failing_kinds(ledger: Ledger, guards: GuardSettings) -> list[ActionKind]:
-    bad = Counter(each.kind for each in ledger.judged() if each.verdict and each.verdict.outcome != "good")
-    return [kind for kind, count in bad.items() if 0 < guards.failing_actions_count <= count]
+    most = guards.failing_actions_count
+    return [kind for kind in get_args(ActionKind) if 0 < most <= ledger.failures_count(kind)]

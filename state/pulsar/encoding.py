@@ -12,9 +12,19 @@ from numpy.typing import NDArray
 
 from policies.columns import Bools
 from policies.costs import LEARNED_COUNT, CostMemory
+from policies.splitting.plan import BlindCut
+from policies.usage import RESOURCES
 from state.engine.layouts import seal, unseal
 from state.events import BrokerReport, Published, TopicTraffic
-from state.pulsar.memory import Fleet, Names, PolicyMemory, ShadowMoves, WaitingReport, WaitingTopics
+from state.pulsar.memory import (
+    Fleet,
+    Gathered,
+    Names,
+    PolicyMemory,
+    ShadowMoves,
+    WaitingReport,
+    WaitingTopics,
+)
 
 
 class _FleetBytes(msgspec.Struct, array_like=True):
@@ -35,9 +45,17 @@ class _FleetBytes(msgspec.Struct, array_like=True):
     split_averages: bytes
     split_samples: bytes
     split_hits: bytes
-    shadow: ShadowMoves
-    costs: tuple[bytes, list[str], bytes]
-    counts: bytes
+    shadow: ShadowMoves = {}
+    costs: tuple[bytes, list[str], bytes] = (b"", [], b"")
+    counts: bytes = b""
+    above_limit_rounds: bytes = b""
+    unmeasured_rounds: bytes = b""
+    idle_since_ms: bytes = b""
+    blind_cuts: dict[str, BlindCut] = {}
+    listed_count: int = 0
+    has_absent: bool = False
+    overlapping: list[str] = []
+    gathered: Gathered | None = None
 
 
 class _ReportBytes(msgspec.Struct, array_like=True):
@@ -52,6 +70,7 @@ class _ReportBytes(msgspec.Struct, array_like=True):
     has_traffic: bytes
     counts: bytes
     published: tuple[float, float, int, str, bytes] | None = None
+    pulsars_own: str = ""
 
 
 class _TopicsBytes(msgspec.Struct, array_like=True):
@@ -62,6 +81,7 @@ class _TopicsBytes(msgspec.Struct, array_like=True):
     topics: list[str]
     messages_per_s: bytes
     bytes_per_s: bytes
+    sessions: bytes = b""
 
 
 _fleet_decoder = msgspec.msgpack.Decoder(_FleetBytes)
@@ -71,6 +91,10 @@ _topics_decoder = msgspec.msgpack.Decoder(_TopicsBytes)
 
 def _ints(value: bytes) -> NDArray[np.int64]:
     return np.frombuffer(value, dtype="<i8")
+
+
+def _counts(value: bytes) -> NDArray[np.int64]:
+    return np.frombuffer(value, dtype="u1").astype(np.int64).reshape(-1, len(RESOURCES))
 
 
 def _split(joined: str) -> list[str]:
@@ -99,6 +123,14 @@ def encode_fleet(fleet: Fleet) -> bytes:
             fleet.shadow,
             (fleet.costs.sums.tobytes(), list(fleet.costs.names), fleet.costs.factors.tobytes()),
             fleet.counts.astype("<u4").tobytes() if fleet.counts.any() else b"",
+            fleet.above_limit_rounds.astype("u1").tobytes(),
+            fleet.unmeasured_rounds.astype("u1").tobytes(),
+            fleet.idle_since_ms.tobytes(),
+            fleet.blind_cuts,
+            fleet.listed_count,
+            fleet.has_absent,
+            fleet.overlapping,
+            fleet.gathered,
         )
     )
 
@@ -120,6 +152,9 @@ def decode_fleet(value: bytes) -> Fleet:
     fleet = Fleet()
     fleet.brokers = body.brokers
     fleet.broker_last_ms = _ints(body.broker_last_ms)
+    fleet.above_limit_rounds = _counts(body.above_limit_rounds)
+    fleet.unmeasured_rounds = _counts(body.unmeasured_rounds)
+    fleet.idle_since_ms = _ints(body.idle_since_ms)
     fleet.starts = _ints(body.starts)
     fleet.listed_rows = np.frombuffer(body.listed_rows, dtype="<u4").astype(np.int64)
     fleet.run_start_ms = _ints(body.run_start_ms)
@@ -132,11 +167,15 @@ def decode_fleet(value: bytes) -> Fleet:
     fleet.policies = body.policies
     fleet.shadow = body.shadow
     sums, names, factors = body.costs
-    fleet.costs = CostMemory(
-        np.frombuffer(sums, dtype="<f8").reshape(LEARNED_COUNT, -1),
-        names,
-        np.frombuffer(factors, dtype="<f8").reshape(-1, 2 * LEARNED_COUNT),
-    )
+    if sums:
+        fleet.costs = CostMemory(
+            np.frombuffer(sums, dtype="<f8").reshape(LEARNED_COUNT, -1),
+            names,
+            np.frombuffer(factors, dtype="<f8").reshape(-1, 2 * LEARNED_COUNT),
+        )
+    fleet.blind_cuts = body.blind_cuts
+    fleet.listed_count, fleet.has_absent = body.listed_count, body.has_absent
+    fleet.overlapping, fleet.gathered = body.overlapping, body.gathered
     fleet.namespaces = body.namespaces
     fleet.namespace = np.frombuffer(body.namespace, dtype="<u4").astype(np.int64)
     fleet.counts = _or_zeros(np.frombuffer(body.counts, dtype="<u4").astype(np.int64).reshape(-1, 2), fleet)
@@ -170,6 +209,7 @@ def encode_report(waiting: WaitingReport) -> bytes:
             np.packbits(report.has_traffic).tobytes(),
             report.counts.astype("<u4").tobytes(),
             _encode_published(report.published),
+            "\n".join(report.pulsars_own),
         )
     )
 
@@ -210,6 +250,7 @@ def decode_report(value: bytes) -> WaitingReport:
             traffic=np.frombuffer(body.traffic, dtype="<f8").reshape(-1, 4),
             has_traffic=_unpack(body.has_traffic, len(bundles)),
             counts=np.frombuffer(body.counts, dtype="<u4").astype(np.int64).reshape(-1, 2),
+            pulsars_own=_split(body.pulsars_own),
             published=_decode_published(body.published),
         ),
     )
@@ -227,6 +268,7 @@ def encode_topics(waiting: WaitingTopics) -> bytes:
             traffic.topics,
             traffic.messages_per_s.tobytes(),
             traffic.bytes_per_s.tobytes(),
+            traffic.sessions.astype("<u4").tobytes(),
         )
     )
 
@@ -243,5 +285,8 @@ def decode_topics(value: bytes) -> WaitingTopics:
             topics=body.topics,
             messages_per_s=np.frombuffer(body.messages_per_s, dtype="<f8"),
             bytes_per_s=np.frombuffer(body.bytes_per_s, dtype="<f8"),
+            sessions=np.frombuffer(body.sessions or bytes(4 * len(body.topics)), dtype="<u4").astype(
+                np.int64
+            ),
         ),
     )

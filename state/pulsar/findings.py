@@ -1,16 +1,208 @@
-"""Problems that a round shows and that no action of ours can solve, with what a person can do."""
+"""Problems that a round shows and that no action of ours can solve, with what a person can do.
 
-from collections.abc import Mapping, Sequence
+What a broker reports for a moment is no finding: ``watch`` counts in the fleet how long it lasts. A gap changes no count: neither
+a report that is missing nor a number that is not known. A broker that was away for longer than ``max_report_age_s`` begins anew.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from policies.columns import Bools, Ints
 from policies.splitting.criteria import hot_partitions
-from policies.splitting.plan import TopicTable
+from policies.splitting.plan import NO_TOPIC, TRIGGERS, UNITS, TopicTable, evidence_name
 from policies.splitting.settings import SplitSettings
-from state.engine.ledger import Decision
-from state.outputs import Finding
+from policies.usage import RESOURCES
+from state.engine.ledger import HOUR_MS, Decision
+from state.engine.memory import TickRecord
+from state.events import SESSIONS, TOPICS
+from state.outputs import Finding, rfc3339
 from state.pulsar.effects import Elsewhere
-from state.pulsar.tables import Eligible
+from state.pulsar.fleet import Advanced
+from state.pulsar.memory import Fleet, WaitingReport
+from state.pulsar.splits import Splits, one_topic
+from state.pulsar.tables import Eligible, Loads
+from state.pulsar.two_balancers import join_names
+
+LASTING_ROUNDS = 3
+"""Rounds in a row after which a usage or a missing limit is no accident."""
+MOST_USAGE_POINTS = 105.0
+"""Highest usage that a right limit can show: usage and limit are not read at the same moment."""
+IDLE_MS = HOUR_MS
+"""How long a broker has to carry nothing: longer than it takes to come back from a restart and get its share."""
+MANY_TOPICS = 1000
+"""Topics of a broker that carries something even without traffic."""
+NAMED_BROKERS = 20
+"""Brokers that one finding names; the others are counted."""
+
+_BANDWIDTH = ("bandwidth-in", "bandwidth-out")
+_LIMIT_REMEDIES = {
+    "cpu": "let the broker's JVM count the CPUs that its usage counts (-XX:ActiveProcessorCount), or set cpu_weight = 0 and "
+    "declare [pulsar.capacity]",
+    **dict.fromkeys(
+        _BANDWIDTH,
+        "set loadBalancerOverrideBrokerNicSpeedGbps at the broker, or the weight of bandwidth to 0 and declare [pulsar.capacity]",
+    ),
+    "direct-memory": "see -XX:MaxDirectMemorySize of the broker's JVM, or set direct_memory_weight = 0",
+}
+"""By resource that a broker measures against a limit of its machine, how a wrong limit is mended."""
+_DECLARE = "declare what a broker can carry in [pulsar.capacity.brokers]"
+_LACK_REMEDIES = {
+    "cpu": f"set cpu_weight = 0 in [pulsar.usage], and {_DECLARE}",
+    **dict.fromkeys(
+        _BANDWIDTH, f"{_DECLARE} (bytes_per_s), or set loadBalancerOverrideBrokerNicSpeedGbps at the broker"
+    ),
+    "direct-memory": "set direct_memory_weight = 0 in [pulsar.usage]",
+}
+"""By resource that only others measure, the setting that mends it; of every other resource, the capacity is not declared."""
+_NEVER_MS = -1
+
+
+def watch(
+    before: Fleet,
+    advanced: Advanced,
+    loads: Loads,
+    reports: Mapping[str, WaitingReport],
+    *,
+    start_ms: int,
+    max_report_age_ms: int,
+) -> None:
+    """Count on in the fleet, for each broker of the round, what lasts; ``before`` is the fleet before the round."""
+    fleet = advanced.fleet
+    old = _rows_in(
+        before.brokers[: len(before.idle_since_ms)], fleet.brokers
+    )  # an older layout has no counts
+    known = np.flatnonzero(old >= 0)
+    known = known[fleet.broker_last_ms[known] - before.broker_last_ms[old[known]] <= max_report_age_ms]
+    above, unmeasured = (np.zeros((len(old), len(RESOURCES)), dtype=np.int64) for _ in range(2))
+    idle = np.full(len(old), _NEVER_MS)
+    above[known] = before.above_limit_rounds[old[known]]
+    unmeasured[known] = before.unmeasured_rounds[old[known]]
+    idle[known] = before.idle_since_ms[old[known]]
+    at, measured = _rows_in(fleet.brokers, loads.names), loads.measured
+    one_more = np.where(loads.percents > MOST_USAGE_POINTS, np.minimum(above[at] + 1, LASTING_ROUNDS), 0)
+    above[at] = np.where(measured, one_more, above[at])
+    unmeasured[at] = np.where(measured, 0, np.minimum(unmeasured[at] + 1, LASTING_ROUNDS))
+    carries, _ = _carried(advanced)
+    idle[at] = np.where(carries[at] | ~loads.included, _NEVER_MS, idle[at])
+    for place in np.flatnonzero((idle[at] == _NEVER_MS) & ~carries[at] & loads.included).tolist():
+        if reports[loads.names[place]].report.has_traffic.all():
+            idle[at[place]] = start_ms
+    fleet.above_limit_rounds, fleet.unmeasured_rounds, fleet.idle_since_ms = above, unmeasured, idle
+
+
+def _rows_in(names: Sequence[str], wanted: Sequence[str]) -> Ints:
+    """Row in ``names`` of each wanted one, -1 where there is none."""
+    row_of = dict(zip(names, range(len(names)), strict=True))
+    return np.array([row_of.get(name, -1) for name in wanted], dtype=np.int64)
+
+
+def _carried(advanced: Advanced) -> tuple[Bools, Bools]:
+    """Whether each broker of the fleet has a topic, a client or traffic, and whether it has traffic or many topics."""
+    fleet = advanced.fleet
+    owner, width = fleet.owner[: advanced.owned_count], len(fleet.brokers)
+    traffic = np.bincount(owner, weights=advanced.reported @ np.ones(4), minlength=width)
+    topics = np.bincount(owner, weights=advanced.counts[:, TOPICS], minlength=width)
+    sessions = np.bincount(owner, weights=advanced.counts[:, SESSIONS], minlength=width)
+    return traffic + topics + sessions > 0, (traffic > 0) | (topics >= MANY_TOPICS)
+
+
+def of_brokers(
+    advanced: Advanced,
+    loads: Loads,
+    table: Eligible,
+    reports: Mapping[str, WaitingReport],
+    *,
+    end_ms: int,
+) -> list[Finding]:
+    """Limits that must be wrong, resources that only others measure, and brokers that carry nothing beside others that do."""
+    at = _rows_in(advanced.fleet.brokers, loads.names)
+    return [
+        *_above_limit(advanced.fleet.above_limit_rounds[at] >= LASTING_ROUNDS, loads),
+        *_not_measured(advanced.fleet, table, loads),
+        *_idle(advanced, table, reports, end_ms=end_ms),
+    ]
+
+
+def _above_limit(lasting: Bools, loads: Loads) -> Iterator[Finding]:
+    for row, column in np.argwhere(lasting & loads.measured).tolist():
+        resource = RESOURCES[column]
+        if resource in _LIMIT_REMEDIES:
+            yield Finding(
+                kind="above-limit",
+                subject=resource,
+                broker=loads.names[row],
+                bytes_per_s=None,
+                advice=f"the {resource} of {loads.names[row]} is at {loads.percents[row, column]:.1f} % of its limit "
+                f"{loads.limits[row, column]:g}, and above {MOST_USAGE_POINTS:g} % for {LASTING_ROUNDS} rounds or longer: the limit is "
+                f"wrong; {_LIMIT_REMEDIES[resource]}",
+            )
+
+
+def _not_measured(fleet: Fleet, table: Eligible, loads: Loads) -> Iterator[Finding]:
+    """Brokers without a limit that others of their group have, one finding for those that lack the same."""
+    brokers, counts = table.view.brokers, fleet.unmeasured_rounds
+    lacking = counts[_rows_in(fleet.brokers, brokers.names)] >= LASTING_ROUNDS
+    lacking &= loads.usage_weights > 0
+    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for group in np.unique(table.broker_groups[lacking.any(axis=1)]).tolist():
+        rows = np.flatnonzero(table.broker_groups == group)
+        others = brokers.measured[rows].any(axis=0)
+        for row in rows[(lacking[rows] & others).any(axis=1)].tolist():
+            measured = {RESOURCES[at] for at in np.flatnonzero(brokers.measured[row]).tolist()}
+            missing = {RESOURCES[at] for at in np.flatnonzero(lacking[row] & others).tolist()}
+            if "bytes" in measured:
+                missing.difference_update(_BANDWIDTH)
+            if measured.issuperset(_BANDWIDTH):
+                missing.discard("bytes")
+            alike[tuple(name for name in RESOURCES if name in missing)].append(brokers.names[row])
+    for lacks, names in alike.items():
+        if lacks:
+            yield _lack(lacks, names)
+
+
+def _lack(missing: Sequence[str], names: Sequence[str]) -> Finding:
+    more = len(names) - NAMED_BROKERS
+    shown = ", ".join(names[:NAMED_BROKERS]) + (f" and {more} more" if more > 0 else "")
+    remedies = dict.fromkeys(_LACK_REMEDIES.get(each, _DECLARE) for each in missing)
+    return Finding(
+        kind="not-measured",
+        subject=", ".join(missing),
+        broker=names[0] if len(names) == 1 else "",
+        bytes_per_s=None,
+        advice=f"{shown} {'does' if len(names) == 1 else 'do'} not measure {' and '.join(missing)}, as others do, and can only be "
+        f"compared with them by the rest: {'; '.join(remedies)}",
+    )
+
+
+def _idle(
+    advanced: Advanced, table: Eligible, reports: Mapping[str, WaitingReport], *, end_ms: int
+) -> Iterator[Finding]:
+    names, groups = table.view.brokers.names, table.broker_groups
+    at = _rows_in(advanced.fleet.brokers, names)
+    since_ms = advanced.fleet.idle_since_ms[at]
+    idle = (since_ms != _NEVER_MS) & (end_ms - since_ms >= IDLE_MS)
+    if not idle.any():
+        return
+    busy = _carried(advanced)[1][at]
+    for row in np.flatnonzero(idle).tolist():
+        count = int(np.count_nonzero(busy & (groups == groups[row])))
+        if count and reports[names[row]].report.has_traffic.all():
+            yield Finding(
+                kind="idle-broker",
+                subject=names[row],
+                broker=names[row],
+                bytes_per_s=None,
+                advice=f"it has carried nothing since {rfc3339(int(since_ms[row]))}, beside {count} broker{'s' * (count != 1)} with "
+                "traffic or many topics, which usage may not show: to give it a share, declare topics_count or "
+                "sessions_count in [pulsar.capacity], or unload bundles by hand",
+            )
+
+
+MANY_UNOWNED_RATIO = 0.05
+"""Share of the bundles from which those without an owner are one finding: a broker that restarts, not bundles that got lost."""
+_NAMED_BUNDLES = 3
 
 
 def of_actions(ineffective: Mapping[str, Decision], elsewhere: Sequence[Elsewhere]) -> list[Finding]:
@@ -41,6 +233,38 @@ def of_actions(ineffective: Mapping[str, Decision], elsewhere: Sequence[Elsewher
     ]
 
 
+def of_gaps(advanced: Advanced) -> list[Finding]:
+    """Brokers whose reports leave bundles out and list them again."""
+    return [
+        Finding(
+            kind="gaps-in-reports",
+            subject=broker,
+            broker=broker,
+            bytes_per_s=None,
+            advice=f"its last report left out {join_names(bundles)}, which it lists again: see its log for bundles that are unloaded and "
+            "loaded again. Pulsar's policies take a gap for a change of the load; the fleet planner does not",
+        )
+        for broker, bundles in sorted(advanced.returned.items())
+    ]
+
+
+def of_overlaps(advanced: Advanced) -> list[Finding]:
+    """Bundles whose ranges overlap finer ones of their namespace, by name."""
+    owners = advanced.owners_of(advanced.overlaps) if advanced.overlaps else {}
+    return [
+        Finding(
+            kind="overlapping-ranges",
+            subject=bundle,
+            broker=owners[bundle],
+            bytes_per_s=None,
+            advice=f"its range overlaps {join_names(finer)}, which a namespace's ranges never do: one of them is no more. The finer "
+            "ones count, and none of them is moved or split. Compare `pulsar-admin namespaces bundles`; a broker that lists a "
+            "bundle which is no more forgets it when it restarts",
+        )
+        for bundle, finer in sorted(advanced.overlaps.items())
+    ]
+
+
 def of_topics(table: Eligible, topics: TopicTable, settings: SplitSettings) -> list[Finding]:
     """Topic partitions that are too hot for any split, the hottest first; as their bundle's owner reports them."""
     return [
@@ -55,6 +279,52 @@ def of_topics(table: Eligible, topics: TopicTable, settings: SplitSettings) -> l
         for row, bundle in _with_bundles(topics, hot_partitions(topics, settings).tolist())
         if bundle is not None
     ]
+
+
+def of_unowned(tick: TickRecord | None, bundles_count: int) -> list[Finding]:
+    """Bundles that nobody owns although they are used; many at once are one finding. ``bundles_count`` are those of the cluster."""
+    count = 0 if tick is None else tick.unowned_count
+    if tick is None or count == 0:
+        return []
+    if count > 1 and count > MANY_UNOWNED_RATIO * max(bundles_count, count):
+        first = ", ".join(name for name, _ in tick.unowned[:_NAMED_BUNDLES])
+        advice = (
+            f"{count} of {bundles_count} bundles with clients or traffic have no owner, such as {first}: so many at once are brokers "
+            f"that restart, or reports that do not arrive; if it lasts, look at the brokers and their metadata store"
+        )
+        return [Finding(kind="unowned", subject="", broker="", bytes_per_s=None, advice=advice)]
+    return [
+        Finding(
+            kind="unowned",
+            subject=name,
+            broker="",
+            bytes_per_s=None,
+            advice=f"no broker owns it since {rfc3339(since_ms)} although it had clients or traffic, so its topics cannot be used: look "
+            f"one of them up (pulsar-admin topics lookup), which assigns it; if that fails, restart the broker that had it",
+        )
+        for name, since_ms in tick.unowned
+    ]
+
+
+def of_splits(splits: Splits) -> list[Finding]:
+    """Topics that keep their bundles above a limit of splits, so that no split can help."""
+    examined = splits.plan.examined
+    found = []
+    for row in np.flatnonzero(examined.heaviest_topic != NO_TOPIC).tolist():
+        bundle, trigger = int(examined.rows[row]), examined.trigger_of(row)
+        topic, share = one_topic(splits, row)
+        amount = f"{examined.evidence_of(row)[evidence_name(trigger)]:.0f} {UNITS[TRIGGERS.index(trigger)]}"
+        found.append(
+            Finding(
+                kind="one-topic",
+                subject=topic,
+                broker=splits.broker_of(bundle),
+                bytes_per_s=float(splits.snapshot.topic_table.bytes_per_s[examined.heaviest_topic[row]]),
+                advice=f"it carries {share:.0%} of the {amount} of {splits.snapshot.names[bundle]}, and no split can help: give it "
+                f"more partitions, or raise the limit",
+            )
+        )
+    return found
 
 
 def _with_bundles(topics: TopicTable, rows: list[int]) -> list[tuple[int, int | None]]:

@@ -1,18 +1,15 @@
 """Which broker owns which bundle, and how much traffic it has: the fleet after one closed round.
 
-Ownership is decided from the round's snapshot: of the brokers that list a bundle, the one whose unbroken run of
-listings began last owns it (equal beginnings: the greater broker id); after a move both brokers report it for a while. For a policy
-that keeps absent bundles, one that its owner's report leaves out stays there for a while (``state.pulsar.listings``).
-Averages belong to the bundle and survive moves. All of it is columns and C-level passes: Python loops over
-brokers, but not over bundles, except those of a broker whose listing changed.
+Ownership is decided from the round's snapshot: of the brokers that list a bundle, the one whose unbroken run of listings began last
+owns it (equal beginnings: the greater broker id); after a move both brokers report it for a while. Averages belong to the bundle and
+survive moves. All of it is columns: Python loops over brokers, but over bundles only of a broker whose listing changed.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise, repeat
-from typing import NamedTuple
+from itertools import pairwise
 
 import numpy as np
 
@@ -20,10 +17,9 @@ from policies.columns import Bools, Floats, Ints
 from state.engine.ledger import Child
 from state.events import namespace_of
 from state.pulsar import policy_memory
-from state.pulsar.listings import Gaps, Listings, first_rows, listings_of, owner_rows
-from state.pulsar.memory import Fleet, Names, WaitingReport
-
-NOBODY = -1
+from state.pulsar.gaps import Carried, compare, completion
+from state.pulsar.listings import Gaps, Listings, first_rows, listings_of, match, owner_rows, pick
+from state.pulsar.memory import NOBODY, Fleet, Names, WaitingReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +32,6 @@ class Sampling:
     """The same for the averages that splits are decided on; 0 where they are not wanted."""
     skip_after_move: bool
     """Leave out the first sample of a bundle's new owner."""
-
-
-class Carried(NamedTuple):
-    """What some bundles carry together."""
-
-    messages_per_s: float
-    bytes_per_s: float
-    topics_count: int
-    sessions_count: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,6 +51,14 @@ class Advanced:
     """(owned,): whether its owner's report leaves the bundle out, and it only stays there."""
     unreported: Mapping[str, Carried] = field(default_factory=dict)
     """By broker, what it carries that its report leaves out, by the running averages; for a policy that keeps absent bundles."""
+    returned: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By broker, bundles with traffic that its last report left out and that it lists again."""
+    overlaps: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By bundle whose range overlaps finer ones of its namespace in two rounds running, these (``state.pulsar.ranges``)."""
+    uncounted_rows: Ints = field(default_factory=lambda: first_rows(0))
+    """Rows of these wider bundles, ascending: the finer ones count instead; for a policy that keeps absent bundles."""
+    twice: Mapping[str, Carried] = field(default_factory=dict)
+    """By broker, what it reports of them."""
     reporting: Collection[str] = ()
     """Brokers that reported in the round."""
 
@@ -73,9 +68,22 @@ class Advanced:
         return len(self.counts)
 
     def present_rates(self, rows: Ints) -> Floats:
-        """Traffic of leading rows in the round, (k, 4); the running averages where the round's does not count."""
-        found: Floats = np.where(self.is_sampled[rows, None], self.reported[rows], self.fleet.averages[rows])
+        """Traffic of leading rows in the round, (k, 4); the averages where the round's does not count, 0 where finer bundles count."""
+        is_all = len(rows) == self.owned_count and bool((rows[1:] > rows[:-1]).all())
+        if is_all and self.is_sampled.all() and not len(self.uncounted_rows):
+            return self.reported
+        at = slice(len(rows)) if is_all else rows
+        found: Floats = np.where(self.is_sampled[at, None], self.reported[at], self.fleet.averages[at])
+        found[self.is_uncounted(rows)] = 0.0
         return found
+
+    def is_uncounted(self, rows: Ints) -> Bools:
+        """Whether finer bundles count instead of these leading rows, (k,)."""
+        return (
+            np.isin(rows, self.uncounted_rows)
+            if len(self.uncounted_rows)
+            else np.zeros(len(rows), dtype=np.bool_)
+        )
 
     def owns(self, broker: str, bundle: str) -> bool:
         """Whether a broker of the round owns a bundle; quick, for callers that know where it should be."""
@@ -149,7 +157,7 @@ def advance(
     after.brokers = sorted([*names, *(name for name, _ in absent)])
     place = {name: row for row, name in enumerate(after.brokers)}
     places = np.array([place[name] for name in names], dtype=np.int64)
-    old = first_rows(len(owned)) if listings.is_as_before else _match(before.bundles, owned)
+    old = first_rows(len(owned)) if listings.is_as_before else match(before.bundles, owned)
     _carry_bundles(
         before,
         after,
@@ -174,44 +182,33 @@ def advance(
     )
     _carry_brokers(before, after, listings, reports, names=names, absent=absent)
     _carry_policies(before, after, reports, max_report_age_ms)
-    counts, is_absent = listings.counts[rows], listings.is_absent[rows]
-    if is_absent.any():
+    overlaps, returned = compare(before, after, listings, rows=rows, old=old)
+    counts, is_absent = listings.counts[rows], np.zeros(len(owned), dtype=np.bool_)
+    if after.has_absent:
+        is_absent = listings.is_absent[rows]
         counts[is_absent] = before.counts[old[is_absent]]
-    after.counts[: len(owned)] = 0 if gaps is None else counts
     return Advanced(
         fleet=after,
         counts=counts,
         reported=reported,
         is_sampled=is_sampled,
         is_absent=is_absent,
-        unreported={} if gaps is None else _unreported(after, listings.has_traffic[rows]),
+        overlaps=overlaps,
+        returned=returned,
         reporting=reporting,
+        **({} if gaps is None else completion(after, counts, listings.has_traffic, rows, reported, overlaps)),
     )
 
 
-def _unreported(fleet: Fleet, is_reported: Bools) -> dict[str, Carried]:
-    """By broker, what those of its bundles carry whose traffic is not reported; the sums are the same on every processor."""
-    rows = np.flatnonzero(~is_reported & (fleet.samples[: len(is_reported)] > 0))
-    if len(rows) == 0:
-        return {}
-    averages, counts, owners = fleet.averages[rows], fleet.counts[rows], fleet.owner[rows]
-    carried = np.column_stack([averages[:, :2].sum(axis=1), averages[:, 2:].sum(axis=1), counts])
-    sums = np.zeros((len(fleet.brokers), carried.shape[1]))
-    np.add.at(sums, owners, carried)
-    return {
-        fleet.brokers[broker]: Carried(float(messages), float(volume), int(topics), int(sessions))
-        for broker in np.unique(owners).tolist()
-        for messages, volume, topics, sessions in [sums[broker].tolist()]
-    }
-
-
 def inherit(
-    fleet: Fleet, splits: Iterable[tuple[str, Sequence[Child]]], listed: Callable[[str], bool]
+    fleet: Fleet, splits: Sequence[tuple[str, Sequence[Child]]], listed: Callable[[str], bool]
 ) -> None:
     """Give the children of split bundles that are ``listed`` for the first time their share of the parent's averages.
 
     They become rows of ``fleet`` that the next ``advance`` treats as known: owned by the parent's owner, last listed when the parent was.
     """
+    blind = {each.bundle: each.blind_cut for _, children in splits for each in children if each.blind_cut}
+    fleet.blind_cuts = fleet.blind_cuts | {name: cut for name, cut in blind.items() if listed(name)}
     row_of = dict(zip(fleet.bundles, range(len(fleet.bundles)), strict=True))
     born = [
         (row_of[parent], child.bundle, child.messages_ratio, child.bytes_ratio)
@@ -238,14 +235,6 @@ def inherit(
     )
     fleet.split_samples = np.concatenate([fleet.split_samples, fleet.split_samples[parents]])
     fleet.split_hits = np.concatenate([fleet.split_hits, np.zeros(len(born), dtype=np.int64)])
-
-
-def _match(known: list[str], wanted: list[str]) -> Ints:
-    """Row in ``known`` of each wanted name, -1 where there is none."""
-    if known[: len(wanted)] == wanted:
-        return first_rows(len(wanted))
-    index = dict(zip(known, range(len(known)), strict=True))
-    return np.fromiter(map(index.get, wanted, repeat(NOBODY)), dtype=np.int64, count=len(wanted))
 
 
 def _carry_bundles(
@@ -277,7 +266,7 @@ def _carry_bundles(
     last = listings.time_ms[rows]
     if len(rows) < len(listings.bundles):
         last = last.copy()
-        at = _match(owned, listings.bundles)
+        at = match(owned, listings.bundles)
         np.maximum.at(last, at, listings.time_ms)
     after.last_ms = np.concatenate([last, before.last_ms[kept]])
     for name in (
@@ -374,9 +363,7 @@ def _carry_brokers(
 ) -> None:
     """Listings of the brokers that reported, and of those that are only absent for now."""
     listed = (
-        first_rows(len(listings.bundles))
-        if listings.is_as_before
-        else _match(after.bundles, listings.bundles)
+        first_rows(len(listings.bundles)) if listings.is_as_before else match(after.bundles, listings.bundles)
     )
     ends = np.searchsorted(listings.broker, np.arange(len(names) + 1))
     entries: dict[str, tuple[int, Ints, Ints]] = {
@@ -391,10 +378,8 @@ def _carry_brokers(
         row_of = dict(zip(after.bundles, range(len(after.bundles)), strict=True))
         for name, row in absent:
             span = slice(int(before.starts[row]), int(before.starts[row + 1]))
-            rows = np.array(
-                [row_of.get(before.bundles[at], NOBODY) for at in before.listed_rows[span].tolist()],
-                dtype=np.int64,
-            )
+            its = pick(before.bundles, before.listed_rows[span])
+            rows = np.array([row_of.get(bundle, NOBODY) for bundle in its], dtype=np.int64)
             is_kept = rows != NOBODY  # one that only stayed there may be gone for too long by now
             entries[name] = (
                 int(before.broker_last_ms[row]),
@@ -418,3 +403,6 @@ def _carry_policies(before: Fleet, after: Fleet, reports: dict[str, WaitingRepor
     }
     after.policies = policy_memory.only(before.policies, kept.__contains__)
     after.shadow, after.costs = before.shadow, before.costs
+    if before.blind_cuts:
+        known = set(after.bundles)
+        after.blind_cuts = {name: cut for name, cut in before.blind_cuts.items() if name in known}

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cache
 
 from policies.columns import Codes
+from policies.shedding import fleet_planner
 from policies.shedding.contract import SheddingPlan
 from policies.shedding.outcomes import FIRED
 from policies.splitting.plan import TopicTable
@@ -19,7 +20,7 @@ from state.pulsar.rules import with_rules
 from state.pulsar.shedding import Shed, settle, shed
 from state.pulsar.splits import Splits
 from state.pulsar.tables import Eligible
-from state.settings import PulsarSettings
+from state.settings import MS_PER_S, PulsarSettings
 
 
 def judge(
@@ -37,7 +38,7 @@ def judge(
 
     ``leaving`` are the bundles, by broker, that were told to leave it.
     """
-    pulsar = closing.settings.pulsar
+    pulsar, lifetime_s = closing.settings.pulsar, (closing.expires_ms - closing.end_ms) / MS_PER_S
     table, rules = with_rules(
         counted.table,
         advanced,
@@ -46,6 +47,7 @@ def judge(
         ledger=header.ledger,
         leaving=leaving,
         drained=closing.upkeep.drains,
+        lifetime_s=lifetime_s if pulsar.shedding_policy == fleet_planner.NAME else None,
         end_ms=closing.end_ms,
     )
 

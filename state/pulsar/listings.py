@@ -65,6 +65,7 @@ def listings_of(
     times = np.array([reports[name].time_ms for name in names], dtype=np.int64)
     is_as_before = (
         names == before.brokers
+        and not before.has_absent
         and bool((times - before.broker_last_ms <= max_age_ms).all())
         and np.array_equal(before.starts, np.cumsum([0, *counts]))
         and np.array_equal(before.listed_rows, first_rows(len(bundles)))
@@ -198,6 +199,14 @@ def _not_elsewhere(absent: list[_Absent], listings: Listings, before: Fleet, ent
         if not is_later and not covers(runs.keys() - {each.bundle}, each.bundle):
             found.append(each)
     return found
+
+
+def match(known: list[str], wanted: list[str]) -> Ints:
+    """Row in ``known`` of each wanted name, -1 where there is none."""
+    if known[: len(wanted)] == wanted:
+        return first_rows(len(wanted))
+    index = dict(zip(known, range(len(known)), strict=True))
+    return np.fromiter(map(index.get, wanted, repeat(_NEW)), dtype=np.int64, count=len(wanted))
 
 
 def pick(names: list[str], rows: Ints) -> list[str]:

@@ -1,8 +1,8 @@
 """Which bundles may be touched: every mask of a round is painted here, before the policies run.
 
 A mask only removes candidates, and gives a typed reason. A bundle has one reason; if several hold, it is the first of these: a decision
-in flight, an action without effect, a cooldown, a rejected proposal, a namespace that is excluded or under maintenance, its absence
-from the report of its owner, missing samples. Reasons that concern its broker or its group come last.
+in flight, an action without effect, a cooldown, a rejected proposal, a range that overlaps others, a namespace that is excluded or
+under maintenance, its absence from the report of its owner, missing samples. Reasons that concern its broker or its group come last.
 """
 
 from collections.abc import Collection, Iterable
@@ -17,6 +17,7 @@ from state.pulsar import own_topics
 from state.pulsar.fleet import Advanced
 from state.pulsar.groups import Groups
 from state.pulsar.memory import Fleet
+from state.pulsar.ranges import members_of
 from state.settings import PulsarSettings
 
 MASK_REASONS = (
@@ -32,6 +33,7 @@ MASK_REASONS = (
     "maintenance",
     "rejected",
     "absent",
+    "overlapping",
 )
 """Why a bundle is not movable, by code; the empty one means that it is."""
 SPLIT_MASK_REASONS = (*MASK_REASONS, "to-be-unloaded")
@@ -49,6 +51,7 @@ SPLIT_MASK_REASONS = (*MASK_REASONS, "to-be-unloaded")
     MAINTENANCE,
     REJECTED,
     ABSENT,
+    OVERLAPPING,
     TO_BE_UNLOADED,
 ) = range(len(SPLIT_MASK_REASONS))
 SPLIT_MASK_OUTCOMES = tuple(
@@ -71,10 +74,21 @@ def unload_mask(
     """Code of ``MASK_REASONS`` for an unload of each of the fleet's leading bundles, (owned,).
 
     A bundle rests after an unload of its own, while a split of it is in flight, and after an action without effect; ``resting``
-    are namespaces under maintenance.
+    are namespaces under maintenance. Ranges that overlap are held after Pulsar's policies (``state.pulsar.unload_holds``), which choose on
+    the reports as they are.
     """
     fleet, count = advanced.fleet, advanced.owned_count
-    codes = _paint("unload", advanced, fleet.samples[:count], header, pulsar, end_ms=end_ms, resting=resting)
+    overlapping = members_of(advanced.overlaps) if pulsar.policy.keeps_absent_bundles else ()
+    codes = _paint(
+        "unload",
+        advanced,
+        fleet.samples[:count],
+        header,
+        pulsar,
+        end_ms=end_ms,
+        resting=resting,
+        overlapping=overlapping,
+    )
     for reason, rows in (
         (OTHER_GROUP, Groups.of(header.facts).foreign(fleet, count)),
         (OWN_TOPICS, own_topics.carries_own_topics(fleet, count, header.facts)),
@@ -89,7 +103,16 @@ def split_mask(
 ) -> Codes:
     """The same for a split: a bundle rests after a split of its own, and while an unload of it is in flight."""
     samples = advanced.fleet.split_samples[: advanced.owned_count]
-    return _paint("split", advanced, samples, header, pulsar, end_ms=end_ms, resting=resting)
+    return _paint(
+        "split",
+        advanced,
+        samples,
+        header,
+        pulsar,
+        end_ms=end_ms,
+        resting=resting,
+        overlapping=members_of(advanced.overlaps),
+    )
 
 
 def leave_alone(codes: Codes, *, acting: Collection[int], leaving: Collection[int]) -> Codes:
@@ -114,6 +137,7 @@ def drain_mask(
     _paint_bundles(
         codes,
         fleet,
+        (OVERLAPPING, members_of(advanced.overlaps)),
         (INEFFECTIVE, ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=end_ms)),
         (IN_FLIGHT, ledger.awaited_bundles(end_ms=end_ms)),
     )
@@ -144,6 +168,7 @@ def _paint(
     *,
     end_ms: int,
     resting: Collection[str],
+    overlapping: Collection[str],
 ) -> Codes:
     """The reasons that do not depend on the group or broker: samples, namespaces, and decisions about the bundle itself."""
     fleet = advanced.fleet
@@ -156,6 +181,7 @@ def _paint(
     _paint_bundles(
         codes,
         fleet,
+        (OVERLAPPING, overlapping),
         (REJECTED, header.rejected),
         (COOLDOWN, own.cooling),
         (INEFFECTIVE, ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=end_ms)),

@@ -1,13 +1,18 @@
 """What is remembered about a Pulsar cluster beside the header: its fleet, and the reports and statistics of open rounds."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints
 from policies.costs import CostMemory
+from policies.splitting.plan import BlindCut
+from policies.usage import RESOURCES
 from state.events import BrokerReport, TopicTraffic
+
+NOBODY = -1
+"""Owner of a bundle whose broker is forgotten."""
 
 PolicyMemory = dict[str, dict[str, dict[str, Any]]]
 """Values by shedding policy, field of its memory, and broker or group (the default group is the empty text):
@@ -16,6 +21,13 @@ see ``state.pulsar.policy_memory``."""
 
 ShadowMoves = dict[str, tuple[str, str]]
 """By bundle that a dry-run has moved, the broker that has it and the one where it counts: see ``state.pulsar.shadow``."""
+
+
+class Gathered(NamedTuple):
+    """The one broker that has all bundles of ``pulsar/system``: see ``state.pulsar.coordinators``."""
+
+    broker: str
+    since_ms: int
 
 
 class Names:
@@ -51,16 +63,23 @@ class Fleet:
     """Brokers and bundles of one cluster and what the policies remember about them. Replaced, never mutated in place."""
 
     __slots__ = (
+        "above_limit_rounds",
         "averages",
+        "blind_cuts",
         "broker_last_ms",
         "brokers",
         "bundle_names",
         "costs",
         "counts",
+        "gathered",
+        "has_absent",
+        "idle_since_ms",
         "last_ms",
+        "listed_count",
         "listed_rows",
         "namespace",
         "namespaces",
+        "overlapping",
         "owed_skip",
         "owner",
         "policies",
@@ -71,13 +90,20 @@ class Fleet:
         "split_hits",
         "split_samples",
         "starts",
+        "unmeasured_rounds",
     )
 
-    def __init__(self) -> None:
+    def __init__(self) -> None:  # noqa: PLR0915  an attribute and its docstring for each column
         self.brokers: list[str] = []
         """Broker ids, ascending; k of them."""
         self.broker_last_ms: Ints = np.zeros(0, dtype=np.int64)
         """Time of each broker's newest snapshot report, (k,)."""
+        self.above_limit_rounds: Ints = np.zeros((0, len(RESOURCES)), dtype=np.int64)
+        """Rounds in a row with an impossible usage of each resource, (k, resources): see ``state.pulsar.findings``."""
+        self.unmeasured_rounds: Ints = np.zeros((0, len(RESOURCES)), dtype=np.int64)
+        """Rounds in a row in which each resource was not measured, (k, resources)."""
+        self.idle_since_ms: Ints = np.zeros(0, dtype=np.int64)
+        """Start of the first round since which each broker has carried nothing, -1 where it carries something, (k,)."""
         self.starts: Ints = np.zeros(1, dtype=np.int64)
         """(k + 1,): entries ``starts[i]:starts[i + 1]`` of the two columns below are broker i's listings."""
         self.listed_rows: Ints = np.zeros(0, dtype=np.int64)
@@ -96,6 +122,12 @@ class Fleet:
         """When each bundle was last listed, (b,)."""
         self.counts: Ints = np.zeros((0, 2), dtype=np.int64)
         """Topics and sessions, as last reported, (b, 2); 0 for a policy that keeps no absent bundles."""
+        self.listed_count = 0
+        """How many bundles, the first ones, the last snapshot has."""
+        self.has_absent = False
+        """Whether some of them only stayed there."""
+        self.overlapping: list[str] = []
+        """Those of them whose ranges overlap, ascending."""
         self.owed_skip: Bools = np.zeros(0, dtype=np.bool_)
         """Whether the owner's next sample is its first after a move, (b,)."""
         self.namespaces: list[str] = []
@@ -112,8 +144,12 @@ class Fleet:
         """What was learned of the costs of traffic."""
         self.policies: PolicyMemory = {}
         """What the shedding policies remember."""
+        self.gathered: Gathered | None = None
+        """Where the transaction coordinators are, if all are at one broker."""
         self.shadow: ShadowMoves = {}
         """What a dry-run has moved."""
+        self.blind_cuts: dict[str, BlindCut] = {}
+        """By listed bundle, the bundle it was cut from without knowing what its topics carry."""
 
     @property
     def bundles(self) -> list[str]:

@@ -3,6 +3,9 @@
 An unload promises that its source's usage falls and its destination's rises by some points. A policy that predicts usage says by how
 many (``SOURCE_FALLS``, ``DESTINATION_RISES``). For one that does not, ``policies.costs`` says what the bundle takes of each resource.
 
+The unloads that one round moves between the same two brokers are one promise: what is expected of the brokers is the sum of what they
+promise, so that it shows even where each of them is too small to, and it is checked once.
+
 Two rounds after an unload is known to be good, once no other unload of its brokers is on its way, the usage they report is compared
 with the usage before it, changed by every unload carried out since. A promise is kept if the two came at least half as much closer as they
 should have. It is not checked if a broker is gone, if the bundle landed elsewhere, if its brokers do not come to rest in time, if they
@@ -96,13 +99,15 @@ def check(ledger: Ledger, loads: Loads, *, length_ms: int, end_ms: int) -> list[
     if not due:
         return []
     reported, moving = set(loads.names), ledger.unsettled_brokers(end_ms=end_ms)
+    plans = {each.plan for each in ledger.decisions if each.promise is not None}
     found = []
     for each in due:
         brokers = {each.broker_of(side) for side in each.before_points}
-        if brokers <= reported and brokers.isdisjoint(moving):
+        if each.plan not in plans and brokers <= reported and brokers.isdisjoint(moving):
             checked = _checked(ledger, each, loads, end_ms=end_ms)
             if checked.promise.expected_closer_points >= LEAST_CLOSER_POINTS:
                 each.promise = checked
+                plans.add(each.plan)
                 found.append(each)
     return found
 

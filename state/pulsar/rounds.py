@@ -10,10 +10,11 @@ import msgspec
 from state.engine.closing import Closing, obstacle
 from state.engine.ledger import Ledger
 from state.engine.memory import Header
-from state.engine.summary import findings_section, fit, skipped_after_pause
+from state.engine.summary import findings_section, fit, of_unanswered, skipped_after_pause
 from state.outputs import Finding, Output
 from state.pulsar import (
     approvals,
+    coordinators,
     drain,
     effects,
     findings,
@@ -21,6 +22,7 @@ from state.pulsar import (
     members,
     policy_memory,
     promises,
+    rules,
     shadow,
     splits,
     upkeep,
@@ -73,11 +75,14 @@ def decide(
         if pulsar.policy.keeps_absent_bundles
         else None,
     )
+    advanced.fleet.gathered = coordinators.watch(
+        None if closing.restarted else before.gathered, reports, end_ms=closing.end_ms
+    )
     if has_shadow:
         advanced.fleet.shadow = shadow.keep(
             before.shadow, advanced, end_ms=closing.end_ms, max_report_age_ms=pulsar.rounds.max_report_age_ms
         )
-    return advanced.fleet, _decide(closing, header, advanced, reports, topics, has_shadow=has_shadow)
+    return advanced.fleet, _decide(closing, header, before, advanced, reports, topics, has_shadow=has_shadow)
 
 
 def _sampling(pulsar: PulsarSettings) -> fleet.Sampling:
@@ -96,6 +101,7 @@ def _live(after: Fleet, closing: Closing, pulsar: PulsarSettings) -> list[str]:
 def _decide(
     closing: Closing,
     header: Header,
+    before: Fleet,
     advanced: fleet.Advanced,
     reports: dict[str, WaitingReport],
     waiting_topics: Mapping[str, WaitingTopics],
@@ -110,8 +116,17 @@ def _decide(
         end_ms=closing.end_ms,
         apart=closing.upkeep.apart,
         unreported=advanced.unreported,
+        twice=advanced.twice,
     )
     costs = learn_costs(advanced, round_loads, ledger, end_ms=closing.end_ms)
+    findings.watch(
+        before,
+        advanced,
+        round_loads,
+        reports,
+        start_ms=closing.start_ms,
+        max_report_age_ms=pulsar.rounds.max_report_age_ms,
+    )
     put_back = drain.begin(header, advanced, closing.upkeep)
     answers = approvals.begin(header, closing)
     effects_found = effects.judge(
@@ -132,6 +147,7 @@ def _decide(
         decided = judge(
             closing, circumstances, header, counted, advanced, in_view, leaving=leaving, answers=answers
         )
+        rules.watch_forbidden(header, decided.admitted, counted.table, number=closing.number)
     actions = actions_of(closing, circumstances, decided)
     proposed = proposals_of(closing, circumstances, decided, place=len(actions))
     remember(ledger, closing, decided, counted.loads, counted.table.view, actions)
@@ -141,11 +157,19 @@ def _decide(
         advanced.fleet.shadow = shadow.record(advanced.fleet.shadow, decided.unloads)
     promised = promises.summarize(ledger, checked, end_ms=closing.end_ms)
     found = [
+        *of_unanswered(closing, header),
         *skipped_after_pause(closing),
         *upkeep.of_put_back(put_back),
         *_of_actions(closing, ledger, effects_found),
         *promises.find_failed(promised, pulsar.shedding_policy),
+        *findings.of_brokers(advanced, round_loads, measured, reports, end_ms=closing.end_ms),
+        *coordinators.find(advanced.fleet.gathered, reports, live_count=len(live), end_ms=closing.end_ms),
+        *findings.of_gaps(advanced),
+        *findings.of_overlaps(advanced),
         *findings.of_topics(measured, topics, pulsar.split),
+        *rules.of_forbidden(header, pulsar.shedding_policy, number=closing.number),
+        *(findings.of_splits(decided.splits) if decided.splits else ()),
+        *findings.of_unowned(closing.open_round.tick, len(advanced.fleet.owner)),
     ]
     summary_ = msgspec.structs.replace(
         summarize(
@@ -156,7 +180,7 @@ def _decide(
         promises=promised,
         shadow=counted.shadow,
         approval=approvals.section(header, closing, answers, actions),
-        upkeep=upkeep.section(closing.upkeep, decided.drained, advanced, header.drains),
+        upkeep=upkeep.section(closing.upkeep, decided.drained, advanced, header.drains, reports),
     )
     return [*outputs, closing.summary(fit(summary_), actions_count=len(outputs))]
 

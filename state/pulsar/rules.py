@@ -1,4 +1,7 @@
-"""The rules of a round, from the facts of the cluster, the guards and the ledger: see ``policies.shedding.rules``."""
+"""The rules of a round, from the facts of the cluster, the guards and the ledger, and choices that they forbid again and again.
+
+See ``policies.shedding.rules``. Pulsar's policies do not ask the rules while they plan, so their choice may be the same in each round.
+"""
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -6,13 +9,23 @@ from dataclasses import replace
 
 import numpy as np
 
-from policies.columns import Bools, Floats, Ints
-from policies.shedding.rules import NO_GROUP, Limit, Rules, Spread
+from policies.columns import Bools, Ints
+from policies.shedding import fleet_planner
+from policies.shedding.rules import NO_GROUP, Rules, Spread
 from state.engine.ledger import Ledger
+from state.engine.memory import ForbiddenRecord, Header
 from state.facts import Facts
+from state.outputs import Finding
+from state.pulsar.actions import Admitted
+from state.pulsar.budgets import limits_of
 from state.pulsar.fleet import Advanced
 from state.pulsar.tables import Eligible
 from state.settings import GuardSettings
+
+FORBIDDEN_ROUNDS = 10
+"""Rounds over which a rule forbids the choices of a policy until that is a finding, and the most from one of them to the next: Pulsar's
+avg-shedder counts 8 hits between two choices by default (``loadBalancerAvgShedderHitCountLowThreshold``), and two rounds may be held
+or miss a report meanwhile."""
 
 
 def with_rules(
@@ -24,11 +37,13 @@ def with_rules(
     ledger: Ledger | None = None,
     leaving: Mapping[str, Collection[str]] | None = None,
     drained: Iterable[str] = (),
+    lifetime_s: float | None = None,
     end_ms: int = 0,
 ) -> tuple[Eligible, Rules]:
     """The same view with its rules, before the round's first move, and these rules.
 
     ``leaving`` are the bundles, by broker, that were told to leave it; ``drained`` the brokers that are drained and reported.
+    ``lifetime_s`` is that of an action, for a policy that plans whole rounds.
     """
     fleet, view = advanced.fleet, table.view
     spans = {
@@ -64,50 +79,22 @@ def with_rules(
         isolation=None if table.groups.is_one else table.broker_groups,
         namespace=namespace,
         spread=spread,
-        limits=_limits(guards, ledger or Ledger(), len(brokers), len(fleet.namespaces), end_ms=end_ms),
+        limits=limits_of(
+            guards,
+            ledger or Ledger(),
+            view.bundles,
+            brokers_count=len(brokers),
+            bundles_count=int(starts[-1]),
+            namespaces_count=len(fleet.namespaces),
+            lifetime_s=lifetime_s,
+            end_ms=end_ms,
+        ),
         keeps_sole=guards.keep_sole_bundle,
         leaving=told,
         staying_counts=counts
         - np.bincount(np.searchsorted(starts, np.flatnonzero(told), side="right") - 1, minlength=len(counts)),
     )
     return replace(table, view=replace(view, rules=rules)), rules
-
-
-def _limits(
-    guards: GuardSettings, ledger: Ledger, brokers_count: int, namespaces_count: int, *, end_ms: int
-) -> tuple[Limit, ...]:
-    """The limits that are on, in the order in which a hold names them."""
-    hour_count = ledger.unloads_of_last_hour_count(end_ms=end_ms)
-    drained_count = ledger.drained_in_last_hour_count(end_ms=end_ms)
-    limits = (
-        Limit("max_unloads_per_round_count", guards.max_unloads_per_round_count, _spent()),
-        Limit(
-            "max_unloads_per_hour_count", guards.max_unloads_per_hour_count, _spent(hour_count), drains=False
-        ),
-        Limit(
-            "max_drain_unloads_per_hour_count",
-            guards.max_drain_unloads_per_hour_count,
-            _spent(drained_count),
-            drains=True,
-        ),
-        Limit(
-            "max_unloads_per_broker_count",
-            guards.max_unloads_per_broker_count,
-            np.zeros(brokers_count),
-            by="broker",
-        ),
-        Limit(
-            "max_unloads_per_namespace_count",
-            guards.max_unloads_per_namespace_count,
-            np.zeros(namespaces_count),
-            by="namespace",
-        ),
-    )
-    return tuple(each for each in limits if each.most)
-
-
-def _spent(count: int = 0) -> Floats:
-    return np.array([float(count)])
 
 
 def _told_to_leave(table: Eligible, leaving: Mapping[str, Collection[str]], *, count: int) -> Bools:
@@ -124,3 +111,40 @@ def _told_to_leave(table: Eligible, leaving: Mapping[str, Collection[str]], *, c
 
 def _numbers(known: Mapping[str, int], names: Sequence[str], other: int) -> Ints:
     return np.array([known.get(name, other) for name in names], dtype=np.int64)
+
+
+def watch_forbidden(header: Header, admitted: Admitted, table: Eligible, *, number: int) -> None:
+    """Remember what a rule forbids, until a bundle leaves the broker, or nothing was forbidden for too long."""
+    before = {
+        broker: each
+        for broker, each in header.forbidden.items()
+        if number - each.last_round <= FORBIDDEN_ROUNDS
+    }
+    found = dict(before)
+    for row, hold in reversed(admitted.holds.items()):  # what the policy chose first is what is named
+        if hold.reason in ("anti-affinity", "sole-bundle"):
+            broker, bundle = table.broker_of(row), table.view.bundles.names[row]
+            known = before.get(broker)
+            since_round = known.since_round if known and known.rule == hold.reason else number
+            found[broker] = ForbiddenRecord(hold.reason, bundle, hold.detail, since_round, number)
+    for unload in admitted.unloads:
+        found.pop(unload.source_broker, None)
+    header.forbidden = found
+
+
+def of_forbidden(header: Header, policy: str, *, number: int) -> list[Finding]:
+    """Brokers whose unloads a rule has forbidden for ``FORBIDDEN_ROUNDS``."""
+    return [
+        Finding(
+            kind="forbidden",
+            subject=each.bundle,
+            broker=broker,
+            bytes_per_s=None,
+            advice=f"{policy} chooses it again and again, and the rule {each.rule} forbids it since round {each.since_round}: "
+            f"{each.detail}. No bundle leaves {broker} meanwhile. The {fleet_planner.NAME} asks this rule while it plans, and "
+            "takes another bundle or broker where one may",
+        )
+        for broker, each in sorted(header.forbidden.items())
+        if each.last_round - each.since_round >= FORBIDDEN_ROUNDS - 1
+        and number - each.last_round <= FORBIDDEN_ROUNDS
+    ]

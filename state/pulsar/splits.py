@@ -9,24 +9,29 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import repeat
 
+import msgspec
 import numpy as np
 
 from policies.columns import Bools, Codes, Ints
 from policies.shedding.contract import SheddingPlan
-from policies.splitting.criteria import heaviest_topic, split
+from policies.splitting.criteria import split
 from policies.splitting.cut import ChildLoad
+from policies.splitting.evidence import NO_STATISTICS, heaviest_topic
 from policies.splitting.plan import (
     MASKED,
+    NO_TOPIC,
     NO_TOPIC_STATS,
+    TRIGGERS,
+    UNITS,
     Proposals,
     SplitDecision,
     SplitMemory,
     SplitPlan,
     SplitSnapshot,
     TopicTable,
+    evidence_name,
 )
 from state.engine.holds import Hold
-from state.engine.ledger import Child
 from state.engine.summary import SHOWN_ROWS
 from state.events import SESSIONS, TOPICS
 from state.outputs import Section, Split, SplitChild, SplitRow, rfc3339
@@ -108,7 +113,7 @@ def decide(
     )
     snapshot = _snapshot(table, advanced, topics, codes == masks.OPEN)
     fleet, rows = advanced.fleet, table.fleet_rows
-    memory = SplitMemory(hits=fleet.split_hits[rows])
+    memory = SplitMemory(hits=fleet.split_hits[rows], blind_cuts=fleet.blind_cuts)
     found, after = split(snapshot, memory, pulsar.split, proposals)
     splits = Splits(
         table=table,
@@ -194,6 +199,7 @@ def topic_table(table: Eligible, topics: Mapping[str, WaitingTopics]) -> TopicTa
         names=[name for _, traffic in found for name in traffic.topics],
         messages_per_s=np.concatenate([np.zeros(0), *(traffic.messages_per_s for _, traffic in found)]),
         bytes_per_s=np.concatenate([np.zeros(0), *(traffic.bytes_per_s for _, traffic in found)]),
+        sessions=np.concatenate([np.zeros(0, dtype=np.int64), *(traffic.sessions for _, traffic in found)]),
         starts=starts,
         ends=ends,
     )
@@ -220,30 +226,10 @@ def actions(splits: Splits, circumstances: Circumstances) -> list[Split]:
     return [_action(splits, decision, circumstances) for decision in splits.admitted]
 
 
-def children_of(splits: Splits, decision: SplitDecision) -> list[Child]:
-    """The bundles a split makes, with what each takes over where the topics were known."""
-    namespace = splits.snapshot.names[decision.row].rpartition("/")[0]
-    is_known = _knows_topics(splits, decision)
-    messages = sum(child.messages_per_s for child in decision.children)
-    volume = sum(child.bytes_per_s for child in decision.children)
-    return [
-        Child(
-            f"{namespace}/{child.range}",
-            (child.messages_per_s / messages if messages else 0.0) if is_known else None,
-            (child.bytes_per_s / volume if volume else 0.0) if is_known else None,
-        )
-        for child in decision.children
-    ]
-
-
-def _knows_topics(splits: Splits, decision: SplitDecision) -> bool:
-    return bool(splits.snapshot.has_topic_stats[decision.row])
-
-
 def _action(splits: Splits, decision: SplitDecision, circumstances: Circumstances) -> Split:
     name, examined = splits.snapshot.names[decision.row], splits.plan.examined
     owner, evidence = splits.broker_of(decision.row), examined.evidence_of(decision.examined)
-    trigger, is_known = examined.trigger_of(decision.examined), _knows_topics(splits, decision)
+    trigger = examined.trigger_of(decision.examined)
     return Split(
         cluster=circumstances.cluster,
         round=circumstances.number,
@@ -255,7 +241,7 @@ def _action(splits: Splits, decision: SplitDecision, circumstances: Circumstance
         expected={
             str(child.range): {"messages_per_s": child.messages_per_s, "bytes_per_s": child.bytes_per_s}
             for child in decision.children
-            if is_known
+            if _knows_traffic(decision)
         },
         precondition={"owner": owner, "range": name.rpartition("/")[2]},
         expires_at=rfc3339(circumstances.expires_ms),
@@ -264,17 +250,23 @@ def _action(splits: Splits, decision: SplitDecision, circumstances: Circumstance
         broker=owner,
         algorithm=decision.algorithm,
         boundaries=list(decision.cut.boundaries),
-        children=[_child(child, is_known=is_known) for child in decision.children],
+        children=[_child(child, decision) for child in decision.children],
     )
 
 
-def _child(child: ChildLoad, *, is_known: bool) -> SplitChild:
+def _child(child: ChildLoad, decision: SplitDecision) -> SplitChild:
+    is_known = _knows_traffic(decision)
     return SplitChild(
         range=str(child.range),
-        topics_count=child.topics_count if is_known else None,
+        topics_count=child.topics_count if "topics" in decision.known else None,
         messages_per_s=child.messages_per_s if is_known else None,
         bytes_per_s=child.bytes_per_s if is_known else None,
+        sessions_count=child.sessions_count if "sessions" in decision.known else msgspec.UNSET,
     )
+
+
+def _knows_traffic(decision: SplitDecision) -> bool:
+    return bool({"messages", "bytes"} & decision.known)
 
 
 def _shown_rows(decision: SplitDecision) -> str:
@@ -283,19 +275,8 @@ def _shown_rows(decision: SplitDecision) -> str:
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
-_MEASURES = {
-    "topics": ("bundle_topics_count", "topics"),
-    "sessions": ("bundle_sessions_count", "producers and consumers"),
-    "messages": ("bundle_messages_per_s", "messages/s"),
-    "bytes": ("bundle_bytes_per_s", "bytes/s"),
-    "broker-messages": ("bundle_messages_per_s", "messages/s"),
-    "broker-bytes": ("bundle_bytes_per_s", "bytes/s"),
-}
-
-
 def _why(name: str, owner: str, trigger: str, evidence: Mapping[str, float | int]) -> str:
-    measure, unit = _MEASURES[trigger]
-    amount = f"{name} has {evidence[measure]:.0f} {unit}"
+    amount = f"{name} has {evidence[evidence_name(trigger)]:.0f} {UNITS[TRIGGERS.index(trigger)]}"
     if trigger.startswith("broker-"):
         return f"{amount} and alone overloads {owner} (a broker has {evidence['limit']:.0f} on average); no other could take it whole"
     return (
@@ -340,14 +321,16 @@ def _detail(splits: Splits, row: int, outcome: str) -> str:
         return hold.detail
     if outcome == "hit-count":
         return f"hit-count {evidence['hit_count']}/{evidence['needed_hit_count']}"
+    if int(examined.heaviest_topic[row]) != NO_TOPIC:
+        topic, share = one_topic(splits, row)
+        return f"{topic} carries {share:.0%} of it: a split cannot help"
     if int(examined.outcome[row]) == NO_TOPIC_STATS:
-        return "no statistics of its topics came in this round; without_topic_stats holds it"
-    topic = int(examined.heaviest_topic[row])
-    if topic >= 0:
-        return f"{splits.snapshot.topic_table.names[topic]} carries {_share(splits, row):.0%} of it: a split cannot help"
+        return examined.reasons.get(row, NO_STATISTICS)
     return examined.reasons.get(row, outcome)
 
 
-def _share(splits: Splits, row: int) -> float:
-    examined = splits.plan.examined
-    return heaviest_topic(splits.snapshot.topic_table, int(examined.rows[row]), int(examined.trigger[row]))[1]
+def one_topic(splits: Splits, row: int) -> tuple[str, float]:
+    """The topic that carries the load of an examined bundle, and its share of it."""
+    examined, table = splits.plan.examined, splits.snapshot.topic_table
+    topic, share = heaviest_topic(table, int(examined.rows[row]), int(examined.trigger[row]))
+    return table.names[topic], share

@@ -25,10 +25,12 @@ from policies.shedding.view import (
 from policies.usage import NOT_MEASURED, REPORTED_COUNT, percent, weighted_maximum_ratio
 from state.engine.ledger import HOUR_MS, Decision, Ledger, Verdict
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, BrokerReport
-from state.pulsar.fleet import Advanced, Carried
+from state.pulsar.fleet import Advanced
+from state.pulsar.gaps import Carried
 from state.pulsar.groups import Groups
-from state.pulsar.memory import Fleet, WaitingReport
+from state.pulsar.memory import WaitingReport
 from state.pulsar.published import published_loads
+from state.pulsar.ranges import members_of
 from state.pulsar.shadow import Shadow, counted_owners
 from state.settings import MS_PER_S, PulsarSettings
 
@@ -93,6 +95,8 @@ class Eligible:
     """The same by broker name, also for excluded brokers."""
     fleet_rows: Ints
     """Row of the fleet of each bundle row of the view."""
+    overlapping: Collection[str]
+    """Bundles whose ranges overlap others of their namespace: nothing is done to them."""
     groups: Groups
     broker_groups: Ints
     """Group of each broker row of the view."""
@@ -114,11 +118,12 @@ def loads(
     shadow: Shadow | None = None,
     apart: Collection[str] = (),
     unreported: Mapping[str, Carried] = MappingProxyType({}),
+    twice: Mapping[str, Carried] = MappingProxyType({}),
 ) -> Loads:
     """Load of each broker of the round; with a shadow, as if its moves had happened. ``apart`` take no part in balancing.
 
     ``unreported`` is what brokers carry besides what they report; traffic that a broker reports and none of the bundles it lists
-    explains is part of it. What a broker publishes about itself (the extensible load manager) is no sum over what it lists.
+    explains is part of it. ``twice`` is what they report and other bundles carry. What a broker publishes about itself (the extensible load manager) is no sum over what it lists.
     """
     names = tuple(sorted(reports))
     found = [reports[name].report for name in names]
@@ -128,6 +133,10 @@ def loads(
     volume = np.array([report.bytes_per_s for report in found])
     declared = settings.capacity.limits(names)
     counts = _counts(found) if (declared[:, 2:] > 0).any() else np.full((len(names), 2), NOT_MEASURED)
+    for broker, carried in twice.items():
+        row = names.index(broker)
+        messages[row] = max(0.0, messages[row] - carried.messages_per_s)
+        volume[row] = max(0.0, volume[row] - carried.bytes_per_s)
     for broker, carried in unreported.items():
         row = names.index(broker)
         counts[row] += np.where(counts[row] >= 0, (carried.topics_count, carried.sessions_count), 0.0)
@@ -256,7 +265,7 @@ def eligible(
     starts_of_kept = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     movable = mask_codes[taken] == 0
     bundles = _bundle_table(
-        fleet, taken, names, starts=starts_of_kept, counts=advanced.counts[taken], movable=movable
+        advanced, taken, names, starts=starts_of_kept, counts=advanced.counts[taken], movable=movable
     )
     return Eligible(
         view=RoundView(
@@ -275,6 +284,7 @@ def eligible(
         owned_counts=counts,
         bundle_counts=dict(zip(loads_.names, (ends - starts).tolist(), strict=True)),
         fleet_rows=taken,
+        overlapping=members_of(advanced.overlaps),
         groups=groups,
         broker_groups=groups.of_brokers(brokers.names),
     )
@@ -298,7 +308,7 @@ def _broker_table(loads_: Loads, kept: Ints, unsettled: Collection[str]) -> Brok
 
 
 def _bundle_table(
-    fleet: Fleet,
+    advanced: Advanced,
     taken: Ints,
     names: Sequence[str],
     *,
@@ -306,7 +316,8 @@ def _bundle_table(
     counts: Ints,
     movable: Bools,
 ) -> BundleTable:
-    average = fleet.averages[taken]
+    fleet, average = advanced.fleet, advanced.fleet.averages[taken]
+    average[advanced.is_uncounted(taken)] = 0.0
     return BundleTable(
         names=names,
         starts=starts,

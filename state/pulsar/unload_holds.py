@@ -29,6 +29,7 @@ def hold_unload(
     view, asking = table.view, circumstances.asking
     hold = (
         circumstances.holds.unload
+        or _overlapping(table, view.bundles.names[move.row])
         or _split_instead(split_rows, move.row, circumstances.policy)
         or circumstances.calm.hold_of(float(view.brokers.usage_ratio[move.source]))
         or _too_little(view, circumstances.min_benefit_points, move)
@@ -60,6 +61,12 @@ def _split_instead(split_rows: Collection[int], row: int, policy: AnyPolicy) -> 
     if policy.splits_first:
         return Hold("split-instead", "it is split in this round, and its parts may move in a later one")
     return Hold("split-instead", "it is too big for any other broker and is split in this round")
+
+
+def _overlapping(table: Eligible, bundle: str) -> Hold | None:
+    if bundle not in table.overlapping:
+        return None
+    return Hold("overlapping", "its range overlaps others of its namespace, see the finding")
 
 
 def _too_little(view: RoundView, min_benefit_points: float, move: Move) -> Hold | None:

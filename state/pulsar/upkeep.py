@@ -8,11 +8,16 @@ from state.engine.summary import MAX_REMARK_CHARACTERS, SHOWN_ROWS, empty_sectio
 from state.outputs import DrainRow, Finding, LeftRow, Section, SpellRow, UpkeepSummary, rfc3339
 from state.pulsar.drain import Drained, PutBack
 from state.pulsar.fleet import Advanced
+from state.pulsar.memory import WaitingReport
 from state.upkeep import Spell, Upkeep
 
 
 def section(
-    upkeep: Upkeep, drained: Drained | None, advanced: Advanced, begun: Mapping[str, DrainRecord]
+    upkeep: Upkeep,
+    drained: Drained | None,
+    advanced: Advanced,
+    begun: Mapping[str, DrainRecord],
+    reports: Mapping[str, WaitingReport],
 ) -> UpkeepSummary | None:
     """The section of a round; None where nothing is taken out of balancing. ``drained`` is None where nothing was decided."""
     if not upkeep:
@@ -20,7 +25,10 @@ def section(
     return UpkeepSummary(
         brokers=_spells(upkeep.brokers),
         namespaces=_spells(upkeep.namespaces),
-        drains=[_drain_row(name, each, advanced, begun.get(name)) for name, each in _first(upkeep.drains)],
+        drains=[
+            _drain_row(name, each, advanced, begun.get(name), reports.get(name))
+            for name, each in _first(upkeep.drains)
+        ],
         left=empty_section() if drained is None else _left(drained),
     )
 
@@ -42,18 +50,23 @@ def _spells(spells: Mapping[str, Spell]) -> list[SpellRow]:
     ]
 
 
-def _drain_row(name: str, spell: Spell, advanced: Advanced, begun: DrainRecord | None) -> DrainRow:
+def _drain_row(
+    name: str, spell: Spell, advanced: Advanced, begun: DrainRecord | None, report: WaitingReport | None
+) -> DrainRow:
     rows = advanced.rows_of(name)
     left = None if rows is None else len(rows)
+    own = [] if report is None else report.report.cluster_bundles
     return DrainRow(
         name=name,
         since=rfc3339(spell.since_ms),
         until=None if spell.until_ms is None else rfc3339(spell.until_ms),
         who=spell.who[:MAX_REMARK_CHARACTERS],
         why=spell.why[:MAX_REMARK_CHARACTERS],
-        state="silent" if left is None else "draining" if left else "empty",
+        state="silent" if left is None else "draining" if left else "only-pulsars-own" if own else "empty",
         bundles_at_start_count=None if begun is None else begun.bundles_count,
         bundles_left_count=left,
+        pulsars_own_count=None if report is None else len(own),
+        pulsars_own=own[:SHOWN_ROWS],
     )
 
 

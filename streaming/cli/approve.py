@@ -19,7 +19,9 @@ from streaming.settings import Settings
 _options: Callable[[Callable[..., Any]], Callable[..., Any]] = with_options(
     click.argument("ids", nargs=-1, metavar="[ID]..."),
     settings_options,
-    click.option("--all-of", type=int, metavar="ROUND", help="Every open proposal of that round."),
+    click.option(
+        "--round", "round_", type=int, metavar="N", help="Every open proposal of that round, with one answer."
+    ),
     click.option("--cluster", metavar="NAME", help="Only of this cluster."),
     click.option("--wait", is_flag=True, help="Wait until a round has counted it, and show the outcome."),
     click.option("--why", required=True, metavar="TEXT", help="The reason; shown in the round's summary."),
@@ -44,7 +46,7 @@ def approve_command(**options: Any) -> None:
 
 @click.command(
     "reject",
-    epilog=example('trimtab reject --all-of 29700123 --why "not before the sale"'),
+    epilog=example('trimtab reject --round 29700123 --why "not before the sale"'),
     short_help="Reject proposals.",
 )
 @_options
@@ -58,33 +60,39 @@ def _write_verdict(
     *,
     settings: Settings,
     ids: tuple[str, ...],
-    all_of: int | None,
+    round_: int | None,
     cluster: str | None,
     why: str,
     who: str | None,
     wait: bool,
 ) -> None:
-    if not ids and all_of is None:
-        raise click.UsageError("name the proposals: ID (once or more) or --all-of ROUND")
+    if not ids and round_ is None:
+        raise click.UsageError("name the proposals: ID (once or more) or --round N")
     if not why.strip():
         raise click.BadParameter("give a reason: it is shown in the round's summary", param_hint="--why")
     asker = Asker(who=who or getpass.getuser(), why=why.strip())
     found = proposals.open_proposals(proposals.newest_rounds(settings, cluster=cluster))
-    chosen = proposals.choose(found, ids, all_of=all_of)
+    chosen = proposals.choose(found, ids, round_=round_)
     answered = proposals.answer(
-        settings, chosen, verdict, asker=asker, now_ms=round(time.time() * 1000), nonce=uuid4().hex[:8]
+        settings,
+        chosen,
+        verdict,
+        round_=round_,
+        asker=asker,
+        now_ms=round(time.time() * 1000),
+        nonce=uuid4().hex[:8],
     )
-    for each in answered:
-        click.echo(f"{verdict}: {proposal_text(each.open)}")
+    for each in chosen:
+        click.echo(f"{verdict}: {proposal_text(each)}")
     if not wait:
         return
     refused = []
-    for answer, event, row in proposals.wait_for_outcomes(settings, answered):
+    for event, row in proposals.wait_for_outcomes(settings, answered):
         action = "" if row.action_id is None else f", action {row.action_id}"
         detail = "" if row.detail == row.outcome else f" ({row.detail})"
-        click.echo(f"{answer.open.row.id[:12]}: {row.outcome}{detail} in round {event.data.round}{action}")
+        click.echo(f"{row.proposal_id[:12]}: {row.outcome}{detail} in round {event.data.round}{action}")
         if row.outcome not in {"acted", "rejected"}:
-            refused.append(answer.open.row.id[:12])
+            refused.append(row.proposal_id[:12])
     if refused:
         raise NotAcknowledged(
             f"{', '.join(refused)}: no action was published; the policy may propose it again"

@@ -3,7 +3,6 @@
 import json
 import re
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -20,7 +19,13 @@ from streaming.cli.forms import format_option, to_yaml
 from streaming.cli.options import example
 from streaming.planner.throttle.picture import draw
 from streaming.planner.throttle.plan import ThrottlePlan, answer_of, make_plan
-from streaming.planner.throttle.request import BadRequest, ThrottleRequest, read_request, reassignment_of
+from streaming.planner.throttle.request import (
+    BadRequest,
+    Checked,
+    ThrottleRequest,
+    checked_request,
+    read_request,
+)
 from streaming.process.exits import INFEASIBLE, Refused, WrongUse
 
 if TYPE_CHECKING:
@@ -40,7 +45,8 @@ _REQUEST = """
 
 or Kafka's own {"version": 1, "partitions": [{"topic", "partition", "replicas"}]} with a cluster to look at.
 
-Exit codes: 0 planned, 2 bad input, 3 it would never end (the plan is printed all the same),
+Exit codes: 0 planned (what cannot be planned is named on standard error and under not_planned),
+            2 bad input, or nothing of it can be planned, 3 it would never end (the plan is printed all the same),
             5 the cluster does not answer or refuses it.
 """
 
@@ -166,7 +172,7 @@ def plan_command(
         applied = _apply(chosen, where, batches, replace_rates=replace_rates) if is_applied else None
         request = read_request(sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes())
         if where is None:
-            plan = _plan(reassignment_of(request), rule, batches)
+            plan = _plan(checked_request(request), rule, batches)
             _print(plan, form)
         else:
             plan = _on_cluster(request, rule, batches, form, Inspection(where, interval, applied))
@@ -248,7 +254,7 @@ def _on_cluster(
     try:
         with cluster_of(inspection.place.target, cluster=inspection.place.name) as kafka:
             found = survey(kafka, request, interval_s=inspection.interval_s)
-            plan = _plan(found.reassignment, rule, batches, found.notes)
+            plan = _plan(found.checked, rule, batches)
             _print(plan, form)
             if inspection.applied is not None:
                 how = inspection.applied
@@ -263,10 +269,8 @@ def _on_cluster(
     return plan
 
 
-def _plan(
-    reassignment: Reassignment, rule: RateRule, batches: str | int | None, notes: Sequence[str] = ()
-) -> ThrottlePlan:
-    return make_plan(reassignment, rule, batches=_batch(reassignment, rule, batches), notes=notes)
+def _plan(checked: Checked, rule: RateRule, batches: str | int | None) -> ThrottlePlan:
+    return make_plan(checked, rule, batches=_batch(checked.reassignment, rule, batches))
 
 
 def _rule(
@@ -295,6 +299,8 @@ def _batch(reassignment: Reassignment, rule: RateRule, asked: str | int | None) 
 
 
 def _print(plan: ThrottlePlan, form: str) -> None:
+    for each in plan.not_planned:
+        click.echo(f"not planned: {each.partition}: {each.reason}", err=True)
     if form == "table":
         click.echo(draw(plan), nl=False)
     elif form == "yaml":

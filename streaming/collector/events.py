@@ -4,12 +4,14 @@ An event's id is its subject and time, so that readers recognize an event that i
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import islice
 
 import msgspec
 
 from streaming.collector.metrics import CollectorMetrics
 from streaming.contract.encode import encode_event
-from streaming.contract.messages import TickData, TickMessage, type_of
+from streaming.contract.messages import MAX_UNOWNED_COUNT, TickData, TickMessage, type_of
 from streaming.ports.events import EventSink
 
 __all__ = ["EventWriter"]
@@ -41,9 +43,21 @@ class EventWriter:
         self._sink.send(self._cluster, event)
         self._metrics.count_event(kind)
 
-    def tick(self, asked: Sequence[str], failed: Mapping[str, str]) -> None:
-        """Write that a sweep is complete. Returns when the tick and all events before it are written."""
+    def tick(
+        self, asked: Sequence[str], failed: Mapping[str, str], unowned: Mapping[str, int] | None = None
+    ) -> None:
+        """Write that a sweep is complete. Returns when the tick and all events before it are written.
+
+        ``unowned`` has, by bundle that nobody owns, since when in milliseconds.
+        """
         data = TickData(asked=list(asked), failed=dict(failed))
+        if unowned:
+            named = islice(sorted(unowned.items()), MAX_UNOWNED_COUNT)
+            data = msgspec.structs.replace(
+                data,
+                unowned={name: datetime.fromtimestamp(ms / 1000, UTC) for name, ms in named},
+                unowned_count=len(unowned),
+            )
         self.write("tick", type_of(TickMessage), "tick", msgspec.json.encode(data))
         self.flush()
 

@@ -14,7 +14,6 @@ from streaming.collector.collector import Collector
 from streaming.collector.kafka_sweep import METRICS_FAILED, KafkaSweeper
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.network_metrics import NetworkMeter
-from streaming.collector.planned import BadPlan
 from streaming.kafka.admin import KafkaCluster, cluster_of
 from streaming.kafka.connection import ClusterError
 from streaming.ports.events import EventSink
@@ -64,7 +63,7 @@ class KafkaCollector(Collector):
         began_s = self._clock_s()
         try:
             swept = self._sweeper.sweep(self._cluster_client())
-        except (ClusterError, BadPlan, OSError) as error:
+        except (ClusterError, OSError) as error:
             self._disconnect()
             return self._fail("no-brokers", error)
         except PublishError as error:

@@ -17,7 +17,7 @@ from streaming.collector.cadence import Patience
 from streaming.collector.events import EventWriter
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.network_metrics import NetworkMeter
-from streaming.collector.planned import find_conflicts, planned_move, read_planned
+from streaming.collector.planned import BadPlan, Planned, find_conflicts, planned_move, read_planned
 from streaming.contract.kafka import (
     KafkaBrokerData,
     Move,
@@ -73,12 +73,12 @@ class KafkaSweeper:
         self._events = EventWriter(sink, metrics, cluster=cluster, clock_ms=self._now_ms)
         self._patience = Patience()
         self._warned: list[str] = []
+        self._planned: Planned = {}
 
     def sweep(self, kafka: KafkaCluster) -> Swept:
         """Read everything once.
 
-        Raises ``ClusterError`` where the cluster as a whole does not answer, ``BadPlan`` for a file that
-        is no reassignment, and ``PublishError`` where nothing can be written.
+        Raises ``ClusterError`` where the cluster as a whole does not answer, and ``PublishError`` where nothing can be written.
         """
         alive = kafka.brokers()
         if self._meter is not None:
@@ -90,7 +90,7 @@ class KafkaSweeper:
         failed = self._find_left_out(wanted, alive)
         asked = [broker for broker in wanted if broker not in failed]
         throttle = kafka.throttle(topics={topic for topic, _ in moves}, brokers=asked)
-        self._write_moves(moves, throttle, moved_ms)
+        self._write_moves(moves, throttle, alive, moved_ms)
         offsets = _end_offsets(kafka, moves)
         for broker in asked:
             why = self._read_broker(kafka, broker, moves, offsets, throttle)
@@ -104,18 +104,24 @@ class KafkaSweeper:
 
     def _moves(self, kafka: KafkaCluster, alive: Collection[int]) -> dict[Partition, Move]:
         """The running moves, and the planned ones that do not run yet, in order."""
-        running, planned = kafka.reassignments(), read_planned(self._planned_file)
+        running, (planned, odd) = kafka.reassignments(), self._read_planned()
         states = kafka.partitions({topic for topic, _ in (*running, *planned)})
-        self._warn_of(list(find_conflicts(planned, states, running, alive)))
-        found = {
-            where: _move(where, move, states[where]) for where, move in running.items() if where in states
-        }
+        self._warn_of([*odd, *find_conflicts(planned, states, running, alive)])
+        found = {where: _move(where, move, states.get(where)) for where, move in running.items()}
         for where, target in planned.items():
             if where not in running and where in states:
                 move = planned_move(where, target, states[where])
                 if move is not None:
                     found[where] = move
         return dict(sorted(found.items()))
+
+    def _read_planned(self) -> tuple[Planned, list[str]]:
+        """The plan in the file, or the one before where it cannot be read: half a file is no end of a plan."""
+        try:
+            self._planned, odd = read_planned(self._planned_file)
+        except BadPlan as error:
+            return self._planned, [str(error)]
+        return self._planned, odd
 
     def _warn_of(self, lines: list[str]) -> None:
         """Log the lines, once until they change."""
@@ -177,11 +183,18 @@ class KafkaSweeper:
             "load-report", type_of(KafkaLoadReportMessage), str(broker), msgspec.json.encode(data)
         )
 
-    def _write_moves(self, moves: Mapping[Partition, Move], throttle: ThrottlesFound, time_ms: int) -> None:
+    def _write_moves(
+        self,
+        moves: Mapping[Partition, Move],
+        throttle: ThrottlesFound,
+        alive: Collection[int],
+        time_ms: int,
+    ) -> None:
         lists = throttle.throttle.lists
         data = ReassignmentData(
             moves=list(moves.values()),
             throttled=Throttled(leader=dict(lists.leader), follower=dict(lists.follower)),
+            live_brokers=sorted(alive),
         )
         self._events.write(
             "reassignment",
@@ -215,14 +228,18 @@ def _replica(move: Move, broker: int, size: int, offset: int | None) -> Replica:
     )
 
 
-def _move(where: Partition, move: RunningMove, state: PartitionState) -> Move:
-    """The move as it is reported. A leader that is not among the replicas is out of date, and counts as none."""
+def _move(where: Partition, move: RunningMove, state: PartitionState | None) -> Move:
+    """The move as it is reported. A leader that is not among the replicas is out of date, and counts as none.
+
+    A broker that does not know the topic yet, because it has just come back, ends no move: nobody is known to lead it then.
+    """
+    leader, in_sync = (NO_LEADER, ()) if state is None else (state.leader, state.in_sync)
     return Move(
         topic=where[0],
         partition=where[1],
         replicas=list(move.replicas),
         adding=list(move.adding),
         removing=list(move.removing),
-        leader=state.leader if state.leader in move.replicas else NO_LEADER,
-        isr=list(state.in_sync),
+        leader=leader if leader in move.replicas else NO_LEADER,
+        isr=list(in_sync),
     )

@@ -30,25 +30,25 @@ Planned = Mapping[Partition, tuple[int, ...]]
 """Each partition's replicas after its move."""
 
 
-def read_planned(path: str | None) -> Planned:
-    """The planned moves; empty if there is no file. Raises ``BadPlan``."""
+def read_planned(path: str | None) -> tuple[Planned, list[str]]:
+    """The planned moves, empty if there is no file, and a sentence for each that cannot be. Raises ``BadPlan`` for a file that is none."""
     if path is None:
-        return {}
+        return {}, []
     try:
         found = msgspec.json.decode(Path(path).read_bytes(), type=_File)
     except FileNotFoundError:
-        return {}
+        return {}, []
     except (OSError, msgspec.MsgspecError) as error:
-        raise BadPlan(f"planned_file {path} cannot be read: {error}") from error
+        raise BadPlan(f"{path} cannot be read, so the plan before it counts: {error}") from error
     planned: dict[Partition, tuple[int, ...]] = {}
+    odd = []
     for row in found.partitions:
-        name = f"planned_file {path}: {row.topic}-{row.partition}"
+        name = f"{row.topic}-{row.partition}"
         if not row.replicas or len(set(row.replicas)) < len(row.replicas) or min(row.replicas) < 0:
-            raise BadPlan(f"{name}: replicas is {row.replicas}; give one broker or more, each once")
-        if (row.topic, row.partition) in planned:
-            raise BadPlan(f"{name}: given twice; give each partition once")
-        planned[row.topic, row.partition] = tuple(row.replicas)
-    return planned
+            odd.append(f"{name} is left out: replicas is {row.replicas}; give one broker or more, each once")
+        elif planned.setdefault((row.topic, row.partition), tuple(row.replicas)) != tuple(row.replicas):
+            odd.append(f"{name} is given twice, and the first counts: give each partition once")
+    return planned, odd
 
 
 def find_conflicts(
@@ -60,7 +60,8 @@ def find_conflicts(
     """One sentence for each planned move that cannot happen as planned, in order."""
     for where, target in sorted(planned.items()):
         name = f"{where[0]}-{where[1]}"
-        strangers = sorted(set(target) - set(brokers))
+        there = states[where].replicas if where in states else ()  # they need not be alive
+        strangers = sorted(set(target) - set(there) - set(brokers))
         move = running.get(where)
         if where not in states:
             yield f"{name} is planned, but the cluster has no such partition: it is left out"

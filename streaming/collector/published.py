@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from streaming.collector.reports import BundleLoad
-from streaming.contract.messages import Traffic
+from streaming.contract.messages import TopicLoad
 from streaming.contract.pulsar_report import RATES
 from streaming.pulsar.load_data import NoLoadData, PublishedLoad
 
@@ -51,7 +51,7 @@ def read_published(published: PublishedLoad) -> PublishedAnswer:
 
 
 def broker_load(
-    answer: PublishedAnswer, owned: Iterable[str], topics: Mapping[str, Mapping[str, Traffic]]
+    answer: PublishedAnswer, owned: Iterable[str], topics: Mapping[str, Mapping[str, TopicLoad]]
 ) -> bytes:
     """`data` of the event; ``topics`` of bundles that are not among the heaviest are summed up."""
     others = {
@@ -68,6 +68,12 @@ def broker_load(
     return msgspec.json.encode(data)
 
 
-def _sum(topics: Mapping[str, Traffic]) -> dict[str, float]:
+def _sum(topics: Mapping[str, TopicLoad]) -> dict[str, float]:
     sums = {name: sum(getattr(each, name) or 0.0 for each in topics.values()) for name in RATES}
+    for name, counts in (
+        ("producerCount", [each.producers for each in topics.values()]),
+        ("consumerCount", [each.consumers for each in topics.values()]),
+    ):
+        known = [each for each in counts if each is not None]
+        sums |= {name: sum(known)} if len(known) == len(counts) else {}
     return {**sums, "topics": len(topics)}

@@ -17,6 +17,7 @@ from streaming.collector.managers import LoadManagers, WrongLoadManager, require
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.own_topics import OwnTopics
 from streaming.collector.sweep import PulsarEventWriter, Sweeper
+from streaming.collector.unowned import Unowned
 from streaming.ports.events import EventSink
 from streaming.ports.publishing import PublishError
 from streaming.pulsar.admin import AdminError, BrokerConfiguration, HttpClient, PulsarAdmin
@@ -76,6 +77,7 @@ class PulsarCollector(Collector):
             pulsar_cluster=self._pulsar_cluster,
             managers=self._managers,
             load_data=self._load_data,
+            unowned=Unowned(self._admin, self._pulsar_cluster, lambda: int(1000 * self._clock_s())),
         )
         self._facts_due_s = 0.0
         self._facts_reader: threading.Thread | None = None

@@ -1,16 +1,27 @@
 """Checks a broker's answers as far as a collector has to, and chooses the bundles whose topics are worth reporting.
 
-A load report goes on verbatim: the controller decides whether its numbers can be used. Here only answers are refused
-that are no load report, or another load manager's, because they would look like brokers without load.
+A load report goes on as it is, with the bundles of ``pulsar/system`` that it does not list: the controller decides whether its numbers
+can be used. Here only answers are refused that are no load report, or another load manager's, because they would look like brokers
+without load.
 """
+
+from collections.abc import Iterable
 
 import msgspec
 
 from policies.splitting.settings import SplitSettings
-from streaming.contract.messages import Traffic
+from state.events import SYSTEM_NAMESPACE, namespace_of
+from streaming.contract.messages import TopicLoad, Traffic
 from streaming.settings.targets import TopicStatsWanted
 
-__all__ = ["ForeignReport", "LoadReportAnswer", "read_report", "topic_traffic", "wanted_bundles"]
+__all__ = [
+    "ForeignReport",
+    "LoadReportAnswer",
+    "read_report",
+    "topic_traffic",
+    "wanted_bundles",
+    "with_pulsars_own",
+]
 
 _REPORT_TYPE = "LocalBrokerData"
 
@@ -52,10 +63,29 @@ class LoadReportAnswer(msgspec.Struct, frozen=True):
     loadReportType: str | None = None  # noqa: N815
     loadManagerClassName: str | None = None  # noqa: N815
     lastStats: dict[str, BundleLoad] | None = None  # noqa: N815
+    bundles: list[str] | None = None
 
 
 _report = msgspec.json.Decoder(LoadReportAnswer)
-_stats = msgspec.json.Decoder(dict[str, dict[str, dict[str, dict[str, Traffic]]]])
+
+
+class _Client(msgspec.Struct, frozen=True, gc=False):
+    """A consumer in Pulsar's statistics, of which nothing is read: a topic can have 40,000, and only their number matters."""
+
+
+class _Subscription(msgspec.Struct, frozen=True, gc=False):
+    consumers: list[_Client] | None = None
+
+
+class _TopicAnswer(Traffic, frozen=True, gc=False):
+    """What is read of a topic's statistics."""
+
+    producerCount: float | None = None  # noqa: N815  Pulsar's name; brokers do not list all that they count
+    subscriptions: dict[str, _Subscription] | None = None
+
+
+_bundles = msgspec.json.Decoder(dict[str, dict[str, msgspec.Raw]])
+_topics = msgspec.json.Decoder(dict[str, dict[str, _TopicAnswer]])
 
 
 def read_report(answer: bytes) -> LoadReportAnswer:
@@ -77,6 +107,20 @@ def read_report(answer: bytes) -> LoadReportAnswer:
             f"only {_REPORT_TYPE!r} of the modular load manager can be read"
         )
     return report
+
+
+def with_pulsars_own(report: bytes, owned: Iterable[str]) -> bytes:
+    """A load report with the bundles of ``pulsar/system`` among those that its broker owns; verbatim where there are none.
+
+    The modular load manager lists a bundle only while a topic of it is loaded, but owning one is what makes a broker a transaction
+    coordinator.
+    """
+    own = sorted(each for each in owned if namespace_of(each) == SYSTEM_NAMESPACE)
+    if not own:
+        return report
+    return msgspec.json.encode(
+        {**msgspec.json.decode(report, type=dict[str, msgspec.Raw]), "pulsarsOwn": own}
+    )
 
 
 def wanted_bundles(
@@ -109,15 +153,37 @@ def _is_near(load: BundleLoad, ratio: float, limits: SplitSettings) -> bool:
     return any(limit > 0 and value >= ratio * limit and value > 0 for value, limit in pairs)
 
 
-def topic_traffic(answer: bytes, wanted: set[str] | None) -> dict[str, dict[str, Traffic]]:
-    """Traffic by bundle and topic from a broker's ``broker-stats/topics``. Raises ``ForeignReport``."""
+def topic_traffic(answer: bytes, wanted: set[str] | None) -> dict[str, dict[str, TopicLoad]]:
+    """Traffic and clients by bundle and topic from a broker's ``broker-stats/topics``. Raises ``ForeignReport``.
+
+    Only the ``wanted`` bundles are read, and no consumer becomes an object of its own.
+    """
     try:
-        stats = _stats.decode(answer)
+        return {
+            name: {
+                topic: _topic_load(each)
+                for topics in _topics.decode(kinds).values()
+                for topic, each in topics.items()
+            }
+            for namespace, ranges in _bundles.decode(answer).items()
+            for range_, kinds in ranges.items()
+            if (name := f"{namespace}/{range_}") and (wanted is None or name in wanted)
+        }
     except msgspec.DecodeError as error:
         raise ForeignReport(f"unreadable topic statistics ({error})") from error
-    found = {
-        f"{namespace}/{range_}": {topic: each for topics in kinds.values() for topic, each in topics.items()}
-        for namespace, ranges in stats.items()
-        for range_, kinds in ranges.items()
-    }
-    return found if wanted is None else {name: found[name] for name in found.keys() & wanted}
+
+
+def _topic_load(answer: _TopicAnswer) -> TopicLoad:
+    consumers = (
+        None if answer.subscriptions is None else [each.consumers for each in answer.subscriptions.values()]
+    )
+    return TopicLoad(
+        msgRateIn=answer.msgRateIn,
+        msgRateOut=answer.msgRateOut,
+        msgThroughputIn=answer.msgThroughputIn,
+        msgThroughputOut=answer.msgThroughputOut,
+        producers=answer.producerCount,
+        consumers=None
+        if consumers is None or None in consumers
+        else float(sum(map(len, filter(None, consumers)))),
+    )

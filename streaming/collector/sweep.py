@@ -24,14 +24,16 @@ from streaming.collector.reports import (
     read_report,
     topic_traffic,
     wanted_bundles,
+    with_pulsars_own,
 )
+from streaming.collector.unowned import Unowned
 from streaming.contract.messages import (
     BrokerLoadMessage,
     LoadReportMessage,
     PulsarClusterData,
     PulsarClusterMessage,
+    TopicLoad,
     TopicStatsMessage,
-    Traffic,
     type_of,
 )
 from streaming.pulsar.admin import AdminError, PulsarAdmin
@@ -57,7 +59,7 @@ class PulsarEventWriter(EventWriter):
     """Writes the events of one Pulsar cluster's collector. Thread-safe. Every method raises ``PublishError``."""
 
     def load_report(self, broker: str, report: bytes) -> None:
-        """A broker's load report, verbatim."""
+        """A broker's load report."""
         self.write("load-report", type_of(LoadReportMessage), broker, report)
 
     def broker_load(self, broker: str, data: bytes) -> None:
@@ -87,10 +89,12 @@ class Sweeper:
         pulsar_cluster: str,
         managers: LoadManagers,
         load_data: LoadData,
+        unowned: Unowned,
     ) -> None:
         self._admin = admin
         self._managers = managers
         self._load_data = load_data
+        self._unowned = unowned
         self._writer = writer
         self._metrics = metrics
         self._target = target
@@ -122,8 +126,15 @@ class Sweeper:
             reason = self._outcome(broker, future)
             if reason is not None:
                 failed[broker] = reason
-        self._writer.tick(brokers, failed)
+        self._writer.tick(brokers, failed, self._find_unowned(brokers, failed))
         return Sweep(asked=tuple(brokers), failed=failed)
+
+    def _find_unowned(self, brokers: Sequence[str], failed: Mapping[str, str]) -> dict[str, int]:
+        """Bundles that nobody owns. A broker that was not read may own any of them: then what was found before stands."""
+        if failed or not brokers:
+            return self._unowned.found
+        asked = [broker for broker in brokers if not self._managers.is_extensible(broker)]
+        return self._unowned.find(brokers, self._pool, asked=asked)
 
     def close(self) -> None:
         """Stop reading; does not wait for brokers that are still being read."""
@@ -193,18 +204,31 @@ class Sweeper:
     def _write_report(self, broker: str) -> None:
         answer = self._admin.load_report(broker)
         report = read_report(answer)
-        self._writer.load_report(broker, answer)
+        owned = self._owned(broker)
+        self._unowned.note(broker, report.lastStats or {}, report.bundles or (), owned)
+        self._writer.load_report(broker, with_pulsars_own(answer, owned or set()))
         self._write_topics(broker, self._topics(broker, report))
+
+    def _owned(self, broker: str) -> set[str] | None:
+        """Bundles of a broker whose report does not depend on them; None if it does not say."""
+        try:
+            return self._admin.owned_bundles(self._pulsar_cluster, broker)
+        except AdminError as error:
+            _LOG.warning("broker %s does not say what it owns: %s", broker, error)
+            return None
 
     def _write_published(self, broker: str) -> None:
         found = read_published(self._load_data.of(broker, within_s=self._wait_s))
         owned = self._admin.owned_bundles(self._pulsar_cluster, broker)
+        self._unowned.note(
+            broker, {name: load for name, load in found.bundles.items() if name in owned}, owned
+        )
         topics = self._topics(broker, LoadReportAnswer(lastStats=found.bundles))
         everything = topics if self._target.topic_stats == "all" else {}
         self._writer.broker_load(broker, broker_load(found, owned, everything))
         self._write_topics(broker, topics)
 
-    def _topics(self, broker: str, report: LoadReportAnswer) -> dict[str, dict[str, Traffic]]:
+    def _topics(self, broker: str, report: LoadReportAnswer) -> dict[str, dict[str, TopicLoad]]:
         """Topics that are to be reported, by bundle."""
         target = self._target
         wanted = wanted_bundles(
@@ -214,6 +238,6 @@ class Sweeper:
             return topic_traffic(self._admin.topic_stats(broker), wanted)
         return {}
 
-    def _write_topics(self, broker: str, topics: dict[str, dict[str, Traffic]]) -> None:
+    def _write_topics(self, broker: str, topics: dict[str, dict[str, TopicLoad]]) -> None:
         if topics or self._target.topic_stats == "all":
             self._writer.topic_stats(broker, topics)

@@ -45,6 +45,8 @@ class Listing:
     """Different bundles listed, system bundles included."""
     bundles: list[str]
     """The listed bundles without system bundles, ascending, each once."""
+    pulsars_own: list[str]
+    """The system bundles among them, likewise."""
     stats_rows: Ints
     """For each of ``bundles`` its row in ``with_stats``, -1 where it has none."""
     has_stats: Bools
@@ -103,6 +105,7 @@ class KnownBundles:
             listed=None if listed is None else self._intern(listed),
             listed_count=len(different),
             bundles=bundles,
+            pulsars_own=self._intern(sorted(different & self._system)),
             stats_rows=rows,
             has_stats=rows >= 0,
         )

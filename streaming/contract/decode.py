@@ -29,6 +29,7 @@ from state.upkeep import Spell, Upkeep
 from streaming.contract.diagnose import diagnose
 from streaming.contract.kafka import BadReport, broker_logs, moves_report
 from streaming.contract.messages import (
+    MAX_UNOWNED_COUNT,
     PAUSED_REASON,
     SHOWN_CHARACTERS,
     ActionResultMessage,
@@ -44,6 +45,7 @@ from streaming.contract.messages import (
     PulsarClusterMessage,
     PulsarMessage,
     SpellData,
+    TickData,
     TickMessage,
     TopicStatsMessage,
 )
@@ -142,6 +144,8 @@ def _event(message: PulsarMessage | CommonMessage, appended_ms: int | None, part
                 partition=partition,
                 asked=tuple(sorted(data.asked)),
                 failed=tuple(sorted(data.failed.items())),
+                unowned=_unowned(data),
+                unowned_count=max(len(data.unowned or ()), data.unowned_count or 0),
             )
         case ActionResultMessage(data=result):
             return ActionResult(
@@ -159,6 +163,11 @@ def _event(message: PulsarMessage | CommonMessage, appended_ms: int | None, part
             )
         case ApprovalMessage() | ControlMessage():
             return _event_of_person(message, appended_ms, partition)
+
+
+def _unowned(data: TickData) -> tuple[tuple[str, int], ...]:
+    found = sorted((data.unowned or {}).items())[:MAX_UNOWNED_COUNT]
+    return tuple((name, to_ms(since)) for name, since in found)
 
 
 def _event_of_person(

@@ -21,7 +21,7 @@ from streaming.contract.messages import (
     LocalBrokerData,
     Resource,
     Time,
-    Traffic,
+    TopicLoad,
     type_of,
 )
 
@@ -30,7 +30,7 @@ _NOT_FINITE_TEXT = frozenset({"NaN", "Infinity", "-Infinity", "+Infinity", "INF"
 _NUMBER_FIELDS = frozenset(
     (
         *Resource.__struct_fields__,
-        *Traffic.__struct_fields__,
+        *TopicLoad.__struct_fields__,
         *LocalBrokerData.__struct_fields__,
         *BrokerLoadData.__struct_fields__,
     )

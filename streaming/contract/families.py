@@ -196,7 +196,14 @@ REASSIGNMENT_ETA = _gauge(
     "Time until all replicas are moved; NaN: unknown, or never at the present rate.",
     "cluster",
 )
-REASSIGNMENT_LATE = _gauge("reassignment_late", "1 while a move will miss its deadline.", "cluster")
+REASSIGNMENT_LATE = _gauge(
+    "reassignment_late", "1 while a move will miss its deadline, or does not catch up.", "cluster"
+)
+REASSIGNMENT_BROKEN = _gauge(
+    "reassignment_broken",
+    "Partitions whose copy cannot go on before a broker is back; NaN: no report says what moves.",
+    "cluster",
+)
 REASSIGNMENT_BOTTLENECK = _gauge(
     "reassignment_bottleneck",
     "1 for the broker and role that finish last, while something moves and this is known.",

@@ -107,6 +107,8 @@ class ReassignmentData(msgspec.Struct, frozen=True):
     """Partitions that move or are planned to move."""
     throttled: Throttled = Throttled()
     """Throttled replica lists of the topics that move."""
+    live_brokers: list[Broker] | None = None
+    """All brokers of the cluster that are registered and not fenced, whether or not they could be read; null: not known."""
 
 
 class BadReport(ValueError):
@@ -147,6 +149,7 @@ def moves_report(data: ReassignmentData) -> MovesReport:
     return MovesReport(
         moves,
         ThrottledLists(leader=data.throttled.leader, follower=data.throttled.follower),
+        None if data.live_brokers is None else tuple(data.live_brokers),
     )
 
 

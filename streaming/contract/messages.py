@@ -21,6 +21,9 @@ MAX_NUMBER = 1e18
 MAX_NAME_CHARACTERS = 2048
 """Longest name, id or subject that is accepted, because every message about it has to fit in a record."""
 
+MAX_UNOWNED_COUNT = 100
+"""Bundles without an owner that a tick names."""
+
 SHOWN_CHARACTERS = 200
 """How many characters of foreign input a message about it shows."""
 
@@ -49,6 +52,15 @@ class Traffic(msgspec.Struct, frozen=True, gc=False):
     """Bytes/s."""
     msgThroughputOut: float | None = 0.0  # noqa: N815
     """Bytes/s."""
+
+
+class TopicLoad(Traffic, frozen=True, gc=False):
+    """A topic's traffic and clients."""
+
+    producers: float | None = None
+    """Number of producers; a whole number; absent: not known."""
+    consumers: float | None = None
+    """Number of consumers of all its subscriptions; a whole number; absent: not known."""
 
 
 class BundleStats(Traffic, frozen=True, gc=False):
@@ -87,6 +99,9 @@ class LocalBrokerData(msgspec.Struct, frozen=True):
     """Traffic, topics and clients by bundle."""
     bundles: list[str] | None = None
     """Bundles that the broker lists; absent: the keys of `lastStats`."""
+    pulsarsOwn: list[str] | None = None  # noqa: N815
+    """Bundles of `pulsar/system` that the broker owns; not of Pulsar, which lists only those with loaded topics. `trimtab collect pulsar`
+    adds them; absent: those that are listed."""
 
 
 class TopBundle(msgspec.Struct, frozen=True):
@@ -144,6 +159,11 @@ class TickData(msgspec.Struct, frozen=True):
     """Brokers that the collector tried to read."""
     failed: dict[str, str] = {}
     """Brokers that could not be read, each with the reason."""
+    unowned: dict[Text, Time] | msgspec.UnsetType = msgspec.UNSET
+    """Bundles of a Pulsar cluster that no broker owns although they had clients or traffic when one last listed them, each with the
+    time since when; the first hundred by name. Left out where there is none."""
+    unowned_count: int | msgspec.UnsetType = msgspec.UNSET
+    """How many there are."""
 
 
 PAUSED_REASON: Final = "paused: the cluster is paused"
@@ -305,9 +325,9 @@ class BrokerLoadMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.pulsar
 
 
 class TopicStatsMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.pulsar.topic-stats.v1"):
-    """Traffic by bundle and topic; the subject is the broker id."""
+    """Traffic and clients by bundle and topic; the subject is the broker id."""
 
-    data: dict[str, dict[str, Traffic]]
+    data: dict[str, dict[str, TopicLoad]]
 
 
 class KafkaLoadReportMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.kafka.load-report.v1"):
@@ -335,7 +355,10 @@ class ActionResultMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.acti
 
 
 class ApprovalMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.approval.v1"):
-    """A person approves or rejects a proposal. It does not move the cluster's clock and is never late, whatever its `time` is."""
+    """A person approves or rejects a proposal, or all that are open of a round: the subject is the proposal's id, or `round/` and the number.
+
+    It does not move the cluster's clock and is never late, whatever its `time` is.
+    """
 
     data: ApprovalData
 

@@ -17,7 +17,7 @@ def published_report(data: BrokerLoadData, broker: tuple[str, str]) -> BrokerRep
     names = [each.bundleName for each in data.topBundlesLoadData]
     _check(data, names)
     stats = {**data.otherBundles, **{each.bundleName: each.stats for each in data.topBundlesLoadData}}
-    given = {name: getattr(data, name) for name in LocalBrokerData.__struct_fields__ if name != "lastStats"}
+    given = {name: getattr(data, name) for name in LocalBrokerData.__struct_fields__ if hasattr(data, name)}
     report = broker_report(LocalBrokerData(**given, lastStats=stats), broker)
     volumes = [
         (each.stats.msgThroughputIn or 0.0) + (each.stats.msgThroughputOut or 0.0)

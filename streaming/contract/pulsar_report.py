@@ -19,6 +19,7 @@ from state.events import (
     BrokerReport,
     Rejection,
     TopicTraffic,
+    is_system_bundle,
 )
 from streaming.contract.bundles import BadBundleName, KnownBundles
 from streaming.contract.kafka import BadReport
@@ -29,6 +30,7 @@ from streaming.contract.messages import (
     BundleStats,
     LocalBrokerData,
     Resource,
+    TopicLoad,
     Traffic,
 )
 
@@ -39,7 +41,6 @@ _packer = msgspec.msgpack.Encoder()
 RATES = ("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut")
 """Columns of a bundle's traffic, in the order of ``state.events``."""
 _rates = attrgetter(*RATES)
-_COUNTS = ("topics", "producerCount", "consumerCount")
 _MAX_COUNT = 2**31 - 1
 """Largest count that is accepted: Pulsar's own counts are 32 bits wide."""
 
@@ -57,7 +58,7 @@ def _packed_row(struct: type[msgspec.Struct]) -> "np.dtype[np.void]":
     return np.dtype({"names": names, "formats": [">f8"] * len(names), "offsets": offsets, "itemsize": at})
 
 
-_TRAFFIC_ROW, _STATS_ROW = _packed_row(Traffic), _packed_row(BundleStats)
+_TOPIC_ROW, _STATS_ROW = _packed_row(TopicLoad), _packed_row(BundleStats)
 _known_bundles = KnownBundles()
 
 
@@ -73,10 +74,11 @@ def broker_report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerRepor
     stats = data.lastStats or {}
     try:
         listing = _known_bundles.listing(broker, stats, data.bundles)
+        _known_bundles.check({*(data.pulsarsOwn or ())})
     except BadBundleName as error:
         raise _refuse_name(error) from error
     columns = _columns(stats.values(), _STATS_ROW)
-    _check_stats(columns, listing.with_stats)
+    _check_stats(columns, listing.with_stats, BundleStats)
     found = columns.take(listing.stats_rows, axis=0)
     rate_in, rate_out, volume_in, volume_out = _broker_rates(data, stats)
     return BrokerReport(
@@ -88,6 +90,9 @@ def broker_report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerRepor
         traffic=found[:, : len(RATES)],
         has_traffic=listing.has_stats,
         counts=_topics_and_sessions(found[:, len(RATES) :]),
+        pulsars_own=sorted({*listing.pulsars_own, *filter(is_system_bundle, data.pulsarsOwn)})
+        if data.pulsarsOwn
+        else listing.pulsars_own,
     )
 
 
@@ -134,8 +139,8 @@ def check_traffic(traffic: Floats, names: Sequence[str]) -> None:
     raise Refusal(_bad_rate(f"a rate of {names[row][:SHOWN_CHARACTERS]}", worst))
 
 
-def _check_stats(columns: Floats, names: Sequence[str]) -> None:
-    """Raise ``Refusal`` for a bad number; ``names`` are those of all rows but the last."""
+def _check_stats(columns: Floats, names: Sequence[str], struct: type[Traffic]) -> None:
+    """Raise ``Refusal`` for a bad rate or count; ``names`` are those of all rows but the last, ``struct`` has the columns' names."""
     if columns.min() >= 0 and columns.max() <= _MAX_COUNT:
         return
     traffic, counts = columns[:, : len(RATES)], columns[:, len(RATES) :]
@@ -143,7 +148,8 @@ def _check_stats(columns: Floats, names: Sequence[str]) -> None:
     bad = np.argwhere((counts < 0) | (counts > _MAX_COUNT))
     if len(bad):
         row, column = bad[0].tolist()
-        detail = f"{_COUNTS[column]} of {names[row][:SHOWN_CHARACTERS]} is {counts[row, column]:g}, expected 0 to {_MAX_COUNT}"
+        count = struct.__struct_fields__[len(RATES) + column]
+        detail = f"{count} of {names[row][:SHOWN_CHARACTERS]} is {counts[row, column]:g}, expected 0 to {_MAX_COUNT}"
         raise Refusal(Rejection(reason="bad-data", detail=detail))
 
 
@@ -197,21 +203,23 @@ def _check_resource(name: str, usage: float, limit: float) -> None:
         raise Refusal(Rejection(reason="bad-data", detail=detail))
 
 
-def topic_traffic(data: dict[str, dict[str, Traffic]]) -> TopicTraffic:
+def topic_traffic(data: dict[str, dict[str, TopicLoad]]) -> TopicTraffic:
     try:
         _known_bundles.check(data.keys())
     except BadBundleName as error:
         raise _refuse_name(error) from error
     names = [topic for topics in data.values() for topic in topics]
     check_lengths("topic", names)
-    traffic = _columns([row for topics in data.values() for row in topics.values()], _TRAFFIC_ROW)
-    check_traffic(traffic, names)
+    columns = _columns([row for topics in data.values() for row in topics.values()], _TOPIC_ROW)
+    _check_stats(columns, names, TopicLoad)
+    traffic = columns[:-1]
     return TopicTraffic(
         bundles=list(data),
         counts=np.array([len(topics) for topics in data.values()], dtype=np.int64),
         topics=names,
-        messages_per_s=traffic[:-1, RATE_IN] + traffic[:-1, RATE_OUT],
-        bytes_per_s=traffic[:-1, THROUGHPUT_IN] + traffic[:-1, THROUGHPUT_OUT],
+        messages_per_s=traffic[:, RATE_IN] + traffic[:, RATE_OUT],
+        bytes_per_s=traffic[:, THROUGHPUT_IN] + traffic[:, THROUGHPUT_OUT],
+        sessions=traffic[:, len(RATES) :].sum(axis=1).astype(np.int64),
     )
 
 

@@ -23,6 +23,7 @@ class ThrottleGauges:
         self._eta = gauge(families.REASSIGNMENT_ETA)
         self._feasible = gauge(families.THROTTLE_FEASIBLE)
         self._late = gauge(families.REASSIGNMENT_LATE)
+        self._broken = gauge(families.REASSIGNMENT_BROKEN)
         self._changed = gauge(families.THROTTLE_CHANGED)
         self._failures = gauge(families.THROTTLE_FAILURES)
         self._by_role = tuple(map(gauge, _BY_ROLE))
@@ -36,6 +37,7 @@ class ThrottleGauges:
         )
         self._feasible.labels(cluster).set(_number_of(observed.feasible))
         self._late.labels(cluster).set(observed.late)
+        self._broken.labels(cluster).set(_number_of(observed.broken_count))
         self._changed.labels(cluster).set(
             len(observed.changed_rates_bytes_per_s)
             + len(observed.lost_leader_throttled_replicas)

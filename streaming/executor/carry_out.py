@@ -93,7 +93,7 @@ class Executor:
         found = self._boundaries(bundle)
         if isinstance(found, Skip):
             return found
-        owner = self._retry(lambda: self._owner(bundle, first=(action.precondition.owner, destination)))
+        owner = self._retry(lambda: self._owner(bundle))
         if destination is not None and owner == destination:
             return Done(outcome="succeeded", broker=owner, was_done_before=True)
         if destination is None and owner != action.precondition.owner and _has(found, [bundle]):
@@ -131,7 +131,7 @@ class Executor:
             return found
         if _has(found, children):
             return Done(outcome="succeeded", bundles=tuple(map(str, children)), was_done_before=True)
-        owner = self._retry(lambda: self._owner(bundle, first=(action.precondition.owner,)))
+        owner = self._retry(lambda: self._owner(bundle))
         skip = self._check_precondition(order, found, owner)
         if skip is not None:
             return skip
@@ -214,14 +214,9 @@ class Executor:
             return None
         return Skip("destination-gone", f"broker {destination} is not alive")
 
-    def _owner(self, bundle: Bundle, *, first: tuple[str | None, ...] = ()) -> str | None:
-        """The broker that owns a bundle; asks those in ``first`` first. None: no broker. One that is not alive owns nothing."""
-        alive = self._admin.brokers(self._pulsar_cluster)
-        likely = [broker for broker in dict.fromkeys(first) if broker in alive]
-        for broker in (*likely, *(each for each in alive if each not in likely)):
-            if str(bundle) in self._admin.owned_bundles(self._pulsar_cluster, broker):
-                return broker
-        return None
+    def _owner(self, bundle: Bundle) -> str | None:
+        """The broker that owns a bundle. None: no broker."""
+        return self._admin.owner(self._pulsar_cluster, bundle)
 
     def _retry(self, call: Callable[[], Value]) -> Value:
         """Call, and repeat a few times after a failure that often passes. Raises ``AdminError``."""
@@ -280,7 +275,7 @@ class Executor:
             blind: AdminError | None = None
             try:
                 self._assign(order.bundle, topic)
-                owner = self._owner(order.bundle, first=(destination, source))
+                owner = self._owner(order.bundle)
             except AdminError as error:
                 blind, gone = error, self._skip_if_gone(order.bundle, error)
                 if gone is not None:

@@ -4,6 +4,9 @@ Idempotent: what is right already is not set again, and doing an action twice ch
 kept. A rate that was there before ours comes back when ours is taken off; a rate that somebody set in place of ours
 stays. Everything that is set is read back, because Kafka also accepts a key that it does not know.
 
+A broker that is down takes no rate and needs none, so it is no failure. It keeps what it had. When it is back, the controller
+decides the rates that it lacks and still needs, and the sweep takes off what it should not have any more.
+
 Two executors may work at the same time for a while, if one was frozen and wakes up again. Each writes to the memory only what
 follows from what it holds, and adds afterwards what it set, so that the executor that takes the throttle off knows all of it.
 """
@@ -93,26 +96,26 @@ class ThrottleExecutor:
         with self._memory.hold() as held:
             done = self._change_to(kafka, held, _aim(action, held.remembered), still)
         missing = [line for line in done if line.startswith("NOT")]
+        later = [line for line in done if line.startswith("LATER")]
         return Paced(
             outcome="failed" if missing else "succeeded",
-            reason="; ".join(missing) or None,
-            was_done_before=not done,
+            reason="; ".join([*missing, *later]) or None,
+            was_done_before=len(later) == len(done),
         )
 
     def _change_to(
         self, kafka: KafkaCluster, held: HeldMemory, aim: "_Aim", still: Callable[[], None]
     ) -> list[str]:
-        """Remember, set, read back, remember what is left; returns a line for each change and each broker that failed."""
+        """Remember, set, read back, remember what is left; returns a line for each change and each broker that failed or is down."""
         remembered = held.remembered
         existing = _existing_topics_of(kafka, aim.add, aim.remove)
-        roles = [*aim.rates, *aim.clear]
-        found = kafka.throttle(topics=existing, brokers={role.broker for role in roles})
-        there = found.throttle
+        brokers = {role.broker for role in (*aim.rates, *aim.clear)}
+        down = brokers - kafka.brokers().keys() if brokers else set()
+        found = kafka.throttle(topics=existing, brokers=brokers - down)
+        there, unread = found.throttle, {*found.failed, *down}
         lists, added = _lists(there.lists, remembered.added, aim.add, aim.remove, existing)
-        wanted = {role: rate for role, rate in aim.rates.items() if role.broker not in found.failed}
-        restored = _restore(
-            there, remembered, [role for role in aim.clear if role.broker not in found.failed]
-        )
+        wanted = {role: rate for role, rate in aim.rates.items() if role.broker not in unread}
+        restored = _restore(there, remembered, [role for role in aim.clear if role.broker not in unread])
         changes = changes_of(there, lists, {**restored, **wanted})
         ours = {str(role): _rate_to_remember(role, rate, remembered, there) for role, rate in wanted.items()}
         during = Remembered(
@@ -138,6 +141,7 @@ class ThrottleExecutor:
                 f"NOT set or taken off, broker {broker}: {why}"
                 for broker, why in sorted(found.failed.items())
             ),
+            *(f"LATER, broker {broker} is down: its rates stay as they are" for broker in sorted(down)),
         ]
 
     def _carry_out_changes(

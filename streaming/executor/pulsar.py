@@ -1,7 +1,8 @@
 """``trimtab execute pulsar``: carries out the actions of one cluster for as long as it runs.
 
-A batch of actions is taken up together, at most as many at a time as allowed, those of one namespace one after the other: a
-split rewrites the bundles of its namespace, and lookups meanwhile have blocked brokers (Pulsar #20189).
+A batch of actions is taken up together, at most as many at a time as allowed. Those of one bundle are carried out one after the
+other, and all of a namespace while one of the batch is a split there: it rewrites the bundles of its namespace, and lookups meanwhile
+have blocked brokers (Pulsar #20189).
 """
 
 import logging
@@ -29,6 +30,8 @@ from streaming.systems.events import event_sink_of
 __all__ = ["ExecutorLoop", "start"]
 
 _LOG = logging.getLogger(__name__)
+_BATCH = 4
+"""Actions in a batch for each that is carried out at the same time: a batch waits for its slowest action, and the others go on."""
 
 
 class ExecutorLoop(ActionLoop[Order, Done]):
@@ -68,9 +71,12 @@ class ExecutorLoop(ActionLoop[Order, Done]):
 
     def _deal_with(self, orders: Iterable[Order]) -> None:
         """Carry the orders out; all that were begun have ended when this raises. The rest of the batch comes again."""
+        batch = list(orders)
+        cut = {order.bundle.namespace for order in batch if order.kind == "split"}
         chains: dict[str, list[Order]] = defaultdict(list)
-        for order in orders:
-            chains[order.bundle.namespace].append(order)
+        for order in batch:
+            namespace = order.bundle.namespace
+            chains[namespace if namespace in cut else str(order.bundle)].append(order)
         begun = [self._pool.submit(self._carry_out_all, chain) for chain in chains.values()]
         for future in wait(begun).done:
             future.result(timeout=0)
@@ -122,7 +128,7 @@ def start(
     control.newest()
     epochs = Epochs()
     actions = actions_of(
-        stack, settings, cluster=cluster, epochs=epochs, records_max=target.concurrent_actions_count
+        stack, settings, cluster=cluster, epochs=epochs, records_max=_BATCH * target.concurrent_actions_count
     )
     executor = Executor(
         admin,

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from policies.shedding.registry import POLICIES
-from state.outputs import Finding, JudgedRow
+from state.outputs import INFORMATION, Finding, JudgedRow
 from state.outputs.types import ACTION_PREFIX, ROUND_TYPE
 from streaming.contract.envelope import ReadEnvelope, read_envelope
 from streaming.settings.receivers import NoticeKind
@@ -152,7 +152,7 @@ def _of_round(cluster: str, data: _Round) -> Iterator[Notice]:
     for each in data.findings.heaviest:
         yield Notice(
             kind="findings", cluster=cluster, time_ms=time_ms, title=f"{each.kind} {each.subject}", text=each.advice,
-            severity="warning", key=f"finding/{each.kind}/{each.subject}", labels={"reason": each.kind},
+            severity="info" if each.kind in INFORMATION else "warning", key=f"finding/{each.kind}/{each.subject}", labels={"reason": each.kind},
         )  # fmt: skip
     yield from _failures(cluster, time_ms, data)
 

@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from itertools import chain
 
 from streaming.operators.outages import pass_over_outage
 from streaming.operators.overlay import Planned
 from streaming.operators.round_events import Newest, Round
-from streaming.operators.upkeep import drain_line, drain_rows, is_stuck, left_lines
+from streaming.operators.upkeep import drain_line, drain_rows, is_over, is_stuck, left_lines, own_lines
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotAcknowledged
 from streaming.settings import Settings
@@ -22,7 +23,7 @@ _LOOK_S = 1.0
 def follow_drains(
     settings: Settings, events: Sequence[Planned], brokers: Collection[str], *, tell: Callable[[str], None]
 ) -> None:
-    """Show how far the drains are in each round; returns when the brokers of all clusters are empty.
+    """Show how far the drains are in each round; returns when the brokers of all clusters are empty, but for Pulsar's own.
 
     Raises ``NotAcknowledged`` if every bundle left stays for a reason that no later round changes, or if no round comes, and
     ``Refused`` if a round cannot be read.
@@ -60,7 +61,9 @@ def _is_over(event: Round, brokers: Collection[str], tell: Callable[[str], None]
         return False  # a round from before the drain
     for row in rows:
         tell(f"{event.cluster}: round {event.data.round}: {drain_line(row)}")
-    if all(row.state == "empty" for row in rows):
+    if all(map(is_over, rows)):
+        for line in chain.from_iterable(map(own_lines, rows)):
+            tell(f"{event.cluster}: {line}")
         return True
     if is_stuck(event.data):
         for line in left_lines(event.data.upkeep):

@@ -384,7 +384,7 @@ def _warnings(cluster: _Cluster, pulsar: PulsarSettings, end_ms: int) -> Iterato
         f"{what} ({needed_s:g} s)"
         for what, needed_s in (
             ("cooldowns", pulsar.guards.bundle_cooldown_s),
-            ("the hourly budget", 3600.0 if pulsar.guards.max_unloads_per_hour_count else 0.0),
+            ("the hourly budget", 3600.0 if pulsar.guards.max_unloads_per_hour_count != 0 else 0.0),
             ("averages of traffic", pulsar.bundle_average_samples * pulsar.rounds.length_s),
         )
         if replayed_s < needed_s

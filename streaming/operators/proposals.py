@@ -10,6 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from state.outputs import ApprovalRow, ProposalRow, rfc3339
+from state.pulsar.approvals import ROUND
 from streaming.contract.encode import encode_event
 from streaming.contract.messages import ApprovalData, ApprovalMessage, type_of
 from streaming.operators.action_events import UnreadableEvent
@@ -31,6 +32,8 @@ _LOOK_BACK_S = (900, 86_400)
 """How far back summaries are looked for; the first step is long enough for a cluster whose last rounds are somewhat late."""
 _ID_MIN = 6
 """The fewest characters of an id that a command takes."""
+_SHOWN = 16
+"""Characters of a subject in a message: enough of an id, and all of a round."""
 _PATIENCE_S = 30.0
 _PATIENCE_ROUNDS = 3
 """Rounds after which the one that counts an answer should have closed."""
@@ -73,11 +76,11 @@ def open_proposals(rounds: Iterable[Round]) -> list[Open]:
     return found
 
 
-def choose(found: Sequence[Open], ids: Sequence[str], *, all_of: int | None) -> list[Open]:
+def choose(found: Sequence[Open], ids: Sequence[str], *, round_: int | None) -> list[Open]:
     """The proposals that are named, by the beginnings of their ids or by their round. Raises ``WrongUse``."""
-    chosen = [each for each in found if all_of is not None and each.row.round == all_of]
-    if all_of is not None and not chosen:
-        raise WrongUse(f"no open proposal is of round {all_of}: {_known(found)}")
+    chosen = [each for each in found if round_ is not None and each.row.round == round_]
+    if round_ is not None and not chosen:
+        raise WrongUse(f"no open proposal is of round {round_}: {_known(found)}")
     for beginning in ids:
         if len(beginning) < _ID_MIN:
             raise WrongUse(
@@ -99,10 +102,12 @@ def _known(found: Sequence[Open]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """What was written about a proposal."""
+    """An answer that was written: to one proposal, or to all that are open of a round, of which ``open`` is one."""
 
     id: str
     open: Open
+    subject: str
+    """The proposal's id, or ``round/`` and the number of the round."""
 
 
 def answer(
@@ -110,17 +115,22 @@ def answer(
     chosen: Sequence[Open],
     verdict: Verdict,
     *,
+    round_: int | None = None,
     asker: Asker,
     now_ms: int,
     nonce: str,
 ) -> list[Answered]:
     """Write the answers to the input topic, whose order decides which round counts them; returns when the brokers have them.
 
-    Raises ``exits.Refused``.
+    Proposals of ``round_`` have one answer for each cluster. Raises ``exits.Refused``.
     """
+    wanted: dict[tuple[str, str], Open] = {}
+    for each in chosen:
+        subject = f"{ROUND}{round_}" if each.row.round == round_ else each.row.id
+        wanted.setdefault((each.cluster, subject), each)
     found = [
-        Answered(id=f"approval/{rfc3339(now_ms)}/{nonce}/{number}", open=each)
-        for number, each in enumerate(chosen)
+        Answered(id=f"approval/{rfc3339(now_ms)}/{nonce}/{number}", open=each, subject=subject)
+        for number, ((_, subject), each) in enumerate(wanted.items())
     ]
     records = [(each.open.cluster, encode(each, verdict, asker=asker, now_ms=now_ms)) for each in found]
     append_to_input(settings, settings.topics.input, records)
@@ -133,43 +143,43 @@ def encode(answered: Answered, verdict: Verdict, *, asker: Asker, now_ms: int) -
         type_=type_of(ApprovalMessage),
         id_=answered.id,
         source=f"/operator/{quote(asker.who, safe='')}",
-        subject=answered.open.row.id,
+        subject=answered.subject,
         time_ms=now_ms,
         cluster=answered.open.cluster,
         data=msgspec.json.encode(ApprovalData(verdict=verdict, who=asker.who, why=asker.why)),
     )
 
 
-def wait_for_outcomes(
-    settings: Settings, answered: Sequence[Answered]
-) -> list[tuple[Answered, Round, ApprovalRow]]:
-    """What became of each answer, from the summaries, in the same order. Raises ``NotAcknowledged`` naming those without one."""
+def wait_for_outcomes(settings: Settings, answered: Sequence[Answered]) -> list[tuple[Round, ApprovalRow]]:
+    """What became of each proposal, from the summaries, in the order of the answers. Raises ``NotAcknowledged`` naming what has no answer."""
     longest_s = max(each.open.length_s for each in answered)
     deadline = Deadline(_PATIENCE_S + _PATIENCE_ROUNDS * longest_s)
     found = search_until(
         settings, lambda records: outcomes(records, answered), count=len(answered), deadline=deadline
     )
-    missing = [each.open.row.id[:12] for each in answered if each.id not in found]
+    missing = [each.subject[:_SHOWN] for each in answered if each.id not in found]
     if missing:
         raise NotAcknowledged(
             f"written, but no round has counted it yet: {', '.join(missing)}. No controller runs, or no report of the cluster "
             "comes: see `trimtab status`. The answer stays, and counts with the next round"
         )
-    return [(each, *found[each.id]) for each in answered]
+    return [row for each in answered for row in found[each.id]]
 
 
 def outcomes(
     records: Iterable[TopicRecord], answered: Sequence[Answered]
-) -> dict[str, tuple[Round, ApprovalRow]]:
-    """By the event's id, the summary that counted it and its row there."""
+) -> dict[str, list[tuple[Round, ApprovalRow]]]:
+    """By the event's id, the first summary that counted it, with each of its rows there."""
     wanted = {each.id for each in answered}
-    found: dict[str, tuple[Round, ApprovalRow]] = {}
+    found: dict[str, list[tuple[Round, ApprovalRow]]] = {}
     for record in records:
         try:
             event = read_round(record.value or b"")
         except UnreadableEvent:
             continue
+        new: dict[str, list[tuple[Round, ApprovalRow]]] = {}
         for row in [] if event.data.approval is None else event.data.approval.answers:
-            if row.id in wanted:
-                found.setdefault(row.id, (event, row))
+            if row.id in wanted - found.keys():
+                new.setdefault(row.id, []).append((event, row))
+        found |= new
     return found

@@ -10,7 +10,7 @@ __all__ = ["REMEDIES", "examined_remedy_of", "remedy_of"]
 REMEDIES = {
     "absent": "its owner's report has to list it again",
     "anti-affinity": "its destination has to own no more of its anti-affinity group than its source does",
-    "budget": "the hour or the round has to be over, or the limit max_unloads_… has to be higher",
+    "budget": "the hour or the round has to be over, or the limit that it names (max_unloads_…, max_moved_…) has to be higher",
     "bundle-limit": "fewer other bundles have to move in the round, or max_unload_bundles_count has to be higher",
     "calm-after-change": "no broker may come or go for calm_after_change_rounds",
     "cooldown": "bundle_cooldown_s has to be over since the last action on it",
@@ -25,6 +25,7 @@ REMEDIES = {
     "no-samples": "its traffic has to be reported once",
     "no-traffic": "it has to have traffic",
     "other-group": "Pulsar has to move it back to a broker of its own isolation group",
+    "overlapping": "the reports have to list no other range that overlaps its own, see the finding",
     "own-topics": "trimtab's own topics have to carry less than half of its traffic",
     "paused": "the pause has to end: `trimtab resume`",
     "quiet-hours": "the quiet hours have to be over",

@@ -112,7 +112,21 @@ def drain_line(row: DrainRow) -> str:
         return f"drain of {row.name}: no report of it"
     if row.state == "empty":
         return f"drain of {row.name}: empty, under maintenance until it is ended"
+    if row.state == "only-pulsars-own":
+        count = row.pulsars_own_count
+        bundles = f"{count} bundle{'' if count == 1 else 's'} of Pulsar's own"
+        return f"drain of {row.name}: empty but for {bundles}, under maintenance until it is ended"
     return f"drain of {row.name}: {row.bundles_left_count} bundles left of {row.bundles_at_start_count}"
+
+
+def own_lines(row: DrainRow) -> Iterable[str]:
+    """Which bundles of Pulsar's own are still at a broker whose other bundles have left."""
+    if row.state != "only-pulsars-own":
+        return
+    yield "  they serve the whole cluster, such as transaction coordinators: when the broker stops, their clients wait for others"
+    yield from (f"  {each} is Pulsar's own" for each in row.pulsars_own)
+    if (more := (row.pulsars_own_count or 0) - len(row.pulsars_own)) > 0:
+        yield f"  and {more} more"
 
 
 def left_lines(found: UpkeepSummary | None) -> Iterable[str]:
@@ -123,6 +137,11 @@ def left_lines(found: UpkeepSummary | None) -> Iterable[str]:
     for each in found.left.heaviest:
         if each.outcome != "acted":
             yield f"  {each.bundle} at {each.broker}: {each.detail}"
+
+
+def is_over(row: DrainRow) -> bool:
+    """Whether nothing that is moved is left at a drained broker."""
+    return row.state in {"empty", "only-pulsars-own"}
 
 
 def is_stuck(data: RoundSummary) -> bool:
@@ -141,4 +160,5 @@ def upkeep_lines(found: UpkeepSummary | None) -> Iterable[str]:
             yield f"{what} {each.name} under maintenance {until}, by {each.who or 'somebody'}: {each.why or 'no reason given'}"
     for row in found.drains:
         yield f"{drain_line(row)}, by {row.who or 'somebody'}: {row.why or 'no reason given'}"
+        yield from own_lines(row)
     yield from left_lines(found)

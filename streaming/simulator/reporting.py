@@ -178,6 +178,7 @@ class Reporter:
             topics=[bundles.topics[row] for row in at.tolist()],
             messages_per_s=each[:, 0] + each[:, 1],
             bytes_per_s=each[:, 2] + each[:, 3],
+            sessions=np.zeros(len(at), dtype=np.int64),
         )
 
     def _sweep(self) -> None:

@@ -1,10 +1,12 @@
 """One round of each policy on columns that are ready, and a whole round of the controller around it."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
+from policies.costs import CostMemory, Costs, learn
 from policies.placement import least_long_term_message_rate
 from policies.shedding import (
     avg_shedder,
@@ -15,7 +17,7 @@ from policies.shedding import (
 )
 from policies.shedding.contract import NoMemory
 from policies.shedding.view import BrokerTable, BundleTable, RoundView
-from policies.usage import RESOURCES
+from policies.usage import NOT_MEASURED, RESOURCES
 from state.controller import Controller
 from state.engine.closing import Identity
 from state.engine.store import DictStore
@@ -91,13 +93,15 @@ def _snapshot(brokers_count: int, share: float) -> RoundView:
     weight = draw.lognormal(0.0, 1.0, (brokers_count, BUNDLES_COUNT))
     weight /= weight.sum(axis=1, keepdims=True)
     messages, volume = usage * 1e5, usage * 1e9
+    limits = np.full((brokers_count, len(RESOURCES)), NOT_MEASURED)
+    limits[:, 0] = 100.0
     return RoundView(
         brokers=BrokerTable(
             names=_names(brokers_count),
             usage_ratio=usage,
             percents=np.column_stack([100.0 * usage, np.zeros((brokers_count, len(RESOURCES) - 1))]),
-            limits=np.full((brokers_count, len(RESOURCES)), 100.0),
-            measured=np.ones((brokers_count, len(RESOURCES)), dtype=np.bool_),
+            limits=limits,
+            measured=limits > 0,
             is_measured=np.ones(brokers_count, dtype=np.bool_),
             report_age_s=np.zeros(brokers_count),
             messages_per_s=messages,
@@ -165,12 +169,28 @@ def _placed(brokers_count: int) -> Shed:  # noqa: ARG001  it remembers nobody
 
 
 def _fleet_planner(brokers_count: int) -> Shed:
-    """The planner, after ten rounds in which it learned from a fleet without a difference."""
+    """The planner, after an hour in which it learned from a fleet without a difference."""
     policy, settings = fleet_planner.POLICY, fleet_planner.FleetPlannerSettings()
     memory, calm = policy.memory(), _snapshot(brokers_count, 0.0)
-    for _ in range(10):
+    for _ in range(60):
         _, memory = decide(policy, calm, memory, settings)
-    return lambda snapshot: decide(policy, snapshot, memory, settings)[0]
+    costs, _ = _learn_costs(calm, CostMemory())
+
+    def shed(snapshot: RoundView) -> object:
+        return decide(policy, replace(snapshot, costs=_learn_costs(snapshot, costs)[1]), memory, settings)[0]
+
+    return shed
+
+
+def _learn_costs(view: RoundView, costs: CostMemory) -> tuple[CostMemory, Costs]:
+    brokers = view.brokers
+    rates = (
+        np.column_stack(
+            [brokers.messages_per_s, brokers.messages_per_s, brokers.bytes_per_s, brokers.bytes_per_s]
+        )
+        / 2
+    )
+    return learn(costs, brokers.names, percents=brokers.percents, limits=brokers.limits, rates=rates)
 
 
 _POLICIES: Mapping[str, Callable[[int], Shed]] = {

@@ -76,6 +76,7 @@ def _snapshot(bundles_count: int, share: float) -> SplitSnapshot:
         names=[f"t{row}" for row in range(bundles_count * _TOPICS_COUNT)],
         messages_per_s=topic_rates.ravel(),
         bytes_per_s=topic_rates.ravel(),
+        sessions=np.zeros(bundles_count * _TOPICS_COUNT, dtype=np.int64),
         starts=edges[:-1],
         ends=edges[1:],
     )

@@ -76,6 +76,7 @@ KAFKA_ONLY = frozenset(
             )
         ),
         "TrimtabThrottleInfeasible",
+        "TrimtabReassignmentBroken",
         "TrimtabReassignmentLate",
         "TrimtabThrottleNotSet",
     }

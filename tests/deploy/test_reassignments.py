@@ -16,6 +16,7 @@ MOVING = {
     f"trimtab_reassignment_left_bytes{OF_CLUSTER}": "0x10 72000-1000x20",
     f"trimtab_reassignment_eta_seconds{OF_CLUSTER}": "0x10 720-10x20",
     f"trimtab_reassignment_late{OF_CLUSTER}": "0x10 1x20",
+    f"trimtab_reassignment_broken{OF_CLUSTER}": "0x10 2x20",
     f"trimtab_throttle_feasible{OF_CLUSTER}": "1x10 0x20",
     f"trimtab_throttle_changed{OF_CLUSTER}": "0x15 2x20",
     f"trimtab_throttle_failures{OF_CLUSTER}": "0x15 1x20",
@@ -30,6 +31,7 @@ STILL = {
     f"trimtab_reassignment_left_bytes{OF_CLUSTER}": "5000x10 0x20",
     f"trimtab_reassignment_eta_seconds{OF_CLUSTER}": "50x10 0x20",
     f"trimtab_reassignment_late{OF_CLUSTER}": "0x30",
+    f"trimtab_reassignment_broken{OF_CLUSTER}": "0x30",
     f"trimtab_throttle_changed{OF_CLUSTER}": "0x30",
     f"trimtab_throttle_failures{OF_CLUSTER}": "0x30",
 }
@@ -50,6 +52,7 @@ WHILE_MOVING: dict[str, list[dict[str, float]]] = {
     "Last to finish": [{'{cluster="logs",broker="104",role="follower"}': 1}],
     "Never end": [{"{}": 1}],
     "Late": [{"{}": 1}],
+    "Broken": [{"{}": 2}],
     "Bytes left": [{'{cluster="logs"}': 63_000}],
     "ETA against elapsed": [{'{cluster="logs"}': 630}, {'{cluster="logs"}': 600}],
     "Sources": [{'{cluster="logs",broker="101"}': 2600}, {'{cluster="logs",broker="101"}': 2600}],
@@ -74,6 +77,7 @@ ONCE_STILL: dict[str, list[dict[str, float]]] = {
     "Bytes left": [{'{cluster="logs"}': 0}],
     "Never end": [{"{}": 0}],
     "Late": [{"{}": 0}],
+    "Broken": [{"{}": 0}],
     "Feasible and late": [{}, {'{cluster="logs"}': 0}],
     "Not as decided": [{'{cluster="logs"}': 0}, {'{cluster="logs"}': 0}],
 }
@@ -122,6 +126,7 @@ def test_without_a_kafka_cluster_only_the_panels_that_count_something_answer(tmp
     counted: Answers = {
         f"{BOARD}: Never end": {"{}": 0},
         f"{BOARD}: Late": {"{}": 0},
+        f"{BOARD}: Broken": {"{}": 0},
         f"{BOARD}: Last to finish": {'{role="none"}': 0},
         "trimtab / Overview: Late moves": {"{}": 0},
         "trimtab / Overview: Failing": {"{}": 0},

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import yaml
@@ -11,6 +11,7 @@ from prometheus_client import generate_latest
 from deploy.docs.__main__ import REPOSITORY
 from deploy.docs.metrics_page import _used_families
 from deploy.local.prometheus import configuration
+from state.outputs import INFORMATION, Finding
 from streaming.operators.upkeep import WILL_NOT_PASS
 from tests.deploy.promtool import promtool
 from tests.deploy.queries import ROOT, RULES, Asked, alerts, asked_by_rules, problems
@@ -81,6 +82,11 @@ def test_prometheus_accepts_the_configuration_for_the_demo_and_the_one_of_make_w
 def test_prometheus_finds_no_fault_with_the_names_on_the_metrics_page() -> None:
     done = promtool("check", "metrics", given=generate_latest(_used_families()).decode())
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_alert_fires_for_a_finding_that_is_information() -> None:
+    assert set(get_args(get_type_hints(Finding)["kind"])) >= INFORMATION
+    assert not [name for name, rule in alerts().items() if any(kind in rule["expr"] for kind in INFORMATION)]
 
 
 @pytest.mark.parametrize("name", alerts())

@@ -135,7 +135,7 @@ def test_each_command_does_its_work_as_a_process(stage: Stage, tmp_path: Path) -
     stage.flush()
     assert "f" * 32 in show("actions list", *config, "--pending")
     assert "approved: " in show("approve", *config, "ffffff", "--why", "a test")
-    assert "rejected: " in show("reject", *config, "--all-of", "7", "--why", "a test")
+    assert "rejected: " in show("reject", *config, "--round", "7", "--why", "a test")
     assert "dry-run -> as configured" in show("control delete", *config, *changes)
     assert "forgotten" in show("forget", *config, *changes)
 

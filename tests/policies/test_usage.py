@@ -8,11 +8,10 @@ from policies.usage import (
     BrokerCapacity,
     CapacitySettings,
     UsageSettings,
-    capacity_percent,
     percent,
     weighted_maximum_ratio,
 )
-from tests.policies.fleets import Broker, Fleet, at, snapshot_of
+from tests.policies.fleets import Broker, Bundle, Fleet, at, snapshot_of
 
 
 def percent_of(usage: float, limit: float) -> float:
@@ -179,9 +178,16 @@ def test_capacity_has_a_weight_and_competes_with_the_measured_resources() -> Non
         assert 100.0 * snapshot.brokers.usage_ratio[0] == expected
 
 
+def test_topics_and_sessions_are_resources_only_where_their_capacity_is_declared() -> None:
+    bundles = {"t/a": Bundle(topics_count=30, sessions_count=10), "t/b": Bundle(topics_count=20)}
+    fleet = {"a": Broker(usage={"cpu": (5.0, 100.0)}, bundles=bundles)}
+    for declared, expected in (({}, 5.0), ({"topics_count": 100.0}, 50.0), ({"sessions_count": 40.0}, 25.0)):
+        capacity = CapacitySettings(brokers={"a": BrokerCapacity(**declared)})
+        assert 100.0 * snapshot_of(fleet, capacity=capacity).brokers.usage_ratio[0] == expected
+
+
 def test_capacity_percentages_are_single_precision_too() -> None:
-    limits = (np.array([100.0]), np.array([NOT_MEASURED]))
-    assert capacity_percent(np.array([30.0]), np.array([9.0]), limits)[0] == 30.000001907348633
+    assert percent(np.array([30.0]), np.array([100.0]))[0] == 30.000001907348633
 
 
 @pytest.mark.parametrize("name", ["cpu_weight", "direct_memory_weight", "capacity_weight"])

@@ -1,13 +1,14 @@
 """The words of the scenarios for Kafka clusters; see ``script`` for the rest of the language.
 
     t=5 logs 101 t0-0=12e9! t1-0=30e9+6e6!/700 leader=31200000 in=5e6
-    t=5 moves t0-0:101,102,103+103-101 t1-0:102,101+103@101~101,102 leader:t0=0:101,0:102 follower:t0=0:103
+    t=5 moves t0-0:101,102,103+103-101 t1-0:102,101+103@101~101,102 leader:t0=0:101,0:102 follower:t0=0:103 live:101,102
 
 ``logs`` is a broker's report: each replica with its size (``+`` its growth in bytes/s since t=0), ``!`` where the broker
 leads it, ``/`` its end offset; ``leader=`` and ``follower=`` the rates set on it, ``leader.default=`` and
 ``follower.default=`` those of all brokers, ``in=`` and ``out=`` its network.
 ``moves`` is all that moves: replicas now, ``+`` those added, ``-`` those removed, ``@`` the leader (else the first),
-``~`` the in-sync ones (else all that are not added); then the throttled lists on the cluster, by role and topic.
+``~`` the in-sync ones (else all that are not added); then the throttled lists on the cluster, by role and topic, and the
+brokers that are alive (else it is not said).
 """
 
 import re
@@ -49,14 +50,17 @@ def _logs(broker: str, words: list[str], *, time_s: float, attributes: dict[str,
 
 def _moves(words: list[str], *, time_s: float, attributes: dict[str, object]) -> bytes:
     throttled: dict[str, dict[str, str]] = {"leader": {}, "follower": {}}
-    rows = []
+    rows, data = [], dict[str, object]()
     for word in words:
+        if word.startswith("live:"):
+            data["live_brokers"] = _brokers(word.removeprefix("live:"))
+            continue
         found = _LIST.fullmatch(word)
         if found is None:
             rows.append(_move(word))
         else:
             throttled[found[1]][found[2]] = found[3]
-    data = {"moves": rows, "throttled": throttled}
+    data |= {"moves": rows, "throttled": throttled}
     return event(REASSIGNMENT, time_s=time_s, data=data, **({"subject": "reassignments"} | attributes))
 
 

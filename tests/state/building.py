@@ -139,6 +139,7 @@ def seen(
         end_ms=END_MS if end_ms is None else end_ms,
         apart=apart,
         unreported=advanced.unreported,
+        twice=advanced.twice,
     )
     table = eligible(
         round_loads,
@@ -170,14 +171,16 @@ def ruled(
     drained_count: int = 0,
     leaving: Mapping[str, Collection[str]] | None = None,
     drained: Collection[str] = (),
+    lifetime_s: float | None = None,
     **guards: Any,
 ) -> tuple[Eligible, Rules]:
-    """The view with its rules: anti-affinity groups, failure domains, unloads of the last hour, and limits."""
+    """The view with its rules: anti-affinity groups, failure domains, unloads of the last hour, and limits; that of traffic is off."""
     ledger = Ledger([_unloaded(is_drain=each >= hour_count) for each in range(hour_count + drained_count)])
     return with_rules(
         found.table,
         found.advanced,
-        GuardSettings(**guards),
+        GuardSettings(**{"max_moved_per_hour_ratio": 0.0} | guards),
+        lifetime_s=lifetime_s,
         facts=Facts([], [], [], [], dict(groups or {}), [], {}, dict(domains or {})),
         ledger=ledger,
         leaving=leaving,

@@ -134,7 +134,7 @@ def test_an_overlay_that_no_longer_fits_is_named_and_left_out():
 
 def hot(time_s: float, **bundles: float) -> list[Event]:
     """A hot broker with such bundles beside a cold one."""
-    named = {f"t/n/0x{name[1:]}_0xff": rate for name, rate in bundles.items()}
+    named = {f"t/n/0x{name[1:]}0_0x{name[1:]}f": rate for name, rate in bundles.items()}
     return [
         load("b1", time_s, cpu=90, bundles=named, rate=1000.0),
         load("b2", time_s, cpu=10, bundles={"t/n/0xf0_0xff": 10.0}),

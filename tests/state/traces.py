@@ -71,13 +71,19 @@ def statistics(
             topics=[name for topics in bundles.values() for name in topics],
             messages_per_s=rates,
             bytes_per_s=10 * rates,
+            sessions=np.zeros(len(rates), dtype=np.int64),
         ),
     )
 
 
 def settings_of(**pulsar: Any) -> SettingsSource:
-    """Settings as ``[pulsar]`` of a file would give them; the rounds of the traces are the defaults."""
-    return ClusterSettingsSource(compose({"pulsar": pulsar | {"rounds": ROUNDS | pulsar.get("rounds", {})}}))
+    """Settings as ``[pulsar]`` of a file would give them; the rounds of the traces are the defaults.
+
+    The limit on the traffic moved is off: the few bundles of a trace would soon reach it.
+    """
+    guards = {"max_moved_per_hour_ratio": 0.0} | pulsar.get("guards", {})
+    rounds = ROUNDS | pulsar.get("rounds", {})
+    return ClusterSettingsSource(compose({"pulsar": pulsar | {"guards": guards, "rounds": rounds}}))
 
 
 def load(
@@ -91,6 +97,7 @@ def load(
     topics_count: int = 0,
     partition: int | None = None,
     appended_s: float | None = None,
+    pulsars_own: Sequence[str] = (),
 ) -> LoadReport:
     """A load report: CPU in percent, and messages/s of each bundle (bytes/s are ten times that; None: no statistics)."""
     listed = dict(sorted((bundles or {}).items()))
@@ -111,6 +118,7 @@ def load(
             traffic=traffic.reshape(-1, 4),
             has_traffic=np.array([value is not None for value in listed.values()], dtype=np.bool_),
             counts=np.full((len(listed), 2), topics_count, dtype=np.int64),
+            pulsars_own=pulsars_own,
         ),
     )
 

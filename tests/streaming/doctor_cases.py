@@ -1,10 +1,11 @@
 """What may be wrong with a deployment, and what `trimtab doctor` says about it."""
 
+from collections import Counter
 from dataclasses import replace
 
 import msgspec
 
-from state.outputs import OtherBalancers
+from state.outputs import Finding, OtherBalancers, Section
 from streaming.operators.doctor.facts import CheckpointSeen, InputSeen, RejectedSeen
 from streaming.operators.doctor.findings import Missed
 from streaming.ports.marker import Marker
@@ -12,7 +13,7 @@ from streaming.ports.seen import BrokersSeen, Denied, TopicsSeen
 from streaming.ports.topics import Difference
 from streaming.settings import ControllerSettings, Settings
 from tests.streaming.doctor_facts import LEADER, NOW_MS, heard, side
-from tests.streaming.summaries import CONTROL, THROTTLE, of_kafka
+from tests.streaming.summaries import CONTROL, THROTTLE, of_kafka, section
 
 
 def difference(*, tolerable: bool) -> Difference:
@@ -36,6 +37,15 @@ NO_CHECKPOINT = CheckpointSeen(location="checkpoint")
 
 
 STANDBY = replace(LEADER, instance="b:2", role="standby", epoch=0, batch=None)
+
+
+def findings(*kinds: str, advice: str = "add partitions") -> Section[Finding]:
+    """Findings of a round; all are about ``x``."""
+    rows = [Finding(kind=kind, subject="x", broker="", bytes_per_s=None, advice=advice) for kind in kinds]  # type: ignore[arg-type]
+    return Section(count=len(rows), outcomes=dict(Counter(kinds)), heaviest=rows)
+
+
+NOBODY_OBEYS = findings("nobody-obeys", advice="Start an executor: `trimtab execute pulsar east-1`")
 
 
 WRONG = [
@@ -304,6 +314,21 @@ WRONG = [
         "warning",
         "live brokers did not report: b4",
         "whether they run",
+    ),
+    ("rounds", {"clusters": heard(findings=NOBODY_OBEYS)}, "problem", "trimtab execute", "nobody-obeys.md"),
+    (
+        "rounds",
+        {"clusters": heard(findings=findings("hot-partition", "hot-partition"))},
+        "warning",
+        "hot-partition x: add partitions (and 1 more)",
+        "decisions.md",
+    ),
+    (
+        "rounds",
+        {"clusters": heard(findings=section(hot_partition=2))},
+        "warning",
+        "hot-partition: 2 of them",
+        "decisions.md",
     ),
     (
         "rounds",

@@ -21,7 +21,7 @@ from streaming.ports.checkpoint import card_of
 from streaming.ports.marker import Checkpoint, Marker
 from streaming.ports.seen import BrokersSeen, TopicsSeen
 from streaming.settings import Settings
-from tests.streaming.summaries import ROUND
+from tests.streaming.summaries import ROUND, section
 
 NOW_MS = 500_000
 """Twenty seconds after the end of the round below."""
@@ -50,6 +50,7 @@ LEADER = Process(
 QUIET = msgspec.structs.replace(
     ROUND,
     brokers_missing_count=0,
+    findings=section(),
     other_balancers=OtherBalancers(shedding_brokers=[], splitting_brokers=[], unknown_brokers=[]),
 )
 

@@ -100,6 +100,7 @@ THROTTLE = ThrottleSummary(
     eta_observed_high_s=None,
     bottleneck=None,
     late=True,
+    broken_count=0,
     held_over_count=0,
     unknown_count=0,
     unknown=[],

@@ -1,6 +1,7 @@
 """When a collector sweeps, which brokers it leaves out, and of which bundles it reports the topics."""
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import example, given
@@ -11,8 +12,15 @@ from state.settings import RoundSettings
 from streaming.collector.cadence import BACKOFF_S_MAX, Cadence, Patience
 from streaming.collector.managers import LoadManagers, WrongLoadManager, require_reports
 from streaming.collector.metrics import CollectorMetrics
-from streaming.collector.reports import ForeignReport, read_report, topic_traffic, wanted_bundles
+from streaming.collector.reports import (
+    ForeignReport,
+    read_report,
+    topic_traffic,
+    wanted_bundles,
+    with_pulsars_own,
+)
 from streaming.collector.sweep import PulsarEventWriter, Sweeper
+from streaming.collector.unowned import Unowned
 from streaming.pulsar.admin import BrokerConfiguration, HttpClient, PulsarAdmin
 from streaming.pulsar.load_data import LoadData
 from streaming.settings import PulsarTarget
@@ -118,6 +126,19 @@ def test_what_is_no_load_report_of_the_modular_load_manager_is_called_by_name(
         read_report(answer)
 
 
+def test_bundles_of_pulsar_system_that_a_broker_owns_are_added_to_its_report_and_nothing_else_changes() -> (
+    None
+):
+    report = b'{"cpu": {"usage": 1e2, "limit": 800.0}, "bundles": []}'
+    owned = {"t/n/0x00000000_0x80000000", "pulsar/b1:8080/0x00000000_0xffffffff"}
+    assert with_pulsars_own(report, owned) == report
+    system = [f"pulsar/system/0x{at}0000000_0x{at + 1}0000000" for at in range(2)]
+    assert with_pulsars_own(report, {*owned, *system}) == (
+        b'{"cpu":{"usage": 1e2, "limit": 800.0},"bundles":[],"pulsarsOwn":'
+        b'["pulsar/system/0x00000000_0x10000000","pulsar/system/0x10000000_0x20000000"]}'
+    )
+
+
 def test_a_report_with_numbers_nobody_can_read_goes_on_to_be_rejected_by_name() -> None:
     assert read_report(b'{"lastStats": {"t/n/0x0_0x1": {"msgRateIn": "NaN"}}}').lastStats is None
 
@@ -134,6 +155,48 @@ def test_topics_of_both_kinds_are_found_by_the_full_name_of_their_bundle() -> No
     found = topic_traffic(json.dumps(answer).encode(), {"t/n/0x0_0x1", "t/gone/0x0_0x1"})
     assert {name: sorted(topics) for name, topics in found.items()} == {"t/n/0x0_0x1": ["p", "q"]}
     assert set(topic_traffic(json.dumps(answer).encode(), None)) == {"t/n/0x0_0x1", "t/n/0x1_0x2"}
+
+
+BUNDLE = "t/n/0x00000000_0xffffffff"
+
+
+def answer_of(**topics: object) -> bytes:
+    """A broker's statistics of one bundle."""
+    return json.dumps({"t/n": {BUNDLE.rpartition("/")[2]: {"persistent": topics}}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("stats", "producers", "consumers"),
+    [
+        ({"producerCount": 2, "publishers": [{}], "subscriptions": {}}, 2, 0),
+        ({"producerCount": 0, "subscriptions": {"s": {"consumers": [{"metadata": {}}] * 3}}}, 0, 3),
+        ({"subscriptions": {"s": {"consumers": [{}]}, "x": {"consumers": [{}, {}]}}}, None, 3),
+        ({"producerCount": 1}, 1, None),
+        ({"producerCount": 1, "subscriptions": {"s": {"consumers": [{}]}, "x": {}}}, 1, None),
+    ],
+    ids=["no subscription", "a subscription", "of all subscriptions", "no list", "one without its list"],
+)
+def test_clients_of_a_topic_are_counted_and_what_a_broker_does_not_say_is_not_known(
+    stats: dict[str, object], producers: float | None, consumers: float | None
+) -> None:
+    found = topic_traffic(answer_of(p=stats), None)[BUNDLE]["p"]
+    assert (found.producers, found.consumers) == (producers, consumers)
+
+
+def test_a_topic_with_forty_thousand_consumers_takes_no_more_than_a_few_megabytes() -> None:
+    consumer = {
+        "address": "/127.0.0.1:45842",
+        "consumerName": "8a5255fbd8",
+        "msgRateOut": 1.5,
+        "metadata": {},
+    }
+    answer = answer_of(p={"producerCount": 1, "subscriptions": {"s": {"consumers": [consumer] * 40_000}}})
+    tracemalloc.start()
+    found = topic_traffic(answer, {BUNDLE})
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found[BUNDLE]["p"].consumers == 40_000
+    assert peak_bytes < 2e6 < len(answer)
 
 
 @pytest.mark.parametrize("name", ["NoopLoadManager", "SimpleLoadManagerImpl"])
@@ -176,6 +239,7 @@ def test_a_broker_that_never_answers_delays_neither_the_others_nor_the_tick() ->
             pulsar_cluster="c",
             managers=LoadManagers(admin, metrics, cluster="east-1", first="ModularLoadManagerImpl"),
             load_data=LoadData(admin, http, target),
+            unowned=Unowned(admin, "c", lambda: 1),
         )
         sweeps = [sweeper.sweep(within_s=0.5) for _ in range(2)]
         assert len(silent.asked) == 1, "it is not asked again while it is being asked"

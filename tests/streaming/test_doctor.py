@@ -15,7 +15,7 @@ from streaming.operators.doctor.report import CHECKS, exit_code_of, judge, repor
 from streaming.ports.places import Place, Progress
 from streaming.process.exits import OK, REFUSED, UNREACHABLE
 from streaming.settings import ControllerSettings, InputSettings, SecuritySettings, Settings
-from tests.streaming.doctor_cases import NO_CHECKPOINT, WRONG
+from tests.streaming.doctor_cases import NO_CHECKPOINT, WRONG, findings
 from tests.streaming.doctor_facts import SETTINGS, WELL, heard, side
 
 
@@ -46,6 +46,12 @@ def test_a_check_says_what_is_wrong_and_what_to_do(
     assert found.outcome == outcome
     assert finding in found.finding
     assert remedy in (found.remedy or "")
+
+
+def test_findings_for_information_are_shown_and_nothing_is_to_be_done() -> None:
+    found = of("rounds", clusters=heard(findings=findings("idle-broker", advice="it carries nothing")))
+    assert [(each.outcome, each.remedy) for each in found] == [("ok", None)] * 2
+    assert found[0].finding == "idle-broker x: it carries nothing"
 
 
 def test_the_table_of_what_may_be_wrong_has_every_check() -> None:

@@ -19,25 +19,26 @@ def file_of(path: Path, *rows: tuple[str, int, list[int]]) -> str:
 
 
 def test_targets_are_read_and_a_file_that_is_not_there_plans_nothing(tmp_path: Path) -> None:
-    assert read_planned(file_of(tmp_path, ("t", 0, [1, 3]))) == {("t", 0): (1, 3)}
-    assert read_planned(str(tmp_path / "later.json")) == {}
-    assert read_planned(None) == {}
+    assert read_planned(file_of(tmp_path, ("t", 0, [1, 3]))) == ({("t", 0): (1, 3)}, [])
+    assert read_planned(str(tmp_path / "later.json")) == ({}, [])
+    assert read_planned(None) == ({}, [])
 
 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([("t", 0, [])], r"t-0: replicas is \[\]; give one broker or more"),
-        ([("t", 0, [3, 3])], r"t-0: replicas is \[3, 3\]; .*each once"),
-        ([("t", 0, [-1])], r"t-0: replicas is \[-1\]"),
-        ([("t", 0, [1]), ("t", 0, [2])], "t-0: given twice"),
+        ([("t", 0, [])], r"t-0 is left out: replicas is []; give one broker or more, each once"),
+        ([("t", 0, [3, 3])], r"t-0 is left out: replicas is [3, 3]; give one broker or more, each once"),
+        ([("t", 0, [-1])], r"t-0 is left out: replicas is [-1]; give one broker or more, each once"),
+        ([("u", 7, [2])], "u-7 is given twice, and the first counts: give each partition once"),
     ],
 )
-def test_replicas_that_cannot_be_are_refused_by_name(
+def test_a_partition_that_cannot_be_is_named_and_keeps_no_other_from_being_planned(
     tmp_path: Path, rows: list[tuple[str, int, list[int]]], message: str
 ) -> None:
-    with pytest.raises(BadPlan, match=message):
-        read_planned(file_of(tmp_path, *rows))
+    planned, odd = read_planned(file_of(tmp_path, ("u", 7, [1]), *rows, ("u", 8, [2, 1])))
+    assert planned == {("u", 7): (1,), ("u", 8): (2, 1)}
+    assert odd == [message]
 
 
 def test_what_is_no_json_is_refused_by_name(tmp_path: Path) -> None:
@@ -47,8 +48,9 @@ def test_what_is_no_json_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_an_unknown_partition_an_unknown_broker_and_another_move_are_named() -> None:
-    planned = {("nowhere", 0): (1,), ("t", 0): (1, 9), ("t", 1): (2, 3), ("t", 2): (1, 3)}
+    planned = {("nowhere", 0): (1,), ("t", 0): (1, 9), ("t", 3): (7, 3), ("t", 1): (2, 3), ("t", 2): (1, 3)}
     states = {("t", number): STATE for number in range(3)}
+    states["t", 3] = PartitionState(replicas=(1, 7), leader=1, in_sync=(1,))
     running = {
         ("t", 1): RunningMove(replicas=(1, 2, 3), adding=(3,), removing=(2,)),
         ("t", 2): RunningMove(replicas=(1, 2, 3), adding=(3,), removing=(2,)),

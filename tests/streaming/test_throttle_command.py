@@ -88,6 +88,7 @@ def test_the_worked_example_is_answered_number_by_number() -> None:
         },
         "batches": None,
         "unknown": [],
+        "not_planned": [],
         "warnings": [
             "4 new replicas are counted with their whole log: it is not known what they have already"
         ],

@@ -21,6 +21,7 @@ DONE = msgspec.structs.replace(
     bytes_left=0,
     feasible=None,
     late=False,
+    broken_count=0,
     rates_bytes_per_s={},
     min_bytes_per_s={},
 )
@@ -55,6 +56,7 @@ def test_a_running_move_shows_what_is_left_and_the_rate_and_minimum_of_each_role
     assert found.of("reassignment_left_bytes") == {("kafka-1",): 72_000}
     assert found.of("throttle_feasible") == {("kafka-1",): 0}
     assert found.of("reassignment_late") == {("kafka-1",): 1}
+    assert found.of("reassignment_broken") == {("kafka-1",): 0}
     assert found.of("throttle_rate_bytes_per_second") == {
         ("101", "kafka-1", "leader"): 30,
         ("104", "kafka-1", "follower"): 40,

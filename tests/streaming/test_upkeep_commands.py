@@ -18,7 +18,14 @@ from streaming.operators.edits import (
     settings_edit,
 )
 from streaming.operators.overlay_text import change_text, overlay_text
-from streaming.operators.upkeep import begin_drain, begin_maintenance, drain_line, end_maintenance, is_stuck
+from streaming.operators.upkeep import (
+    begin_drain,
+    begin_maintenance,
+    drain_line,
+    end_maintenance,
+    is_stuck,
+    own_lines,
+)
 from tests.streaming.test_control_commands import ASKER, NOW, NOW_MS, Planned, data_of, plan, planned, stands
 from tests.streaming.test_control_commands import SETTINGS as SOURCE
 
@@ -147,7 +154,25 @@ def drain(state: str, left: int | None) -> DrainRow:
 def test_how_far_a_drain_is_is_said_in_bundles() -> None:
     assert drain_line(drain("draining", 4)) == "drain of b3: 4 bundles left of 9"
     assert drain_line(drain("silent", None)) == "drain of b3: no report of it"
-    assert drain_line(drain("empty", 0)).startswith("drain of b3: empty")
+    assert drain_line(drain("empty", 0)) == "drain of b3: empty, under maintenance until it is ended"
+
+
+OWN = ["pulsar/system/0x00000000_0x40000000", "pulsar/system/0x40000000_0x80000000"]
+
+
+def test_pulsars_own_bundles_at_a_drained_broker_are_named() -> None:
+    row = msgspec.structs.replace(drain("only-pulsars-own", 0), pulsars_own_count=120, pulsars_own=OWN)
+    assert drain_line(row) == (
+        "drain of b3: empty but for 120 bundles of Pulsar's own, under maintenance until it is ended"
+    )
+    says, *names, more = own_lines(row)
+    assert "they serve the whole cluster" in says
+    assert names == [f"  {each} is Pulsar's own" for each in OWN]
+    assert more == "  and 118 more"
+    one = msgspec.structs.replace(row, pulsars_own_count=1, pulsars_own=OWN[:1])
+    assert "empty but for 1 bundle of Pulsar's own" in drain_line(one)
+    assert list(own_lines(one)) == [says, f"  {OWN[0]} is Pulsar's own"]
+    assert list(own_lines(drain("draining", 4))) == []
 
 
 @pytest.mark.parametrize(

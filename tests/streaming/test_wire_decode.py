@@ -153,6 +153,25 @@ def test_statistics_of_topics_become_columns_bundle_by_bundle():
     assert found.traffic.bytes_per_s.tolist() == [10, 0]
 
 
+@pytest.mark.parametrize(
+    ("clients", "sessions"),
+    [
+        ({"producers": 2, "consumers": 40000}, 40002),
+        ({"producers": 0, "consumers": 0}, 0),
+        ({"consumers": 3}, 3),
+        ({"producers": 3, "consumers": None}, 3),
+        ({}, 0),
+    ],
+)
+def test_clients_of_topics_are_added_up_as_far_as_they_are_known(
+    clients: dict[str, int | None], sessions: int
+) -> None:
+    """What is missing shows where they are compared with the number that the bundle's owner reports."""
+    found = taken(event(TOPIC_STATS, data={HIGH: {"a": traffic(1) | clients, "b": traffic(2)}}))
+    assert found.traffic.sessions.tolist() == [sessions, 0]
+    assert found.traffic.messages_per_s.tolist() == [1, 2]
+
+
 def test_statistics_of_a_bundle_that_is_not_listed_are_left_out():
     assert seen({"bundles": [LOW], "lastStats": {LOW: traffic(1), HIGH: traffic(2)}}).bundles == [LOW]
 
@@ -185,9 +204,15 @@ def test_names_of_both_styles_are_bundles(name: str):
         "pulsar/system/0x00000000_0x40000000",
     ],
 )
-def test_bundles_of_pulsar_itself_are_counted_but_never_seen(name: str):
+def test_bundles_of_pulsar_itself_are_counted_and_named_apart_from_the_others(name: str):
     found = seen({"lastStats": {name: traffic(5), LOW: traffic(1)}})
-    assert (found.bundles, found.listed_count) == ([LOW], 2)
+    assert (found.bundles, found.pulsars_own, found.listed_count) == ([LOW], [name], 2)
+
+
+def test_bundles_that_a_broker_owns_without_listing_them_are_named_too():
+    system = "pulsar/system/0x00000000_0x40000000"
+    found = seen({"bundles": [HEARTBEAT, LOW], "pulsarsOwn": [system, LOW]})
+    assert (found.bundles, found.pulsars_own, found.listed_count) == ([LOW], [HEARTBEAT, system], 2)
 
 
 def test_a_heartbeat_stays_unseen_when_the_memory_of_names_starts_again(monkeypatch: pytest.MonkeyPatch):
@@ -242,6 +267,30 @@ def test_the_log_knows_better_than_the_record_when_it_was_appended():
 
 def test_a_file_has_no_key_to_compare():
     assert isinstance(taken(report(), key=None), LoadReport)
+
+
+@pytest.mark.parametrize(
+    ("data", "named", "count"),
+    [
+        ({}, [], 0),
+        ({"unowned": {HIGH: "1970-01-01T00:00:05Z", LOW: "1970-01-01T00:00:06Z"}}, [LOW, HIGH], 2),
+        ({"unowned": {LOW: "1970-01-01T00:00:05Z"}, "unowned_count": 7}, [LOW], 7),
+        (
+            {"unowned": {f"b{number:03d}": "1970-01-01T00:00:05Z" for number in range(120)}},
+            [f"b{number:03d}" for number in range(100)],
+            120,
+        ),
+    ],
+    ids=["none", "two", "more than are named", "too many names"],
+)
+def test_bundles_without_an_owner_come_with_the_tick(
+    data: dict[str, object], named: list[str], count: int
+) -> None:
+    found = taken(event("trimtab.tick.v1", subject="tick", data={"asked": ["b1"], **data}))
+    assert isinstance(found, Tick)
+    assert [name for name, _ in found.unowned] == named
+    assert found.unowned_count == count
+    assert {since for _, since in found.unowned} <= {5000, 6000}
 
 
 def test_the_other_events_are_read_too():

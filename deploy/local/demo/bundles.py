@@ -8,12 +8,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 
 from policies.splitting.positions import partitions_of, positions_of
 from policies.splitting.ranges import Bundle as BundleName
 from policies.splitting.ranges import NamespaceBundles
-from streaming.contract.messages import BundleStats, Traffic
+from streaming.contract.messages import BundleStats, TopicLoad, Traffic
 
 HOT_BUNDLE = "shop/orders/0x78000000_0x80000000"
 HOT_MESSAGES_PER_S = 14_000.0
@@ -125,9 +126,16 @@ class Bundle:
             consumerCount=self.namespace.fan_out_count * len(self.topics),
         )
 
-    def topic_stats(self, factor: float) -> dict[str, Traffic]:
+    def topic_stats(self, factor: float) -> dict[str, TopicLoad]:
         """The same by topic."""
-        return {topic.name: self.namespace.traffic(topic.messages_per_s * factor) for topic in self.topics}
+        return {
+            topic.name: TopicLoad(
+                **msgspec.structs.asdict(self.namespace.traffic(topic.messages_per_s * factor)),
+                producers=PRODUCERS_PER_TOPIC_COUNT,
+                consumers=self.namespace.fan_out_count,
+            )
+            for topic in self.topics
+        }
 
     def cut(self, boundaries: Sequence[int]) -> tuple["Bundle", ...]:
         """The children, each with the topics that hash into it. Raises ``BadRange`` where Pulsar refuses the split."""

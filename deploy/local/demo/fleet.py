@@ -20,7 +20,14 @@ import numpy as np
 from deploy.local.demo.bundles import Bundle, first_bundles
 from policies.splitting.ranges import BadRange
 from state.outputs import Split, Unload, rfc3339
-from streaming.contract.messages import ActionResultData, BundleStats, LocalBrokerData, Resource, Traffic
+from streaming.contract.messages import (
+    ActionResultData,
+    BundleStats,
+    LocalBrokerData,
+    Resource,
+    TopicLoad,
+    Traffic,
+)
 
 CLUSTER = "demo"
 SEED = 7
@@ -65,7 +72,7 @@ class BrokerNow:
     messages_per_s: float
     bundles_count: int
     report: BrokerReport
-    topics: dict[str, dict[str, Traffic]]
+    topics: dict[str, dict[str, TopicLoad]]
     """Traffic by bundle and topic."""
 
 

@@ -22,8 +22,8 @@ from streaming.contract.messages import (
     LoadReportMessage,
     TickData,
     TickMessage,
+    TopicLoad,
     TopicStatsMessage,
-    Traffic,
     type_of,
 )
 from streaming.process.closing import Closing
@@ -32,7 +32,7 @@ from streaming.settings import Settings
 __all__ = ["Hearing", "Loads"]
 
 Received = Sweep | Result | Decided | Closed
-_Topics = dict[str, dict[str, Traffic]]
+_Topics = dict[str, dict[str, TopicLoad]]
 
 
 _report = msgspec.json.Decoder(BrokerReport)

@@ -47,7 +47,7 @@ from policies.shedding.fleet_planner.memory import (
     note_unfinished,
     remember,
 )
-from policies.shedding.fleet_planner.search import Fleet, Found, Move, search
+from policies.shedding.fleet_planner.search import Fleet, Found, search
 from policies.shedding.fleet_planner.settings import FleetPlannerSettings
 from policies.shedding.fleet_planner.words import OUTCOME_TEXTS
 from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, candidates, examine_nothing
@@ -111,8 +111,10 @@ class _Pending:
     """The memory of a round before it is known which moves happen."""
 
     memory: FleetPlannerMemory
-    brokers: Sequence[str] = ()
-    moves: Sequence[Move] = ()
+    brokers: tuple[Sequence[str], Sequence[str]] = ((), ())
+    """Source and destination of each move."""
+    excess_points: tuple[Floats, Floats] = (np.zeros((0, 0)), np.zeros((0, 0)))
+    """What the traffic of each move's bundle costs them beyond its running averages, (u, resources) each."""
 
 
 def plan(view: RoundView, memory: FleetPlannerMemory, settings: FleetPlannerSettings) -> Proposal[_Pending]:
@@ -127,23 +129,31 @@ def plan(view: RoundView, memory: FleetPlannerMemory, settings: FleetPlannerSett
     levels.learned[:, EVIDENCE] = spread.evidence
     levels.fleet[UNFINISHED] = found.is_cut
     after = remember(memory, view.brokers.names, levels.learned, levels.fleet)
-    pending = _Pending(memory=after, brokers=view.brokers.names, moves=found.moves)
-    return Proposal(_plan(view, levels, found, examined, place), pending)
+    sketch = _plan(view, levels, found, examined, place)
+    return Proposal(sketch, _pending(view, levels, sketch, after))
+
+
+def _pending(view: RoundView, levels: Levels, sketch: SheddingPlan, memory: FleetPlannerMemory) -> _Pending:
+    rows, names = sketch.unload_rows, view.brokers.names
+    if not len(rows):
+        return _Pending(memory=memory)
+    owners, destinations = view.bundles.owners_of(rows), sketch.unload_destinations
+    return _Pending(
+        memory=memory,
+        brokers=([names[row] for row in owners.tolist()], [names[row] for row in destinations.tolist()]),
+        excess_points=(
+            levels.excess_points(view, rows, owners, owners),
+            levels.excess_points(view, rows, owners, destinations),
+        ),
+    )
 
 
 def settle(proposal: Proposal[_Pending], fates: Codes) -> FleetPlannerMemory:
     """The memory of the round, with what moves along; a plan of which some moves have to wait goes on in the next one."""
-    pending, excess = proposal.pending, dict[str, Floats]()
-    for move, fate in zip(pending.moves, fates.tolist(), strict=True):
-        if fate != ADMITTED:
-            continue
-        for broker, sign, points in (
-            (move.source, -1.0, move.excess[0]),
-            (move.destination, 1.0, move.excess[1]),
-        ):
-            name = pending.brokers[broker]
-            excess[name] = excess.get(name, 0.0) + sign * points
-    memory = carry(pending.memory, excess) if excess else pending.memory
+    pending, admitted = proposal.pending, fates == ADMITTED
+    memory = pending.memory
+    if admitted.any():
+        memory = carry(memory, pending.brokers, pending.excess_points, admitted)
     return note_unfinished(memory, is_unfinished=True) if (fates == POSTPONED).any() else memory
 
 
@@ -296,11 +306,11 @@ def _tried_outcomes(
 
 def _why_it_stays(fleet: Fleet, rows: Ints, broker: int) -> Codes:
     """Why each bundle of a broker that could not be helped stays, (k,)."""
-    receivers = np.flatnonzero(fleet.receivers(broker))
+    receivers = fleet.receivers(broker, 0.0)
     if not len(receivers):
         return np.full(len(rows), NO_DESTINATION, dtype=np.int8)
-    amounts, cold = fleet.amounts(rows, broker), receivers[np.argmin(fleet.score[receivers])]
-    worse = fleet.scores_after(int(cold), amounts * fleet.most_unit[cold])
+    amounts, cold = fleet.amounts(rows, broker), receivers[0]
+    worse = fleet.scores_after(int(cold), amounts * fleet.unit[cold])
     return np.where(worse >= fleet.score[broker], TOO_BIG, NO_DESTINATION).astype(np.int8)
 
 

@@ -10,7 +10,7 @@ some rounds is no noise, and counts fully.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,11 +83,19 @@ class Levels:
     fleet: Floats
     """What is remembered of the group, (values,)."""
 
-    def rates(self, view: RoundView, rows: Ints, owner: int) -> Floats:
-        """Traffic of bundle rows of a broker, (k, 4)."""
+    def rates(self, view: RoundView, rows: Ints, owners: Ints | int) -> Floats:
+        """Traffic of bundle rows, (k, 4), each at the belief of its owner."""
         average = view.bundles.rates[rows]
-        found: Floats = average + self.belief[owner] * (_present_rates(view, rows) - average)
+        if view.present_rates is None:
+            return average
+        share = self.belief[owners] if isinstance(owners, int) else self.belief[owners][:, None]
+        found: Floats = average + share * (view.present_rates(rows) - average)
         return found
+
+    def excess_points(self, view: RoundView, rows: Ints, owners: Ints, brokers: Ints) -> Floats:
+        """What the traffic of bundles costs a broker each beyond the running averages, in points, (k, resources)."""
+        excess = self.rates(view, rows, owners) - view.bundles.rates[rows]
+        return self.costs.points_at(brokers, figures_of(excess))
 
 
 def judge(view: RoundView, memory: FleetPlannerMemory) -> Levels:
@@ -95,7 +103,7 @@ def judge(view: RoundView, memory: FleetPlannerMemory) -> Levels:
     brokers, weights, everyone = view.brokers, view.usage_weights, slice(None)
     learned, fleet = broker_columns(memory, brokers.names), fleet_values(memory)
     average, present = _owned_rates(view)
-    counts = _sum_owned(view, view.bundles.counts.astype(np.float64))
+    counts = _owned_counts(view)
     costs = view.costs or _first_costs(view, present)
     arrived, concerned = _expect_moves(view, average)
     learned[:, SETTLING] = np.where(concerned, SETTLING_ROUNDS + 1, np.maximum(learned[:, SETTLING] - 1, 0))
@@ -165,12 +173,19 @@ def _follow(learned: Floats, fleet: Floats, kind: Residual, found: Floats, is_fa
     return error
 
 
-def carry(memory: FleetPlannerMemory, excess: Mapping[str, Floats]) -> FleetPlannerMemory:
-    """The memory once bundles have moved; ``excess`` has, by broker, what their traffic costs beyond its averages, (resources,)."""
-    names = [name for name in excess if name in memory.learned]
+def carry(
+    memory: FleetPlannerMemory,
+    brokers: tuple[Sequence[str], Sequence[str]],
+    excess_points: tuple[Floats, Floats],
+    happens: Bools,
+) -> FleetPlannerMemory:
+    """The memory once bundles have moved: what their traffic costs beyond its averages leaves the source and comes to the destination."""
+    names = sorted({name for side in brokers for name in side})
+    row_of = {name: row for row, name in enumerate(names)}
     learned = broker_columns(memory, names)
-    for row, name in zip(learned, names, strict=True):
-        row[TRAFFIC.offset] += excess[name]
+    for side, points, sign in zip(brokers, excess_points, (-1.0, 1.0), strict=True):
+        rows = np.array([row_of[name] for name in side], dtype=np.int64)
+        np.add.at(learned[:, TRAFFIC.offset], rows[happens], sign * points[happens])
     return remember(memory, names, learned, fleet_values(memory))
 
 
@@ -246,8 +261,17 @@ def _averaged_share(weight: Floats | float, lasts: Floats | float) -> Floats:
 
 def _owned_rates(view: RoundView) -> tuple[Floats, Floats]:
     """Running averages and present traffic of each broker's bundles, (n, 4) each."""
-    rows = np.arange(len(view.bundles))
-    return _sum_owned(view, view.bundles.rates), _sum_owned(view, _present_rates(view, rows))
+    average = _sum_owned(view, view.bundles.rates)
+    if view.present_rates is None:
+        return average, average
+    return average, _sum_owned(view, view.present_rates(np.arange(len(view.bundles))))
+
+
+def _owned_counts(view: RoundView) -> Floats | None:
+    """Topics and sessions of each broker, (n, 2); None where nobody declares how many it can carry."""
+    if not (view.brokers.limits[:, -2:] > 0).any():
+        return None
+    return _sum_owned(view, view.bundles.counts.astype(np.float64))
 
 
 def _sum_owned(view: RoundView, column: Floats) -> Floats:
@@ -258,11 +282,6 @@ def _sum_owned(view: RoundView, column: Floats) -> Floats:
     if has_some.any():
         found[has_some] = np.add.reduceat(column, starts[:-1][has_some], axis=0)
     return found
-
-
-def _present_rates(view: RoundView, rows: Ints) -> Floats:
-    """Traffic of bundles in this round alone, (k, 4); averages where only these are known."""
-    return view.bundles.rates[rows] if view.present_rates is None else view.present_rates(rows)
 
 
 def _first_costs(view: RoundView, present: Floats) -> Costs:

@@ -15,12 +15,14 @@ from itertools import pairwise
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints
-from policies.costs import explain, figures_of
+from policies.costs import BANDWIDTH_IN, BANDWIDTH_OUT, explain, figures_of
 from policies.shedding.fleet_planner.levels import Levels
 from policies.shedding.fleet_planner.settings import FleetPlannerSettings
 from policies.shedding.rules import Rules
 from policies.shedding.view import RoundView
+from policies.usage import RESOURCES
 
+BYTES = RESOURCES.index("bytes")
 MOST_BUNDLES = 64
 """Heaviest bundles of a broker that a step looks at, of those that are not too heavy to help."""
 DESTINATIONS = (3, 32)
@@ -29,8 +31,8 @@ AS_GOOD_RATIO = 0.1
 """Share of the best move's worth up to which moves count as equally good; then the one that moves less traffic is taken."""
 LEAST_POINTS = 0.05
 """Least fall of its source that a move has to bring: the resolution of what brokers report."""
-MOST_MOVES = 500
-"""Most moves of a round, where no rule says how many may happen."""
+MOST_MOVES = 180
+"""Most moves of a round: what an executor surely carries out within the usual lifetime of actions, at one a second."""
 LATE_S = 30.0
 """A broker whose report is so much older than the median one receives nothing: it may be about to go."""
 
@@ -50,8 +52,6 @@ class Move:
     """By how much the source's score falls."""
     rises_points: float
     """By how much the destination's score is expected to rise."""
-    excess: tuple[Floats, Floats]
-    """What the bundle's traffic costs source and destination beyond its running averages, in points, (resources,) each."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -79,8 +79,8 @@ class Fleet:
         limits, factor = levels.costs.limits[:, self.counts], levels.costs.factor[:, self.counts]
         self.unit = np.where(self.measured, 100.0 * factor / np.where(self.measured, limits, 1.0), 0.0)
         """Points of each resource that one unit of it takes at a broker, (n, a)."""
-        self.most_unit = self.unit * (1.0 + levels.costs.factor_error[:, self.counts])
-        """The most that it is likely to take there."""
+        self.doubt = levels.costs.factor_error[:, self.counts].max(axis=1, initial=0.0)
+        """How uncertain that is, as a share of it, (n,)."""
         self.points = levels.points[:, self.counts].copy()
         self.score = levels.score.copy()
         self.has_moved = np.zeros(len(view.bundles), dtype=np.bool_)
@@ -88,15 +88,21 @@ class Fleet:
         measures: Bools = np.any(self.measured, axis=1)
         self.may_give: Bools = measures & levels.is_clear
         self.may_receive: Bools = view.brokers.may_receive & measures & (ages <= np.median(ages) + LATE_S)
-        kinds, self.kind = np.unique(levels.is_loaded[:, self.counts], axis=0, return_inverse=True)
-        self.comparable: Bools = ~np.any(kinds[:, None, :] & ~self.measured[None, :, :], axis=2)
-        """Whether a broker measures all that the bundles of a broker of this kind load there, (kinds, n)."""
+        loads = levels.is_loaded[:, self.counts]
+        _, first, self.kind = np.unique(
+            loads @ (1 << np.arange(len(self.counts))), return_index=True, return_inverse=True
+        )
+        known = view.brokers.measured.copy()
+        known[:, [BANDWIDTH_IN, BANDWIDTH_OUT]] |= known[:, BYTES, None]
+        self.comparable: Bools = ~np.any(loads[first][:, None, :] & ~known[:, self.counts], axis=2)
+        """Whether a broker measures all that the bundles of a broker of this kind load there, (kinds, n); a declared capacity of bytes
+        stands for bandwidth that is not measured."""
 
-    def receivers(self, source: int) -> Bools:
-        """Brokers that a bundle of ``source`` may go to as far as it is known what it would cost there, (n,)."""
-        found: Bools = self.may_receive & self.comparable[self.kind[source]]
-        found[source] = False
-        return found
+    def receivers(self, source: int, least_points: float) -> Ints:
+        """Brokers so much colder than ``source`` that it may give to, as far as it is known what a bundle would cost there, coldest first."""
+        is_open = self.may_receive & self.comparable[self.kind[source]]
+        found = np.flatnonzero(is_open & (self.score < self.score[source] - least_points))
+        return found[np.argsort(self.score[found], kind="stable")]
 
     def coldest(self) -> Ints:
         """The coldest broker that each may give to, (n,); itself where there is none."""
@@ -109,16 +115,9 @@ class Fleet:
         return cold
 
     def amounts(self, rows: Ints, owner: int) -> Floats:
-        """How much of each resource bundles take by the fleet's rule, (k, a)."""
+        """How much of each resource bundles of a broker take by the fleet's rule, (k, a)."""
         figures = figures_of(self.levels.rates(self.view, rows, owner), self.view.bundles.counts[rows])
         found: Floats = explain(figures, self.levels.costs.rule)[:, self.counts]
-        return found
-
-    def excess_points(self, row: int, owner: int, broker: int) -> Floats:
-        """What a bundle's traffic costs at a broker beyond its running averages, in points, (resources,)."""
-        rows = np.array([row])
-        excess = self.levels.rates(self.view, rows, owner) - self.view.bundles.rates[rows]
-        found: Floats = self.levels.costs.points_at(np.array([broker]), figures_of(excess))[0]
         return found
 
     def scores_after(self, broker: int, change: Floats) -> Floats:
@@ -127,33 +126,31 @@ class Fleet:
         return found
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Source:
-    """The bundles of a broker that a step looks at, and how much of each resource they take, (k, a)."""
+    """The bundles of a broker that a step looks at; k of them."""
 
     rows: Ints
     amounts: Floats
+    """How much of each resource they take by the fleet's rule, (k, a)."""
+    stays: Bools
+    """Which of them have not moved yet, (k,)."""
     is_whole: bool
-    """Whether these are all of its movable bundles."""
-
-    def drop(self, at: int) -> None:
-        self.rows, self.amounts = np.delete(self.rows, at), np.delete(self.amounts, at, axis=0)
+    """Whether these are all of its movable bundles that can help."""
 
 
 def search(view: RoundView, levels: Levels, settings: FleetPlannerSettings) -> Found:
     """Moves in the order in which they help most."""
     fleet, found = Fleet(view, levels), Found()
     rules = None if view.rules is None else view.rules.draft()
+    fleet.may_give &= fleet.score > fleet.score[fleet.coldest()] + settings.goal_points
     shares, left = traffic_shares(view), settings.max_moved_ratio
     sources: dict[int, _Source] = {}
     while not found.is_cut:
         hot = int(np.argmax(np.where(fleet.may_give, fleet.score, -np.inf)))
         if not fleet.may_give[hot]:
             break
-        receivers = np.flatnonzero(
-            fleet.receivers(hot) & (fleet.score < fleet.score[hot] - settings.goal_points)
-        )
-        receivers = receivers[np.argsort(fleet.score[receivers], kind="stable")]
+        receivers = fleet.receivers(hot, settings.goal_points)
         move = _best_move(fleet, sources, shares, rules, hot, receivers) if len(receivers) else None
         if move is None:
             fleet.may_give[hot] = False
@@ -204,81 +201,69 @@ def _best_move(
 ) -> Move | None:
     """The move of a bundle of ``hot`` that is worth most; None where none helps."""
     source = sources.get(hot)
-    gap = float(fleet.score[hot] - fleet.score[receivers[0]])
-    is_fresh = source is None
     if source is None:
-        source = sources[hot] = _bundles_of(fleet, hot, gap)
+        source = sources[hot] = _bundles_of(fleet, hot, int(receivers[0]), MOST_BUNDLES)
     edges = [0, *(edge for edge in DESTINATIONS if edge < len(receivers)), len(receivers)]
     for first, last in pairwise(edges):
         move = _best_move_to(fleet, source, shares, rules, hot, receivers[first:last])
         if move is not None:
             return move
-    if source.is_whole or is_fresh:
+    if source.is_whole:
         return None
-    del sources[hot]
+    sources[hot] = _bundles_of(fleet, hot, int(receivers[0]), len(fleet.has_moved))
     return _best_move(fleet, sources, shares, rules, hot, receivers)
 
 
-def _bundles_of(fleet: Fleet, broker: int, gap_points: float) -> _Source:
-    """The heaviest of a broker's movable bundles that are not too heavy to help."""
-    view = fleet.view
-    span = view.bundles.rows_of(broker)
-    rows = np.flatnonzero(view.bundles.movable[span] & ~fleet.has_moved[span]) + span.start
-    amounts = fleet.amounts(rows, broker)
-    falls = fleet.score[broker] - fleet.scores_after(broker, -amounts * fleet.unit[broker])
-    helps = (falls >= LEAST_POINTS) & (falls < gap_points)
+def _bundles_of(fleet: Fleet, broker: int, coldest: int, most: int) -> _Source:
+    """The heaviest of a broker's movable bundles that would not make even the coldest broker hotter than theirs is."""
+    span = fleet.view.bundles.rows_of(broker)
+    rows = np.flatnonzero(fleet.view.bundles.movable[span] & ~fleet.has_moved[span]) + span.start
+    amounts, before = fleet.amounts(rows, broker), fleet.score[broker]
+    falls = before - fleet.scores_after(broker, -amounts * fleet.unit[broker])
+    helps = (falls >= LEAST_POINTS) & (fleet.scores_after(coldest, amounts * fleet.unit[coldest]) < before)
     rows, amounts, falls = rows[helps], amounts[helps], falls[helps]
-    heaviest = np.argsort(-falls, kind="stable")[:MOST_BUNDLES]
-    return _Source(rows[heaviest], amounts[heaviest], len(heaviest) == len(rows))
+    heaviest = np.argsort(-falls, kind="stable")[:most]
+    stays = np.ones(len(heaviest), dtype=np.bool_)
+    return _Source(rows[heaviest], amounts[heaviest], stays, len(heaviest) == len(rows))
 
 
 def _best_move_to(
     fleet: Fleet, source: _Source, shares: Floats, rules: Rules | None, hot: int, receivers: Ints
 ) -> Move | None:
-    if not len(source.rows):
+    if not source.stays.any():
         return None
     before, there = fleet.score[hot], fleet.score[receivers]
-    left = fleet.scores_after(hot, -source.amounts * fleet.unit[hot])
-    arrives = source.amounts[:, None, :]
-    most, after = (
-        ((fleet.points[receivers] + arrives * unit[receivers]) * fleet.weights).max(axis=-1)
-        for unit in (fleet.most_unit, fleet.unit)
-    )
-    falls = (before - left)[:, None]
-    worth = falls * (before + left[:, None]) - (after - there) * (after + there)
-    helps = (falls >= LEAST_POINTS) & (np.maximum(left[:, None], most) < before) & (worth > 0)
+    left = fleet.scores_after(hot, -source.amounts * fleet.unit[hot])[:, None]
+    arrives = source.amounts[:, None, :] * fleet.unit[receivers]
+    after = ((fleet.points[receivers] + arrives) * fleet.weights).max(axis=-1)
+    falls, most = before - left, after + (after - there) * fleet.doubt[receivers]
+    worth = falls * (before + left) - (after - there) * (after + there)
+    helps = (falls >= LEAST_POINTS) & (most < before) & (worth > 0) & source.stays[:, None]
     if rules is not None:
         helps &= rules.allowed(source.rows, receivers)
-    if not helps.any():
+    worth = np.where(helps, worth, 0.0)
+    best = worth.max()
+    if best <= 0:
         return None
-    worth = np.where(helps, worth, -np.inf)
-    cost = np.where(worth >= (1.0 - AS_GOOD_RATIO) * worth.max(), shares[source.rows][:, None], np.inf)
-    place, at = np.unravel_index(int(np.argmin(cost)), cost.shape)
-    destination = int(receivers[at])
-    expected = float(fleet.scores_after(destination, source.amounts[place] * fleet.unit[destination]))
+    cost = np.where(worth >= (1.0 - AS_GOOD_RATIO) * best, shares[source.rows][:, None], np.inf)
+    place, at = divmod(int(np.argmin(cost)), len(receivers))
     return Move(
         bundle=int(source.rows[place]),
         source=hot,
-        destination=destination,
-        source_points=float(left[place]),
-        destination_points=expected,
+        destination=int(receivers[at]),
+        source_points=float(left[place, 0]),
+        destination_points=float(after[place, at]),
         falls_points=float(falls[place, 0]),
-        rises_points=expected - float(there[at]),
-        excess=(
-            fleet.excess_points(int(source.rows[place]), hot, hot),
-            fleet.excess_points(int(source.rows[place]), hot, destination),
-        ),
+        rises_points=float(after[place, at] - there[at]),
     )
 
 
 def _apply(fleet: Fleet, source: _Source, move: Move) -> None:
     place = int(np.flatnonzero(source.rows == move.bundle)[0])
-    amounts = source.amounts[place]
-    hot, cold = move.source, move.destination
+    amounts, hot, cold = source.amounts[place], move.source, move.destination
     fleet.points[hot] = np.maximum(fleet.points[hot] - amounts * fleet.unit[hot], 0.0)
     fleet.points[cold] += amounts * fleet.unit[cold]
-    for broker in (hot, cold):
-        fleet.score[broker] = float((fleet.points[broker] * fleet.weights).max())
+    fleet.score[hot], fleet.score[cold] = move.source_points, move.destination_points
     fleet.may_give[cold] = fleet.may_receive[hot] = False
     fleet.has_moved[move.bundle] = True
-    source.drop(place)
+    source.stays[place] = False

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime
 
+from state.outputs import INFORMATION
 from streaming.operators.doctor.facts import Facts, ObservedCluster
 from streaming.operators.doctor.findings import Finding, Missed, good, not_checked, problem, warning
 from streaming.operators.text import counts_text
@@ -49,7 +50,7 @@ def rounds(facts: Facts) -> Iterator[Finding]:
     for observed in facts.clusters:
         found = list(_round(observed, facts.now_ms / 1000))
         yield from found
-        if not found:
+        if all(each.outcome == "ok" for each in found):
             data = observed.data
             doing = "acts" if data.mode == "act" else "dry-run"
             yield good(
@@ -83,6 +84,7 @@ def _round(observed: ObservedCluster, now_s: float) -> Iterator[Finding]:
             )
     yield from _judge_control(observed)
     yield from _silent_brokers(observed)
+    yield from _found(observed)
 
 
 def _judge_control(observed: ObservedCluster) -> Iterator[Finding]:
@@ -120,6 +122,21 @@ def _silent_brokers(observed: ObservedCluster) -> Iterator[Finding]:
             "See docs/runbooks/no-reports.md",
             about=name,
         )
+
+
+def _found(observed: ObservedCluster) -> Iterator[Finding]:
+    """The findings of the round: of each kind the first, and how many more there are."""
+    data, name = observed.data, observed.data.cluster
+    for kind, count in data.findings.outcomes.items():
+        first = next((each for each in data.findings.heaviest if each.kind == kind), None)
+        text = f"{kind}: {count} of them" if first is None else f"{kind} {first.subject}: {first.advice}"
+        text += f" (and {count - 1} more)" if first is not None and count > 1 else ""
+        if kind in INFORMATION:
+            yield good("rounds", text, about=name)
+        elif kind == "nobody-obeys":
+            yield problem("rounds", text, "See docs/runbooks/nobody-obeys.md", about=name)
+        else:
+            yield warning("rounds", text, "See docs/decisions.md, Findings, and: trimtab status", about=name)
 
 
 def balancers(facts: Facts) -> Iterator[Finding]:

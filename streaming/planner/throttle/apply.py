@@ -47,7 +47,10 @@ def apply_plan(
     done = [f"set and read back: {change}" for change in changes] or ["everything was set already"]
     return [
         *done,
-        *(f"NOT set, broker {broker} does not answer: its rates" for broker in sorted(found.unreachable)),
+        *(
+            f"NOT set, the rates of broker {broker}: {why}"
+            for broker, why in sorted(found.unreachable.items())
+        ),
     ]
 
 

@@ -15,8 +15,9 @@ def draw(plan: ThrottlePlan) -> str:
     """The plan as several lines, each with a line break at its end."""
     moving, still = len(plan.reassignment.moves), len(plan.reassignment.without_data_movement)
     fingerprint = plan.reassignment.moves.fingerprint()
+    left_out = f", {len(plan.not_planned):,} not planned" if plan.not_planned else ""
     lines = [
-        f"{moving:,} partitions move, {still:,} without data movement; fingerprint {fingerprint}",
+        f"{moving:,} partitions move, {still:,} without data movement{left_out}; fingerprint {fingerprint}",
         *_lists("leader", plan.lists.leader),
         *_lists("follower", plan.lists.follower),
         *_table(plan),

@@ -24,7 +24,7 @@ from policies.throttle.rates import (
     per_broker_plan,
     uniform_plan,
 )
-from streaming.planner.throttle.request import show
+from streaming.planner.throttle.request import Checked, NotPlanned, show
 
 PRICE = (
     "Batches need a lower rate each and take longer together: every batch runs at what its own minimum asks for, and the "
@@ -37,6 +37,8 @@ class ThrottlePlan:
     """Everything that was worked out for a request."""
 
     reassignment: Reassignment
+    not_planned: tuple[NotPlanned, ...]
+    """Partitions that are left out, with the reason."""
     rule: RateRule
     lists: ThrottledLists
     needs: Needs
@@ -52,15 +54,15 @@ class ThrottlePlan:
         return self.uniform.plan.feasible is False or self.per_broker.feasible is False
 
 
-def make_plan(
-    reassignment: Reassignment, rule: RateRule, *, batches: BatchPlan | None = None, notes: Sequence[str] = ()
-) -> ThrottlePlan:
-    """Work out the plan; ``notes`` are warnings about where the numbers come from."""
+def make_plan(checked: Checked, rule: RateRule, *, batches: BatchPlan | None = None) -> ThrottlePlan:
+    """Work out the plan of what can be planned."""
+    reassignment = checked.reassignment
     needs = needs_of(reassignment.moves)
     loads = loads_of(needs)
     uniform, per_broker = uniform_plan(loads, rule), per_broker_plan(loads, rule)
     return ThrottlePlan(
         reassignment=reassignment,
+        not_planned=checked.not_planned,
         rule=rule,
         lists=lists_of(reassignment.moves),
         needs=needs,
@@ -68,17 +70,25 @@ def make_plan(
         uniform=uniform,
         per_broker=per_broker,
         batches=batches,
-        warnings=(*notes, *_warnings(reassignment, needs, rule, (uniform.plan, per_broker))),
+        warnings=(*checked.notes, *_warnings(checked, needs, rule, (uniform.plan, per_broker))),
     )
 
 
 def _warnings(
-    reassignment: Reassignment, needs: Needs, rule: RateRule, plans: tuple[RatePlan, RatePlan]
+    checked: Checked, needs: Needs, rule: RateRule, plans: tuple[RatePlan, RatePlan]
 ) -> Iterator[str]:
-    if not len(reassignment.moves):
+    reassignment, perhaps_running = checked.reassignment, checked.perhaps_running
+    still = [name for name in reassignment.without_data_movement if name not in set(perhaps_running)]
+    if perhaps_running:
+        yield (
+            f"{show(perhaps_running)}: every target replica is among current_replicas. Either the replication factor gets smaller, or "
+            "only the order changes, and nothing is copied; or the move runs already, and Kafka is adding some of them: then give "
+            "in_progress_adding_replicas, or let it be read with --cluster"
+        )
+    elif not len(reassignment.moves):
         yield "no partition gains a replica: nothing is copied, so no throttle is needed"
-    elif reassignment.without_data_movement:
-        yield f"no throttle is needed where nothing is copied: {show(reassignment.without_data_movement)}"
+    if still and len(reassignment.moves):
+        yield f"no throttle is needed where nothing is copied: {show(still)}"
     if needs.whole_logs_count:
         yield (
             f"{needs.whole_logs_count} new replicas are counted with their whole log: "
@@ -107,6 +117,13 @@ class UnknownAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     partition: str
     lacks: tuple[str, ...]
+
+
+class NotPlannedAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition that is left out of the plan."""
+
+    partition: str
+    reason: str
 
 
 class OutcomeAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,6 +183,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
     per_broker: PerBrokerAnswer
     batches: BatchesAnswer | None
     unknown: list[UnknownAnswer]
+    not_planned: list[NotPlannedAnswer]
     warnings: Sequence[str]
     fingerprint: str
 
@@ -195,6 +213,7 @@ def answer_of(plan: ThrottlePlan) -> PlanAnswer:
         ),
         batches=None if plan.batches is None else _batches(plan.batches, plan.uniform),
         unknown=[UnknownAnswer(partition=lack.partition, lacks=lack.lacks) for lack in needs.lacking],
+        not_planned=[NotPlannedAnswer(**each._asdict()) for each in plan.not_planned],
         warnings=plan.warnings,
         fingerprint=moves.fingerprint(),
     )

@@ -1,13 +1,17 @@
 """The request of ``trimtab throttle plan``: a reassignment with its traffic, or Kafka's own file of target replicas.
 
-Everything that can be wrong about a request is a ``BadRequest`` that names it. Reads no file and no cluster.
+A partition that cannot be planned is left out and named, with the reason; a request of which nothing can be planned, or that cannot
+be read, is a ``BadRequest``. Reads no file and no cluster.
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Annotated
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, NamedTuple
 
 import msgspec
+import numpy as np
 from msgspec import Meta
 
 from policies.throttle.moves import BadMove, MoveColumns, Reassignment, read_moves
@@ -15,6 +19,7 @@ from streaming.contract.messages import SHOWN_CHARACTERS
 
 _NOT_KAFKAS = ("current_replicas", "target_replicas", "leader")
 """What a partition needs unless it is looked up on the cluster."""
+_NO_LEADER = "no leader (-1), so nothing can be copied; bring one of the current replicas back first"
 
 
 class BadRequest(ValueError):
@@ -42,12 +47,17 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """``topic-partition``."""
         return f"{self.topic[:SHOWN_CHARACTERS]}-{self.partition}"
 
-    @property
-    def target(self) -> list[int]:
-        """Replicas in the end. Raises ``BadRequest`` where there are none or two."""
+    def require_sense(self) -> None:
+        """Raise ``BadRequest`` where a number is none, or the target is given twice or not at all."""
         if (self.replicas is None) == (self.target_replicas is None):
             what = "neither" if self.replicas is None else "both"
-            raise BadRequest(f"{self.name}: has {what} of target_replicas and replicas; give one of them")
+            raise BadRequest(f"has {what} of target_replicas and replicas; give one of them")
+        for key in ("write_bytes_per_s", "log_size_bytes"):
+            _whole_number_of(self, key)
+
+    @property
+    def target(self) -> list[int]:
+        """Replicas in the end."""
         return self.target_replicas if self.replicas is None else self.replicas  # type: ignore[return-value]
 
 
@@ -74,48 +84,128 @@ def read_request(text: bytes) -> ThrottleRequest:
         raise BadRequest(f"not JSON: {str(error)[:SHOWN_CHARACTERS]}") from error
 
 
-def reassignment_of(request: ThrottleRequest) -> Reassignment:
-    """The request checked and sorted, all of it from the file. Raises ``BadRequest``."""
-    rows = request.partitions
+class NotPlanned(NamedTuple):
+    """A partition that is left out of the plan."""
+
+    partition: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Checked:
+    """What of a request can be planned."""
+
+    reassignment: Reassignment
+    not_planned: tuple[NotPlanned, ...] = ()
+    """The rest, in order."""
+    perhaps_running: tuple[str, ...] = ()
+    """Partitions that gain no replica unless they move already, which the request does not say."""
+    notes: tuple[str, ...] = ()
+    """What a person should know about where the numbers come from."""
+
+
+def checked_request(request: ThrottleRequest) -> Checked:
+    """The request checked and sorted, all of it from the file. Raises ``BadRequest`` if none of it can be planned."""
+    rows, refused = sift(request.partitions, _lack_of)
+    found = check(
+        MoveColumns(
+            topics=[row.topic for row in rows],
+            partitions=[row.partition for row in rows],
+            current=[row.current_replicas or () for row in rows],
+            adding=[row.in_progress_adding_replicas or () for row in rows],
+            target=[row.target for row in rows],
+            leaders=[-1 if row.leader is None else row.leader for row in rows],
+            write_bytes_per_s=whole_numbers(rows, "write_bytes_per_s"),
+            log_size_bytes=whole_numbers(rows, "log_size_bytes"),
+        ),
+        refused,
+    )
+    perhaps_running = [
+        row.name
+        for row in rows
+        if row.in_progress_adding_replicas is None and set(row.target) <= set(row.current_replicas or ())
+    ]
+    return replace(found, perhaps_running=tuple(perhaps_running))
+
+
+def _lack_of(row: PartitionRow) -> str | None:
+    lacking = [
+        key for key in _NOT_KAFKAS if getattr(row, key) is None and not (key[0] == "t" and row.replicas)
+    ]
+    if not lacking:
+        return None
+    return (
+        f"{' and '.join(lacking)} missing; add what is missing, or let it be read from the cluster with "
+        "--bootstrap or --cluster"
+    )
+
+
+def sift(
+    rows: Iterable[PartitionRow], problem_of: Callable[[PartitionRow], str | None]
+) -> tuple[list[PartitionRow], list[NotPlanned]]:
+    """The rows without a problem, and the others with it; a row that contradicts itself has one, too."""
+    good: list[PartitionRow] = []
+    refused: list[NotPlanned] = []
     for row in rows:
-        lacking = [
-            key for key in _NOT_KAFKAS if getattr(row, key) is None and not (key[0] == "t" and row.replicas)
-        ]
-        if lacking:
-            raise BadRequest(
-                f"{row.name}: {' and '.join(lacking)} missing; add what is missing, "
-                f"or let it be read from the cluster with --bootstrap or --cluster"
-            )
-    columns = MoveColumns(
-        topics=[row.topic for row in rows],
-        partitions=[row.partition for row in rows],
-        current=[row.current_replicas or () for row in rows],
-        adding=[row.in_progress_adding_replicas or () for row in rows],
-        target=[row.target for row in rows],
-        leaders=[-1 if row.leader is None else row.leader for row in rows],
-        write_bytes_per_s=whole_numbers(rows, "write_bytes_per_s"),
-        log_size_bytes=whole_numbers(rows, "log_size_bytes"),
-    )
-    return check(columns)
+        try:
+            row.require_sense()
+            problem = problem_of(row)
+        except BadRequest as error:
+            problem = str(error)
+        if problem is None:
+            good.append(row)
+        else:
+            refused.append(NotPlanned(row.name, problem))
+    return good, refused
 
 
-def check(columns: MoveColumns) -> Reassignment:
-    """``read_moves`` for a plan, in which every partition needs a leader. Raises ``BadRequest``."""
-    try:
-        found = read_moves(columns)
-    except BadMove as error:
-        raise BadRequest(str(error)) from error
-    moves = found.moves
-    offline = (
-        [moves.name(row) for row in range(len(moves)) if not moves.is_led()[row]]
-        if not moves.is_led().all()
-        else []
+def check(columns: MoveColumns, refused: Iterable[NotPlanned] = ()) -> Checked:
+    """``read_moves`` for a plan, in which every partition needs a leader. One that cannot be planned keeps no other from it.
+
+    ``refused`` are left out already. Raises ``BadRequest`` if nothing is left.
+    """
+    names = [
+        f"{topic}-{partition}" for topic, partition in zip(columns.topics, columns.partitions, strict=True)
+    ]
+    counts = Counter(names)
+    problems = {
+        place: "given twice; give each partition once" for place, name in enumerate(names) if counts[name] > 1
+    }
+    problems |= _find_bad(columns, [place for place in range(len(names)) if place not in problems])
+    found = read_moves(columns.take([place for place in range(len(names)) if place not in problems]))
+    is_led = found.moves.is_led()
+    left_out = {
+        *refused,
+        *(NotPlanned(names[place], reason) for place, reason in problems.items()),
+        *(NotPlanned(found.moves.name(row), _NO_LEADER) for row in np.flatnonzero(~is_led).tolist()),
+    }
+    checked = Checked(
+        reassignment=replace(found, moves=found.moves.take(is_led)), not_planned=tuple(sorted(left_out))
     )
-    if offline:
+    return require_any(checked)
+
+
+def require_any(checked: Checked) -> Checked:
+    """The same. Raises ``BadRequest`` if partitions are left out and none is planned."""
+    found = checked.reassignment
+    if checked.not_planned and not (len(found.moves) or found.without_data_movement):
         raise BadRequest(
-            f"{show(offline)}: no leader (-1), so nothing can be copied; bring one of the current replicas back first"
+            show((f"{each.partition}: {each.reason}" for each in checked.not_planned), separator="; ")
         )
-    return found
+    return checked
+
+
+def _find_bad(columns: MoveColumns, places: Sequence[int]) -> dict[int, str]:
+    """The places that ``read_moves`` refuses, with the reason; halves are halved again until the bad ones are alone."""
+    try:
+        read_moves(columns.take(places))
+    except BadMove as error:
+        if len(places) == 1:
+            place = places[0]
+            return {place: str(error).removeprefix(f"{columns.topics[place]}-{columns.partitions[place]}: ")}
+        middle = len(places) // 2
+        return _find_bad(columns, places[:middle]) | _find_bad(columns, places[middle:])
+    return {}
 
 
 def whole_numbers(rows: Sequence[PartitionRow], key: str) -> list[int | None]:
@@ -128,14 +218,12 @@ def _whole_number_of(row: PartitionRow, key: str) -> int | None:
     if value is None or isinstance(value, int):
         return value
     if not math.isfinite(value):
-        raise BadRequest(
-            f"{row.name}: {key} is {value}; expected a number of bytes from 0, or null for unknown"
-        )
+        raise BadRequest(f"{key} is {value}; expected a number of bytes from 0, or null for unknown")
     return math.ceil(value) if value >= 0 else math.floor(value)
 
 
-def show(names: Iterable[str], most: int = 5) -> str:
+def show(names: Iterable[str], most: int = 5, *, separator: str = ", ") -> str:
     """The first few names, and how many more there are."""
     listed = list(names)
-    text = ", ".join(listed[:most])
+    text = separator.join(listed[:most])
     return text if len(listed) <= most else f"{text} and {len(listed) - most} more"

@@ -6,7 +6,7 @@ person may know the peak. It sets nothing.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,15 +20,20 @@ from streaming.kafka.cluster import (
     LogSizes,
     Partition,
     PartitionState,
+    RunningMove,
 )
 from streaming.kafka.connection import Unanswered
 from streaming.kafka.throttles import Throttle
 from streaming.planner.throttle.request import (
     BadRequest,
+    Checked,
+    NotPlanned,
     PartitionRow,
     ThrottleRequest,
     check,
+    require_any,
     show,
+    sift,
     whole_numbers,
 )
 
@@ -39,13 +44,11 @@ _MS_PER_S = 1000
 class Survey:
     """What was found."""
 
-    reassignment: Reassignment
+    checked: Checked
     throttle: Throttle
     """The throttle on the topics and brokers of the reassignment."""
     unreachable: Mapping[int, str]
-    """Brokers of the reassignment whose settings could not be read, with the reason."""
-    notes: tuple[str, ...]
-    """What a person should know about where the numbers come from."""
+    """Brokers of the reassignment that take no setting now, with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,54 +78,44 @@ def survey(
     interval_s: float,
     wait: Callable[[float], None] = time.sleep,
 ) -> Survey:
-    """Look everything up; takes ``interval_s``. Raises ``BadRequest`` where cluster and request do not fit together.
+    """Look everything up; takes ``interval_s``. Raises ``BadRequest`` if nothing of the request fits the cluster.
 
     Raises ``ClusterError`` where the cluster as a whole does not answer.
     """
-    placed = _place(kafka, request)
+    alive = kafka.brokers()
+    placed, refused = _place(kafka, request, alive)
     before, _ = _read_logs(kafka, placed)
     wait(interval_s)
     after, sizes = _read_logs(kafka, placed)
-    reassignment = check(_columns(placed, write_rates(before, after), after, sizes))
-    _refuse_full_disks(reassignment, sizes)
-    moves = reassignment.moves
+    checked = _without_full_disks(
+        check(_columns(placed, write_rates(before, after), after, sizes), refused), sizes
+    )
+    moves = checked.reassignment.moves
     brokers = {*moves.sources.brokers.tolist(), *moves.added.brokers.tolist()}
     topics = {moves.topics[place] for place in np.unique(moves.topic).tolist()}
-    found = kafka.throttle(topics=topics, brokers=brokers)
+    found = kafka.throttle(topics=topics, brokers=brokers & alive.keys())
+    down = dict.fromkeys(sorted(brokers - alive.keys()), "it is down, and needs no rate before it is back")
+    notes = _notes(checked.reassignment, sizes, found.throttle, {**found.failed, **down}, interval_s)
     return Survey(
-        reassignment=reassignment,
+        checked=replace(checked, notes=tuple(notes)),
         throttle=found.throttle,
-        unreachable=found.failed,
-        notes=tuple(_notes(reassignment, sizes, found.throttle, found.failed, interval_s)),
+        unreachable={**found.failed, **down},
     )
 
 
-def _place(kafka: KafkaCluster, request: ThrottleRequest) -> _Placed:
-    rows = request.partitions
-    brokers = kafka.brokers()
-    states = kafka.partitions([row.topic for row in rows])
+def _place(
+    kafka: KafkaCluster, request: ThrottleRequest, alive: Mapping[int, str]
+) -> tuple[_Placed, list[NotPlanned]]:
+    """The rows that fit the cluster, and the others."""
+    states = kafka.partitions([row.topic for row in request.partitions])
     running = kafka.reassignments()
-    for row in rows:
-        state = states.get((row.topic, row.partition))
-        if state is None:
-            raise BadRequest(_unknown(row, states))
-        strangers = sorted(set(row.target) - brokers.keys())
-        if strangers:
-            raise BadRequest(
-                f"{row.name}: broker {show(map(str, strangers))} of the target is not in the cluster, "
-                f"which has {show(map(str, sorted(brokers)), 10)}"
-            )
-        move = running.get((row.topic, row.partition))
-        if move is not None and set(move.target) != set(row.target):
-            raise BadRequest(
-                f"{row.name}: already being reassigned, to {list(move.target)} and not to {row.target}; "
-                "cancel that move first, or plan with its targets"
-            )
-        if row.current_replicas is not None and set(row.current_replicas) != set(state.replicas):
-            raise BadRequest(
-                f"{row.name}: current_replicas is {row.current_replicas}, and the cluster has {list(state.replicas)}"
-            )
-    return _Placed(
+
+    def problem_of(row: PartitionRow) -> str | None:
+        state, move = states.get((row.topic, row.partition)), running.get((row.topic, row.partition))
+        return _unknown(row, states) if state is None else _misfit(row, state, move, alive)
+
+    rows, refused = sift(request.partitions, problem_of)
+    placed = _Placed(
         rows=rows,
         states=[states[row.topic, row.partition] for row in rows],
         adding=[
@@ -130,13 +123,35 @@ def _place(kafka: KafkaCluster, request: ThrottleRequest) -> _Placed:
             for row in rows
         ],
     )
+    return placed, refused
+
+
+def _misfit(
+    row: PartitionRow, state: PartitionState, move: RunningMove | None, alive: Mapping[int, str]
+) -> str | None:
+    """Why a row does not fit the cluster; None if it does. Brokers of replicas that stay or leave need not be alive."""
+    sources = set(state.replicas) - set(() if move is None else move.adding)
+    strangers = sorted(set(row.target) - sources - alive.keys())
+    if strangers:
+        return (
+            f"broker {show(map(str, strangers))} of the target is not in the cluster, "
+            f"which has {show(map(str, sorted(alive)), 10)}"
+        )
+    if move is not None and set(move.target) != set(row.target):
+        return (
+            f"already being reassigned, to {list(move.target)} and not to {row.target}; "
+            "cancel that move first, or plan with its targets"
+        )
+    if row.current_replicas is not None and set(row.current_replicas) != set(state.replicas):
+        return f"current_replicas is {row.current_replicas}, and the cluster has {list(state.replicas)}"
+    return None
 
 
 def _unknown(row: PartitionRow, states: Mapping[Partition, PartitionState]) -> str:
     known = sorted(partition for topic, partition in states if topic == row.topic)
     if not known:
-        return f"{row.name}: the cluster has no topic {row.topic!r}"
-    return f"{row.name}: topic {row.topic!r} has partitions {known[0]} to {known[-1]}"
+        return f"the cluster has no topic {row.topic!r}"
+    return f"topic {row.topic!r} has partitions {known[0]} to {known[-1]}"
 
 
 def _read_logs(kafka: KafkaCluster, placed: _Placed) -> tuple[LogReading, LogSizes]:
@@ -197,13 +212,28 @@ def _fill_in_measured(given: Sequence[int | None], measured: Ints) -> list[int |
     ]
 
 
-def _refuse_full_disks(reassignment: Reassignment, sizes: LogSizes) -> None:
-    for broker, needed in needs_of(reassignment.moves).follower_bytes_to_receive.items():
+def _without_full_disks(checked: Checked, sizes: LogSizes) -> Checked:
+    """The same without the partitions that gain a replica on a broker whose disks are too small for all that it would receive."""
+    moves, full = checked.reassignment.moves, {}
+    for broker, needed in needs_of(moves).follower_bytes_to_receive.items():
         free = sizes.usable_bytes.get(broker)
         if needed is not None and free is not None and needed > free:
-            raise BadRequest(
+            full[broker] = (
                 f"broker {broker} would receive {needed} bytes and has {free} free: the plan is larger than its disks"
             )
+    fits = np.ones(len(moves), dtype=np.bool_)
+    refused = []
+    for row, broker in zip(moves.added.rows.tolist(), moves.added.brokers.tolist(), strict=True):
+        if broker in full and fits[row]:
+            fits[row] = False
+            refused.append(NotPlanned(moves.name(row), full[broker]))
+    return require_any(
+        replace(
+            checked,
+            reassignment=replace(checked.reassignment, moves=moves.take(fits)),
+            not_planned=tuple(sorted([*checked.not_planned, *refused])),
+        )
+    )
 
 
 def _notes(
@@ -215,7 +245,7 @@ def _notes(
 ) -> Iterator[str]:
     yield f"write rates are those of the last {interval_s:g} s unless the request gives them; traffic has peaks"
     for broker, reason in {**sizes.failed, **failed}.items():
-        yield f"broker {broker} does not answer, so its numbers are unknown: {reason}"
+        yield f"broker {broker} does not answer: {reason}"
     try:
         strange = foreign_entries_of(throttle.lists, lists_of(reassignment.moves))
     except BadList as error:

@@ -76,12 +76,22 @@ class HttpClient(Closing):
         body: object = None,
     ) -> bytes:
         """The body of the answer (empty for 204). Raises ``AdminError`` for a status of 300 or more, and if there is no answer."""
+        return self._follow(method, url, query, body)[1]
+
+    def find(self, url: str, *, query: Mapping[str, str] | None = None) -> str:
+        """The URL that answers a GET, after its redirects. Raises ``AdminError`` as ``call`` does."""
+        return self._follow("GET", url, query, None)[0]
+
+    def _follow(
+        self, method: Method, url: str, query: Mapping[str, str] | None, body: object
+    ) -> tuple[str, bytes]:
+        """The URL that answers, and the body of the answer."""
         deadline = Deadline(self._timeout_s)
         content = None if body is None else msgspec.json.encode(body)
         for _ in range(REDIRECTS_MAX):
             answer, text = self._send_once(method, url, query=query, content=content, deadline=deadline)
             if answer.status_code not in _REDIRECTED:
-                return self._accept(method, url, answer.status_code, text)
+                return url, self._accept(method, url, answer.status_code, text)
             url, query = _redirect_target(method, url, answer), None
         raise AdminError(
             "redirect-loop", call=f"{method} {url}", answer=f"{REDIRECTS_MAX} redirects", status=307

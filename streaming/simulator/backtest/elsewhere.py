@@ -19,6 +19,8 @@ class Part:
     """Its broker."""
     share: float = 1.0
     """Its part of the recorded bundle's traffic."""
+    counts_ratios: Floats = field(default_factory=lambda: np.ones(2))
+    """Its part of the recorded bundle's topics and sessions, (2,)."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +43,8 @@ class Topics:
     names: list[str] = field(default_factory=list)
     messages_per_s: Floats = field(default_factory=lambda: np.zeros(0))
     bytes_per_s: Floats = field(default_factory=lambda: np.zeros(0))
+    sessions: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Producers and consumers that are known of."""
 
     def within(self, bundle: str) -> "Topics":
         """The topics in the range of a part."""
@@ -50,24 +54,38 @@ class Topics:
             names=[self.names[row] for row in rows.tolist()],
             messages_per_s=self.messages_per_s[rows],
             bytes_per_s=self.bytes_per_s[rows],
+            sessions=self.sessions[rows],
         )
 
 
 def cut(part: Part, boundaries: list[int], topics: Topics) -> list[Part]:
     """The children of a part. Raises ``BadRange`` for boundaries that Pulsar would refuse.
 
-    Traffic is divided like the message rates of the topics, and equally if no topic has any.
+    Traffic is divided like the message rates of the topics, sessions like those that are known of, or like the topics; and equally
+    if no topic has any.
     """
     bundle = Bundle.parse(part.name)
     ranges = bundle.range.cut(boundaries)
     at = positions_of(topics.names)
-    weights = np.array([topics.messages_per_s[each.contains_each(at)].sum() for each in ranges])
-    total = float(weights.sum())
-    shares = weights / total if total > 0 else np.full(len(ranges), 1.0 / len(ranges))
+    inside = [each.contains_each(at) for each in ranges]
+    shares = _shares([topics.messages_per_s[each].sum() for each in inside])
+    numbers = _shares([each.sum() for each in inside])
+    sessions = _shares([topics.sessions[each].sum() for each in inside]) if topics.sessions.any() else numbers
+    counts_ratios = part.counts_ratios * np.column_stack([numbers, sessions])
     return [
-        Part(name=str(Bundle(bundle.namespace, range_)), owner=part.owner, share=part.share * float(share))
-        for range_, share in zip(ranges, shares, strict=True)
+        Part(
+            name=str(Bundle(bundle.namespace, range_)),
+            owner=part.owner,
+            share=part.share * float(share),
+            counts_ratios=ratios,
+        )
+        for range_, share, ratios in zip(ranges, shares, counts_ratios, strict=True)
     ]
+
+
+def _shares(weights: list[float]) -> Floats:
+    total = sum(weights)
+    return np.array(weights) / total if total > 0 else np.full(len(weights), 1.0 / len(weights))
 
 
 def parts_at(moved: dict[str, MovedBundle], broker: str) -> Iterator[tuple[MovedBundle, Part]]:

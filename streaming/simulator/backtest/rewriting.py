@@ -84,4 +84,5 @@ def with_topics(
         bytes_per_s=np.concatenate(
             [traffic.bytes_per_s[topics], *(each.topics.bytes_per_s for each in arriving)]
         ),
+        sessions=np.concatenate([traffic.sessions[topics], *(each.topics.sessions for each in arriving)]),
     )

@@ -228,7 +228,11 @@ class World:
                     event.time_ms,
                 )
         arriving = [
-            Row(part.name, part.share * each.traffic, each.counts)
+            Row(
+                part.name,
+                part.share * each.traffic,
+                np.rint(part.counts_ratios * each.counts).astype(np.int64),
+            )
             for each, part in parts_at(self._moved, broker)
             if self.now_ms - each.seen_ms <= self._gone_ms
         ]
@@ -257,6 +261,7 @@ class World:
             names=traffic.topics[start:end],
             messages_per_s=traffic.messages_per_s[start:end],
             bytes_per_s=traffic.bytes_per_s[start:end],
+            sessions=traffic.sessions[start:end],
         )
 
 

@@ -6,10 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pulsar import ConsumerType, MessageId
 
 from deploy.local.pulsar import LocalPulsar
 from policies.splitting.positions import position_of
+from policies.splitting.settings import SplitSettings
 from state.events import ClusterFacts, LoadReport, Tick, TopicStats
+from state.settings import PulsarSettings
 from streaming.collector.pulsar import StartRefused
 from streaming.contract.decode import decode
 from streaming.contract.messages import (
@@ -19,14 +22,16 @@ from streaming.contract.messages import (
     TopicStatsMessage,
     type_of,
 )
-from streaming.settings import PulsarTarget
+from streaming.settings import PulsarTarget, Settings
 from tests.live.driving import ROOT, TRIMTAB, command, until
 from tests.live.pulsar.hearing import Heard, collector
-from tests.live.pulsar.lab import CLUSTER, Lab
+from tests.live.pulsar.lab import CLUSTER, Lab, connected
 from tests.live.pulsar.stage import PulsarStage
 from tests.live.stage import Stage
 
 pytestmark = pytest.mark.live
+SESSIONS = Settings(pulsar=PulsarSettings(split=SplitSettings(max_sessions_count=8)))
+"""With which a bundle with four clients has its topics reported."""
 
 
 def test_reports_and_statistics_of_real_traffic_can_be_decoded_by_the_controller(pulsar: LocalPulsar) -> None:
@@ -54,6 +59,36 @@ def test_reports_and_statistics_of_real_traffic_can_be_decoded_by_the_controller
     assert heard.of(TickMessage) == {"tick": {"asked": sorted(pulsar.broker_ids), "failed": {}}}
     kinds = {type(decode(value, key=CLUSTER)[1]) for value in heard.values}
     assert kinds == {LoadReport, TopicStats, Tick, ClusterFacts}
+
+
+def test_producers_and_consumers_are_counted_by_topic_as_the_broker_counts_them_by_bundle(
+    pulsar: LocalPulsar,
+) -> None:
+    lab, heard = Lab(pulsar), Heard()
+    bundle = lab.bundles()[1]
+    topic = lab.topic_in(bundle)
+    client, collecting = connected(pulsar), collector(lab.target, heard, settings=SESSIONS)
+    try:
+        _producers = [client.create_producer(topic) for _ in range(2)]
+        _consumers = [
+            client.subscribe(topic, f"s{number % 3}", consumer_type=ConsumerType.Shared)
+            for number in range(4)
+        ]
+        _reader = client.create_reader(topic, MessageId.latest)
+
+        def counted() -> bool:
+            assert collecting.sweep()
+            found = [
+                each.get(str(bundle), {}).get(topic, {}) for each in heard.of(TopicStatsMessage).values()
+            ]
+            return {(each.get("producers"), each.get("consumers")) for each in found if each} == {(2, 5)}
+
+        until(counted, what=f"clients of {topic}", running=[pulsar])
+        stats = heard.of(LoadReportMessage)[lab.owner(bundle)]["lastStats"][str(bundle)]
+        assert (stats["producerCount"], stats["consumerCount"]) == (2, 5)
+    finally:
+        client.close()
+        collecting.close()
 
 
 def test_it_says_who_else_balances_and_what_must_stay_where(pulsar: LocalPulsar) -> None:

@@ -17,11 +17,12 @@ SMALL = BundleRange(0, 0x200)
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """Where a topic is and what it carries, in + out."""
+    """Where a topic is, what it carries, in + out, and how many producers and consumers of it are known."""
 
     position: int
     messages_per_s: float = 0.0
     bytes_per_s: float = 0.0
+    sessions: int = 0
 
 
 Topics = Mapping[str, Topic]
@@ -44,6 +45,7 @@ def columns(topics: Topics) -> TopicLoads:
         positions=np.array([topic.position for topic in topics.values()], dtype=np.int64),
         messages_per_s=np.array([topic.messages_per_s for topic in topics.values()], dtype=np.float64),
         bytes_per_s=np.array([topic.bytes_per_s for topic in topics.values()], dtype=np.float64),
+        sessions=np.array([topic.sessions for topic in topics.values()], dtype=np.int64),
     )
 
 
@@ -83,13 +85,19 @@ class Load:
     topics: Topics | None = None
 
 
-def evenly(messages_per_s: float, *, count: int = 10, bytes_per_s: float = 0.0) -> Load:
+def evenly(messages_per_s: float, *, count: int = 10, bytes_per_s: float = 0.0, sessions: int = 10) -> Load:
     """A bundle with known topics of equal load in the lowest part of its range."""
     topics = {
-        f"t{number:02d}": Topic(100 * number, messages_per_s / count, bytes_per_s / count)
+        f"t{number:02d}": Topic(100 * number, messages_per_s / count, bytes_per_s / count, sessions // count)
         for number in range(count)
     }
-    return Load(topics_count=count, messages_per_s=messages_per_s, bytes_per_s=bytes_per_s, topics=topics)
+    return Load(
+        topics_count=count,
+        sessions_count=sessions,
+        messages_per_s=messages_per_s,
+        bytes_per_s=bytes_per_s,
+        topics=topics,
+    )
 
 
 @dataclass(slots=True)
@@ -128,6 +136,7 @@ def _table(loads: list[Load]) -> TopicTable:
         names=[name for table in tables for name in table.names],
         messages_per_s=np.concatenate([np.zeros(0), *(table.messages_per_s for table in tables)]),
         bytes_per_s=np.concatenate([np.zeros(0), *(table.bytes_per_s for table in tables)]),
+        sessions=np.concatenate([np.zeros(0, dtype=np.int64), *(table.sessions for table in tables)]),
         starts=edges[:-1],
         ends=edges[1:],
         tables=tables,

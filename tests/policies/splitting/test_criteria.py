@@ -123,7 +123,7 @@ def test_the_memory_passed_in_is_not_changed() -> None:
         pytest.param(replace(HOT, may_split=False), "masked", id="cooling, in flight or excluded"),
         pytest.param(replace(HOT, topics=None), "no-topic-stats", id="topics not known"),
         pytest.param(
-            replace(HOT, topics={"hot": Topic(5, 90.0), "cool": Topic(6, 10.0)}),
+            replace(HOT, topics={"hot": Topic(5, 36000.0), "cool": Topic(6, 4000.0)}),
             "one-topic",
             id="one topic carries nine tenths",
         ),
@@ -134,7 +134,7 @@ def test_the_memory_passed_in_is_not_changed() -> None:
         ),
         pytest.param(
             replace(HOT, topics={"a": Topic(5, 10.0), "b": Topic(6, 10.0)}),
-            "no-boundary",
+            "no-topic-stats",
             id="by its topics it is not hot",
         ),
     ],
@@ -161,7 +161,7 @@ def test_a_bundle_whose_range_pulsar_would_refuse_is_not_split_and_holds_up_no_o
 
 @pytest.mark.parametrize("load", [replace(HOT, topics_count=1), HOT])
 def test_the_topic_that_carries_the_load_is_named(load: Load) -> None:
-    topics = {"small": Topic(3, 1.0, 9e9), "hot": Topic(5, 90.0), "zero": Topic(9)}
+    topics = {"small": Topic(3, 100.0, 9e9), "hot": Topic(5, 39900.0), "zero": Topic(9)}
     snapshot = Cluster({B: CALM, A: replace(load, topics=topics)}).snapshot()
     plan, _ = split(snapshot, no_hits(snapshot), AT_ONCE)
     assert [snapshot.topic_table.names[row] for row in plan.examined.heaviest_topic.tolist()] == ["hot"]
@@ -176,8 +176,10 @@ def test_by_throughput_the_topic_with_most_bytes_is_named() -> None:
 
 
 def test_where_no_boundary_is_found_the_algorithm_says_why() -> None:
-    plan = decide({A: replace(HOT, topics={"a": Topic(5, 10.0), "b": Topic(6, 10.0)})})[2]
-    assert "below max_child_ratio 0.7" in plan.examined.reasons[0]
+    barely = Load(messages_per_s=40.0, topics={"a": Topic(5, 16.5), "b": Topic(6, 16.5)})
+    settings = replace(AT_ONCE, max_messages_per_s=39.0, max_child_ratio=0.9)
+    plan = decide({A: barely}, settings)[2]
+    assert "below max_child_ratio 0.9" in plan.examined.reasons[0]
 
 
 def test_the_default_cut_brings_every_child_below_seven_tenths() -> None:
@@ -205,10 +207,10 @@ def test_range_equally_divide_needs_no_topic_statistics() -> None:
     ("load", "largest"),
     [
         pytest.param(replace(evenly(10.0, count=1200), topics_count=1200), 700, id="too many topics"),
-        pytest.param(replace(evenly(10.0, count=90), sessions_count=1800), 35, id="too many sessions"),
+        pytest.param(evenly(10.0, count=90, sessions=1800), 36, id="too many sessions"),
     ],
 )
-def test_too_many_topics_or_sessions_are_shared_out_by_number(load: Load, largest: int) -> None:
+def test_too_many_topics_or_sessions_are_shared_out(load: Load, largest: int) -> None:
     plan = decide({A: load})[2]
     counts = [child.topics_count for child in plan.decisions[0].children]
     assert max(counts) < largest

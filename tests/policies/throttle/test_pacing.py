@@ -1,11 +1,12 @@
 """A reassignment from its first round to its last: when the throttle is set, changed, kept and taken off."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import msgspec
 import pytest
 
+from policies.throttle.broken import broken_copies
 from policies.throttle.lists import ThrottledLists, merge, without
 from policies.throttle.moves import Moves
 from policies.throttle.network import NetworkUse, network_limits
@@ -39,9 +40,19 @@ class Cluster:
         caps: Caps = NO_CAPS,
         room: Caps = NO_CAPS,
         planned: str | None = None,
+        down: Collection[int] = (),
+        unheard: Collection[int] = (),
     ) -> ThrottleDecision | None:
+        """Play a round; all that is added is reported, and new, unless a row says more or its broker is ``unheard`` or ``down``."""
         self.now_ms += ROUND_MS
-        moves: Moves | None = moves_of(*rows) if reported else None
+        silent = {*down, *unheard}
+        heard = (
+            replace(
+                row, present={each: row.present.get(each, 0) for each in row.target if each not in silent}
+            )
+            for row in rows
+        )
+        moves: Moves | None = moves_of(*heard) if reported else None
         snapshot = PacingSnapshot(
             now_ms=self.now_ms,
             moves=moves,
@@ -49,6 +60,8 @@ class Cluster:
             caps=caps,
             room=room,
             planned_fingerprint=planned,
+            down=frozenset(down),
+            is_broken=moves is not None and bool(broken_copies(moves, down)),
         )
         stored = msgspec.json.decode(msgspec.json.encode(self.memory), type=PacingMemory)
         assert stored == self.memory
@@ -210,13 +223,16 @@ def test_no_throttle_is_set_that_would_hold_the_move_for_ever() -> None:
 def test_a_deadline_asks_for_its_rate_and_for_more_when_it_would_be_missed() -> None:
     cluster = Cluster(settings=ThrottleSettings(deadline_s=1000))
     assert rates(cluster.round(MOVE))["leader:1"] == 18 * MB
-    stuck = [cluster.round(replace(MOVE, present={3: step * 10 * MB})) for step in range(1, 20)]
+    declared = Caps(default_bytes_per_s=500 * MB)
+    stuck = [
+        cluster.round(replace(MOVE, present={3: step * 10 * MB}), caps=declared) for step in range(1, 20)
+    ]
     decided = [(place, found) for place, found in enumerate(stuck) if found is not None]
     place, decision = decided[0]
     assert decision.trigger == "deadline-at-risk"
-    assert place == 5
+    assert place == 9, "the rate that is wanted is 5 % above the one in force"
     assert rates(decision)["leader:1"] > 18 * MB
-    assert [other - place for other, _ in decided[1:2]] == [6]
+    assert [other - place for other, _ in decided[1:2]] == [8]
 
 
 def test_moves_that_join_are_throttled_at_once_and_those_that_end_are_taken_off() -> None:

@@ -72,7 +72,7 @@ def test_whatever_happens(rounds: list[Happening], rates: str, deadline_s: float
         if decision.trigger in {"first-throttle", "minimum-rose"}:
             assert explanation.plan is not None
             assert explanation.needs is not None
-            assert explanation.plan.feasible is (None if explanation.needs.without_leader else True)
+            assert explanation.plan.feasible is (True if explanation.needs.is_whole else None)
         changed_ms = cluster.now_ms
         again = replace(cluster, now_ms=cluster.now_ms - ROUND_MS, memory=before, lists=lists)
         assert again.round(*now.rows, reported=now.reported, caps=now.caps, room=now.caps) == decision

@@ -107,7 +107,7 @@ def test_the_last_hour_counts_unloads_of_rounds_that_ended_less_than_an_hour_ago
     decided_ms: int, end_ms: int, count: int
 ) -> None:
     ledger = ledger_of(decision("a", decided_ms=decided_ms), decision("b", B, decided_ms=100), split())
-    assert ledger.unloads_of_last_hour_count(end_ms=end_ms) == count
+    assert len(ledger.unloads_of_last_hour(is_drain=False, end_ms=end_ms)) == count
 
 
 def test_children_are_expected_until_nothing_will_be_heard_of_the_split() -> None:
@@ -135,12 +135,51 @@ def test_a_dry_run_and_a_split_leave_no_broker_unsettled(kind: Decision) -> None
 
 
 def test_of_each_kind_the_last_ten_verdicts_count() -> None:
-    ledger = ledger_of(*(decision(str(at), f"{A}{at}") for at in range(12)), split())
+    ledger = ledger_of(*(decision(str(at), f"{A}{at}", decided_ms=at) for at in range(12)), split())
     for at, each in enumerate(ledger.decisions):
         end_watch(each, Verdict("failed" if at == 0 else "good", 1000 * at, "b1", 0))
     assert [each.id for each in ledger.judged("unload")] == [str(at) for at in range(2, 12)]
     assert [each.id for each in ledger.judged("split")] == ["s"]
     assert ledger.outcome_counts() == {"good": 10}
+
+
+@pytest.mark.parametrize(
+    ("failed_count", "sources", "outcomes", "failures_count"),
+    [
+        pytest.param(60, ["b1"], {"failed": 1}, 1, id="a plan that fails"),
+        pytest.param(30, ["b1"], {"failed": 1}, 1, id="half of a plan"),
+        pytest.param(29, ["b1"], {"good": 1}, 0, id="less than half"),
+        pytest.param(60, ["b1", "b3", "b4"], {"failed": 3}, 1, id="from several brokers to one"),
+    ],
+)
+def test_the_moves_of_a_plan_to_one_broker_are_one_success_or_one_failure(
+    failed_count: int, sources: list[str], outcomes: dict[str, int], failures_count: int
+) -> None:
+    ledger = ledger_of(
+        *(
+            decision(str(at), f"{A}{at}", source=sources[at % len(sources)], is_leaving=False)
+            for at in range(60)
+        )
+    )
+    for at, each in enumerate(ledger.decisions):
+        end_watch(each, Verdict("failed" if at < failed_count else "good", 1000, "b1", 0))
+    assert ledger.outcome_counts() == outcomes
+    assert ledger.failures_count("unload") == failures_count
+    ledger.forget_old(PULSAR, end_ms=10 * HOUR_MS)
+    assert len(ledger.decisions) == len(sources), "one that stands for all is kept"
+    assert ledger.failures_count("unload") == failures_count
+
+
+def test_plans_that_fail_one_after_the_other_add_up_however_many_brokers_give() -> None:
+    plans = [
+        decision(f"{at}{source}", f"{A}{at}{source}", decided_ms=at, source=f"s{source}")
+        for at in range(6)
+        for source in range(12)
+    ]
+    ledger = ledger_of(*plans)
+    for each in ledger.decisions:
+        end_watch(each, Verdict("failed", each.decided_ms, "b1", 0))
+    assert ledger.failures_count("unload") == 6
 
 
 def test_a_person_who_resumes_makes_failures_and_what_was_decided_before_count_no_more() -> None:

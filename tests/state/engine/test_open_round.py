@@ -24,7 +24,14 @@ CASES = pytest.mark.parametrize(
 
 
 def tick(time_ms: int, id_: str) -> Tick:
-    return Tick(id=id_, time_ms=time_ms, asked=("b1", id_), failed=(("b1", "no answer"),))
+    return Tick(
+        id=id_,
+        time_ms=time_ms,
+        asked=("b1", id_),
+        failed=(("b1", "no answer"),),
+        unowned=(("t/n/0x0_0x1", 5),),
+        unowned_count=7,
+    )
 
 
 def known_facts(time_ms: int, id_: str) -> ClusterFacts:
@@ -37,7 +44,7 @@ def test_the_newest_tick_is_kept(time_ms: int, id_: str, *, is_kept: bool) -> No
     assert take_tick(tick(*KNOWN), found)
     assert take_tick(tick(time_ms, id_), found) is is_kept
     kept = (time_ms, id_) if is_kept else KNOWN
-    assert found.tick == TickRecord(*kept, ("b1", kept[1]), (("b1", "no answer"),))
+    assert found.tick == TickRecord(*kept, ("b1", kept[1]), (("b1", "no answer"),), (("t/n/0x0_0x1", 5),), 7)
     assert found.facts is None
 
 

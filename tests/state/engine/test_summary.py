@@ -333,6 +333,7 @@ def throttle(**fields: Any) -> ThrottleSummary:
         "eta_observed_high_s": None,
         "bottleneck": None,
         "late": False,
+        "broken_count": None,
         "held_over_count": 0,
         "unknown_count": 0,
         "failures_count": 0,

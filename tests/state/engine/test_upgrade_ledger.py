@@ -96,8 +96,8 @@ def test_the_unloads_of_the_last_hour_are_counted_though_nothing_else_is_known_o
         actions={A: ["a", 120_000, 300_000, False, False, False]},
         unloads=[[60_000, 3, False], [120_000, 2, False]],
     )
-    assert ledger.unloads_of_last_hour_count(end_ms=180_000) == 5
-    assert ledger.unloads_of_last_hour_count(end_ms=60_000 + HOUR_MS) == 2
+    assert len(ledger.unloads_of_last_hour(is_drain=False, end_ms=180_000)) == 5
+    assert len(ledger.unloads_of_last_hour(is_drain=False, end_ms=60_000 + HOUR_MS)) == 2
 
 
 def test_verdicts_count_and_a_bundle_without_effect_is_left_alone() -> None:
@@ -122,6 +122,6 @@ def test_everything_else_in_the_header_stays_where_it_was() -> None:
     assert (header.system, header.forget_from_ms, header.error_rounds_count) == ("pulsar", [180_000], 2)
     assert header.members_change is not None
     assert header.members_change.joined == "b1"
-    later = ("drains", "proposals", "approvals", "rejected", "rebuilt")
-    assert Header.__struct_fields__[-6:] == ("error_place", *later)
+    later = ("drains", "proposals", "approvals", "rejected", "rebuilt", "forbidden")
+    assert Header.__struct_fields__[-7:] == ("error_place", *later)
     assert header.error_place.startswith("ValueError")

@@ -9,16 +9,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from policies.splitting.plan import BlindCut
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_plan import PacingMemory
-from policies.throttle.progress import Sample, Watch
+from policies.throttle.progress import Inflow, Sample, Watch
+from policies.usage import RESOURCES
 from state.engine.early import record_of
 from state.engine.encoding import decode_header, encode_header
-from state.engine.ledger import Child, Decision, Ledger, Verdict
+from state.engine.ledger import Child, Decision, Ledger, Unanswered, Verdict
 from state.engine.memory import (
     ApprovalRecord,
     ControlRecord,
     DrainRecord,
+    ForbiddenRecord,
     Header,
     MembersChange,
     OpenRound,
@@ -55,7 +58,7 @@ from state.pulsar.encoding import (
     encode_report,
     encode_topics,
 )
-from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
+from state.pulsar.memory import Fleet, Gathered, WaitingReport, WaitingTopics
 from state.upkeep import Spell, Upkeep
 from tests.state.kafka.reporting import Replica, moves_report, replica_table
 from tests.state.traces import load, statistics
@@ -128,6 +131,7 @@ def pulsar_header() -> Header:
                 )
             ],
             {"split": 1},
+            Unanswered(had_effect=True, count=4, since_ms=1),
         ),
         facts=FACTS,
         system="pulsar",
@@ -141,6 +145,7 @@ def pulsar_header() -> Header:
         approvals=[ApprovalRecord("w1", "p1", "approved", "ann", "right")],
         rejected={"t/n/0x0_0x1": 360_000},
         rebuilt=RebuiltRecord(60_000, (2, 3)),
+        forbidden={"b1": ForbiddenRecord("anti-affinity", "t/n/0x00000000_0x80000000", "why", 3, 9)},
     )
 
 
@@ -185,6 +190,9 @@ def fleet() -> Fleet:
     fleet = Fleet()
     fleet.brokers = ["b1\n", "ü"]
     fleet.broker_last_ms = np.array([5, -6])
+    fleet.above_limit_rounds = np.arange(2 * len(RESOURCES)).reshape(2, -1) % 4
+    fleet.unmeasured_rounds = fleet.above_limit_rounds[::-1]
+    fleet.idle_since_ms = np.array([-1, 2**50])
     fleet.starts = np.array([0, 2, 3])
     fleet.listed_rows = np.array([0, 1, 1])
     fleet.run_start_ms = np.array([1, 2, 2**50])
@@ -204,7 +212,10 @@ def fleet() -> Fleet:
     fleet.split_averages = np.arange(6.0).reshape(3, 2) / 3
     fleet.split_samples = np.array([1, 0, 1000])
     fleet.split_hits = np.array([0, 7, 1])
+    fleet.listed_count, fleet.has_absent, fleet.overlapping = 2, True, ["t/n/0x0_0x8"]
+    fleet.gathered = Gathered("b1\n", 7)
     fleet.counts = np.array([[4, 9], [0, 0], [1, 2**31]])
+    fleet.blind_cuts = {"t/ü/0x0_0x1": BlindCut("sessions", 0.1 + 0.2)}
     return fleet
 
 
@@ -221,6 +232,8 @@ def kafka_memory() -> KafkaMemory:
         is_fallback=True,
         differs_from_plan=True,
         watch=Watch(begun_ms=1_500, samples=(Sample(1_600, {"leader:1": 99}),), bottleneck="leader:1"),
+        inflow=Inflow(at_ms=1_600, present_bytes={"follower:3": 7}, largest_bytes_per_s=6),
+        first_rate_bytes_per_s=1500,
     )
     return KafkaMemory(
         last_ms={"1": 70_000, "3": 69_000},
@@ -237,6 +250,8 @@ def kafka_memory() -> KafkaMemory:
         drift_rounds=3,
         tells_rates=True,
         tells_lists=True,
+        silent_rounds={4: 2},
+        is_late=True,
     )
 
 
@@ -254,7 +269,7 @@ def waiting_report() -> WaitingReport:
 
 def waiting_topics() -> WaitingTopics:
     event = statistics("b1", 5, {"t/n/0x0_0x1": {"persistent://t/n/a\n": 1.5, "ü": 0.0}, "t/n/0x1_0x2": {}})
-    return WaitingTopics(event.time_ms, event.id, event.traffic)
+    return WaitingTopics(event.time_ms, event.id, replace(event.traffic, sessions=np.array([0, 40_002])))
 
 
 def waiting_logs() -> WaitingLogs:
@@ -265,7 +280,11 @@ def waiting_logs() -> WaitingLogs:
 def waiting_moves() -> WaitingMoves:
     row = MoveRow("t", 0, (1, 2, 3), (3,), (2,), 1, (1, 2))
     return WaitingMoves(
-        5, "m", moves_report(row, lists=ThrottledLists(leader={"t": "0:1"}, follower={"t": "0:3"}))
+        5,
+        "m",
+        moves_report(
+            row, lists=ThrottledLists(leader={"t": "0:1"}, follower={"t": "0:3"}), live_brokers=(1, 2)
+        ),
     )
 
 

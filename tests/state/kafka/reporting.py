@@ -22,5 +22,7 @@ def replica_table(*rows: Replica) -> ReplicaTable:
     return ReplicaTable.of(topics, partitions, sizes, offsets)
 
 
-def moves_report(*rows: MoveRow, lists: ThrottledLists | None = None) -> MovesReport:
-    return MovesReport(MoveTable.of_rows(rows), lists or ThrottledLists())
+def moves_report(
+    *rows: MoveRow, lists: ThrottledLists | None = None, live_brokers: tuple[int, ...] | None = None
+) -> MovesReport:
+    return MovesReport(MoveTable.of_rows(rows), lists or ThrottledLists(), live_brokers)

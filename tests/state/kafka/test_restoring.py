@@ -74,6 +74,7 @@ def test_a_published_throttle_is_wanted_and_waits_for_its_result() -> None:
         added=lists,
         leader_rates={1: 24, 2: 24},
         follower_rates={3: 24},
+        first_rate_bytes_per_s=24,
     )
     assert found.asked == Asked(BEGUN.id, EXPIRES_MS, wanted)
     assert found.attempted == wanted
@@ -89,6 +90,7 @@ def test_a_later_throttle_adds_its_entries_and_has_all_the_rates_that_are_wanted
         added=ALL_ADDED,
         leader_rates={1: 50},
         follower_rates={3: 60},
+        first_rate_bytes_per_s=24,
     )
     assert found.asked == Asked(JOINED.id, EXPIRES_MS, ThrottleConfigs(ALL_ADDED, {1: 50}, {3: 60}))
 

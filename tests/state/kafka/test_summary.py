@@ -14,6 +14,7 @@ from policies.throttle.rates import BrokerRole, Violation
 from policies.throttle.settings import ThrottleSettings
 from state.engine.memory import Header
 from state.kafka import summary
+from state.kafka.broken import Broken
 from state.kafka.drift import NO_DRIFT, Drift
 from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs, WaitingLogs
 from state.kafka.snapshot import Observation
@@ -35,14 +36,15 @@ def is_late(
     basis: Basis = "observed",
     deadline_s: float = DEADLINE_S,
     begun_ms: int | None = BEGUN_MS,
+    was_late: bool = False,
 ) -> bool:
     eta = Eta(
         remaining_s=remaining_s, basis=basis, predicted_s=None, observed_s=None, observed_weight_ratio=0.0
     )
     closed: Any = SimpleNamespace(settings=SimpleNamespace(throttle=ThrottleSettings(deadline_s=deadline_s)))
     explanation: Any = SimpleNamespace(eta=eta)
-    memory = KafkaMemory(pacing=PacingMemory(begun_ms=begun_ms))
-    return summary._is_late(closed, memory, replace(seen_of(), at_ms=at_ms), explanation)
+    memory = KafkaMemory(pacing=PacingMemory(begun_ms=begun_ms), is_late=was_late)
+    return summary.is_late(closed, memory, replace(seen_of(), at_ms=at_ms), explanation)
 
 
 @pytest.mark.parametrize(
@@ -64,11 +66,31 @@ def test_a_move_that_does_not_catch_up_is_late_at_once() -> None:
     assert is_late(at_ms=10_001, remaining_s=None, basis="not-catching-up")
 
 
-def test_without_a_deadline_or_a_throttle_nothing_is_late() -> None:
-    assert not is_late(at_ms=10**9, remaining_s=None, basis="not-catching-up", deadline_s=0)
+def test_without_a_deadline_only_what_does_not_catch_up_is_late_and_without_a_throttle_nothing() -> None:
+    assert is_late(at_ms=10**9, remaining_s=None, basis="not-catching-up", deadline_s=0)
+    assert not is_late(at_ms=10**9, remaining_s=10.0**9, deadline_s=0)
     assert not is_late(at_ms=10**9, remaining_s=None, basis="not-catching-up", begun_ms=None)
 
 
+@pytest.mark.parametrize(
+    ("basis", "remaining_s", "late"),
+    [
+        ("predicted", 40.0, True),
+        ("blended", 40.0, True),
+        ("unknown", None, True),
+        ("broken", None, True),
+        ("observed", 40.0, False),
+        ("observed", 40.001, True),
+        ("done", 0.0, False),
+    ],
+)
+def test_a_move_that_was_late_is_on_time_again_once_its_progress_shows_that_and_no_sooner(
+    basis: Basis, remaining_s: float | None, *, late: bool
+) -> None:
+    assert is_late(at_ms=30_000, remaining_s=remaining_s, basis=basis, was_late=True) == late
+
+
+NOTHING_BROKEN = Broken()
 REPORTS = {
     name: WaitingLogs(at_ms, "r", BrokerLogs(int(name), replica_table()))
     for name, at_ms in (("1", 470_000), ("2", 475_000))
@@ -82,6 +104,7 @@ def summarized(
     memory: KafkaMemory | None = None,
     observation: Observation = SEEN,
     drift: Drift = NO_DRIFT,
+    broken: Broken = NOTHING_BROKEN,
     is_held: bool = False,
     actions_count: int = 0,
 ) -> RoundSummary:
@@ -93,6 +116,7 @@ def summarized(
         explanation,
         [published(unload(round=at)) for at in range(actions_count)],
         drift,
+        broken,
         outcome="decided",
         reason="why",
         is_held=is_held,

@@ -10,11 +10,14 @@ from state.approval_settings import StandingApproval
 from state.controller import Controller
 from state.engine.closing import Identity
 from state.engine.limits import MAX_APPROVALS_COUNT
+from state.engine.memory import ApprovalRecord, Header, ProposalRecord
 from state.engine.store import DictStore
 from state.events import Approval, Event
 from state.outputs import Output
+from state.pulsar import approvals
 from state.pulsar.asking import PROPOSED
 from state.quiet_hours import NO_ZONES
+from tests.state.engine.test_summary import closing
 from tests.state.pulsar.test_upkeep import FIRING
 from tests.state.traces import (
     BROKERS,
@@ -318,3 +321,22 @@ def test_a_standing_approval_covers_what_keeps_within_all_of_its_limits(
 def test_a_rule_that_makes_no_sense_is_refused(field: str, value: Any, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         StandingApproval(**{field: value})
+
+
+@pytest.mark.parametrize("verdict", ["approved", "rejected"])
+def test_one_answer_is_for_all_open_proposals_of_its_round_and_for_no_other(verdict: Any) -> None:
+    header = Header(
+        length_ms=60_000,
+        proposals=[
+            ProposalRecord(f"p{at}", "unload", f"t/n/{at}", "b1", "b2", 5 if at < 150 else 6, 900_000, b"")
+            for at in range(151)
+        ],
+        approvals=[ApprovalRecord("w", "round/5", verdict, "ann", "a test")],
+    )
+    found = approvals.begin(header, closing(proposals_expire_ms=900_000))
+    assert [each.id for each in header.proposals] == ["p150"]
+    assert [(each.record.id, each.record.proposal_id) for each in found.given] == [
+        ("w", f"p{at}") for at in range(150)
+    ]
+    assert len(found.approved) == (150 if verdict == "approved" else 0)
+    assert len(header.rejected) == (150 if verdict == "rejected" else 0)

@@ -4,10 +4,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from policies.splitting.plan import TopicTable
 from policies.splitting.settings import SplitSettings
 from state.engine.ledger import Decision, Verdict
+from state.engine.memory import TickRecord
 from state.pulsar import findings
 from state.pulsar.effects import Elsewhere
 from tests.state.engine.test_ledger import decision
@@ -36,6 +38,33 @@ def test_what_landed_elsewhere_names_where_it_is_and_where_it_was_to_go() -> Non
     (found,) = findings.of_actions({}, [Elsewhere("t/a", "b2", "b3")])
     assert (found.kind, found.subject, found.broker) == ("landed-elsewhere", "t/a", "b2")
     assert found.advice.startswith("it was to go to b3: ")
+
+
+def unowned(count: int, *, named: int | None = None) -> TickRecord:
+    """A sweep that found so many bundles without an owner."""
+    names = tuple((f"t/n/{number:03d}", 60_000) for number in range(count if named is None else named))
+    return TickRecord(120_000, "t", ("b1",), (), names, count)
+
+
+@pytest.mark.parametrize(
+    ("tick", "bundles_count", "subjects"),
+    [
+        pytest.param(None, 100, [], id="no sweep in the round"),
+        pytest.param(unowned(0), 100, [], id="all have an owner"),
+        pytest.param(unowned(1), 4, ["t/n/000"], id="one of a few"),
+        pytest.param(unowned(5), 100, [f"t/n/00{number}" for number in range(5)], id="a twentieth"),
+        pytest.param(unowned(6), 100, [""], id="more than a twentieth are one finding"),
+        pytest.param(unowned(40, named=40), 0, [""], id="all of them"),
+    ],
+)
+def test_used_bundles_without_an_owner_are_named_and_many_at_once_are_one_finding(
+    tick: TickRecord | None, bundles_count: int, subjects: list[str]
+) -> None:
+    found = findings.of_unowned(tick, bundles_count)
+    assert [each.subject for each in found] == subjects
+    assert {each.kind for each in found} <= {"unowned"}
+    for each in found:
+        assert "1970-01-01T00:01:00.000Z" in each.advice or "t/n/000, t/n/001, t/n/002" in each.advice
 
 
 def table(*spans: tuple[int, int], rates: tuple[float, ...]) -> TopicTable:

@@ -10,8 +10,8 @@ from policies.shedding.view import BrokerTable, BundleTable, RoundView
 from policies.usage import RESOURCES, weighted_maximum_ratio
 from state.events import Event, LoadReport, namespace_of
 from state.pulsar.encoding import decode_fleet, encode_fleet
-from state.pulsar.fleet import NOBODY, Sampling, advance
-from state.pulsar.memory import Fleet, WaitingReport
+from state.pulsar.fleet import Sampling, advance
+from state.pulsar.memory import NOBODY, Fleet, WaitingReport
 from tests.policies.fleets import decide, unloads_of
 from tests.state.pulsar.dumb_fleet import Bundle, DumbFleet
 from tests.state.pulsar.test_invariants import EAGER, PULSARS_POLICIES

@@ -185,6 +185,17 @@ def test_pulsars_policies_see_the_reports_as_they_are() -> None:
     assert gap.table.view.brokers.messages_per_s.tolist() == [20.0, 30.0]
 
 
+def test_a_broker_whose_report_left_out_a_bundle_with_traffic_and_lists_it_again_is_named() -> None:
+    silent = {"b2": {C: 30.0}}
+    for left in (None, frozenset[str]()):
+        found = rounds(FULL, WITHOUT_A, FULL, silent, FULL, left=left)
+        assert [dict(each.advanced.returned) for each in found] == [{}, {}, {"b1": [A]}, {}, {}]
+    idle = {"b1": {A: 0.0, B: 20.0}, "b2": {C: 30.0}}
+    assert not rounds(idle, WITHOUT_A, idle)[-1].advanced.returned
+    moved = {"b1": {B: 20.0}, "b2": {A: 10.0, C: 30.0}}
+    assert not rounds(FULL, WITHOUT_A, moved)[-1].advanced.returned
+
+
 def _without(event: LoadReport, bundles: set[str]) -> LoadReport:
     """The same report without some of its bundles; what the broker carries in all is without them, too."""
     old = event.report
@@ -252,9 +263,12 @@ def _trace(*, has_gaps: bool) -> list[Event]:
     return found
 
 
-@pytest.mark.parametrize("policy", ["fleet-planner"])
-def test_gaps_add_no_move_and_an_absent_bundle_is_named_as_such(policy: str) -> None:
-    source = settings_of(shedding_policy=policy)
+def test_gaps_add_no_move_and_an_absent_bundle_is_named_as_such() -> None:
+    source = settings_of(shedding_policy="fleet-planner")
     full, holed = (run([_trace(has_gaps=has_gaps)], source) for has_gaps in (False, True))
+    kinds = [
+        {each["kind"] for each in found.summaries[-2]["findings"]["heaviest"]} for found in (full, holed)
+    ]
+    assert ["gaps-in-reports" in each for each in kinds] == [False, True]
     assert 0 < len(holed.actions) <= len(full.actions)
     assert {each["candidates"]["outcomes"].get("absent") for each in holed.summaries} >= {2}

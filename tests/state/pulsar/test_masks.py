@@ -38,6 +38,7 @@ def advanced(**columns: Any) -> Advanced:
     fleet.samples = fleet.split_samples = np.array([3, 3, 3])
     fleet.namespaces, fleet.namespace = ["t/a", "t/b", "t/c"], np.array([0, 1, 2])
     is_absent = np.array(columns.pop("is_absent", [False] * 3))
+    overlaps = columns.pop("overlaps", {})
     for name, column in columns.items():
         setattr(fleet, name, np.array(column))
     return Advanced(
@@ -46,6 +47,7 @@ def advanced(**columns: Any) -> Advanced:
         reported=fleet.averages,
         is_sampled=np.ones(3, dtype=np.bool_),
         is_absent=is_absent,
+        overlaps=overlaps,
     )
 
 
@@ -131,6 +133,7 @@ CAUSES: dict[str, dict[str, Any]] = {
     "ineffective": {"decisions": [without_effect(A)]},
     "cooldown": {"decisions": [decision("u", A, result="succeeded")]},
     "rejected": {"rejected": {A: END_MS + 1}},
+    "overlapping": {"overlaps": {A: [A]}},
     "excluded-namespace": {"excluded": ("t/a",)},
     "maintenance": {"resting": ("t/a",)},
     "absent": {"is_absent": [True, False, False]},
@@ -148,12 +151,14 @@ def masked_by(*causes: str, kind: str = "unload") -> str:
     for each in causes:
         cause = CAUSES[each]
         fields = cause | fields | {"decisions": [*fields["decisions"], *cause.get("decisions", ())]}
-    pulsar = PulsarSettings(guards=GuardSettings(excluded_namespaces=fields.get("excluded", ())))
+    guards = GuardSettings(excluded_namespaces=fields.get("excluded", ()))
+    pulsar = PulsarSettings(guards=guards, shedding_policy=fields.get("policy", "fleet-planner"))
     known = {name: fields[name] for name in ("rejected", "facts") if name in fields}
     header = header_of(*fields["decisions"], **known)
     samples = fields.get("samples", [3, 3, 3])
     is_absent = fields.get("is_absent", [False] * 3)
-    found = advanced(samples=samples, split_samples=samples, is_absent=is_absent)
+    overlaps = fields.get("overlaps", {})
+    found = advanced(samples=samples, split_samples=samples, is_absent=is_absent, overlaps=overlaps)
     resting = fields.get("resting", ())
     if kind == "unload":
         unsettled = fields.get("unsettled", frozenset())
@@ -175,6 +180,7 @@ FOR_SPLITS = [
     "in-flight",
     "ineffective",
     "rejected",
+    "overlapping",
     "excluded-namespace",
     "maintenance",
     "absent",
@@ -189,7 +195,7 @@ def test_a_split_is_kept_by_the_same_reasons_but_those_of_its_broker_and_its_unl
     assert masked_by(*beside, kind="split") == ""
 
 
-FOR_DRAINS = ["in-flight", "ineffective", "excluded-namespace", "maintenance", "absent"]
+FOR_DRAINS = ["in-flight", "ineffective", "overlapping", "excluded-namespace", "maintenance", "absent"]
 
 
 @pytest.mark.parametrize("place", range(len(FOR_DRAINS)), ids=FOR_DRAINS)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from policies.shedding.view import Traffic
+from policies.splitting.plan import BlindCut
 from state.engine.ledger import Child, Decision
 from state.engine.memory import Header, ProposalRecord
 from state.facts import Facts
@@ -80,7 +81,8 @@ def test_children_of_a_split_whose_topics_were_not_known_have_no_share() -> None
         for range_ in ("0x00_0x40", "0x40_0x80")
     ]
     found = the_decision(published(split(children=unknown)))
-    assert found.children == (Child(LEFT, None, None), Child(RIGHT, None, None))
+    blind = BlindCut("messages", 40.0)
+    assert found.children == (Child(LEFT, None, None, blind), Child(RIGHT, None, None, blind))
 
 
 def test_an_unload_whose_destination_pulsar_chose_has_none() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from policies.shedding import fleet_planner
-from policies.splitting.plan import BY_BROKER_BYTES, BY_BROKER_MESSAGES, NO_PROPOSALS, Proposals
+from policies.splitting.plan import BY_BROKER_BYTES, BY_BROKER_MESSAGES, NO_PROPOSALS, BlindCut, Proposals
 from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle
 from policies.splitting.settings import SplitSettings
@@ -14,6 +14,7 @@ from state.approval_settings import StandingApproval
 from state.engine.holds import Hold
 from state.engine.ledger import Child
 from state.pulsar import splits
+from state.pulsar.approvals import children_of
 from state.pulsar.asking import PROPOSED
 from state.pulsar.fleet import Advanced
 from state.pulsar.holds import Holds
@@ -212,14 +213,14 @@ BY_RANGE: dict[str, Any] = {"without_topic_stats": "range"}
     ("options", "trigger", "sentence"),
     [
         (
-            OFF | {"max_topics_count": 3},
+            OFF | {"max_topics_count": 3, "counts": 4},
             "topics",
-            f"{BIG} has 9 topics, 3 are allowed, found 1 times (1 needed): cut at ",
+            f"{BIG} has 4 topics, 3 are allowed, found 1 times (1 needed): cut at ",
         ),
         (
-            OFF | {"max_sessions_count": 7},
+            OFF | {"max_sessions_count": 3, "counts": 4},
             "sessions",
-            f"{BIG} has 9 producers and consumers, 7 are allowed, found 1 times (1 needed): cut at ",
+            f"{BIG} has 4 producers and consumers, 3 are allowed, found 1 times (1 needed): cut at ",
         ),
         (
             OFF | {"max_bytes_per_s": 700.0},
@@ -262,11 +263,12 @@ def test_the_first_eight_boundaries_of_a_split_are_shown_and_the_others_counted(
 def test_the_children_of_a_split_have_their_shares_where_the_topics_are_known() -> None:
     """BIG has four topics of 20 messages/s, and no part may have two; nothing is known of the topics of OTHER."""
     found, _ = decided(max_messages_per_s=15.0, **BY_RANGE)
-    shares = {each.row: splits.children_of(found, each) for each in found.admitted}
-    assert [(each.messages_ratio, each.bytes_ratio) for each in shares[0]] == [(0.25, 0.25)] * 4
-    assert shares[2] == [
-        Child("t/a/0x20000000_0x28000000", None, None),
-        Child("t/a/0x28000000_0x30000000", None, None),
+    shares = {each.bundle: children_of(each) for each in splits.actions(found, circumstances())}
+    assert [(each.messages_ratio, each.bytes_ratio) for each in shares[BIG]] == [(0.25, 0.25)] * 4
+    assert {each.blind_cut for each in shares[BIG]} == {None}
+    assert shares[OTHER] == [
+        Child("t/a/0x20000000_0x28000000", None, None, BlindCut("messages", 20.0)),
+        Child("t/a/0x28000000_0x30000000", None, None, BlindCut("messages", 20.0)),
     ]
 
 

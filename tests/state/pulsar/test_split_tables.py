@@ -35,6 +35,7 @@ def waiting(bundles: Listed) -> WaitingTopics:
             topics=[name for name, _ in topics],
             messages_per_s=rates,
             bytes_per_s=10 * rates,
+            sessions=np.zeros(len(rates), dtype=np.int64),
         ),
     )
 

@@ -43,6 +43,7 @@ def topic_stats(time_s: float, rates: Mapping[str, tuple[float, float]]) -> Topi
             topics=list(rates),
             messages_per_s=np.array([messages for messages, _ in rates.values()]),
             bytes_per_s=np.array([volume for _, volume in rates.values()]),
+            sessions=np.zeros(len(rates), dtype=np.int64),
         ),
     )
 

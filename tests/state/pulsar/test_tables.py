@@ -36,4 +36,7 @@ def test_a_judged_split_and_an_unload_that_pulsar_placed_show_what_is_known() ->
 
 def test_unloads_on_their_way_come_by_bundle() -> None:
     ledger = ledger_of(decision("b", bundle=B, source="b3"), decision("a", bundle=A, destination=None))
-    assert tables._in_flight(ledger) == [UnloadInFlight(A, "b1", None), UnloadInFlight(B, "b3", "b2")]
+    assert tables._in_flight(ledger, arrived=()) == [
+        UnloadInFlight(A, "b1", None),
+        UnloadInFlight(B, "b3", "b2"),
+    ]

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 
 from state.events import namespace_of
@@ -84,3 +85,32 @@ def test_a_broker_under_maintenance_that_is_silent_is_asked_for_no_quorum() -> N
     ]
     last = run([events], settings_of(rounds={"warmup_rounds": 0})).summaries[-1]
     assert (last["outcome"], last["brokers_missing"], last["brokers_live_count"]) == ("decided", [], 1)
+
+
+COORDINATORS = [f"pulsar/system/0x{at:x}0000000_0x{at + 1:x}0000000" for at in range(15)]
+HEARTBEAT = "pulsar/b1:8080/0x00000000_0xffffffff"
+
+
+@pytest.mark.parametrize(
+    ("bundles", "own", "expected"),
+    [
+        ({}, [*COORDINATORS, HEARTBEAT], ("only-pulsars-own", 0, 15)),
+        ({}, [HEARTBEAT], ("empty", 0, 0)),
+        ({}, [], ("empty", 0, 0)),
+        ({BUNDLES[0]: 5.0}, COORDINATORS, ("draining", 1, 15)),
+    ],
+    ids=["coordinators", "its heartbeat, which ends with it", "nothing", "a bundle that may move is left"],
+)
+def test_a_drain_is_never_called_empty_while_bundles_of_pulsars_own_are_there(
+    bundles: dict[str, float], own: list[str], expected: tuple[str, int, int]
+) -> None:
+    events = [
+        overlay(-30, upkeep=Upkeep(drains={"b1": SPELL})),
+        load("b1", 5, bundles=bundles, pulsars_own=own),
+        load("b2", 5, bundles={BUNDLES[2]: 10.0}),
+        sweep(16),
+    ]
+    found = run([events], settings_of(rounds={"warmup_rounds": 0}))
+    [row] = found.summaries[-1]["upkeep"]["drains"]
+    assert (row["state"], row["bundles_left_count"], row["pulsars_own_count"]) == expected
+    assert row.get("pulsars_own", []) == [each for each in own if each != HEARTBEAT]

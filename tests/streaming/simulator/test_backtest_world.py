@@ -171,6 +171,7 @@ def topics(time_ms: int, names: list[str], rates: list[float]) -> TopicStats:
             topics=names,
             messages_per_s=np.array(rates),
             bytes_per_s=np.array(rates) * 100,
+            sessions=np.zeros(len(names), dtype=np.int64),
         ),
     )
 
@@ -198,6 +199,29 @@ def test_the_children_of_a_cut_share_the_traffic_as_their_topics_do_and_move_alo
     stats = found.take(replace(topics(30_000, [lower, upper], [225.0, 75.0]), id="later"))
     assert isinstance(stats, TopicStats)
     assert (stats.traffic.bundles, stats.traffic.topics) == (["shop/a/0x00000000_0x40000000"], [lower])
+
+
+@pytest.mark.parametrize(
+    ("sessions", "counts"),
+    [
+        pytest.param((36, 4), [5, 36], id="like those that are known of"),
+        pytest.param((0, 0), [5, 20], id="like the topics, where none is known of"),
+    ],
+)
+def test_the_children_of_a_cut_share_the_clients_of_their_bundle(
+    sessions: tuple[int, int], counts: list[int]
+) -> None:
+    """Not each of them has them all: a backtest would cut them again and again."""
+    found = begun()
+    told = topics(0, list(names_in_halves()), [1.0, 1.0])
+    found.take(replace(told, traffic=replace(told.traffic, sessions=np.array(sessions))))
+    assert found.split(A, [0x40000000])
+    later = report("b1:8080", 30_000, 30.0, {A: 200.0, B: 100.0})
+    clients = later.report.counts.copy()
+    clients[0] = [10, 40]
+    seen = shown(found, replace(later, report=replace(later.report, counts=clients)))
+    assert seen.bundles[0] == "shop/a/0x00000000_0x40000000"
+    assert seen.counts[0].tolist() == counts
 
 
 def test_a_cut_outside_of_the_bundle_changes_nothing() -> None:

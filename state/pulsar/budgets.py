@@ -1,0 +1,137 @@
+"""How much may be moved in a round and in an hour: the limits of ``policies.shedding.rules``, from the guards and the ledger.
+
+A count that is set is a hard cap for every policy. A count that is unset is the default for Pulsar's policies, which choose few large
+bundles. The fleet planner weighs a plan by what it moves, so where bundles are small its plans have many moves: for it, an unset count is
+the larger of the default and a share of the cluster's bundles, and it plans no more than can be carried out before it expires. What an
+hour's moves carry is limited for every policy. Drains have an hourly count of their own.
+
+Source: ours.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from policies.columns import Floats
+from policies.shedding.rules import Limit
+from policies.shedding.view import BundleTable, Traffic
+from state.engine.ledger import Ledger
+from state.settings import UNLOADS_PER_HOUR_COUNT, UNLOADS_PER_ROUND_COUNT, GuardSettings
+
+ROUND_RATIO = 0.05
+"""Share of the cluster's bundles that the fleet planner may move in a round. The default, 20, is this share of ten brokers with 40
+bundles each; with 650 bundles a broker a round moves as many points of usage as it does there. One of four equal brokers that is 30
+points too hot has to give 7 % of the cluster's bundles: that takes two rounds."""
+HOUR_RATIO = 0.4
+"""The same for an hour: ``max_moved_per_hour_ratio``, so that of equal bundles both limits allow the same. When five empty brokers join
+ten, a third of the bundles has to move."""
+UNLOADS_PER_S = 1.0
+"""Unloads that an executor surely carries out and confirms. Derived from a real cluster of 4.0.7 (three brokers with clients on two
+cores that others kept busy): eight at a time, 6 a second; at the worst 95 of 100 took less than 3.4 s each, which is 2.3 a second. Less
+than half of that is the margin for brokers that answer slowly."""
+
+
+def limits_of(
+    guards: GuardSettings,
+    ledger: Ledger,
+    bundles: BundleTable,
+    *,
+    brokers_count: int,
+    bundles_count: int,
+    namespaces_count: int,
+    lifetime_s: float | None,
+    end_ms: int,
+) -> tuple[Limit, ...]:
+    """The limits that are on, in the order in which a hold names them.
+
+    ``lifetime_s`` says how long after a round its actions expire, for a policy that plans whole rounds; None for another.
+    ``bundles_count`` counts those of drained brokers, too.
+    """
+    unloads, drained = (ledger.unloads_of_last_hour(is_drain=each, end_ms=end_ms) for each in (False, True))
+    shared_count = None if lifetime_s is None else bundles_count
+    limits = [
+        _count("max_unloads_per_round_count", guards, (UNLOADS_PER_ROUND_COUNT, ROUND_RATIO), shared_count),
+        _count(
+            "max_unloads_per_hour_count",
+            guards,
+            (UNLOADS_PER_HOUR_COUNT, HOUR_RATIO),
+            shared_count,
+            spent=len(unloads),
+            drains=False,
+        ),
+        Limit(
+            "max_drain_unloads_per_hour_count",
+            guards.max_drain_unloads_per_hour_count,
+            _spent(len(drained)),
+            drains=True,
+        ),
+        Limit(
+            "max_unloads_per_broker_count",
+            guards.max_unloads_per_broker_count,
+            np.zeros(brokers_count),
+            by="broker",
+        ),
+        Limit(
+            "max_unloads_per_namespace_count",
+            guards.max_unloads_per_namespace_count,
+            np.zeros(namespaces_count),
+            by="namespace",
+        ),
+    ]
+    if guards.max_moved_per_hour_ratio:
+        limits.append(_moved(guards, [each.traffic for each in unloads], bundles))
+    if lifetime_s is not None:
+        most = max(1, int(UNLOADS_PER_S * lifetime_s))
+        flying_count = ledger.unloads_in_flight_count(end_ms=end_ms)
+        text = f"an executor carries out {most} unloads within {lifetime_s:g} s, and as many are on their way or decided"
+        limits.append(Limit("action_ttl_s", most, _spent(flying_count), text=text))
+    return tuple(each for each in limits if each.most)
+
+
+def _count(
+    name: str,
+    guards: GuardSettings,
+    usual: tuple[int, float],
+    bundles_count: int | None,
+    *,
+    spent: int = 0,
+    drains: bool | None = None,
+) -> Limit:
+    """The limit of a count that may be unset: then the usual count, or a share of ``bundles_count`` if that is more."""
+    count: int | None = getattr(guards, name)
+    if count is not None:
+        return Limit(name, count, _spent(spent), drains=drains)
+    least_count, ratio = usual
+    shared_count = int(ratio * (bundles_count or 0))
+    if shared_count <= least_count:
+        return Limit(name, least_count, _spent(spent), drains=drains)
+    text = f"{name} is unset: {shared_count}, {ratio:.0%} of {bundles_count} bundles, is spent"
+    return Limit(name, shared_count, _spent(spent), drains=drains, text=text)
+
+
+def _moved(guards: GuardSettings, moved: Sequence[Traffic | None], bundles: BundleTable) -> Limit:
+    """The limit of an hour's traffic, as a share of the fleet's. A bundle whose traffic is not known counts as one of average size."""
+    known = bundles.sampled
+    scale = len(known) / max(1, int(known.sum()))
+    totals = [scale * float(rates[known].sum()) for rates in (bundles.messages_per_s, bundles.bytes_per_s)]
+    average_ratio = 1.0 / max(1, len(known))
+
+    def share(*rates: Floats) -> Floats:
+        parts = [each / total for each, total in zip(rates, totals, strict=True) if total > 0]
+        return np.mean(parts, axis=0) if parts else np.zeros(len(rates[0]))
+
+    spent = share(*np.array([each for each in moved if each is not None]).reshape(-1, 2).T).sum()
+    unknown_count = sum(each is None for each in moved)
+    return Limit(
+        "max_moved_per_hour_ratio",
+        guards.max_moved_per_hour_ratio,
+        np.array([spent + average_ratio * unknown_count]),
+        drains=False,
+        costs=np.where(known, share(bundles.messages_per_s, bundles.bytes_per_s), average_ratio),
+        lets_first=True,
+        text="{name} {most} is spent: {spent:.3g} of the fleet's traffic was moved within the hour, and this bundle carries {cost:.3g}",
+    )
+
+
+def _spent(count: int = 0) -> Floats:
+    return np.array([float(count)])

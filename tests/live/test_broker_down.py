@@ -1,0 +1,94 @@
+"""A broker of a real cluster that is down: no failure of an action, and within seconds of its return it gets what it lacks."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local.kafka import LocalKafka
+from policies.throttle.lists import ThrottledLists
+from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
+from streaming.kafka.admin import KafkaCluster, cluster_of
+from streaming.kafka.memory import ExecutorMemory
+from streaming.kafka.throttles import Throttle
+from streaming.settings import KafkaTarget
+from tests.live.driving import until
+from tests.live.moving import Moving
+from tests.live.stage import Stage, staged
+from tests.live.test_throttle_parts import CLUSTER, F3, L1, L2, action, first, nothing_against_it
+
+pytestmark = pytest.mark.live
+
+REACHED_S = 20.0
+"""How soon an open client has to reach a broker that came back: its metadata are at most 5 s old. kafka-python by itself took 288 s."""
+LATER = "LATER, broker 3 is down: its rates stay as they are"
+
+
+@pytest.fixture
+def stage(brokers: LocalKafka, tmp_path: Path) -> Iterator[Stage]:
+    with staged(brokers.bootstrap, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def moving(brokers: LocalKafka) -> Iterator[Moving]:
+    made = Moving(brokers, {0: (1, 2)})
+    yield made
+    made.close()
+
+
+def died(brokers: LocalKafka, kafka: KafkaCluster) -> None:
+    brokers.stop_node(3)
+    until(lambda: 3 not in kafka.brokers(), what="broker 3 to be missed")
+
+
+def returned(brokers: LocalKafka, kafka: KafkaCluster) -> None:
+    """Start broker 3, and wait until an open client reads its settings."""
+    brokers.start_node(3)
+    began_s = time.monotonic()
+    until(
+        lambda: 3 in kafka.brokers() and not kafka.throttle(topics=[], brokers=[3]).failed,
+        what="the open client to reach broker 3",
+    )
+    assert time.monotonic() - began_s < REACHED_S
+
+
+def test_a_broker_that_is_down_fails_no_action_and_gets_its_rate_and_loses_it_once_it_is_back(
+    brokers: LocalKafka, stage: Stage, moving: Moving
+) -> None:
+    memory = ExecutorMemory(stage.bootstrap, stage.topics.executor_kafka, CLUSTER)
+    executor, asked = ThrottleExecutor(memory), first(moving.topic)
+    with cluster_of(KafkaTarget(bootstrap=brokers.bootstrap), cluster=CLUSTER) as kafka:
+        try:
+            died(brokers, kafka)
+            assert executor.carry_out(kafka, asked, nothing_against_it) == Paced(
+                outcome="succeeded", reason=LATER
+            )
+            assert executor.carry_out(kafka, asked, nothing_against_it) == Paced(
+                outcome="succeeded", reason=LATER, was_done_before=True
+            )
+            found = kafka.throttle(topics=[moving.topic], brokers=[1, 2]).throttle
+            assert found.lists == ThrottledLists(
+                leader={moving.topic: "0:1,0:2"}, follower={moving.topic: "0:3"}
+            )
+            assert found.rates_bytes_per_s == {L1: 2_000_000, L2: 2_000_000}
+
+            returned(brokers, kafka)
+            assert executor.carry_out(kafka, asked, nothing_against_it) == Paced(outcome="succeeded")
+            assert kafka.throttle(topics=[], brokers=[3]).throttle.rates_bytes_per_s == {F3: 2_000_000}
+
+            died(brokers, kafka)
+            done = executor.carry_out(
+                kafka,
+                action("unknown", clear_leader_rates=[1, 2], clear_follower_rates=[3]),
+                nothing_against_it,
+            )
+            assert done == Paced(outcome="succeeded", reason=LATER)
+        finally:
+            returned(brokers, kafka)
+        assert kafka.throttle(topics=[], brokers=[1, 2, 3]).throttle.rates_bytes_per_s == {F3: 2_000_000}
+        assert executor.sweep(kafka, nothing_against_it)
+        moving.connect()
+        assert moving.throttle() == Throttle()
+        assert memory.read().is_empty

@@ -1,0 +1,102 @@
+"""A rule that forbids the same choice of one of Pulsar's policies round after round is a finding; the choice stays as it is."""
+
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+
+from state.events import Event
+from state.pulsar.rules import FORBIDDEN_ROUNDS
+from tests.state.traces import Run, facts, load, run, settings_of, sweep
+
+A, B, C = (f"t/{name}/0x0_0x1" for name in "abc")
+SPREAD = {"spread": ["t/a", "t/b"]}
+
+
+def played(
+    rounds_count: int,
+    *,
+    groups: dict[str, list[str]] = SPREAD,
+    silent_rounds: Collection[int] = (),
+    calm_rounds: Collection[int] = (),
+    free_round: int | None = None,
+    **avg_shedder: Any,
+) -> Run:
+    """b1 is hot and has nothing to give but A and an idle bundle; b2, its partner, has B of the same group. In ``free_round`` A may go."""
+    hits = {"low_hit_count": 1, "high_hit_count": 1, "min_unload_messages_per_s": 1} | avg_shedder
+    source = settings_of(
+        avg_shedder=hits,
+        bundle_average_samples=1,
+        rounds={"warmup_rounds": 0, "quorum_ratio": 0.0},
+        guards={"bundle_cooldown_s": 0.0},
+    )
+    events: list[Event] = [facts(1, anti_affinity=groups)]
+    for number in range(rounds_count):
+        at_s = 10 * number + 5
+        if number == free_round:
+            events.append(facts(at_s - 1, anti_affinity={}))
+        elif free_round is not None and number == free_round + 1:
+            events.append(facts(at_s - 1, anti_affinity=groups))
+        cpu = 15.0 if number in calm_rounds else 90.0
+        events.append(load("b1", at_s, cpu=cpu, bundles={A: 10.0, C: 0.0}, rate=40.0))
+        if number not in silent_rounds:
+            events.append(load("b2", at_s, cpu=10.0, bundles={B: 1.0}, rate=1.0))
+    return run([[*events, sweep(10 * rounds_count + 6)]], source)
+
+
+def found_in(found: Run) -> list[int]:
+    """Rounds whose summary has the finding."""
+    return [
+        each["round"]
+        for each in found.summaries
+        if any(row["kind"] == "forbidden" for row in each["findings"]["heaviest"])
+    ]
+
+
+def test_a_choice_that_a_rule_forbids_for_ten_rounds_is_a_finding_that_names_rule_bundle_and_brokers() -> (
+    None
+):
+    found = played(13)
+    assert not found.actions
+    assert all(each["candidates"]["outcomes"].get("anti-affinity") for each in found.summaries)
+    assert found_in(found) == [9, 10, 11, 12]
+    (row,) = found.summaries[-1]["findings"]["heaviest"]
+    assert (row["subject"], row["broker"]) == (A, "b1")
+    assert row["advice"] == (
+        "avg-shedder chooses it again and again, and the rule anti-affinity forbids it since round 0: b2 owns bundles of 1 other "
+        "namespaces of anti-affinity group spread, b1 of 0. No bundle leaves b1 meanwhile. The fleet-planner asks this rule while "
+        "it plans, and takes another bundle or broker where one may"
+    )
+
+
+def test_a_policy_that_counts_eight_hits_between_its_choices_is_seen_as_well() -> None:
+    found = played(26, low_hit_count=8, high_hit_count=8)
+    held = [each["round"] for each in found.summaries if each["candidates"]["outcomes"].get("anti-affinity")]
+    assert held == [7, 15, 23]
+    assert found_in(found) == [23, 24, 25]
+
+
+@pytest.mark.parametrize(
+    ("options", "rounds"),
+    [
+        ({"groups": {}}, []),
+        ({"free_round": 5}, [15]),
+        ({"silent_rounds": (4,)}, [9, 10, 11, 12, 13, 14, 15]),
+        ({"calm_rounds": range(2, 11)}, [11, 12, 13, 14, 15]),
+        ({"calm_rounds": range(2, 13)}, []),
+        ({"rounds_count": 24, "calm_rounds": range(10, 24)}, list(range(9, 20))),
+    ],
+    ids=[
+        "no rule",
+        "a bundle left meanwhile",
+        "a report is missing once",
+        "it is wanted again within ten rounds",
+        "nothing was wanted for more than ten rounds",
+        "it lasts ten rounds longer",
+    ],
+)
+def test_it_is_over_when_a_bundle_leaves_or_when_nothing_was_forbidden_for_as_many_rounds(
+    options: dict[str, Any], rounds: list[int]
+) -> None:
+    assert FORBIDDEN_ROUNDS == 10
+    assert found_in(played(**{"rounds_count": 16} | options)) == rounds

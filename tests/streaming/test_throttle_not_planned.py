@@ -1,0 +1,162 @@
+"""One odd partition or broker keeps no other from its plan: what is left out is named, and what can be read in two ways is said."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from streaming.kafka.admin import KafkaCluster
+from streaming.kafka.cluster import LogSizes, PartitionState, RunningMove
+from streaming.kafka.throttles import Throttle, ThrottlesFound
+from streaming.planner.throttle.request import BadRequest, PartitionRow, ThrottleRequest
+from streaming.planner.throttle.survey import Survey, survey
+from tests.policies.throttle.moving import GB, MB, Partition
+from tests.streaming.test_throttle_command import GOOD, WORKED, answer, plan, row
+
+NO_LEADER = "no leader (-1), so nothing can be copied; bring one of the current replicas back first"
+
+
+@pytest.mark.parametrize(
+    ("odd", "reason"),
+    [
+        ({"leader": -1}, NO_LEADER),
+        ({"leader": None}, "leader missing; add what is missing"),
+        ({"leader": 9}, "leader is 9, which is not among current_replicas [1, 2]"),
+        ({"target_replicas": []}, "target_replicas is empty"),
+        ({"target_replicas": [3, 3]}, "target_replicas is [3, 3]; give each broker once"),
+        ({"target_replicas": [3, -4]}, "target_replicas is [3, -4]; a broker id is 0 to"),
+        ({"replicas": [1]}, "has both of target_replicas and replicas"),
+        ({"current_replicas": [1, 2, 4], "in_progress_adding_replicas": [4]}, "already being reassigned"),
+        ({"write_bytes_per_s": -1}, "write_bytes_per_s is -1; expected 0 or more"),
+        ({"log_size_bytes": 2**70}, "a log_size_bytes is above"),
+        ({"topic": "no topic"}, "'no topic' is no topic name"),
+    ],
+)
+def test_a_partition_that_cannot_be_planned_is_named_and_changes_nothing_for_the_others(
+    odd: Mapping[str, object], reason: str
+) -> None:
+    wanted = answer(WORKED)
+    for rows in ([{**GOOD, **odd}, *WORKED], [*WORKED, {**GOOD, **odd}]):
+        result = plan(rows)
+        name = f"{odd.get('topic', 't')}-0"
+        assert result.exit_code == 0, result.output
+        assert result.stderr.startswith(f"not planned: {name}: {reason}")
+        found = json.loads(result.stdout)
+        assert [(each["partition"], each["reason"][: len(reason)]) for each in found["not_planned"]] == [
+            (name, reason)
+        ]
+        assert {**found, "not_planned": []} == wanted
+
+
+def test_several_are_named_in_order_and_one_given_twice_is_named_once() -> None:
+    odd = [{**GOOD, "partition": number, "leader": -1} for number in (5, 3)]
+    result = plan([*odd, GOOD, GOOD, *WORKED])
+    assert [each["partition"] for each in json.loads(result.stdout)["not_planned"]] == ["t-0", "t-3", "t-5"]
+    assert "not planned: t-0: given twice; give each partition once\n" in result.stderr
+    assert (
+        "4 partitions move, 0 without data movement, 3 not planned;"
+        in plan([*odd, GOOD, GOOD, *WORKED], "--format", "table").stdout
+    )
+
+
+@pytest.mark.parametrize("target", [[4, 5], [5, 4, 1, 2], [1]], ids=["fewer", "as many", "one"])
+def test_a_target_among_the_present_replicas_is_a_smaller_factor_or_a_move_that_runs(
+    target: list[int],
+) -> None:
+    known = row(Partition("t-0", [1, 2, 4, 5], target, MB, GB))
+    unsaid = {key: value for key, value in known.items() if key != "in_progress_adding_replicas"}
+    (warning,) = cast("list[str]", answer([unsaid])["warnings"])
+    for said in ("t-0", "replication factor", "runs already", "in_progress_adding_replicas", "--cluster"):
+        assert said in warning
+    assert answer([known])["warnings"] == [
+        "no partition gains a replica: nothing is copied, so no throttle is needed"
+    ]
+    assert not any("runs already" in each for each in cast("list[str]", answer([GOOD])["warnings"]))
+
+
+class Cluster:
+    """Stands in for a cluster of brokers of which some are down; its logs do not grow."""
+
+    def __init__(
+        self,
+        *alive: int,
+        states: Mapping[int, PartitionState],
+        running: Mapping[int, RunningMove] | None = None,
+    ) -> None:
+        self.alive, self.asked = dict.fromkeys(alive, "host"), set[int]()
+        self.states = {("t", number): state for number, state in states.items()}
+        self.running = {("t", number): move for number, move in (running or {}).items()}
+        self.usable_bytes: dict[int, int] = {}
+
+    def brokers(self) -> dict[int, str]:
+        return self.alive
+
+    def partitions(self, _: object) -> dict[tuple[str, int], PartitionState]:
+        return self.states
+
+    def reassignments(self) -> dict[tuple[str, int], RunningMove]:
+        return self.running
+
+    def end_offsets(self, partitions: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        return dict.fromkeys(partitions, 7)
+
+    def log_sizes(self, _: object, brokers: set[int]) -> LogSizes:
+        sizes = {
+            where: dict.fromkeys(set(state.replicas) & brokers, GB) for where, state in self.states.items()
+        }
+        return LogSizes(sizes_bytes=sizes, usable_bytes=self.usable_bytes, failed={})
+
+    def throttle(self, *, topics: object, brokers: set[int]) -> ThrottlesFound:
+        del topics
+        self.asked = set(brokers)
+        return ThrottlesFound(throttle=Throttle(), failed={})
+
+    def survey(self, *targets: list[int]) -> Survey:
+        rows = [
+            PartitionRow(topic="t", partition=number, replicas=target)
+            for number, target in enumerate(targets)
+        ]
+        return survey(
+            cast("KafkaCluster", self), ThrottleRequest(partitions=rows), interval_s=5, wait=lambda _: None
+        )
+
+
+def at(*replicas: int, leader: int | None = None) -> PartitionState:
+    return PartitionState(
+        replicas=replicas, leader=replicas[0] if leader is None else leader, in_sync=replicas[:1]
+    )
+
+
+def test_only_brokers_that_gain_a_replica_have_to_be_alive() -> None:
+    cluster = Cluster(1, 2, 4, states={0: at(1, 2, 3), 1: at(1, 2, 3), 2: at(1, 2)})
+    found = cluster.survey([1, 4, 3], [1, 2, 4], [1, 3])
+    assert found.checked.reassignment.moves.names() == ["t-0", "t-1"]
+    ((name, reason),) = found.checked.not_planned
+    assert name == "t-2"
+    assert reason == "broker 3 of the target is not in the cluster, which has 1, 2, 4"
+    assert cluster.asked == {1, 2, 4}
+    assert set(found.unreachable) == {3}
+    assert any("broker 3 does not answer: it is down" in note for note in found.checked.notes)
+
+
+def test_a_running_move_to_a_broker_that_died_is_named() -> None:
+    running = {0: RunningMove(replicas=(1, 2, 3), adding=(3,), removing=(2,))}
+    with pytest.raises(BadRequest, match="t-0: broker 3 of the target is not in the cluster"):
+        Cluster(1, 2, states={0: at(1, 2, 3)}, running=running).survey([1, 3])
+
+
+def test_what_is_gone_moves_elsewhere_has_no_leader_or_no_room_is_named() -> None:
+    running = {1: RunningMove(replicas=(1, 2, 3), adding=(3,), removing=(2,))}
+    states = {0: at(1, 2), 1: at(1, 2, 3), 3: at(1, 2, leader=-1), 4: at(1, 2)}
+    cluster = Cluster(1, 2, 3, 4, 5, states=states, running=running)
+    cluster.usable_bytes = {5: 1}
+    found = cluster.survey([1, 3], [1, 4], [1, 3], [1, 3], [1, 5])
+    assert found.checked.reassignment.moves.names() == ["t-0"]
+    reasons: dict[str, Any] = dict(found.checked.not_planned)
+    assert reasons == {
+        "t-1": "already being reassigned, to [1, 3] and not to [1, 4]; cancel that move first, or plan with its targets",
+        "t-2": "topic 't' has partitions 0 to 4",
+        "t-3": NO_LEADER,
+        "t-4": f"broker 5 would receive {GB} bytes and has 1 free: the plan is larger than its disks",
+    }
