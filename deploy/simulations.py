@@ -90,7 +90,7 @@ _MODEL = """\
 * **Splits** cut where Pulsar would: topics are real names with Pulsar's positions.
 
 Not in the model: publishers that slow down when a broker is full, bookies, garbage collection that depends on load, memory, failure domains,
-isolation policies, and brokers that do not answer. A fleet from a recording has its brokers, bundles, rates and noise; what a message
+and isolation policies. A fleet from a recording has its brokers, bundles, rates and noise; what a message
 and a byte cost is learned from the reports, as the controller learns it.
 """
 

@@ -33,9 +33,7 @@ def test_in_pure_noise_nothing_moves() -> None:
     assert played("noise-alone", 4.0).score().unloads == 0
 
 
-@pytest.mark.parametrize(
-    "scenario", ["small-bundles", "idle-clients", "wrong-limit", "kept-apart"]
-)
+@pytest.mark.parametrize("scenario", ["small-bundles", "idle-clients", "wrong-limit", "kept-apart"])
 def test_a_fleet_ends_balanced_in_spite_of(scenario: str) -> None:
     assert played(scenario).score().ended_balanced
 
