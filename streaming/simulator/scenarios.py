@@ -220,7 +220,7 @@ SCENARIOS: Final = (
     Scenario(
         "rolling-restart",
         "every 12 minutes a broker leaves for two, and returns empty",
-        Shape(mean_points=40.0),
+        Shape(mean_points=30.0, topic_spread=1.3),
         (partial(_restart, every_minutes=12, away_minutes=2),),
     ),
     Scenario(
