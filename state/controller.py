@@ -16,6 +16,7 @@ from state.engine import control, early, forgetting, limits, rounds
 from state.engine.bulkhead import PASSES_THROUGH, Untaken, refusal
 from state.engine.closing import Identity
 from state.engine.encoding import decode_header, encode_header
+from state.engine.layouts import FRESH
 from state.engine.memory import (
     ApprovalRecord,
     Header,
@@ -108,7 +109,7 @@ class Controller:
         if header.length_ms != length_ms:
             raise RoundLengthError(
                 f"cluster {self._cluster}: its memory has rounds of {header.length_ms / 1000:g} s, the settings say "
-                f"length_s = {length_ms / 1000:g}: set it back, or start over with --fresh"
+                f"length_s = {length_ms / 1000:g}: set it back, or start over with {FRESH}"
             )
         return header
 

@@ -7,6 +7,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from state.engine.layouts import FRESH
 from state.engine.store import WaitingKey, WaitingKind
 from state.engine.system import HasSettings, System, Waiting
 from state.events import Control, Event, Rejection
@@ -86,7 +87,7 @@ def wrong_system(event: Event, known: SystemName | None) -> Rejection | None:
     return Rejection(
         reason="wrong-system",
         detail=f"a report of a {system.name.capitalize()} cluster, and this name belongs to a {known.capitalize()} cluster: "
-        f"give each cluster a name of its own, or start over with --fresh",
+        f"give each cluster a name of its own, or start over with {FRESH}",
     )
 
 

@@ -26,6 +26,11 @@ from state.engine.upgrade_rounds import with_senders
 VERSION = 3
 """Version of every layout. 2 is that of trimtab 0.1.0; 1 stood for many layouts before it, which cannot be told apart."""
 
+FRESH = (
+    "--fresh, which forgets every cluster's averages, hit counts, cooldowns, budgets and actions in flight"
+)
+"""For messages that recommend it: the option of a start that begins without the memory, and what is lost by it."""
+
 Kind = Literal["header", "fleet", "kafka", "report", "topics", "logs", "moves", "batch"]
 """What a stored value is."""
 
@@ -97,10 +102,10 @@ def refuse_version(version: int, name: str) -> None:
     if version > VERSION:
         raise NewerStateError(
             f"{name} was written by a newer trimtab (memory version {version}, this one knows {VERSION}): "
-            f"run the trimtab that wrote it or a newer one, or start over with --fresh"
+            f"run the trimtab that wrote it or a newer one, or start over with {FRESH}"
         )
     if any(each not in UPGRADES for each in range(version, VERSION)):
         raise OlderStateError(
             f"{name} was written by a trimtab from before 0.1.0 (memory version {version}), whose memory this one cannot "
-            f"read: start over with --fresh"
+            f"read: start over with {FRESH}"
         )

@@ -1,6 +1,5 @@
 """A collector or executor from its first moment to its end: health, metrics, a stop, and brokers that are down at its start."""
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["attend"]
 
-_LOG = logging.getLogger(__name__)
 _TRY_AGE_S_MAX = 300.0
 """An attempt connects a few clients, one after the other, and each gives up after 20 s; the wait between two attempts is 15 s."""
 
@@ -62,7 +60,6 @@ def attend(
         try:
             service = wait.run(lambda: starting.attempt(stack, start))
         except StoppedWaiting:
-            _LOG.info("stopped while waiting")
             return
         starting.hand_over_to(service)
         run(service)

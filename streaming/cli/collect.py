@@ -23,6 +23,7 @@ from streaming.cli.targets import kafka_target, pulsar_target, refuse_errors
 from streaming.ports.events import EventSink, LineEvents
 from streaming.process.exits import Refused
 from streaming.process.logs import log_to_stderr
+from streaming.process.stopping import stopped_by_signals
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ def _run(
         return
     with ExitStack() as stack:
         collector = begin(stack)
+        stack.enter_context(stopped_by_signals(lambda _: collector.stop()))
         _sweep_once(collector)
         finish(collector)
 

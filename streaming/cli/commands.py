@@ -4,10 +4,13 @@ The imports are statements, each in a function of its own, so that tools can fol
 broker's client; a command does when it needs them.
 """
 
+import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
 import click
+
+from streaming.process.stopping import stop_requests_kept
 
 _EPILOG = """
 \b
@@ -27,6 +30,8 @@ class _Place(NamedTuple):
 
     load: Callable[[], click.Command]
     summary: str
+    is_endless: bool = False
+    """Whether it runs until it is asked to stop."""
 
 
 def _actions() -> click.Command:
@@ -219,29 +224,29 @@ _PLACES = {
     "actions": _Place(_actions, "Watch what is decided, and ask why."),
     "approve": _Place(_approve, "Approve proposed actions."),
     "backtest": _Place(_backtest, "Compare settings on the recorded reports of a real cluster."),
-    "collect": _Place(_collect, "Write what a cluster's brokers report to the input topic."),
+    "collect": _Place(_collect, "Write what a cluster's brokers report to the input topic.", is_endless=True),
     "config": _Place(_config, "Show the settings in force, each with its source."),
     "control": _Place(_control, "List what operators have set, and take it back."),
     "doctor": _Place(_doctor, "Check the whole installation, and say what is wrong."),
     "drain": _Place(_drain, "Empty a broker, and keep it empty."),
-    "execute": _Place(_execute, "Carry decisions out on a cluster and verify them."),
+    "execute": _Place(_execute, "Carry decisions out on a cluster and verify them.", is_endless=True),
     "explain": _Place(_explain, "Say why a bundle or a broker is left alone."),
-    "feed": _Place(_feed, "Play a recording, or a made-up fleet, to the input topic."),
+    "feed": _Place(_feed, "Play a recording, or a made-up fleet, to the input topic.", is_endless=True),
     "forget": _Place(_forget, "Forget what the controller remembers of a cluster."),
     "handover": _Place(_handover, "Let a standby take over now."),
     "maintenance": _Place(_maintenance, "Leave brokers and namespaces alone for a while."),
     "mode": _Place(_mode, "Let a cluster act, or only show what it would do."),
-    "notify": _Place(_notify, "Notify people of decisions, holds and failures."),
+    "notify": _Place(_notify, "Notify people of decisions, holds and failures.", is_endless=True),
     "pause": _Place(_pause, "Hold every action; the policies go on counting."),
     "policy": _Place(_policy, "Change decision settings while the controller runs."),
-    "record": _Place(_record, "Record what a controller reads, for replay."),
+    "record": _Place(_record, "Record what a controller reads, for replay.", is_endless=True),
     "reject": _Place(_reject, "Reject proposed actions."),
     "rejected": _Place(_rejected, "Read the records that could not be used, and why."),
     "replay": _Place(_replay, "Decide on recorded events, without a broker."),
     "report": _Place(_report, "Show whether the actions of some days helped."),
     "resume": _Place(_resume, "End a pause or a hold of a cluster that was failing."),
     "rounds": _Place(_rounds, "Read what each round saw, decided and held back."),
-    "run": _Place(_run, "Read load reports, decide, publish exactly once."),
+    "run": _Place(_run, "Read load reports, decide, publish exactly once.", is_endless=True),
     "simulate": _Place(_simulate, "See what settings do to a simulated fleet."),
     "split": _Place(_split, "Work out where to cut a bundle."),
     "status": _Place(_status, "Show what is in force for each cluster, and why nothing happens."),
@@ -256,6 +261,14 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  the same
         return _PLACES[cmd_name].load() if cmd_name in _PLACES else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        place = _PLACES.get(args[0])
+        if place and place.is_endless and threading.current_thread() is threading.main_thread():
+            ctx.with_resource(stop_requests_kept())  # what it imports takes a second
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

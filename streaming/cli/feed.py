@@ -16,8 +16,10 @@ from streaming.controller.feed import FAST, Fed, shift_to
 from streaming.controller.recording import BadRecording
 from streaming.controller.sample_fleet import CLUSTER, sample_events
 from streaming.ports.events import EventSink
+from streaming.ports.publishing import PublishError
 from streaming.process.exits import WrongUse
 from streaming.process.stopping import stopped_by_signals
+from streaming.settings import Settings
 
 _SAID_EVERY_S = 5.0
 
@@ -42,22 +44,37 @@ def feed_command(config: Path | None, input_url: str | None, recording: str | No
     an hour as the cluster `sample`, and one of them carries half of the traffic. Decisions have no effect. Ctrl-C ends it.
     """
     settings = read_settings(config, {"input.url": input_url})
-    from streaming.systems.events import event_sink_of  # noqa: PLC0415  a broker's client is loaded when needed
-
-    stop = threading.Event()
+    stop, count = threading.Event(), 0
     with (
+        stopped_by_signals(lambda _: stop.set()),
         refuse_errors(),
         _lines_of(recording) as lines,
-        closing(event_sink_of(settings)) as sink,
-        stopped_by_signals(lambda _: stop.set()),
+        _sink_unless_stopped(settings, stop) as sink,
     ):
-        click.echo(f"feeding {recording or f'the cluster {CLUSTER}'} to {settings.input.url}", err=True)
-        fed = shift_to(lines, round(time.time() * 1000), speed=FAST if fast else 1)
-        try:
-            count = _feed(fed, sink, stop)
-        except (BadRecording, EOFError, gzip.BadGzipFile) as error:
-            raise WrongUse(f"{recording}: {error}") from error
+        if sink is not None:
+            click.echo(f"feeding {recording or f'the cluster {CLUSTER}'} to {settings.input.url}", err=True)
+            fed = shift_to(lines, round(time.time() * 1000), speed=FAST if fast else 1)
+            try:
+                count = _feed(fed, sink, stop)
+            except (BadRecording, EOFError, gzip.BadGzipFile) as error:
+                raise WrongUse(f"{recording}: {error}") from error
     click.echo(f"{count} records fed", err=True)
+
+
+@contextmanager
+def _sink_unless_stopped(settings: Settings, stop: threading.Event) -> Iterator[EventSink | None]:
+    """Where the events are written; None if it could not be opened, and a stop was asked for meanwhile."""
+    from streaming.systems.events import event_sink_of  # noqa: PLC0415  a broker's client is loaded when needed
+
+    try:
+        sink = event_sink_of(settings)
+    except PublishError:
+        if not stop.is_set():
+            raise
+        yield None
+        return
+    with closing(sink):
+        yield sink
 
 
 @contextmanager

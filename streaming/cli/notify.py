@@ -18,6 +18,7 @@ from streaming.cli.options import (
     verbose_option,
     with_options,
 )
+from streaming.cli.targets import refuse_errors
 from streaming.process.exits import WrongUse
 from streaming.process.logs import log_to_stderr
 from streaming.process.stopping import stopped_by_signals
@@ -66,15 +67,16 @@ def notify_command(
     metrics = NotifierMetrics(settings.notify)
     if not once:
         metrics.show_poll(time.time())
-        attend(
-            "notifier",
-            settings,
-            metrics.registry,
-            lambda stack: _start(stack, settings, metrics),
-            lambda loop: loop.run(),
-        )
+        with refuse_errors():
+            attend(
+                "notifier",
+                settings,
+                metrics.registry,
+                lambda stack: _start(stack, settings, metrics),
+                lambda loop: loop.run(),
+            )
         return
-    with ExitStack() as stack:
+    with refuse_errors(), ExitStack() as stack:
         loop = _start(stack, settings, metrics)
         stack.enter_context(stopped_by_signals(lambda _: loop.stop()))
         loop.run(once=True)

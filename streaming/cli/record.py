@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -15,7 +15,7 @@ from streaming.cli.options import example
 from streaming.cli.sizes import Size, size_text
 from streaming.controller.recording import opened_for_recording
 from streaming.ports.reading import Begin
-from streaming.process.exits import WrongUse
+from streaming.process.exits import Refused, WrongUse
 from streaming.process.stopping import stopped_by_signals
 from streaming.settings import Settings
 
@@ -25,8 +25,16 @@ if TYPE_CHECKING:
 _PAUSE_S = 1.0
 """Pause between two reads of the topics; the file is at most this far behind."""
 _FILE_BYTES = 64 * 1024**2
-_Pass = Callable[["Recorder", Callable[[], bool]], int]
+_Pass = Callable[["Recorder"], int]
 """Writes the records that are there; returns how many."""
+
+
+class _Source(NamedTuple):
+    """What is recorded."""
+
+    settings: Settings
+    begin: Begin
+    until_now: bool
 
 
 @click.command("record", epilog=example("trimtab record --max-total-size 20GiB /var/lib/trimtab/recordings"))
@@ -69,18 +77,15 @@ def record_command(
     Give the settings file of `trimtab run`. - is standard output; a name ending in .gz is packed. Ctrl-C or SIGTERM ends it. With
     --max-total-size it runs for months: a later start with the same folder goes on where it ended.
     """
-    first = begin_of(begin)
+    if file_bytes is not None and total_bytes is None:
+        raise WrongUse("--max-file-size: give --max-total-size too, so that the files cannot fill the disk")
+    source, stop = _Source(settings, begin_of(begin), until_now=until_now), threading.Event()
     try:
-        if total_bytes is not None:
-            count = _record_rotating(
-                settings, first, Path(file), (total_bytes, file_bytes), until_now=until_now
-            )
-        elif file_bytes is not None:
-            raise WrongUse(
-                "--max-file-size: give --max-total-size too, so that the files cannot fill the disk"
-            )
-        else:
-            count = record_to_file(settings, first, file, until_now=until_now)
+        with stopped_by_signals(lambda _: stop.set()):
+            if total_bytes is not None:
+                count = _record_rotating(source, Path(file), (total_bytes, file_bytes), stop)
+            else:
+                count = _record_to_file(source, file, stop)
     except FileExistsError as error:
         raise WrongUse(f"{file} exists: give a new file, a recording is never overwritten") from error
     except OSError as error:
@@ -88,15 +93,14 @@ def record_command(
     click.echo(f"{count} records written to {file}", err=True)
 
 
-def record_to_file(settings: Settings, begin: Begin, file: str, *, until_now: bool) -> int:
-    """Record the input topic to a new file; returns the number of records. Raises ``OSError``."""
-    with opened_for_recording(file) as out:
-        return _record(
-            settings,
-            begin,
-            lambda recorder, is_stopped: recorder.write(out, is_stopped=is_stopped),
-            until_now=until_now,
-        )
+def _record_to_file(source: _Source, file: str, stop: threading.Event) -> int:
+    def opened(stack: ExitStack) -> _Pass:
+        out = stack.enter_context(opened_for_recording(file))
+        return lambda recorder: recorder.write(out, is_stopped=stop.is_set)
+
+    if Path(file).exists():
+        raise FileExistsError
+    return _record(source, opened, stop)
 
 
 @contextmanager
@@ -104,11 +108,11 @@ def record_for_now(settings: Settings, begin: Begin) -> Iterator[tuple[str, int]
     """A file with what is on the input topic, and the number of its records; the file is deleted after the block."""
     with tempfile.TemporaryDirectory(prefix="trimtab-record-") as folder:
         file = str(Path(folder) / "input.ndjson.gz")
-        yield file, record_to_file(settings, begin, file, until_now=True)
+        yield file, _record_to_file(_Source(settings, begin, until_now=True), file, threading.Event())
 
 
 def _record_rotating(
-    settings: Settings, begin: Begin, folder: Path, sizes: tuple[int, int | None], *, until_now: bool
+    source: _Source, folder: Path, sizes: tuple[int, int | None], stop: threading.Event
 ) -> int:
     """``sizes``: the most bytes of all files together, and of one file (None: the default)."""
     from streaming.controller.rotating import RotatingFolder  # noqa: PLC0415  see `commands`
@@ -122,23 +126,29 @@ def _record_rotating(
         folder, file_bytes=file_bytes, total_bytes=total_bytes, tell=lambda text: click.echo(text, err=True)
     )
 
-    def write(recorder: "Recorder", is_stopped: Callable[[], bool]) -> int:
+    def write(recorder: "Recorder") -> int:
         before = out.count
-        for record in recorder.records(is_stopped=is_stopped):
+        for record in recorder.records(is_stopped=stop.is_set):
             out.write(record)
         out.flush()
         return out.count - before
 
-    return _record(settings, out.begin(begin), write, until_now=until_now)
+    return _record(source._replace(begin=out.begin(source.begin)), lambda _: write, stop)
 
 
-def _record(settings: Settings, begin: Begin, write: _Pass, *, until_now: bool) -> int:
+def _record(source: _Source, opened: Callable[[ExitStack], _Pass], stop: threading.Event) -> int:
+    """Record what is there, and until a stop what comes. Nothing is written before the topics are read: a refused start leaves no file."""
     from streaming.controller.recorder import Recorder  # noqa: PLC0415  a broker's client, when a command needs it
 
-    stop = threading.Event()
-    with stopped_by_signals(lambda _: stop.set()), ExitStack() as stack:
-        recorder = Recorder(stack, settings, begin=begin)
-        count = write(recorder, stop.is_set)
-        while not until_now and not stop.wait(_PAUSE_S):
-            count += write(recorder, stop.is_set)
+    with ExitStack() as stack:
+        try:
+            recorder = Recorder(stack, source.settings, begin=source.begin)
+        except Refused:
+            if stop.is_set():
+                return 0
+            raise
+        write = opened(stack)
+        count = write(recorder)
+        while not source.until_now and not stop.wait(_PAUSE_S):
+            count += write(recorder)
     return count

@@ -50,13 +50,21 @@ from streaming.settings import Settings
     default=None,
     help="Overrides controller.rebuild: rebuild the memory from the input instead of reading a checkpoint.",
 )
-@click.option("--fresh", is_flag=True, help="Start over: put the checkpoint aside and forget the marker.")
+@click.option(
+    "--fresh",
+    is_flag=True,
+    help="Start over: put the checkpoint aside, forget the marker, averages, hit counts, cooldowns, budgets and actions in flight.",
+)
 @click.option(
     "--skip-lost",
     is_flag=True,
-    help="Go on although the input lost records that were not read yet; the audit topic says which.",
+    help="Go on although the input lost records that were not read yet: no round ever sees them; the audit topic says which.",
 )
-@click.option("--adopt", is_flag=True, help="Trust the checkpoint although the marker disagrees.")
+@click.option(
+    "--adopt",
+    is_flag=True,
+    help="Trust the checkpoint although the marker disagrees: what was published after it may be published again.",
+)
 @verbose_option
 def run_command(
     config: Path | None,

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext
 
 import click
 import msgspec
@@ -21,6 +21,7 @@ from streaming.operators.round_events import LOOK_BACK_S, Newest, Round
 from streaming.operators.status import ClusterStatus, status_of, status_text
 from streaming.ports.topics import BEATS_RETENTION_MS
 from streaming.process.exits import NotFound, Refused
+from streaming.process.stopping import watched
 from streaming.settings import ClusterSettingsSource, Settings
 
 _WATCH_S = 5.0
@@ -31,12 +32,12 @@ _WATCH_S = 5.0
 @click.option(
     "--cluster", "clusters", multiple=True, metavar="NAME", help="May be repeated; all if not given."
 )
-@click.option("--watch", is_flag=True, help="Show it again every few seconds; Ctrl-C ends it.")
+@click.option("--watch", is_flag=True, help="Show it again every few seconds; Ctrl-C or SIGTERM ends it.")
 @format_option("JSON and YAML are a list with one object per cluster.")
 def status_command(settings: Settings, clusters: tuple[str, ...], form: str, *, watch: bool) -> None:
     """Show what is in force for each cluster as its controller applied it, and why nothing happens."""
     newest = Newest()
-    with suppress(KeyboardInterrupt):
+    with watched() if watch else nullcontext():
         while True:
             text = _render_statuses(list(_statuses(settings, clusters, newest)), form)
             if watch:

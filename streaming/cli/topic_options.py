@@ -1,7 +1,7 @@
 """What the commands that print the records of a topic share: their options, and the reading."""
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +13,7 @@ from streaming.cli.forms import format_option, to_yaml
 from streaming.cli.options import with_options
 from streaming.operators.action_events import UnreadableEvent
 from streaming.ports.reading import Begin
+from streaming.process.stopping import watched
 from streaming.settings import Settings, TopicNames
 from streaming.systems.reading import output_reader
 
@@ -66,10 +67,10 @@ def print_topic(
 ) -> None:
     """Print the records of a topic, as text or as they are; what cannot be read is named on standard error.
 
-    ``text_of`` raises ``UnreadableEvent`` for a record that is not what the topic should hold. Ctrl-C ends it.
+    ``text_of`` raises ``UnreadableEvent`` for a record that is not what the topic should hold. Ctrl-C or SIGTERM ends it.
     """
     topic = topic_of(settings.topics)
-    with suppress(KeyboardInterrupt):
+    with nullcontext() if no_follow else watched():
         for record in records_of(settings, topic, begin_of(begin), follow=not no_follow):
             if cluster is not None and record.key != cluster.encode():
                 continue

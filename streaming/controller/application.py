@@ -85,7 +85,7 @@ class Application:
             try:
                 self._run_checked()
             except StoppedWaiting:
-                _LOG.info("stopped while waiting")
+                pass
             except SparkError as error:
                 self._explain_spark(error)
             except (Refused, FencedOff) as error:
@@ -97,6 +97,8 @@ class Application:
     def _run_checked(self) -> None:
         self._require_java()
         self._check_topics()
+        if self._stopping:
+            return
         self._show_phase("starting Spark")
         with spark_errors():
             spark = self._spark()
@@ -170,6 +172,10 @@ class Application:
             return start.connect(self._settings)
         except (JarError, JavaError) as error:
             raise Refused(str(error)) from error
+        except Exception as error:
+            if self._stopping:  # the JVM was ended before it had begun anything
+                raise StoppedWaiting from error
+            raise
         finally:
             self._start = None
 
@@ -221,8 +227,7 @@ class Application:
             time.sleep(min(_LOOK_S, deadline.left_s))
         return not self._stopping
 
-    def _stop(self, number: signal.Signals) -> None:
-        _LOG.info("%s: finishing the batch in progress", number.name)
+    def _stop(self, _: signal.Signals) -> None:
         self._stopping = True
         if (start := self._start) is not None:
             start.cancel()

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from state.engine.layouts import FRESH
 from state.engine.published import Published
 from state.engine.store import DictStore
 from state.outputs import Output, moment_ms, rfc3339
@@ -32,6 +33,7 @@ from streaming.ports.actions import Epochs
 from streaming.ports.marker import Marker
 from streaming.ports.places import Progress
 from streaming.ports.reading import Begin, NoAnswer, TopicRecord
+from streaming.ports.starts import SKIP_LOST
 from streaming.ports.topics import StartError, Unreachable
 from streaming.process.exits import Refused
 from streaming.process.waiting import StoppedWaiting
@@ -97,8 +99,8 @@ def require_possible(settings: Settings, marker: Marker | None) -> None:
             for each in lost
         )
         raise Refused(
-            f"the input has lost records that come after the marker ({named}): start over with --fresh, or from "
-            "a checkpoint with --skip-lost"
+            f"the input has lost records that come after the marker ({named}): start over with {FRESH}, "
+            f"or from a checkpoint with {SKIP_LOST}"
         )
 
 

@@ -44,7 +44,6 @@ class RotatingFolder:
         self, folder: Path, *, file_bytes: int, total_bytes: int, tell: Callable[[str], None]
     ) -> None:
         """``tell`` is called with a sentence about each file that is removed or mended."""
-        folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._tell = folder, tell
         self._file_bytes, self._total_bytes = file_bytes, total_bytes
         self._places = {(each.topic, each.partition): each for each in _read_places(folder / _PLACES)}
@@ -107,14 +106,13 @@ class RotatingFolder:
         self._remove_oldest(file)
 
     def _next_file(self) -> Path:
+        self._folder.mkdir(parents=True, exist_ok=True)  # not before: a start that is refused leaves none
         self._number += 1
         moment = decode_recorded(self._lines[0]).appended_ms // 1000
         return self._folder / f"{self._number:08}-{moment}{_ENDING}"
 
     def _files(self) -> list[Path]:
-        return sorted(
-            each for each in self._folder.iterdir() if each.name.endswith(_ENDING) and _number(each)
-        )
+        return sorted(each for each in self._folder.glob(f"*{_ENDING}") if _number(each))
 
     def _remove_oldest(self, current: Path) -> None:
         files = self._files()

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 
+from state.engine.layouts import FRESH
 from streaming.ports.checkpoint import describe_exchanged
 from streaming.ports.places import Progress
 from streaming.ports.reading import NoAnswer
@@ -51,7 +52,7 @@ def find_problem(
     if problem is None and not is_checkpoint_there():
         return (
             f"the checkpoint {settings.spark.checkpoint} was deleted or replaced under the running controller: bring it "
-            "back as it was, or start over with --fresh"
+            f"back as it was, or start over with {FRESH}"
         )
     return problem
 

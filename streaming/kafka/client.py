@@ -3,6 +3,8 @@
 The client learns a topic's partitions with its second request for metadata, and sends that no sooner than 100 ms after the first,
 whatever its ``retry_backoff_ms`` (kafka-python 3.0.12 does not pass it on). A fail-over opens five clients, one after another.
 
+Nor does it pass on ``allow_auto_create_topics``: a request for a topic that is missing would make it, with the brokers' defaults.
+
 The client logs a traceback when a connection is reset, although it connects again by itself; a line with the error is enough. It also
 logs one when it has closed a connection while a task was about to wait for it; that one is dropped, because nothing is wrong.
 """
@@ -36,6 +38,7 @@ def connect_quickly(**options: Any) -> "KafkaNetClient":
     network = NetworkSelector(**options)
     client = KafkaNetClient(network, ClosingManager(network, **options), **options)
     client.cluster.config["retry_backoff_ms"] = _BETWEEN_METADATA_MS
+    client.cluster.config["allow_auto_create_topics"] = False
     return client
 
 

@@ -46,7 +46,7 @@ from streaming.ports.marker import (
 from streaming.ports.outbox import OutboundRecord, digest, pieces, sort_records
 from streaming.ports.places import Progress
 from streaming.ports.publishing import CheckpointMismatch, Fenced, NotAllowed, PublishError
-from streaming.ports.starts import StartWith
+from streaming.ports.starts import ADOPT, StartWith
 from streaming.process.closing import Closing
 from streaming.process.within import within
 
@@ -244,7 +244,7 @@ class KafkaPublisher(Closing):
         if newest is None or newest.epoch < epoch:
             raise CheckpointMismatch(
                 f'the marker of "{self._name}" has vanished from {self._commits_topic} while in use (epoch '
-                f"{epoch}): was the topic deleted? Restart with --adopt to trust the checkpoint."
+                f"{epoch}): was the topic deleted? Restart with {ADOPT}."
             )
         if newest.epoch > epoch:
             raise superseded_error(self._name, epoch=epoch)

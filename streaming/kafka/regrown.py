@@ -11,6 +11,7 @@ the driver's by more than ``_CLOCKS_APART_MS``.
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 
+from state.engine.layouts import FRESH
 from streaming.kafka.answers import retry_until_answered
 from streaming.kafka.link import Link
 from streaming.ports.places import Place, Progress
@@ -43,7 +44,7 @@ def _find_regrown(link: Link, read: Progress) -> str | None:
                 return (
                     f"{place.topic}, partition {place.partition}: the record at offset {last.offset} was appended after the "
                     f"checkpoint had read up to {place.at}: the log was truncated and has grown again, so records that "
-                    "were never read lie before that. Start over with --fresh"
+                    f"were never read lie before that. Start over with {FRESH}"
                 )
     finally:
         consumer.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from state.engine.layouts import VERSION, NewerStateError, OlderStateError, refuse_version
+from state.engine.layouts import FRESH, VERSION, NewerStateError, OlderStateError, refuse_version
 from state.events import System
 from state.systems import rounds_of
 from streaming.ports import starts
@@ -97,7 +97,7 @@ def read_card(files: Listing, location: str, start: Start) -> Card:
         return msgspec.json.decode(files.read(name) or b"", type=Card)
     except msgspec.MsgspecError as error:
         raise CheckpointError(
-            f"{location}/{name} cannot be read ({error}): start over with --fresh"
+            f"{location}/{name} cannot be read ({error}): start over with {FRESH}"
         ) from error
 
 
@@ -117,7 +117,7 @@ def _query_id(files: Listing, location: str, start: Start) -> str | None:
         return None if text is None else str(msgspec.json.decode(text)["id"])
     except (msgspec.MsgspecError, KeyError, TypeError) as error:
         raise CheckpointError(
-            f"{location}/{name} cannot be read ({error!r}): start over with --fresh"
+            f"{location}/{name} cannot be read ({error!r}): start over with {FRESH}"
         ) from error
 
 
@@ -162,7 +162,7 @@ def _refuse_other_lengths(location: str, system: System, found: Card, wanted: Ca
             where = f"[clusters.{cluster}.{system}.rounds]" if cluster else f"[{system}.rounds]"
             raise CheckpointError(
                 f"{location} holds rounds of {before:g} s, the settings say length_s = {now:g} in {where}: "
-                f"set it back, or start over with --fresh"
+                f"set it back, or start over with {FRESH}"
             )
 
 
@@ -174,5 +174,5 @@ def describe_exchanged(before: Mapping[str, str], now: Mapping[str, str]) -> str
     ids = ", ".join(f"{name} had the id {before[name]} and has {now[name]}" for name in names)
     return (
         f"the input was deleted and made anew since the checkpoint read it ({ids}): its records begin at 0 again, so "
-        "the checkpoint would skip records that were never read. Start over with --fresh"
+        f"the checkpoint would skip records that were never read. Start over with {FRESH}"
     )

@@ -10,9 +10,10 @@ from enum import Enum
 
 import msgspec
 
+from state.engine.layouts import FRESH
 from streaming.ports.places import Progress
 from streaming.ports.publishing import CheckpointMismatch, Fenced
-from streaming.ports.starts import StartWith
+from streaming.ports.starts import ADOPT, StartWith
 
 __all__ = [
     "UNNAMED",
@@ -148,7 +149,7 @@ def _rebuild(marker: Marker | None, checkpoint: Checkpoint, epoch: int, name: st
         raise CheckpointMismatch(
             f'controller "{name}" does not start: its marker does not say how far the input was read ({_describe(marker)}), '
             "because an older trimtab or --adopt wrote it. Start this version without --rebuild and let it publish one "
-            "batch from the existing checkpoint; if there is no checkpoint, start over with --fresh."
+            f"batch from the existing checkpoint; if there is no checkpoint, start over with {FRESH}."
         )
     over = _ended_queries_of(marker, checkpoint.query_id, going_on=None)
     read_until, read_from = (None, None) if marker is None else (marker.read_until, marker.read_from)
@@ -207,9 +208,8 @@ def _disagreement(marker: Marker | None, checkpoint: Checkpoint) -> str | None:
 def _start_refusal(problem: str, marker: Marker | None, checkpoint: Checkpoint, name: str) -> str:
     return (
         f'controller "{name}" does not start: {problem}. {_describe(marker)}; {checkpoint}. '
-        "Going on could repeat or lose actions. Put the matching checkpoint back; or start with --fresh to "
-        "begin with a new checkpoint and forget the marker; with --rebuild to begin with one that is made from the input; "
-        "or with --adopt to trust the checkpoint as it is (batches after it are published, even if they already were)."
+        "Going on could repeat or lose actions. Put the matching checkpoint back; or start with --rebuild to begin with one "
+        f"that is made from the input; with {FRESH}; or with {ADOPT}."
     )
 
 
@@ -278,6 +278,6 @@ def _batch_refusal(
 ) -> CheckpointMismatch:
     return CheckpointMismatch(
         f"batch {batch_id} of query {query_id} (digest {batch_digest[:12]}) is not published: {problem}. "
-        f"{_describe(marker)}. If the input was changed between the two runs of the batch, restart with --adopt to "
-        "leave it as it was published and go on; with --fresh to begin with a new checkpoint."
+        f"{_describe(marker)}. If the input was changed between the two runs of the batch, leave it as it was "
+        f"published and go on with {ADOPT}; or start over with {FRESH}."
     )

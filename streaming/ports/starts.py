@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 __all__ = [
+    "ADOPT",
     "CARD",
     "CLAIM",
     "PROBE",
+    "SKIP_LOST",
     "Listing",
     "Start",
     "StartWith",
@@ -28,6 +30,12 @@ PROBE = ".trimtab-probe-"
 StartWith = Literal["checkpoint", "fresh", "adopt", "rebuild"]
 """What a start begins with: the checkpoint, if the marker agrees; nothing, and the marker is forgotten (``--fresh``); the
 checkpoint as it is (``--adopt``); or memory that is rebuilt from the input (``--rebuild``)."""
+ADOPT = (
+    "--adopt, which forgets what was published after the checkpoint: it may be decided and published again, and consumers may "
+    "act twice"
+)
+SKIP_LOST = "--skip-lost, which decides without the lost records for good"
+"""Both for messages that recommend the option: they say what is lost by it, like ``state.engine.layouts.FRESH``."""
 _NAME = re.compile(r"start-(\d+)")
 
 

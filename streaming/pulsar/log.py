@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pulsar
 
+from state.engine.layouts import FRESH
 from streaming.pulsar.clients import reader_after
 from streaming.pulsar.positions import DataLoss, Position
 
@@ -68,7 +69,7 @@ class PartitionReader:
             if fail_on_data_loss:
                 raise DataLoss(
                     f"{self._partition}: the log ends before {end}, which was there when the batch was planned. Was the "
-                    "topic truncated, or made anew? Start over with --fresh"
+                    f"topic truncated, or made anew? Start over with {FRESH}"
                 )
         finally:
             if self._at is None:

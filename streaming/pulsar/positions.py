@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from state.engine.layouts import FRESH
+from streaming.ports.starts import SKIP_LOST
+
 __all__ = ["DataLoss", "Ledger", "Log", "Position", "pack"]
 
 _ENTRY_BITS, _BATCH_BITS, _LEDGER_BITS = 24, 10, 29
@@ -111,8 +114,8 @@ class Log:
             what = "was trimmed, or the topic was made anew"
         raise DataLoss(
             f"{partition}: the next record to read is after {start}, but ledger {start.ledger} {what}. The topic has "
-            f"ledgers {ids[0]} to {ids[-1]}. Go on with --skip-lost, or start over with --fresh; raise the "
-            "namespace's retention, and set no message TTL"
+            f"ledgers {ids[0]} to {ids[-1]}. Go on with {SKIP_LOST}, or start over with {FRESH}; "
+            "raise the namespace's retention, and set no message TTL"
         )
 
     def _was_empty(self, start: Position) -> bool:

@@ -33,7 +33,7 @@ from streaming.ports.marker import (
 from streaming.ports.outbox import OutboundRecord, digest, pieces, sort_records
 from streaming.ports.places import Progress
 from streaming.ports.publishing import CheckpointMismatch, Fenced, NotAllowed, PublishError
-from streaming.ports.starts import StartWith
+from streaming.ports.starts import ADOPT, StartWith
 from streaming.process.closing import Closing
 from streaming.pulsar.commit import (
     Commit,
@@ -271,7 +271,7 @@ class PulsarPublisher(Closing):
         if newest is None or newest.marker.epoch < epoch:
             raise CheckpointMismatch(
                 f'the marker of "{self._name}" has vanished from {self._commits_topic} while in use (epoch '
-                f"{epoch}): was the topic deleted or trimmed? Restart with --adopt to trust the checkpoint."
+                f"{epoch}): was the topic deleted or trimmed? Restart with {ADOPT}."
             )
         if newest.marker.epoch > epoch:
             self._drop_producers()  # the successor is waiting for the outputs' names

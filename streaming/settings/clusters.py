@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from state.engine.layouts import FRESH
 from state.settings import ClusterSettings, OverlayError
 from streaming.settings.errors import Problem
 from streaming.settings.reader import Unreadable, read_tree, show
@@ -95,6 +96,6 @@ def _refuse_rounds(raw: Mapping[str, Any]) -> None:
         if isinstance(rounds, Mapping) and rounds:
             path = (system, "rounds", min(rounds))
             problem = Problem(
-                "", path, "cannot be changed by control; change it in the file and start with --fresh"
+                "", path, f"cannot be changed by control; change it in the file and start with {FRESH}"
             )
             raise OverlayError("not-changeable", str(problem))

@@ -107,10 +107,9 @@ class CheckpointDirectory:
     def inspect(self, settings: Settings, start_with: StartWith) -> Checkpoint:
         """What the checkpoint says, if it is this controller's and fits the settings; for ``fresh`` and ``rebuild``, whatever is there.
 
-        Makes its directory, and makes and deletes a file in it; changes nothing else. Raises CheckpointError.
+        The first look makes and deletes a file in it; nothing is left behind. Raises CheckpointError.
         """
         with self._explain_errors():
-            self._files.make_root()
             self._require_promises()
             newest = newest_start(self._files)
             try:
@@ -132,7 +131,8 @@ class CheckpointDirectory:
         if self._is_safe:
             return
         try:
-            require_promises(self._files)
+            with self._files.root_for_now():
+                require_promises(self._files)
         except UnsafeStore as error:
             raise CheckpointError(f"the checkpoint {self.location} cannot be used: {error}") from error
         self._is_safe = True

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from state.controller import RoundLengthError
-from state.engine.layouts import NewerStateError, OlderStateError
+from state.engine.layouts import FRESH, NewerStateError, OlderStateError
 from streaming.ports.publishing import PublishError
 from streaming.ports.reading import NoAnswer
+from streaming.ports.starts import SKIP_LOST
 from streaming.pulsar.admin.errors import AdminError
 from streaming.pulsar.positions import DataLoss
 from streaming.spark.operator import at_cluster
@@ -43,12 +44,12 @@ def class_name(kind: type) -> str:
 
 _DATA_LOST = (
     "the input has lost records that the checkpoint has not read yet (its retention is too short, or the topic was "
-    "made anew): go on with --skip-lost, or start over with --fresh, and raise the topic's retention"
+    f"made anew): go on with {SKIP_LOST}, or start over with {FRESH}, and raise the topic's retention"
 )
 _OURS: Mapping[type[Exception], str] = {
-    NewerStateError: "the checkpoint was written by a newer trimtab: run that version, or start over with --fresh",
-    OlderStateError: "the checkpoint was written by a trimtab from before 0.1.0: start over with --fresh",
-    RoundLengthError: "the rounds have another length than the checkpoint's: set length_s back, or use --fresh",
+    NewerStateError: f"the checkpoint was written by a newer trimtab: run that version, or start over with {FRESH}",
+    OlderStateError: f"the checkpoint was written by a trimtab from before 0.1.0: start over with {FRESH}",
+    RoundLengthError: f"the rounds have another length than the checkpoint's: set length_s back, or start over with {FRESH}",
     DataLoss: "the input has lost records that the checkpoint has not read yet",
 }
 _FINAL_CLASSES = {class_name(kind): remedy for kind, remedy in _OURS.items()}
@@ -181,7 +182,7 @@ def repeated_remedy(failure: Failure, count: int, checkpoint: str, damaged: Sequ
     return (
         f"the same failure came {count} times in a row without a batch in between, while the brokers answered and the "
         f"checkpoint's store and Spark's local directory could be written and read. {named} put back a copy of "
-        f"{checkpoint}, or start over with --fresh. The failure:"
+        f"{checkpoint}, or start over with {FRESH}. The failure:"
     )
 
 

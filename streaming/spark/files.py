@@ -6,6 +6,7 @@ Names are relative to the root; "" is the root itself. Every method raises ``Py4
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from py4j.java_gateway import JavaObject
@@ -169,9 +170,20 @@ class Files:
         """Whether something has the root's name with this suffix."""
         return bool(self._fs.exists(self._root.suffix(suffix)))
 
-    def make_root(self) -> None:
-        """Make the root's directory."""
-        self._fs.mkdirs(self._root)
+    @contextmanager
+    def root_for_now(self) -> Iterator[None]:
+        """Where there is no root's directory, make it for the block; what was made and is empty in the end is deleted."""
+        made, path = [], self._root
+        while path is not None and not self._fs.exists(path):
+            made.append(path)
+            path = path.getParent()
+        try:
+            self._fs.mkdirs(self._root)
+            yield
+        finally:
+            with suppress(Py4JJavaError):  # another process has begun to use it
+                for each in made:
+                    self._fs.delete(each, False)
 
     def _path(self, name: str) -> JavaObject:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, name) if name else self._root

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,8 +102,10 @@ class Start:
             builder = builder.config("spark.driver.memory", spark.driver_memory)
         for name, value in {**_CONF, **_partitions(spark), **spark.extra}.items():
             builder = builder.config(name, value)
-        with self._separate_jvm():
-            made = builder.getOrCreate()
+        with self._separate_jvm(), ThreadPoolExecutor(1, thread_name_prefix="spark-start") as starter:
+            made = starter.submit(
+                builder.getOrCreate
+            ).result()  # in the main thread it would replace our handler of SIGINT
         accumulators: Any = made.sparkContext._accumulatorServer  # noqa: SLF001  it prints a traceback when the JVM goes first
         accumulators.handle_error = _log_lost_connection
         return Session(made)

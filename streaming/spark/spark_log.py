@@ -36,6 +36,8 @@ _QUIETER = (
     "org.apache.kafka.clients.consumer.ConsumerConfig",
 )
 """Loggers whose warnings come in every healthy run; only their errors are logged."""
+_NO_JOB = "Failed to cancel job group"
+"""Warns, at the stop of a query between two batches, that it works on nothing. Other warnings of its logger count."""
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -121,6 +123,8 @@ def log_line(line: str) -> None:
         entry = _decoder.decode(line)
     except msgspec.MsgspecError:
         logging.getLogger("spark").warning("%s", line.rstrip())
+        return
+    if entry.text.startswith(_NO_JOB):
         return
     level = _LEVELS.get(entry.level, logging.INFO)
     logging.getLogger(entry.logger).log(level, "%s", entry.text.rstrip())

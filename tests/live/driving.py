@@ -186,7 +186,7 @@ class Child(Closing):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=_environment(self.log.parent),
+                env=environment(self.log.parent),
                 start_new_session=True,
             )
 
@@ -342,7 +342,7 @@ def _end(message: str) -> str:
     return "\n".join(message.splitlines()[-_LOG_LINES_SHOWN:])
 
 
-def _environment(directory: Path) -> dict[str, str]:
+def environment(directory: Path) -> dict[str, str]:
     """Our environment without settings of trimtab; Spark's scratch files lie with the test's."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
     path = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))

@@ -84,9 +84,9 @@ def operate(stage: Stage, warm: Warm) -> None:
     assert output_of(config, *tail, "--dry-run", "--no-follow") == ""
     assert action["data"]["reason"] in output_of(config, *tail, "--no-follow")
 
-    assert_ctrl_c_ends_it(
-        config, *tail, "--format", "json", message=b"".join(each + b"\n" for each in actions)
-    )
+    message = b"".join(each + b"\n" for each in actions)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        assert_it_ends(number, config, *tail, "--format", "json", message=message)
 
     why = output_of(config, "actions", "why", action["id"][:8])
     assert action["data"]["reason"] in why
@@ -126,11 +126,11 @@ def assert_status_and_rounds_tell_it(stage: Stage, config: Path, action: dict[st
     assert output_of(config, *every, "--format", "json").encode().splitlines() == audit
 
 
-def assert_ctrl_c_ends_it(config: Path, *arguments: str, message: bytes) -> None:
-    """A command that follows a topic prints this, waits for more, and prints nothing more when it gets Ctrl-C."""
-    log = config.with_suffix(".followed")
+def assert_it_ends(number: signal.Signals, config: Path, *arguments: str, message: bytes) -> None:
+    """A command that follows a topic prints this, waits for more, and prints nothing more when it is told to stop."""
+    log = config.with_suffix(f".{number.name}")
     with Child((*_AT_A_TERMINAL, *arguments, "--config", str(config)), log) as following:
         until(lambda: log.read_bytes() == message, what="what is on the topic already", running=[following])
-        following.process.send_signal(signal.SIGINT)
+        following.process.send_signal(number)
         assert following.wait() == 0
     assert log.read_bytes() == message

@@ -23,7 +23,6 @@ def main(location: str, conf: dict[str, str]) -> None:
     for name, value in conf.items():
         builder = builder.config(name, value)
     files = Files(builder.getOrCreate(), location)
-    files.make_root()
     try:
         require_promises(files)
     except UnsafeStore as error:

@@ -19,7 +19,6 @@ def test_hdfs_keeps_what_a_checkpoint_needs(tmp_path: Path, hdfs: LocalHdfs) -> 
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     try:
         files = Files(spark, f"{hdfs.url}/{tmp_path.name}")
-        files.make_root()
         require_promises(files)
         assert files.names() == []
         files.write_new("start-7/claim", b"mine")

@@ -1,6 +1,8 @@
 """A checkpoint directory on a disk, without a JVM, and the files that Spark and trimtab write there."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from streaming.ports.starts import CARD, Start
@@ -25,8 +27,13 @@ class Disk(Files):
     def address(self, name: str) -> str:
         return f"file:{self.root / name}"
 
-    def make_root(self) -> None:
+    @contextmanager
+    def root_for_now(self) -> Iterator[None]:
+        is_made = not self.root.exists()
         self.root.mkdir(exist_ok=True)
+        yield
+        if is_made:
+            self.root.rmdir()
 
     def exists(self, name: str) -> bool:
         return (self.root / name).exists()

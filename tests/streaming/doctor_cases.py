@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 
@@ -11,7 +12,7 @@ from streaming.operators.doctor.findings import Missed
 from streaming.ports.marker import Marker
 from streaming.ports.seen import BrokersSeen, Denied, TopicsSeen
 from streaming.ports.topics import Difference
-from streaming.settings import ControllerSettings, Settings
+from streaming.settings import ControllerSettings, Settings, SparkSettings
 from tests.streaming.doctor_facts import LEADER, NOW_MS, heard, side
 from tests.streaming.summaries import CONTROL, THROTTLE, of_kafka, section
 
@@ -36,6 +37,19 @@ DELETED = Marker(query_id="other", batch_id=42, digest="d", epoch=7)
 NO_CHECKPOINT = CheckpointSeen(location="checkpoint")
 
 
+REFUSED_CHECKPOINT = CheckpointSeen(
+    location="checkpoint",
+    refusal="checkpoint is of a newer trimtab: run that one, or start over with --fresh, which …",
+)
+
+
+ENDED: dict[str, Any] = {
+    "processes": (replace(LEADER, runs=False, age_s=60.0),),
+    "settings": Settings(spark=SparkSettings(checkpoint="/var/lib/trimtab")),
+}
+"""Nobody leads, and the path of the checkpoint means the same from every directory."""
+
+
 STANDBY = replace(LEADER, instance="b:2", role="standby", epoch=0, batch=None)
 
 
@@ -46,6 +60,14 @@ def findings(*kinds: str, advice: str = "add partitions") -> Section[Finding]:
 
 
 NOBODY_OBEYS = findings("nobody-obeys", advice="Start an executor: `trimtab execute pulsar east-1`")
+
+
+NOT_FROM_HERE = [
+    # what is found, and why it need not be the controller's checkpoint
+    ({}, "a:1 leads"),
+    ({**ENDED, "host": "elsewhere"}, "the controller ran on a"),
+    ({**ENDED, "settings": Settings()}, "the path is relative"),
+]
 
 
 WRONG = [
@@ -182,30 +204,29 @@ WRONG = [
     ),
     (
         "checkpoint",
-        {"checkpoint": CheckpointSeen(location="checkpoint", refusal="of a newer trimtab")},
+        {"checkpoint": REFUSED_CHECKPOINT, **ENDED},
         "problem",
-        "of a newer trimtab",
+        "run that one, or start over with --fresh",
         "docs/operations.md",
     ),
     (
         "checkpoint",
-        {"checkpoint": NO_CHECKPOINT},
+        {"checkpoint": NO_CHECKPOINT, **ENDED},
         "problem",
-        "there is none at checkpoint, and the controller ran on this machine",
-        "--fresh",
+        "there is none at checkpoint on this machine, a, and the controller ran on it",
+        "--fresh, which forgets",
     ),
-    (
-        "checkpoint",
-        {"checkpoint": NO_CHECKPOINT, "host": "elsewhere"},
-        "not checked",
-        "there is none at checkpoint on this machine, elsewhere",
-        "Run trimtab doctor on a",
-    ),
-    ("marker", {"marker": DELETED}, "problem", "belongs to another query", "docs/operations.md"),
-    ("marker", {"checkpoint": NO_CHECKPOINT}, "problem", "deleted or replaced", "docs/operations.md"),
+    ("marker", {"marker": DELETED, **ENDED}, "problem", "belongs to another query", "docs/operations.md"),
     (
         "marker",
-        {"marker": msgspec.structs.replace(DELETED, query_id="q", batch_id=99)},
+        {"checkpoint": NO_CHECKPOINT, **ENDED},
+        "problem",
+        "deleted or replaced",
+        "docs/operations.md",
+    ),
+    (
+        "marker",
+        {"marker": msgspec.structs.replace(DELETED, query_id="q", batch_id=99), **ENDED},
         "problem",
         "older than what was published",
         "docs/operations.md",

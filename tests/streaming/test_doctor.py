@@ -15,8 +15,17 @@ from streaming.operators.doctor.report import CHECKS, exit_code_of, judge, repor
 from streaming.ports.places import Place, Progress
 from streaming.process.exits import OK, REFUSED, UNREACHABLE
 from streaming.settings import ControllerSettings, InputSettings, SecuritySettings, Settings
-from tests.streaming.doctor_cases import NO_CHECKPOINT, WRONG, findings
-from tests.streaming.doctor_facts import SETTINGS, WELL, heard, side
+from tests.streaming.doctor_cases import (
+    DELETED,
+    ENDED,
+    NO_CHECKPOINT,
+    NOT_FROM_HERE,
+    REFUSED_CHECKPOINT,
+    STANDBY,
+    WRONG,
+    findings,
+)
+from tests.streaming.doctor_facts import LEADER, SETTINGS, WELL, heard, side
 
 
 def of(check: str, **changed: Any) -> list[Finding]:
@@ -52,6 +61,39 @@ def test_findings_for_information_are_shown_and_nothing_is_to_be_done() -> None:
     found = of("rounds", clusters=heard(findings=findings("idle-broker", advice="it carries nothing")))
     assert [(each.outcome, each.remedy) for each in found] == [("ok", None)] * 2
     assert found[0].finding == "idle-broker x: it carries nothing"
+
+
+@pytest.mark.parametrize(("changed", "why"), NOT_FROM_HERE)
+@pytest.mark.parametrize(
+    "seen",
+    [
+        {"checkpoint": REFUSED_CHECKPOINT},
+        {"checkpoint": NO_CHECKPOINT},
+        {"marker": DELETED},
+        {"marker": DELETED, "checkpoint": NO_CHECKPOINT},
+    ],
+)
+def test_what_is_not_seen_from_here_is_not_checked_and_nothing_about_it_says_start_over(
+    seen: dict[str, Any], changed: dict[str, Any], why: str
+) -> None:
+    found = [each for check in ("checkpoint", "marker") for each in of(check, **{**changed, **seen})]
+    found = [each for each in found if each.outcome != "ok"]
+    assert {each.outcome for each in found} == {"not checked"}
+    assert any(why in each.finding for each in found)
+    for each in found:
+        assert "--" not in f"{each.finding} {each.remedy}"
+
+
+def test_where_nobody_knows_where_the_controller_ran_a_missing_checkpoint_is_not_checked() -> None:
+    found = wrong("checkpoint", **{**ENDED, "processes": (), "checkpoint": NO_CHECKPOINT})
+    assert (found.outcome, "nobody knows where" in found.finding) == ("not checked", True)
+
+
+def test_a_standby_that_could_not_lead_is_not_told_to_start_over_while_somebody_leads() -> None:
+    standby = replace(STANDBY, problem="it is newer: run that one, or start over with --fresh, which …")
+    assert wrong("leader", processes=(LEADER, standby)).finding.endswith("it is newer: run that one")
+    alone = [each.finding for each in of("leader", processes=(standby,))]
+    assert any("--fresh" in each for each in alone)
 
 
 def test_the_table_of_what_may_be_wrong_has_every_check() -> None:
@@ -131,7 +173,8 @@ def test_where_a_start_rebuilds_it_needs_no_checkpoint_and_a_marker_that_says_ho
     settings = SETTINGS.model_copy(update={"controller": controller})
     changed: dict[str, Any] = {"settings": settings, "checkpoint": NO_CHECKPOINT}
     assert [each.outcome for each in of("checkpoint", **changed)] == ["ok"]
-    assert "--fresh" in wrong("marker", **changed).finding
+    ended = {**ENDED, "settings": settings.model_copy(update={"spark": ENDED["settings"].spark})}
+    assert "--fresh" in wrong("marker", **{**changed, **ended}).finding
     read = Progress([Place("in", 0, "in", "12")], planned_ms=1)
     (found,) = of("marker", **changed, marker=msgspec.structs.replace(WELL.marker, read_until=read))
     assert (found.outcome, "a rebuild can begin with it" in found.finding) == ("ok", True)

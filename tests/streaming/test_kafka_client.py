@@ -26,6 +26,14 @@ def test_a_connection_to_kafka_that_is_reset_is_one_line_with_its_error(
     assert "Traceback" not in caplog.text
 
 
+def test_no_client_makes_a_topic_by_asking_for_it() -> None:
+    client = connect_quickly(bootstrap_servers=["127.0.0.1:1"])
+    try:
+        assert not client.cluster.metadata_request().allow_auto_topic_creation
+    finally:
+        client.close()
+
+
 @pytest.mark.parametrize("kind", [KafkaAdminClient, KafkaConsumer, KafkaProducer])
 def test_a_client_that_finds_no_broker_leaves_no_thread_and_no_open_file(
     kind: Callable[..., object], caplog: pytest.LogCaptureFixture

@@ -52,6 +52,8 @@ ALLOWED = {
     "streaming/executor/loop.py::ActionLoop.run::with ThreadPoolExecutor": "what a batch waits for has limits; see liveness",
     "streaming/notifier/loop.py::NotifierLoop.run::with ThreadPoolExecutor": "a message is given up after a while; see liveness",
     "streaming/spark/files.py::Files.copy::with ThreadPoolExecutor": "Hadoop's clients give up a request after a while, as in any other call",
+    "streaming/spark/session.py::Start.connect::with ThreadPoolExecutor": "another thread may cancel the start",
+    "streaming/spark/session.py::Start.connect::result()": "the same",
     "streaming/spark/jars.py::ensure::with ThreadPoolExecutor": "sums of files on this machine",
     "deploy/local/kafka.py::LocalKafka._configure::with ThreadPoolExecutor": "each process has a limit",
     "deploy/local/pulsar_jvms.py::Local.stop::with ThreadPoolExecutor": "each process has a limit",

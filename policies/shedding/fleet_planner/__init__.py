@@ -39,9 +39,10 @@ from policies.shedding.contract import (
     Stand,
     fading_rounds,
 )
-from policies.shedding.fleet_planner.levels import NOISE_FADES, Levels, carry, judge
+from policies.shedding.fleet_planner.levels import AVERAGED_ROUNDS, NOISE_FADES, Levels, carry, judge
 from policies.shedding.fleet_planner.memory import (
     EVIDENCE,
+    ROUNDS,
     UNFINISHED,
     FleetPlannerMemory,
     note_unfinished,
@@ -79,7 +80,8 @@ TRIGGERS = ("", "spread")
 _SHOWN_DIGITS = 6
 _FEW_BROKERS = 10
 MOST_REMEMBERED_RATIO = 0.9
-"""Most of the evidence that is needed which may be left from earlier rounds: no plan is made of a round that shows no spread."""
+"""Most of the evidence that is needed which may be left from earlier rounds: no plan is made of a round that shows no spread. It is less
+while a broker is new: its first reports count in every level, so that the errors of these are not independent."""
 HOT_POINTS = 85.0
 """Usage from which on a fleet needs brokers: where even the coldest is above it and no move helps, it says so."""
 
@@ -174,9 +176,9 @@ def _spread(view: RoundView, levels: Levels, settings: FleetPlannerSettings) -> 
     enough = settings.goal_points if levels.fleet[UNFINISHED] else settings.acceptable_spread_points
     multiple = settings.noise_multiple * _largest_of(len(error))
     needed = enough + error * np.maximum(multiple - before, 0.0)
-    evidence = np.clip(
-        before + (apart - enough) / error, 0.0, MOST_REMEMBERED_RATIO * settings.noise_multiple
-    )
+    known_ratio = np.minimum(levels.learned[:, ROUNDS] / AVERAGED_ROUNDS, 1.0)
+    most = MOST_REMEMBERED_RATIO * known_ratio * settings.noise_multiple
+    evidence = np.clip(before + (apart - enough) / error, 0.0, most)
     return _Spread(cold=cold, apart=apart, error=error, needed_points=needed, evidence=evidence)
 
 
@@ -205,6 +207,9 @@ def _examine(
     stands_out = spread.apart > settings.acceptable_spread_points
     if hold is not None:
         outcome[stands_out] = hold
+    elif found.is_cut:
+        outcome[stands_out] = BUDGET_SPENT
+    outcome[stands_out & ~levels.is_clear] = NOT_SURE
     stuck = sorted(found.stuck)
     outcome[stuck] = np.where(
         levels.score[spread.cold[stuck]] >= HOT_POINTS, EVERY_BROKER_HOT, NO_BETTER_PLACE

@@ -203,7 +203,7 @@ def _count_run(learned: Floats, kind: Residual, new: Floats, noise: Floats, is_f
     run = learned[:, kind.run].copy()
     side = np.sign(new) * (np.abs(new) > BEYOND_NOISES * noise)
     counted = np.where(side == 0, 0.0, np.where(side == np.sign(run), run + side, side))
-    counted = np.where(is_false, run, np.clip(counted, -COST_LASTS_ROUNDS, COST_LASTS_ROUNDS))
+    counted = np.where(is_false, 0.0, np.clip(counted, -COST_LASTS_ROUNDS, COST_LASTS_ROUNDS))
     learned[:, kind.run] = counted
     return counted
 

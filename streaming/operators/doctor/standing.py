@@ -1,7 +1,9 @@
 """The controller: its checkpoint, marker and epoch, its processes, and their versions. Pure."""
 
+import re
 from collections.abc import Iterator
 
+from state.engine.layouts import FRESH
 from streaming.operators.doctor.facts import CheckpointSeen, Facts, Process
 from streaming.operators.doctor.findings import Finding, Missed, good, not_checked, problem, warning
 from streaming.ports.marker import Checkpoint, Marker, next_start
@@ -9,6 +11,7 @@ from streaming.ports.publishing import CheckpointMismatch
 
 __all__ = ["checkpoint", "epoch", "leader", "marker", "versions"]
 
+_ADVICE = re.compile(r"[:;.,][^:;.,]*--(?:fresh|adopt|skip-lost|rebuild).*", re.DOTALL)
 _REFUSED = "See docs/operations.md, When the checkpoint is refused"
 
 
@@ -19,6 +22,8 @@ def checkpoint(facts: Facts) -> Iterator[Finding]:
         yield good("checkpoint", "not used: a start rebuilds instead, because controller.rebuild is set")
     elif isinstance(seen, Missed):
         yield not_checked("checkpoint", seen.why)
+    elif seen.refusal is not None and (why := _why_elsewhere(facts)):
+        yield not_checked("checkpoint", f"{_without_options(seen.refusal)}; but {why}", _look_there(facts))
     elif seen.refusal is not None:
         yield problem("checkpoint", seen.refusal, _REFUSED)
     elif seen.checkpoint is None:
@@ -35,26 +40,42 @@ def checkpoint(facts: Facts) -> Iterator[Finding]:
 def _no_checkpoint(facts: Facts, seen: CheckpointSeen) -> Iterator[Finding]:
     known = facts.marker
     if isinstance(known, Marker) and known.query_id is not None:
-        ran_on = _hosts(facts)
-        if ran_on == {facts.host}:
+        here = f"there is none at {seen.location} on this machine, {facts.host}"
+        why = _why_elsewhere(facts) or ("" if _own_processes_of(facts) else "nobody knows where it ran")
+        if why:
+            yield not_checked("checkpoint", f"{here}; but {why}", _look_there(facts))
+        else:
             yield problem(
                 "checkpoint",
-                f"there is none at {seen.location}, and the controller ran on this machine",
-                f"Bring it back as it was, or start over with --fresh. {_REFUSED}",
-            )
-        else:
-            where = ", ".join(sorted(ran_on - {facts.host})) or "the machine of the controller"
-            yield not_checked(
-                "checkpoint",
-                f"there is none at {seen.location} on this machine, {facts.host}",
-                f"Run trimtab doctor on {where}",
+                f"{here}, and the controller ran on it",
+                f"Bring it back as it was, or start over with {FRESH}. {_REFUSED}",
             )
     else:
         yield good("checkpoint", f"there is none at {seen.location}, and a first start makes it")
 
 
-def _hosts(facts: Facts) -> set[str]:
-    return {each.host for each in _own_processes_of(facts)}
+def _why_elsewhere(facts: Facts) -> str:
+    """Why the controller's checkpoint may be another one than what is seen from here; empty where it is this one."""
+    own = _own_processes_of(facts)
+    others = sorted({each.host for each in own} - {facts.host})
+    leaders = sorted(each.instance for each in own if each.runs and each.role != "standby")
+    if leaders:
+        return f"{leaders[0]} leads, so the checkpoint that it uses is well"
+    if not facts.settings.spark.checkpoint.startswith(("/", "file:")):
+        return "the path is relative, and from another directory it leads elsewhere"
+    return f"the controller ran on {', '.join(others)}" if others else ""
+
+
+def _look_there(facts: Facts) -> str:
+    hosts = (
+        ", ".join(sorted({each.host for each in _own_processes_of(facts)})) or "the machine of the controller"
+    )
+    return f"Run trimtab doctor on {hosts}, in the directory and with the settings of the controller"
+
+
+def _without_options(text: str) -> str:
+    """A refusal without its advice to start over: a start that does so while somebody leads would end it and forget its memory."""
+    return _ADVICE.sub("", text)
 
 
 def marker(facts: Facts) -> Iterator[Finding]:
@@ -66,7 +87,7 @@ def marker(facts: Facts) -> Iterator[Finding]:
     text, rebuild = _marker_text(found), facts.settings.controller.rebuild
     if rebuild:
         known = Checkpoint(query_id=None, last_batch_id=None)
-    elif isinstance(seen, Missed) or seen.refusal is not None or _is_elsewhere(facts):
+    elif isinstance(seen, Missed) or seen.refusal is not None:
         yield not_checked("marker", f"{text}; the checkpoint it should agree with was not read")
         return
     else:
@@ -80,17 +101,15 @@ def marker(facts: Facts) -> Iterator[Finding]:
             now_s=facts.now_ms / 1000,
         )
     except CheckpointMismatch as error:
-        yield problem("marker", str(error), _REFUSED)
+        if why := _why_elsewhere(facts):
+            here = f"{text}; a start from here would be refused: {_without_options(str(error))}; but {why}"
+            yield not_checked("marker", here, _look_there(facts))
+        else:
+            yield problem("marker", str(error), _REFUSED)
     else:
         yield good(
             "marker", f"{text}, and {'a rebuild can begin with it' if rebuild else 'the checkpoint agrees'}"
         )
-
-
-def _is_elsewhere(facts: Facts) -> bool:
-    seen = facts.checkpoint
-    nothing = isinstance(seen, CheckpointSeen) and seen.checkpoint is None
-    return nothing and bool(_hosts(facts) - {facts.host})
 
 
 def _marker_text(found: Marker | None) -> str:
@@ -159,12 +178,14 @@ def leader(facts: Facts) -> Iterator[Finding]:
 
 
 def _standbys(facts: Facts) -> Iterator[Finding]:
-    standing = [each for each in _own_processes_of(facts) if each.runs and each.role == "standby"]
+    running = [each for each in _own_processes_of(facts) if each.runs]
+    standing = [each for each in running if each.role == "standby"]
     for each in standing:
         if each.problem:
             yield problem(
                 "leader",
-                f"this standby could not lead: {each.problem}",
+                f"this standby could not lead: "
+                f"{each.problem if standing == running else _without_options(each.problem)}",
                 "Mend it before the leader ends",
                 about=each.instance,
             )
