@@ -46,7 +46,8 @@ def test_a_broker_that_does_not_know_its_network_receives_nothing_from_those_tha
     assert not across
 
 
-def test_bundles_that_vanish_from_reports_and_come_back_cost_no_more_moves() -> None:
+def test_bundles_that_vanish_from_reports_and_come_back_move_hardly_more_traffic() -> None:
+    """The heaviest bundles may not move while they are missing, so that more and lighter ones do."""
     found = find_scenario("flapping-bundles")
     assert found is not None
     scores = []
@@ -54,7 +55,7 @@ def test_bundles_that_vanish_from_reports_and_come_back_cost_no_more_moves() -> 
         every_report = replace(found, changes=(*changes, _lose_nothing))
         scores.append(play(every_report.build, 2.0).score())
     gaps, without = scores
-    assert without.unloads <= gaps.unloads <= 2 * without.unloads
+    assert 0 < gaps.moved_messages_ratio <= 2 * without.moved_messages_ratio
     assert gaps.sent_back == 0
 
 
