@@ -135,12 +135,16 @@ def learn(
     ``percents`` and ``limits`` are (n, resources), ``rates`` the traffic of the same reports, (n, 4). Brokers outside ``counts``,
     (n,), whose reports do not show the present, teach nothing. ``kept`` are the brokers to be remembered; None: these.
     """
-    used = np.ones(len(names), dtype=np.bool_) if counts is None else counts
-    measured = (limits > 0)[:, :LEARNED_COUNT] & used[:, None]
+    measured = (limits > 0)[:, :LEARNED_COUNT]
+    if counts is not None:
+        measured &= counts[:, None]
     figures = figures_of(rates)
     share = percents[:, :LEARNED_COUNT] / 100.0
     share[:, CPU] = np.maximum(share[:, CPU] - IDLE_CPU_POINTS / 100.0, 0.0)
-    sums = _add_round(memory.sums, figures[:, :LEARNED_COUNT], share * limits[:, :LEARNED_COUNT], measured)
+    weight = _credible_share(memory.sums, figures[:, :LEARNED_COUNT])
+    used = share * limits[:, :LEARNED_COUNT]
+    sums = _add_round(memory.sums, figures[:, :LEARNED_COUNT] * weight[:, :, None], used * weight, measured)
+    measured &= weight == 1.0
     rule = _rule_of(sums)
     before = _rows_of(memory, names)
     learned = before.copy()
@@ -171,6 +175,17 @@ def _costs_of(limits: Floats, rule: Floats, learned: Floats) -> Costs:
     )
     error[:, :LEARNED_COUNT] = UNLIKE_RATIO * np.sqrt(trusted)
     return Costs(limits=limits, rule=rule, factor=factor, factor_error=error)
+
+
+def _credible_share(sums: Floats, figures: Floats) -> Floats:
+    """Share by which each report counts in what is learned, (n, learned); 1 but for one out of all proportion.
+
+    No report adds more than all of the last half hour's did: a false one is soon forgotten, a load that grew is learned in some rounds.
+    """
+    known, now = sums[:, [0, 2]], (1.0 - RULE_FADES) * figures**2
+    most = np.divide(known, now, out=np.ones_like(now), where=(known > 0) & (now > known))
+    found: Floats = np.sqrt(most.min(axis=2))
+    return found
 
 
 def _add_round(sums: Floats, figures: Floats, used: Floats, measured: Bools) -> Floats:
