@@ -29,6 +29,11 @@ def refusal(status: int, reason: str = "because") -> Answer:
     return status, {}, json.dumps({"reason": reason}).encode()
 
 
+def elsewhere(owner: str, path: str) -> Answer:
+    """Who does not own a bundle names its owner, or says that nobody does."""
+    return (307, {"Location": f"http://{owner}{path}"}, b"") if owner else refusal(412)
+
+
 @dataclass(slots=True)
 class Cluster:
     """Two brokers that report truly what they own, and answer each change with the next of ``answers``."""
@@ -81,8 +86,8 @@ class Cluster:
         return question is not None
 
     def _said(self, path: str, at: int) -> Answer:
-        if path.endswith("/ownedNamespaces"):
-            return self._json({str(BUNDLE): {}} if self.ids[at] == self.owner else {})
+        if path.endswith("/topicHashPositions"):
+            return self._json({}) if self.ids[at] == self.owner else elsewhere(self.owner, path)
         if path.endswith("/brokers/c"):
             return self._json([*self.ids, *self.more_brokers])
         if path.endswith("/namespaceIsolationPolicies"):
@@ -364,9 +369,9 @@ def test_unloads_of_equal_ranges_in_two_namespaces_do_not_cross_over() -> None:
             if path.startswith("/lookup/"):
                 owners.setdefault(namespace, hint.pop(str(BUNDLE.range), ids[0]))
                 return Cluster._json({"httpUrl": f"http://{owners[namespace]}"})
-            if path.endswith("/ownedNamespaces"):
-                owned = [f"{each}/{BUNDLE.range}" for each, owner in owners.items() if owner == ids[at]]
-                return Cluster._json({key: {} for key in owned})
+            if path.endswith("/topicHashPositions"):
+                owner = owners.get(namespace, "")
+                return Cluster._json({}) if ids[at] == owner else elsewhere(owner, path)
             if path.endswith("/bundles"):
                 return Cluster._json({"boundaries": ["0x0", hex(BUNDLE.range.upper), "0xffffffff"]})
             return Cluster._json(ids if path.endswith("/brokers/c") else [])

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from policies.columns import Bools, Codes, Floats, Ints, empty_rows
-from policies.costs import SATURATED_POINTS
+from policies.costs import RULE_FADES, SATURATED_POINTS
 from policies.shedding.contract import (
     ACTED,
     ADMITTED,
@@ -39,7 +39,7 @@ from policies.shedding.contract import (
     Stand,
     fading_rounds,
 )
-from policies.shedding.fleet_planner.levels import AVERAGED_ROUNDS, NOISE_FADES, Levels, carry, judge
+from policies.shedding.fleet_planner.levels import AVERAGED_ROUNDS, Levels, carry, judge
 from policies.shedding.fleet_planner.memory import (
     EVIDENCE,
     ROUNDS,
@@ -369,7 +369,7 @@ POLICY: Final = SheddingPolicy(
     headline=Headline(
         meaning="the level of the most used broker less that of the least used one", stand_of=_stand
     ),
-    remembers_rounds=lambda _settings: fading_rounds(NOISE_FADES),
+    remembers_rounds=lambda _settings: fading_rounds(RULE_FADES),
     splits_first=True,
     keeps_absent_bundles=True,
 )
