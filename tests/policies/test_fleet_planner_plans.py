@@ -86,6 +86,26 @@ def test_no_bundle_goes_where_it_is_unknown_what_it_would_cost() -> None:
     assert not plan_of(snapshot_of(networks(limits={**hidden, "idle-2": 0.0})))
 
 
+@pytest.mark.parametrize(("cpu_points", "network_points"), [(60.0, 55.0), (55.0, 60.0), (57.0, 60.0)])
+def test_a_plan_goes_on_with_bundles_of_another_resource_once_that_is_the_larger(
+    cpu_points: float, network_points: float
+) -> None:
+    fleet = {}
+    for name, share in {"hot": 1.0, "cold-1": 1 / 3, "cold-2": 1 / 3}.items():
+        messages, volume = 100.0 * cpu_points * share, network_points * MEGABYTE * share
+        bundles = {f"t/{name}/cpu-{row:02d}": Bundle(messages_per_s=messages / 20) for row in range(20)}
+        bundles |= {f"t/{name}/net-{row:02d}": Bundle(bytes_per_s=volume / 20) for row in range(20)}
+        kbit_per_s = volume * 8 / 1000 / 2
+        usage = {
+            "cpu": (3 + cpu_points * share, 100.0),
+            "bandwidth-out": (kbit_per_s, 100 * kbit_per_s / (network_points * share)),
+        }
+        fleet[name] = Broker(usage=usage, messages_per_s=messages, bytes_per_s=volume, bundles=bundles)
+    moves = plan_of(snapshot_of(fleet), max_moved_ratio=1.0)
+    assert len(moves) >= 12
+    assert {bundle.split("/")[2][:3] for bundle, _, _ in moves} == {"cpu", "net"}
+
+
 def test_brokers_that_hide_a_resource_are_balanced_by_what_they_measure() -> None:
     fleet = networks(limits={"busy-1": 6e6, "busy-2": 6e6, "idle-1": 0.0, "idle-2": 0.0})
     hot = replace(fleet["idle-1"], usage={"cpu": (70.0, 100.0)})

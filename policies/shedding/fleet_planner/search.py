@@ -126,7 +126,7 @@ class Fleet:
         return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Source:
     """The bundles of a broker that a step looks at; k of them."""
 
@@ -136,7 +136,7 @@ class _Source:
     stays: Bools
     """Which of them have not moved yet, (k,)."""
     is_whole: bool
-    """Whether these are all of its movable bundles that can help."""
+    """Whether these are all of its movable bundles that can help now: once one has moved, others may, which load another resource."""
 
 
 def search(view: RoundView, levels: Levels, settings: FleetPlannerSettings) -> Found:
@@ -266,4 +266,4 @@ def _apply(fleet: Fleet, source: _Source, move: Move) -> None:
     fleet.score[hot], fleet.score[cold] = move.source_points, move.destination_points
     fleet.may_give[cold] = fleet.may_receive[hot] = False
     fleet.has_moved[move.bundle] = True
-    source.stays[place] = False
+    source.stays[place] = source.is_whole = False
