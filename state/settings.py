@@ -38,6 +38,7 @@ ClassT = TypeVar("ClassT")
 
 UNLOADS_PER_ROUND_COUNT = 20
 UNLOADS_PER_HOUR_COUNT = 60
+MOVED_PER_HOUR_RATIO = 0.4
 JUDGED_ACTIONS_COUNT = 10
 """How many judged actions count: enough to tell a series of failures from a single one, few enough to forget last week's."""
 
@@ -67,10 +68,11 @@ class GuardSettings:
     max_unloads_per_hour_count: int | None = None
     """Largest number of unloads in the rounds that ended within the last hour, so that a faulty controller cannot move
     bundles all day. Unset = 60, and for the fleet planner 40 % of the cluster's bundles where that is more."""
-    max_moved_per_hour_ratio: float = 0.4
-    """Largest share of the fleet's traffic that the unloads of the last hour may carry, those that empty brokers left out; the
-    first one of an hour may carry more. A bundle's share is the mean of its shares of messages and bytes. 0.4, because a third has
-    to move when five brokers join ten."""
+    max_moved_per_hour_ratio: float | None = None
+    """Largest share of the fleet's traffic that the unloads of the last hour may carry, those that empty brokers left out. The first
+    20 of an hour are free of it: the few bundles of a small fleet could not move else. A bundle's share is the mean of its shares
+    of messages and bytes. Unset = 0.4, because a third has to move when five brokers join ten, and none where
+    ``max_unloads_per_hour_count`` is switched off (0)."""
     max_drain_unloads_per_hour_count: int = 300
     """The same for the unloads that empty a drained broker, which are counted separately. With 300, a broker of 300 bundles
     is empty within an hour."""

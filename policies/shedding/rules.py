@@ -54,10 +54,17 @@ class Limit:
     """Whether it holds for bundles of drained brokers alone, or for all others alone; None: for both."""
     costs: Floats | None = None
     """What each bundle spends, (m,); None: one each."""
-    lets_first: bool = False
-    """Whether a bundle may move whatever it costs while nothing is spent: else the largest could never move."""
+    free_count: int = 0
+    """How many moves are free of it: else the few bundles of a small fleet could not move."""
+    taken_count: Ints | None = None
+    """(1,): how many moves have been made; None where none is free."""
     text: str = "{name} {most} is spent"
     """What is said where it holds a bundle; ``spent`` and ``cost`` may be in it, too."""
+
+    def draft(self) -> "Limit":
+        """A copy, to be spent on moves that may not happen after all."""
+        taken = self.taken_count
+        return replace(self, spent=self.spent.copy(), taken_count=None if taken is None else taken.copy())
 
 
 @dataclass(kw_only=True, eq=False)
@@ -194,7 +201,7 @@ class Rules:
         return replace(
             self,
             spread=self.spread and self.spread.draft(),
-            limits=tuple(replace(each, spent=each.spent.copy()) for each in self.limits),
+            limits=tuple(each.draft() for each in self.limits),
             leaving=self.leaving.copy(),
             staying_counts=self.staying_counts.copy(),
         )
@@ -281,6 +288,8 @@ class Rules:
         row, source = self._find(row)
         for limit in self._limits_of(row):
             limit.spent[self._keys(limit, row, source)] += 1.0 if limit.costs is None else limit.costs[row]
+            if limit.taken_count is not None:
+                limit.taken_count[0] += 1
         if not self.leaving[row]:
             self.leaving[row] = True
             self.staying_counts[source] -= 1
@@ -315,7 +324,7 @@ class Rules:
         spent = limit.spent[self._keys(limit, rows, sources)]
         costs = 1.0 if limit.costs is None else limit.costs[rows]
         fits = spent + costs <= limit.most + _ROUNDING
-        return fits | (spent == 0) if limit.lets_first else fits
+        return fits if limit.taken_count is None else fits | (limit.taken_count[0] < limit.free_count)
 
 
 def _owners(starts: Ints, rows: Ints | int) -> Any:

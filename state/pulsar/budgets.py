@@ -16,13 +16,18 @@ from policies.columns import Floats
 from policies.shedding.rules import Limit
 from policies.shedding.view import BundleTable, Traffic
 from state.engine.ledger import Ledger
-from state.settings import UNLOADS_PER_HOUR_COUNT, UNLOADS_PER_ROUND_COUNT, GuardSettings
+from state.settings import (
+    MOVED_PER_HOUR_RATIO,
+    UNLOADS_PER_HOUR_COUNT,
+    UNLOADS_PER_ROUND_COUNT,
+    GuardSettings,
+)
 
 ROUND_RATIO = 0.05
 """Share of the cluster's bundles that the fleet planner may move in a round. The default, 20, is this share of ten brokers with 40
 bundles each; with 650 bundles a broker a round moves as many points of usage as it does there. One of four equal brokers that is 30
 points too hot has to give 7 % of the cluster's bundles: that takes two rounds."""
-HOUR_RATIO = 0.4
+HOUR_RATIO = MOVED_PER_HOUR_RATIO
 """The same for an hour: ``max_moved_per_hour_ratio``, so that of equal bundles both limits allow the same. When five empty brokers join
 ten, a third of the bundles has to move."""
 UNLOADS_PER_S = 1.0
@@ -78,8 +83,11 @@ def limits_of(
             by="namespace",
         ),
     ]
-    if guards.max_moved_per_hour_ratio:
-        limits.append(_moved(guards, [each.traffic for each in unloads], bundles))
+    ratio = guards.max_moved_per_hour_ratio
+    if ratio is None:
+        ratio = 0.0 if guards.max_unloads_per_hour_count == 0 else MOVED_PER_HOUR_RATIO
+    if ratio:
+        limits.append(_moved(ratio, [each.traffic for each in unloads], bundles))
     if lifetime_s is not None:
         most = max(1, int(UNLOADS_PER_S * lifetime_s))
         flying_count = ledger.unloads_in_flight_count(end_ms=end_ms)
@@ -109,7 +117,7 @@ def _count(
     return Limit(name, shared_count, _spent(spent), drains=drains, text=text)
 
 
-def _moved(guards: GuardSettings, moved: Sequence[Traffic | None], bundles: BundleTable) -> Limit:
+def _moved(ratio: float, moved: Sequence[Traffic | None], bundles: BundleTable) -> Limit:
     """The limit of an hour's traffic, as a share of the fleet's. A bundle whose traffic is not known counts as one of average size."""
     known = bundles.sampled
     scale = len(known) / max(1, int(known.sum()))
@@ -124,11 +132,12 @@ def _moved(guards: GuardSettings, moved: Sequence[Traffic | None], bundles: Bund
     unknown_count = sum(each is None for each in moved)
     return Limit(
         "max_moved_per_hour_ratio",
-        guards.max_moved_per_hour_ratio,
+        ratio,
         np.array([spent + average_ratio * unknown_count]),
         drains=False,
         costs=np.where(known, share(bundles.messages_per_s, bundles.bytes_per_s), average_ratio),
-        lets_first=True,
+        free_count=UNLOADS_PER_ROUND_COUNT,
+        taken_count=np.array([len(moved)]),
         text="{name} {most} is spent: {spent:.3g} of the fleet's traffic was moved within the hour, and this bundle carries {cost:.3g}",
     )
 

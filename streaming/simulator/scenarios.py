@@ -175,11 +175,11 @@ def _flap(setup: Setup, _rng: np.random.Generator) -> Setup:
 
 
 def _keep_apart(setup: Setup, _rng: np.random.Generator) -> Setup:
-    """Namespaces of different regions, one of each, are to be kept on different brokers."""
+    """Of half of the namespaces, each three of different regions are to be kept on different brokers."""
     names = sorted(
         {namespace_of(name) for name in setup.bundles.names}, key=lambda name: name.rpartition("-")[2]
     )
-    groups = {f"group-{at // 3}": sorted(names[at : at + 3]) for at in range(0, len(names) - 2, 3)}
+    groups = {f"group-{at // 6}": sorted(names[at : at + 3]) for at in range(0, len(names) - 2, 6)}
     return replace(setup, facts=Facts([], [], [], [], groups))
 
 
@@ -220,7 +220,7 @@ SCENARIOS: Final = (
     Scenario(
         "rolling-restart",
         "every 12 minutes a broker leaves for two, and returns empty",
-        Shape(mean_points=40.0),
+        Shape(mean_points=30.0, topic_spread=1.3),
         (partial(_restart, every_minutes=12, away_minutes=2),),
     ),
     Scenario(
@@ -313,7 +313,7 @@ SCENARIOS: Final = (
     ),
     Scenario(
         "kept-apart",
-        "a hot broker, and anti-affinity groups that forbid two of three destinations",
+        "a hot broker, and anti-affinity groups that forbid half of its bundles most destinations",
         Shape(brokers_count=12, regions_count=3, home_ratio=1.0, factors=_HOT),
         (_keep_apart,),
     ),

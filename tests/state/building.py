@@ -179,7 +179,7 @@ def ruled(
     return with_rules(
         found.table,
         found.advanced,
-        GuardSettings(**{"max_moved_per_hour_ratio": 0.0} | guards),
+        GuardSettings(**guards),
         lifetime_s=lifetime_s,
         facts=Facts([], [], [], [], dict(groups or {}), [], {}, dict(domains or {})),
         ledger=ledger,

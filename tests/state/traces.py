@@ -77,13 +77,9 @@ def statistics(
 
 
 def settings_of(**pulsar: Any) -> SettingsSource:
-    """Settings as ``[pulsar]`` of a file would give them; the rounds of the traces are the defaults.
-
-    The limit on the traffic moved is off: the few bundles of a trace would soon reach it.
-    """
-    guards = {"max_moved_per_hour_ratio": 0.0} | pulsar.get("guards", {})
+    """Settings as ``[pulsar]`` of a file would give them; the rounds of the traces are the defaults."""
     rounds = ROUNDS | pulsar.get("rounds", {})
-    return ClusterSettingsSource(compose({"pulsar": pulsar | {"guards": guards, "rounds": rounds}}))
+    return ClusterSettingsSource(compose({"pulsar": pulsar | {"rounds": rounds}}))
 
 
 def load(

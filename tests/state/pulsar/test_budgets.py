@@ -81,12 +81,14 @@ def moved(rules: Rules, *rows: int) -> list[int]:
 @pytest.mark.parametrize(
     ("rates", "rows", "expected"),
     [
-        pytest.param([10.0] * 10, range(10), [0, 1, 2, 3], id="four of ten equal bundles"),
-        pytest.param([50.0, 25.0, 25.0], [0, 1], [0], id="half of the traffic may be the first to move"),
-        pytest.param([50.0, 25.0, 25.0], [1, 0, 2], [1], id="but not the second"),
-        pytest.param([10.0] * 9 + [None], [9, 0, 1, 2, 3], [9, 0, 1, 2], id="unknown counts as average"),
-        pytest.param([None] * 10, range(10), [0, 1, 2, 3], id="all unknown"),
-        pytest.param([0.0] * 10, range(10), list(range(10)), id="no traffic at all"),
+        pytest.param([10.0] * 100, range(100), list(range(40)), id="40 of 100 equal bundles"),
+        pytest.param([10.0] * 30, range(30), list(range(20)), id="the first 20 of an hour may carry more"),
+        pytest.param([500.0] + [10.0] * 50, range(51), list(range(20)), id="also with half of the traffic"),
+        pytest.param(
+            [10.0] * 99 + [None], [99, *range(99)], [99, *range(39)], id="unknown counts as average"
+        ),
+        pytest.param([None] * 100, range(100), list(range(40)), id="all unknown"),
+        pytest.param([0.0] * 30, range(30), list(range(30)), id="no traffic at all"),
     ],
 )
 def test_an_hours_moves_carry_at_most_their_share_of_the_traffic_and_the_first_may_carry_more(
@@ -95,14 +97,12 @@ def test_an_hours_moves_carry_at_most_their_share_of_the_traffic_and_the_first_m
     assert moved(fleet(*rates, max_moved_per_hour_ratio=0.4), *rows) == expected
 
 
-def test_a_hold_for_traffic_has_its_numbers_and_bundles_that_do_not_fit_are_not_allowed() -> None:
-    rules = fleet(30.0, 20.0, 50.0, max_moved_per_hour_ratio=0.4)
-    rules.take(0, NOBODY)
-    barred = rules.keeps(1)
-    assert barred is not None
-    assert barred == (
+def test_a_hold_for_traffic_has_its_numbers() -> None:
+    rules = fleet(*[10.0] * 30, max_moved_per_hour_ratio=0.4)
+    moved(rules, *range(20))
+    assert rules.keeps(20) == (
         "budget",
-        "max_moved_per_hour_ratio 0.4 is spent: 0.3 of the fleet's traffic was moved within the hour, and this bundle carries 0.2",
+        "max_moved_per_hour_ratio 0.4 is spent: 0.667 of the fleet's traffic was moved within the hour, and this bundle carries 0.0333",
     )
 
 

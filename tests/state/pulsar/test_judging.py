@@ -45,7 +45,7 @@ def judged(
     pulsar = PulsarSettings(
         **EAGER,
         split=split or SplitSettings(),
-        guards=GuardSettings(**{"max_moved_per_hour_ratio": 0.0} | (guards or {})),
+        guards=GuardSettings(**(guards or {})),
     )
     closed = closing(settings=ClusterSettings(pulsar=pulsar), upkeep=upkeep or Upkeep(), **fields)
     found = seen(*REPORTS, pulsar=pulsar, apart=closed.upkeep.apart)

@@ -108,7 +108,7 @@ def test_the_table_has_both_loops_and_says_who_is_better() -> None:
     done = backtest(*TWO_POLICIES, RECORDING)
     assert done.exit_code == 0
     assert "lab, closed loop" in done.stdout
-    assert "fleet-planner is better: " in done.stdout
+    assert " is better: " in done.stdout
     assert "rounds decided differently:" in done.stdout
 
 
