@@ -129,7 +129,8 @@ def plan(view: RoundView, memory: FleetPlannerMemory, settings: FleetPlannerSett
     found = Found() if hold is not None else search(view, levels, settings)
     examined, place = _examine(view, levels, spread, found, settings, hold)
     levels.learned[:, EVIDENCE] = spread.evidence
-    levels.fleet[UNFINISHED] = found.is_cut
+    if hold is None or not (spread.apart > settings.goal_points).any():
+        levels.fleet[UNFINISHED] = found.is_cut
     after = remember(memory, view.brokers.names, levels.learned, levels.fleet)
     sketch = _plan(view, levels, found, examined, place)
     return Proposal(sketch, _pending(view, levels, sketch, after))
