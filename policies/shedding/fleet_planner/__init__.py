@@ -370,6 +370,5 @@ POLICY: Final = SheddingPolicy(
         meaning="the level of the most used broker less that of the least used one", stand_of=_stand
     ),
     remembers_rounds=lambda _settings: fading_rounds(RULE_FADES),
-    splits_first=True,
-    keeps_absent_bundles=True,
+    plans_rounds=True,
 )

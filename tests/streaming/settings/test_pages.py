@@ -53,8 +53,7 @@ def test_every_limit_and_unit_is_visible_in_the_reference() -> None:
 def recommended() -> Settings:
     """The defaults, except where the sample recommends another value."""
     defaults = Settings()
-    guards = replace(defaults.pulsar.guards, min_unload_benefit_points=0.1, calm_after_change_rounds=5)
-    pulsar = replace(defaults.pulsar, shedding_policy="fleet-planner", guards=guards)
+    pulsar = replace(defaults.pulsar, shedding_policy="fleet-planner")
     return defaults.model_copy(update={"pulsar": pulsar})
 
 
