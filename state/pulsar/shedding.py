@@ -157,6 +157,7 @@ def _merge(parts: Sequence[Part]) -> SheddingPlan:
 
 def _merge_examined(parts: Sequence[Part]) -> Examined:
     all_examined = [part.plan.examined for part in parts]
+    seen = [each for each in all_examined if len(each)]
     first = all_examined[0]
     return Examined(
         high=np.concatenate([_brokers(part, part.plan.examined.high) for part in parts]),
@@ -166,7 +167,8 @@ def _merge_examined(parts: Sequence[Part]) -> Examined:
         trigger=np.concatenate([each.trigger for each in all_examined]),
         triggers=first.triggers,
         evidence={
-            name: np.concatenate([each.evidence[name] for each in all_examined]) for name in first.evidence
+            name: np.concatenate([each.evidence[name] for each in seen])
+            for name in (seen[0].evidence if seen else ())
         },
     )
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from policies.shedding.registry import POLICIES as SHEDDING_POLICIES
 from state.events import Event
 from state.facts import Isolation
 from state.pulsar.groups import Groups, host_of
@@ -157,6 +158,26 @@ def test_the_rounds_of_that_test_do_unload_in_both_groups():
     look()
     wanted = {f"{choice['shedding_policy']} {group}" for choice in CHOICES for group in ("a", None)}
     assert seen == {*wanted, "split t/a", "split t/b", "bundle-split None"}
+
+
+@pytest.mark.parametrize("policy", [each.name for each in SHEDDING_POLICIES])
+def test_a_broker_that_is_alone_in_its_group_keeps_no_other_group_from_deciding(policy: str):
+    lone, others = Isolation("lone", ["t/a"], ["b1"]), ("b2", "b3")
+    events = [
+        event
+        for number in range(12)
+        for event in (
+            load("b1", 10 * number + 5, cpu=90.0, bundles={"t/a/0x0_0x1": 40.0, "t/a/0x1_0x2": 40.0}),
+            *pair(10 * number + 5, others, "t/b", apart=True),
+        )
+    ]
+    source = settings_of(**FREE, shedding_policy=policy)
+    whole = run([[facts(5, isolation=[lone]), *events]], source)
+    apart = run([[event for event in events if getattr(event, "broker", "") in others]], source)
+    assert {summary["outcome"] for summary in whole.summaries} == {"decided"}
+    assert {source for _, _, source, _, _ in decided(whole)} == {
+        source for _, _, source, _, _ in decided(apart)
+    }
 
 
 def pair(time_s: float, brokers: tuple[str, str], namespace: str, *, apart: bool) -> list[Event]:
