@@ -98,15 +98,14 @@ class GuardSettings:
     """When so many of the last 10 judged unloads failed or were ineffective, all unloads of the cluster are held as ``failing``
     until a person resumes it; the same for splits, which are counted separately."""
 
-    min_unload_benefit_points: float = field(default=0.0, metadata={"recommended": 0.1})
+    min_unload_benefit_points: float = 0.0
     """Percentage points of usage that an unload must take from its broker to be worth the reconnects of its clients: the
-    broker's usage times the bundle's share of its traffic. 0 holds nothing, as in Pulsar. A tenth of a point is recommended:
-    at 60 unloads an hour, the unloads that it holds could not even out the 15 points of ``low_threshold_points`` within two
-    hours."""
-    calm_after_change_rounds: int = field(default=0, metadata={"recommended": 5})
+    broker's usage times the bundle's share of its traffic. 0 holds nothing, as in Pulsar. It does not hold moves of the fleet
+    planner, which weighs a plan as a whole (``min_gain_points``)."""
+    calm_after_change_rounds: int = 0
     """Rounds in which nothing moves after a broker joined or left, except from brokers above ``threshold_points`` of
-    ``[pulsar.overload_shedder]``: in a rolling restart the next restart undoes the move. 0 does not wait, as in Pulsar.
-    Five is recommended: with rounds of a minute, that is longer than the restart of one broker takes."""
+    ``[pulsar.overload_shedder]``: in a rolling restart the next restart undoes the move. 0 does not wait, as in Pulsar. For
+    Pulsar's policies, 5 rounds of a minute are longer than the restart of one broker takes; the fleet planner does better without."""
 
     def __post_init__(self) -> None:
         for span in self.quiet_hours:

@@ -193,12 +193,11 @@ class SheddingPolicy(Generic[SettingsT, MemoryT, PendingT]):
     """How many of the last rounds its memory depends on; a rebuild decides at least so many again."""
     reads_published: bool = False
     """Whether it decides by what brokers publish with Pulsar's extensible load manager."""
-    splits_first: bool = False
-    """Whether a bundle that it wants to move, and that is due for a split in the same round, is split where it is: its clients
-    reconnect once instead of twice, and its parts fit better. Pulsar's policies move it."""
-    keeps_absent_bundles: bool = False
-    """Whether a bundle that its owner's report leaves out stays in its view, with its averages and not movable, until it is known to
-    be gone. Pulsar's policies see the reports as they are."""
+    plans_rounds: bool = False
+    """Whether it plans a whole round against the fleet, as our own does and Pulsar's do not. Then its plan is judged as a whole:
+    ``min_unload_benefit_points`` holds none of its moves, and unset budgets grow with the cluster. A bundle that is due for a split
+    in the round in which it is to move is split where it is: its clients reconnect once, and its parts fit better. And a
+    bundle that its owner's report leaves out stays in its view, with its averages and not movable, until it is known to be gone."""
 
     def __post_init__(self) -> None:
         if set(self.sentences) != set(self.triggers) - {""}:

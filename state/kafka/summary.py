@@ -86,7 +86,11 @@ def round_summary(
             actions_count=len(actions),
             actions=[action.id for action in actions],
             findings=summary.findings_section(
-                [*summary.skipped_after_pause(closed.closing), *broken.findings()]
+                [
+                    *summary.of_unanswered(closed.closing, header),
+                    *summary.skipped_after_pause(closed.closing),
+                    *broken.findings(),
+                ]
             ),
             in_flight=_in_flight(memory),
             throttle=throttle,

@@ -48,7 +48,7 @@ def circumstances_of(closing: Closing, header: Header) -> Circumstances:
             zones=closing.settings.zones,
         ),
         calm=members.calm(header, pulsar, number=closing.number),
-        min_benefit_points=pulsar.guards.min_unload_benefit_points,
+        min_benefit_points=0.0 if pulsar.policy.plans_rounds else pulsar.guards.min_unload_benefit_points,
         asking=_asking(closing, header),
     )
 

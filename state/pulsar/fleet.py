@@ -140,7 +140,7 @@ def advance(
     """
     names = sorted(reports)
     reporting = set(names)
-    gaps = None if left is None else Gaps(round_end_ms=round_end_ms, max_age_ms=max_report_age_ms, left=left)
+    gaps = None if left is None else Gaps(max_age_ms=max_report_age_ms, left=left)
     listings = listings_of(before, reports, names, max_report_age_ms, gaps)
     rows = owner_rows(listings)
     owned = (

@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cache
 
 from policies.columns import Codes
-from policies.shedding import fleet_planner
 from policies.shedding.contract import SheddingPlan
 from policies.shedding.outcomes import FIRED
 from policies.splitting.plan import TopicTable
@@ -47,7 +46,7 @@ def judge(
         ledger=header.ledger,
         leaving=leaving,
         drained=closing.upkeep.drains,
-        lifetime_s=lifetime_s if pulsar.shedding_policy == fleet_planner.NAME else None,
+        lifetime_s=lifetime_s if pulsar.policy.plans_rounds else None,
         end_ms=closing.end_ms,
     )
 

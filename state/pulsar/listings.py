@@ -27,9 +27,8 @@ _NEW = -1
 class Gaps:
     """That bundles stay which the reports of their owners leave out."""
 
-    round_end_ms: int
     max_age_ms: int
-    """How long after somebody last listed them."""
+    """How long after somebody last listed them, by the time of their owner's report."""
     left: Container[str]
     """Bundles that unloads of ours take away, and that do not show in the reports yet: these do not stay."""
 
@@ -94,7 +93,7 @@ def listings_of(
     )
     run_start_ms = np.where(entries == _NEW, time_ms, np.append(before.run_start_ms, 0)[entries])
     found = replace(found, run_start_ms=run_start_ms)
-    return found if gaps is None else _with_absent(found, before, entries, known, gaps)
+    return found if gaps is None else _with_absent(found, before, entries, known, gaps, times)
 
 
 def first_rows(count: int) -> Ints:
@@ -133,9 +132,11 @@ class _Absent(NamedTuple):
     last_ms: int
 
 
-def _with_absent(listings: Listings, before: Fleet, entries: Ints, known: list[int], gaps: Gaps) -> Listings:
+def _with_absent(
+    listings: Listings, before: Fleet, entries: Ints, known: list[int], gaps: Gaps, times: Ints
+) -> Listings:
     """The listings and the bundles that stay, each at its place."""
-    absent = [each for each in _left_out(before, entries, known, gaps) if each.bundle not in gaps.left]
+    absent = [each for each in _left_out(before, entries, known, gaps, times) if each.bundle not in gaps.left]
     stays = sorted(_not_elsewhere(absent, listings, before, entries)) if absent else []
     if not stays:
         return listings
@@ -159,7 +160,7 @@ def _with_absent(listings: Listings, before: Fleet, entries: Ints, known: list[i
     )
 
 
-def _left_out(before: Fleet, entries: Ints, known: list[int], gaps: Gaps) -> list[_Absent]:
+def _left_out(before: Fleet, entries: Ints, known: list[int], gaps: Gaps, times: Ints) -> list[_Absent]:
     """Bundles that a broker listed and owned in its last snapshot report and leaves out now, and that somebody listed lately."""
     place_of = np.full(len(before.brokers), -1, dtype=np.int64)
     rows = np.array(known, dtype=np.int64)
@@ -167,7 +168,7 @@ def _left_out(before: Fleet, entries: Ints, known: list[int], gaps: Gaps) -> lis
     lister = np.repeat(np.arange(len(before.brokers)), np.diff(before.starts))
     listed = before.listed_rows
     is_left_out = (place_of[lister] >= 0) & (before.owner[listed] == lister)
-    is_left_out &= gaps.round_end_ms - before.last_ms[listed] <= gaps.max_age_ms
+    is_left_out &= times[place_of[lister]] - before.last_ms[listed] <= gaps.max_age_ms
     is_left_out[entries[entries != _NEW]] = False
     names = before.bundles
     return [

@@ -78,7 +78,7 @@ def unload_mask(
     the reports as they are.
     """
     fleet, count = advanced.fleet, advanced.owned_count
-    overlapping = members_of(advanced.overlaps) if pulsar.policy.keeps_absent_bundles else ()
+    overlapping = members_of(advanced.overlaps) if pulsar.policy.plans_rounds else ()
     codes = _paint(
         "unload",
         advanced,

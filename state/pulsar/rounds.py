@@ -71,9 +71,7 @@ def decide(
         _sampling(pulsar),
         round_end_ms=closing.end_ms,
         max_report_age_ms=pulsar.rounds.max_report_age_ms,
-        left={each.bundle for each in ledger.unloads_on_their_way()}
-        if pulsar.policy.keeps_absent_bundles
-        else None,
+        left={each.bundle for each in ledger.unloads_on_their_way()} if pulsar.policy.plans_rounds else None,
     )
     advanced.fleet.gathered = coordinators.watch(
         None if closing.restarted else before.gathered, reports, end_ms=closing.end_ms

@@ -106,7 +106,7 @@ def decide(
     unless that wants bundles to be split first, or unloads are held as failing until a person resumes the cluster.
     """
     held = circumstances.holds.unload
-    may_split = circumstances.policy.splits_first or (held is not None and held.reason == "failing")
+    may_split = circumstances.policy.plans_rounds or (held is not None and held.reason == "failing")
     leaving = plan.unload_rows[:0] if may_split else plan.unload_rows
     codes = masks.leave_alone(
         mask_codes[table.fleet_rows], acting=acting, leaving=np.setdiff1d(leaving, proposals.rows).tolist()

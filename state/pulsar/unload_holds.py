@@ -58,7 +58,7 @@ def _hold_of(forbidden: Forbidden | None) -> Hold | None:
 def _split_instead(split_rows: Collection[int], row: int, policy: AnyPolicy) -> Hold | None:
     if row not in split_rows:
         return None
-    if policy.splits_first:
+    if policy.plans_rounds:
         return Hold("split-instead", "it is split in this round, and its parts may move in a later one")
     return Hold("split-instead", "it is too big for any other broker and is split in this round")
 

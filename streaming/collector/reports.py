@@ -5,12 +5,11 @@ can be used. Here only answers are refused that are no load report, or another l
 without load.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 import msgspec
 
 from policies.splitting.settings import SplitSettings
-from state.events import SYSTEM_NAMESPACE, namespace_of
 from streaming.contract.messages import TopicLoad, Traffic
 from streaming.settings.targets import TopicStatsWanted
 
@@ -109,17 +108,16 @@ def read_report(answer: bytes) -> LoadReportAnswer:
     return report
 
 
-def with_pulsars_own(report: bytes, owned: Iterable[str]) -> bytes:
-    """A load report with the bundles of ``pulsar/system`` among those that its broker owns; verbatim where there are none.
+def with_pulsars_own(report: bytes, own: Collection[str]) -> bytes:
+    """A load report with ``own``, the bundles of ``pulsar/system`` that its broker owns; verbatim where there are none.
 
     The modular load manager lists a bundle only while a topic of it is loaded, but owning one is what makes a broker a transaction
     coordinator.
     """
-    own = sorted(each for each in owned if namespace_of(each) == SYSTEM_NAMESPACE)
     if not own:
         return report
     return msgspec.json.encode(
-        {**msgspec.json.decode(report, type=dict[str, msgspec.Raw]), "pulsarsOwn": own}
+        {**msgspec.json.decode(report, type=dict[str, msgspec.Raw]), "pulsarsOwn": sorted(own)}
     )
 
 

@@ -6,13 +6,15 @@ complete here.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 import msgspec
 
 from policies.splitting.settings import SplitSettings
+from state.events import SYSTEM_NAMESPACE
 from streaming.collector.cadence import Patience
 from streaming.collector.events import EventWriter
 from streaming.collector.managers import LoadManagers
@@ -36,6 +38,7 @@ from streaming.contract.messages import (
     TopicStatsMessage,
     type_of,
 )
+from streaming.process.deadline import Deadline
 from streaming.pulsar.admin import AdminError, PulsarAdmin
 from streaming.pulsar.load_data import LoadData, NoLoadData
 from streaming.settings.targets import PulsarTarget
@@ -105,6 +108,9 @@ class Sweeper:
         self._wait_s = 0.0
         self._following: Future[None] = Future()
         self._following.set_result(None)
+        self._looking = self._following
+        self._pulsars_own: Mapping[str, Collection[str]] = {}
+        self._is_own_known = True
         self._running: dict[str, Future[str | None]] = {}
 
     def sweep(self, *, within_s: float) -> Sweep:
@@ -112,6 +118,7 @@ class Sweeper:
 
         Raises ``PublishError`` when something could not be written.
         """
+        deadline = Deadline(within_s)
         brokers = self._admin.brokers(self._pulsar_cluster)
         self._patience.keep_only(brokers)
         self._managers.begin_sweep(brokers)
@@ -121,20 +128,17 @@ class Sweeper:
         }
         self._wait_s = _PUBLISHED_RATIO * within_s
         asked = {broker: self._start(broker) for broker in brokers if broker not in failed}
+        if self._looking.done() and not all(map(self._managers.is_extensible, brokers)):
+            self._looking = self._pool.submit(self._look_for_pulsars_own)
         wait(asked.values(), timeout=within_s)
         for broker, future in asked.items():
             reason = self._outcome(broker, future)
             if reason is not None:
                 failed[broker] = reason
-        self._writer.tick(brokers, failed, self._find_unowned(brokers, failed))
+        if brokers and not failed:  # a broker that was not read may list any bundle
+            self._unowned.find(brokers, self._pool, within_s=deadline.left_s)
+        self._writer.tick(brokers, failed, self._unowned.found)
         return Sweep(asked=tuple(brokers), failed=failed)
-
-    def _find_unowned(self, brokers: Sequence[str], failed: Mapping[str, str]) -> dict[str, int]:
-        """Bundles that nobody owns. A broker that was not read may own any of them: then what was found before stands."""
-        if failed or not brokers:
-            return self._unowned.found
-        asked = [broker for broker in brokers if not self._managers.is_extensible(broker)]
-        return self._unowned.find(brokers, self._pool, asked=asked)
 
     def close(self) -> None:
         """Stop reading; does not wait for brokers that are still being read."""
@@ -204,25 +208,35 @@ class Sweeper:
     def _write_report(self, broker: str) -> None:
         answer = self._admin.load_report(broker)
         report = read_report(answer)
-        owned = self._owned(broker)
-        self._unowned.note(broker, report.lastStats or {}, report.bundles or (), owned)
-        self._writer.load_report(broker, with_pulsars_own(answer, owned or set()))
+        self._unowned.note(broker, report.lastStats or {}, report.bundles or ())
+        self._writer.load_report(broker, with_pulsars_own(answer, self._pulsars_own.get(broker, ())))
         self._write_topics(broker, self._topics(broker, report))
 
-    def _owned(self, broker: str) -> set[str] | None:
-        """Bundles of a broker whose report does not depend on them; None if it does not say."""
+    def _look_for_pulsars_own(self) -> None:
+        """Who owns the bundles of ``pulsar/system``, for the reports from then on; an error keeps what was known."""
+        found: dict[str, list[str]] = defaultdict(list)
         try:
-            return self._admin.owned_bundles(self._pulsar_cluster, broker)
+            for bundle in self._admin.bundles(SYSTEM_NAMESPACE):
+                owner = self._admin.owner(self._pulsar_cluster, bundle)
+                found[owner or ""].append(str(bundle))
         except AdminError as error:
-            _LOG.warning("broker %s does not say what it owns: %s", broker, error)
-            return None
+            if error.failure != "not-found":
+                if self._is_own_known:
+                    _LOG.warning("who owns the bundles of %s could not be read: %s", SYSTEM_NAMESPACE, error)
+                self._is_own_known = False
+                return
+        self._pulsars_own, self._is_own_known = found, True
 
     def _write_published(self, broker: str) -> None:
+        """What a broker published, with what it owns.
+
+        Known to do badly: ``owned_bundles`` can hang a broker that takes bundles over just then (``PulsarAdmin.owner`` says why). Once
+        a broker and sweep that is rare, and nothing else tells bundles that are too light to be published.
+        """
         found = read_published(self._load_data.of(broker, within_s=self._wait_s))
         owned = self._admin.owned_bundles(self._pulsar_cluster, broker)
-        self._unowned.note(
-            broker, {name: load for name, load in found.bundles.items() if name in owned}, owned
-        )
+        loads = {name: load for name, load in found.bundles.items() if name in owned}
+        self._unowned.note(broker, loads, owned)
         topics = self._topics(broker, LoadReportAnswer(lastStats=found.bundles))
         everything = topics if self._target.topic_stats == "all" else {}
         self._writer.broker_load(broker, broker_load(found, owned, everything))

@@ -1,20 +1,21 @@
 """Bundles that nobody owns although they had clients or traffic: their topics cannot be used, and their backlog grows.
 
 A bundle without an owner is what Pulsar makes of an unload that fails half-way (apache/pulsar#16327), and of any that no client
-follows by a lookup. No load report shows it. So each sweep compares what brokers list with what they listed before. Where a bundle
-with clients or traffic is gone from all of them, they are asked what they own, each once in a sweep; the admin API tells it without
-assigning anything, as a lookup would. A bundle whose range is gone, because it was split or its namespace deleted, is forgotten.
+follows by a lookup. No load report shows it. So each sweep compares what brokers list with what they listed before, and asks for the
+owners of bundles with clients or traffic that are gone from all of them; ``PulsarAdmin.owner`` assigns nothing, as a lookup would. A
+bundle whose range is gone, because it was split or its namespace deleted, is forgotten.
 
 What is not known is no loss: while one broker could not be read, nothing is concluded. Known to do badly: a collector that starts
-does not know of bundles that were lost before.
+does not know of bundles that were lost before; where a hundred have no owner, others that no broker lists are not asked for.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import islice
 
+from policies.splitting.ranges import BadRange, Bundle
 from state.events import is_system_bundle
 from streaming.collector.reports import BundleLoad
 from streaming.pulsar.admin import AdminError, PulsarAdmin
@@ -23,18 +24,12 @@ __all__ = ["Unowned"]
 
 _LOG = logging.getLogger(__name__)
 _UNOWNED_MS = 60_000
-"""How long it has to be: a bundle changes hands within seconds, and the ownership of a dead broker ends after 30 s (Pulsar's default
-``zooKeeperSessionTimeoutMillis``)."""
-_LEAST_SWEEPS = 2
+"""How long it has to be, from the first to the last sweep that found no owner: a bundle changes hands within seconds, and the ownership of
+a dead broker ends after 30 s (Pulsar's default ``zooKeeperSessionTimeoutMillis``)."""
+_MOST_ASKED = 100
+"""Bundles whose owner is asked for in a sweep: more without an owner at once are a failure of the cluster, and one finding."""
 _MOST_NAMESPACES = 100
 """Namespaces whose ranges are read in a sweep: more at once are a failure of another kind, and named by number only."""
-
-
-@dataclass(slots=True)
-class _Gone:
-    since_ms: int
-    """Time of the first sweep that found no owner."""
-    sweeps_count: int = 0
 
 
 @dataclass(slots=True)
@@ -47,22 +42,17 @@ class Unowned:
     clock_ms: Callable[[], int]
     _listed: dict[str, tuple[frozenset[str], frozenset[str]]] = field(default_factory=dict)
     """By broker, the bundles that it lists, and those of them that have clients or traffic."""
-    _owned: dict[str, set[str]] = field(default_factory=dict)
-    """By broker, what it said in this sweep that it owns."""
     _used: set[str] = field(default_factory=set)
     """Bundles that had clients or traffic when they were last listed."""
-    _gone: dict[str, _Gone] = field(default_factory=dict)
+    _missing: list[str] = field(default_factory=list)
+    """Those of them that no broker lists, longest missing first."""
+    _gone: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By bundle, the times in milliseconds of the first and of the last sweep that found no owner."""
     found: dict[str, int] = field(default_factory=dict)
     """By bundle that nobody owned when that was last known, since when in milliseconds."""
 
-    def note(
-        self,
-        broker: str,
-        loads: Mapping[str, BundleLoad],
-        bundles: Iterable[str],
-        owned: set[str] | None = None,
-    ) -> None:
-        """Take what a broker lists now; ``bundles`` may be without a load, ``owned`` is what it said that it owns."""
+    def note(self, broker: str, loads: Mapping[str, BundleLoad], bundles: Iterable[str]) -> None:
+        """Take what a broker lists now; ``bundles`` may be without a load."""
         own = frozenset(name for name in (*loads, *bundles) if not is_system_bundle(name))
         used = frozenset(
             name
@@ -70,46 +60,64 @@ class Unowned:
             if name in own and load.messages_per_s + load.bytes_per_s + load.sessions_count > 0
         )
         self._listed[broker] = own, used
-        if owned is None:
-            self._owned.pop(broker, None)
-        else:
-            self._owned[broker] = owned
 
-    def find(self, brokers: Sequence[str], pool: Executor, *, asked: Collection[str]) -> dict[str, int]:
-        """``found``, after a sweep that read all ``brokers``.
-
-        ``asked`` are those that are asked what they own, if that is needed; what the others list is what they own.
-        """
+    def find(self, brokers: Sequence[str], pool: Executor, *, within_s: float) -> dict[str, int]:
+        """``found``, after a sweep that read all ``brokers``; as it was if the owners are not known ``within_s``."""
         self._listed = {broker: self._listed[broker] for broker in brokers}
         listed = frozenset[str]().union(*(own for own, _ in self._listed.values()))
-        self._used = (self._used - listed).union(*(used for _, used in self._listed.values()))
         gone = self._used - listed
-        if gone:
-            try:
-                owned = set[str]().union(*pool.map(self._owned_by, asked))
-            except AdminError as error:
-                _LOG.warning(
-                    "whether %d bundles without a listing are owned is not known: %s", len(gone), error
-                )
-                return self.found
-            self._used -= owned
-            gone -= owned
-        now_ms = self.clock_ms()
-        self._gone = {name: self._gone.get(name, _Gone(now_ms)) for name in gone}
-        for each in self._gone.values():
-            each.sweeps_count += 1
-        long_gone = [
-            name
-            for name, each in sorted(self._gone.items())
-            if each.sweeps_count >= _LEAST_SWEEPS and now_ms - each.since_ms >= _UNOWNED_MS
+        self._used = gone.union(*(used for _, used in self._listed.values()))
+        self._missing = [
+            *filter(gone.__contains__, self._missing),
+            *sorted(gone.difference(self._missing)),
         ]
-        self.found = {name: self._gone[name].since_ms for name in self._existing(long_gone, pool)}
+        try:
+            answers = self._ask(pool, within_s)
+        except TimeoutError:
+            _LOG.warning("who owns %d bundles without a listing is not known yet", len(gone))
+            return self.found
+        self._used.difference_update(name for name, is_owned in answers.items() if is_owned)
+        before, now_ms = self._gone, self.clock_ms()
+        self._gone = {
+            name: (before.get(name, (now_ms,))[0], now_ms) if is_owned is False else before[name]
+            for name, is_owned in answers.items()
+            if is_owned is False or (is_owned is None and name in before)
+        }
+        long_gone = [
+            name for name, (first_ms, last_ms) in self._gone.items() if last_ms - first_ms >= _UNOWNED_MS
+        ]
+        self.found = {name: self._gone[name][0] for name in self._existing(sorted(long_gone), pool)}
         return self.found
 
-    def _owned_by(self, broker: str) -> set[str]:
-        if broker in self._owned:
-            return self._owned[broker]
-        return self.admin.owned_bundles(self.cluster, broker)
+    def _ask(self, pool: Executor, within_s: float) -> dict[str, bool | None]:
+        """Whether missing bundles have an owner; None: not known. Raises ``TimeoutError``.
+
+        Where none of those asked for has an owner, the others have none, too; else the others are left out.
+        """
+        asked = self._missing[:_MOST_ASKED]
+        answers: dict[str, bool | None] = {}
+        errors = []
+        for name, answer in zip(asked, pool.map(self._is_owned, asked, timeout=within_s), strict=True):
+            if isinstance(answer, AdminError):
+                errors.append(answer)
+            answers[name] = None if isinstance(answer, AdminError) else answer
+        if errors:
+            _LOG.warning(
+                "whether %d bundles without a listing are owned is not known: %s", len(errors), errors[0]
+            )
+        if True in answers.values():
+            return answers
+        return dict.fromkeys(self._missing, None if errors else False) | answers
+
+    def _is_owned(self, bundle: str) -> bool | AdminError:
+        """Whether a broker owns a bundle; True for what no broker can own, so that it is missed no more."""
+        try:
+            return self.admin.owner(self.cluster, Bundle.parse(bundle)) is not None
+        except BadRange:
+            return True
+        except AdminError as error:
+            is_deleted = error.failure == "not-found" and self._ranges(bundle.rpartition("/")[0]) == set()
+            return is_deleted or error
 
     def _existing(self, bundles: Sequence[str], pool: Executor) -> list[str]:
         """The bundles whose range is still there, and those of namespaces beyond the first hundred; others are forgotten."""

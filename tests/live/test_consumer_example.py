@@ -38,8 +38,8 @@ class Broker(BaseHTTPRequestHandler):
     unloads: list[str]
 
     def do_GET(self) -> None:
-        assert self.path.startswith("/admin/v2/brokers/lab/127.0.0.1:")
-        self._answer(200, json.dumps({OWNED: {}}).encode())
+        assert "/topicHashPositions?" in self.path
+        self._answer(200 if f"/{OWNED}/" in self.path else 412, b"{}")
 
     def do_PUT(self) -> None:
         self.unloads.append(unquote(self.path))

@@ -42,7 +42,7 @@ def plan_of(view: RoundView, rounds: int = 8, **chosen: float) -> list[Unload]:
 @pytest.mark.parametrize("bundles", [20, 120, 650])
 def test_the_size_of_bundles_changes_what_is_moved_by_no_more_than_a_bundle(bundles: int) -> None:
     cluster = Cluster(even({"b1": 50.0, "b2": 20.0, "b3": 20.0, "b4": 20.0}, bundles=bundles))
-    moves = [move for _ in range(8) for move in cluster.round()]
+    moves = [move for _ in range(40) for move in cluster.round()]
     bundle_points = 47.0 / bundles
     moved_points = len(moves) * bundle_points
     assert {source for _, source, _ in moves} == {"b1"}

@@ -212,6 +212,7 @@ def spent(rules: Rules) -> dict[str, float]:
     return {
         each.name.removeprefix("max_").removesuffix("_count"): float(each.spent.sum())
         for each in rules.limits
+        if each.costs is None
     }
 
 

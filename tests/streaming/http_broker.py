@@ -21,6 +21,15 @@ class Asked:
     authorization: str | None
 
 
+def answer_owner(asked: Asked, owner: str) -> Answer:
+    """As a broker answers ``topicHashPositions`` of a bundle that the broker at the URL ``owner`` has, or nobody if it is empty."""
+    if not owner:
+        return 412, {}, b'{"reason": "Failed to find ownership for ServiceUnit"}'
+    if "authoritative=" in asked.path:
+        return 200, {}, b'{"topicHashPositions": {}}'
+    return 307, {"Location": f"{owner}{asked.path}&authoritative=false"}, b""
+
+
 @dataclass(slots=True)
 class Broker:
     """A broker that answers each request with what ``answer`` returns."""

@@ -17,7 +17,7 @@ from streaming.executor.carry_out import Executor
 from streaming.executor.orders import Done, Held, Order, Precondition, Skip, SplitOrder, UnloadOrder
 from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.settings import PulsarTarget
-from tests.streaming.http_broker import Answer, Asked, Broker, http_brokers
+from tests.streaming.http_broker import Answer, Asked, Broker, answer_owner, http_brokers
 
 BUNDLE = Bundle("t/n", BundleRange(0, 0x80000000))
 MIDDLE = 0x40000000
@@ -54,14 +54,14 @@ class Cluster:
     """Brokers that are alive and own nothing."""
 
     def __post_init__(self) -> None:
-        self.brokers = [self.make(lambda asked, at=at: self.answer(asked, at)) for at in range(2)]  # type: ignore[misc]
+        self.brokers = [self.make(self.answer) for _ in range(2)]
         self.owner = self.ids[0]
 
     @property
     def ids(self) -> list[str]:
         return [broker.url.removeprefix("http://") for broker in self.brokers]
 
-    def answer(self, asked: Asked, at: int) -> Answer:
+    def answer(self, asked: Asked) -> Answer:
         path = asked.path.partition("?")[0]
         if asked.method == "PUT":
             return self._change(asked)
@@ -70,7 +70,9 @@ class Cluster:
         if path.endswith("/configuration/runtime"):
             manager = "ExtensibleLoadManagerImpl" if self.is_one_by_one else "ModularLoadManagerImpl"
             return self._json({"clusterName": "c", "loadManagerClassName": f"org.example.{manager}"})
-        return self._said(path, at)
+        if path.endswith("/topicHashPositions"):
+            return answer_owner(asked, self.owner and f"http://{self.owner}")
+        return self._said(path)
 
     def _stumbles(self, path: str) -> bool:
         question = next(
@@ -80,9 +82,7 @@ class Cluster:
             self.stumbles[question] -= 1
         return question is not None
 
-    def _said(self, path: str, at: int) -> Answer:
-        if path.endswith("/ownedNamespaces"):
-            return self._json({str(BUNDLE): {}} if self.ids[at] == self.owner else {})
+    def _said(self, path: str) -> Answer:
         if path.endswith("/brokers/c"):
             return self._json([*self.ids, *self.more_brokers])
         if path.endswith("/namespaceIsolationPolicies"):
@@ -289,7 +289,7 @@ def test_a_bundle_that_moved_has_moved_whether_or_not_the_isolation_groups_can_b
     cluster: Callable[..., Cluster],
 ) -> None:
     pulsar = cluster([OK], 1)
-    wanted = pulsar.make(lambda _: Cluster._json({})).url.removeprefix("http://")
+    wanted = pulsar.make(pulsar.answer).url.removeprefix("http://")
     pulsar.more_brokers = [wanted]
     pulsar.stumbles = {"/admin/v2/clusters/": 100}
     done = pulsar.carry_out(UnloadOrder(**pulsar._common(), destination_broker=wanted))
@@ -337,7 +337,7 @@ def test_a_bundle_that_landed_in_another_isolation_group_did_not_succeed(
     pulsar = cluster([OK], 1)
     policy = {"namespaces": ["t/n"], "primary": [primary], "secondary": []}
     pulsar.isolation = {"p": policy}
-    wanted = pulsar.make(lambda _: Cluster._json({})).url.removeprefix("http://")
+    wanted = pulsar.make(pulsar.answer).url.removeprefix("http://")
     pulsar.more_brokers = [wanted]
     done = pulsar.carry_out(UnloadOrder(**pulsar._common(), destination_broker=wanted))
     assert isinstance(done, Done)
@@ -352,7 +352,7 @@ def test_unloads_of_equal_ranges_in_two_namespaces_do_not_cross_over() -> None:
         both_called, hint = threading.Barrier(2), {}
         owners: dict[str, str] = {}
 
-        def answer(asked: Asked, at: int) -> Answer:
+        def answer(asked: Asked) -> Answer:
             path, _, query = asked.path.partition("?")
             namespace = next((each for each in ("t/n", "t/m") if each in path), "")
             if asked.method == "PUT":
@@ -364,14 +364,13 @@ def test_unloads_of_equal_ranges_in_two_namespaces_do_not_cross_over() -> None:
             if path.startswith("/lookup/"):
                 owners.setdefault(namespace, hint.pop(str(BUNDLE.range), ids[0]))
                 return Cluster._json({"httpUrl": f"http://{owners[namespace]}"})
-            if path.endswith("/ownedNamespaces"):
-                owned = [f"{each}/{BUNDLE.range}" for each, owner in owners.items() if owner == ids[at]]
-                return Cluster._json({key: {} for key in owned})
+            if path.endswith("/topicHashPositions"):
+                return answer_owner(asked, f"http://{owners[namespace]}" if namespace in owners else "")
             if path.endswith("/bundles"):
                 return Cluster._json({"boundaries": ["0x0", hex(BUNDLE.range.upper), "0xffffffff"]})
             return Cluster._json(ids if path.endswith("/brokers/c") else [])
 
-        brokers = [make(lambda asked, at=at: answer(asked, at)) for at in range(3)]  # type: ignore[misc]
+        brokers = [make(answer) for _ in range(3)]
         ids = [broker.url.removeprefix("http://") for broker in brokers]
         owners |= {"t/n": ids[0], "t/m": ids[0]}
         target = PulsarTarget(admin_url=brokers[0].url, timeout_s=10)

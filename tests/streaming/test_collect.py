@@ -2,6 +2,9 @@
 
 import json
 import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -21,10 +24,11 @@ from streaming.collector.reports import (
 )
 from streaming.collector.sweep import PulsarEventWriter, Sweeper
 from streaming.collector.unowned import Unowned
+from streaming.process.deadline import poll
 from streaming.pulsar.admin import BrokerConfiguration, HttpClient, PulsarAdmin
 from streaming.pulsar.load_data import LoadData
 from streaming.settings import PulsarTarget
-from tests.streaming.http_broker import http_brokers
+from tests.streaming.http_broker import Answer, Asked, answer_owner, http_brokers
 
 MINUTE = Cadence.of(RoundSettings(length_s=60, lateness_s=10), sweeps_per_round=2)
 
@@ -126,14 +130,11 @@ def test_what_is_no_load_report_of_the_modular_load_manager_is_called_by_name(
         read_report(answer)
 
 
-def test_bundles_of_pulsar_system_that_a_broker_owns_are_added_to_its_report_and_nothing_else_changes() -> (
-    None
-):
+def test_bundles_of_pulsar_system_are_added_to_a_report_and_nothing_else_changes() -> None:
     report = b'{"cpu": {"usage": 1e2, "limit": 800.0}, "bundles": []}'
-    owned = {"t/n/0x00000000_0x80000000", "pulsar/b1:8080/0x00000000_0xffffffff"}
-    assert with_pulsars_own(report, owned) == report
+    assert with_pulsars_own(report, []) == report
     system = [f"pulsar/system/0x{at}0000000_0x{at + 1}0000000" for at in range(2)]
-    assert with_pulsars_own(report, {*owned, *system}) == (
+    assert with_pulsars_own(report, system[::-1]) == (
         b'{"cpu":{"usage": 1e2, "limit": 800.0},"bundles":[],"pulsarsOwn":'
         b'["pulsar/system/0x00000000_0x10000000","pulsar/system/0x10000000_0x20000000"]}'
     )
@@ -206,44 +207,94 @@ def test_a_load_manager_without_full_reports_is_refused_with_what_to_set(name: s
         require_reports(found, cluster="east-1")
 
 
+REPORT = json.dumps({"loadReportType": "LocalBrokerData", "lastStats": {}}).encode()
+
+
+class Sink:
+    """Keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+
+    def send(self, key: str, value: bytes) -> None:
+        assert key == "east-1"
+        self.messages.append(json.loads(value))
+
+    def flush(self) -> None:
+        """Everything sent is here already."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+@contextmanager
+def sweeping(url: str) -> Iterator[tuple[Sweeper, Sink]]:
+    """A sweeper of the cluster ``c`` with the modular load manager."""
+    target, metrics, sink = PulsarTarget(admin_url=url, timeout_s=30), CollectorMetrics("east-1"), Sink()
+    http = HttpClient(target)
+    admin = PulsarAdmin(http, target)
+    sweeper = Sweeper(
+        admin,
+        PulsarEventWriter(sink, metrics, cluster="east-1", clock_ms=lambda: 1),
+        metrics,
+        target=target,
+        limits=SplitSettings(),
+        pulsar_cluster="c",
+        managers=LoadManagers(admin, metrics, cluster="east-1", first="ModularLoadManagerImpl"),
+        load_data=LoadData(admin, http, target),
+        unowned=Unowned(admin, "c", lambda: 1),
+    )
+    yield sweeper, sink
+    sweeper.close()
+
+
 def test_a_broker_that_never_answers_delays_neither_the_others_nor_the_tick() -> None:
-    report = json.dumps({"loadReportType": "LocalBrokerData", "lastStats": {}}).encode()
-    message: list[dict[str, object]] = []
-
-    class Sink:
-        def send(self, key: str, value: bytes) -> None:
-            assert key == "east-1"
-            message.append(json.loads(value))
-
-        def flush(self) -> None:
-            """Everything sent is here already."""
-
-        def close(self) -> None:
-            """Nothing to close."""
-
     with http_brokers() as make:
         silent = make(lambda _: (200, {}, None))
-        good = make(lambda asked: (200, {}, ids if asked.path.endswith("/brokers/c") else report))
+        good = make(lambda asked: (200, {}, ids if asked.path.endswith("/brokers/c") else REPORT))
         names = [each.url.removeprefix("http://") for each in (good, silent)]
         ids = json.dumps(names).encode()
-        target = PulsarTarget(admin_url=good.url, timeout_s=30)
-        metrics = CollectorMetrics("east-1")
-        http = HttpClient(target)
-        admin = PulsarAdmin(http, target)
-        sweeper = Sweeper(
-            admin,
-            PulsarEventWriter(Sink(), metrics, cluster="east-1", clock_ms=lambda: 1),
-            metrics,
-            target=target,
-            limits=SplitSettings(),
-            pulsar_cluster="c",
-            managers=LoadManagers(admin, metrics, cluster="east-1", first="ModularLoadManagerImpl"),
-            load_data=LoadData(admin, http, target),
-            unowned=Unowned(admin, "c", lambda: 1),
-        )
-        sweeps = [sweeper.sweep(within_s=0.5) for _ in range(2)]
+        with sweeping(good.url) as (sweeper, sink):
+            sweeps = [sweeper.sweep(within_s=0.5) for _ in range(2)]
         assert len(silent.asked) == 1, "it is not asked again while it is being asked"
-        sweeper.close()
-    assert [each["subject"] for each in message] == [names[0], "tick"] * 2
+    assert [each["subject"] for each in sink.messages] == [names[0], "tick"] * 2
     for sweep in sweeps:
         assert (set(sweep.asked), dict(sweep.failed)) == (set(names), {names[1]: "no complete answer yet"})
+
+
+def test_reports_tell_who_was_last_known_to_own_pulsars_own_bundles_and_no_broker_is_asked_what_it_owns(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    system, bounds = "/admin/v2/namespaces/pulsar/system", ["0x00000000", "0x80000000", "0xffffffff"]
+    status = 404
+
+    def answer(asked: Asked) -> Answer:
+        path = asked.path.partition("?")[0]
+        if path == f"{system}/bundles":
+            return status, {}, json.dumps({"boundaries": bounds}).encode()
+        if path.endswith("/topicHashPositions"):
+            return answer_owner(asked, pulsar[1].url if bounds[0] in path else "")
+        return 200, {}, json.dumps(names).encode() if path.endswith("/brokers/c") else REPORT
+
+    with http_brokers() as make:
+        pulsar = [make(answer) for _ in range(2)]
+        names = [each.url.removeprefix("http://") for each in pulsar]
+        with sweeping(pulsar[0].url) as (sweeper, sink):
+
+            def told() -> dict[str, list[str] | None]:
+                """By broker, what the last report tells."""
+                assert not sweeper.sweep(within_s=30).failed
+                data = {each["subject"]: each["data"] for each in sink.messages[-3:]}
+                return {name: data[name].get("pulsarsOwn") for name in names}
+
+            assert told() == {names[0]: None, names[1]: None}, "the namespace is made when it is needed"
+            status = 200
+            known = {names[0]: None, names[1]: ["pulsar/system/0x00000000_0x80000000"]}
+            assert poll(lambda: told() == known, timeout_s=30, pause_s=0.05)
+            status = 500
+            assert poll(
+                lambda: told() == known and "could not be read" in caplog.text, timeout_s=30, pause_s=0
+            )
+            assert [told() for _ in range(5)] == [known] * 5
+    assert caplog.text.count("who owns the bundles of pulsar/system could not be read") == 1
+    assert not [each for broker in pulsar for each in broker.asked if "ownedNamespaces" in each.path]

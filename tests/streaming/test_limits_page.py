@@ -35,7 +35,7 @@ def test_a_limit_is_what_the_page_says(row: list[str]) -> None:
     if not isinstance(value, int | float):
         assert value == ("*",)
         return
-    number = re.match(r"\d+", row[1])
+    number = re.match(r"\d+(\.\d+)?", row[1])
     assert number is not None, row
     assert float(number[0]) == value
 

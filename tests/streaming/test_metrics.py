@@ -120,7 +120,7 @@ def test_gauges_show_the_last_round_and_nan_for_what_nobody_measured() -> None:
     usage = {"cluster": "east-1", "resource": "overall"}
     assert value(metrics, "trimtab_broker_usage_points", **usage, stat="max") == 80.0
     unmeasured = value(
-        metrics, "trimtab_broker_usage_points", cluster="east-1", resource="capacity", stat="mean"
+        metrics, "trimtab_broker_usage_points", cluster="east-1", resource="messages", stat="mean"
     )
     assert unmeasured is not None
     assert math.isnan(unmeasured)

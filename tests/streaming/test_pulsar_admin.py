@@ -14,7 +14,7 @@ from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.pulsar.admin.errors import PASSING
 from streaming.pulsar.admin.http import CredentialsError
 from streaming.settings import PulsarTarget
-from tests.streaming.http_broker import Broker, http_brokers
+from tests.streaming.http_broker import Answer, Asked, Broker, answer_owner, http_brokers
 
 TOKEN = "eyJhbGciOi.secret.part"  # noqa: S105  made up
 BUNDLE = Bundle.parse("t/n/0x00000000_0x40000000")
@@ -45,6 +45,22 @@ def test_a_redirect_is_followed_with_method_body_and_authorization(
         "/admin/v2/namespaces/t/n/0x00000000_0x40000000/split"
         "?splitAlgorithmName=specified_positions_divide&unload=false&authoritative=true"
     )
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"], ids=["a broker's id", "another name"])
+def test_the_owner_of_a_bundle_is_found_whichever_address_the_settings_have(
+    brokers: Callable[..., Broker], host: str
+) -> None:
+    def answer(asked: Asked) -> Answer:
+        if asked.path.endswith("/brokers/c"):
+            return 200, {}, json.dumps([id_]).encode()
+        return (200, {}, b"{}") if BUNDLE.namespace in asked.path else answer_owner(asked, "")
+
+    broker = brokers(answer)
+    id_ = broker.url.removeprefix("http://")
+    admin = admin_of(f"http://{host}:{broker.server.server_port}")
+    assert admin.owner("c", BUNDLE) == id_
+    assert admin.owner("c", Bundle("t/unowned", BUNDLE.range)) is None
 
 
 @pytest.mark.parametrize(

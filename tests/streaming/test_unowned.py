@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from urllib.parse import unquote
 
 import pytest
 
@@ -12,7 +11,7 @@ from streaming.collector.reports import BundleLoad
 from streaming.collector.unowned import Unowned
 from streaming.pulsar.admin import HttpClient, PulsarAdmin
 from streaming.settings import PulsarTarget
-from tests.streaming.http_broker import Answer, Asked, Broker, http_brokers
+from tests.streaming.http_broker import Answer, Asked, Broker, answer_owner, http_brokers
 
 LOWER, UPPER = "t/n/0x00000000_0x80000000", "t/n/0x80000000_0xffffffff"
 USED, CLIENTS, IDLE = BundleLoad(msgRateIn=1.0), BundleLoad(consumerCount=1), BundleLoad(topics=3)
@@ -25,8 +24,11 @@ class Cluster:
     pool: ThreadPoolExecutor
     listed: dict[str, dict[str, BundleLoad]]
     owned: dict[str, set[str]] = field(default_factory=dict)
+    """By broker, bundles that it owns besides those that it lists."""
     boundaries: tuple[str, ...] = ("0x00000000", "0x80000000", "0xffffffff")
-    status: int = 200
+    unclear: set[str] = field(default_factory=set)
+    """Bundles whose owner nobody can tell: a question for it is answered with 500."""
+    within_s: float = 30.0
     now_ms: int = 0
     brokers: list[Broker] = field(default_factory=list)
     unowned: Unowned = field(init=False)
@@ -48,11 +50,16 @@ class Cluster:
 
     def answer(self, asked: Asked) -> Answer:
         """As a broker."""
-        if asked.path.endswith("/ownedNamespaces"):
-            (name,) = [name for name, id_ in self.names.items() if id_ in unquote(asked.path)]
-            return self.status, {}, json.dumps({each: {} for each in self.owned.get(name, ())}).encode()
+        if asked.path.endswith("/brokers/c"):
+            return 200, {}, json.dumps(list(self.names.values())).encode()
         if not self.boundaries:
             return 404, {}, b'{"reason": "Namespace does not exist"}'
+        if "/topicHashPositions" in asked.path:
+            bundle = asked.path.removeprefix("/admin/v2/namespaces/").partition("/topicHashPositions")[0]
+            owner = "".join(
+                f"http://{id_}" for name, id_ in self.names.items() if bundle in self.owned.get(name, ())
+            )
+            return (500, {}, b"") if bundle in self.unclear else answer_owner(asked, owner)
         return 200, {}, json.dumps({"boundaries": self.boundaries, "numBundles": 2}).encode()
 
     def sweep(self, after_s: float = 30.0) -> dict[str, int]:
@@ -61,11 +68,11 @@ class Cluster:
         for name, id_ in self.names.items():
             self.unowned.note(id_, self.listed.get(name, {}), ())
         ids = list(self.names.values())
-        return self.unowned.find(ids, self.pool, asked=ids)
+        return self.unowned.find(ids, self.pool, within_s=self.within_s)
 
-    def asked_paths(self) -> list[str]:
-        """What was asked since the last call."""
-        found = [each.path for broker in self.brokers for each in broker.asked]
+    def asked_paths(self, part: str = "") -> list[str]:
+        """What was asked since the last call, with ``part`` in it."""
+        found = [each.path for broker in self.brokers for each in broker.asked if part in each.path]
         for broker in self.brokers:
             broker.asked.clear()
         return found
@@ -79,7 +86,7 @@ def cluster() -> Iterator[Cluster]:
         yield found
 
 
-def test_while_every_used_bundle_is_listed_no_broker_is_asked(cluster: Cluster) -> None:
+def test_while_every_used_bundle_is_listed_nothing_is_asked(cluster: Cluster) -> None:
     assert [cluster.sweep() for _ in range(4)] == [{}] * 4
     cluster.listed = {"a": {LOWER: USED, UPPER: IDLE}}
     assert [cluster.sweep() for _ in range(4)] == [{}] * 4
@@ -94,8 +101,7 @@ def test_a_used_bundle_without_an_owner_for_a_minute_is_named_with_the_time_sinc
     cluster.sweep()
     cluster.listed["b"] = {}
     assert [cluster.sweep() for _ in range(4)] == [{}, {}, {UPPER: 60_000}, {UPPER: 60_000}]
-    asked = [path for path in cluster.asked_paths() if path.endswith("ownedNamespaces")]
-    assert len(asked) == 2 * 4, "each broker once in a sweep"
+    assert len(cluster.asked_paths(f"{UPPER}/topicHashPositions")) == 4, "once in a sweep"
 
 
 def test_one_late_sweep_is_not_enough(cluster: Cluster) -> None:
@@ -145,14 +151,72 @@ def test_a_bundle_whose_range_is_gone_is_forgotten(cluster: Cluster, boundaries:
     assert cluster.asked_paths() == []
 
 
-def test_while_a_broker_does_not_say_what_it_owns_what_was_found_before_stands(cluster: Cluster) -> None:
+def test_while_the_owner_of_a_bundle_is_not_known_what_was_found_before_stands_and_others_are_found(
+    cluster: Cluster,
+) -> None:
     cluster.sweep()
-    cluster.listed["b"], cluster.status = {}, 500
+    cluster.listed, cluster.unclear = {}, {UPPER}
+    assert [cluster.sweep() for _ in range(3)] == [{}, {}, {LOWER: 60_000}]
+    cluster.unclear = set()
+    assert [cluster.sweep().keys() for _ in range(3)] == [{LOWER}, {LOWER}, {LOWER, UPPER}]
+    cluster.unclear = {UPPER}
+    assert cluster.sweep().keys() == {LOWER, UPPER}
+    cluster.unclear, cluster.owned = set(), {"a": {UPPER}}
+    assert cluster.sweep() == {LOWER: 60_000}
+
+
+def test_answers_that_do_not_come_in_time_change_nothing(cluster: Cluster) -> None:
+    cluster.sweep()
+    cluster.listed["b"], cluster.within_s = {}, 0.0
     assert [cluster.sweep() for _ in range(4)] == [{}] * 4
-    cluster.status = 200
-    assert [cluster.sweep() for _ in range(3)] == [{}, {}, {UPPER: cluster.now_ms - 60_000}]
-    cluster.status = 500
-    assert cluster.sweep().keys() == {UPPER}
+
+
+def many(count: int) -> list[str]:
+    """Bundles of the namespace ``t/n``, as many."""
+    step = 0x10000
+    return [f"t/n/0x{step * at:08x}_0x{step * (at + 1):08x}" for at in range(count)]
+
+
+def test_where_none_of_the_hundred_that_are_gone_longest_has_an_owner_all_others_count(
+    cluster: Cluster,
+) -> None:
+    bundles = many(250)
+    cluster.boundaries = tuple(f"0x{0x10000 * at:08x}" for at in range(251))
+    first, later = bundles[150:], bundles[:150]
+    cluster.listed = {"a": dict.fromkeys(bundles, USED)}
+    cluster.sweep()
+    cluster.listed = {"a": dict.fromkeys(later, USED)}
+    cluster.sweep()
+    cluster.listed = {}
+    cluster.asked_paths()
+    assert [len(cluster.sweep()) for _ in range(3)] == [0, 100, 250]
+    asked = cluster.asked_paths("/topicHashPositions")
+    assert {path.partition("/topic")[0].removeprefix("/admin/v2/namespaces/") for path in asked} == {*first}
+    cluster.owned = {"b": {first[0]}}
+    assert cluster.sweep().keys() == {*first[1:]}
+
+
+def test_bundles_that_are_owned_but_listed_no_more_are_asked_for_a_hundred_in_a_sweep(
+    cluster: Cluster,
+) -> None:
+    bundles = many(250)
+    cluster.boundaries = tuple(f"0x{0x10000 * at:08x}" for at in range(251))
+    cluster.listed, cluster.owned = {"a": dict.fromkeys(bundles, USED)}, {"b": {*bundles[:-1]}}
+    cluster.sweep()
+    cluster.listed = {}
+    counts = []
+    for _ in range(6):
+        assert cluster.sweep().keys() <= {bundles[-1]}
+        counts.append(len({path.partition("?")[0] for path in cluster.asked_paths("/topicHashPositions")}))
+    assert counts == [100, 100, 50, 1, 1, 1]
+    assert cluster.unowned.found.keys() == {bundles[-1]}
+
+
+def test_a_name_that_is_no_bundles_is_not_missed(cluster: Cluster) -> None:
+    cluster.listed["b"] = {"nonsense": USED}
+    cluster.sweep()
+    cluster.listed["b"] = {}
+    assert [cluster.sweep() for _ in range(4)] == [{}] * 4
 
 
 def test_pulsars_own_bundles_are_not_missed(cluster: Cluster) -> None:

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from policies.columns import Bools, Codes, Floats, Ints, empty_rows
-from policies.costs import SATURATED_POINTS
+from policies.costs import RULE_FADES, SATURATED_POINTS
 from policies.shedding.contract import (
     ACTED,
     ADMITTED,
@@ -39,7 +39,7 @@ from policies.shedding.contract import (
     Stand,
     fading_rounds,
 )
-from policies.shedding.fleet_planner.levels import AVERAGED_ROUNDS, NOISE_FADES, Levels, carry, judge
+from policies.shedding.fleet_planner.levels import AVERAGED_ROUNDS, Levels, carry, judge
 from policies.shedding.fleet_planner.memory import (
     EVIDENCE,
     ROUNDS,
@@ -129,7 +129,8 @@ def plan(view: RoundView, memory: FleetPlannerMemory, settings: FleetPlannerSett
     found = Found() if hold is not None else search(view, levels, settings)
     examined, place = _examine(view, levels, spread, found, settings, hold)
     levels.learned[:, EVIDENCE] = spread.evidence
-    levels.fleet[UNFINISHED] = found.is_cut
+    if hold is None or not (spread.apart > settings.goal_points).any():
+        levels.fleet[UNFINISHED] = found.is_cut
     after = remember(memory, view.brokers.names, levels.learned, levels.fleet)
     sketch = _plan(view, levels, found, examined, place)
     return Proposal(sketch, _pending(view, levels, sketch, after))
@@ -368,7 +369,6 @@ POLICY: Final = SheddingPolicy(
     headline=Headline(
         meaning="the level of the most used broker less that of the least used one", stand_of=_stand
     ),
-    remembers_rounds=lambda _settings: fading_rounds(NOISE_FADES),
-    splits_first=True,
-    keeps_absent_bundles=True,
+    remembers_rounds=lambda _settings: fading_rounds(RULE_FADES),
+    plans_rounds=True,
 )

@@ -51,6 +51,8 @@ LEAST_NOISE_POINTS = 0.3
 """Noise is never taken for less: the resolution of what brokers report."""
 UNKNOWN_ROUNDS = 4.0
 """Rounds after which half of a level's squared error is its noise: before, little is known about the broker."""
+HIDDEN_POINTS = 20.0
+"""By how much the load of a broker above ``SATURATED_POINTS`` may be higher than what it shows."""
 MOST_STEPS = 2.0
 """Most that the whole noise may be, as a multiple of what differs from round to round; three quarters of it then last into the next."""
 MOST_GROWTH = 2.0
@@ -105,21 +107,23 @@ def judge(view: RoundView, memory: FleetPlannerMemory) -> Levels:
     average, present = _owned_rates(view)
     counts = _owned_counts(view)
     costs = view.costs or _first_costs(view, present)
-    arrived, concerned = _expect_moves(view, average)
+    arrived, concerned = _expect_moves(view, average, counts)
     learned[:, SETTLING] = np.where(concerned, SETTLING_ROUNDS + 1, np.maximum(learned[:, SETTLING] - 1, 0))
     settling: Bools = learned[:, SETTLING] > 0
 
     idle = costs.idle_points()
     by_average, by_report, by_arrival = (
-        costs.points_at(everyone, figures_of(rates, counts)) for rates in (average, present, arrived)
+        costs.points_at(everyone, figures)
+        for figures in (figures_of(average, counts), figures_of(present, counts), arrived)
     )
     beyond = np.where(brokers.measured, brokers.percents - idle - by_report, 0.0)
-    is_full = (brokers.percents >= SATURATED_POINTS) & (beyond < learned[:, COST.offset])
+    hidden = np.clip(learned[:, COST.offset], beyond, beyond + HIDDEN_POINTS)
+    beyond = np.where(brokers.percents >= SATURATED_POINTS, hidden, beyond)
     learned[:, TRAFFIC.offset] *= 1.0 - 1.0 / AVERAGED_ROUNDS  # the averages have taken up that much since
     burst = by_report - by_average
     errors = (
         _follow(learned, fleet, TRAFFIC, burst, settling[:, None]),
-        _follow(learned, fleet, COST, beyond, settling[:, None] | is_full),
+        _follow(learned, fleet, COST, beyond, settling[:, None]),
     )
     learned[:, ROUNDS] += 1
 
@@ -157,7 +161,7 @@ def _belief(learned: Floats, burst: Floats, largest: Ints) -> Floats:
 def _follow(learned: Floats, fleet: Floats, kind: Residual, found: Floats, is_false: Bools) -> Floats:
     """Move the offsets towards what reports show, in place; returns the standard error that is left, (n, resources).
 
-    Reports that show the past, or less than there is (``is_false``, (n, 1) or (n, resources)), move nothing.
+    Reports that show the past (``is_false``, (n, 1)) move nothing.
     """
     noise, before = _noise_of(learned, fleet, kind), learned[:, kind.offset].copy()
     new = found - before
@@ -291,30 +295,32 @@ def _first_costs(view: RoundView, present: Floats) -> Costs:
     )[1]
 
 
-def _expect_moves(view: RoundView, rates: Floats) -> tuple[Floats, Bools]:
-    """Traffic of each broker once everything in flight has arrived, (n, 4), and which brokers it concerns, (n,).
+def _expect_moves(view: RoundView, rates: Floats, counts: Floats | None) -> tuple[Floats, Bools]:
+    """Figures of each broker's traffic and counts once everything in flight has arrived, (n, resources, 2), and whom it concerns, (n,).
 
     A bundle whose destination Pulsar chooses is counted where it still is.
     """
-    after, concerned = rates.copy(), np.zeros(len(rates), dtype=np.bool_)
+    bundles, concerned = view.bundles, np.zeros(len(rates), dtype=np.bool_)
     moves = view.in_flight()
-    row_of = {name: row for row, name in enumerate(view.brokers.names)} if moves else {}
+    if not moves:
+        return figures_of(rates, counts), concerned
+    after = np.column_stack([rates, np.zeros((len(rates), 2)) if counts is None else counts])
+    row_of = {name: row for row, name in enumerate(view.brokers.names)}
     for move in moves:
         source, destination = row_of.get(move.source), row_of.get(move.destination or "")
-        for broker in (source, destination):
-            if broker is not None:
-                concerned[broker] = True
+        concerned[[row for row in (source, destination) if row is not None]] = True
         if destination is None:
             continue
         bundle = None if source is None else _find_bundle(view, source, move.bundle)
-        if bundle is not None and source is not None:
-            after[source] = np.maximum(after[source] - view.bundles.rates[bundle], 0.0)
-            after[destination] += view.bundles.rates[bundle]
-        elif (
-            move.traffic is not None and _find_bundle(view, destination, move.bundle) is None
-        ):  # it has left its source, and its destination has not reported since
-            after[destination] += np.array(move.traffic).repeat(2) / 2
-    return after, concerned
+        if bundle is not None:
+            carried = np.concatenate([bundles.rates[bundle], bundles.counts[bundle]])
+            after[source] = np.maximum(after[source] - carried, 0.0)
+            after[destination] += carried
+        elif move.traffic is not None and _find_bundle(view, destination, move.bundle) is None:
+            after[destination, :4] += (
+                np.array(move.traffic).repeat(2) / 2
+            )  # not reported since it left its source
+    return figures_of(after[:, :4], None if counts is None else after[:, 4:]), concerned
 
 
 def _find_bundle(view: RoundView, broker: int, name: str) -> int | None:

@@ -83,6 +83,8 @@ class Fleet:
         """How uncertain that is, as a share of it, (n,)."""
         self.points = levels.points[:, self.counts].copy()
         self.score = levels.score.copy()
+        self.order: Ints = np.argsort(self.score, kind="stable")
+        """Brokers, the coldest first."""
         self.has_moved = np.zeros(len(view.bundles), dtype=np.bool_)
         ages = view.brokers.report_age_s
         measures: Bools = np.any(self.measured, axis=1)
@@ -101,8 +103,9 @@ class Fleet:
     def receivers(self, source: int, least_points: float) -> Ints:
         """Brokers so much colder than ``source`` that it may give to, as far as it is known what a bundle would cost there, coldest first."""
         is_open = self.may_receive & self.comparable[self.kind[source]]
-        found = np.flatnonzero(is_open & (self.score < self.score[source] - least_points))
-        return found[np.argsort(self.score[found], kind="stable")]
+        is_open &= self.score < self.score[source] - least_points
+        found: Ints = self.order[is_open[self.order]]
+        return found
 
     def coldest(self) -> Ints:
         """The coldest broker that each may give to, (n,); itself where there is none."""
@@ -264,6 +267,7 @@ def _apply(fleet: Fleet, source: _Source, move: Move) -> None:
     fleet.points[hot] = np.maximum(fleet.points[hot] - amounts * fleet.unit[hot], 0.0)
     fleet.points[cold] += amounts * fleet.unit[cold]
     fleet.score[hot], fleet.score[cold] = move.source_points, move.destination_points
+    fleet.order = fleet.order[np.argsort(fleet.score[fleet.order], kind="stable")]  # quick: two of them moved
     fleet.may_give[cold] = fleet.may_receive[hot] = False
     fleet.has_moved[move.bundle] = True
     source.stays[place] = source.is_whole = False

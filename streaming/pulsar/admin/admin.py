@@ -135,7 +135,7 @@ class PulsarAdmin:
         return self.get("/admin/v2/broker-stats/topics", broker=broker)
 
     def owned_bundles(self, cluster: str, broker: str) -> set[str]:
-        """Full names of the bundles a broker owns; only that broker knows them, so it is asked."""
+        """Full names of the bundles a broker owns; only that broker knows them, so it is asked. WARNING: see ``owner``."""
         path = f"/admin/v2/brokers/{quote(cluster)}/{quote(broker)}/ownedNamespaces"
         return set(self.read(path, dict[str, object], broker=broker))
 
@@ -155,19 +155,21 @@ class PulsarAdmin:
         WARNING: whoever asks brokers for ``owned_bundles`` instead, while bundles move, can hang them for ever. The broker waits for
         the bundles that it finds, on its only metadata thread, and then joins those that it has begun to take over since, which need
         that thread (``NamespaceService.getOwnedNameSpacesStatusAsync``, seen with 4.0.7 at four unloads at a time). This call answers
-        at the owner alone, and redirects there; a topic that is not there keeps the answer short.
+        at the owner alone, and redirects there; a topic that is not there keeps the answer short. Brokers are asked at their own
+        addresses, because another one that is in ``admin_url`` (of a load balancer, or ``localhost``) does not tell who answered.
         """
+        brokers = {self.address_of(each): each for each in self.brokers(cluster)}
         path = f"/admin/v2/namespaces/{quote(bundle.namespace)}/{bundle.range}/topicHashPositions"
         query = {"topics": f"persistent://{bundle.namespace}/none"}
         try:
-            found = self._try_each_address(lambda base: self._http.find(base + path, query=query))
+            found = self._try_each_address(
+                lambda base: self._http.find(base + path, query=query), bases=list(brokers)
+            )
         except AdminError as error:
             if error.status != _NOBODY_OWNS:
                 raise
             return None
-        return next(
-            (each for each in self.brokers(cluster) if found.startswith(self.address_of(each) + "/")), None
-        )
+        return next((each for base, each in brokers.items() if found.startswith(base + "/")), None)
 
     def topics(self, bundle: Bundle) -> list[str]:
         """Full names of the persistent topics in a bundle, Pulsar's own left out, ascending.
@@ -276,10 +278,10 @@ class PulsarAdmin:
         """Make a call that changes something, at any broker that answers."""
         self._try_each_address(lambda base: self._http.call(method, base + path, query=query, body=body))
 
-    def _try_each_address(self, ask: Callable[[str], Value]) -> Value:
-        """The answer of the first address that can be reached; raises the last one's error."""
+    def _try_each_address(self, ask: Callable[[str], Value], bases: Sequence[str] = ()) -> Value:
+        """The answer of the first of ``bases`` that can be reached, else of all known addresses; raises the last one's error."""
         with self._lock:
-            bases = list(dict.fromkeys((*self._entries, *self._found)))
+            bases = bases or list(dict.fromkeys((*self._entries, *self._found)))
         for base in bases[:-1]:
             try:
                 return ask(base)

@@ -61,11 +61,7 @@ class Lab:
 
     def owner(self, bundle: Bundle) -> str | None:
         """Broker that owns a bundle."""
-        return next((each for each in self.pulsar.broker_ids if str(bundle) in self.owned(each)), None)
-
-    def owned(self, broker: str) -> set[str]:
-        """Bundles of a broker that lives."""
-        return self.admin.owned_bundles(self.pulsar.cluster, broker)
+        return self.admin.owner(self.pulsar.cluster, bundle)
 
     def topic_in(self, bundle: Bundle, *, number: int = 0) -> str:
         """Name of a topic that falls into a bundle; different numbers, different topics."""

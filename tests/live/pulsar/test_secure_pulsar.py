@@ -10,7 +10,6 @@ from click.testing import Result
 
 from deploy.local.secure_pulsar import SecurePulsar
 from policies.splitting.positions import position_of
-from policies.splitting.ranges import Bundle
 from streaming.contract.messages import LoadReportMessage, type_of
 from streaming.executor import pulsar as executor
 from streaming.executor.metrics import ExecutorMetrics
@@ -57,15 +56,12 @@ def test_with_a_super_users_token_over_tls_it_reads_reports_and_moves_a_bundle(
         topic = "persistent://public/default/moved"
         admin.call("PUT", "/admin/v2/persistent/public/default/moved")
         admin.lookup(topic)
-        names = map(Bundle.parse, admin.owned_bundles(secured.cluster, broker))
-        bundle = next(
-            each
-            for each in names
-            if each.namespace == "public/default" and each.range.contains(position_of(topic))
-        )
+        bundles = admin.bundles("public/default")
+        bundle = next(each for each in bundles if each.range.contains(position_of(topic)))
+        assert admin.owner(secured.cluster, bundle) == broker
 
         def is_let_go() -> bool:
-            return str(bundle) not in admin.owned_bundles(secured.cluster, broker)
+            return admin.owner(secured.cluster, bundle) is None
 
         admin.unload(bundle, destination=None)
         until(is_let_go, what="the bundle to be let go", running=[secured])

@@ -38,7 +38,12 @@ def test_a_swap_happens_as_a_whole_and_spends_for_each_of_its_unloads() -> None:
             "it is too big for any other broker and is split in this round",
         ),
         ({"max_unloads_per_round_count": 1}, D, "budget", "max_unloads_per_round_count 1 is spent"),
-        ({"hour_count": 59}, D, "budget", "max_unloads_per_hour_count 60 is spent"),
+        (
+            {"hour_count": 59, "max_moved_per_hour_ratio": 0.0},
+            D,
+            "budget",
+            "max_unloads_per_hour_count 60 is spent",
+        ),
     ],
     ids=["the second is split", "the first is split", "one is left of the round", "one is left of the hour"],
 )

@@ -43,6 +43,13 @@ def test_the_policy_is_the_one_of_the_settings() -> None:
     assert found(settings=settings).policy is fleet_planner.POLICY
 
 
+def test_no_bound_for_single_moves_holds_a_plan_that_is_judged_as_a_whole() -> None:
+    guards = GuardSettings(min_unload_benefit_points=0.5)
+    for policy, points in ((avg_shedder.NAME, 0.5), (fleet_planner.NAME, 0.0)):
+        settings = ClusterSettings(pulsar=PulsarSettings(shedding_policy=policy, guards=guards))
+        assert found(settings=settings).min_benefit_points == points
+
+
 BESIDE = {"facts": Facts(["b1"], [], [], [], {})}
 
 

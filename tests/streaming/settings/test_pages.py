@@ -53,8 +53,7 @@ def test_every_limit_and_unit_is_visible_in_the_reference() -> None:
 def recommended() -> Settings:
     """The defaults, except where the sample recommends another value."""
     defaults = Settings()
-    guards = replace(defaults.pulsar.guards, min_unload_benefit_points=0.1, calm_after_change_rounds=5)
-    pulsar = replace(defaults.pulsar, shedding_policy="fleet-planner", guards=guards)
+    pulsar = replace(defaults.pulsar, shedding_policy="fleet-planner")
     return defaults.model_copy(update={"pulsar": pulsar})
 
 
@@ -73,6 +72,8 @@ def test_the_sample_file_uncommented_is_the_defaults(tmp_path: Path) -> None:
         *(f"{side}.security.{name}" for side in ("input", "output") for name in security),
         "clusters", "targets", "notify", "pulsar.approval.standing", "input.pulsar.token_file", "input.pulsar.ca_file", "output.pulsar.token_file", "output.pulsar.ca_file", "output.url", "metrics.collector_port", "metrics.executor_port", "metrics.notifier_port", "spark.master", "spark.jars_dir", "spark.extra",
         "pulsar.capacity.messages_per_s", "pulsar.capacity.bytes_per_s", "pulsar.capacity.brokers",
+        "pulsar.capacity.topics_count", "pulsar.capacity.sessions_count",
+        "pulsar.guards.max_unloads_per_round_count", "pulsar.guards.max_unloads_per_hour_count", "pulsar.guards.max_moved_per_hour_ratio",
         "kafka.capacity.network_bytes_per_s", "kafka.capacity.brokers",
     }  # fmt: skip
 
