@@ -1,7 +1,7 @@
 """What a plan of the fleet planner is worth, and within which rules it is made."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from policies.shedding.fleet_planner import POLICY, FleetPlannerSettings
 from policies.shedding.fleet_planner.memory import FleetPlannerMemory
 from policies.shedding.rules import Limit, Rules
 from policies.shedding.view import RoundView
-from policies.usage import CapacitySettings
+from policies.usage import CapacitySettings, UsageSettings
 from tests.policies.fleets import (
     Broker,
     Bundle,
@@ -27,6 +27,7 @@ from tests.policies.fleets import (
 from tests.policies.planned_clusters import Cluster, even
 
 MEGABYTE = 1e6
+WEIGHTS = tuple(field.name for field in fields(UsageSettings))
 
 
 def plan_of(view: RoundView, rounds: int = 8, **chosen: float) -> list[Unload]:
@@ -104,6 +105,21 @@ def test_a_plan_goes_on_with_bundles_of_another_resource_once_that_is_the_larger
     moves = plan_of(snapshot_of(fleet), max_moved_ratio=1.0)
     assert len(moves) >= 12
     assert {bundle.split("/")[2][:3] for bundle, _, _ in moves} == {"cpu", "net"}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("weights", [{"cpu_weight": 0.0}, dict.fromkeys(WEIGHTS, 0.0)], ids=["cpu", "all"])
+def test_idle_brokers_leave_the_planner_sound_where_resources_have_no_weight(
+    weights: Mapping[str, float],
+) -> None:
+    idle = Broker(usage={"cpu": (3.0, 100.0), "bandwidth-in": (0.0, 1e6)})
+    view = replace(snapshot_of({"a": idle, "b": idle}), usage_weights=UsageSettings(**weights).weights())
+    plan, memory = decide(
+        POLICY, view, FleetPlannerMemory(), FleetPlannerSettings(acceptable_spread_points=0.0)
+    )
+    assert not len(plan.unload_rows)
+    assert all(np.isfinite(np.frombuffer(each)).all() for each in memory.learned.values())
+    assert weights.get("capacity_weight") == 0.0 or (plan.examined.evidence["error_points"] > 0).all()
 
 
 def test_brokers_that_hide_a_resource_are_balanced_by_what_they_measure() -> None:

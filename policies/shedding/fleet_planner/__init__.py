@@ -179,7 +179,8 @@ def _spread(view: RoundView, levels: Levels, settings: FleetPlannerSettings) -> 
     needed = enough + error * np.maximum(multiple - before, 0.0)
     known_ratio = np.minimum(levels.learned[:, ROUNDS] / AVERAGED_ROUNDS, 1.0)
     most = MOST_REMEMBERED_RATIO * known_ratio * settings.noise_multiple
-    evidence = np.clip(before + (apart - enough) / error, 0.0, most)
+    errors = np.divide(apart - enough, error, out=np.zeros_like(error), where=error > 0)
+    evidence = np.clip(before + errors, 0.0, most)
     return _Spread(cold=cold, apart=apart, error=error, needed_points=needed, evidence=evidence)
 
 

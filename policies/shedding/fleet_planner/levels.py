@@ -129,7 +129,7 @@ def judge(view: RoundView, memory: FleetPlannerMemory) -> Levels:
 
     points = idle + by_arrival + learned[:, TRAFFIC.offset] + learned[:, COST.offset]
     points = np.where(brokers.measured, np.maximum(points, 0.0), 0.0)
-    largest = np.argmax(points * weights, axis=1)[:, None]
+    largest = np.argmax(np.where(weights > 0, points * weights, -1.0), axis=1)[:, None]
     noise = np.sqrt(fleet[TRAFFIC.noise] + fleet[COST.noise])
     is_clear = np.ones(len(brokers), dtype=np.bool_)
     for kind in (TRAFFIC, COST):
