@@ -165,17 +165,17 @@ def _spread(view: RoundView, levels: Levels, settings: FleetPlannerSettings) -> 
 
     By how many errors a broker is above the acceptable spread is added up over the rounds (a sequential test, Page's CUSUM): a large
     difference is certain at once, one near the limit after some rounds, and noise around a smaller one never adds up. A plan that was
-    cut short goes on to its goal, which then counts instead of the acceptable spread.
+    cut short goes on to its goal: it was certain already.
     """
     cold = Fleet(view, levels).coldest()
     usage = np.maximum(100.0 * view.brokers.usage_ratio, SATURATED_POINTS)
-    apart = (
-        np.minimum(levels.score, usage) - levels.score[cold]
-    )  # a full broker's load is known, but it shows only in part
+    # a full broker's load is known, but it shows only in part
+    apart = np.minimum(levels.score, usage) - levels.score[cold]
     error = np.hypot(levels.error, levels.error[cold])
-    before = levels.learned[:, EVIDENCE]
-    enough = settings.goal_points if levels.fleet[UNFINISHED] else settings.acceptable_spread_points
     multiple = settings.noise_multiple * _largest_of(len(error))
+    before, enough = levels.learned[:, EVIDENCE], settings.acceptable_spread_points
+    if levels.fleet[UNFINISHED]:
+        before, enough = np.maximum(before, MOST_REMEMBERED_RATIO * multiple), settings.goal_points
     needed = enough + error * np.maximum(multiple - before, 0.0)
     known_ratio = np.minimum(levels.learned[:, ROUNDS] / AVERAGED_ROUNDS, 1.0)
     most = MOST_REMEMBERED_RATIO * known_ratio * settings.noise_multiple
