@@ -15,7 +15,7 @@ from policies.throttle.pacing_plan import PacingMemory, PacingSnapshot
 from policies.throttle.rates import RateRule, loads_of, per_broker_plan, uniform_plan
 from policies.throttle.settings import ThrottleSettings
 from streaming.planner.throttle.plan import answer_of, make_plan
-from streaming.planner.throttle.request import read_request, reassignment_of
+from streaming.planner.throttle.request import checked_request, read_request
 from tests.bench.report import Limit, Row, Section
 from tests.bench.timing import best_cpu_s
 
@@ -35,7 +35,7 @@ def measure_throttles(*, quick: bool) -> Section:
     moves = read_moves(columns).moves
     text = _request(columns)
     request = read_request(text)
-    plan = make_plan(reassignment_of(request), RateRule())
+    plan = make_plan(checked_request(request), RateRule())
     answer = msgspec.to_builtins(answer_of(plan))
     memory = _first_round(moves)
     rows = [
@@ -60,7 +60,7 @@ def measure_throttles(*, quick: bool) -> Section:
         ),
         Row(
             name="command: planning what was read, its answer included",
-            value=best_cpu_s(lambda: answer_of(make_plan(reassignment_of(request), RateRule())), times=times),
+            value=best_cpu_s(lambda: answer_of(make_plan(checked_request(request), RateRule())), times=times),
             unit="s",
             limit=Limit(value=_LIMIT_S),
         ),
