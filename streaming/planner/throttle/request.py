@@ -189,10 +189,13 @@ def require_any(checked: Checked) -> Checked:
     """The same. Raises ``BadRequest`` if partitions are left out and none is planned."""
     found = checked.reassignment
     if checked.not_planned and not (len(found.moves) or found.without_data_movement):
-        raise BadRequest(
-            show((f"{each.partition}: {each.reason}" for each in checked.not_planned), separator="; ")
-        )
+        raise refusal_of(checked.not_planned)
     return checked
+
+
+def refusal_of(refused: Iterable[NotPlanned]) -> BadRequest:
+    """The error that names each partition and why it cannot be planned."""
+    return BadRequest(show((f"{each.partition}: {each.reason}" for each in refused), separator="; "))
 
 
 def _find_bad(columns: MoveColumns, places: Sequence[int]) -> dict[int, str]:
