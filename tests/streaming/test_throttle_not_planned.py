@@ -88,6 +88,7 @@ class Cluster:
         self.states = {("t", number): state for number, state in states.items()}
         self.running = {("t", number): move for number, move in (running or {}).items()}
         self.usable_bytes: dict[int, int] = {}
+        self.waited_s: list[float] = []
 
     def brokers(self) -> dict[int, str]:
         return self.alive
@@ -118,7 +119,10 @@ class Cluster:
             for number, target in enumerate(targets)
         ]
         return survey(
-            cast("KafkaCluster", self), ThrottleRequest(partitions=rows), interval_s=5, wait=lambda _: None
+            cast("KafkaCluster", self),
+            ThrottleRequest(partitions=rows),
+            interval_s=5,
+            wait=self.waited_s.append,
         )
 
 
@@ -140,10 +144,17 @@ def test_only_brokers_that_gain_a_replica_have_to_be_alive() -> None:
     assert any("broker 3 does not answer: it is down" in note for note in found.checked.notes)
 
 
-def test_a_running_move_to_a_broker_that_died_is_named() -> None:
+def test_a_running_move_to_a_broker_that_died_is_named_before_anything_is_measured() -> None:
     running = {0: RunningMove(replicas=(1, 2, 3), adding=(3,), removing=(2,))}
+    cluster = Cluster(1, 2, states={0: at(1, 2, 3)}, running=running)
     with pytest.raises(BadRequest, match="t-0: broker 3 of the target is not in the cluster"):
-        Cluster(1, 2, states={0: at(1, 2, 3)}, running=running).survey([1, 3])
+        cluster.survey([1, 3])
+    assert cluster.waited_s == []
+
+
+def test_a_request_without_partitions_is_a_plan_in_which_nothing_moves() -> None:
+    found = Cluster(1, 2, states={}).survey().checked
+    assert (len(found.reassignment.moves), found.not_planned) == (0, ())
 
 
 def test_what_is_gone_moves_elsewhere_has_no_leader_or_no_room_is_named() -> None:

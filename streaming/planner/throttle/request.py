@@ -143,7 +143,10 @@ def _lack_of(row: PartitionRow) -> str | None:
 def sift(
     rows: Iterable[PartitionRow], problem_of: Callable[[PartitionRow], str | None]
 ) -> tuple[list[PartitionRow], list[NotPlanned]]:
-    """The rows without a problem, and the others with it; a row that contradicts itself has one, too."""
+    """The rows without a problem, and the others with it; a row that contradicts itself has one, too.
+
+    Raises ``BadRequest`` if only the others are left.
+    """
     good: list[PartitionRow] = []
     refused: list[NotPlanned] = []
     for row in rows:
@@ -156,6 +159,8 @@ def sift(
             good.append(row)
         else:
             refused.append(NotPlanned(row.name, problem))
+    if refused and not good:
+        raise _refusal_of(refused)
     return good, refused
 
 
@@ -189,13 +194,14 @@ def require_any(checked: Checked) -> Checked:
     """The same. Raises ``BadRequest`` if partitions are left out and none is planned."""
     found = checked.reassignment
     if checked.not_planned and not (len(found.moves) or found.without_data_movement):
-        raise refusal_of(checked.not_planned)
+        raise _refusal_of(checked.not_planned)
     return checked
 
 
-def refusal_of(refused: Iterable[NotPlanned]) -> BadRequest:
-    """The error that names each partition and why it cannot be planned."""
-    return BadRequest(show((f"{each.partition}: {each.reason}" for each in refused), separator="; "))
+def _refusal_of(refused: Iterable[NotPlanned]) -> BadRequest:
+    return BadRequest(
+        show((f"{each.partition}: {each.reason}" for each in sorted(set(refused))), separator="; ")
+    )
 
 
 def _find_bad(columns: MoveColumns, places: Sequence[int]) -> dict[int, str]:
