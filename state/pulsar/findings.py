@@ -35,6 +35,9 @@ MANY_TOPICS = 1000
 """Topics of a broker that carries something even without traffic."""
 NAMED_BROKERS = 20
 """Brokers that one finding names; the others are counted."""
+MANY_UNOWNED_RATIO = 0.05
+"""Share of the bundles from which those without an owner are one finding: a broker that restarts, not bundles that got lost."""
+_NAMED_BUNDLES = 3
 
 _BANDWIDTH = ("bandwidth-in", "bandwidth-out")
 _LIMIT_REMEDIES = {
@@ -163,15 +166,13 @@ def _not_measured(fleet: Fleet, table: Eligible, loads: Loads) -> Iterator[Findi
 
 
 def _lack(missing: Sequence[str], names: Sequence[str]) -> Finding:
-    more = len(names) - NAMED_BROKERS
-    shown = ", ".join(names[:NAMED_BROKERS]) + (f" and {more} more" if more > 0 else "")
     remedies = dict.fromkeys(_LACK_REMEDIES.get(each, _DECLARE) for each in missing)
     return Finding(
         kind="not-measured",
         subject=", ".join(missing),
         broker=names[0] if len(names) == 1 else "",
         bytes_per_s=None,
-        advice=f"{shown} {'does' if len(names) == 1 else 'do'} not measure {' and '.join(missing)}, as others do, and can only be "
+        advice=f"{join_names(names, NAMED_BROKERS)} {'does' if len(names) == 1 else 'do'} not measure {' and '.join(missing)}, as others do, and can only be "
         f"compared with them by the rest: {'; '.join(remedies)}",
     )
 
@@ -198,11 +199,6 @@ def _idle(
                 "traffic or many topics, which usage may not show: to give it a share, declare topics_count or "
                 "sessions_count in [pulsar.capacity], or unload bundles by hand",
             )
-
-
-MANY_UNOWNED_RATIO = 0.05
-"""Share of the bundles from which those without an owner are one finding: a broker that restarts, not bundles that got lost."""
-_NAMED_BUNDLES = 3
 
 
 def of_actions(ineffective: Mapping[str, Decision], elsewhere: Sequence[Elsewhere]) -> list[Finding]:

@@ -41,6 +41,7 @@ from state.pulsar.circumstances import Circumstances
 from state.pulsar.fleet import Advanced
 from state.pulsar.memory import WaitingTopics
 from state.pulsar.tables import Eligible
+from state.pulsar.two_balancers import join_names
 from state.settings import PulsarSettings
 
 POLICY = "bundle-split"
@@ -270,9 +271,7 @@ def _knows_traffic(decision: SplitDecision) -> bool:
 
 
 def _shown_rows(decision: SplitDecision) -> str:
-    shown = [f"0x{at:08x}" for at in decision.cut.boundaries[:_SHOWN_BOUNDARIES]]
-    more = len(decision.cut.boundaries) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    return join_names([f"0x{at:08x}" for at in decision.cut.boundaries], _SHOWN_BOUNDARIES)
 
 
 def _why(name: str, owner: str, trigger: str, evidence: Mapping[str, float | int]) -> str:

@@ -21,10 +21,10 @@ def balancer_at_work(facts: Facts | None) -> str | None:
     return None
 
 
-def join_names(brokers: Sequence[str]) -> str:
-    """The first of some brokers, and how many more there are, for a sentence."""
-    more = len(brokers) - _NAMED_COUNT
-    return ", ".join(brokers[:_NAMED_COUNT]) + (f" and {more} more" if more > 0 else "")
+def join_names(names: Sequence[str], most: int = _NAMED_COUNT) -> str:
+    """The first ``most`` of some names, and how many more there are, for a sentence."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def other_balancers(facts: Facts | None) -> OtherBalancers | None:
