@@ -15,9 +15,10 @@ from deploy.local.pulsar import LocalPulsar
 from deploy.local.pulsar_jvms import NEWEST_PULSAR_LOCK
 from deploy.local.secure_kafka import SecureKafka
 from deploy.local.secure_pulsar import SecurePulsar
+from streaming.kafka.memory import ExecutorMemory
 from tests.live.access import USERS, Access, password_of
 from tests.live.driving import Warm
-from tests.live.moving import UsualFetches
+from tests.live.moving import CLUSTER, Moving, UsualFetches
 from tests.live.stage import Stage, staged
 
 
@@ -154,3 +155,18 @@ def stage(kafka: LocalKafka, tmp_path: Path) -> Iterator[Stage]:
     """Topics with one input partition."""
     with staged(kafka.bootstrap, tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+def moving(brokers: LocalKafka) -> Iterator[Moving]:
+    """A topic with one partition, on brokers 1 and 2."""
+    made = Moving(brokers, {0: (1, 2)})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def memory(brokers: LocalKafka, tmp_path: Path) -> Iterator[ExecutorMemory]:
+    """What an executor of throttles remembers, on a topic of its own."""
+    with staged(brokers.bootstrap, tmp_path) as made:
+        yield ExecutorMemory(made.bootstrap, made.topics.executor_kafka, CLUSTER)

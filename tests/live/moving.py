@@ -24,6 +24,7 @@ from streaming.kafka.throttles import Throttle, read_throttle
 from streaming.settings import Settings
 from tests.live.driving import meanwhile
 
+CLUSTER = "kafka-1"
 BROKERS = (1, 2, 3)
 RECORD_BYTES = 16_384
 _FILL_BYTES = 100_000

@@ -1,8 +1,6 @@
 """A broker of a real cluster that is down: no failure of an action, and within seconds of its return it gets what it lacks."""
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,28 +12,14 @@ from streaming.kafka.memory import ExecutorMemory
 from streaming.kafka.throttles import Throttle
 from streaming.settings import KafkaTarget
 from tests.live.driving import until
-from tests.live.moving import Moving
-from tests.live.stage import Stage, staged
-from tests.live.test_throttle_parts import CLUSTER, F3, L1, L2, action, first, nothing_against_it
+from tests.live.moving import CLUSTER, Moving
+from tests.streaming.throttle_actions import F3, L1, L2, action, first, nothing_against_it
 
 pytestmark = pytest.mark.live
 
 REACHED_S = 20.0
 """How soon an open client has to reach a broker that came back: its metadata are at most 5 s old. kafka-python by itself took 288 s."""
 LATER = "LATER, broker 3 is down: its rates stay as they are"
-
-
-@pytest.fixture
-def stage(brokers: LocalKafka, tmp_path: Path) -> Iterator[Stage]:
-    with staged(brokers.bootstrap, tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def moving(brokers: LocalKafka) -> Iterator[Moving]:
-    made = Moving(brokers, {0: (1, 2)})
-    yield made
-    made.close()
 
 
 def died(brokers: LocalKafka, kafka: KafkaCluster) -> None:
@@ -55,9 +39,8 @@ def returned(brokers: LocalKafka, kafka: KafkaCluster) -> None:
 
 
 def test_a_broker_that_is_down_fails_no_action_and_gets_its_rate_and_loses_it_once_it_is_back(
-    brokers: LocalKafka, stage: Stage, moving: Moving
+    brokers: LocalKafka, moving: Moving, memory: ExecutorMemory
 ) -> None:
-    memory = ExecutorMemory(stage.bootstrap, stage.topics.executor_kafka, CLUSTER)
     executor, asked = ThrottleExecutor(memory), first(moving.topic)
     with cluster_of(KafkaTarget(bootstrap=brokers.bootstrap), cluster=CLUSTER) as kafka:
         try:

@@ -18,14 +18,13 @@ from streaming.cli import main
 from streaming.kafka.throttles import Throttle, apply, changes_of
 from streaming.settings import KafkaTarget, load
 from tests.live.driving import Patience, Running, Warm, until
-from tests.live.moving import Moving, pipeline, planned
+from tests.live.moving import CLUSTER, Moving, pipeline, planned
 from tests.live.stage import Stage
 from tests.streaming.http_broker import Answer, Asked, http_brokers
 
 pytestmark = pytest.mark.live
 
 MB = 1_000_000
-CLUSTER = "kafka-1"
 ASSIGNED = {0: (1, 2), 1: (2, 1)}
 TARGET = {0: (1, 3), 1: (1, 3)}
 """Broker 1 is the first replica of both partitions, so that an election of preferred leaders makes it lead both."""

@@ -1,7 +1,7 @@
 """Collector and executor of Kafka on a real cluster, each by itself: what they report is true, and nothing of others is touched."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from streaming.cli import main
 from streaming.contract.decode import decode
 from streaming.executor import kafka_carry_out
 from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
-from streaming.executor.kafka_orders import Precondition, ThrottleAction
+from streaming.executor.kafka_orders import ThrottleAction
 from streaming.executor.orders import Held, Skip
 from streaming.kafka.cluster import read_brokers, read_end_offsets
 from streaming.kafka.connection import ClusterError
@@ -29,59 +29,10 @@ from streaming.kafka.memory import ExecutorMemory
 from streaming.kafka.throttles import Change, Throttle, apply, changes_of, list_key, rate_key
 from streaming.ports.memory import Taken
 from tests.live.driving import until
-from tests.live.moving import Moving
-from tests.live.stage import Stage, staged
+from tests.live.moving import CLUSTER, Moving
+from tests.streaming.throttle_actions import F3, L1, L2, action, first, nothing_against_it
 
 pytestmark = pytest.mark.live
-
-CLUSTER = "kafka-1"
-L1, L2, F3 = BrokerRole("leader", 1), BrokerRole("leader", 2), BrokerRole("follower", 3)
-
-
-@pytest.fixture
-def stage(brokers: LocalKafka, tmp_path: Path) -> Iterator[Stage]:
-    with staged(brokers.bootstrap, tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def moving(brokers: LocalKafka) -> Iterator[Moving]:
-    made = Moving(brokers, {0: (1, 2)})
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def memory(stage: Stage) -> ExecutorMemory:
-    return ExecutorMemory(stage.bootstrap, stage.topics.executor_kafka, CLUSTER)
-
-
-def action(precondition: str = "unknown", **data: Any) -> ThrottleAction:
-    tables = ("add_leader", "add_follower", "remove_leader", "remove_follower")
-    usual: dict[str, Any] = {
-        "precondition": Precondition(reassignments=precondition),  # type: ignore[arg-type]
-        "expires_at": "2026-01-01T00:00:00Z",
-        "dry_run": False,
-        **{f"{name}_throttled_replicas": {} for name in tables},
-        "leader_rate_bytes_per_s": {},
-        "follower_rate_bytes_per_s": {},
-        "clear_leader_rates": [],
-        "clear_follower_rates": [],
-    }
-    return ThrottleAction(**usual | data)
-
-
-def nothing_against_it() -> None:
-    """A check that finds no pause and no expiry."""
-
-
-def first(topic: str) -> ThrottleAction:
-    return action(
-        add_leader_throttled_replicas={topic: "0:1,0:2"},
-        add_follower_throttled_replicas={topic: "0:3"},
-        leader_rate_bytes_per_s={"1": 2_000_000, "2": 2_000_000},
-        follower_rate_bytes_per_s={"3": 2_000_000},
-    )
 
 
 def set_(admin: KafkaAdminClient, topic: str, lists: str, rates: Mapping[BrokerRole, int]) -> None:

@@ -1,21 +1,21 @@
 """A throttle action for brokers of which one is down: everything else is set, it is no failure, and nothing is forgotten."""
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import cast
 
 from kafka.admin import ConfigResourceType
 
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
 from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
-from streaming.executor.kafka_orders import Precondition, ThrottleAction
+from streaming.executor.kafka_orders import ThrottleAction
 from streaming.kafka.admin import KafkaCluster
 from streaming.kafka.throttles import Change, Throttle, ThrottlesFound, rate_key
 from streaming.ports.memory import Rate
 from tests.streaming.test_kafka_carry_out import Memory
+from tests.streaming.throttle_actions import F3, L1, action
 
 LATER = "LATER, broker 3 is down: its rates stay as they are"
-L1, F3 = BrokerRole("leader", 1), BrokerRole("follower", 3)
 
 
 class Cluster:
@@ -61,21 +61,6 @@ class Cluster:
                 self.rates[key] = int(change.value)
 
 
-def action(**data: Any) -> ThrottleAction:
-    tables = ("add_leader", "add_follower", "remove_leader", "remove_follower")
-    usual: dict[str, Any] = {
-        "precondition": Precondition(),
-        "expires_at": "2026-01-01T00:00:00Z",
-        "dry_run": False,
-        **{f"{name}_throttled_replicas": {} for name in tables},
-        "leader_rate_bytes_per_s": {},
-        "follower_rate_bytes_per_s": {},
-        "clear_leader_rates": [],
-        "clear_follower_rates": [],
-    }
-    return ThrottleAction(**usual | data)
-
-
 FIRST = action(
     add_leader_throttled_replicas={"t": "0:1"},
     add_follower_throttled_replicas={"t": "0:3"},
@@ -111,7 +96,7 @@ def test_a_rate_of_ours_on_a_broker_that_is_down_is_taken_off_once_it_is_back() 
     cluster, memory = Cluster(1, 2, 3), Memory()
     carry(cluster, memory, FIRST)
     cluster.alive.remove(3)
-    ended = action(precondition=Precondition(reassignments="none"))
+    ended = action("none")
     assert carry(cluster, memory, ended) == Paced(outcome="succeeded", reason=LATER)
     assert (cluster.lists, cluster.rates) == ({"leader": {}, "follower": {}}, {F3: 9})
     assert memory.remembered.rates == {"follower:3": Rate(9, None)}
