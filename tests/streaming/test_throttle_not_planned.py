@@ -75,6 +75,14 @@ def test_a_target_among_the_present_replicas_is_a_smaller_factor_or_a_move_that_
     assert not any("runs already" in each for each in cast("list[str]", answer([GOOD])["warnings"]))
 
 
+def test_a_partition_that_is_not_planned_is_not_said_to_run_perhaps_and_a_long_name_is_said_once() -> None:
+    same = {**GOOD, "target_replicas": GOOD["current_replicas"], "in_progress_adding_replicas": None}
+    assert "runs already" not in plan([*[{**same, "partition": 7}] * 2, GOOD]).stdout
+    found = cast("list[str]", answer([{**same, "topic": "t" * 230}, GOOD])["warnings"])
+    (warning,) = [each for each in found if "ttt" in each]
+    assert warning.startswith("t" * 230 + "-0: every target replica is among current_replicas")
+
+
 class Cluster:
     """Stands in for a cluster of brokers of which some are down; its logs do not grow."""
 

@@ -77,11 +77,11 @@ def make_plan(checked: Checked, rule: RateRule, *, batches: BatchPlan | None = N
 def _warnings(
     checked: Checked, needs: Needs, rule: RateRule, plans: tuple[RatePlan, RatePlan]
 ) -> Iterator[str]:
-    reassignment, perhaps_running = checked.reassignment, checked.perhaps_running
-    still = [name for name in reassignment.without_data_movement if name not in set(perhaps_running)]
+    reassignment, perhaps_running = checked.reassignment, set(checked.perhaps_running)
+    still = [name for name in reassignment.without_data_movement if name not in perhaps_running]
     if perhaps_running:
         yield (
-            f"{show(perhaps_running)}: every target replica is among current_replicas. Either the replication factor gets smaller, or "
+            f"{show(checked.perhaps_running)}: every target replica is among current_replicas. Either the replication factor gets smaller, or "
             "only the order changes, and nothing is copied; or the move runs already, and Kafka is adding some of them: then give "
             "in_progress_adding_replicas, or let it be read with --cluster"
         )

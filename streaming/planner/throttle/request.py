@@ -47,13 +47,17 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """``topic-partition``."""
         return f"{self.topic[:SHOWN_CHARACTERS]}-{self.partition}"
 
-    def require_sense(self) -> None:
-        """Raise ``BadRequest`` where a number is none, or the target is given twice or not at all."""
+    @property
+    def problem(self) -> str | None:
+        """Why it makes no sense by itself: a number is none, or the target is given twice or not at all."""
         if (self.replicas is None) == (self.target_replicas is None):
             what = "neither" if self.replicas is None else "both"
-            raise BadRequest(f"has {what} of target_replicas and replicas; give one of them")
+            return f"has {what} of target_replicas and replicas; give one of them"
         for key in ("write_bytes_per_s", "log_size_bytes"):
-            _whole_number_of(self, key)
+            value = getattr(self, key)
+            if isinstance(value, float) and not math.isfinite(value):
+                return f"{key} is {value}; expected a number of bytes from 0, or null for unknown"
+        return None
 
     @property
     def target(self) -> list[int]:
@@ -120,12 +124,9 @@ def checked_request(request: ThrottleRequest) -> Checked:
         ),
         refused,
     )
-    perhaps_running = [
-        row.name
-        for row in rows
-        if row.in_progress_adding_replicas is None and set(row.target) <= set(row.current_replicas or ())
-    ]
-    return replace(found, perhaps_running=tuple(perhaps_running))
+    unsaid = {f"{row.topic}-{row.partition}" for row in rows if row.in_progress_adding_replicas is None}
+    still = found.reassignment.without_data_movement
+    return replace(found, perhaps_running=tuple(name for name in still if name in unsaid))
 
 
 def _lack_of(row: PartitionRow) -> str | None:
@@ -150,11 +151,7 @@ def sift(
     good: list[PartitionRow] = []
     refused: list[NotPlanned] = []
     for row in rows:
-        try:
-            row.require_sense()
-            problem = problem_of(row)
-        except BadRequest as error:
-            problem = str(error)
+        problem = row.problem or problem_of(row)
         if problem is None:
             good.append(row)
         else:
@@ -169,21 +166,15 @@ def check(columns: MoveColumns, refused: Iterable[NotPlanned] = ()) -> Checked:
 
     ``refused`` are left out already. Raises ``BadRequest`` if nothing is left.
     """
-    names = [
-        f"{topic}-{partition}" for topic, partition in zip(columns.topics, columns.partitions, strict=True)
-    ]
-    counts = Counter(names)
-    problems = {
-        place: "given twice; give each partition once" for place, name in enumerate(names) if counts[name] > 1
-    }
-    problems |= _find_bad(columns, [place for place in range(len(names)) if place not in problems])
-    found = read_moves(columns.take([place for place in range(len(names)) if place not in problems]))
+    left_out = set(refused)
+    try:
+        found = read_moves(columns)
+    except BadMove:
+        good, bad = _part_bad(columns)
+        left_out |= bad
+        found = read_moves(columns.take(good))
     is_led = found.moves.is_led()
-    left_out = {
-        *refused,
-        *(NotPlanned(names[place], reason) for place, reason in problems.items()),
-        *(NotPlanned(found.moves.name(row), _NO_LEADER) for row in np.flatnonzero(~is_led).tolist()),
-    }
+    left_out |= {NotPlanned(found.moves.name(row), _NO_LEADER) for row in np.flatnonzero(~is_led).tolist()}
     checked = Checked(
         reassignment=replace(found, moves=found.moves.take(is_led)), not_planned=tuple(sorted(left_out))
     )
@@ -204,6 +195,20 @@ def _refusal_of(refused: Iterable[NotPlanned]) -> BadRequest:
     )
 
 
+def _part_bad(columns: MoveColumns) -> tuple[list[int], set[NotPlanned]]:
+    """The places of the partitions that ``read_moves`` takes, and the others with the reason."""
+    names = [
+        f"{topic}-{partition}" for topic, partition in zip(columns.topics, columns.partitions, strict=True)
+    ]
+    counts = Counter(names)  # halves would part the two of a partition that is given twice
+    problems = {
+        place: "given twice; give each partition once" for place, name in enumerate(names) if counts[name] > 1
+    }
+    problems |= _find_bad(columns, [place for place in range(len(names)) if place not in problems])
+    good = [place for place in range(len(names)) if place not in problems]
+    return good, {NotPlanned(names[place], reason) for place, reason in problems.items()}
+
+
 def _find_bad(columns: MoveColumns, places: Sequence[int]) -> dict[int, str]:
     """The places that ``read_moves`` refuses, with the reason; halves are halved again until the bad ones are alone."""
     try:
@@ -218,7 +223,7 @@ def _find_bad(columns: MoveColumns, places: Sequence[int]) -> dict[int, str]:
 
 
 def whole_numbers(rows: Sequence[PartitionRow], key: str) -> list[int | None]:
-    """Rates or sizes of the rows; a fraction of a byte is rounded up. Raises ``BadRequest`` for what is no number."""
+    """Rates or sizes of rows without a ``problem``; a fraction of a byte is rounded up."""
     return [_whole_number_of(row, key) for row in rows]
 
 
@@ -226,8 +231,6 @@ def _whole_number_of(row: PartitionRow, key: str) -> int | None:
     value: int | float | None = getattr(row, key)
     if value is None or isinstance(value, int):
         return value
-    if not math.isfinite(value):
-        raise BadRequest(f"{key} is {value}; expected a number of bytes from 0, or null for unknown")
     return math.ceil(value) if value >= 0 else math.floor(value)
 
 

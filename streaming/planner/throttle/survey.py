@@ -84,9 +84,11 @@ def survey(
     """
     alive = kafka.brokers()
     placed, refused = _place(kafka, request, alive)
-    before, _ = _read_logs(kafka, placed)
+    before, _ = _read_logs(kafka, placed, [state.leader for state in placed.states])
     wait(interval_s)
-    after, sizes = _read_logs(kafka, placed)
+    states = kafka.partitions([row.topic for row in placed.rows])
+    leaders = [states[where].leader if where in states else NO_LEADER for where in placed.partitions]
+    after, sizes = _read_logs(kafka, placed, leaders)
     checked = _without_full_disks(
         check(_columns(placed, write_rates(before, after), after, sizes), refused), sizes
     )
@@ -95,11 +97,10 @@ def survey(
     topics = {moves.topics[place] for place in np.unique(moves.topic).tolist()}
     found = kafka.throttle(topics=topics, brokers=brokers & alive.keys())
     down = dict.fromkeys(sorted(brokers - alive.keys()), "it is down, and needs no rate before it is back")
-    notes = _notes(checked.reassignment, sizes, found.throttle, {**found.failed, **down}, interval_s)
+    unreachable = {**found.failed, **down}
+    notes = _notes(checked.reassignment, sizes, found.throttle, unreachable, interval_s)
     return Survey(
-        checked=replace(checked, notes=tuple(notes)),
-        throttle=found.throttle,
-        unreachable={**found.failed, **down},
+        checked=replace(checked, notes=tuple(notes)), throttle=found.throttle, unreachable=unreachable
     )
 
 
@@ -154,10 +155,8 @@ def _unknown(row: PartitionRow, states: Mapping[Partition, PartitionState]) -> s
     return f"topic {row.topic!r} has partitions {known[0]} to {known[-1]}"
 
 
-def _read_logs(kafka: KafkaCluster, placed: _Placed) -> tuple[LogReading, LogSizes]:
-    """Leaders' logs now, and everything that was read for it."""
-    states = kafka.partitions([row.topic for row in placed.rows])
-    leaders = [states[where].leader if where in states else NO_LEADER for where in placed.partitions]
+def _read_logs(kafka: KafkaCluster, placed: _Placed, leaders: Sequence[int]) -> tuple[LogReading, LogSizes]:
+    """The logs of ``leaders`` now, and everything that was read for it."""
     led = [where for where, leader in zip(placed.partitions, leaders, strict=True) if leader != NO_LEADER]
     try:
         offsets = kafka.end_offsets(led)
@@ -221,6 +220,8 @@ def _without_full_disks(checked: Checked, sizes: LogSizes) -> Checked:
             full[broker] = (
                 f"broker {broker} would receive {needed} bytes and has {free} free: the plan is larger than its disks"
             )
+    if not full:
+        return checked
     fits = np.ones(len(moves), dtype=np.bool_)
     refused = []
     for row, broker in zip(moves.added.rows.tolist(), moves.added.brokers.tolist(), strict=True):
