@@ -50,11 +50,12 @@ def recorded_fleets(events: Iterable[tuple[str, Event]]) -> "dict[str, RecordedF
             seen[cluster].reports[event.broker].append(event)
         elif isinstance(event, TopicStats):
             _remember_topics(seen[cluster], event)
-    fleets = {
-        cluster: RecordedFleet(_machines(each), _bundles(each), _sources(each), _measuring(each))
-        for cluster, each in seen.items()
-        if len(each.reports) >= _FEWEST_BROKERS and any(_find_last_owners(each))
-    }
+    fleets = {}
+    for cluster, each in seen.items():
+        if len(each.reports) >= _FEWEST_BROKERS and (last := _find_last_owners(each)):
+            fleets[cluster] = RecordedFleet(
+                _machines(each), _bundles(each, last), _sources(last), _measuring(each)
+            )
     if not fleets:
         raise NoFleet(
             "it has no Pulsar cluster with two brokers and a bundle, so there is nothing to simulate"
@@ -93,6 +94,10 @@ class RecordedFleet:
         )
 
 
+_LastOwners = dict[str, tuple[str, Floats]]
+"""By bundle, ascending, the broker that listed it last, and all rates and sessions that were reported for it, (k, 5)."""
+
+
 def _remember_topics(seen: _ClusterEvents, event: TopicStats) -> None:
     traffic, at = event.traffic, 0
     for bundle, count in zip(traffic.bundles, traffic.counts.tolist(), strict=True):
@@ -101,15 +106,15 @@ def _remember_topics(seen: _ClusterEvents, event: TopicStats) -> None:
         at += count
 
 
-def _find_last_owners(seen: _ClusterEvents) -> dict[str, tuple[str, Floats]]:
-    """By bundle, ascending, the broker that listed it last, and all rates and sessions that were reported for it, (k, 5)."""
+def _find_last_owners(seen: _ClusterEvents) -> _LastOwners:
     owner: dict[str, tuple[int, str]] = {}
     rates: dict[str, list[Floats]] = defaultdict(list)
     for broker, reports in seen.reports.items():
         for each in reports:
+            figures = np.column_stack([each.report.traffic, each.report.counts[:, SESSIONS]])
             for row, bundle in enumerate(each.report.bundles):
                 owner[bundle] = max(owner.get(bundle, (0, "")), (each.time_ms, broker))
-                rates[bundle].append(np.append(each.report.traffic[row], each.report.counts[row, SESSIONS]))
+                rates[bundle].append(figures[row])
     return {bundle: (owner[bundle][1], np.array(rates[bundle])) for bundle in sorted(owner)}
 
 
@@ -122,8 +127,8 @@ def _machines(seen: _ClusterEvents) -> Machines:
     return machines_of(*learned.costs())
 
 
-def _bundles(seen: _ClusterEvents) -> Bundles:
-    last, brokers = _find_last_owners(seen), {name: row for row, name in enumerate(sorted(seen.reports))}
+def _bundles(seen: _ClusterEvents, last: _LastOwners) -> Bundles:
+    brokers = {name: row for row, name in enumerate(sorted(seen.reports))}
     names = list(last)
     rows = np.arange(len(names), dtype=np.int64)
     topics = [
@@ -146,8 +151,7 @@ def _bundles(seen: _ClusterEvents) -> Bundles:
     )
 
 
-def _sources(seen: _ClusterEvents) -> Sources:
-    last = _find_last_owners(seen)
+def _sources(last: _LastOwners) -> Sources:
     namespaces = {name: row for row, name in enumerate(sorted({namespace_of(each) for each in last}))}
     mean = np.array([rates.mean(axis=0) for _, rates in last.values()])
     messages_in = np.where(mean[:, 0] > 0, mean[:, 0], mean[:, 1])

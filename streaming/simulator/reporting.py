@@ -7,6 +7,7 @@ the same order, whatever balances the fleet.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -205,7 +206,7 @@ class Reporter:
         if facts is not None and self._tick == SWEEP_TICKS:
             time_ms = self._ms(fleet.time_s)
             self._send(fleet.time_s, ClusterFacts(id=f"facts/{time_ms}", time_ms=time_ms, facts=facts))
-        self._send(fleet.time_s, self._tick_event(tuple(names[row] for row in asked)))
+        self._send(fleet.time_s, self._tick_event(asked))
 
     def _load_report(
         self, broker: str, row: int, time_s: float, rows_by_broker: list[Ints] | None
@@ -223,14 +224,14 @@ class Reporter:
             id=f"{broker}/topics/{self._ms(time_s)}", time_ms=self._ms(time_s), broker=broker, traffic=topics
         )
 
-    def _tick_event(self, asked: tuple[str, ...]) -> Tick:
-        time_ms = self._ms(self._fleet.time_s)
-        failed = tuple(
-            (name, "timed out")
-            for name in asked
-            if self._silent[self._fleet.setup.machines.names.index(name)]
+    def _tick_event(self, asked: Sequence[int]) -> Tick:
+        time_ms, names = self._ms(self._fleet.time_s), self._fleet.setup.machines.names
+        return Tick(
+            id=f"tick/{time_ms}",
+            time_ms=time_ms,
+            asked=tuple(names[row] for row in asked),
+            failed=tuple((names[row], "timed out") for row in asked if self._silent[row]),
         )
-        return Tick(id=f"tick/{time_ms}", time_ms=time_ms, asked=asked, failed=failed)
 
     def answer(self, id_: str, *, succeeded: bool) -> None:
         """Send the result of an action."""
