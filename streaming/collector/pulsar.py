@@ -77,7 +77,7 @@ class PulsarCollector(Collector):
             pulsar_cluster=self._pulsar_cluster,
             managers=self._managers,
             load_data=self._load_data,
-            unowned=Unowned(self._admin, self._pulsar_cluster, lambda: int(1000 * self._clock_s())),
+            unowned=Unowned(self._admin, lambda: int(1000 * self._clock_s())),
         )
         self._facts_due_s = 0.0
         self._facts_reader: threading.Thread | None = None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from policies.splitting.ranges import Bundle
 from policies.splitting.settings import SplitSettings
 from state.events import SYSTEM_NAMESPACE
 from streaming.collector.cadence import Patience
@@ -129,7 +130,7 @@ class Sweeper:
         self._wait_s = _PUBLISHED_RATIO * within_s
         asked = {broker: self._start(broker) for broker in brokers if broker not in failed}
         if self._looking.done() and not all(map(self._managers.is_extensible, brokers)):
-            self._looking = self._pool.submit(self._look_for_pulsars_own)
+            self._looking = self._pool.submit(self._look_for_pulsars_own, brokers)
         wait(asked.values(), timeout=within_s)
         for broker, future in asked.items():
             reason = self._outcome(broker, future)
@@ -212,15 +213,16 @@ class Sweeper:
         self._writer.load_report(broker, with_pulsars_own(answer, self._pulsars_own.get(broker, ())))
         self._write_topics(broker, self._topics(broker, report))
 
-    def _look_for_pulsars_own(self) -> None:
+    def _look_for_pulsars_own(self, brokers: Sequence[str]) -> None:
         """Who owns the bundles of ``pulsar/system``, for the reports from then on; an error keeps what was known."""
         found: dict[str, list[str]] = defaultdict(list)
+        bundles: list[Bundle] | None = None
         try:
-            for bundle in self._admin.bundles(SYSTEM_NAMESPACE):
-                owner = self._admin.owner(self._pulsar_cluster, bundle)
-                found[owner or ""].append(str(bundle))
+            bundles = self._admin.bundles(SYSTEM_NAMESPACE)
+            for bundle in bundles:
+                found[self._admin.owner(bundle, brokers) or ""].append(str(bundle))
         except AdminError as error:
-            if error.failure != "not-found":
+            if bundles is not None or error.failure != "not-found":
                 if self._is_own_known:
                     _LOG.warning("who owns the bundles of %s could not be read: %s", SYSTEM_NAMESPACE, error)
                 self._is_own_known = False

@@ -10,14 +10,16 @@ does not know of bundles that were lost before; where a hundred have no owner, o
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
 from policies.splitting.ranges import BadRange, Bundle
 from state.events import is_system_bundle
 from streaming.collector.reports import BundleLoad
+from streaming.process.deadline import Deadline
 from streaming.pulsar.admin import AdminError, PulsarAdmin
 
 __all__ = ["Unowned"]
@@ -37,8 +39,6 @@ class Unowned:
     """Follows the bundles of one cluster. ``note`` may be called from several threads."""
 
     admin: PulsarAdmin
-    cluster: str
-    """Pulsar's own name of it."""
     clock_ms: Callable[[], int]
     _listed: dict[str, tuple[frozenset[str], frozenset[str]]] = field(default_factory=dict)
     """By broker, the bundles that it lists, and those of them that have clients or traffic."""
@@ -62,8 +62,10 @@ class Unowned:
         self._listed[broker] = own, used
 
     def find(self, brokers: Sequence[str], pool: Executor, *, within_s: float) -> dict[str, int]:
-        """``found``, after a sweep that read all ``brokers``; as it was if the owners are not known ``within_s``."""
-        self._listed = {broker: self._listed[broker] for broker in brokers}
+        """``found``, after a sweep that read all ``brokers``; as it was if owners or ranges are not known ``within_s``."""
+        deadline = Deadline(within_s)
+        # a broker that left and came back while it was being read has no listing yet
+        self._listed = {broker: self._listed[broker] for broker in brokers if broker in self._listed}
         listed = frozenset[str]().union(*(own for own, _ in self._listed.values()))
         gone = self._used - listed
         self._used = gone.union(*(used for _, used in self._listed.values()))
@@ -72,10 +74,14 @@ class Unowned:
             *sorted(gone.difference(self._missing)),
         ]
         try:
-            answers = self._ask(pool, within_s)
+            self.found = self._lost(brokers, pool, deadline)
         except TimeoutError:
             _LOG.warning("who owns %d bundles without a listing is not known yet", len(gone))
-            return self.found
+        return self.found
+
+    def _lost(self, brokers: Collection[str], pool: Executor, deadline: Deadline) -> dict[str, int]:
+        """By missing bundle that nobody owns for long enough, since when. Raises ``TimeoutError``."""
+        answers = self._ask(brokers, pool, deadline)
         self._used.difference_update(name for name, is_owned in answers.items() if is_owned)
         before, now_ms = self._gone, self.clock_ms()
         self._gone = {
@@ -86,10 +92,10 @@ class Unowned:
         long_gone = [
             name for name, (first_ms, last_ms) in self._gone.items() if last_ms - first_ms >= _UNOWNED_MS
         ]
-        self.found = {name: self._gone[name][0] for name in self._existing(sorted(long_gone), pool)}
-        return self.found
+        existing = self._existing(sorted(long_gone), pool, deadline)
+        return {name: self._gone[name][0] for name in existing}
 
-    def _ask(self, pool: Executor, within_s: float) -> dict[str, bool | None]:
+    def _ask(self, brokers: Collection[str], pool: Executor, deadline: Deadline) -> dict[str, bool | None]:
         """Whether missing bundles have an owner; None: not known. Raises ``TimeoutError``.
 
         Where none of those asked for has an owner, the others have none, too; else the others are left out.
@@ -97,7 +103,8 @@ class Unowned:
         asked = self._missing[:_MOST_ASKED]
         answers: dict[str, bool | None] = {}
         errors = []
-        for name, answer in zip(asked, pool.map(self._is_owned, asked, timeout=within_s), strict=True):
+        is_owned = partial(self._is_owned, brokers=brokers)
+        for name, answer in zip(asked, pool.map(is_owned, asked, timeout=deadline.left_s), strict=True):
             if isinstance(answer, AdminError):
                 errors.append(answer)
             answers[name] = None if isinstance(answer, AdminError) else answer
@@ -109,29 +116,34 @@ class Unowned:
             return answers
         return dict.fromkeys(self._missing, None if errors else False) | answers
 
-    def _is_owned(self, bundle: str) -> bool | AdminError:
+    def _is_owned(self, bundle: str, *, brokers: Collection[str]) -> bool | AdminError:
         """Whether a broker owns a bundle; True for what no broker can own, so that it is missed no more."""
         try:
-            return self.admin.owner(self.cluster, Bundle.parse(bundle)) is not None
+            return self.admin.owner(Bundle.parse(bundle), brokers) is not None
         except BadRange:
             return True
         except AdminError as error:
             is_deleted = error.failure == "not-found" and self._ranges(bundle.rpartition("/")[0]) == set()
             return is_deleted or error
 
-    def _existing(self, bundles: Sequence[str], pool: Executor) -> list[str]:
-        """The bundles whose range is still there, and those of namespaces beyond the first hundred; others are forgotten."""
+    def _existing(self, bundles: Sequence[str], pool: Executor, deadline: Deadline) -> list[str]:
+        """The bundles whose range is still there, or as far as that is known, or unread beyond a hundred namespaces.
+
+        Those whose range is gone are forgotten. Raises ``TimeoutError``.
+        """
         namespaces = list(
             islice(dict.fromkeys(name.rpartition("/")[0] for name in bundles), _MOST_NAMESPACES)
         )
-        ranges = dict(zip(namespaces, pool.map(self._ranges, namespaces), strict=True))
+        ranges = dict(
+            zip(namespaces, pool.map(self._ranges, namespaces, timeout=deadline.left_s), strict=True)
+        )
         kept = []
         for name in bundles:
             known = ranges.get(name.rpartition("/")[0], {name})
             if known is not None and name not in known:
                 self._used.discard(name)
                 del self._gone[name]
-            elif known is not None:
+            elif known is not None or name in self.found:
                 kept.append(name)
         return kept
 

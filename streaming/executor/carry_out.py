@@ -216,7 +216,7 @@ class Executor:
 
     def _owner(self, bundle: Bundle) -> str | None:
         """The broker that owns a bundle. None: no broker."""
-        return self._admin.owner(self._pulsar_cluster, bundle)
+        return self._admin.owner(bundle, self._admin.brokers(self._pulsar_cluster))
 
     def _retry(self, call: Callable[[], Value]) -> Value:
         """Call, and repeat a few times after a failure that often passes. Raises ``AdminError``."""

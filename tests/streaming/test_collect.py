@@ -242,7 +242,7 @@ def sweeping(url: str) -> Iterator[tuple[Sweeper, Sink]]:
         pulsar_cluster="c",
         managers=LoadManagers(admin, metrics, cluster="east-1", first="ModularLoadManagerImpl"),
         load_data=LoadData(admin, http, target),
-        unowned=Unowned(admin, "c", lambda: 1),
+        unowned=Unowned(admin, lambda: 1),
     )
     yield sweeper, sink
     sweeper.close()

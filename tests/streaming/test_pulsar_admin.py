@@ -59,8 +59,8 @@ def test_the_owner_of_a_bundle_is_found_whichever_address_the_settings_have(
     broker = brokers(answer)
     id_ = broker.url.removeprefix("http://")
     admin = admin_of(f"http://{host}:{broker.server.server_port}")
-    assert admin.owner("c", BUNDLE) == id_
-    assert admin.owner("c", Bundle("t/unowned", BUNDLE.range)) is None
+    assert admin.owner(BUNDLE, admin.brokers("c")) == id_
+    assert admin.owner(Bundle("t/unowned", BUNDLE.range), admin.brokers("c")) is None
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Which bundles a collector says nobody owns, and what it asks for that."""
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -28,6 +29,10 @@ class Cluster:
     boundaries: tuple[str, ...] = ("0x00000000", "0x80000000", "0xffffffff")
     unclear: set[str] = field(default_factory=set)
     """Bundles whose owner nobody can tell: a question for it is answered with 500."""
+    are_ranges_unclear: bool = False
+    """Whether the ranges of the namespace cannot be read."""
+    ranges_wait: threading.Event | None = None
+    """What an answer with the ranges of the namespace waits for, at most 5 s."""
     within_s: float = 30.0
     now_ms: int = 0
     brokers: list[Broker] = field(default_factory=list)
@@ -38,7 +43,7 @@ class Cluster:
         self.brokers = [make(self.answer) for _ in range(2)]
         target = PulsarTarget(admin_url=self.brokers[0].url)
         admin = PulsarAdmin(HttpClient(target), target)
-        self.unowned = Unowned(admin, "c", lambda: self.now_ms)
+        self.unowned = Unowned(admin, lambda: self.now_ms)
 
     @property
     def names(self) -> dict[str, str]:
@@ -60,6 +65,10 @@ class Cluster:
                 f"http://{id_}" for name, id_ in self.names.items() if bundle in self.owned.get(name, ())
             )
             return (500, {}, b"") if bundle in self.unclear else answer_owner(asked, owner)
+        if self.ranges_wait is not None:
+            self.ranges_wait.wait(5.0)
+        if self.are_ranges_unclear:
+            return 500, {}, b""
         return 200, {}, json.dumps({"boundaries": self.boundaries, "numBundles": 2}).encode()
 
     def sweep(self, after_s: float = 30.0) -> dict[str, int]:
@@ -169,6 +178,35 @@ def test_answers_that_do_not_come_in_time_change_nothing(cluster: Cluster) -> No
     cluster.sweep()
     cluster.listed["b"], cluster.within_s = {}, 0.0
     assert [cluster.sweep() for _ in range(4)] == [{}] * 4
+
+
+def test_while_ranges_cannot_be_read_what_was_found_before_stands_and_nothing_is_added(
+    cluster: Cluster,
+) -> None:
+    cluster.sweep()
+    cluster.listed["b"] = {}
+    assert [cluster.sweep() for _ in range(3)][-1] == {UPPER: 60_000}
+    cluster.are_ranges_unclear, cluster.listed = True, {}
+    assert [cluster.sweep() for _ in range(4)] == [{UPPER: 60_000}] * 4
+    cluster.are_ranges_unclear = False
+    assert cluster.sweep().keys() == {LOWER, UPPER}
+
+
+def test_ranges_that_do_not_come_in_time_change_nothing(cluster: Cluster) -> None:
+    cluster.sweep()
+    cluster.listed["b"] = {}
+    assert [cluster.sweep() for _ in range(2)] == [{}, {}]
+    cluster.ranges_wait, cluster.within_s = threading.Event(), 0.5
+    assert cluster.sweep() == {}
+    cluster.ranges_wait.set()
+    cluster.within_s = 30.0
+    assert cluster.sweep() == {UPPER: 60_000}
+
+
+def test_a_broker_of_the_list_whose_listing_is_not_known_yet_ends_no_sweep(cluster: Cluster) -> None:
+    cluster.sweep()
+    ids = [*cluster.names.values(), "host:1"]
+    assert cluster.unowned.find(ids, cluster.pool, within_s=30.0) == {}
 
 
 def many(count: int) -> list[str]:

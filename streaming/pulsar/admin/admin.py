@@ -6,7 +6,7 @@ reached is skipped.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, TypeVar
 from urllib.parse import quote
@@ -149,8 +149,8 @@ class PulsarAdmin:
         edges = self.boundaries(namespace)
         return [Bundle(namespace, BundleRange(low, high)) for low, high in pairwise(edges)]
 
-    def owner(self, cluster: str, bundle: Bundle) -> str | None:
-        """Id of the broker that owns a bundle; None: no broker that is alive. Assigns nothing; the bundle has to be there.
+    def owner(self, bundle: Bundle, alive: Iterable[str]) -> str | None:
+        """Which of the brokers that are ``alive`` owns a bundle; None: none of them. Assigns nothing; the bundle has to be there.
 
         WARNING: whoever asks brokers for ``owned_bundles`` instead, while bundles move, can hang them for ever. The broker waits for
         the bundles that it finds, on its only metadata thread, and then joins those that it has begun to take over since, which need
@@ -158,7 +158,7 @@ class PulsarAdmin:
         at the owner alone, and redirects there; a topic that is not there keeps the answer short. Brokers are asked at their own
         addresses, because another one that is in ``admin_url`` (of a load balancer, or ``localhost``) does not tell who answered.
         """
-        brokers = {self.address_of(each): each for each in self.brokers(cluster)}
+        brokers = {self.address_of(each): each for each in alive}
         path = f"/admin/v2/namespaces/{quote(bundle.namespace)}/{bundle.range}/topicHashPositions"
         query = {"topics": f"persistent://{bundle.namespace}/none"}
         try:
