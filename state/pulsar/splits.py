@@ -213,13 +213,8 @@ def as_in(table: Eligible, measured: Eligible, topics: TopicTable) -> TopicTable
     largest = max(measured.fleet_rows.max(initial=-1), table.fleet_rows.max(initial=-1))
     rows = np.full(largest + 1, -1, dtype=np.int64)
     rows[measured.fleet_rows] = np.arange(len(measured.fleet_rows))
-    found = rows[table.fleet_rows]
-    is_known = found >= 0
-    return replace(
-        topics,
-        starts=np.where(is_known, topics.starts[found], 0),
-        ends=np.where(is_known, topics.ends[found], -1),
-    )
+    found = rows[table.fleet_rows]  # -1, where it was not measured, is the entry behind the last
+    return replace(topics, starts=np.append(topics.starts, 0)[found], ends=np.append(topics.ends, -1)[found])
 
 
 def actions(splits: Splits, circumstances: Circumstances) -> list[Split]:

@@ -111,3 +111,8 @@ def test_a_view_without_the_drained_broker_has_no_statistics_of_its_bundles_in_t
     assert listed(of_part) == [OF_C]
     assert listed(as_in(TABLE, part, of_part)) == [None, None, OF_C]
     assert as_in(part, part, of_part) is of_part
+
+
+def test_a_measured_view_without_bundles_has_no_statistics_for_another_one() -> None:
+    nothing = seen(*REPORTS, apart={"b1", "b2"}).table
+    assert listed(as_in(TABLE, nothing, topic_table(nothing, TOPICS))) == [None, None, None]
