@@ -10,6 +10,15 @@ Codes = NDArray[np.int8]
 """Indices into a tuple of names."""
 
 
+def sum_runs(starts: Ints, column: Floats) -> Floats:
+    """Sums of the rows ``starts[i]:starts[i + 1]``, (n, ...), added one after the other: the same on every processor."""
+    found = np.zeros((len(starts) - 1, *column.shape[1:]))
+    has_some = np.diff(starts) > 0
+    if has_some.any():
+        found[has_some] = np.add.reduceat(column, starts[:-1][has_some], axis=0)
+    return found
+
+
 def empty_rows() -> Ints:
     """No rows."""
     return np.zeros(0, dtype=np.int64)

@@ -163,8 +163,9 @@ class Spread:
     def draft(self) -> "Spread":
         """A copy, to be changed by moves that may not happen after all."""
         found = replace(self)
-        has, others, others_in = self.counts
-        found.counts = has.copy(), others.copy(), others_in.copy()
+        if "counts" in self.__dict__:  # else nobody has asked for them, and no move has changed them
+            has, others, others_in = self.counts
+            found.counts = has.copy(), others.copy(), others_in.copy()
         return found
 
 

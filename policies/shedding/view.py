@@ -5,6 +5,7 @@ order and sorted by name within it, so a stable sort by traffic breaks ties by n
 never changes these arrays.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -79,6 +80,12 @@ class BundleTable:
     def rows_of(self, broker: int) -> slice:
         """Rows of one broker."""
         return slice(int(self.starts[broker]), int(self.starts[broker + 1]))
+
+    def row_of(self, broker: int, name: str) -> int | None:
+        """Row of a bundle of one broker; None where it is not there."""
+        rows = self.rows_of(broker)
+        row = bisect_left(self.names, name, rows.start, rows.stop)
+        return row if row < rows.stop and self.names[row] == name else None
 
     def owners_of(self, rows: Ints) -> Ints:
         """Broker row that owns each of these bundle rows."""

@@ -215,12 +215,9 @@ def _fail(
 
 def _settings_after_error(ended: Round[Any], record: ControlRecord | None) -> ClusterSettings:
     """Settings in force; those of the start if the overlay cannot be read, which may be what failed."""
-    base = ended.settings.base(ended.cluster)
-    if record is None:
-        return base
     try:
-        return ended.settings.overlaid(ended.cluster, record.overlay)
+        return _settings_in_force(ended, record)[0]
     except PASSES_THROUGH:
         raise
     except Exception:  # noqa: BLE001  the error of the close is what is reported
-        return base
+        return ended.settings.base(ended.cluster)

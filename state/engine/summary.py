@@ -53,8 +53,12 @@ def frame(
     reason: str,
     reports_ms: Mapping[str, int],
     live: Sequence[str],
+    found: Sequence[Finding] = (),
 ) -> RoundSummary:
-    """A summary without the system's own part; ``reports_ms`` has the time of each broker's report of the round."""
+    """A summary without the system's own part, but with what it ``found``.
+
+    ``reports_ms`` has the time of each broker's report of the round.
+    """
     tick = closing.open_round.tick
     missing = [name for name in live if name not in reports_ms]
     failing = holds.failing_since(header, closing.settings.pulsar.guards)
@@ -97,7 +101,7 @@ def frame(
         examined=empty_section(),
         candidates=empty_section(),
         splits=empty_section(),
-        findings=findings_section([*of_unanswered(closing, header), *skipped_after_pause(closing)]),
+        findings=findings_section([*_unanswered(closing, header), *_skipped_after_pause(closing), *found]),
         actions_count=0,
         actions=[],
         in_flight=_in_flight(header, closing.end_ms),
@@ -145,7 +149,7 @@ def empty_section() -> Section[Any]:
     return Section(count=0, outcomes={}, heaviest=[])
 
 
-def skipped_after_pause(closing: Closing) -> list[Finding]:
+def _skipped_after_pause(closing: Closing) -> list[Finding]:
     """Actions that an executor skipped as paused after the pause had ended by itself: the executor does not know ``until``."""
     record = closing.record
     if record is None or record.until_ms is None or record.is_paused_at(closing.start_ms):
@@ -164,7 +168,7 @@ def skipped_after_pause(closing: Closing) -> list[Finding]:
     ]
 
 
-def of_unanswered(closing: Closing, header: Header) -> list[Finding]:
+def _unanswered(closing: Closing, header: Header) -> list[Finding]:
     """Whether the last actions expired without a result: nobody carries them out, or somebody who sends no results."""
     last = header.ledger.unanswered
     if closing.is_dry_run or last is None or last.count < UNANSWERED_COUNT:

@@ -74,6 +74,7 @@ def round_summary(
         reason=reason,
         reports_ms={name: each.time_ms for name, each in closed.reports.items()},
         live=list(memory.last_ms),
+        found=list(broken.findings()),
     )
     throttle = (
         None
@@ -85,13 +86,6 @@ def round_summary(
             framed,
             actions_count=len(actions),
             actions=[action.id for action in actions],
-            findings=summary.findings_section(
-                [
-                    *summary.of_unanswered(closed.closing, header),
-                    *summary.skipped_after_pause(closed.closing),
-                    *broken.findings(),
-                ]
-            ),
             in_flight=_in_flight(memory),
             throttle=throttle,
         )

@@ -66,15 +66,7 @@ def with_shadow(
     if moved is None:
         return None
     pulsar, apart = closing.settings.pulsar, closing.upkeep.apart
-    counted = loads(
-        reports,
-        pulsar,
-        end_ms=closing.end_ms,
-        shadow=moved,
-        apart=apart,
-        unreported=advanced.unreported,
-        twice=advanced.twice,
-    )
+    counted = loads(reports, pulsar, advanced, end_ms=closing.end_ms, shadow=moved, apart=apart)
     usage = summary.usage_summary(100.0 * counted.usage_ratio[counted.included])
     if usage is None:  # every broker is excluded, and nothing is decided
         return None

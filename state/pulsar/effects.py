@@ -9,7 +9,7 @@ Source: ours; Pulsar's answer to an admin call does not say whether anything hap
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -59,8 +59,16 @@ def judge(
     for each in ledger.decisions:
         last_ms = each.until_ms if each.succeeded_ms is None else each.succeeded_ms + patience_ms
         each.is_watched = each.is_watched and end_ms < last_ms
-    elsewhere = _judge_all(ledger, advanced, reports, loads, pulsar.guards, end_ms=end_ms)
-    _count_unanswered(ledger, advanced, reports, end_ms=end_ms)
+    watched = [each for each in ledger.decisions if each.is_watched and each.succeeded_ms is not None]
+    expired = [each for each in ledger.decisions if each.is_unanswered(end_ms)]
+    names = {
+        name
+        for each in watched + expired
+        for name in (each.bundle, *(child.bundle for child in each.children))
+    }
+    owners = advanced.owners_of(names) if names else {}
+    elsewhere = _judge_all(watched, ledger, owners, reports, loads, pulsar.guards, end_ms=end_ms)
+    _count_unanswered(expired, ledger, owners, reports)
     leaving = _see_departures(ledger, advanced, end_ms=end_ms)
     for kind in _failing_kinds(ledger, pulsar.guards):
         ledger.failing_since_ms.setdefault(kind, end_ms)
@@ -73,22 +81,17 @@ def judge(
 
 
 def _judge_all(
+    watched: Sequence[Decision],
     ledger: Ledger,
-    advanced: Advanced,
+    owners: Mapping[str, str],
     reports: Mapping[str, WaitingReport],
     loads: Loads,
     guards: GuardSettings,
     *,
     end_ms: int,
 ) -> list[Elsewhere]:
-    waiting = [each for each in ledger.decisions if each.is_watched and each.succeeded_ms is not None]
-    if not waiting:
-        return []
-    owners = advanced.owners_of(
-        {name for each in waiting for name in (each.bundle, *(child.bundle for child in each.children))}
-    )
     elsewhere = []
-    for each in waiting:
+    for each in watched:
         owner = owners.get(each.bundle, "")
         found = _has_effect(each, owners, reports) if guards.ineffective_after_rounds_count else True
         if found:
@@ -146,15 +149,12 @@ def _has_reported_since(decision: Decision, reports: Mapping[str, WaitingReport]
 
 
 def _count_unanswered(
-    ledger: Ledger, advanced: Advanced, reports: Mapping[str, WaitingReport], *, end_ms: int
+    expired: Sequence[Decision],
+    ledger: Ledger,
+    owners: Mapping[str, str],
+    reports: Mapping[str, WaitingReport],
 ) -> None:
     """Count the actions that expired without a result, as soon as reports show whether they had an effect."""
-    expired = [each for each in ledger.decisions if each.is_unanswered(end_ms)]
-    if not expired:
-        return
-    owners = advanced.owners_of(
-        {name for each in expired for name in (each.bundle, *(child.bundle for child in each.children))}
-    )
     for each in expired:
         found = _has_effect(each, owners, reports)
         if found is not None:

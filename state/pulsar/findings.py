@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from policies.columns import Bools, Ints
+from policies.columns import Bools
 from policies.splitting.criteria import hot_partitions
 from policies.splitting.plan import NO_TOPIC, TRIGGERS, UNITS, TopicTable, evidence_name
 from policies.splitting.settings import SplitSettings
@@ -20,6 +20,7 @@ from state.events import SESSIONS, TOPICS
 from state.outputs import Finding, rfc3339
 from state.pulsar.effects import Elsewhere
 from state.pulsar.fleet import Advanced
+from state.pulsar.listings import match
 from state.pulsar.memory import Fleet, WaitingReport
 from state.pulsar.splits import Splits, one_topic
 from state.pulsar.tables import Eligible, Loads
@@ -73,9 +74,7 @@ def watch(
 ) -> None:
     """Count on in the fleet, for each broker of the round, what lasts; ``before`` is the fleet before the round."""
     fleet = advanced.fleet
-    old = _rows_in(
-        before.brokers[: len(before.idle_since_ms)], fleet.brokers
-    )  # an older layout has no counts
+    old = match(before.brokers[: len(before.idle_since_ms)], fleet.brokers)  # an older layout has no counts
     known = np.flatnonzero(old >= 0)
     known = known[fleet.broker_last_ms[known] - before.broker_last_ms[old[known]] <= max_report_age_ms]
     above, unmeasured = (np.zeros((len(old), len(RESOURCES)), dtype=np.int64) for _ in range(2))
@@ -83,7 +82,7 @@ def watch(
     above[known] = before.above_limit_rounds[old[known]]
     unmeasured[known] = before.unmeasured_rounds[old[known]]
     idle[known] = before.idle_since_ms[old[known]]
-    at, measured = _rows_in(fleet.brokers, loads.names), loads.measured
+    at, measured = match(fleet.brokers, loads.names), loads.measured
     one_more = np.where(loads.percents > MOST_USAGE_POINTS, np.minimum(above[at] + 1, LASTING_ROUNDS), 0)
     above[at] = np.where(measured, one_more, above[at])
     unmeasured[at] = np.where(measured, 0, np.minimum(unmeasured[at] + 1, LASTING_ROUNDS))
@@ -93,12 +92,6 @@ def watch(
         if reports[loads.names[place]].report.has_traffic.all():
             idle[at[place]] = start_ms
     fleet.above_limit_rounds, fleet.unmeasured_rounds, fleet.idle_since_ms = above, unmeasured, idle
-
-
-def _rows_in(names: Sequence[str], wanted: Sequence[str]) -> Ints:
-    """Row in ``names`` of each wanted one, -1 where there is none."""
-    row_of = dict(zip(names, range(len(names)), strict=True))
-    return np.array([row_of.get(name, -1) for name in wanted], dtype=np.int64)
 
 
 def _carried(advanced: Advanced) -> tuple[Bools, Bools]:
@@ -120,7 +113,7 @@ def of_brokers(
     end_ms: int,
 ) -> list[Finding]:
     """Limits that must be wrong, resources that only others measure, and brokers that carry nothing beside others that do."""
-    at = _rows_in(advanced.fleet.brokers, loads.names)
+    at = match(advanced.fleet.brokers, loads.names)
     return [
         *_above_limit(advanced.fleet.above_limit_rounds[at] >= LASTING_ROUNDS, loads),
         *_not_measured(advanced.fleet, table, loads),
@@ -146,7 +139,7 @@ def _above_limit(lasting: Bools, loads: Loads) -> Iterator[Finding]:
 def _not_measured(fleet: Fleet, table: Eligible, loads: Loads) -> Iterator[Finding]:
     """Brokers without a limit that others of their group have, one finding for those that lack the same."""
     brokers, counts = table.view.brokers, fleet.unmeasured_rounds
-    lacking = counts[_rows_in(fleet.brokers, brokers.names)] >= LASTING_ROUNDS
+    lacking = counts[match(fleet.brokers, brokers.names)] >= LASTING_ROUNDS
     lacking &= loads.usage_weights > 0
     alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for group in np.unique(table.broker_groups[lacking.any(axis=1)]).tolist():
@@ -181,7 +174,7 @@ def _idle(
     advanced: Advanced, table: Eligible, reports: Mapping[str, WaitingReport], *, end_ms: int
 ) -> Iterator[Finding]:
     names, groups = table.view.brokers.names, table.broker_groups
-    at = _rows_in(advanced.fleet.brokers, names)
+    at = match(advanced.fleet.brokers, names)
     since_ms = advanced.fleet.idle_since_ms[at]
     idle = (since_ms != _NEVER_MS) & (end_ms - since_ms >= IDLE_MS)
     if not idle.any():

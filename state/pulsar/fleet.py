@@ -18,7 +18,7 @@ from state.engine.ledger import Child
 from state.events import namespace_of
 from state.pulsar import policy_memory
 from state.pulsar.gaps import Carried, compare, completion
-from state.pulsar.listings import Gaps, Listings, first_rows, listings_of, match, owner_rows, pick
+from state.pulsar.listings import Gaps, Listings, find, first_rows, listings_of, match, owner_rows, pick
 from state.pulsar.memory import NOBODY, Fleet, Names, WaitingReport
 
 
@@ -120,8 +120,7 @@ class Advanced:
     def owners_of(self, bundles: Container[str]) -> dict[str, str]:
         """Owner of each of ``bundles`` that a broker of the round lists."""
         fleet, count = self.fleet, self.owned_count
-        named = np.fromiter(map(bundles.__contains__, fleet.bundles[:count]), dtype=np.bool_, count=count)
-        rows = np.flatnonzero(named).tolist()
+        rows = find(fleet.bundles[:count], bundles).tolist()
         return {fleet.bundles[row]: fleet.brokers[int(fleet.owner[row])] for row in rows}
 
 
@@ -143,11 +142,7 @@ def advance(
     gaps = None if left is None else Gaps(max_age_ms=max_report_age_ms, left=left)
     listings = listings_of(before, reports, names, max_report_age_ms, gaps)
     rows = owner_rows(listings)
-    owned = (
-        [listings.bundles[row] for row in rows.tolist()]
-        if len(rows) < len(listings.bundles)
-        else listings.bundles
-    )
+    owned = pick(listings.bundles, rows)
     absent = [
         (name, row)
         for row, name in enumerate(before.brokers)
@@ -155,8 +150,7 @@ def advance(
     ]
     after = Fleet()
     after.brokers = sorted([*names, *(name for name, _ in absent)])
-    place = {name: row for row, name in enumerate(after.brokers)}
-    places = np.array([place[name] for name in names], dtype=np.int64)
+    moved_to = np.append(match(after.brokers, before.brokers), NOBODY)
     old = first_rows(len(owned)) if listings.is_as_before else match(before.bundles, owned)
     _carry_bundles(
         before,
@@ -165,28 +159,26 @@ def advance(
         rows=rows,
         owned=owned,
         old=old,
-        places=places,
+        places=match(after.brokers, names),
+        moved_to=moved_to,
         round_end_ms=round_end_ms,
         max_age_ms=max_report_age_ms,
     )
-    fresh_owner = after.owner[: len(owned)]
     reported, is_sampled = _sample(
         before,
         after,
         listings,
         rows=rows,
         old=old,
-        owner=fresh_owner,
+        moved_to=moved_to,
         sampling=sampling,
         max_age_ms=max_report_age_ms,
     )
     _carry_brokers(before, after, listings, reports, names=names, absent=absent)
     _carry_policies(before, after, reports, max_report_age_ms)
     overlaps, returned = compare(before, after, listings, rows=rows, old=old)
-    counts, is_absent = listings.counts[rows], np.zeros(len(owned), dtype=np.bool_)
-    if after.has_absent:
-        is_absent = listings.is_absent[rows]
-        counts[is_absent] = before.counts[old[is_absent]]
+    counts, is_absent = listings.counts[rows], listings.is_absent[rows]
+    counts[is_absent] = before.counts[old[is_absent]]
     return Advanced(
         fleet=after,
         counts=counts,
@@ -246,22 +238,23 @@ def _carry_bundles(
     owned: list[str],
     old: Ints,
     places: Ints,
+    moved_to: Ints,
     round_end_ms: int,
     max_age_ms: int,
 ) -> None:
-    """Names, owners and last listing of the snapshot's bundles, then of those only remembered."""
+    """Names, owners and last listing of the snapshot's bundles, then of those only remembered.
+
+    ``places`` are the rows of the brokers that reported, ``moved_to`` those of the brokers before; the last entry is for nobody.
+    """
     unseen = np.ones(len(before.owner), dtype=np.bool_)
     unseen[old[old >= 0]] = False
     kept = np.flatnonzero(unseen & (round_end_ms - before.last_ms <= max_age_ms))
-    new_place = {name: row for row, name in enumerate(after.brokers)}
-    moved_to = np.array([new_place.get(name, NOBODY) for name in before.brokers] + [NOBODY], dtype=np.int64)
     if listings.is_as_before and len(owned) == len(before.owner):
         after.bundle_names = Names(owned, before.bundle_names.text)
     elif listings.is_as_before and len(owned) + len(kept) == len(before.owner):
         after.bundle_names = before.bundle_names
     else:
-        known = before.bundles
-        after.bundles = owned + [known[row] for row in kept.tolist()]
+        after.bundles = owned + pick(before.bundles, kept)
     after.owner = np.concatenate([places[listings.broker[rows]], moved_to[before.owner[kept]]])
     last = listings.time_ms[rows]
     if len(rows) < len(listings.bundles):
@@ -304,7 +297,7 @@ def _sample(
     *,
     rows: Ints,
     old: Ints,
-    owner: Ints,
+    moved_to: Ints,
     sampling: Sampling,
     max_age_ms: int,
 ) -> tuple[Floats, Bools]:
@@ -320,9 +313,7 @@ def _sample(
     known, at = (slice(count),) * 2 if is_whole else (np.flatnonzero(remembered), old[remembered])
     owed = np.zeros(count, dtype=np.bool_)
     if sampling.skip_after_move:
-        place = {name: row for row, name in enumerate(after.brokers)}
-        now_at = np.array([place.get(name, NOBODY) for name in before.brokers] + [NOBODY], dtype=np.int64)
-        owed[known] = before.owed_skip[at] | (now_at[before.owner[at]] != owner[known])
+        owed[known] = before.owed_skip[at] | (moved_to[before.owner[at]] != after.owner[:count][known])
     reported = listings.has_traffic[rows]
     after.owed_skip[:count] = owed & ~reported
     is_taken = reported & ~owed

@@ -12,7 +12,7 @@ import numpy as np
 
 from policies.columns import Bools, Floats, Ints
 from state.events import namespace_of
-from state.pulsar.listings import Listings, first_rows
+from state.pulsar.listings import Listings, find, first_rows
 from state.pulsar.memory import NOBODY, Fleet
 from state.pulsar.ranges import find_overlaps, members_of
 
@@ -41,8 +41,7 @@ def completion(
     if not has_traffic.all():
         silent = np.flatnonzero(~has_traffic[rows] & (after.samples[:count] > 0))
     if overlaps:
-        named = map(overlaps.__contains__, after.bundles[:count])
-        uncounted = np.flatnonzero(np.fromiter(named, dtype=np.bool_, count=count))
+        uncounted = find(after.bundles[:count], overlaps)
     silent = np.setdiff1d(silent, uncounted)
     return {
         "unreported": _carried(after, silent, after.averages[silent]),

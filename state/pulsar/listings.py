@@ -6,7 +6,7 @@ unload of ours takes it away, or nobody has listed it for ``max_report_age_s``. 
 """
 
 from bisect import bisect_left
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from operator import itemgetter
@@ -202,12 +202,17 @@ def _not_elsewhere(absent: list[_Absent], listings: Listings, before: Fleet, ent
     return found
 
 
-def match(known: list[str], wanted: list[str]) -> Ints:
+def match(known: Sequence[str], wanted: Sequence[str]) -> Ints:
     """Row in ``known`` of each wanted name, -1 where there is none."""
     if known[: len(wanted)] == wanted:
         return first_rows(len(wanted))
     index = dict(zip(known, range(len(known)), strict=True))
     return np.fromiter(map(index.get, wanted, repeat(_NEW)), dtype=np.int64, count=len(wanted))
+
+
+def find(names: Sequence[str], wanted: Container[str]) -> Ints:
+    """Rows of the names that are among ``wanted``, ascending."""
+    return np.flatnonzero(np.fromiter(map(wanted.__contains__, names), dtype=np.bool_, count=len(names)))
 
 
 def pick(names: list[str], rows: Ints) -> list[str]:

@@ -1,13 +1,13 @@
 """The outputs of a round: its actions and proposals in order, and its summary."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from state.engine.closing import Closing
 from state.engine.memory import Header
 from state.engine.summary import frame
-from state.outputs import Finding, Output, RoundSummary, Section, Split, Unload
+from state.outputs import Finding, Output, RoundSummary, Split, Unload
 from state.outputs.types import SPLIT_TYPE, UNLOAD_TYPE
 from state.pulsar import splits, summary
 from state.pulsar.circumstances import Circumstances
@@ -25,7 +25,8 @@ def summarize(
     measured: Eligible,
     counted: Counted,
     decided: Decided,
-    found: Section[Finding],
+    actions: Sequence[Output],
+    found: Sequence[Finding],
     reports: Mapping[str, WaitingReport],
     live: list[str],
 ) -> RoundSummary:
@@ -38,6 +39,7 @@ def summarize(
         reason=decided.reason,
         reports_ms={name: each.time_ms for name, each in reports.items()},
         live=live,
+        found=found,
     )
     summary_ = msgspec.structs.replace(
         framed,
@@ -49,7 +51,9 @@ def summarize(
         resources=summary.resource_summaries(round_loads),
         brokers=summary.broker_rows(round_loads, measured),
         judged=summary.judged_section(header.ledger.list_verdicts()),
-        findings=found,
+        shadow=counted.shadow,
+        actions_count=len(actions),
+        actions=[action.id for action in actions],
     )
     if decided.splits is not None:
         summary_ = msgspec.structs.replace(summary_, splits=splits.section(decided.splits))

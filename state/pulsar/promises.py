@@ -15,7 +15,6 @@ Source: ours.
 """
 
 import math
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -85,9 +84,8 @@ def _carried(unload: Unload, view: RoundView) -> tuple[Floats, Ints]:
     """Rates of a bundle, (1, 4), and its counts, (1, 2); where it is not in the view, as the unload states them."""
     bundles, names = view.bundles, view.brokers.names
     if unload.source_broker in names:
-        own = bundles.rows_of(names.index(unload.source_broker))
-        row = bisect_left(bundles.names, unload.bundle, own.start, own.stop)
-        if row < own.stop and bundles.names[row] == unload.bundle:
+        row = bundles.row_of(names.index(unload.source_broker), unload.bundle)
+        if row is not None:
             return bundles.rates[[row]], bundles.counts[[row]]
     stated = [float(unload.evidence[f"bundle_{name}"]) for name in ("messages_per_s", "bytes_per_s")]
     return np.array([stated]).repeat(2, axis=1) / 2, np.zeros((1, 2), dtype=np.int64)

@@ -1,6 +1,5 @@
 """What the brokers of a round publish about themselves, in the columns that a policy sees."""
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -33,12 +32,5 @@ def published_loads(
 
 def _rows(published: Published, bundles: BundleTable, broker: int) -> Ints:
     """Bundle row of each of a broker's heaviest bundles, ``NOT_OWNED`` for one that it does not own any more."""
-    span, names = bundles.rows_of(broker), bundles.names
-    rows = [bisect_left(names, each, span.start, span.stop) for each in published.top_bundles]
-    return np.array(
-        [
-            row if row < span.stop and names[row] == name else NOT_OWNED
-            for row, name in zip(rows, published.top_bundles, strict=True)
-        ],
-        dtype=np.int64,
-    )
+    rows = (bundles.row_of(broker, name) for name in published.top_bundles)
+    return np.array([NOT_OWNED if row is None else row for row in rows], dtype=np.int64)

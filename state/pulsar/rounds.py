@@ -10,7 +10,7 @@ import msgspec
 from state.engine.closing import Closing, obstacle
 from state.engine.ledger import Ledger
 from state.engine.memory import Header
-from state.engine.summary import findings_section, fit, of_unanswered, skipped_after_pause
+from state.engine.summary import fit
 from state.outputs import Finding, Output
 from state.pulsar import (
     approvals,
@@ -108,14 +108,7 @@ def _decide(
 ) -> list[Output]:
     pulsar, ledger = closing.settings.pulsar, header.ledger
     live = upkeep.missing(_live(advanced.fleet, closing, pulsar), reports, closing.upkeep)
-    round_loads = loads(
-        reports,
-        pulsar,
-        end_ms=closing.end_ms,
-        apart=closing.upkeep.apart,
-        unreported=advanced.unreported,
-        twice=advanced.twice,
-    )
+    round_loads = loads(reports, pulsar, advanced, end_ms=closing.end_ms, apart=closing.upkeep.apart)
     costs = learn_costs(advanced, round_loads, ledger, end_ms=closing.end_ms)
     findings.watch(
         before,
@@ -155,8 +148,6 @@ def _decide(
         advanced.fleet.shadow = shadow.record(advanced.fleet.shadow, decided.unloads)
     promised = promises.summarize(ledger, checked, end_ms=closing.end_ms)
     found = [
-        *of_unanswered(closing, header),
-        *skipped_after_pause(closing),
         *upkeep.of_put_back(put_back),
         *_of_actions(closing, ledger, effects_found),
         *promises.find_failed(promised, pulsar.shedding_policy),
@@ -170,13 +161,8 @@ def _decide(
         *findings.of_unowned(closing.open_round.tick, len(advanced.fleet.owner)),
     ]
     summary_ = msgspec.structs.replace(
-        summarize(
-            closing, header, round_loads, measured, counted, decided, findings_section(found), reports, live
-        ),
-        actions_count=len(actions),
-        actions=[action.id for action in actions],
+        summarize(closing, header, round_loads, measured, counted, decided, actions, found, reports, live),
         promises=promised,
-        shadow=counted.shadow,
         approval=approvals.section(header, closing, answers, actions),
         upkeep=upkeep.section(closing.upkeep, decided.drained, advanced, header.drains, reports),
     )

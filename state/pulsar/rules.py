@@ -3,7 +3,6 @@
 See ``policies.shedding.rules``. Pulsar's policies do not ask the rules while they plan, so their choice may be the same in each round.
 """
 
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -102,10 +101,10 @@ def _told_to_leave(table: Eligible, leaving: Mapping[str, Collection[str]], *, c
     found = np.zeros(count, dtype=np.bool_)
     bundles = table.view.bundles
     for row, broker in enumerate(table.view.brokers.names if leaving else ()):
-        rows = bundles.rows_of(row)
         for name in leaving.get(broker, ()):
-            at = bisect_left(bundles.names, name, rows.start, rows.stop)
-            found[at : at + 1] |= at < rows.stop and bundles.names[at] == name
+            at = bundles.row_of(row, name)
+            if at is not None:
+                found[at] = True
     return found
 
 

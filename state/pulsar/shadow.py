@@ -22,6 +22,7 @@ from state.engine.summary import SHOWN_ROWS
 from state.facts import Facts
 from state.outputs import ShadowRow, ShadowSummary, Unload, UsageSummary
 from state.pulsar.fleet import Advanced
+from state.pulsar.listings import match
 from state.pulsar.memory import Fleet, ShadowMoves
 
 NOWHERE = -1
@@ -61,7 +62,7 @@ class Shadow:
         measured = limits > 0
         measured[:, REPORTED_COUNT:] = used[:, REPORTED_COUNT:] >= 0
         for brokers, sign in ((self.owners, -1.0), (self.destinations, 1.0)):
-            rows = _rows_of(brokers, names)
+            rows = match(names, brokers)
             there = rows != NOWHERE
             change = sign * self.costs.amounts_at(rows[there], self.figures[there])
             np.add.at(used, rows[there], np.where(measured[rows[there]], change, 0.0))
@@ -72,11 +73,6 @@ class Shadow:
         shown = zip(self.bundles[:SHOWN_ROWS], self.owners, self.destinations, strict=False)
         rows = [ShadowRow(bundle=bundle, broker=owner, counts_at=there) for bundle, owner, there in shown]
         return ShadowSummary(count=len(self), usage=usage, heaviest=rows)
-
-
-def _rows_of(brokers: tuple[str, ...], names: tuple[str, ...]) -> Ints:
-    row_of = {name: row for row, name in enumerate(names)}
-    return np.array([row_of.get(name, NOWHERE) for name in brokers], dtype=np.int64)
 
 
 def keep(moves: ShadowMoves, advanced: Advanced, *, end_ms: int, max_report_age_ms: int) -> ShadowMoves:

@@ -5,12 +5,11 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.columns import Bools, Floats, Ints
+from policies.columns import Bools, Floats, Ints, sum_runs
 from policies.costs import Costs, learn
 from policies.shedding.view import (
     BrokerTable,
@@ -26,8 +25,8 @@ from policies.usage import NOT_MEASURED, REPORTED_COUNT, percent, weighted_maxim
 from state.engine.ledger import HOUR_MS, Decision, Ledger, Verdict
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, BrokerReport
 from state.pulsar.fleet import Advanced
-from state.pulsar.gaps import Carried
 from state.pulsar.groups import Groups
+from state.pulsar.listings import match, pick
 from state.pulsar.memory import WaitingReport
 from state.pulsar.published import published_loads
 from state.pulsar.ranges import members_of
@@ -113,17 +112,17 @@ class Eligible:
 def loads(
     reports: dict[str, WaitingReport],
     settings: PulsarSettings,
+    advanced: Advanced,
     *,
     end_ms: int,
     shadow: Shadow | None = None,
     apart: Collection[str] = (),
-    unreported: Mapping[str, Carried] = MappingProxyType({}),
-    twice: Mapping[str, Carried] = MappingProxyType({}),
 ) -> Loads:
     """Load of each broker of the round; with a shadow, as if its moves had happened. ``apart`` take no part in balancing.
 
-    ``unreported`` is what brokers carry besides what they report; traffic that a broker reports and none of the bundles it lists
-    explains is part of it. ``twice`` is what they report and other bundles carry. What a broker publishes about itself (the extensible load manager) is no sum over what it lists.
+    What brokers carry besides what they report is added; traffic that a broker reports and none of the bundles it lists explains is
+    part of it. What they report of bundles that finer ones stand for is taken off. What a broker publishes about itself (the extensible
+    load manager) is no sum over what it lists, so that its traffic stays as it is.
     """
     names = tuple(sorted(reports))
     found = [reports[name].report for name in names]
@@ -133,11 +132,13 @@ def loads(
     volume = np.array([report.bytes_per_s for report in found])
     declared = settings.capacity.limits(names)
     counts = _counts(found) if (declared[:, 2:] > 0).any() else np.full((len(names), 2), NOT_MEASURED)
-    for broker, carried in twice.items():
+    for broker, carried in advanced.twice.items():
         row = names.index(broker)
-        messages[row] = max(0.0, messages[row] - carried.messages_per_s)
-        volume[row] = max(0.0, volume[row] - carried.bytes_per_s)
-    for broker, carried in unreported.items():
+        counts[row] -= np.where(counts[row] >= 0, (carried.topics_count, carried.sessions_count), 0.0)
+        if found[row].published is None:
+            messages[row] = max(0.0, messages[row] - carried.messages_per_s)
+            volume[row] = max(0.0, volume[row] - carried.bytes_per_s)
+    for broker, carried in advanced.unreported.items():
         row = names.index(broker)
         counts[row] += np.where(counts[row] >= 0, (carried.topics_count, carried.sessions_count), 0.0)
         if found[row].published is not None:
@@ -152,7 +153,7 @@ def loads(
     if shadow is not None:
         shadow.shift(names, used, limits)
     messages, volume = used[:, REPORTED_COUNT], used[:, REPORTED_COUNT + 1]
-    percents = percent(used, limits)
+    percents, weights = percent(used, limits), settings.usage.weights()
     measured = limits > 0
     measured[:, -2:] &= counts >= 0
     excluded = {*settings.guards.excluded_brokers, *apart}
@@ -161,12 +162,12 @@ def loads(
         percents=percents,
         limits=limits,
         measured=measured,
-        usage_ratio=weighted_maximum_ratio(percents, settings.usage.weights()),
-        usage_weights=settings.usage.weights(),
+        usage_ratio=weighted_maximum_ratio(percents, weights),
+        usage_weights=weights,
         messages_per_s=messages,
         bytes_per_s=volume,
         listed_counts=_listed(found, names, shadow),
-        is_measured=np.any(measured & (settings.usage.weights() > 0), axis=1),
+        is_measured=np.any(measured & (weights > 0), axis=1),
         report_age_s=(end_ms - times_ms) / MS_PER_S,
         included=np.array([name not in excluded for name in names], dtype=np.bool_),
     )
@@ -193,13 +194,8 @@ def learn_costs(advanced: Advanced, measured: Loads, ledger: Ledger, *, end_ms: 
     """
     fleet, names = advanced.fleet, measured.names
     edges = np.searchsorted(fleet.owner[: advanced.owned_count], np.arange(len(fleet.brokers) + 1))
-    rates = np.zeros((len(fleet.brokers), 4))
-    has_some = np.diff(edges) > 0
-    present = advanced.present_rates(np.arange(advanced.owned_count))
-    if has_some.any():  # rows are added one after the other, so that a sum is the same on every processor
-        rates[has_some] = np.add.reduceat(present, edges[:-1][has_some], axis=0)
-    place = {name: row for row, name in enumerate(fleet.brokers)}
-    rates = rates[[place[name] for name in names]]
+    rates = sum_runs(edges, advanced.present_rates(np.arange(advanced.owned_count)))
+    rates = rates[match(fleet.brokers, names)]
     for first, reported in ((0, measured.messages_per_s), (2, measured.bytes_per_s)):
         total = rates[:, first] + rates[:, first + 1]
         rates[:, first : first + 2] *= np.divide(reported, total, out=np.ones_like(total), where=total > 0)[
@@ -243,8 +239,7 @@ def eligible(
     brokers receive nothing, ``missing`` ones were asked and did not report.
     """
     fleet = advanced.fleet
-    place = {name: row for row, name in enumerate(fleet.brokers)}
-    at = np.array([place[name] for name in loads_.names], dtype=np.int64)
+    at = match(fleet.brokers, loads_.names)
     owner, order = fleet.owner[: len(mask_codes)], None
     if shadow is not None:
         owner, order = counted_owners(fleet, len(mask_codes), shadow)
@@ -259,14 +254,11 @@ def eligible(
             [np.arange(starts[row], ends[row]) for row in kept] or [np.zeros(0, dtype=np.int64)]
         )
         taken = taken if order is None else order[taken]
-        known = fleet.bundles
-        names = [known[row] for row in taken.tolist()]
+        names = pick(fleet.bundles, taken)
     brokers = _broker_table(loads_, kept, unsettled)
     starts_of_kept = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     movable = mask_codes[taken] == 0
-    bundles = _bundle_table(
-        advanced, taken, names, starts=starts_of_kept, counts=advanced.counts[taken], movable=movable
-    )
+    bundles = _bundle_table(advanced, taken, names, starts=starts_of_kept, movable=movable)
     return Eligible(
         view=RoundView(
             brokers=brokers,
@@ -313,11 +305,11 @@ def _bundle_table(
     names: Sequence[str],
     *,
     starts: Ints,
-    counts: Ints,
     movable: Bools,
 ) -> BundleTable:
-    fleet, average = advanced.fleet, advanced.fleet.averages[taken]
-    average[advanced.is_uncounted(taken)] = 0.0
+    fleet, average, counts = advanced.fleet, advanced.fleet.averages[taken], advanced.counts[taken]
+    is_uncounted = advanced.is_uncounted(taken)
+    average[is_uncounted], counts[is_uncounted] = 0.0, 0
     return BundleTable(
         names=names,
         starts=starts,

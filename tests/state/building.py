@@ -133,14 +133,7 @@ def seen(
         max_report_age_ms=AGE_MS,
         left=left,
     )
-    round_loads = loads(
-        found,
-        settings,
-        end_ms=END_MS if end_ms is None else end_ms,
-        apart=apart,
-        unreported=advanced.unreported,
-        twice=advanced.twice,
-    )
+    round_loads = loads(found, settings, advanced, end_ms=END_MS if end_ms is None else end_ms, apart=apart)
     table = eligible(
         round_loads,
         advanced,

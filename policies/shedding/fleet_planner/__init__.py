@@ -126,7 +126,7 @@ def plan(view: RoundView, memory: FleetPlannerMemory, settings: FleetPlannerSett
     levels = judge(view, memory)
     spread = _spread(view, levels, settings)
     hold = _why_nobody_gives(view, spread, settings)
-    found = Found() if hold is not None else search(view, levels, settings)
+    found = Found() if hold is not None else search(view, levels, spread.cold, settings)
     examined, place = _examine(view, levels, spread, found, settings, hold)
     levels.learned[:, EVIDENCE] = spread.evidence
     if hold is None or not (spread.apart > settings.goal_points).any():
@@ -157,7 +157,7 @@ def settle(proposal: Proposal[_Pending], fates: Codes) -> FleetPlannerMemory:
     memory = pending.memory
     if admitted.any():
         memory = carry(memory, pending.brokers, pending.excess_points, admitted)
-    return note_unfinished(memory, is_unfinished=True) if (fates == POSTPONED).any() else memory
+    return note_unfinished(memory) if (fates == POSTPONED).any() else memory
 
 
 def _spread(view: RoundView, levels: Levels, settings: FleetPlannerSettings) -> _Spread:

@@ -9,13 +9,12 @@ measured, and the more there is, the less a single report counts. A difference b
 some rounds is no noise, and counts fully.
 """
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from policies.columns import Bools, Floats, Ints
+from policies.columns import Bools, Floats, Ints, sum_runs
 from policies.costs import SATURATED_POINTS, CostMemory, Costs, figures_of, learn
 from policies.shedding.fleet_planner.memory import (
     COST,
@@ -265,27 +264,17 @@ def _averaged_share(weight: Floats | float, lasts: Floats | float) -> Floats:
 
 def _owned_rates(view: RoundView) -> tuple[Floats, Floats]:
     """Running averages and present traffic of each broker's bundles, (n, 4) each."""
-    average = _sum_owned(view, view.bundles.rates)
+    average = sum_runs(view.bundles.starts, view.bundles.rates)
     if view.present_rates is None:
         return average, average
-    return average, _sum_owned(view, view.present_rates(np.arange(len(view.bundles))))
+    return average, sum_runs(view.bundles.starts, view.present_rates(np.arange(len(view.bundles))))
 
 
 def _owned_counts(view: RoundView) -> Floats | None:
     """Topics and sessions of each broker, (n, 2); None where nobody declares how many it can carry."""
     if not (view.brokers.limits[:, -2:] > 0).any():
         return None
-    return _sum_owned(view, view.bundles.counts.astype(np.float64))
-
-
-def _sum_owned(view: RoundView, column: Floats) -> Floats:
-    """Sums over each broker's bundles, (n, ...), added one after the other, so that they are the same on every processor."""
-    starts = view.bundles.starts
-    found = np.zeros((len(view.brokers), *column.shape[1:]))
-    has_some = np.diff(starts) > 0
-    if has_some.any():
-        found[has_some] = np.add.reduceat(column, starts[:-1][has_some], axis=0)
-    return found
+    return sum_runs(view.bundles.starts, view.bundles.counts.astype(np.float64))
 
 
 def _first_costs(view: RoundView, present: Floats) -> Costs:
@@ -311,20 +300,13 @@ def _expect_moves(view: RoundView, rates: Floats, counts: Floats | None) -> tupl
         concerned[[row for row in (source, destination) if row is not None]] = True
         if destination is None:
             continue
-        bundle = None if source is None else _find_bundle(view, source, move.bundle)
+        bundle = None if source is None else bundles.row_of(source, move.bundle)
         if bundle is not None:
             carried = np.concatenate([bundles.rates[bundle], bundles.counts[bundle]])
             after[source] = np.maximum(after[source] - carried, 0.0)
             after[destination] += carried
-        elif move.traffic is not None and _find_bundle(view, destination, move.bundle) is None:
+        elif move.traffic is not None and bundles.row_of(destination, move.bundle) is None:
             after[destination, :4] += (
                 np.array(move.traffic).repeat(2) / 2
             )  # not reported since it left its source
     return figures_of(after[:, :4], None if counts is None else after[:, 4:]), concerned
-
-
-def _find_bundle(view: RoundView, broker: int, name: str) -> int | None:
-    """Row of a broker's bundle; None where it is not there."""
-    rows = view.bundles.rows_of(broker)
-    row = bisect_left(view.bundles.names, name, rows.start, rows.stop)
-    return row if row < rows.stop and view.bundles.names[row] == name else None

@@ -91,8 +91,8 @@ def remember(
     return FleetPlannerMemory(learned=learned, fleet=np.round(fleet, _DIGITS).tolist())
 
 
-def note_unfinished(memory: FleetPlannerMemory, *, is_unfinished: bool) -> FleetPlannerMemory:
-    """The memory with that noted."""
+def note_unfinished(memory: FleetPlannerMemory) -> FleetPlannerMemory:
+    """The memory of a plan that goes on in the next round."""
     fleet = fleet_values(memory)
-    fleet[UNFINISHED] = float(is_unfinished)
+    fleet[UNFINISHED] = True
     return replace(memory, fleet=fleet.tolist())

@@ -142,11 +142,11 @@ class _Source:
     """Whether these are all of its movable bundles that can help now: once one has moved, others may, which load another resource."""
 
 
-def search(view: RoundView, levels: Levels, settings: FleetPlannerSettings) -> Found:
-    """Moves in the order in which they help most."""
+def search(view: RoundView, levels: Levels, cold: Ints, settings: FleetPlannerSettings) -> Found:
+    """Moves in the order in which they help most; ``cold`` has the coldest broker that each may give to."""
     fleet, found = Fleet(view, levels), Found()
     rules = None if view.rules is None else view.rules.draft()
-    fleet.may_give &= fleet.score > fleet.score[fleet.coldest()] + settings.goal_points
+    fleet.may_give &= fleet.score > fleet.score[cold] + settings.goal_points
     shares, left = traffic_shares(view), settings.max_moved_ratio
     sources: dict[int, _Source] = {}
     while not found.is_cut:
@@ -154,11 +154,12 @@ def search(view: RoundView, levels: Levels, settings: FleetPlannerSettings) -> F
         if not fleet.may_give[hot]:
             break
         receivers = fleet.receivers(hot, settings.goal_points)
-        move = _best_move(fleet, sources, shares, rules, hot, receivers) if len(receivers) else None
+        if not len(receivers):
+            fleet.may_give[hot] = False
+            continue
+        move = _best_move(fleet, sources, shares, rules, hot, receivers)
         if move is None:
             fleet.may_give[hot] = False
-            if not len(receivers):
-                continue
             wish = _best_move(fleet, sources, shares, None, hot, receivers)
             barred = None if wish is None or rules is None else rules.keeps(wish.bundle)
             if barred is not None and barred.rule == "budget":

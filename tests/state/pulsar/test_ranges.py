@@ -167,6 +167,22 @@ FREE: dict[str, Any] = {
 }
 
 
+def test_topics_of_ranges_that_overlap_count_once_as_their_traffic_does() -> None:
+    """10 topics in each of a range and its two halves, of 100 that a broker can carry."""
+    parent, *halves = (name(at, to, "t/hot") for at, to in ((0, 8), (0, 4), (4, 8)))
+    both = {parent: 10.0, **dict.fromkeys(halves, 5.0)}
+    events = [
+        load(broker, 10 * at + 1, cpu=5, bundles=bundles, topics_count=10)
+        for at in range(3)
+        for broker, bundles in (("b1", both), ("b2", {}))
+    ]
+    capacity = {"topics_count": 100, "messages_per_s": 100}
+    found = run([events], settings_of(shedding_policy="fleet-planner", capacity=capacity, **FREE))
+    rows = [each["brokers"][0]["resources"] for each in found.summaries if each["brokers"]]
+    for row, expected in ((rows[0], (20.0, 30.0)), (rows[-1], (10.0, 20.0))):
+        assert (row["messages"], row["topics"]) == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("policy", ["avg-shedder", "threshold-shedder", "fleet-planner"])
 def test_nothing_is_done_to_overlapping_ranges_and_a_finding_names_them(policy: str) -> None:
     found = run([_events(20)], settings_of(shedding_policy=policy, **FREE))
