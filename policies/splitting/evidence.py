@@ -116,8 +116,9 @@ class Evidence:
         for trigger in (BY_MESSAGES, BY_BYTES):
             load = _measured(self.topics, trigger)
             if load.max() > _HALF * load.sum():
-                at, where = int(load.argmax()), self.topics.positions
-                edges = (where[max(0, at - 1) : at + 2][:-1] + where[max(0, at - 1) : at + 2][1:] + 1) // 2
+                at = int(load.argmax())
+                near = self.topics.positions[max(0, at - 1) : at + 2]
+                edges = (near[:-1] + near[1:] + 1) // 2
                 return specified_positions_divide.NAME, cut_at(
                     question, edges.tolist(), f"{why}; {self.topics.names[at]} has most of the traffic"
                 )

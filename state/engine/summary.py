@@ -36,6 +36,7 @@ SHOWN_ROWS = 100
 """Rows of a table shown in full."""
 UNANSWERED_COUNT = 3
 """So many actions in a row without a result are no accident."""
+_NAMED_COUNT = 3
 _NAMED_ROUNDS = 5
 """Rounds named in a sentence."""
 MAX_BYTES = 256 * 1024
@@ -193,6 +194,12 @@ def _unanswered(closing: Closing, header: Header) -> list[Finding]:
             advice=advice,
         )
     ]
+
+
+def join_names(names: Sequence[str], most: int = _NAMED_COUNT) -> str:
+    """The first ``most`` of some names, and how many more there are, for a sentence."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def findings_section(found: Sequence[Finding]) -> Section[Finding]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from policies.throttle.broken import PartitionsByBroker, broken_copies, kept_replicas_down
+from state.engine.summary import join_names
 from state.kafka.memory import KafkaMemory
 from state.kafka.snapshot import Observation
 from state.outputs import Finding
@@ -36,7 +37,7 @@ class Broken:
     def __str__(self) -> str:
         """Who waits for whom; empty where nobody does."""
         return "; ".join(
-            f"{show(names)} wait{'s' * (len(names) == 1)} for broker {broker}"
+            f"{join_names(names, _NAMES_SHOWN)} wait{'s' * (len(names) == 1)} for broker {broker}"
             for broker, names in self.copies.items()
         )
 
@@ -51,7 +52,7 @@ class Broken:
                 "broken-copy",
                 broker,
                 names,
-                f"broker {broker} {why}. Until then {show(names)} cannot be copied, nobody knows when the move is done, "
+                f"broker {broker} {why}. Until then {join_names(names, _NAMES_SHOWN)} cannot be copied, nobody knows when the move is done, "
                 "and rates go up for minimums only. If it is gone for good, cancel these moves",
             )
         for broker, names in self.kept.items():
@@ -59,7 +60,7 @@ class Broken:
                 "kept-replica-down",
                 broker,
                 names,
-                f"broker {broker} is down and has a replica of {show(names)} that stays. Kafka with KAFKA-19975 (4.3.1) completes "
+                f"broker {broker} is down and has a replica of {join_names(names, _NAMES_SHOWN)} that stays. Kafka with KAFKA-19975 (4.3.1) completes "
                 "the move without it, an older one only once the broker is back",
             )
 
@@ -109,10 +110,10 @@ def _leave_out(kept: PartitionsByBroker, copies: PartitionsByBroker) -> Partitio
 def _finding(
     kind: Literal["broken-copy", "kept-replica-down"], broker: int, names: list[str], advice: str
 ) -> Finding:
-    return Finding(kind=kind, subject=show(names), broker=str(broker), bytes_per_s=None, advice=advice)
-
-
-def show(names: list[str]) -> str:
-    """The first names, and how many more there are."""
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    return ", ".join(names[:_NAMES_SHOWN]) + more
+    return Finding(
+        kind=kind,
+        subject=join_names(names, _NAMES_SHOWN),
+        broker=str(broker),
+        bytes_per_s=None,
+        advice=advice,
+    )

@@ -16,6 +16,7 @@ from policies.splitting.settings import SplitSettings
 from policies.usage import RESOURCES
 from state.engine.ledger import HOUR_MS, Decision
 from state.engine.memory import TickRecord
+from state.engine.summary import join_names
 from state.events import SESSIONS, TOPICS
 from state.outputs import Finding, rfc3339
 from state.pulsar.effects import Elsewhere
@@ -24,7 +25,6 @@ from state.pulsar.listings import match
 from state.pulsar.memory import Fleet, WaitingReport
 from state.pulsar.splits import Splits, one_topic
 from state.pulsar.tables import Eligible, Loads
-from state.pulsar.two_balancers import join_names
 
 LASTING_ROUNDS = 3
 """Rounds in a row after which a usage or a missing limit is no accident."""

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from state.engine.holds import Hold, failing_hold, quiet_hold
 from state.engine.ledger import ActionKind
 from state.engine.memory import Header
+from state.engine.summary import join_names
 from state.facts import SPLIT_ALGORITHM, Facts
-from state.pulsar.two_balancers import balancer_at_work, join_names
+from state.pulsar.two_balancers import balancer_at_work
 from state.quiet_hours import NO_ZONES, Zones
 from state.settings import GuardSettings, Mode
 

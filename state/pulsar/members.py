@@ -14,8 +14,8 @@ import numpy as np
 
 from state.engine.holds import Hold
 from state.engine.memory import Header, MembersChange
+from state.engine.summary import join_names
 from state.pulsar.memory import Fleet
-from state.pulsar.two_balancers import join_names
 from state.settings import PulsarSettings
 
 

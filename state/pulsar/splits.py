@@ -32,7 +32,7 @@ from policies.splitting.plan import (
     evidence_name,
 )
 from state.engine.holds import Hold
-from state.engine.summary import SHOWN_ROWS
+from state.engine.summary import SHOWN_ROWS, join_names
 from state.events import SESSIONS, TOPICS
 from state.outputs import Section, Split, SplitChild, SplitRow, rfc3339
 from state.pulsar import masks
@@ -41,7 +41,6 @@ from state.pulsar.circumstances import Circumstances
 from state.pulsar.fleet import Advanced
 from state.pulsar.memory import WaitingTopics
 from state.pulsar.tables import Eligible
-from state.pulsar.two_balancers import join_names
 from state.settings import PulsarSettings
 
 POLICY = "bundle-split"

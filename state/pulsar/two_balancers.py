@@ -1,11 +1,8 @@
 """Whether another balancer is at work on a cluster: two that do not know of each other undo each other's moves."""
 
-from collections.abc import Sequence
-
+from state.engine.summary import join_names
 from state.facts import Facts
 from state.outputs import OtherBalancers
-
-_NAMED_COUNT = 3
 
 
 def balancer_at_work(facts: Facts | None) -> str | None:
@@ -19,12 +16,6 @@ def balancer_at_work(facts: Facts | None) -> str | None:
         if brokers:
             return f"Pulsar's own {what} is on at {join_names(brokers)}: set {key}=false at every broker"
     return None
-
-
-def join_names(names: Sequence[str], most: int = _NAMED_COUNT) -> str:
-    """The first ``most`` of some names, and how many more there are, for a sentence."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def other_balancers(facts: Facts | None) -> OtherBalancers | None:
