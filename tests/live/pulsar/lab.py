@@ -61,7 +61,7 @@ class Lab:
 
     def owner(self, bundle: Bundle) -> str | None:
         """Broker that owns a bundle."""
-        return self.admin.owner(self.pulsar.cluster, bundle)
+        return self.admin.owner(bundle, self.admin.brokers(self.pulsar.cluster))
 
     def topic_in(self, bundle: Bundle, *, number: int = 0) -> str:
         """Name of a topic that falls into a bundle; different numbers, different topics."""

@@ -58,10 +58,10 @@ def test_with_a_super_users_token_over_tls_it_reads_reports_and_moves_a_bundle(
         admin.lookup(topic)
         bundles = admin.bundles("public/default")
         bundle = next(each for each in bundles if each.range.contains(position_of(topic)))
-        assert admin.owner(secured.cluster, bundle) == broker
+        assert admin.owner(bundle, [broker]) == broker
 
         def is_let_go() -> bool:
-            return admin.owner(secured.cluster, bundle) is None
+            return admin.owner(bundle, [broker]) is None
 
         admin.unload(bundle, destination=None)
         until(is_let_go, what="the bundle to be let go", running=[secured])
