@@ -2,15 +2,12 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from policies.shedding.view import RoundView, Side, Traffic
 from state.engine.closing import Closing
 from state.engine.ledger import ActionKind, Child, Decision, Ledger
 from state.outputs import Output, Split, Unload
 from state.pulsar import drain
 from state.pulsar.approvals import children_of
-from state.pulsar.closing import Decided
 from state.pulsar.promises import Promised, promised
 from state.pulsar.tables import Loads
 
@@ -18,64 +15,43 @@ from state.pulsar.tables import Loads
 def remember(
     ledger: Ledger,
     closing: Closing,
-    decided: Decided,
+    made: Sequence[tuple[Output, Unload | Split]],
     loads: Loads,
     view: RoundView,
-    actions: list[Output],
 ) -> None:
-    """Record the actions that were decided on a view; ``actions`` are the outputs of the unloads, then those of the splits."""
-    unloads, splits_ = decided.unloads, decided.splits
-    made = [
-        _decision(
-            "unload",
-            action,
-            closing,
-            source=unload.source_broker,
-            destination=unload.destination_broker,
-            traffic=Traffic(
-                float(unload.evidence["bundle_messages_per_s"]), float(unload.evidence["bundle_bytes_per_s"])
-            ),
-            before=_before(unload, loads),
-            promise=None if unload.policy == drain.POLICY else promised(unload, loads, view),
-            is_drain=unload.policy == drain.POLICY,
-        )
-        for action, unload in zip(actions, unloads, strict=False)
-    ]
-    cuts = actions[len(unloads) :]
-    approved = decided.answers.cuts
-    made += [
-        _decision("split", action, closing, source=cut.source, children=cut.children)
-        for action, cut in zip(cuts, approved, strict=False)
-    ]
-    if splits_ is not None:
-        made += [
-            _decision(
-                "split",
-                action,
-                closing,
-                source=splits_.broker_of(cut.row),
-                children=children_of(msgspec.json.decode(action.data, type=Split)),
-            )
-            for action, cut in zip(cuts[len(approved) :], splits_.admitted, strict=True)
+    """Record the actions that were decided on a view, each with its encoded output, in their order."""
+    ledger.record(
+        [
+            _unload(output, action, closing, loads, view)
+            if isinstance(action, Unload)
+            else _decision(output, closing, "split", source=action.broker, children=children_of(action))
+            for output, action in made
         ]
-    ledger.record(made)
+    )
 
 
-def _before(unload: Unload, loads: Loads) -> dict[Side, Traffic]:
-    return {side: loads.traffic_of(broker) for side, broker in _sides(unload)}
-
-
-def _sides(unload: Unload) -> list[tuple[Side, str]]:
-    found: list[tuple[Side, str]] = [("source", unload.source_broker)]
-    return (
-        found if unload.destination_broker is None else [*found, ("destination", unload.destination_broker)]
+def _unload(output: Output, unload: Unload, closing: Closing, loads: Loads, view: RoundView) -> Decision:
+    is_drain = unload.policy == drain.POLICY
+    sides: dict[Side, str | None] = {"source": unload.source_broker, "destination": unload.destination_broker}
+    return _decision(
+        output,
+        closing,
+        "unload",
+        source=unload.source_broker,
+        destination=unload.destination_broker,
+        traffic=Traffic(
+            float(unload.evidence["bundle_messages_per_s"]), float(unload.evidence["bundle_bytes_per_s"])
+        ),
+        before={side: loads.traffic_of(broker) for side, broker in sides.items() if broker is not None},
+        promise=None if is_drain else promised(unload, loads, view),
+        is_drain=is_drain,
     )
 
 
 def _decision(
-    kind: ActionKind,
-    action: Output,
+    output: Output,
     closing: Closing,
+    kind: ActionKind,
     *,
     source: str,
     destination: str | None = None,
@@ -86,9 +62,9 @@ def _decision(
     is_drain: bool = False,
 ) -> Decision:
     return Decision(
-        id=action.id,
+        id=output.id,
         kind=kind,
-        bundle=action.subject,
+        bundle=output.subject,
         source=source,
         destination=destination,
         children=tuple(children),
@@ -100,8 +76,8 @@ def _decision(
         expires_ms=closing.expires_ms,
         # By then, an action that was carried out just before it expired has a result and shows in the next load reports.
         until_ms=closing.expires_ms + closing.settings.pulsar.rounds.max_report_age_ms,
-        dry_run=action.dry_run,
-        is_watched=not action.dry_run,
+        dry_run=output.dry_run,
+        is_watched=not output.dry_run,
         is_leaving=kind == "unload",
         is_drain=is_drain,
     )

@@ -36,15 +36,6 @@ ROUND = "round/"
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """An approved split: its action, the owner of its bundle, and the bundles it makes."""
-
-    action: Split
-    source: str
-    children: list[Child]
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
     """A person's answer, and what became of it."""
 
@@ -65,7 +56,7 @@ class Answers:
     approved: list[tuple[int, ProposalRecord]] = field(default_factory=list)
     """Places in ``given`` of approvals that are to be decided on, with their proposals."""
     unloads: list[Unload] = field(default_factory=list)
-    cuts: list[Cut] = field(default_factory=list)
+    cuts: list[Split] = field(default_factory=list)
     unload_rows: set[int] = field(default_factory=set)
     """Bundle rows of the view that these actions move."""
     split_rows: set[int] = field(default_factory=set)
@@ -242,7 +233,7 @@ def _split(
         proposal=msgspec.UNSET,
         proposal_id=proposal.id,
     )
-    found.cuts.append(Cut(action, proposal.source, children_of(proposed)))
+    found.cuts.append(action)
     return Answer(record, "acted", "acted", action)
 
 

@@ -66,21 +66,19 @@ def summarize(
     )
 
 
-def actions_of(closing: Closing, circumstances: Circumstances, decided: Decided) -> list[Output]:
-    """The actions of a round, in order.
+def actions_of(
+    closing: Closing, circumstances: Circumstances, decided: Decided
+) -> list[tuple[Output, Unload | Split]]:
+    """The actions of a round, in order, each with its encoded output.
 
     First the unloads: approved ones, those that empty drained brokers, those of the policy in its order. Then the splits: approved
     ones, those of the criteria in their order.
     """
     cuts = splits.actions(decided.splits, circumstances) if decided.splits else []
-    typed: list[tuple[str, Unload | Split]] = [
-        *((UNLOAD_TYPE, unload) for unload in decided.unloads),
-        *((SPLIT_TYPE, cut.action) for cut in decided.answers.cuts),
-        *((SPLIT_TYPE, cut) for cut in cuts),
-    ]
+    actions: list[Unload | Split] = [*decided.unloads, *decided.answers.cuts, *cuts]
     return [
-        closing.action(type_, action.bundle, action, place=place)
-        for place, (type_, action) in enumerate(typed)
+        (closing.action(_type_of(action), action.bundle, action, place=place), action)
+        for place, action in enumerate(actions)
     ]
 
 
@@ -89,11 +87,12 @@ def proposals_of(
 ) -> list[tuple[Output, Unload | Split]]:
     """What waits for approval; it comes after the actions of the round."""
     cuts = splits.proposals(decided.splits, circumstances) if decided.splits else []
-    typed: list[tuple[str, Unload | Split]] = [
-        *((UNLOAD_TYPE, unload) for unload in decided.admitted.proposals),
-        *((SPLIT_TYPE, cut) for cut in cuts),
-    ]
+    proposals: list[Unload | Split] = [*decided.admitted.proposals, *cuts]
     return [
-        (closing.proposal(type_, action.bundle, action, place=place + at), action)
-        for at, (type_, action) in enumerate(typed)
+        (closing.proposal(_type_of(action), action.bundle, action, place=place + at), action)
+        for at, action in enumerate(proposals)
     ]
+
+
+def _type_of(action: Unload | Split) -> str:
+    return UNLOAD_TYPE if isinstance(action, Unload) else SPLIT_TYPE

@@ -139,10 +139,11 @@ def _decide(
             closing, circumstances, header, counted, advanced, in_view, leaving=leaving, answers=answers
         )
         rules.watch_forbidden(header, decided.admitted, counted.table, number=closing.number)
-    actions = actions_of(closing, circumstances, decided)
-    proposed = proposals_of(closing, circumstances, decided, place=len(actions))
-    remember(ledger, closing, decided, counted.loads, counted.table.view, actions)
+    made = actions_of(closing, circumstances, decided)
+    proposed = proposals_of(closing, circumstances, decided, place=len(made))
+    remember(ledger, closing, made, counted.loads, counted.table.view)
     approvals.record_proposals(header, closing, proposed)
+    actions = [output for output, _ in made]
     outputs = [*actions, *(output for output, _ in proposed)]
     if has_shadow:
         advanced.fleet.shadow = shadow.record(advanced.fleet.shadow, decided.unloads)

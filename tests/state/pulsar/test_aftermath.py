@@ -1,21 +1,18 @@
 """What the ledger remembers of the actions that a round decided."""
 
+from itertools import permutations
 from typing import Any
 
 import pytest
 
 from policies.shedding.view import DESTINATION_RISES, SOURCE_FALLS, Traffic
-from state.engine.closing import Closing, Identity
+from state.engine.closing import Identity
 from state.engine.encoding import decode_header
 from state.engine.ledger import Child, Decision, Ledger
 from state.engine.store import DictStore
 from state.events import Approval
 from state.outputs import Split, Unload
-from state.pulsar.actions import Admitted
 from state.pulsar.aftermath import remember
-from state.pulsar.approvals import Answers, Cut
-from state.pulsar.closing import Decided
-from state.pulsar.drain import Drained
 from state.round_settings import RoundSettings
 from state.settings import ClusterSettings, PulsarSettings
 from tests.state.building import BUNDLE, END_MS, EXPIRES_MS, LEFT, RIGHT, published, seen, split, unload
@@ -34,23 +31,12 @@ LOADS, VIEW = SEEN.loads, SEEN.table.view
 CHILDREN = [Child(LEFT, 0.25, 0.0), Child(RIGHT, 0.75, 1.0)]
 
 
-def remembered(
-    *unloads: Unload, cuts: tuple[Split, ...] = (), ledger: Ledger | None = None, **fields: Any
-) -> list[Decision]:
-    """The decisions of a round with these unloads of the policy and these approved splits."""
-    found = ledger or Ledger()
-    answers = Answers(cuts=[Cut(each, each.broker, CHILDREN) for each in cuts])
-    decided = Decided("decided", "", admitted=Admitted(unloads=list(unloads)), answers=answers)
-    remember_in(found, closing(settings=FORTY_S, **fields), decided, cuts)
+def remembered(*actions: Unload | Split, ledger: Ledger | None = None, **fields: Any) -> list[Decision]:
+    """The decisions of a round with these actions."""
+    found, closing_ = ledger or Ledger(), closing(settings=FORTY_S, **fields)
+    made = [(closing_.action("", each.bundle, each, place=place), each) for place, each in enumerate(actions)]
+    remember(found, closing_, made, LOADS, VIEW)
     return found.decisions
-
-
-def remember_in(ledger: Ledger, closing_: Closing, decided: Decided, cuts: tuple[Split, ...] = ()) -> None:
-    actions: list[Unload | Split] = [*decided.unloads, *cuts]
-    outputs = [
-        closing_.action("", action.bundle, action, place=place) for place, action in enumerate(actions)
-    ]
-    remember(ledger, closing_, decided, LOADS, VIEW, outputs)
 
 
 def test_an_unload_is_remembered_with_what_its_brokers_had_and_what_it_promises() -> None:
@@ -92,7 +78,7 @@ def test_an_unload_of_a_policy_that_predicts_usage_promises_what_the_policy_says
 
 
 def test_an_approved_split_is_remembered_with_its_children_and_leaves_no_broker() -> None:
-    assert remembered(cuts=(split(),)) == [
+    assert remembered(split()) == [
         Decision(
             id=published(split()).id,
             kind="split",
@@ -110,23 +96,16 @@ def test_an_approved_split_is_remembered_with_its_children_and_leaves_no_broker(
     ]
 
 
-def test_approved_unloads_come_first_then_drains_then_those_of_the_policy_then_splits() -> None:
-    """Each decision has the id of its own action."""
-    approved, drained, shed = (unload(bundle=f"t/{name}/0x0_0x1") for name in ("a", "d", "s"))
-    decided = Decided(
-        "decided",
-        "",
-        admitted=Admitted(unloads=[shed]),
-        drained=Drained(unloads=[drained]),
-        answers=Answers(unloads=[approved], cuts=[Cut(split(), "b1", CHILDREN)]),
-    )
-    ledger = Ledger()
-    remember_in(ledger, closing(settings=FORTY_S), decided, (split(),))
-    wanted = [published(each) for each in (approved, drained, shed, split())]
-    assert [(each.id, each.bundle) for each in ledger.decisions] == [
-        (each.id, each.subject) for each in wanted
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_each_decision_has_the_id_of_its_own_action_in_whatever_order_actions_come(
+    order: tuple[int, ...],
+) -> None:
+    one, other, cut = unload(bundle="t/a/0x0_0x1"), unload(bundle="t/s/0x0_0x1"), split()
+    actions = [(one, other, cut)[place] for place in order]
+    assert [(each.id, each.kind, each.bundle) for each in remembered(*actions)] == [
+        (published(each).id, "unload" if isinstance(each, Unload) else "split", each.bundle)
+        for each in actions
     ]
-    assert [each.kind for each in ledger.decisions] == ["unload"] * 3 + ["split"]
 
 
 def test_an_unload_that_empties_its_broker_promises_nothing_and_has_a_budget_of_its_own() -> None:
@@ -139,7 +118,7 @@ def test_an_unload_that_empties_its_broker_promises_nothing_and_has_a_budget_of_
 
 @pytest.mark.parametrize(("mode", "is_dry_run"), [("dry-run", True), ("act", False)])
 def test_nobody_looks_for_the_effect_of_what_a_dry_run_shows(mode: str, *, is_dry_run: bool) -> None:
-    found = remembered(unload(), cuts=(split(bundle=LEFT),), mode=mode)
+    found = remembered(unload(), split(bundle=LEFT), mode=mode)
     assert [each.dry_run for each in found] == [is_dry_run] * 2
     assert [each.is_watched for each in found] == [not is_dry_run] * 2
     assert [each.is_leaving for each in found] == [True, False]

@@ -7,7 +7,7 @@ import pytest
 from policies.shedding.avg_shedder import AvgShedderSettings
 from policies.splitting.settings import SplitSettings
 from state.engine.memory import Header
-from state.pulsar.approvals import Answers, Cut
+from state.pulsar.approvals import Answers
 from state.pulsar.circumstances import circumstances_of
 from state.pulsar.closing import Decided
 from state.pulsar.counted import Counted
@@ -62,7 +62,7 @@ def judged(
     )
 
 
-APPROVED = Answers(unloads=[unload()], cuts=[Cut(split(), "b1", [])])
+APPROVED = Answers(unloads=[unload()], cuts=[split()])
 EVERYTHING = (
     "2 unloads decided, 0 held back; 2 approved actions go out; 1 unloads empty drained brokers; "
     "2 bundles stand out for a split, 0 splits decided"
