@@ -13,7 +13,7 @@ SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
 def test_the_scenario_comes_out_as_it_is_written(path: Path, request: pytest.FixtureRequest):
     written = path.read_text(encoding="utf-8")
     played = play(written)
-    if request.config.getoption("--rewrite", default=False):
+    if request.config.getoption("--rewrite"):
         path.write_text(played, encoding="utf-8")
         written = played
     assert played.splitlines() == written.splitlines()
