@@ -2,11 +2,11 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from state.approval_settings import Approval
 from state.engine.memory import ControlRecord, Header, OpenRound
-from state.outputs import Output, RoundSummary, output, rfc3339
+from state.outputs import Identified, Output, RoundSummary, output, rfc3339
 from state.outputs.types import ROUND_TYPE
 from state.round_settings import RoundSettings
 from state.settings import ClusterSettings, Mode
@@ -76,11 +76,11 @@ class Closing:
         """``expires_ms`` in words."""
         return rfc3339(self.expires_ms)
 
-    def action(self, type_: str, subject: str, data: Any, *, place: int = 0) -> Output:
+    def action(self, type_: str, subject: str, data: Identified, *, place: int = 0) -> Output:
         """An action of the round; ``place`` is its place in it."""
         return self._output("action", type_, subject, data, place=place, dry_run=self.is_dry_run)
 
-    def proposal(self, type_: str, subject: str, data: Any, *, place: int) -> Output:
+    def proposal(self, type_: str, subject: str, data: Identified, *, place: int) -> Output:
         """A proposal of the round: no executor carries it out."""
         return self._output("action", type_, subject, data, place=place, dry_run=True)
 
@@ -95,7 +95,7 @@ class Closing:
         kind: Literal["action", "round"],
         type_: str,
         subject: str,
-        data: Any,
+        data: Identified,
         *,
         place: int,
         dry_run: bool,

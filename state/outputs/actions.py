@@ -37,6 +37,10 @@ class Unload(msgspec.Struct, frozen=True, kw_only=True):
     proposal_id: str | msgspec.UnsetType = msgspec.UNSET
     """Id of the proposal that was approved; left out where no approval was needed."""
 
+    def identity(self) -> tuple[object, ...]:
+        """See ``Identified``."""
+        return self.source_broker, self.destination_broker, self.dry_run, self.proposal is True
+
 
 class SplitChild(msgspec.Struct, frozen=True, kw_only=True):
     """What one child takes over, from the topic statistics of the round."""
@@ -90,3 +94,7 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
     """True for a proposal that waits for approval, on the topic of the dry-run; left out otherwise."""
     proposal_id: str | msgspec.UnsetType = msgspec.UNSET
     """Id of the proposal that was approved; left out where no approval was needed."""
+
+    def identity(self) -> tuple[object, ...]:
+        """See ``Identified``."""
+        return self.broker, self.boundaries, self.dry_run, self.proposal is True

@@ -1,9 +1,9 @@
-"""The canonical form of an output: JSON in UTF-8 without white space, keys sorted; its id is the hash of that form."""
+"""The canonical form of an output, JSON in UTF-8 without white space, keys sorted; and its id, which says what is to be done."""
 
 import hashlib
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -12,6 +12,13 @@ _MS = timedelta(milliseconds=1)
 _FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 _FIRST_MS = (datetime(1, 1, 1) - _EPOCH) // _MS  # noqa: DTZ001  the calendar's first day, naive like the epoch
 _LAST_MS = (datetime(9999, 12, 31) - _EPOCH) // _MS  # noqa: DTZ001
+
+
+class Identified(Protocol):
+    """What an output can be about."""
+
+    def identity(self) -> tuple[object, ...]:
+        """What is to be done, beyond what the envelope says: two decisions are the same exactly if these are equal."""
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,11 +47,10 @@ def output(
     number: int,
     place: int,
     time_ms: int,
-    data: Any,
+    data: Identified,
     dry_run: bool,
 ) -> Output:
-    """An output of ``data``, encoded once."""
-    encoded = canonical(data)
+    """An output of ``data``, encoded once. Its id depends on what is to be done, not on reasons, evidence or expiry."""
     return Output(
         kind=kind,
         type=type_,
@@ -53,8 +59,8 @@ def output(
         round=number,
         place=place,
         time_ms=time_ms,
-        id=content_id(encoded),
-        data=encoded,
+        id=content_id(canonical([type_, cluster, number, subject, *data.identity()])),
+        data=canonical(data),
         dry_run=dry_run,
     )
 
@@ -65,7 +71,7 @@ def canonical(data: Any) -> bytes:
 
 
 def content_id(data: bytes) -> str:
-    """Id of an output: the first 128 bits of the SHA-256 of its canonical data, in hex."""
+    """An id: the first 128 bits of the SHA-256 of what makes it unique, in hex."""
     return hashlib.sha256(data).hexdigest()[:32]
 
 

@@ -181,6 +181,10 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     throttle: ThrottleSummary | None
     """Reassignments of a Kafka cluster, whose tables of bundles are empty; null for Pulsar, and where nothing was judged."""
 
+    def identity(self) -> tuple[object, ...]:
+        """See ``Identified``: a round has one summary."""
+        return ()
+
     def settings_by_name(self) -> dict[str, Any]:
         """The settings in force that differ from the defaults, by their names in ``trimtab.toml``, in order."""
         return dict(_named_values(self.settings, self.system))

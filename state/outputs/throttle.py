@@ -54,6 +54,21 @@ class Throttle(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str | None
     """Fingerprint of what moves where, as `trimtab throttle plan` prints it; null: nothing moves, or no report says what moves."""
 
+    def identity(self) -> tuple[object, ...]:
+        """See ``Identified``."""
+        return (
+            self.precondition,
+            self.dry_run,
+            self.add_leader_throttled_replicas,
+            self.add_follower_throttled_replicas,
+            self.remove_leader_throttled_replicas,
+            self.remove_follower_throttled_replicas,
+            self.leader_rate_bytes_per_s,
+            self.follower_rate_bytes_per_s,
+            self.clear_leader_rates,
+            self.clear_follower_rates,
+        )
+
 
 class UnknownNumber(msgspec.Struct, frozen=True, kw_only=True):
     """A partition that lacks a number that a minimum needs."""

@@ -33,7 +33,8 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
     specversion: Literal["1.0"]
     id: Id
-    """Hash of the canonical `data`: the same decision has the same id, wherever and whenever it is computed."""
+    """Hash of what is decided: cluster, round, type, subject, and what is to be done, not of the reason and the numbers. The same
+    decision has the same id, wherever and whenever it is computed, also by another version that explains it better."""
     source: Source
     """`/trimtab/` and the controller's name. A consumer keeps the highest `trimtab-epoch` of each source in each partition."""
     datacontenttype: Literal["application/json"]

@@ -1,9 +1,53 @@
 """What is published has one form: equal data has equal bytes and an equal id, and a moment is written in one way."""
 
+from typing import Any
+
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from state.outputs import Output, canonical, content_id, moment_ms, output, rfc3339
+from state.outputs import (
+    Output,
+    Split,
+    Throttle,
+    Unload,
+    canonical,
+    content_id,
+    moment_ms,
+    output,
+    rfc3339,
+)
+from tests.state.building import split, unload
+
+LISTS = tuple(
+    f"{verb}_{role}_throttled_replicas" for verb in ("add", "remove") for role in ("leader", "follower")
+)
+
+
+def throttle() -> Throttle:
+    """Nothing to do."""
+    return Throttle(
+        cluster="east-1",
+        round=7,
+        policy="reassignment-throttle",
+        trigger="first-throttle",
+        reason="why",
+        evidence={},
+        expected={},
+        precondition={"reassignments": "running"},
+        expires_at="1970-01-01T00:11:00.000Z",
+        dry_run=False,
+        **{name: {} for name in LISTS},
+        leader_rate_bytes_per_s={},
+        follower_rate_bytes_per_s={},
+        clear_leader_rates=[],
+        clear_follower_rates=[],
+        leader_min_bytes_per_s={},
+        follower_min_bytes_per_s={},
+        eta_s=None,
+        bottleneck="leader:101",
+        fingerprint="",
+    )
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,30 +89,74 @@ def test_an_id_is_the_first_half_of_the_sha_256(data: bytes, id_: str) -> None:
     assert content_id(data) == id_
 
 
-def test_an_output_has_its_data_encoded_with_the_id_of_it() -> None:
-    found = output(
+def of(action: Unload | Split | Throttle, **envelope: Any) -> Output:
+    """The output of an action."""
+    defaults = {"kind": "action", "type_": "x", "subject": "s", "cluster": "east-1", "number": 7, "place": 2}
+    return output(**defaults | {"time_ms": 480_000, "dry_run": True} | envelope, data=action)
+
+
+def test_an_output_has_its_data_encoded() -> None:
+    assert of(unload()) == Output(
         kind="action",
-        type_="trimtab.action.unload.v1",
-        subject="t/a/0x0_0x1",
-        cluster="east-1",
-        number=7,
-        place=2,
-        time_ms=480_000,
-        data={"b": 1, "a": 2},
-        dry_run=True,
-    )
-    assert found == Output(
-        kind="action",
-        type="trimtab.action.unload.v1",
-        subject="t/a/0x0_0x1",
+        type="x",
+        subject="s",
         cluster="east-1",
         round=7,
         place=2,
         time_ms=480_000,
-        id=content_id(b'{"a":2,"b":1}'),
-        data=b'{"a":2,"b":1}',
+        id=of(unload()).id,
+        data=canonical(unload()),
         dry_run=True,
     )
+
+
+@pytest.mark.parametrize(
+    ("action", "changes"),
+    [
+        (unload(), {"reason": "better said", "trigger": "t", "policy": "p", "expires_at": "later"}),
+        (unload(), {"evidence": {"more": 1}, "expected": {}, "proposal_id": "a"}),
+        (split(), {"reason": "better said", "evidence": {"more": 1}, "children": [], "algorithm": "other"}),
+        (throttle(), {"reason": "better said", "evidence": {"more": 1}, "eta_s": 1.0, "bottleneck": None}),
+    ],
+)
+def test_a_better_sentence_or_one_more_number_of_evidence_changes_no_id(
+    action: Unload | Split | Throttle, changes: dict[str, Any]
+) -> None:
+    changed = of(replace(action, **changes))
+    assert changed.id == of(action).id
+    assert changed.data != of(action).data
+
+
+@pytest.mark.parametrize(
+    ("action", "changes"),
+    [
+        (unload(), {"source_broker": "b9"}),
+        (unload(), {"destination_broker": None}),
+        (unload(), {"dry_run": True}),
+        (unload(), {"proposal": True}),
+        (split(), {"broker": "b9"}),
+        (split(), {"boundaries": [7]}),
+        (split(), {"dry_run": True}),
+        (split(), {"proposal": True}),
+        (throttle(), {"dry_run": True}),
+        (throttle(), {"precondition": {"reassignments": "none"}}),
+        *((throttle(), {name: {"orders": "0:101"}}) for name in LISTS),
+        *(
+            (throttle(), {name: {"101": 7}})
+            for name in ("leader_rate_bytes_per_s", "follower_rate_bytes_per_s")
+        ),
+        *((throttle(), {name: [109]}) for name in ("clear_leader_rates", "clear_follower_rates")),
+    ],
+)
+def test_what_is_to_be_done_changes_the_id(
+    action: Unload | Split | Throttle, changes: dict[str, Any]
+) -> None:
+    assert of(replace(action, **changes)).id != of(action).id
+
+
+@pytest.mark.parametrize("envelope", [{"cluster": "west-1"}, {"number": 8}, {"subject": "t"}, {"type_": "y"}])
+def test_another_cluster_round_target_or_kind_has_another_id(envelope: dict[str, Any]) -> None:
+    assert of(unload(), **envelope).id != of(unload()).id
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from policies.shedding.view import DESTINATION_RISES, SOURCE_FALLS, Traffic
 from state.engine.closing import Identity
@@ -34,8 +35,8 @@ CHILDREN = [Child(LEFT, 0.25, 0.0), Child(RIGHT, 0.75, 1.0)]
 def remembered(*actions: Unload | Split, ledger: Ledger | None = None, **fields: Any) -> list[Decision]:
     """The decisions of a round with these actions."""
     found, closing_ = ledger or Ledger(), closing(settings=FORTY_S, **fields)
-    made = [(closing_.action("", each.bundle, each, place=place), each) for place, each in enumerate(actions)]
-    remember(found, closing_, made, LOADS, VIEW)
+    made = [replace(each, dry_run=closing_.is_dry_run) for each in actions]
+    remember(found, closing_, [(published(each), each) for each in made], LOADS, VIEW)
     return found.decisions
 
 
