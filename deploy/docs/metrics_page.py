@@ -24,7 +24,6 @@ from streaming.controller.published import Published, decode
 from streaming.executor.metrics import KINDS, THROTTLE_KIND, ExecutorMetrics
 from streaming.intake.observation import EventCount, EventObservation
 from streaming.intake.records import EVENT_TYPES
-from streaming.notifier.metrics import NotifierMetrics
 from streaming.settings import Settings
 
 _HEAD = """\
@@ -33,9 +32,8 @@ _HEAD = """\
 <!-- Written by `python -m deploy.docs`; edit streaming/contract/families.py, not this page. -->
 
 Each program serves its metrics at `/metrics` in the Prometheus format, beside `/healthz` and `/readyz`. Names that begin
-with `trimtab_collector_` belong to `trimtab collect`, with `trimtab_executor_` to `trimtab execute`, with
-`trimtab_notifier_` to `trimtab notify`; all others belong to the controller. Its counters rise when a batch has been
-published; a batch that is skipped because it was already published does not count. Bundles and topics are never labels,
+with `trimtab_collector_` belong to `trimtab collect`, with `trimtab_executor_` to `trimtab execute`; all
+others belong to the controller. Its counters rise when a batch has been published; a batch that is skipped because it was already published does not count. Bundles and topics are never labels,
 brokers only while a reassignment moves their replicas. A cluster's series exist from its first round, or its first
 event that was used.
 
@@ -90,7 +88,7 @@ class _All(Collector):
 
 
 def _used_families() -> CollectorRegistry:
-    """Metrics of the controller, a collector and an executor of either system, and a notifier."""
+    """Metrics of the controller, and of a collector and an executor of either system."""
     collector = CollectorMetrics(
         _CLUSTER,
         results=tuple(dict.fromkeys((*PULSAR_RESULTS, *KAFKA_RESULTS))),
@@ -101,11 +99,8 @@ def _used_families() -> CollectorRegistry:
     collector.show_load_managers({"ModularLoadManagerImpl": 1})
     executor = ExecutorMetrics(_CLUSTER, kinds=(*KINDS, THROTTLE_KIND))
     executor.show_poll(0.0)
-    notifier = NotifierMetrics(["ops"])
     registry = CollectorRegistry()
-    registry.register(
-        _All(_make_controller_metrics().registry, collector.registry, executor.registry, notifier.registry)
-    )
+    registry.register(_All(_make_controller_metrics().registry, collector.registry, executor.registry))
     return registry
 
 

@@ -124,12 +124,6 @@ def _mode() -> click.Command:
     return mode_command
 
 
-def _notify() -> click.Command:
-    from streaming.cli.notify import notify_command
-
-    return notify_command
-
-
 def _pause() -> click.Command:
     from streaming.cli.control import pause_command
 
@@ -236,7 +230,6 @@ _PLACES = {
     "handover": _Place(_handover, "Let a standby take over now."),
     "maintenance": _Place(_maintenance, "Leave brokers and namespaces alone for a while."),
     "mode": _Place(_mode, "Let a cluster act, or only show what it would do."),
-    "notify": _Place(_notify, "Notify people of decisions, holds and failures.", is_endless=True),
     "pause": _Place(_pause, "Hold every action; the policies go on counting."),
     "policy": _Place(_policy, "Change decision settings while the controller runs."),
     "record": _Place(_record, "Record what a controller reads, for replay.", is_endless=True),

@@ -343,20 +343,5 @@ EXECUTOR_LAST_POLL = _gauge(
     "cluster",
 )
 
-NOTIFIER_MESSAGES = _counter(
-    "notifier_messages", "Messages to a receiver, by what became of them.", "receiver", "result"
-)
-NOTIFIER_LEFT_OUT = _counter(
-    "notifier_left_out_notices",
-    "Notices that were not sent to a receiver, because its limit was reached or they were older than an hour.",
-    "receiver",
-    "reason",
-)
-NOTIFIER_UNREADABLE = _counter("notifier_unreadable", "Records that are no events of trimtab's.")
-NOTIFIER_LAST_POLL = _gauge(
-    "notifier_last_poll_timestamp_seconds",
-    "When brokers last answered a read of the topics (Unix time).",
-)
-
 FAMILIES: tuple[Family, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Family))
 """All families, in the order of their declaration."""

@@ -8,7 +8,6 @@ Nothing here imports Spark or a broker's client, and nothing is read again after
 from streaming.settings.clusters import ClusterSettingsSource
 from streaming.settings.errors import SettingsError
 from streaming.settings.load import Loaded, load
-from streaming.settings.receivers import ReceiverSettings
 from streaming.settings.sections import (
     ClusterSection,
     ControllerSettings,
@@ -38,7 +37,6 @@ __all__ = [
     "PulsarInput",
     "PulsarTarget",
     "PulsarTopics",
-    "ReceiverSettings",
     "SecuritySettings",
     "Settings",
     "SettingsError",

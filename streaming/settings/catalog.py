@@ -107,9 +107,7 @@ def settings_by_path() -> Mapping[Path, Member]:
         if FREE_NAME not in section.path
         for member in section.settings
     }
-    by_name: dict[Path, Member] = {
-        (name,): members(Settings)[name] for name in ("clusters", "targets", "notify")
-    }
+    by_name: dict[Path, Member] = {(name,): members(Settings)[name] for name in ("clusters", "targets")}
     return {**by_path, **by_name}
 
 

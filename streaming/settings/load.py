@@ -35,7 +35,6 @@ _OPTIONS: Mapping[str, str] = {
     "metrics.port": "--metrics-port",
     "metrics.collector_port": "--metrics-port",
     "metrics.executor_port": "--metrics-port",
-    "metrics.notifier_port": "--metrics-port",
 }
 """Options whose name differs from the last part of their setting's key."""
 

@@ -312,13 +312,12 @@ class SparkSettings:
         )
 
 
-Program = Literal["controller", "collector", "executor", "notifier"]
+Program = Literal["controller", "collector", "executor"]
 """The programs that run permanently."""
 _PORTS: Mapping[Program, int] = {
     "controller": 9464,
     "collector": 9465,
     "executor": 9466,
-    "notifier": 9467,
 }
 
 
@@ -334,12 +333,10 @@ class MetricsSettings:
     """Port of ``trimtab collect``; unset = 9465, next to the controller's. Give further collectors on a host ``--metrics-port``."""
     executor_port: int | None = None
     """Port of ``trimtab execute``; unset = 9466, next to the collector's. Give further executors on a host ``--metrics-port``."""
-    notifier_port: int | None = None
-    """Port of ``trimtab notify``; unset = 9467, next to the executor's."""
 
     def __post_init__(self) -> None:
         _require(self.host, "host", self.host, "an address")
-        for name in ("port", "collector_port", "executor_port", "notifier_port"):
+        for name in ("port", "collector_port", "executor_port"):
             port = getattr(self, name)
             _require(port is None or 0 <= port <= _PORT_MAX, name, port, f"0 to {_PORT_MAX}")
 
@@ -349,7 +346,6 @@ class MetricsSettings:
             "controller": self.port,
             "collector": self.collector_port,
             "executor": self.executor_port,
-            "notifier": self.notifier_port,
         }[program]
         if own is not None:
             return own

@@ -6,7 +6,6 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from state.settings import KafkaSettings, PulsarSettings
-from streaming.settings.receivers import ReceiverSettings
 from streaming.settings.sections import (
     STRICT,
     ClusterName,
@@ -53,8 +52,6 @@ class Settings(BaseModel):
     absent."""
     targets: Mapping[ClusterName, TargetSection] = Field(default_factory=dict)
     """By cluster name how collectors and executors reach the cluster."""
-    notify: Mapping[ClusterName, ReceiverSettings] = Field(default_factory=dict)
-    """By the name of a receiver what ``trimtab notify`` sends to it, and how."""
 
     @property
     def output_url(self) -> str:

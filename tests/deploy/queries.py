@@ -104,11 +104,9 @@ OF_PROGRAMS = frozenset(
         "TrimtabExecutorNotPolling",
         "TrimtabExecutorStumbling",
         "TrimtabCollectorStalled",
-        "TrimtabNotifyUndelivered",
-        "TrimtabNotifyBehind",
     }
 )
-"""What only an executor, a collector or a notifier has something to say to."""
+"""What only an executor or a collector has something to say to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,18 +202,6 @@ def test_collectors_and_executors_run_commands_that_exist_and_read_targets_that_
         assert {("collect", target["system"], cluster), ("execute", target["system"], cluster)} <= asked
 
 
-def test_a_notifier_runs_a_command_that_exists_and_knows_whom_to_tell(tmp_path: Path) -> None:
-    receiver = {"format": "slack", "url_file": "/etc/trimtab/secrets/slack/url"}
-    manifests = render(
-        values_file(tmp_path, {"notifier": {"enabled": True}, "settings": {"notify": {"ops": receiver}}})
-    )
-    check_valid(manifests)
-    check_commands(manifests)
-    check_unprivileged(manifests)
-    assert check_understood(manifests, tmp_path).notify["ops"].format == "slack"
-    assert "notify" in {pod["containers"][0]["args"][0] for pod in pods(manifests)}
-
-
 def test_load_reports_may_come_from_pulsar(tmp_path: Path) -> None:
     given = {
         "settings": {
@@ -288,7 +276,6 @@ def test_prometheus_finds_the_controller_under_the_job_that_rules_and_dashboards
         ({"settings": {"metrics": {"host": "127.0.0.1"}}}, "where no probe reaches it"),
         ({"settings": {"metrics": {"port": 0}}}, "the probes need to know the port"),
         ({"targets": {"east-1": {"system": "pulsar"}}}, 'settings.targets."east-1".pulsar'),
-        ({"notifier": {"enabled": True}}, "no notice would be sent"),
         ({"settings": {"controller": {"mode": "on"}}}, "/settings/controller/mode"),
         ({"settings": {"input": {"security": {"password": "hunter2"}}}}, "password"),
     ],

@@ -92,7 +92,7 @@ def test_no_alert_fires_for_a_finding_that_is_information() -> None:
 @pytest.mark.parametrize("name", alerts())
 def test_every_alert_says_what_happened_and_has_a_runbook(name: str) -> None:
     rule = alerts()[name]
-    assert rule["labels"]["severity"] in {"critical", "warning"}
+    assert rule["labels"]["severity"] in {"critical", "warning", "info"}
     assert set(rule["annotations"]) == {"summary", "description", "runbook", "runbook_url"}
     page = REPOSITORY / rule["annotations"]["runbook"]
     assert rule["annotations"]["runbook_url"] == f"http://127.0.0.1:3000/public/runbooks/{page.name}"

@@ -28,7 +28,6 @@ def test_there_is_a_unit_of_each_program() -> None:
     assert [unit.name for unit in UNITS] == [
         "trimtab-collect@.service",
         "trimtab-execute@.service",
-        "trimtab-notify.service",
         "trimtab.service",
     ]
 

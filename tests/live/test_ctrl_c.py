@@ -24,7 +24,6 @@ SLOW = pytest.mark.slow
 SMALL = {
     "collect": ("collect", "kafka", "here"),
     "execute": ("execute", "kafka", "here"),
-    "notify": ("notify",),
     "record": ("record", "{folder}/recorded.ndjson"),
     "rotating record": ("record", "--max-total-size", "1GiB", "{folder}/recordings"),
     "feed": ("feed",),
@@ -32,7 +31,7 @@ SMALL = {
 """Every program without Spark that runs until it is told to stop."""
 SAYS = {"record": "records written", "rotating record": "records written", "feed": "records fed"}
 """What the programs without a log say in the end."""
-OWN = '[targets.here.kafka]\nbootstrap = "{bootstrap}"\n[notify."ops"]\nurl = "http://127.0.0.1:9/"\n'
+OWN = '[targets.here.kafka]\nbootstrap = "{bootstrap}"\n'
 
 
 @contextmanager
@@ -61,7 +60,6 @@ def has_fed(program: Child) -> bool:
 AT_WORK: dict[str, Callable[[Child], bool]] = {
     "collect": ready,
     "execute": ready,
-    "notify": ready,
     "record": has_recorded,
     "rotating record": has_recorded,
     "feed": has_fed,

@@ -22,7 +22,6 @@ ELSEWHERE = {
     "run": "test_run_damage.py",
     "collect pulsar": "pulsar/test_balance.py",
     "execute pulsar": "pulsar/test_balance.py",
-    "notify": "test_notify.py",
 }
 """Commands that need a Pulsar, two controllers or a while, and the tests that start each as a process."""
 MOVE = {

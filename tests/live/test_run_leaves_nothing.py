@@ -24,7 +24,7 @@ from tests.live.stage import QUICK, Stage, staged
 
 pytestmark = pytest.mark.live
 
-OWN = QUICK + '[targets.here.kafka]\nbootstrap = "{bootstrap}"\n[notify."ops"]\nurl = "http://127.0.0.1:9/"\n'
+OWN = QUICK + '[targets.here.kafka]\nbootstrap = "{bootstrap}"\n'
 
 
 class Obliging(LocalKafka):
@@ -94,7 +94,6 @@ PROGRAMS = {
     "run": ("run",),
     "collect": ("collect", "kafka", "here"),
     "execute": ("execute", "kafka", "here"),
-    "notify": ("notify",),
     "record": ("record", "{folder}/recorded.ndjson"),
     "rotating record": ("record", "--max-total-size", "1GiB", "{folder}/below/recordings"),
     "feed": ("feed",),

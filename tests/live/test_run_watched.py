@@ -40,7 +40,7 @@ EMPTY = {
     "trimtab / Cluster: annotation Splits": "no split was published, and a mark for nothing would mislead",
     "trimtab / Cluster: Bundles that stand out": "none does here, and bars show what was counted only",
     **dict.fromkeys(KAFKA_ONLY, "about Kafka clusters only, and here is none"),
-    **dict.fromkeys(OF_PROGRAMS, "about executors, collectors and notifiers, and here is none"),
+    **dict.fromkeys(OF_PROGRAMS, "about executors and collectors, and here is none"),
 }
 """Queries that find no data on a healthy system, and why they should not."""
 

@@ -50,7 +50,6 @@ BOUNDS = ("deadline", "left_ms", "left_s", "timeout")
 ALLOWED = {
     "streaming/collector/pulsar.py::PulsarCollector._read_facts::with ThreadPoolExecutor": "each call has a timeout; in a daemon thread",
     "streaming/executor/loop.py::ActionLoop.run::with ThreadPoolExecutor": "what a batch waits for has limits; see liveness",
-    "streaming/notifier/loop.py::NotifierLoop.run::with ThreadPoolExecutor": "a message is given up after a while; see liveness",
     "streaming/spark/files.py::Files.copy::with ThreadPoolExecutor": "Hadoop's clients give up a request after a while, as in any other call",
     "streaming/spark/session.py::Start.connect::with ThreadPoolExecutor": "another thread may cancel the start",
     "streaming/spark/session.py::Start.connect::result()": "the same",

@@ -70,7 +70,7 @@ def test_the_sample_file_uncommented_is_the_defaults(tmp_path: Path) -> None:
     security = ("ca_file", "certificate_file", "key_file", "username", "password", "password_file")
     assert unset == {
         *(f"{side}.security.{name}" for side in ("input", "output") for name in security),
-        "clusters", "targets", "notify", "pulsar.approval.standing", "input.pulsar.token_file", "input.pulsar.ca_file", "output.pulsar.token_file", "output.pulsar.ca_file", "output.url", "metrics.collector_port", "metrics.executor_port", "metrics.notifier_port", "spark.master", "spark.jars_dir", "spark.extra",
+        "clusters", "targets", "pulsar.approval.standing", "input.pulsar.token_file", "input.pulsar.ca_file", "output.pulsar.token_file", "output.pulsar.ca_file", "output.url", "metrics.collector_port", "metrics.executor_port", "spark.master", "spark.jars_dir", "spark.extra",
         "pulsar.capacity.messages_per_s", "pulsar.capacity.bytes_per_s", "pulsar.capacity.brokers",
         "pulsar.capacity.topics_count", "pulsar.capacity.sessions_count",
         "pulsar.guards.max_unloads_per_round_count", "pulsar.guards.max_unloads_per_hour_count", "pulsar.guards.max_moved_per_hour_ratio",

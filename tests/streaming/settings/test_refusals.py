@@ -28,7 +28,7 @@ from tests.streaming.settings.given import refusal
         ),
         pytest.param(
             "[metrics]\nzzz = 1",
-            "trimtab.toml: metrics.zzz: unknown setting; known here: collector_port, executor_port, host, notifier_port, port",
+            "trimtab.toml: metrics.zzz: unknown setting; known here: collector_port, executor_port, host, port",
             id="a key like no other is told what there is",
         ),
         pytest.param(
