@@ -106,12 +106,6 @@ def _forget() -> click.Command:
     return forget_command
 
 
-def _handover() -> click.Command:
-    from streaming.cli.handover import handover_command
-
-    return handover_command
-
-
 def _maintenance() -> click.Command:
     from streaming.cli.upkeep import maintenance_command
 
@@ -227,7 +221,6 @@ _PLACES = {
     "explain": _Place(_explain, "Say why a bundle or a broker is left alone."),
     "feed": _Place(_feed, "Play a recording, or a made-up fleet, to the input topic.", is_endless=True),
     "forget": _Place(_forget, "Forget what the controller remembers of a cluster."),
-    "handover": _Place(_handover, "Let a standby take over now."),
     "maintenance": _Place(_maintenance, "Leave brokers and namespaces alone for a while."),
     "mode": _Place(_mode, "Let a cluster act, or only show what it would do."),
     "pause": _Place(_pause, "Hold every action; the policies go on counting."),

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["Beat", "HandOver", "Role", "Unreadable", "decode", "encode", "every_s"]
+__all__ = ["Beat", "Role", "Unreadable", "decode", "encode", "every_s"]
 
 _BEATS_A_SESSION = 5
 _SESSION_S_BEFORE = 25.0
@@ -46,38 +46,22 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
     """Why a standby could not lead now; empty where it could."""
 
 
-class HandOver(msgspec.Struct, frozen=True, kw_only=True):
-    """A person asks a standby to take over from the leader of this epoch. It counts for no other leader."""
-
-    name: str
-    """Name of the controller."""
-    to: str
-    """``host:pid`` of the standby."""
-    leader_epoch: int
-    at: str
-    """When the person asked, RFC 3339, by the clock of that person's machine."""
-
-
 class Unreadable(ValueError):
-    """A record of the topic that is neither a beat nor a hand-over."""
+    """A record of the topic that is no beat."""
 
 
 _encoder = msgspec.json.Encoder()
 _beat = msgspec.json.Decoder(Beat)
-_hand_over = msgspec.json.Decoder(HandOver)
 
 
-def encode(message: Beat | HandOver) -> bytes:
-    """A beat or a hand-over as JSON."""
-    return _encoder.encode(message)
+def encode(beat: Beat) -> bytes:
+    """A beat as JSON."""
+    return _encoder.encode(beat)
 
 
-def decode(value: bytes) -> Beat | HandOver:
-    """The beat or hand-over of a record; raises ``Unreadable``."""
+def decode(value: bytes) -> Beat:
+    """The beat of a record; raises ``Unreadable``."""
     try:
         return _beat.decode(value)
     except msgspec.MsgspecError as error:
-        try:
-            return _hand_over.decode(value)
-        except msgspec.MsgspecError:
-            raise Unreadable(f"no beat of a controller: {error}") from error
+        raise Unreadable(f"no beat of a controller: {error}") from error

@@ -6,7 +6,7 @@ which standby tries to lead; the publisher decides which one leads.
 """
 
 from streaming.contract import beat as beats
-from streaming.contract.beat import Beat, HandOver, Unreadable
+from streaming.contract.beat import Beat, Unreadable
 
 __all__ = ["Election"]
 
@@ -17,7 +17,6 @@ class Election:
     def __init__(self, *, name: str, instance: str, session_s: float) -> None:
         self._name, self._instance, self._session_s = name, instance, session_s
         self._leader: Beat | None = None
-        self._asked_for: HandOver | None = None
         self._counted_s = 0.0
         """Time that counts: between reads in a row that reached the end."""
         self._leader_at_s = 0.0
@@ -36,17 +35,15 @@ class Election:
     def receive(self, value: bytes | None) -> None:
         """Take a record of the topic. One that is no beat, or another controller's, is ignored."""
         try:
-            record = beats.decode(value or b"")
+            beat = beats.decode(value or b"")
         except Unreadable:
             return
-        if record.name != self._name:
+        if beat.name != self._name:
             return
-        if isinstance(record, HandOver):
-            self._asked_for = record
-        elif record.role == "leader":
-            self._note_leader(record)
-        elif record.instance != self._instance:
-            self._note_standby(record)
+        if beat.role == "leader":
+            self._note_leader(beat)
+        elif beat.instance != self._instance:
+            self._note_standby(beat)
 
     def note_read(self, began_s: float) -> None:
         """Note that a read that began at ``began_s`` has reached the end, and that all its records were heard.
@@ -67,9 +64,7 @@ class Election:
         """Why this standby may try to lead now; None where it may not."""
         if not self._has_read:
             return None
-        leader, asked = self._leader, self._asked_for
-        if asked is not None and asked.to == self._instance and self._is_of_leader(asked):
-            return "a hand-over to this standby was requested"
+        leader = self._leader
         silent_s = self._counted_s - self._leader_at_s
         # The first in line may need a session until it is heard as the leader; the next one waits that long.
         session_s = max(self._session_s, 0.0 if leader is None else leader.session_s)
@@ -93,9 +88,6 @@ class Election:
             self._others.pop(beat.instance, None)
         else:
             self._others[beat.instance] = self._counted_s
-
-    def _is_of_leader(self, asked: HandOver) -> bool:
-        return self._leader is not None and asked.leader_epoch == self._leader.epoch
 
     def _place(self) -> int:
         """How many standbys come before this one: those heard within a session whose names sort before its own."""

@@ -89,5 +89,4 @@ def aged_beats(records: Iterable[TopicRecord], *, now_ms: int) -> Iterator[tuple
             beat = beats.decode(record.value or b"")
         except beats.Unreadable:
             continue
-        if isinstance(beat, Beat):
-            yield beat, round((now_ms - record.timestamp) / 1000, 3)
+        yield beat, round((now_ms - record.timestamp) / 1000, 3)

@@ -21,7 +21,7 @@ REFUSED = 5
 UNREACHABLE = 6
 """Brokers, or the checkpoint's store, did not answer within ``controller.start_wait_s``; start it again."""
 NOT_ACKNOWLEDGED = 7
-"""A control event or a hand-over was written, and no controller obeyed it while ``--wait`` waited."""
+"""A control event was written, and no controller obeyed it while ``--wait`` waited."""
 
 FINAL = (WRONG_USE, FENCED, REFUSED)
 """After these a supervisor must not restart the process: it would end the same way, or two controllers would fence each other

@@ -6,7 +6,6 @@ off the controllers' logs, which a frozen one has, too: it is the living control
 
 import re
 import signal
-import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import cast
 from tests.faults.doing import DEEDS, Deed, Scene
 from tests.faults.schedule import DISTURBANCES, Fault
 from tests.faults.supervisor import Part, Supervisor
-from tests.live.driving import Child, command, until
+from tests.live.driving import Child, until
 from tests.live.standing import stands_by
 
 __all__ = ["FAILOVER_DEEDS", "epochs", "is_paired"]
@@ -128,14 +127,6 @@ def _freeze(scene: Scene, fault: Fault, leader: Child) -> None:
         scene.supervisor.send(signal.SIGCONT, part, leader)
 
 
-def _hand_over(scene: Scene, _fault: Fault, leader: Child) -> None:
-    standby = next(
-        child for child in _listening(scene.supervisor) if child is not leader and stands_by(child)
-    )
-    to = f"{socket.gethostname()}:{standby.process.pid}"
-    command("handover", "--config", str(scene.stage.directory / "trimtab.toml"), "--to", to)
-
-
 def _slow_batch(scene: Scene, fault: Fault) -> None:
     """The leader's workers stand still for longer than a session, in a batch or before one."""
     leader = _leader(scene.supervisor, scene.stage.directory)
@@ -164,7 +155,6 @@ _ENDINGS = {
     "kill-both": _kill_both,
     "stop-leader": _stop,
     "freeze-leader": _freeze,
-    "hand-over": _hand_over,
 }
 FAILOVER_DEEDS: Mapping[str, Deed] = {
     **{kind: _ended(end) for kind, end in _ENDINGS.items()},

@@ -91,7 +91,6 @@ ENDINGS: Mapping[str, Draw] = {
     "kill-both": _lasting(0, 4),
     "stop-leader": _at_once(),
     "freeze-leader": _lasting(0, 6, "all", "driver"),
-    "hand-over": _at_once(),
 }
 """How a leader that has a standby is ended."""
 _DISTURBED: Mapping[str, Draw] = {

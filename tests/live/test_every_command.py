@@ -18,7 +18,6 @@ pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 ELSEWHERE = {
     "doctor": "test_doctor.py",
-    "handover": "test_run_standby.py",
     "run": "test_run_damage.py",
     "collect pulsar": "pulsar/test_balance.py",
     "execute pulsar": "pulsar/test_balance.py",

@@ -1,6 +1,6 @@
-"""When a standby tries to lead: silence that was really heard, a goodbye, a hand-over, and one standby at a time."""
+"""When a standby tries to lead: silence that was really heard, a goodbye, and one standby at a time."""
 
-from streaming.contract.beat import Beat, HandOver, encode
+from streaming.contract.beat import Beat, encode
 from streaming.controller.election import Election
 
 SESSION_S = 10.0
@@ -144,17 +144,6 @@ def test_a_standby_that_could_not_lead_or_has_left_is_not_waited_for() -> None:
         heard = election("c:1")
         read(heard, [0.0], leader(is_leaving=True), standby("b:1"), gone)
         assert heard.reason() is not None
-
-
-def test_a_hand_over_counts_for_the_standby_and_the_leader_it_names() -> None:
-    asked = HandOver(name="main", to="b:1", leader_epoch=7, at="now")
-    asked_for, other = election("b:1"), election("c:1")
-    read(asked_for, [0.0], leader(), encode(asked))
-    read(other, [0.0], leader(), encode(asked))
-    assert asked_for.reason() == "a hand-over to this standby was requested"
-    assert other.reason() is None
-    read(asked_for, [1.0], leader(epoch=8))
-    assert asked_for.reason() is None
 
 
 def test_what_is_no_beat_and_what_other_controllers_say_is_passed_over() -> None:
