@@ -93,7 +93,6 @@ class Controller:
         self._is_forgotten = False
         """Whether the store still holds the memory of a cluster that is forgotten."""
         self._waiting = self._room()
-        self._waiting.find_senders(self._header.rounds)
         self._known_results: dict[int, set[ResultRecord]] = {}
         self._results: Counter[tuple[type[Event], Result]] = Counter()
 

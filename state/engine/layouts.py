@@ -6,11 +6,7 @@ an upgrade from the version before it. A version without an upgrade is refused, 
 
 Invariant: a value is read under the version that it was written with, or not at all.
 
-What a released trimtab can have stored lies in ``tests/state/golden_state``, with a description of the layouts. As long as
-a version is not released, its layouts may still change: the fields change under the same number, and
-``python -m tests.state.golden_state`` writes the recorded values anew (on a conflict in them, take either side and run it).
-``--release`` freezes them; from then on the same
-command refuses, and a test fails until ``VERSION`` has been raised.
+No version was released yet: until one is, layouts may change under the same number.
 """
 
 from collections.abc import Callable
@@ -18,13 +14,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from state.engine.upgrade_early import with_early
-from state.engine.upgrade_kafka import with_move_table, with_replica_table, with_throttle_configs
-from state.engine.upgrade_ledger import with_ledger
-from state.engine.upgrade_rounds import with_senders
-
-VERSION = 3
-"""Version of every layout. 2 is that of trimtab 0.1.0; 1 stood for many layouts before it, which cannot be told apart."""
+VERSION = 4
+"""Version of every layout. Older bytes stood for several layouts each and cannot be told apart."""
 
 FRESH = (
     "--fresh, which forgets every cluster's averages, hit counts, cooldowns, budgets and actions in flight"
@@ -38,35 +29,7 @@ Upgrade = Callable[[Kind, Any], Any]
 """Makes a decoded body (lists, dicts and plain values) into one of the next version."""
 
 
-def _from_2(kind: Kind, body: Any) -> Any:
-    """Version 3 keeps decisions in one ledger, who waits in the header, early events as they came, a policy's memory under its name.
-
-    Kafka's reports and throttle are in other fields.
-    """
-    match kind:
-        case "header":
-            return with_early(with_senders(with_ledger(body)))
-        case "logs":
-            return with_replica_table(body)
-        case "kafka":
-            return with_throttle_configs(body)
-        case "moves":
-            return with_move_table(body)
-        case "fleet":
-            return _with_memory_by_policy(body)
-    return body
-
-
-def _with_memory_by_policy(body: Any) -> Any:
-    low_hits, high_hits, history_ratio = body[11:14]
-    policies = {
-        "avg-shedder": {"low_hits": low_hits, "high_hits": high_hits},
-        "threshold-shedder": {"history_ratio": history_ratio},
-    }
-    return [*body[:11], policies, *body[14:]]
-
-
-UPGRADES: dict[int, Upgrade] = {2: _from_2}
+UPGRADES: dict[int, Upgrade] = {}
 """Upgrades by the version that each one starts from."""
 
 _encoder = msgspec.msgpack.Encoder()
@@ -106,6 +69,5 @@ def refuse_version(version: int, name: str) -> None:
         )
     if any(each not in UPGRADES for each in range(version, VERSION)):
         raise OlderStateError(
-            f"{name} was written by a trimtab from before 0.1.0 (memory version {version}), whose memory this one cannot "
-            f"read: start over with {FRESH}"
+            f"{name} was written by an older trimtab (memory version {version}, this one reads {VERSION}): start over with {FRESH}"
         )

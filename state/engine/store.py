@@ -24,14 +24,10 @@ class WaitingKey(NamedTuple):
 
 
 class StoredKey(NamedTuple):
-    """The key of a stored value of an open round.
-
-    Of kind ``batch`` it is what waits since one batch, under a number. trimtab 0.1.0 stored each sender's by itself, under its kind and broker.
-    """
+    """The key of a stored value of an open round: what one batch left waiting, under a number."""
 
     round: int
-    kind: WaitingKind | Literal["batch"]
-    name: str
+    number: int
 
 
 class Store(Protocol):

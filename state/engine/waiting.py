@@ -58,13 +58,6 @@ class WaitingRoom:
         self._left: list[StoredKey] = []
         """What the store still has and nobody needs."""
 
-    def find_senders(self, rounds: Mapping[int, OpenRound]) -> None:
-        """Find in the store who waits in the rounds that trimtab 0.1.0 left open: its header only counted them."""
-        unknown = {number for number, each in rounds.items() if each.stored_count and not each.waiters}
-        for number in unknown:
-            for key, waiting in self._stored(number):
-                _count(rounds[number], key, waiting)
-
     def put(self, open_round: OpenRound, key: WaitingKey, new: Waiting) -> bool:
         """Keep ``new`` if it is the newest of its sender (at equal times the greater id); True if it is the first one."""
         there = open_round.waiters.get(key.kind)
@@ -105,7 +98,7 @@ class WaitingRoom:
                 continue
             if keys is not None:
                 keys.append(stored)
-            for entry in _entries_of(stored, value):
+            for entry in decode_batch(value):
                 key = WaitingKey(number, entry.kind, entry.broker)
                 yield key, self._decode(key, entry.value)
 
@@ -121,13 +114,9 @@ class WaitingRoom:
     def _write(self, number: int, open_round: OpenRound, new: Mapping[WaitingKey, Waiting]) -> None:
         entries = (Entry(key.kind, key.broker, self._encode(key, each)) for key, each in new.items())
         for batch in _cut(entries):
-            key = StoredKey(number, "batch", str(open_round.stored_count))
+            key = StoredKey(number, open_round.stored_count)
             self._store.put_waiting(key, encode_batch(batch))
             open_round.stored_count += len(batch)
-
-
-def _entries_of(key: StoredKey, value: bytes) -> list[Entry]:
-    return decode_batch(value) if key.kind == "batch" else [Entry(key.kind, key.name, value)]
 
 
 def _cut(entries: Iterable[Entry]) -> Iterator[list[Entry]]:

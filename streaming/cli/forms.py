@@ -10,21 +10,6 @@ from streaming.cli.options import Option
 __all__ = ["format_option", "render", "to_yaml"]
 
 _FORMS = ("table", "json", "yaml")
-_OLD_NAME = "text"
-
-
-class _Form(click.Choice[str]):
-    """``text`` is what ``table`` was called in 0.1.0."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """See click."""
-        if value == _OLD_NAME:
-            click.echo(
-                f"warning: --format {_OLD_NAME} is called table now; the next release removes the old name",
-                err=True,
-            )
-            value = "table"
-        return super().convert(value, param, ctx)
 
 
 def format_option(
@@ -32,7 +17,7 @@ def format_option(
 ) -> Option:
     """``--format``; ``help_`` says what a program gets."""
     return click.option(
-        "--format", "-o", "form", type=_Form(forms), default=default, show_default=True, help=help_
+        "--format", "-o", "form", type=click.Choice(forms), default=default, show_default=True, help=help_
     )
 
 

@@ -11,8 +11,6 @@ import msgspec
 __all__ = ["Beat", "Role", "Unreadable", "decode", "encode", "every_s"]
 
 _BEATS_A_SESSION = 5
-_SESSION_S_BEFORE = 25.0
-"""``session_s`` of a beat without one: the versions from before that field sent a beat every 5 s."""
 
 Role = Literal["leader", "standby"]
 
@@ -38,7 +36,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     """Version of trimtab."""
     role: Role = "leader"
-    session_s: float = _SESSION_S_BEFORE
+    session_s: float
     """``controller.session_s``: if no beat comes for so long, another controller may try to lead."""
     is_leaving: bool = False
     """Whether this is its last beat: it has ended in good order, and no standby has to wait for the session's end."""

@@ -48,7 +48,7 @@ _DATA_LOST = (
 )
 _OURS: Mapping[type[Exception], str] = {
     NewerStateError: f"the checkpoint was written by a newer trimtab: run that version, or start over with {FRESH}",
-    OlderStateError: f"the checkpoint was written by a trimtab from before 0.1.0: start over with {FRESH}",
+    OlderStateError: f"the checkpoint was written by an older trimtab, whose memory this one cannot read: start over with {FRESH}",
     RoundLengthError: f"the rounds have another length than the checkpoint's: set length_s back, or start over with {FRESH}",
     DataLoss: "the input has lost records that the checkpoint has not read yet",
 }

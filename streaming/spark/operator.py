@@ -21,7 +21,7 @@ from pyspark.sql.streaming.stateful_processor import (
     StatefulProcessorHandle,
     ValueState,
 )
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from state.engine.store import StoredKey
 from streaming.spark.packing import pack, unpack
@@ -30,8 +30,7 @@ _VALUE = StructType([StructField("value", BinaryType())])
 _WAITING_KEY = StructType(
     [
         StructField("round", LongType()),
-        StructField("kind", StringType()),
-        StructField("broker", StringType()),
+        StructField("number", LongType()),
     ]
 )
 
@@ -58,7 +57,7 @@ class SparkStore:
 
     def all_waiting(self) -> Iterator[tuple[StoredKey, bytes]]:
         for key, value in self._waiting.iterator():
-            yield StoredKey(int(key[0]), key[1], str(key[2])), unpack(value[0])
+            yield StoredKey(int(key[0]), int(key[1])), unpack(value[0])
 
     def put_waiting(self, key: StoredKey, value: bytes) -> None:
         self._waiting.updateValue(key, (pack(value),))

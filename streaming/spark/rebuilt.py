@@ -20,8 +20,7 @@ __all__ = ["ClusterMemory", "Rebuilt", "initial_state", "put"]
 _WAITING = StructType(
     [
         StructField("round", LongType(), nullable=False),
-        StructField("kind", StringType(), nullable=False),
-        StructField("broker", StringType(), nullable=False),
+        StructField("number", LongType(), nullable=False),
         StructField("value", BinaryType(), nullable=False),
     ]
 )
@@ -73,5 +72,5 @@ def put(store: Store, row: Row) -> None:
 
 def _waiting(row: Row) -> Iterator[tuple[StoredKey, bytes]]:
     for each in row.waiting:  # Spark hands over the structs of an array as dicts
-        key = StoredKey(int(each["round"]), each["kind"], str(each["broker"]))
+        key = StoredKey(int(each["round"]), int(each["number"]))
         yield key, bytes(each["value"])

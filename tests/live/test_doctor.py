@@ -71,7 +71,15 @@ def test_it_finds_what_is_wrong_beside_a_controller_that_goes_on_undisturbed(sta
         epoch = running.open(lambda: nothing)
         instance = f"{socket.gethostname()}:1"
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        beat = Beat(name=stage.name, instance=instance, epoch=epoch, batch=None, at=at, version="0.0.9")
+        beat = Beat(
+            name=stage.name,
+            instance=instance,
+            epoch=epoch,
+            batch=None,
+            at=at,
+            version="0.0.9",
+            session_s=10.0,
+        )
         stage.send_raw(stage.name.encode(), encode(beat), to=stage.topics.beats)
         stage.send([*leaning(0), closing(1)])
         stage.flush()

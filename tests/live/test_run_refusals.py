@@ -94,7 +94,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused_with_the_remedy_and_nothing_i
     assert "--fresh" in message
     rewrite(card, json.dumps(json.loads(text) | {"memory_version": 1}).encode())
     message = refusal(warm, config)
-    assert "from before 0.1.0 (memory version 1)" in message
+    assert "written by an older trimtab (memory version 1" in message
     assert "--fresh" in message
     rewrite(card, text)
 

@@ -14,7 +14,7 @@ from streaming.ports.events import NoTopic
 from streaming.ports.publishing import PublishError
 from streaming.process.deadline import poll
 
-BEAT = Beat(name="main", instance="a:1", epoch=7, batch=3, at="then", version="1")
+BEAT = Beat(name="main", instance="a:1", epoch=7, batch=3, at="then", version="1", session_s=10.0)
 PATIENCE_S = 20.0
 
 

@@ -67,14 +67,6 @@ def test_its_output_has_the_same_forms_as_that_of_the_others(path: tuple[str, ..
     assert set(option.type.choices) == wanted
 
 
-def test_what_the_table_was_called_before_works_with_a_warning_that_names_the_new_name() -> None:
-    arguments = ["split", "positions", "persistent://t/n/a", "-o"]
-    old, new = (CliRunner().invoke(main, [*arguments, form]) for form in ("text", "table"))
-    assert (old.exit_code, old.stdout) == (0, new.stdout)
-    assert "--format text is called table now" in old.stderr
-    assert new.stderr == ""
-
-
 def test_yaml_says_the_same_as_json_in_the_same_order() -> None:
     tree = {"b": [1, {"ä": None}], "a": "no"}
     assert yaml.safe_load(to_yaml(tree)) == json.loads(render(tree, "json")) == tree

@@ -35,7 +35,9 @@ def beat(
     instance: str, *, appended_ms: int, at: str = "1970-01-01T00:08:18.000Z", **fields: Any
 ) -> TopicRecord:
     said = msgspec.json.decode(
-        encode(Beat(name="trimtab", instance=instance, epoch=7, batch=1, at=at, version="0.1.0"))
+        encode(
+            Beat(name="trimtab", instance=instance, epoch=7, batch=1, at=at, version="0.1.0", session_s=10.0)
+        )
     )
     value = msgspec.json.encode({**said, **fields})
     return TopicRecord(key=b"trimtab", value=value, timestamp=appended_ms, partition=0, offset=0, headers=[])

@@ -101,13 +101,6 @@ def test_a_leader_with_a_longer_session_has_its_own_and_one_of_an_earlier_versio
     heard.note_read(30.0)
     assert heard.reason() is not None
 
-    earlier = b'{"name":"main","instance":"a:1","epoch":7,"batch":3,"at":"then","version":"0.1.0"}'
-    heard = election()
-    read(heard, range(25), earlier)
-    assert heard.reason() is None
-    heard.note_read(25.0)
-    assert heard.reason() is not None
-
 
 def test_a_goodbye_is_followed_at_once_unless_a_newer_leader_was_heard() -> None:
     heard = election()

@@ -180,7 +180,7 @@ def test_the_operator_begins_with_memory_that_was_rebuilt(tmp_path: Path) -> Non
     before.test("east-1", records[:7])
     header, fleet = (unpack(before.peekValueState(name, "east-1")[0]) for name in ("header", "fleet"))
     waiting = [
-        {"round": key[0], "kind": key[1], "broker": key[2], "value": unpack(value[0])}  # as Spark does
+        {"round": key[0], "number": key[1], "value": unpack(value[0])}  # as Spark does
         for key, value in before.peekMapState("waiting", "east-1").items()
     ]
     assert waiting

@@ -308,7 +308,7 @@ def test_it_names_who_stands_by_and_why_one_could_not_lead() -> None:
         standby("b:2"),
         standby("d:4"),
         standby("d:4", is_leaving=True),
-        said(Beat(name="main", instance="a:1", epoch=7, batch=3, at="then", version="1")),
+        said(Beat(name="main", instance="a:1", epoch=7, batch=3, at="then", version="1", session_s=10.0)),
     ]
     found = newest_standbys(records, now_ms=2_000)
     assert [each.instance for each in found["main"]] == ["b:2", "c:3"]

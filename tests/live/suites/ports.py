@@ -74,7 +74,7 @@ class PortsSuite:
         sink.close()
 
     def test_a_controllers_beat_is_read_as_a_sign_that_it_runs(self, settings: Settings) -> None:
-        written = Beat(name="main", instance="a:1", epoch=7, batch=3, at="then", version="1")
+        written = Beat(name="main", instance="a:1", epoch=7, batch=3, at="then", version="1", session_s=10.0)
         with closing(beat_sink_of(settings)) as sink:
             sink.send(written.name, encode(written))
             sink.flush()

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from state.engine.control import MAX_WAITING_COUNT
 from state.engine.encoding import decode_header
 from state.engine.memory import Header, ResultRecord
 from state.engine.store import DictStore
-from state.engine.upgrade_early import with_early
 from state.events import ActionResult, Control, Event, Reassignment, Tick
 from state.kafka_reports import MoveRow
 from state.round_settings import RoundSettings
@@ -284,59 +282,3 @@ def test_the_length_of_rounds_may_change_as_long_as_no_report_came() -> None:
     after.step(load("b1", 65))
     after.commit()
     assert decode_header(store.header() or b"").length_ms == 30_000
-
-
-RELEASED = Path(__file__).parents[1] / "golden_state" / "v0.1.0" / "header-early.bin"
-
-
-def test_what_came_early_before_an_upgrade_from_the_first_release_is_kept() -> None:
-    header = decode_header(RELEASED.read_bytes())
-    assert [(each.kind, each.time_ms, each.clock_ms) for each in header.early] == [
-        ("tick", 7, 7),
-        ("result", 8, 7),
-    ]
-    assert (header.rounds, header.control, header.next_round) == ({}, [], None)
-    found, skipped = map(early.event_of, header.early)
-    assert isinstance(found, Tick)
-    assert found.asked == ("1",)
-    assert isinstance(skipped, ActionResult)
-    assert (skipped.action_id, skipped.outcome) == ("a1", "skipped")
-
-
-@pytest.mark.parametrize(("arrived_late", "clock_ms"), [(False, None), (True, 7)])
-def test_so_is_a_pause_of_the_first_release(*, arrived_late: bool, clock_ms: int | None) -> None:
-    stored = [5, "c", True, "act", b"{}", "ann", "why", 3, arrived_late, 4]
-    body: list[Any] = [60_000, 7, -1, None, False, {}, None, None, 0, None, [stored], [], None, None, [], []]
-    ((kind, time_ms, id_, clock, value),) = with_early(body)[15]
-    assert (kind, time_ms, id_, clock) == ("control", 5, "c", clock_ms)
-    event = early.event_of(early.EarlyRecord(kind, time_ms, id_, clock, value))
-    assert isinstance(event, Control)
-    assert (event.paused, event.mode, event.who, event.why, event.resumed_ms) == (
-        True,
-        "act",
-        "ann",
-        "why",
-        4,
-    )
-
-
-def test_a_cluster_of_the_first_release_whose_system_is_known_keeps_its_rounds() -> None:
-    body: list[Any] = [
-        60_000,
-        7,
-        -1,
-        None,
-        True,
-        {0: []},
-        None,
-        None,
-        0,
-        None,
-        [],
-        [],
-        None,
-        "pulsar",
-        [],
-        [1],
-    ]
-    assert with_early(body) == [*body[:15], []]

@@ -54,10 +54,10 @@ class Batches:
         found = self.room.take(number, self.rounds.pop(number))
         return {key.broker: each for key, each in found.items()}
 
-    def stored(self) -> list[tuple[str, list[str]]]:
-        """Name and senders of each stored value."""
+    def stored(self) -> list[tuple[int, list[str]]]:
+        """Number and senders of each stored value."""
         return [
-            (key.name, [each.broker for each in decode_batch(value)])
+            (key.number, [each.broker for each in decode_batch(value)])
             for key, value in self.store.all_waiting()
         ]
 
@@ -110,7 +110,6 @@ def test_a_round_without_stored_values_does_not_read_the_store() -> None:
             raise AssertionError
 
     found = Batches(Unread())
-    found.room.find_senders(found.rounds)
     found.put(1, Said(5, "b"))
     assert found.take(1) == {"b1": Said(5, "b")}
 
@@ -139,12 +138,12 @@ def test_a_batch_is_one_stored_value_up_to_its_limit_of_bytes(monkeypatch: pytes
     found.end()
     found.put(1, Said(5, "b"), "b4")
     found.end()
-    assert found.stored() == [("0", ["b1", "b2", "b3"]), ("3", ["b4"])]
+    assert found.stored() == [(0, ["b1", "b2", "b3"]), (3, ["b4"])]
     monkeypatch.setattr(waiting, "_MAX_BATCH_BYTES", 2 * len(b"5 b 1"))
     for broker in ("b5", "b6", "b7"):
         found.put(1, Said(5, "b"), broker)
     found.end()
-    assert found.stored()[2:] == [("4", ["b5", "b6"]), ("6", ["b7"])]
+    assert found.stored()[2:] == [(4, ["b5", "b6"]), (6, ["b7"])]
     assert sorted(found.take(1)) == [f"b{number}" for number in range(1, 8)]
 
 
