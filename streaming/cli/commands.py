@@ -88,12 +88,6 @@ def _execute() -> click.Command:
     return execute_command
 
 
-def _explain() -> click.Command:
-    from streaming.cli.explain import explain_command
-
-    return explain_command
-
-
 def _feed() -> click.Command:
     from streaming.cli.feed import feed_command
 
@@ -218,7 +212,6 @@ _PLACES = {
     "doctor": _Place(_doctor, "Check the whole installation, and say what is wrong."),
     "drain": _Place(_drain, "Empty a broker, and keep it empty."),
     "execute": _Place(_execute, "Carry decisions out on a cluster and verify them.", is_endless=True),
-    "explain": _Place(_explain, "Say why a bundle or a broker is left alone."),
     "feed": _Place(_feed, "Play a recording, or a made-up fleet, to the input topic.", is_endless=True),
     "forget": _Place(_forget, "Forget what the controller remembers of a cluster."),
     "maintenance": _Place(_maintenance, "Leave brokers and namespaces alone for a while."),

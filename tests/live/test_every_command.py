@@ -106,7 +106,9 @@ def test_each_command_does_its_work_as_a_process(stage: Stage, tmp_path: Path) -
     assert "closed loop" in show(
         "backtest", *config, "--policy", "fleet-planner", f"kafka://{stage.bootstrap}"
     )
-    assert "broker-1:8080 of east-1" in show("explain", *config, "--recording", str(fleet), "broker-1:8080")
+    assert "broker-1:8080 is at " in show(
+        "rounds show", *config, "--cluster", "east-1", "--broker", "broker-1:8080"
+    )
     assert "not-json" in show("rejected tail", *config, *newest)
     place = f"{letter['topic']}/{letter['partition']}@{letter['offset']}"
     assert "junk" in show("rejected show", *config, place)

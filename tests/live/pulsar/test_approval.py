@@ -82,8 +82,8 @@ def test_proposals_are_approved_and_rejected_by_commands_and_every_command_reads
     assert sorted(replayed.splitlines()) == sorted(values)
     report = output_of(config, "report", "--since", "1h")
     assert f"{topics.audit} reaches back to " in report
-    explained = output_of(config, "explain", approved["bundle"])
-    assert f"{approved['bundle']} of {CLUSTER}" in explained
+    shown = output_of(config, "rounds", "show", "--cluster", CLUSTER, "--bundle", approved["bundle"])
+    assert f"{approved['bundle']}  at {approved['source']}" in shown
     compared = output_of(config, "backtest", "--policy", "avg-shedder", pulsar.service_url)
     assert "closed loop" in compared
     stage.close()

@@ -1,0 +1,94 @@
+"""What the newest rounds say of one broker or bundle, and what would have to change."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from policies.shedding.registry import POLICIES
+from state.pulsar.masks import MASK_REASONS
+from streaming.cli import main
+from streaming.operators.remedies import REMEDIES, examined_remedy_of, remedy_of
+from streaming.operators.round_subject import NEWEST_COUNT, about_text, newest_about
+from streaming.ports.reading import TopicRecord
+
+ROOT = Path(__file__).parents[2]
+RECORDING = str(ROOT / "tests" / "recordings" / "pulsar-3-brokers.ndjson.gz")
+SETTINGS = str(ROOT / "tests" / "recordings" / "pulsar-3-brokers.toml")
+MOVED = "shop/orders/0x80000000_0xa0000000"
+BROKER = "broker-1:8080"
+
+
+@cache
+def recorded() -> list[TopicRecord]:
+    """The audit topic of a recorded cluster, whose decisions are those of a dry-run."""
+    done = CliRunner().invoke(main, ["replay", "--config", SETTINGS, "--only", "rounds", RECORDING])
+    return [record(line, offset) for offset, line in enumerate(done.stdout_bytes.splitlines())]
+
+
+def record(value: bytes, offset: int = 0, epoch: int = 1) -> TopicRecord:
+    headers = [("trimtab-epoch", str(epoch).encode())]
+    return TopicRecord(key=b"lab", value=value, timestamp=0, partition=0, offset=offset, headers=headers)
+
+
+def test_a_bundle_is_shown_with_its_outcome_and_what_was_said_of_its_broker() -> None:
+    found = [event.data for event in newest_about(recorded(), MOVED, is_bundle=True)]
+    assert 0 < len(found) <= NEWEST_COUNT
+    assert [data.round for data in found] == sorted((data.round for data in found), reverse=True)
+    for data in found:
+        assert {row.bundle for row in data.candidates.heaviest} <= {MOVED}
+        owners = {row.broker for row in (*data.candidates.heaviest, *data.splits.heaviest)}
+        assert {row.broker for row in data.brokers} == owners
+        assert all({row.high_broker, row.low_broker} & owners for row in data.examined.heaviest)
+    text = about_text(found)
+    (row, *_) = found[0].candidates.heaviest
+    assert f"{MOVED}  at {row.broker}  {row.detail}" in text
+    assert "What would have to change:" in text
+    assert "trimtab mode act" in text
+
+
+def test_a_broker_is_always_shown_with_its_usage_or_as_missing() -> None:
+    found = newest_about(recorded(), BROKER, is_bundle=False)
+    assert len(found) == NEWEST_COUNT
+    assert f"{BROKER} is at " in about_text([found[0].data])
+    dead = newest_about(recorded()[:-15], "broker-3:8080", is_bundle=False)
+    shown = about_text([event.data for event in dead])
+    assert "broker-3:8080 is at " in shown or "broker-3:8080 did not report" in shown
+
+
+@pytest.mark.parametrize(
+    ("subject", "is_bundle"), [("shop/orders/0x0_0x1", True), ("broker-9:8080", False), (BROKER, True)]
+)
+def test_what_no_round_names_is_not_found(subject: str, *, is_bundle: bool) -> None:
+    assert newest_about(recorded(), subject, is_bundle=is_bundle) == []
+
+
+def test_what_a_replaced_controller_wrote_and_what_cannot_be_read_do_not_count() -> None:
+    newest = recorded()[-1].value or b""
+    garbage = record(f"no event about {BROKER}".encode())
+    (found,) = newest_about(
+        [record(newest, epoch=7), record(newest, epoch=6), garbage], BROKER, is_bundle=False
+    )
+    assert found.data.cluster == "lab"
+
+
+def test_there_is_a_remedy_for_every_outcome_that_keeps_a_bundle_where_it_is() -> None:
+    page = (ROOT / "docs" / "decisions.md").read_text()
+    tables = page[page.index("## Outcomes of a bundle") : page.index("## What became of an action")]
+    told = {
+        name.split()[0]
+        for line in tables.splitlines()
+        if line.startswith("| `")
+        for name in re.findall(r"`([^`]+)`", line.split("|")[1])
+    }
+    assert {"cooldown", "in-flight", "budget"} <= told
+    assert (set(MASK_REASONS) | told) - {"", "acted"} <= set(REMEDIES)
+    assert remedy_of("acted") == ""
+
+
+def test_there_is_a_remedy_for_everything_that_a_policy_says_of_a_pair_or_broker() -> None:
+    for policy in POLICIES:
+        mute = [outcome for outcome in policy.outcomes if not examined_remedy_of(outcome, policy.name)]
+        assert mute == ["fired"], policy.name
