@@ -3,11 +3,7 @@
 Only values, as they are in a control event; their consequences are in ``state.pulsar``.
 """
 
-from typing import Literal
-
 import msgspec
-
-BrokerUpkeep = Literal["", "maintenance", "drained"]
 
 
 class Spell(msgspec.Struct, frozen=True, array_like=True):
@@ -43,10 +39,6 @@ class Upkeep(msgspec.Struct, frozen=True, array_like=True):
 
     def __bool__(self) -> bool:
         return bool(self.brokers or self.namespaces or self.drains)
-
-    def of_broker(self, broker: str) -> BrokerUpkeep:
-        """What is done at a broker; empty: nothing."""
-        return "drained" if broker in self.drains else "maintenance" if broker in self.brokers else ""
 
     @property
     def apart(self) -> frozenset[str]:

@@ -5,12 +5,14 @@ from grafana_foundation_sdk.models import dashboard, units
 
 from deploy.grafana.frame import frame
 from deploy.grafana.panels import POINTS, Query, graph
-from deploy.grafana.queries import SPLITS, UNLOADS, age, each_step, latest, rate
+from deploy.grafana.queries import SPLITS, UNLOADS, age, each_step, latest, rate, share_of_time
 from streaming.contract import families
 
 _OVERALL = 'resource="overall"'
 _NOT_AS_DECIDED = "ineffective|landed-elsewhere"
 """Kinds of findings about actions that succeeded."""
+_NOT_WANTED = "acted|need-met|no-traffic|too-big"
+"""Outcomes of bundles that moved, or that the policy did not want to move."""
 
 
 def build() -> dashboard.Dashboard:
@@ -24,6 +26,7 @@ def build() -> dashboard.Dashboard:
         ("How far from firing", _firing()),
         ("Decisions", _decisions()),
         ("Splits", _splits()),
+        ("Did it help?", _help()),
         ("Effect", _effect()),
         ("Input", _input()),
         annotated=True,
@@ -138,17 +141,16 @@ def _splits() -> list[Graph]:
 
 def _effect() -> list[Graph]:
     return [
-        *_effect_of_unloads(),
         *_expected_and_achieved(),
         *_results(),
         _not_as_decided(),
     ]
 
 
-def _effect_of_unloads() -> list[Graph]:
+def _help() -> list[Graph]:
     return [
         graph(
-            "Did it help?",
+            "Gained",
             "Mean of the last ten unloads that settled within the hour: how far the usage of the more used "
             "broker should have fallen (expected) and fell (achieved), and how far both brokers are from "
             "what was expected (error).",
@@ -166,6 +168,23 @@ def _effect_of_unloads() -> list[Graph]:
             unit=units.Short,
             stacked=True,
             runbook="no-effect",
+        ),
+        graph(
+            "Unbalanced",
+            "Share of the hour before in which a pair or a broker stood out by the thresholds of the policy.",
+            Query(share_of_time(families.OUTLIERS, by="cluster"), "{{cluster}}"),
+            unit=units.PercentUnit,
+            runbook="unbalanced",
+        ),
+        graph(
+            "Held back",
+            "Bundles that were to move and were held back, by what held them. `trimtab rounds show` has their names.",
+            Query(
+                each_step(families.CANDIDATES, UNLOADS, f'outcome!~"{_NOT_WANTED}"', by="cluster, outcome"),
+                "{{cluster}} {{outcome}}",
+            ),
+            unit=units.Short,
+            stacked=True,
         ),
     ]
 

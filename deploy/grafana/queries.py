@@ -70,6 +70,11 @@ def share(family: Family, matcher: str, *, over: str) -> str:
     return f"{part} / ({whole} > 0)"
 
 
+def share_of_time(family: Family, *, by: str) -> str:
+    """The share of the hour before in which a gauge was above 0."""
+    return f"avg_over_time(({latest(family, by=by)} > bool 0)[1h:1m])"
+
+
 def _select_young_processes(counter: str, *, since_s: str) -> str:
     """A counter, only of processes that started within ``since_s`` seconds, so it counted from 0 on."""
     return f"({counter} and on (job, instance) {select(families.START)} > time() - {since_s})"

@@ -9,7 +9,6 @@ from typing import Final
 from state.engine.memory import ControlRecord, Header
 from state.events import Control
 from state.settings import RoundSettings
-from state.upkeep import NOTHING, Upkeep
 
 MAX_WAITING_COUNT: Final = 100
 """Most control events that are remembered of one cluster: the one in force and those that wait for their rounds. A silent
@@ -86,23 +85,10 @@ def _needed(records: list[ControlRecord]) -> list[ControlRecord]:
     return kept[::-1]
 
 
-def upkeep_after(header: Header) -> Upkeep:
-    """What was under maintenance or drained in the last round that closed."""
-    if header.next_round is None:
-        return NOTHING
-    number = header.next_round - 1
-    newest = _newest_for(header, number)
-    return NOTHING if newest is None else newest.upkeep.at(number * header.length_ms)
-
-
 def in_force(header: Header, number: int) -> ControlRecord | None:
     """The newest event that applies to a round; older ones are forgotten, because rounds close in order."""
-    newest = _newest_for(header, number)
+    applicable = (record for record in reversed(header.control) if record.applies_from <= number)
+    newest = next(applicable, None)
     if newest is not None:
         header.control = [record for record in header.control if record.age_key >= newest.age_key]
     return newest
-
-
-def _newest_for(header: Header, number: int) -> ControlRecord | None:
-    applicable = (record for record in reversed(header.control) if record.applies_from <= number)
-    return next(applicable, None)

@@ -148,12 +148,6 @@ def _replay() -> click.Command:
     return replay_command
 
 
-def _report() -> click.Command:
-    from streaming.cli.report import report_command
-
-    return report_command
-
-
 def _resume() -> click.Command:
     from streaming.cli.control import resume_command
 
@@ -222,7 +216,6 @@ _PLACES = {
     "reject": _Place(_reject, "Reject proposed actions."),
     "rejected": _Place(_rejected, "Read the records that could not be used, and why."),
     "replay": _Place(_replay, "Decide on recorded events, without a broker."),
-    "report": _Place(_report, "Show whether the actions of some days helped."),
     "resume": _Place(_resume, "End a pause or a hold of a cluster that was failing."),
     "rounds": _Place(_rounds, "Read what each round saw, decided and held back."),
     "run": _Place(_run, "Read load reports, decide, publish exactly once.", is_endless=True),

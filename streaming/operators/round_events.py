@@ -35,14 +35,6 @@ def read_round(value: bytes) -> Round:
     return found
 
 
-def is_round(value: bytes) -> bool:
-    """Whether a record is an event that holds a summary."""
-    try:
-        return read_envelope(value).type == ROUND_TYPE
-    except msgspec.MsgspecError:
-        return False
-
-
 def is_round_of(value: bytes, *, cluster: str, number: int) -> bool:
     """Whether a record holds the summary of this round."""
     try:

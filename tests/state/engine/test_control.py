@@ -9,7 +9,7 @@ from state.engine import control
 from state.engine.memory import Header
 from state.events import Control
 from state.settings import RoundSettings
-from state.upkeep import Spell, Upkeep
+from state.upkeep import NOTHING, Spell, Upkeep
 
 ROUNDS = RoundSettings(length_s=60.0, lateness_s=15.0)
 
@@ -111,21 +111,19 @@ def drained(time_s: float, broker: str, *, until_s: float | None = None) -> Cont
 
 
 @pytest.mark.parametrize(
-    ("next_round", "broker"),
+    ("number", "apart"),
     [
-        pytest.param(None, "", id="before the first round"),
-        pytest.param(1, "", id="round 0: no event applies yet"),
-        pytest.param(2, "b1", id="round 1: the first event"),
-        pytest.param(3, "b2", id="round 2: the newer event replaces it"),
-        pytest.param(10, "b2", id="round 9 begins before it ends"),
-        pytest.param(11, "", id="round 10 begins when it ends by itself"),
+        pytest.param(0, set(), id="no event applies yet"),
+        pytest.param(1, {"b1"}, id="the first event"),
+        pytest.param(2, {"b2"}, id="the newer event replaces it"),
+        pytest.param(9, {"b2"}, id="round 9 begins before it ends"),
+        pytest.param(10, set(), id="round 10 begins when it ends by itself"),
     ],
 )
-def test_upkeep_is_that_of_the_last_closed_round(next_round: int | None, broker: str) -> None:
+def test_a_drain_holds_in_the_rounds_that_begin_before_it_ends(number: int, apart: set[str]) -> None:
     found = header()
     assert control.take(found, drained(20, "b1"), ROUNDS)
     assert control.take(found, drained(80, "b2", until_s=600), ROUNDS)
-    found.next_round = next_round
-    assert [name for name in ("b1", "b2") if control.upkeep_after(found).of_broker(name)] == [broker] * bool(
-        broker
-    )
+    newest = control.in_force(found, number)
+    upkeep = NOTHING if newest is None else newest.upkeep.at(number * found.length_ms)
+    assert upkeep.apart == apart
