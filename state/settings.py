@@ -17,21 +17,8 @@ from state.approval_settings import ApprovalSettings
 from state.events import System
 from state.kafka_settings import KafkaSettings
 from state.quiet_hours import QuietSpan, Zones
-from state.round_settings import MS_PER_S, RoundSettings, to_ms
+from state.round_settings import RoundSettings
 from state.settings_digest import InForce
-
-__all__ = [
-    "MS_PER_S",
-    "ClusterSettings",
-    "GuardSettings",
-    "KafkaSettings",
-    "Mode",
-    "OverlayError",
-    "PulsarSettings",
-    "RoundSettings",
-    "SettingsSource",
-    "to_ms",
-]
 
 Mode = Literal["dry-run", "act"]
 ClassT = TypeVar("ClassT")

@@ -12,8 +12,6 @@ import msgspec
 
 from state.quiet_hours import Zones
 
-__all__ = ["DEFAULTS", "InForce", "differing"]
-
 DEFAULTS = 2
 """Raised whenever a default changes its value: the same file then means something else.
 ``tests/state/test_settings_digest.py`` holds the defaults that this number stands for."""

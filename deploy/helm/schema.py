@@ -16,8 +16,6 @@ from streaming.settings import Settings
 from streaming.settings.catalog import free_names_of, is_section, members
 from streaming.settings.security import is_secret
 
-__all__ = ["FRAME", "SCHEMA", "render"]
-
 FRAME = Path(__file__).with_name("chart.schema.json")
 SCHEMA = Path(__file__).with_name("trimtab") / "values.schema.json"
 

@@ -10,8 +10,6 @@ import yaml
 
 from deploy.local.watching import Watcher, WatcherError
 
-__all__ = ["INSTALL", "Grafana", "find"]
-
 DEPLOY = Path(__file__).parents[1]
 DASHBOARDS = DEPLOY / "grafana" / "dashboards"
 PROVISIONING = DEPLOY / "grafana" / "provisioning"

@@ -19,8 +19,6 @@ from deploy.local.processes import answers, end_of, spawn
 from streaming.process.deadline import poll
 from streaming.spark.jars import ensure, find_java
 
-__all__ = ["HDFS_LOCK", "LocalHdfs", "LocalHdfsError"]
-
 HDFS_LOCK = Path(__file__).with_name("locks") / "hdfs.lock"
 """Hadoop's mini cluster of the version that pyspark has, and the parts of JUnit and Mockito that its class for tests needs."""
 READY_TIMEOUT_S = 90.0

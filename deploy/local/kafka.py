@@ -39,8 +39,6 @@ from streaming.process.deadline import poll
 from streaming.process.stopping import stopped_by_signals
 from streaming.spark.jars import ensure, find_java
 
-__all__ = ["KAFKA_LOCK", "LocalKafka", "LocalKafkaError"]
-
 KAFKA_LOCK = Path(__file__).with_name("locks") / "kafka.lock"
 READY_TIMEOUT_S = 60.0
 """One node needs 3 s and three need 13 s on two idle cores."""

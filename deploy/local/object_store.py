@@ -12,8 +12,6 @@ from pathlib import Path
 from deploy.local.ports import free_ports
 from deploy.local.watching import Watcher
 
-__all__ = ["KEYS", "S3_LOCK", "ObjectStore"]
-
 S3_LOCK = Path(__file__).with_name("locks") / "s3.lock"
 """Hadoop's S3 file system of the version that pyspark has, and what its pom names: Amazon's SDK (686 MB) and its input streams."""
 KEYS = {"AWS_ACCESS_KEY_ID": "trimtab-test", "AWS_SECRET_ACCESS_KEY": "trimtab-test"}

@@ -4,8 +4,6 @@ import secrets
 import socket
 from contextlib import suppress
 
-__all__ = ["free_ports"]
-
 _PORTS = range(15_000, 30_000)
 """Below the kernel's ephemeral range. A client that reconnects to a broker that is down, on an ephemeral port of
 loopback, can be given that very port as its own, connect to itself, and keep the broker from binding it again."""

@@ -15,8 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-__all__ = ["LOGGING", "answers", "end_of", "interrupt_once", "spawn"]
-
 LOG_LINES_SHOWN = 30
 
 LOGGING = """\

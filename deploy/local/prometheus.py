@@ -15,8 +15,6 @@ from pathlib import Path
 from deploy.local.java import APT_TIMEOUT_S
 from deploy.local.watching import Watcher, WatcherError
 
-__all__ = ["INSTALL", "Prometheus", "ensure", "find"]
-
 RULES = Path(__file__).parents[1] / "prometheus"
 INSTALL = "sudo apt-get install --no-install-recommends prometheus prometheus-alertmanager"
 """The command for a person; other systems have packages of the same name, or the archives of prometheus.io."""

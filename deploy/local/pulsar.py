@@ -27,11 +27,9 @@ import httpx
 
 from deploy.local import pulsar_settings as settings
 from deploy.local.ports import free_ports
-from deploy.local.pulsar_jvms import PULSAR_LOCK, READY_TIMEOUT_S, Local, LocalPulsarError, Process
+from deploy.local.pulsar_jvms import PULSAR_LOCK, READY_TIMEOUT_S, Local, Process
 from deploy.local.pulsar_settings import LoadManager
 from streaming.process.stopping import stopped_by_signals
-
-__all__ = ["PULSAR_LOCK", "LocalPulsar", "LocalPulsarError", "StandalonePulsar"]
 
 
 class LocalPulsar(Local):

@@ -21,8 +21,6 @@ from deploy.local.processes import LOGGING, end_of, spawn
 from streaming.process.deadline import poll
 from streaming.spark.jars import ensure, find_java
 
-__all__ = ["NEWEST_PULSAR_LOCK", "PULSAR_LOCK", "READY_TIMEOUT_S", "Local", "LocalPulsarError", "Process"]
-
 PULSAR_LOCK = Path(__file__).with_name("locks") / "pulsar.lock"
 NEWEST_PULSAR_LOCK = PULSAR_LOCK.with_name("pulsar-4.2.lock")
 """The newest release that the live tests run on."""

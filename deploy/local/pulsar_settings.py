@@ -8,18 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-__all__ = [
-    "JVM",
-    "LOAD_MANAGERS",
-    "LoadManager",
-    "bookie",
-    "broker",
-    "heap",
-    "properties",
-    "standalone",
-    "zookeeper",
-]
-
 LoadManager = Literal["modular", "extensible", "none"]
 
 _LOADBALANCE = "org.apache.pulsar.broker.loadbalance"

@@ -24,8 +24,6 @@ from cryptography.hazmat.primitives.serialization import (
 from deploy.local.kafka import LocalKafka, Node
 from deploy.local.ports import free_ports
 
-__all__ = ["SecureKafka"]
-
 _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 _PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"

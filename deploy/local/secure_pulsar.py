@@ -32,8 +32,6 @@ from deploy.local.ports import free_ports
 from deploy.local.pulsar import StandalonePulsar
 from deploy.local.pulsar_settings import LoadManager
 
-__all__ = ["SUPER_USER", "SecurePulsar"]
-
 SUPER_USER = "admin"
 """The only role that may do everything."""
 _AUTHENTICATION = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"

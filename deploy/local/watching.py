@@ -18,8 +18,6 @@ from typing import ClassVar, Self
 from deploy.local.processes import end_of, spawn
 from streaming.process.deadline import poll
 
-__all__ = ["STOP_TIMEOUT_S", "Watcher", "WatcherError"]
-
 STOP_TIMEOUT_S = 10.0
 POLL_S = 0.05
 

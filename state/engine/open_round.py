@@ -4,8 +4,6 @@ from state.engine.memory import OpenRound, ResultRecord, TickRecord
 from state.events import ActionResult, ClusterFacts, Tick
 from state.facts import FactsRecord
 
-__all__ = ["result_of", "take_facts", "take_tick"]
-
 
 def take_tick(event: Tick, open_round: OpenRound) -> bool:
     """Keep a tick; False where a newer one is known."""

@@ -5,8 +5,6 @@ from collections.abc import Iterable
 
 from state.outputs import Output
 
-__all__ = ["Published"]
-
 
 class Published:
     """Actions and proposals, read once, in step with the rounds that close."""

@@ -22,7 +22,8 @@ from state.engine.store import WaitingKey
 from state.engine.system import MemoryT, System, Waiting
 from state.engine.waiting import silence_ms
 from state.outputs import Output
-from state.settings import ClusterSettings, OverlayError, SettingsSource, to_ms
+from state.round_settings import to_ms
+from state.settings import ClusterSettings, OverlayError, SettingsSource
 from state.upkeep import NOTHING
 
 

@@ -30,7 +30,7 @@ from state.outputs import (
     canonical,
     rfc3339,
 )
-from state.settings import MS_PER_S
+from state.round_settings import MS_PER_S
 
 SHOWN_ROWS = 100
 """Rows of a table shown in full."""

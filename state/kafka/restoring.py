@@ -17,8 +17,6 @@ from state.kafka import reconcile
 from state.kafka.memory import KafkaMemory, ThrottleConfigs
 from state.outputs import Output, Throttle, moment_ms
 
-__all__ = ["restore"]
-
 
 def restore(memory: KafkaMemory, published: Iterable[Output]) -> None:
     """Remember the published throttles in their order. Changes ``memory``."""

@@ -29,7 +29,7 @@ from state.outputs import (
     UnknownNumber,
     rfc3339,
 )
-from state.settings import MS_PER_S
+from state.round_settings import MS_PER_S
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,8 @@ from state.pulsar.rules import with_rules
 from state.pulsar.shedding import Shed, settle, shed
 from state.pulsar.splits import Splits
 from state.pulsar.tables import Eligible
-from state.settings import MS_PER_S, PulsarSettings
+from state.round_settings import MS_PER_S
+from state.settings import PulsarSettings
 
 
 def judge(

@@ -9,7 +9,7 @@ from policies.shedding.published import NOT_OWNED, PublishedLoads
 from policies.shedding.view import BundleTable
 from state.events import Published
 from state.pulsar.memory import WaitingReport
-from state.settings import MS_PER_S
+from state.round_settings import MS_PER_S
 
 
 def published_loads(

@@ -18,8 +18,6 @@ from state.pulsar import drain, shadow
 from state.pulsar.approvals import children_of
 from state.pulsar.memory import Fleet
 
-__all__ = ["restore"]
-
 _UNLOADS: msgspec.json.Decoder[Unload | Split] = msgspec.json.Decoder(Unload)
 _SPLITS: msgspec.json.Decoder[Unload | Split] = msgspec.json.Decoder(Split)
 

@@ -31,7 +31,8 @@ from state.pulsar.memory import WaitingReport
 from state.pulsar.published import published_loads
 from state.pulsar.ranges import members_of
 from state.pulsar.shadow import Shadow, counted_owners
-from state.settings import MS_PER_S, PulsarSettings
+from state.round_settings import MS_PER_S
+from state.settings import PulsarSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

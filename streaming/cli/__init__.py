@@ -1,5 +1,3 @@
 """The command line: thin; the programs do the work."""
 
 from streaming.cli.commands import main
-
-__all__ = ["main"]

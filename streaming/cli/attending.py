@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from streaming.process.serve import Check
 
-__all__ = ["attend"]
-
 _TRY_AGE_S_MAX = 300.0
 """An attempt connects a few clients, one after the other, and each gives up after 20 s; the wait between two attempts is 15 s."""
 

@@ -10,8 +10,6 @@ from streaming.cli.options import config_option, input_option, output_option, wi
 from streaming.process.exits import WrongUse
 from streaming.settings import Settings, SettingsError, load
 
-__all__ = ["read_settings", "settings_options"]
-
 
 def read_settings(config: Path | None, flags: Mapping[str, object]) -> Settings:
     """The settings in force. Raises ``WrongUse`` naming all that is wrong."""

@@ -7,8 +7,6 @@ import click
 
 from streaming.cli.options import Option
 
-__all__ = ["format_option", "render", "to_yaml"]
-
 _FORMS = ("table", "json", "yaml")
 
 

@@ -10,8 +10,6 @@ import click
 if TYPE_CHECKING:
     from streaming.simulator.card import Column, Figures
 
-__all__ = ["card_table", "play_with_progress"]
-
 JobT = TypeVar("JobT")
 RunT = TypeVar("RunT")
 

@@ -4,8 +4,6 @@ import re
 
 import click
 
-__all__ = ["Size", "size_text"]
-
 _UNITS = {
     "": 1,
     "kB": 10**3,

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from state.settings import RoundSettings
 
-__all__ = ["Cadence", "Patience"]
-
 BACKOFF_S_MAX = 60.0
 """Longest wait after sweeps without a broker list; by then the readiness check has told a person."""
 _SKIPS_MAX = 3

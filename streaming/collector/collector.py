@@ -13,8 +13,6 @@ from streaming.collector.cadence import Cadence
 from streaming.collector.metrics import CollectorMetrics
 from streaming.process.serve import Check
 
-__all__ = ["Collector"]
-
 _LOG = logging.getLogger(__name__)
 _FRESH_INTERVALS = 3
 """Sweeps that may fail before the collector calls itself not ready."""

@@ -14,8 +14,6 @@ from streaming.contract.encode import encode_event
 from streaming.contract.messages import MAX_UNOWNED_COUNT, TickData, TickMessage, type_of
 from streaming.ports.events import EventSink
 
-__all__ = ["EventWriter"]
-
 
 class EventWriter:
     """Writes the events of one cluster's collector. Thread-safe. Every method raises ``PublishError``."""

@@ -8,8 +8,6 @@ from streaming.collector.own_topics import OwnTopics, read_own_topics
 from streaming.contract.messages import IsolationPolicyFacts, PulsarBrokerFacts, PulsarClusterData
 from streaming.pulsar.admin import AdminError, PulsarAdmin
 
-__all__ = ["read_facts"]
-
 
 def read_facts(
     admin: PulsarAdmin, pool: Executor, own: OwnTopics, *, pulsar_cluster: str, brokers: Sequence[str]

@@ -20,8 +20,6 @@ from streaming.ports.events import EventSink
 from streaming.ports.publishing import PublishError
 from streaming.settings import ClusterSettingsSource, KafkaTarget, Settings
 
-__all__ = ["KafkaCollector"]
-
 _LOG = logging.getLogger(__name__)
 
 

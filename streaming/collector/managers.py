@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from streaming.collector.metrics import CollectorMetrics
 from streaming.pulsar.admin import EXTENSIBLE, AdminError, BrokerConfiguration, PulsarAdmin
 
-__all__ = ["LoadManagers", "WrongLoadManager", "require_reports"]
-
 _LOG = logging.getLogger(__name__)
 
 _NO_REPORTS = {

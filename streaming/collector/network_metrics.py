@@ -21,8 +21,6 @@ from streaming.contract.kafka import Network
 from streaming.process.deadline import Deadline
 from streaming.settings import KafkaTarget
 
-__all__ = ["NetworkMeter"]
-
 _LOG = logging.getLogger(__name__)
 _WINDOW_S = 30.0
 """Three rounds: steadier than one, and shorter than the pause between two changes of a rate (``min_change_interval_s``), so

@@ -16,8 +16,6 @@ from streaming.pulsar.admin import AdminError, PulsarAdmin
 from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
 from streaming.settings import Settings
 
-__all__ = ["OwnTopics", "read_own_topics"]
-
 _PARTITION = re.compile(r"-partition-\d+$")
 
 

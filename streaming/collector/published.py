@@ -9,8 +9,6 @@ from streaming.contract.messages import TopicLoad
 from streaming.contract.pulsar_report import RATES
 from streaming.pulsar.load_data import NoLoadData, PublishedLoad
 
-__all__ = ["PublishedAnswer", "broker_load", "read_published"]
-
 
 class _Top(msgspec.Struct, frozen=True):
     bundleName: str  # noqa: N815  Pulsar's names

@@ -25,8 +25,6 @@ from streaming.pulsar.admin.http import CredentialsError
 from streaming.pulsar.load_data import LoadData
 from streaming.settings import ClusterSettingsSource, PulsarTarget, Settings
 
-__all__ = ["PulsarCollector", "StartRefused"]
-
 _LOG = logging.getLogger(__name__)
 _PATIENCE_RATIO = 0.8
 """Part of the time between sweeps that a sweep waits for slow brokers: the tick must not be late for the next one."""

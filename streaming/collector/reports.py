@@ -13,15 +13,6 @@ from policies.splitting.settings import SplitSettings
 from streaming.contract.messages import TopicLoad, Traffic
 from streaming.settings.targets import TopicStatsWanted
 
-__all__ = [
-    "ForeignReport",
-    "LoadReportAnswer",
-    "read_report",
-    "topic_traffic",
-    "wanted_bundles",
-    "with_pulsars_own",
-]
-
 _REPORT_TYPE = "LocalBrokerData"
 
 

@@ -44,8 +44,6 @@ from streaming.pulsar.admin import AdminError, PulsarAdmin
 from streaming.pulsar.load_data import LoadData, NoLoadData
 from streaming.settings.targets import PulsarTarget
 
-__all__ = ["PulsarEventWriter", "Sweep", "Sweeper"]
-
 _LOG = logging.getLogger(__name__)
 _PUBLISHED_RATIO = 0.5
 """Part of a sweep's time in which it waits for a broker to publish its load again, after a move or at the start."""

@@ -22,8 +22,6 @@ from streaming.collector.reports import BundleLoad
 from streaming.process.deadline import Deadline
 from streaming.pulsar.admin import AdminError, PulsarAdmin
 
-__all__ = ["Unowned"]
-
 _LOG = logging.getLogger(__name__)
 _UNOWNED_MS = 60_000
 """How long it has to be, from the first to the last sweep that found no owner: a bundle changes hands within seconds, and the ownership of

@@ -8,8 +8,6 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["Beat", "Role", "Unreadable", "decode", "encode", "every_s"]
-
 _BEATS_A_SESSION = 5
 
 Role = Literal["leader", "standby"]

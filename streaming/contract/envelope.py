@@ -4,8 +4,6 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-__all__ = ["EPOCH_HEADER", "LARGEST_RECORD_BYTES", "ReadEnvelope", "read_envelope"]
-
 EPOCH_HEADER = "trimtab-epoch"
 """Record header with the epoch, which rises at every start of the controller of a source."""
 

@@ -5,8 +5,6 @@ import msgspec
 from state.outputs import canonical, content_id
 from streaming.contract.encode import encode_event, source_of
 
-__all__ = ["LEADER_TYPE", "LeaderData", "encode_leader"]
-
 LEADER_TYPE = "trimtab.leader.v1"
 
 

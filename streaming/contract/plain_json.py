@@ -3,8 +3,6 @@
 import json
 from typing import Any
 
-__all__ = ["load"]
-
 _MOST_DIGITS = 310
 """A whole number with so many digits is above the largest double; Python refuses to read numbers with thousands of digits."""
 

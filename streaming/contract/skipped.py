@@ -5,8 +5,6 @@ import msgspec
 from state.outputs import canonical, content_id
 from streaming.contract.encode import encode_event, source_of
 
-__all__ = ["SKIPPED_TYPE", "SkippedData", "SkippedRange", "encode_skipped"]
-
 SKIPPED_TYPE = "trimtab.input-skipped.v1"
 
 

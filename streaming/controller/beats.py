@@ -21,8 +21,6 @@ from streaming.ports.events import EventSink, NoTopic
 from streaming.ports.publishing import PublishError
 from streaming.process.closing import Closing
 
-__all__ = ["Beats", "Duty"]
-
 _LOG = logging.getLogger(__name__)
 
 _AGAIN_S = 30.0

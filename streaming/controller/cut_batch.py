@@ -17,8 +17,6 @@ from streaming.ports.reading import TopicRecord
 from streaming.settings import Settings
 from streaming.systems.reading import input_reader, input_topic, output_reader
 
-__all__ = ["CLOCKS_APART_MS", "CutBatch", "find_first_after"]
-
 CLOCKS_APART_MS = 600_000
 """How far apart two clocks may be: the append times of outputs come from another clock than those of the input."""
 

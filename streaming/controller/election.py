@@ -8,8 +8,6 @@ which standby tries to lead; the publisher decides which one leads.
 from streaming.contract import beat as beats
 from streaming.contract.beat import Beat, Unreadable
 
-__all__ = ["Election"]
-
 
 class Election:
     """What one standby has heard. ``session_s`` is its own ``controller.session_s``."""

@@ -15,8 +15,6 @@ import msgspec
 from state.outputs import rfc3339
 from streaming.controller.recording import PREFIX, decode_recorded
 
-__all__ = ["FAST", "Fed", "shift_to"]
-
 FAST = 12
 """How much faster ``--fast`` is: a minute becomes five seconds."""
 

@@ -13,8 +13,6 @@ from typing import Literal
 from state.outputs import Unload
 from streaming.controller.published import Published
 
-__all__ = ["FollowUp", "Repeat", "Source"]
-
 WINDOW_S = 6 * 3600
 """Far above the default cooldown of a bundle, 30 minutes, before which none is unloaded twice."""
 KEPT_COUNT = 10_000

@@ -35,8 +35,6 @@ from streaming.systems.append import append_to_output
 from streaming.systems.input import input_ids
 from streaming.systems.publisher import publisher_of
 
-__all__ = ["Begun", "Leading", "WaitingOut", "refuse_errors"]
-
 _LOG = logging.getLogger(__name__)
 
 Value = TypeVar("Value")

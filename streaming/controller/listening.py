@@ -11,8 +11,6 @@ from streaming.ports.reading import Reader
 from streaming.process.closing import Closing
 from streaming.process.exits import Refused
 
-__all__ = ["Listener"]
-
 _LOG = logging.getLogger(__name__)
 
 _MOST_BETWEEN_READS_S = 0.5

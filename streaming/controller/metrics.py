@@ -30,8 +30,6 @@ from streaming.controller.upkeep_metrics import UpkeepGauges
 from streaming.intake.observation import EventObservation, EventResult
 from streaming.process import instruments
 
-__all__ = ["KnownLabels", "Metrics", "Part", "is_used"]
-
 UNKNOWN = "unknown"
 """The label of an event type that is not one of ours, so that unknown types cannot make series."""
 

@@ -10,8 +10,6 @@ from streaming.spark.failing import is_outage
 from streaming.spark.java_errors import failure_of
 from streaming.systems.passing import passes
 
-__all__ = ["outage_of"]
-
 
 def outage_of(error: Exception) -> str | None:
     """The name of what does not answer now and may answer later; None for any other error."""

@@ -13,8 +13,6 @@ from streaming.spark.probes import probe_local, probe_store
 from streaming.spark.session import Session
 from streaming.systems.topics import validate_all
 
-__all__ = ["failed_probe"]
-
 
 def failed_probe(session: Session, settings: Settings) -> str | None:
     """The first problem found, as a sentence; None if all works. Raises ``SparkGone``."""

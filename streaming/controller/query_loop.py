@@ -33,8 +33,6 @@ from streaming.spark.java_errors import failure_of
 from streaming.spark.query import Query
 from streaming.spark.runs import Runs
 
-__all__ = ["QueryLoop"]
-
 _LOG = logging.getLogger(__name__)
 
 _LOOK_S = 1.0

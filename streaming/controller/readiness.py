@@ -10,8 +10,6 @@ from streaming.controller.batches import BatchPublisher
 from streaming.process.serve import Check
 from streaming.spark.query import Query
 
-__all__ = ["Readiness"]
-
 _INTERVALS = 3
 """Trigger intervals after which a query that has not triggered is not ready."""
 _UNHEARD = "no beats are written, so standbys take over after each session: "

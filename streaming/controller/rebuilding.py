@@ -48,8 +48,6 @@ from streaming.systems.keeping import input_kept_s, output_kept_s
 from streaming.systems.passing import passes
 from streaming.systems.reading import input_topic, output_reader
 
-__all__ = ["Rebuilding", "require_possible"]
-
 _LOG = logging.getLogger(__name__)
 
 _LOOK_S = 2.0

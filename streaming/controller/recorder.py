@@ -18,8 +18,6 @@ from streaming.ports.reading import Begin, Reader, TopicRecord
 from streaming.settings import Settings
 from streaming.systems.reading import input_partitions, input_topic
 
-__all__ = ["Recorder"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Log:

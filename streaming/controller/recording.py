@@ -20,17 +20,6 @@ from streaming.contract.encode import MAX_QUOTED_BYTES
 from streaming.contract.origin import Origin
 from streaming.intake.records import Record
 
-__all__ = [
-    "PREFIX",
-    "STANDARD",
-    "BadRecording",
-    "Recorded",
-    "decode_recorded",
-    "encode_recorded",
-    "opened_for_reading",
-    "opened_for_recording",
-]
-
 _VERSION = 1
 PREFIX = b'{"trimtab_record":'
 """How each line begins."""

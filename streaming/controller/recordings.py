@@ -8,8 +8,6 @@ from state.events import Control, Event
 from streaming.controller.recording import opened_for_reading
 from streaming.controller.replay import read_events
 
-__all__ = ["NoRecording", "RecordedEvents", "files_of"]
-
 _ENDINGS = (".ndjson", ".ndjson.gz")
 
 

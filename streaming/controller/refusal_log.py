@@ -11,8 +11,6 @@ import msgspec
 
 from streaming.contract.envelope import ReadEnvelope
 
-__all__ = ["RefusalLog"]
-
 _LOG = logging.getLogger("trimtab.refused")
 _WINDOW_S = 60.0
 _KINDS_MAX = 10_000

@@ -16,8 +16,6 @@ import msgspec
 from streaming.controller.recording import Recorded, decode_recorded, encode_recorded
 from streaming.ports.reading import Begin
 
-__all__ = ["Place", "RotatingFolder"]
-
 _PLACES = "places.json"
 _ENDING = ".ndjson.gz"
 _MEMBER_BYTES = 8 * 1024 * 1024

@@ -10,8 +10,6 @@ import msgspec
 from state.outputs import rfc3339
 from streaming.contract.messages import LoadReportMessage, TickMessage, type_of
 
-__all__ = ["CLUSTER", "sample_events"]
-
 CLUSTER = "sample"
 _BROKERS = {"broker-1:8080": 12, "broker-2:8080": 5, "broker-3:8080": 4, "broker-4:8080": 3}
 """Bundles of each broker; all carry about the same."""

@@ -33,8 +33,6 @@ from streaming.systems.input import input_ids
 from streaming.systems.publisher import publisher_of
 from streaming.systems.reading import output_reader
 
-__all__ = ["StandingBy"]
-
 _LOG = logging.getLogger(__name__)
 
 _TURN_S = 1.0

@@ -19,8 +19,6 @@ from streaming.settings import Settings
 from streaming.systems.input import find_regrown_input, input_ids
 from streaming.systems.topics import validate_all
 
-__all__ = ["Changed", "Unanswered", "Watch", "find_problem", "refuse_regrown"]
-
 _LOG = logging.getLogger(__name__)
 
 _EVERY_S = 10.0

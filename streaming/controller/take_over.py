@@ -11,8 +11,6 @@ from streaming.ports.starts import StartWith
 from streaming.settings import Settings
 from streaming.spark.checkpoint import CheckpointDirectory
 
-__all__ = ["take_over"]
-
 
 def take_over(
     checkpoint: CheckpointDirectory,

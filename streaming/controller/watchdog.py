@@ -14,8 +14,6 @@ from dataclasses import dataclass
 
 from streaming.process.serve import Check
 
-__all__ = ["START_S", "STOP_S", "Watchdog"]
-
 _LOG = logging.getLogger(__name__)
 
 TURN_S = 90.0

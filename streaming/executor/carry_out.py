@@ -28,8 +28,6 @@ from streaming.executor.orders import Done, Held, Order, Skip, SplitOrder, Unloa
 from streaming.process.deadline import Deadline
 from streaming.pulsar.admin import EXTENSIBLE, AdminError, PulsarAdmin
 
-__all__ = ["Executor"]
-
 _LOG = logging.getLogger(__name__)
 
 Value = TypeVar("Value")

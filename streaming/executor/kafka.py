@@ -25,8 +25,6 @@ from streaming.systems.actions import actions_of, memory_of
 from streaming.systems.control import control_of
 from streaming.systems.events import event_sink_of
 
-__all__ = ["ThrottleLoop", "start"]
-
 _LOG = logging.getLogger(__name__)
 _SWEEP_INTERVAL_S = 300.0
 """Time between checks for leftovers; a controller takes off its own throttle long before."""

@@ -33,8 +33,6 @@ from streaming.ports.publishing import PublishError
 from streaming.process.pulse import Pulse
 from streaming.process.serve import Check
 
-__all__ = ["ActionLoop"]
-
 _LOG = logging.getLogger(__name__)
 _POLL_S = 1.0
 _RETRY_S = 5.0

@@ -12,22 +12,6 @@ from streaming.contract.messages import ControlData, Time, type_of
 from streaming.contract.published import SplitMessage, UnloadMessage
 from streaming.ports.actions import ActionRecord, Epochs
 
-__all__ = [
-    "BadOrder",
-    "Done",
-    "Gated",
-    "Held",
-    "Order",
-    "RecordEpoch",
-    "Skip",
-    "SkipReason",
-    "SplitOrder",
-    "UnloadOrder",
-    "gate",
-    "read_epoch",
-    "read_order",
-]
-
 SkipReason = Literal[
     "dry-run",
     "executor-dry-run",

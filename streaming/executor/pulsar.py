@@ -27,8 +27,6 @@ from streaming.systems.actions import actions_of
 from streaming.systems.control import control_of
 from streaming.systems.events import event_sink_of
 
-__all__ = ["ExecutorLoop", "start"]
-
 _LOG = logging.getLogger(__name__)
 _BATCH = 4
 """Actions in a batch for each that is carried out at the same time: a batch waits for its slowest action, and the others go on."""

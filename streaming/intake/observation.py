@@ -8,8 +8,6 @@ from typing import Annotated, Literal
 
 import msgspec
 
-__all__ = ["EventCount", "EventObservation", "EventResult", "decode", "encode"]
-
 EventResult = Literal["used", "superseded", "late", "rejected"]
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]

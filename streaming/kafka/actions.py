@@ -28,8 +28,6 @@ from streaming.ports.actions import LOOKBACK_S, ActionRecord, Epochs
 from streaming.ports.publishing import PublishError
 from streaming.process.closing import Closing
 
-__all__ = ["ActionsTopic"]
-
 _ASSIGNORS = (StickyPartitionAssignor, RangePartitionAssignor)
 """With the first, an executor that joins leaves partitions where they are; older executors only know the second."""
 _REQUEST_TIMEOUT_MS = 20_000

@@ -22,8 +22,6 @@ from streaming.kafka.link import Link
 from streaming.kafka.throttles import Change, ThrottlesFound, apply, read_throttle
 from streaming.settings import KafkaTarget
 
-__all__ = ["KafkaCluster", "cluster_of"]
-
 _METADATA_AGE_MAX_MS = 5_000
 """An open client cannot reach a broker that came back before it reads the metadata again: with kafka-python's default of 5 minutes
 it could not for 288 s, with this for 3 s. The metadata that it reads are the list of brokers."""

@@ -7,8 +7,6 @@ from kafka.errors import KafkaError
 
 from streaming.ports.reading import NoAnswer
 
-__all__ = ["passes", "retry_until_answered"]
-
 
 def passes(error: BaseException | None) -> bool:
     """Whether brokers do not answer, which may pass. A wrong address looks the same; a missing permission or topic does not."""

@@ -8,8 +8,6 @@ from streaming.kafka.ending import close_producer
 from streaming.kafka.link import Link
 from streaming.kafka.reading import explain_errors
 
-__all__ = ["append"]
-
 _TIMEOUT_S = 20.0
 
 

@@ -2,8 +2,6 @@
 
 from kafka.net.manager import KafkaConnectionManager
 
-__all__ = ["ClosingManager"]
-
 
 class ClosingManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python has no types
     """Closes the client's network if no broker answers.

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kafka.net.compat import KafkaNetClient
 
-__all__ = ["connect_quickly"]
-
 _BETWEEN_METADATA_MS = 10
 _TRANSPORT = logging.getLogger("kafka.net.transport")
 _SELECTOR = logging.getLogger("kafka.net.selector")

@@ -7,8 +7,6 @@ from types import MappingProxyType
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-__all__ = ["ClusterError", "Unanswered", "connected", "open_admin"]
-
 _REACH_TIMEOUT_MS = 8_000
 """How long at most until some broker has answered: a command says within about 10 s that there is none at its address."""
 _REQUEST_TIMEOUT_S = 10.0

@@ -14,8 +14,6 @@ from streaming.kafka.permissions import ANYBODY, Subject, describe_hidden_topic
 from streaming.ports.control import READ_TIMEOUT_S, ControlView
 from streaming.ports.publishing import PublishError
 
-__all__ = ["KafkaControl"]
-
 _REQUEST_TIMEOUT_MS = 20_000
 
 

@@ -9,8 +9,6 @@ from kafka.errors import (
 
 from streaming.kafka.permissions import Operation, Resource, Subject, describe_missing
 
-__all__ = ["denied_resource", "explain_denied"]
-
 
 def denied_resource(error: KafkaError) -> Resource | None:
     """The kind of resource that was refused; None if the error is not about a missing permission."""

@@ -9,8 +9,6 @@ import logging
 from kafka import KafkaProducer
 from kafka.errors import KafkaTimeoutError
 
-__all__ = ["close_producer"]
-
 _LOG = logging.getLogger(__name__)
 
 

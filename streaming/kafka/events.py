@@ -20,8 +20,6 @@ from streaming.ports.events import NoTopic
 from streaming.ports.publishing import PublishError
 from streaming.process.closing import Closing
 
-__all__ = ["KafkaEvents"]
-
 
 class KafkaEvents(Closing):
     """A producer of the input topic. ``client_options`` are passed to the client (security)."""

@@ -20,8 +20,6 @@ from streaming.ports.seen import BrokersSeen, Denied, TopicsSeen
 from streaming.ports.topics import Difference
 from streaming.settings import TopicNames
 
-__all__ = ["brokers_seen", "topics_seen"]
-
 _AT_LEAST = ("retention.ms", "min.compaction.lag.ms")
 """Settings that are chosen for new topics; a smaller value takes records away early."""
 _WITHOUT_LIMIT = -1

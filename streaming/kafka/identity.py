@@ -10,8 +10,6 @@ from streaming.kafka.answers import retry_until_answered
 from streaming.kafka.connection import open_admin
 from streaming.kafka.link import Link
 
-__all__ = ["topic_ids"]
-
 
 def topic_ids(link: Link, names: Sequence[str]) -> dict[str, str]:
     """Ids of those topics that have one. Raises ``NoAnswer``."""

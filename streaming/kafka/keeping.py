@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from streaming.kafka.link import Link
 from streaming.kafka.topics import connected_admin, describe
 
-__all__ = ["kept_s"]
-
 _MS_PER_S = 1000
 
 

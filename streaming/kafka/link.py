@@ -13,8 +13,6 @@ from streaming.kafka.permissions import ANYBODY, Subject
 from streaming.process.exits import WrongUse
 from streaming.settings import SecuritySettings, Settings
 
-__all__ = ["Link", "input_link", "output_link", "same_brokers"]
-
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",

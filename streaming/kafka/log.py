@@ -13,8 +13,6 @@ from kafka.errors import KafkaTimeoutError
 from streaming.process.deadline import Deadline
 from streaming.process.within import within
 
-__all__ = ["partitions_of", "read_to_end"]
-
 _POLL_MS = 200
 
 

@@ -17,8 +17,6 @@ from streaming.ports.marker import Marker, decode_marker
 from streaming.ports.publishing import PublishError
 from streaming.process.deadline import Deadline
 
-__all__ = ["MarkerTopic"]
-
 _POLL_MS = 50
 _FETCH_WAIT_MS = 20
 """How long a broker may hold a fetch back. It answers a connection's requests in order, so the next request waits as long;

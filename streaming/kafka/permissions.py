@@ -11,20 +11,6 @@ from typing import Literal
 
 from streaming.settings import TopicNames
 
-__all__ = [
-    "ANYBODY",
-    "Operation",
-    "Subject",
-    "TopicPermissions",
-    "acl_command",
-    "beat_operations",
-    "controller_operations",
-    "describe_hidden_topic",
-    "describe_missing",
-    "missing_by_topic",
-    "missing_permissions",
-]
-
 ANYBODY = "User:ANONYMOUS"
 """The user that brokers see if they ask clients for no name."""
 

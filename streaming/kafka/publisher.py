@@ -50,8 +50,6 @@ from streaming.ports.starts import ADOPT, StartWith
 from streaming.process.closing import Closing
 from streaming.process.within import within
 
-__all__ = ["KafkaPublisher"]
-
 _TRANSACTION_TIMEOUT_MS = 60_000
 """Timeout of an ordinary batch's transaction: one that a killed controller left open holds readers back for no longer."""
 _TRANSACTION_TIMEOUT_MOST_MS = 900_000

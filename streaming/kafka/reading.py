@@ -16,8 +16,6 @@ from streaming.ports.reading import Begin
 from streaming.process.closing import Closing
 from streaming.process.exits import Refused
 
-__all__ = ["TopicReader", "explain_errors"]
-
 _REACH_TIMEOUT_MS = 8_000
 _POLL_MS = 200
 _SILENCE_S = 30.0

@@ -16,8 +16,6 @@ from streaming.kafka.answers import retry_until_answered
 from streaming.kafka.link import Link
 from streaming.ports.places import Place, Progress
 
-__all__ = ["find_regrown"]
-
 _CLOCKS_APART_MS = 600_000
 _POLL_MS = 2_000
 

@@ -9,8 +9,6 @@ from streaming.kafka.answers import retry_until_answered
 from streaming.kafka.link import Link
 from streaming.ports.places import Place
 
-__all__ = ["find_lost"]
-
 
 def find_lost(link: Link, places: Sequence[Place]) -> list[SkippedRange]:
     """The ranges after these places that are gone. Raises ``NoAnswer``."""

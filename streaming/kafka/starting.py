@@ -7,8 +7,6 @@ from streaming.kafka.link import Link
 from streaming.kafka.log import partitions_of
 from streaming.ports.reading import Begin
 
-__all__ = ["first_offsets"]
-
 _EARLIEST, _LATEST = -2, -1
 """Spark's numbers for them."""
 _TIMEOUT_S = 10.0

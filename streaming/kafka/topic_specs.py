@@ -12,9 +12,6 @@ from streaming.ports.topics import (
 )
 from streaming.settings import TopicNames
 
-__all__ = ["RECORD_HEADROOM_BYTES", "TopicSpec", "select_specs", "specs_of"]
-
-
 RECORD_HEADROOM_BYTES = 64 * 1024
 """Key, headers and batch header on top of the largest value."""
 

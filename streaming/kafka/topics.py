@@ -43,18 +43,6 @@ from streaming.ports.topics import (
 )
 from streaming.settings import TopicNames
 
-__all__ = [
-    "PartitionFound",
-    "TopicFound",
-    "connected_admin",
-    "create",
-    "describe",
-    "differences_of",
-    "setting_difference",
-    "validate",
-]
-
-
 REPLICAS_MAX = 3
 """Replicas of a new topic if there are that many brokers; two of them must then be in sync."""
 

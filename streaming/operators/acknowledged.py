@@ -13,8 +13,6 @@ from streaming.process.deadline import Deadline
 from streaming.process.exits import NotAcknowledged, Refused
 from streaming.settings import Settings
 
-__all__ = ["acknowledging_rounds", "wait_until_obeyed"]
-
 _PATIENCE_S = 30.0
 """How long to wait after a round could have closed, because reports come late and a batch takes time."""
 

@@ -8,8 +8,6 @@ from streaming.contract import beat as beats
 from streaming.contract.beat import Beat
 from streaming.ports.reading import TopicRecord
 
-__all__ = ["Running", "Standby", "aged_beats", "is_silent", "newest_beats", "newest_standbys"]
-
 _SILENT_AFTER_SESSIONS = 2
 """Sessions without a beat after which a process is silent: one late beat may still be on its way."""
 

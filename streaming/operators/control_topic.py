@@ -17,8 +17,6 @@ from streaming.settings import Settings
 from streaming.systems.append import append_to_input
 from streaming.systems.reading import input_reader, output_reader
 
-__all__ = ["ControlTopic", "KnownCluster", "check_taken", "check_written", "known_clusters_of"]
-
 
 class ControlTopic:
     """Reads and writes control events. Raises ``exits.Refused``."""

@@ -13,8 +13,6 @@ from streaming.process.exits import NotAcknowledged
 from streaming.settings import Settings
 from streaming.systems.reading import output_reader
 
-__all__ = ["follow_drains"]
-
 _PATIENCE_S = 300.0
 """How long to wait for a newer round: without one nothing is decided, and there is nothing to show."""
 _LOOK_S = 1.0

@@ -6,8 +6,6 @@ from contextlib import contextmanager
 from streaming.process.deadline import Deadline
 from streaming.process.exits import Refused
 
-__all__ = ["pass_over_outage"]
-
 
 @contextmanager
 def pass_over_outage(deadline: Deadline) -> Iterator[None]:

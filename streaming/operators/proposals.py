@@ -24,8 +24,6 @@ from streaming.settings import Settings
 from streaming.systems.append import append_to_input
 from streaming.systems.reading import output_reader
 
-__all__ = ["Answered", "Open", "answer", "choose", "newest_rounds", "open_proposals", "wait_for_outcomes"]
-
 Verdict = Literal["approved", "rejected"]
 
 _LOOK_BACK_S = (900, 86_400)

@@ -5,8 +5,6 @@ Here are the reasons of guards and of single bundles. Those of a policy are decl
 
 from policies.shedding.registry import find_policy
 
-__all__ = ["REMEDIES", "examined_remedy_of", "remedy_of"]
-
 REMEDIES = {
     "absent": "its owner's report has to list it again",
     "anti-affinity": "its destination has to own no more of its anti-affinity group than its source does",

@@ -10,8 +10,6 @@ from streaming.process.deadline import Deadline
 from streaming.settings import Settings
 from streaming.systems.reading import output_reader
 
-__all__ = ["search_until"]
-
 _LOOK_S = 1.0
 _SKEW_S = 60.0
 """How far the brokers' clock may be behind ours."""

@@ -4,9 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-__all__ = ["LOOKBACK_S", "ActionRecord", "Actions", "Epochs"]
-
-
 LOOKBACK_S = 3600.0
 """How far back a first start reads actions: actions that have not expired are younger, and expired ones get their result."""
 

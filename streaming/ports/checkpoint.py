@@ -19,18 +19,6 @@ from streaming.ports.starts import Listing, Start
 from streaming.settings import Settings
 from streaming.settings.kept import keep, kept_digest
 
-__all__ = [
-    "Card",
-    "CheckpointError",
-    "card_of",
-    "describe_exchanged",
-    "read_card",
-    "read_query",
-    "refuse_other_cards",
-    "refuse_other_controller",
-    "refuse_strangers",
-]
-
 _SYSTEMS: tuple[System, ...] = ("pulsar", "kafka")
 
 

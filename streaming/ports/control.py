@@ -14,8 +14,6 @@ from streaming.contract.decode import to_ms
 from streaming.contract.messages import ControlData, ControlMessage
 from streaming.process.closing import Closing
 
-__all__ = ["READ_TIMEOUT_S", "ControlView"]
-
 READ_TIMEOUT_S = 10.0
 """With a longer wait for the control topic, a process could not end soon after it is told to."""
 

@@ -6,8 +6,6 @@ Sending is not exactly-once, and it need not be: input events carry ids and time
 import threading
 from typing import BinaryIO, Protocol
 
-__all__ = ["EventSink", "LineEvents", "NoTopic"]
-
 
 class NoTopic(Exception):
     """The topic does not exist."""

@@ -15,20 +15,6 @@ from streaming.ports.places import Progress
 from streaming.ports.publishing import CheckpointMismatch, Fenced
 from streaming.ports.starts import ADOPT, StartWith
 
-__all__ = [
-    "UNNAMED",
-    "BatchState",
-    "Checkpoint",
-    "Marker",
-    "RanWith",
-    "compare_batch",
-    "decode_marker",
-    "encode_marker",
-    "mark_published",
-    "next_start",
-    "superseded_error",
-]
-
 
 class RanWith(msgspec.Struct, frozen=True, kw_only=True):
     """What a batch ran with: trimtab's version, and the digest of the settings that shaped its outputs."""

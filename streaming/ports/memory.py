@@ -11,8 +11,6 @@ import msgspec
 from policies.throttle.lists import ThrottledLists, union
 from streaming.ports.publishing import PublishError
 
-__all__ = ["HeldMemory", "Memory", "Rate", "Remembered", "Taken"]
-
 
 class Taken(PublishError):
     """Another executor has taken the memory since; nothing was written."""

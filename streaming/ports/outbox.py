@@ -9,8 +9,6 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-__all__ = ["OutboundRecord", "digest", "pieces", "sort_records"]
-
 _NO_COORDINATES = ("", -1, -1)
 
 PIECE_BYTES = 4 * 1024 * 1024

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 
 from streaming.contract.skipped import SkippedRange
 
-__all__ = ["Place", "Progress", "is_past", "order_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Place:

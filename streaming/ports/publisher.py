@@ -9,8 +9,6 @@ from streaming.ports.outbox import OutboundRecord
 from streaming.ports.places import Progress
 from streaming.ports.starts import StartWith
 
-__all__ = ["Publisher"]
-
 
 class Publisher(AbstractContextManager["Publisher"], Protocol):
     """What the publishers for Kafka and Pulsar have in common; contracts and errors are those of ``KafkaPublisher``."""

@@ -5,8 +5,6 @@ be kept. The three errors say what the caller has to do: stop with an explanatio
 stop because another controller has taken over (`Fenced`), or try again later (`PublishError`).
 """
 
-__all__ = ["CheckpointMismatch", "Fenced", "NotAllowed", "PublishError"]
-
 
 class CheckpointMismatch(Exception):
     """Marker and checkpoint disagree: going on could lose or repeat actions. Do not retry."""

@@ -7,8 +7,6 @@ from typing import Literal, Protocol
 
 from streaming.ports.places import Place
 
-__all__ = ["Begin", "NoAnswer", "Reader", "TopicRecord"]
-
 Begin = Literal["earliest", "latest"] | int
 """Where reading begins; a number is milliseconds since the epoch."""
 

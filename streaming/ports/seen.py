@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from streaming.ports.topics import Difference
 
-__all__ = ["BrokersSeen", "Denied", "TopicsSeen"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokersSeen:

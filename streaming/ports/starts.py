@@ -7,21 +7,6 @@ import re
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-__all__ = [
-    "ADOPT",
-    "CARD",
-    "CLAIM",
-    "PROBE",
-    "SKIP_LOST",
-    "Listing",
-    "Start",
-    "StartWith",
-    "all_starts",
-    "is_start",
-    "newest_number",
-    "newest_start",
-]
-
 CARD = "trimtab.json"
 CLAIM = "claim"
 """File of the process that works in a start's directory; it is made before everything else there."""

@@ -3,21 +3,6 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = [
-    "ACTIONS_RETENTION_MS",
-    "AUDIT_RETENTION_MS",
-    "BEATS_RETENTION_MS",
-    "INPUT_RETENTION_MS",
-    "Difference",
-    "Outcome",
-    "StartError",
-    "TopicOutcome",
-    "TopicsWrong",
-    "Unreachable",
-    "no_beats",
-]
-
-
 _HOUR_MS = 3_600_000
 
 

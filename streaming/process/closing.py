@@ -4,8 +4,6 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Closing"]
-
 
 class Closing(ABC):
     """A base for connections: ``with`` gives the object itself, and closes it however the block ends."""

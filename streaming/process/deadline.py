@@ -3,8 +3,6 @@
 import time
 from collections.abc import Callable
 
-__all__ = ["Deadline", "poll"]
-
 
 class Deadline:
     """A moment some seconds from now, by this process's own clock."""

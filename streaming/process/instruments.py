@@ -4,8 +4,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from streaming.contract.families import Family
 
-__all__ = ["counter", "gauge", "histogram"]
-
 
 def counter(registry: CollectorRegistry, family: Family) -> Counter:
     """The counter of a family."""

@@ -19,8 +19,6 @@ from typing import Literal
 
 from pythonjsonlogger.json import JsonFormatter
 
-__all__ = ["EQUAL_PER_MINUTE", "FIELDS", "LimitedHandler", "RateLimit", "log_to_stderr", "logs_objects"]
-
 FIELDS = ("cluster", "round", "action_id")
 """What a line can be about; absent from an object where it does not apply."""
 

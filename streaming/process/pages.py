@@ -6,8 +6,6 @@ from html import escape
 from plotly.graph_objects import Figure
 from plotly.offline import get_plotlyjs
 
-__all__ = ["document", "render_figure"]
-
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1500px; padding: 0 1rem; color: #1d2733 }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1rem 0 }

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 
 from streaming.process.serve import Check
 
-__all__ = ["Pulse"]
-
 _TURN_AGE_S_MAX = 120.0
 """A turn of the loop polls for a second; the longest turn, without brokers, waits for a few timeouts of 20 s."""
 _POLL_AGE_S_MAX = 120.0

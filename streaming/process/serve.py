@@ -19,8 +19,6 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-__all__ = ["Check", "HealthServer"]
-
 _LOG = logging.getLogger(__name__)
 _STOP_POLL_S = 0.1
 """How soon serving notices that it is to stop."""

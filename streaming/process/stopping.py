@@ -8,8 +8,6 @@ from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from types import FrameType
 
-__all__ = ["stop_requests_kept", "stopped_by_signals", "watched"]
-
 _LOG = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)

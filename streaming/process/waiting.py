@@ -10,8 +10,6 @@ from typing import TypeVar
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotReached
 
-__all__ = ["OutageWait", "StoppedWaiting"]
-
 _LOG = logging.getLogger(__name__)
 
 _PAUSE_FIRST_S, _PAUSE_MOST_S = 1.0, 15.0

@@ -9,8 +9,6 @@ import pulsar
 from streaming.pulsar.positions import Position
 from streaming.pulsar.topic_names import partition_index
 
-__all__ = ["Acknowledger"]
-
 
 class Acknowledger:
     """One partition's consumer; it connects at the first call. A predecessor's may still be connected: any may acknowledge."""

@@ -23,8 +23,6 @@ from streaming.pulsar.denied import explain_denied
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.topic_names import partition_index, position_before, topic_path
 
-__all__ = ["PulsarActions"]
-
 _TIMEOUT_S = 20.0
 _NEXT_MS = 5
 """How long to wait for one more message once there is one."""

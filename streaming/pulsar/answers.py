@@ -4,8 +4,6 @@ import pulsar
 
 from streaming.pulsar.admin.errors import PASSING, AdminError
 
-__all__ = ["passes"]
-
 _OUTAGES = (
     pulsar.BrokerMetadataError,
     pulsar.BrokerPersistenceError,

@@ -6,8 +6,6 @@ from streaming.pulsar.clients import close
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.reading import explain_errors
 
-__all__ = ["append"]
-
 _TIMEOUT_S = 20.0
 
 

@@ -14,9 +14,6 @@ import pulsar
 from streaming.pulsar.positions import Position
 from streaming.pulsar.topic_names import partition_index
 
-__all__ = ["close", "connect", "keep_ctrl_c", "read_to_end", "reader_after", "shared_client"]
-
-
 _OPERATION_TIMEOUT_S = 30
 """The client's own default."""
 

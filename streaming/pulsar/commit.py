@@ -14,18 +14,6 @@ from streaming.ports.places import Progress
 from streaming.ports.publishing import CheckpointMismatch
 from streaming.ports.starts import StartWith
 
-__all__ = [
-    "Commit",
-    "announcer_name",
-    "begin_batch",
-    "claim_name",
-    "decode_commit",
-    "encode_commit",
-    "finish",
-    "producer_name",
-    "sequence_id",
-]
-
 _PLACE_BITS = 32
 """Bits of a sequence id for the place; a batch has far fewer outputs than 2^32, and batch ids stay below 2^31."""
 

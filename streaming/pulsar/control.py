@@ -10,8 +10,6 @@ from streaming.pulsar.clients import close, connect, read_to_end
 from streaming.pulsar.denied import explain_denied
 from streaming.settings import Settings
 
-__all__ = ["PulsarControl"]
-
 
 class PulsarControl(ControlView):
     """Reads the control topic on Pulsar. After any failure the next call reads it from its beginning, with a new client."""

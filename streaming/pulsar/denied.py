@@ -10,8 +10,6 @@ import pulsar
 
 from streaming.pulsar.admin import AdminError
 
-__all__ = ["AuthAction", "explain_administrator", "explain_denied", "is_denied"]
-
 AuthAction = Literal["produce", "consume"]
 """Actions as ``pulsar-admin topics grant-permission`` spells them."""
 

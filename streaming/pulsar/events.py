@@ -16,8 +16,6 @@ from streaming.pulsar.denied import explain_denied
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.producers import WINDOW, Acknowledged, NotSent
 
-__all__ = ["PulsarEvents"]
-
 _TIMEOUT_S = 10.0
 _FLUSH_S = _TIMEOUT_S + 5.0
 """The client gives an event up after ``_TIMEOUT_S``; a client that does not is waited for only a little longer."""

@@ -12,8 +12,6 @@ from streaming.pulsar.topic_names import partitions_count
 from streaming.pulsar.topics import differences_of, open_admin, specs_of, time_to_live
 from streaming.settings import Settings
 
-__all__ = ["brokers_seen", "topics_seen"]
-
 _TIMEOUT_S = 10.0
 
 

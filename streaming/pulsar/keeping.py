@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.topics import open_admin, retention_s
 
-__all__ = ["kept_s"]
-
 
 def kept_s(link: PulsarLink, topics: Sequence[str]) -> dict[str, float]:
     """Retention in seconds by topic; limits of size are ignored. Raises ``Unreachable`` or ``StartError``."""

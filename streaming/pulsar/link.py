@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from streaming.pulsar.admin import PulsarAdmin
 
-__all__ = ["PulsarLink", "input_on_pulsar", "output_on_pulsar"]
-
 
 @dataclass(frozen=True, slots=True)
 class PulsarLink:

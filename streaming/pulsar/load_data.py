@@ -19,8 +19,6 @@ from streaming.pulsar.clients import close, connect
 from streaming.pulsar.denied import explain_denied
 from streaming.settings.targets import PulsarTarget
 
-__all__ = ["LOAD_TOPIC", "LoadData", "NoLoadData", "PublishedLoad"]
-
 LOAD_TOPIC: Final = "non-persistent://pulsar/system/loadbalancer-broker-load-data"
 TOP_BUNDLES_TOPIC: Final = "non-persistent://pulsar/system/loadbalancer-top-bundles-load-data"
 _TOPICS = (LOAD_TOPIC, TOP_BUNDLES_TOPIC)

@@ -14,8 +14,6 @@ from state.engine.layouts import FRESH
 from streaming.pulsar.clients import reader_after
 from streaming.pulsar.positions import DataLoss, Position
 
-__all__ = ["Message", "PartitionReader"]
-
 _POLL_MS = 2_000
 _QUEUE = 200
 """Messages that a reader fetches ahead; each worker keeps up to that many of each partition between two batches, too."""

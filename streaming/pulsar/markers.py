@@ -14,8 +14,6 @@ from streaming.pulsar.clients import close, read_to_end
 from streaming.pulsar.commit import Commit, decode_commit
 from streaming.pulsar.link import PulsarLink
 
-__all__ = ["PulsarMarkers"]
-
 _LOOK_MS = 1
 """A look takes the messages that the broker has sent already, without a request."""
 _POLL_MS = 50

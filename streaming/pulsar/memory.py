@@ -15,8 +15,6 @@ from streaming.pulsar.denied import explain_denied
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.topic_names import partitions_count
 
-__all__ = ["PulsarExecutorMemory"]
-
 _TIMEOUT_S = 20.0
 _FENCED = (pulsar.ProducerFenced, pulsar.AlreadyClosed)
 """Errors of a producer whose place another producer took."""

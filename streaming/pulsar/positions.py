@@ -15,8 +15,6 @@ from typing import Self
 from state.engine.layouts import FRESH
 from streaming.ports.starts import SKIP_LOST
 
-__all__ = ["DataLoss", "Ledger", "Log", "Position", "pack"]
-
 _ENTRY_BITS, _BATCH_BITS, _LEDGER_BITS = 24, 10, 29
 
 

@@ -16,8 +16,6 @@ from streaming.process.deadline import Deadline
 from streaming.pulsar.clients import close
 from streaming.pulsar.link import PulsarLink
 
-__all__ = ["WINDOW", "Acknowledged", "NotSent", "Producers"]
-
 _NAME_RETRY_S = 0.2
 _COMPRESSION = pulsar.CompressionType.ZSTD
 """Pulsar's size limit of 5 MiB counts compressed bytes: replica lists of 8 MiB, the largest outputs, are then below it."""

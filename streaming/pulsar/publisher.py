@@ -50,8 +50,6 @@ from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.markers import PulsarMarkers
 from streaming.pulsar.producers import Acknowledged, NotSent, Producers
 
-__all__ = ["PulsarPublisher", "commits_topic_of"]
-
 
 def commits_topic_of(commits_topic: str, name: str) -> str:
     """The commits topic of one controller: only one producer at a time may write to it."""

@@ -17,8 +17,6 @@ from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.positions import Position, pack
 from streaming.pulsar.topic_names import partition_index, partition_names, partitions_count, position_before
 
-__all__ = ["PulsarTopicReader", "explain_errors", "record_of"]
-
 _TIMEOUT_MS = 10_000
 _POLL_MS = 200
 

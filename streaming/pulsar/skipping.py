@@ -10,8 +10,6 @@ from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.positions import DataLoss, Log, Position
 from streaming.pulsar.topic_names import PartitionLogs
 
-__all__ = ["find_lost"]
-
 
 def find_lost(link: PulsarLink, subscription: str, places: Sequence[Place]) -> list[SkippedRange]:
     """The ranges after these places that are gone. Raises ``PublishError``."""

@@ -7,16 +7,6 @@ import msgspec
 from streaming.pulsar.admin import AdminError, PulsarAdmin
 from streaming.pulsar.positions import Ledger, Log, Position
 
-__all__ = [
-    "NonPersistentTopic",
-    "PartitionLogs",
-    "partition_index",
-    "partition_names",
-    "partitions_count",
-    "position_before",
-    "topic_path",
-]
-
 _PERSISTENT = "persistent://"
 _PARTITION = "-partition-"
 

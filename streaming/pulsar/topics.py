@@ -37,8 +37,6 @@ from streaming.pulsar.publisher import commits_topic_of
 from streaming.pulsar.topic_names import partitions_count, topic_path
 from streaming.settings import Settings
 
-__all__ = ["create", "differences_of", "open_admin", "retention_s", "specs_of", "time_to_live", "validate"]
-
 Value = TypeVar("Value")
 _MS_PER_MINUTE = 60_000
 _FOR_EVER = -1

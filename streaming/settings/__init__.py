@@ -23,25 +23,3 @@ from streaming.settings.sections import (
 from streaming.settings.security import SecuritySettings
 from streaming.settings.targets import KafkaTarget, PulsarTarget, TargetSection
 from streaming.settings.tree import Settings
-
-__all__ = [
-    "ClusterSection",
-    "ClusterSettingsSource",
-    "ControllerSettings",
-    "InputSettings",
-    "KafkaTarget",
-    "Loaded",
-    "MetricsSettings",
-    "OutputSettings",
-    "Program",
-    "PulsarInput",
-    "PulsarTarget",
-    "PulsarTopics",
-    "SecuritySettings",
-    "Settings",
-    "SettingsError",
-    "SparkSettings",
-    "TargetSection",
-    "TopicNames",
-    "load",
-]

@@ -5,8 +5,6 @@ from dataclasses import replace
 from state.engine.closing import Identity
 from streaming.settings import Settings
 
-__all__ = ["identity_of"]
-
 PULSAR_ACTION_BYTES = 5_000_000
 """Largest action for an output on Pulsar: its brokers accept 5 MiB (``maxMessageSize``), envelope included."""
 

@@ -12,8 +12,6 @@ from typing import Any
 from streaming.settings.reader import compose
 from streaming.settings.tree import Settings
 
-__all__ = ["NotReadable", "keep", "kept_digest", "restore"]
-
 _CONTROLLER = (
     "name",
     "mode",

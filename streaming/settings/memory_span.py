@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 from state.engine.ledger import HOUR_MS
 from state.kafka.reconcile import RETRY_MS_MAX
-from state.settings import MS_PER_S, KafkaSettings, PulsarSettings, RoundSettings
+from state.round_settings import MS_PER_S
+from state.settings import KafkaSettings, PulsarSettings, RoundSettings
 from streaming.settings.tree import Settings
-
-__all__ = ["memory_span_s"]
 
 
 def memory_span_s(settings: Settings) -> float:

@@ -14,8 +14,6 @@ import numpy as np
 
 from state.events import BrokerReport, Published
 
-__all__ = ["Publisher"]
-
 _HISTORY_RATIO = 0.9
 """``loadBalancerHistoryResourcePercentage``."""
 _LOOK_S = 5.0

@@ -7,8 +7,6 @@ from pyspark.sql import DataFrame
 from streaming.ports.places import Progress
 from streaming.spark.rows import OutputRow
 
-__all__ = ["Batch"]
-
 
 class Batch:
     """A batch whose rows are not collected yet; ``id`` is Spark's batch number. ``planned`` returns how far it reads the input."""

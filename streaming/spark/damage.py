@@ -13,8 +13,6 @@ from pyspark.sql import SparkSession
 
 from streaming.spark.errors import spark_errors
 
-__all__ = ["damaged_files", "is_whole"]
-
 _NEWEST_COUNT = 2
 _VERSION = re.compile(r"v[0-9]+")
 _LOGS = "{offsets,commits,*/offsets,*/commits}"

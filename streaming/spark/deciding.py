@@ -18,8 +18,6 @@ from streaming.settings.accepted import EVERY_CLUSTER, AcceptedClusters
 from streaming.spark.rows import of_observation, of_output, refused_row
 from streaming.spark.spool import in_source_order
 
-__all__ = ["Deciding"]
-
 
 class Deciding:
     """Decides on records for the controller ``name``."""

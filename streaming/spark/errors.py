@@ -6,9 +6,6 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-__all__ = ["SparkError", "SparkGone", "spark_errors"]
-
-
 _NOT_STARTED = "JAVA_GATEWAY_EXITED"
 """Spark's condition for a JVM that ended before it answered."""
 

@@ -20,18 +20,6 @@ from streaming.pulsar.admin.errors import AdminError
 from streaming.pulsar.positions import DataLoss
 from streaming.spark.operator import at_cluster
 
-__all__ = [
-    "Cause",
-    "Failure",
-    "Repeats",
-    "causes_in_traceback",
-    "class_name",
-    "explain",
-    "final_remedy",
-    "is_outage",
-    "repeated_remedy",
-]
-
 REPEATS_MAX = 5
 """So many equal failures in a row are final. With the waits of 1, 2, 4 and 8 s between them and the starts of a query this takes
 a minute or two: long enough for a passing fault, short enough for somebody who has just restored a checkpoint."""

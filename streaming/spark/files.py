@@ -13,8 +13,6 @@ from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-__all__ = ["Files"]
-
 _CONDITIONAL = "fs.option.create.conditional.overwrite"
 """Option of Hadoop's ``createFile`` (HADOOP-19256). A file system without it does not need it, or fails ``creates_exclusively``."""
 _COPIES_AT_ONCE = 16

@@ -18,8 +18,6 @@ from streaming.spark.operator import ClusterProcessor
 from streaming.spark.rebuilt import Rebuilt, initial_state
 from streaming.spark.rows import OUTPUT_SCHEMA
 
-__all__ = ["Frames", "decide_rows"]
-
 _CHECKPOINT_SAYS = source.Starting("earliest", "earliest")
 """Spark reads these only until the query has committed a batch; from then on the checkpoint counts."""
 

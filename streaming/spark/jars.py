@@ -29,17 +29,6 @@ from itertools import groupby
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-__all__ = [
-    "CONNECTOR_LOCK",
-    "JAVA_VERSION_MIN",
-    "Jar",
-    "JarError",
-    "JavaError",
-    "ensure",
-    "find_java",
-    "read_lock",
-]
-
 CONNECTOR_LOCK = Path(__file__).with_name("locks") / "spark-connector.lock"
 """Spark's Kafka connector, which the pyspark wheel lacks; give the paths to `spark.jars`."""
 

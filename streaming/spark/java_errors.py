@@ -10,8 +10,6 @@ from pyspark.errors import PySparkException
 from streaming.spark.errors import SparkError, spark_errors
 from streaming.spark.failing import Cause, Failure, causes_in_traceback, class_name
 
-__all__ = ["failure_of"]
-
 _CAUSES_MAX = 30
 """A limit, because Java does not forbid a chain of causes that is a loop."""
 

@@ -8,8 +8,6 @@ import msgspec
 
 from streaming.ports.places import Place, Progress
 
-__all__ = ["decode_progress"]
-
 _HEAD_LINES = 2
 _Source = dict[str, dict[str, int] | str]
 

@@ -4,8 +4,6 @@ Spark's JVM hands bytes of the state to Python as text and makes that text chara
 as many, and so are those of the checkpoint. What is read may be plain: an earlier trimtab wrote it like that.
 """
 
-__all__ = ["pack", "unpack"]
-
 _CODEC = "zstd"
 _MARK = b"\xff"
 """First byte of a packed value. Without it a value begins with the version of its layout (``state.engine.layouts``), and a trimtab that

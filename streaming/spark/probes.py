@@ -11,8 +11,6 @@ from pyspark.sql import SparkSession
 
 from streaming.spark.errors import spark_errors
 
-__all__ = ["probe_local", "probe_store"]
-
 PROBE_BYTES = 1024 * 1024
 """More than the last free block of a disk that is almost full, and quickly written."""
 _NAME = ".trimtab-probe-"

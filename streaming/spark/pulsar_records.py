@@ -9,8 +9,6 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from streaming.settings import Settings
 
-__all__ = ["pulsar_records"]
-
 
 def pulsar_records(
     spark: SparkSession,

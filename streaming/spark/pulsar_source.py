@@ -44,8 +44,6 @@ from streaming.pulsar.positions import Position, pack
 from streaming.pulsar.topic_names import PartitionLogs, partition_index
 from streaming.settings import PulsarTarget
 
-__all__ = ["SCHEMA", "PulsarSource", "register"]
-
 SCHEMA = StructType(
     [
         StructField("key", StringType(), nullable=False),

@@ -10,8 +10,6 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["LastBatch", "Query"]
-
 _BEHIND = "maxOffsetsBehindLatest"
 """Metric of Spark's Kafka source: the lag of the partition that is furthest behind, in records."""
 

@@ -15,8 +15,6 @@ from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, Struc
 from state.engine.store import Store, StoredKey
 from streaming.ports.places import Progress
 
-__all__ = ["ClusterMemory", "Rebuilt", "initial_state", "put"]
-
 _WAITING = StructType(
     [
         StructField("round", LongType(), nullable=False),

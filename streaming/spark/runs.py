@@ -26,8 +26,6 @@ from streaming.spark.query import Query
 from streaming.spark.rebuilt import Rebuilt
 from streaming.spark.session import Session
 
-__all__ = ["Runs"]
-
 _LOG = logging.getLogger(__name__)
 
 

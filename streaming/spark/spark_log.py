@@ -14,8 +14,6 @@ from typing import Any, Self
 import msgspec
 from pyspark.sql import SparkSession
 
-__all__ = ["SparkLog"]
-
 _LOG = logging.getLogger(__name__)
 
 _APPENDER, _CONSOLE = "trimtab", "console"

@@ -20,8 +20,6 @@ import pyarrow as pa
 from streaming.contract.origin import Origin
 from streaming.intake.records import Record
 
-__all__ = ["IN_MEMORY_BYTES", "in_source_order"]
-
 IN_MEMORY_BYTES = 64 * 1024 * 1024
 """A round of 1,000 brokers is about 4 MB: an ordinary batch, also one that catches up, never reaches the file."""
 _CODEC = "lz4"

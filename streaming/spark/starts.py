@@ -13,8 +13,6 @@ from py4j.protocol import Py4JJavaError
 from streaming.ports.starts import CARD, CLAIM, Start, all_starts, newest_number, newest_start
 from streaming.spark.files import Files
 
-__all__ = ["begin", "drop_older"]
-
 _PARTS = ("commits", "offsets", "metadata", "sources", "state")
 """What Spark writes. Commits are copied first, because Spark writes a commit after everything that belongs to it."""
 _SCHEMA_PATH = re.compile(rb'"[^"]*(/state/\d+/_stateSchema/[^"]*)"')

@@ -14,8 +14,6 @@ from py4j.protocol import Py4JJavaError
 from streaming.ports.starts import PROBE
 from streaming.spark.files import Files
 
-__all__ = ["UnsafeStore", "require_promises", "unsafe_mount"]
-
 _MOUNTS = Path("/proc/mounts")
 _OBJECT_STORE_MOUNTS = frozenset(
     {"blobfuse", "blobfuse2", "gcsfuse", "goofys", "mount-s3", "mountpoint-s3", "rclone", "s3fs"}

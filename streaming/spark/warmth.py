@@ -26,8 +26,6 @@ from streaming.spark.frames import decide_rows
 from streaming.spark.rows import INPUT_SCHEMA
 from streaming.spark.session import Session
 
-__all__ = ["KEEP_EVERY_S", "keep_warm", "warm_up"]
-
 _LOG = logging.getLogger(__name__)
 
 KEEP_EVERY_S = 45.0

@@ -13,8 +13,6 @@ from streaming.pulsar.link import output_on_pulsar
 from streaming.pulsar.memory import PulsarExecutorMemory
 from streaming.settings import Settings
 
-__all__ = ["actions_of", "memory_of", "records_of"]
-
 
 def actions_of(
     stack: ExitStack, settings: Settings, *, cluster: str, epochs: Epochs, records_max: int

@@ -9,8 +9,6 @@ from streaming.process.exits import Refused
 from streaming.pulsar.link import PulsarLink, input_on_pulsar, output_on_pulsar
 from streaming.settings import Settings
 
-__all__ = ["append_to_input", "append_to_output"]
-
 
 def append_to_input(settings: Settings, topic: str, records: Sequence[tuple[str, bytes]]) -> None:
     """Append keys with their values to a topic on the input's side; returns when the brokers have them. Raises ``exits.Refused``."""

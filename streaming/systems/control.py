@@ -8,8 +8,6 @@ from streaming.ports.control import ControlView
 from streaming.pulsar.control import PulsarControl
 from streaming.settings import ClusterSettingsSource, Settings
 
-__all__ = ["control_of"]
-
 
 def control_of(settings: Settings, *, cluster: str, system: System) -> ControlView:
     """The control view of a cluster of a system; the topic is on the input's side. Raises ``PublishError``."""

@@ -11,8 +11,6 @@ from streaming.settings import Settings
 if TYPE_CHECKING:
     from streaming.pulsar.link import PulsarLink
 
-__all__ = ["beat_sink_of", "event_sink_of"]
-
 
 def event_sink_of(settings: Settings) -> EventSink:
     """The input topic, connected. Raises ``PublishError`` or ``NoTopic``."""

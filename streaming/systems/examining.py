@@ -13,8 +13,6 @@ from streaming.ports.seen import BrokersSeen, TopicsSeen
 from streaming.settings import Settings
 from streaming.systems.topics import kafka_sides
 
-__all__ = ["Side", "sides_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Side:

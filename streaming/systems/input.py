@@ -6,8 +6,6 @@ from streaming.kafka.regrown import find_regrown
 from streaming.ports.places import Progress
 from streaming.settings import Settings
 
-__all__ = ["find_regrown_input", "input_ids"]
-
 
 def input_ids(settings: Settings) -> dict[str, str]:
     """Ids of the input and control topic, as far as there are any: Pulsar gives none. Raises ``NoAnswer``."""

@@ -8,8 +8,6 @@ from streaming.pulsar import keeping as pulsar
 from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
 from streaming.settings import Settings
 
-__all__ = ["input_kept_s", "output_kept_s"]
-
 
 def input_kept_s(settings: Settings, topics: Sequence[str]) -> dict[str, float]:
     """Seconds that topics on the input's side keep their records, by topic. Raises ``Unreachable`` or ``StartError``."""

@@ -5,8 +5,6 @@ from streaming.ports.reading import NoAnswer
 from streaming.ports.topics import Unreachable
 from streaming.pulsar import answers as pulsar
 
-__all__ = ["passes"]
-
 
 def passes(error: BaseException | None) -> bool:
     """Whether the error means that brokers do not answer. A wrong address looks the same; a missing permission or topic does not."""

@@ -9,8 +9,6 @@ from streaming.pulsar.link import output_on_pulsar
 from streaming.settings import Settings
 from streaming.settings.kept import kept_digest
 
-__all__ = ["publisher_of"]
-
 
 def publisher_of(settings: Settings) -> Publisher:
     """The publisher of a controller with these settings, not yet connected to anything."""

@@ -8,8 +8,6 @@ from streaming.ports.reading import Begin, Reader
 from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
 from streaming.settings import Settings
 
-__all__ = ["input_partitions", "input_reader", "input_topic", "output_reader"]
-
 
 def input_topic(settings: Settings, topic: str) -> str:
     """The name of a topic on the input's side in places and origins: on Pulsar its full name."""

@@ -17,8 +17,6 @@ from streaming.pulsar.link import input_on_pulsar
 from streaming.settings import Settings
 from streaming.systems.append import append_to_output
 
-__all__ = ["find_lost", "publish_skipped"]
-
 
 def find_lost(settings: Settings, places: Sequence[Place]) -> list[SkippedRange]:
     """The ranges of records that are gone after these places. Raises ``NoAnswer`` or ``PublishError``."""

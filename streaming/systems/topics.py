@@ -12,8 +12,6 @@ from streaming.kafka.topics import create, validate
 from streaming.ports.topics import TopicOutcome
 from streaming.settings import Settings
 
-__all__ = ["create_all", "kafka_sides", "validate_all"]
-
 Found = TypeVar("Found")
 
 

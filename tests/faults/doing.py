@@ -18,8 +18,6 @@ from tests.live.driving import until
 from tests.live.stage import Stage
 from tests.streaming.events import control
 
-__all__ = ["DEEDS", "Deed", "Scene"]
-
 _START_S = 90.0
 """How long a started controller may take until it says that it is ready, or ends."""
 _SKEWS_S = {"ahead": 2.0, "far-ahead": 60.0, "behind": -20.0}

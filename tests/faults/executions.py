@@ -8,8 +8,6 @@ from typing import Any
 
 from tests.live.pulsar.lab import CLUSTER
 
-__all__ = ["misdone", "unanswered"]
-
 _RESULT = "trimtab.action-result.v1"
 _CLOCK_S = 1.0
 """Results carry the time they were written, so this is what writing them may take."""

@@ -17,8 +17,6 @@ from tests.faults.supervisor import Part, Supervisor
 from tests.live.driving import Child, until
 from tests.live.standing import stands_by
 
-__all__ = ["FAILOVER_DEEDS", "epochs", "is_paired"]
-
 _LEADS_S = 120.0
 """How long it may take until another one leads and one more stands by: a cold start on two cores that others use, too."""
 _ROLE = re.compile(r"has epoch (\d+)|standing by as")

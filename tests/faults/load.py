@@ -18,8 +18,6 @@ from streaming.contract.messages import Envelope
 from tests.faults.world import Sender
 from tests.live.stage import Stage
 
-__all__ = ["CLUSTER", "Load"]
-
 _SWEEP_S = 1.0
 _encoder = msgspec.json.Encoder()
 

@@ -12,8 +12,6 @@ from itertools import pairwise
 
 from tests.live.stage import Outputs
 
-__all__ = ["NOTHING", "Seen", "differences", "is_complete", "wanted_of"]
-
 REJECTED = b'"type":"trimtab.rejected.v1"'
 
 

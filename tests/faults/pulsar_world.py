@@ -24,8 +24,6 @@ from tests.live.pulsar.lab import CLUSTER, Lab, connected
 from tests.live.pulsar.stage import PulsarStage
 from tests.live.stage import Stage
 
-__all__ = ["PulsarWorld"]
-
 _SEND_MS = 10_000
 _READY_S = 60.0
 _BUNDLES = 8

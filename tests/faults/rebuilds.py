@@ -14,8 +14,6 @@ from tests.faults import oracle
 from tests.faults.oracle import Seen
 from tests.live.stage import Outputs
 
-__all__ = ["differences", "is_complete"]
-
 
 def is_complete(seen: Seen, wanted: Seen) -> bool:
     """Whether as much is out as there should be, and the last round with it."""

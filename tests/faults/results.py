@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["TIMES_PASSED", "Row", "append", "newest_commit", "read", "since", "tally"]
-
 FILE = Path(__file__).with_name("results.tsv")
 TIMES_PASSED = 10
 """How often a schedule that failed has to pass afterwards."""

@@ -28,8 +28,6 @@ from tests.live.disks import small_disk
 from tests.live.driving import command
 from tests.live.stage import Stage
 
-__all__ = ["RECOVERY_S", "Outcome", "Setup", "run_schedule", "seen_of"]
-
 RECOVERY_S = 120.0
 """On two cores that others use too; a cold start alone may take a third of it."""
 _BEFORE_S, _AFTER_S = 180.0, 6.0

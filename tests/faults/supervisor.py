@@ -17,8 +17,6 @@ from typing import Literal
 from streaming.process.exits import FENCED, REFUSED, WRONG_USE
 from tests.live.driving import TRIMTAB, Child, ask, members
 
-__all__ = ["Part", "Supervisor"]
-
 Part = Literal["all", "driver", "jvm", "worker"]
 
 _LOOK_S = 0.2

@@ -19,8 +19,6 @@ from tests.faults.proxy import Mode, Proxy
 from tests.faults.schedule import System
 from tests.live.stage import Stage, staged
 
-__all__ = ["KafkaWorld", "Sender", "World"]
-
 _PREFERRED = 0
 _SEND_S = 5
 """How long the load waits for brokers that are out; what is not written then is given up, as a collector gives up a sweep."""

@@ -8,8 +8,6 @@ from tests.live.driving import Warm, query_failures
 from tests.live.loads import RECORDED_CLUSTER, RECORDED_SETTINGS, recording
 from tests.live.stage import Stage, replayed
 
-__all__ = ["Changed", "change_settings_at"]
-
 
 @dataclass(frozen=True, slots=True)
 class Changed:

@@ -6,8 +6,6 @@ from pathlib import Path
 from streaming.ports.marker import Checkpoint
 from streaming.ports.starts import CLAIM
 
-__all__ = ["at", "flatten", "newest_start"]
-
 
 def at(query_id: str | None = None, last_batch_id: int | None = None) -> Callable[[], Checkpoint]:
     """A function that reads a checkpoint of this query with this newest planned batch; without them a new one."""

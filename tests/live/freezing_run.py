@@ -13,8 +13,6 @@ from streaming.cli import main
 from tests.live.driving import Child, members, state_of
 from tests.live.dying import Deaths, arm, points_of
 
-__all__ = ["Freezes", "is_frozen", "thaw"]
-
 
 class Freezes(Deaths):
     """Stops where a ``Deaths`` would kill."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from deploy.local.demo.child import Trimtab
 from deploy.local.demo.story import Story
 
-__all__ = ["SESSION_S", "Pair"]
-
 SESSION_S = 3.0
 _KILL_AFTER_ROUNDS = 8
 """By then the leader has decided something."""

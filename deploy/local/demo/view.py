@@ -22,8 +22,6 @@ from deploy.local.demo.screen import Screen, save_picture
 from deploy.local.demo.story import Story
 from deploy.local.processes import interrupt_once
 
-__all__ = ["Demo", "Limits", "StageOptions", "View"]
-
 
 class View(Protocol):
     """What shows the story: a screen, or lines."""

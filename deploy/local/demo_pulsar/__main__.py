@@ -18,7 +18,8 @@ from deploy.local.demo.view import Demo, Limits, StageOptions, View
 from deploy.local.demo_pulsar.hearing import Hearing, Loads
 from deploy.local.demo_pulsar.traffic import Shop
 from deploy.local.kafka import LocalKafka, LocalKafkaError
-from deploy.local.pulsar import LocalPulsar, LocalPulsarError
+from deploy.local.pulsar import LocalPulsar
+from deploy.local.pulsar_jvms import LocalPulsarError
 from deploy.local.pulsar_settings import LoadManager
 from policies.shedding import fleet_planner
 from streaming.pulsar.admin import AdminError

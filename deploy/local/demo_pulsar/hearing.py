@@ -29,8 +29,6 @@ from streaming.contract.messages import (
 from streaming.process.closing import Closing
 from streaming.settings import Settings
 
-__all__ = ["Hearing", "Loads"]
-
 Received = Sweep | Result | Decided | Closed
 _Topics = dict[str, dict[str, TopicLoad]]
 

@@ -12,15 +12,14 @@ from pathlib import Path
 
 import pulsar as pulsar_client
 
-from deploy.local.pulsar import LocalPulsar, LocalPulsarError
+from deploy.local.pulsar import LocalPulsar
+from deploy.local.pulsar_jvms import LocalPulsarError
 from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle
 from streaming.collector.reports import topic_traffic
 from streaming.process.deadline import poll
 from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.settings import PulsarTarget
-
-__all__ = ["NAMESPACE", "TOTAL_MESSAGES_PER_S", "Shop"]
 
 TENANT, NAMESPACE = "shop", "shop/orders"
 HOT_MESSAGES_PER_S = 180.0

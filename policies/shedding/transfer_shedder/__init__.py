@@ -45,8 +45,6 @@ from policies.shedding.transfer_shedder.settings import TransferShedderMemory, T
 from policies.shedding.transfer_shedder.words import OUTCOME_TEXTS
 from policies.shedding.view import NOBODY, RoundView
 
-__all__ = ["NAME", "POLICY", "TransferShedderMemory", "TransferShedderSettings"]
-
 NAME: Final = "transfer-shedder"
 
 

@@ -8,8 +8,6 @@ from streaming.operators.beats import aged_beats, is_silent
 from streaming.operators.doctor.facts import Process
 from streaming.ports.reading import TopicRecord
 
-__all__ = ["processes"]
-
 
 def processes(records: Iterable[TopicRecord], *, now_ms: int) -> tuple[Process, ...]:
     """The newest beat of each process, by name and instance; other records are skipped."""

@@ -7,8 +7,6 @@ from streaming.operators.doctor.findings import Finding, Missed, good, not_check
 from streaming.ports.seen import TopicsSeen
 from streaming.settings import Settings
 
-__all__ = ["addresses", "partitions", "permissions", "topics"]
-
 _CREATE = "Run: trimtab topics create"
 
 

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from streaming.operators.doctor.facts import Facts
 from streaming.operators.doctor.findings import Finding, Missed, good, not_checked, problem, warning
 
-__all__ = ["clocks"]
-
 _FAR_S = 2.0
 """Clocks that are kept by NTP agree within milliseconds; the rest is the time that a record takes to its broker."""
 _BEHIND_S = 60.0

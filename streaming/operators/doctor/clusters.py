@@ -8,8 +8,6 @@ from streaming.operators.doctor.facts import Facts, ObservedCluster
 from streaming.operators.doctor.findings import Finding, Missed, good, not_checked, problem, warning
 from streaming.operators.text import counts_text
 
-__all__ = ["balancers", "rejected", "reports", "rounds"]
-
 _LATE_AFTER_ROUNDS = 3
 _SHOWN_IN_SECONDS_S = 120
 

@@ -17,9 +17,6 @@ from streaming.ports.checkpoint import (
 from streaming.ports.starts import Start, newest_number, newest_start
 from streaming.settings import Settings
 
-__all__ = ["CheckpointElsewhere", "checkpoint_seen"]
-
-
 _LOOKS_COUNT = 3
 """How often to look: a controller that has just begun deletes what was there before it, perhaps while we look."""
 

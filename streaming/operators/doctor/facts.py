@@ -11,8 +11,6 @@ from streaming.ports.marker import Checkpoint, Marker
 from streaming.ports.seen import BrokersSeen, TopicsSeen
 from streaming.settings import Settings
 
-__all__ = ["CheckpointSeen", "Facts", "InputSeen", "ObservedCluster", "Process", "RejectedSeen", "SideSeen"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideSeen:

@@ -4,8 +4,6 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["OUTCOMES", "Finding", "Missed", "Outcome", "good", "not_checked", "problem", "warning"]
-
 Outcome = Literal["problem", "warning", "not checked", "ok"]
 OUTCOMES: tuple[Outcome, ...] = ("problem", "warning", "not checked", "ok")
 """The worst first."""

@@ -40,8 +40,6 @@ from streaming.systems.passing import passes
 from streaming.systems.publisher import publisher_of
 from streaming.systems.reading import input_reader, output_reader
 
-__all__ = ["LIMIT_S", "attempt", "gather_facts"]
-
 Value = TypeVar("Value")
 
 LIMIT_S = 30.0

@@ -8,8 +8,6 @@ from streaming.operators.doctor.findings import OUTCOMES, Finding, not_checked
 from streaming.operators.text import table_lines
 from streaming.process.exits import OK, REFUSED, UNREACHABLE
 
-__all__ = ["CHECKS", "exit_code_of", "judge", "report_text"]
-
 CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
     brokers.addresses,
     brokers.permissions,

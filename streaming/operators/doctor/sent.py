@@ -8,8 +8,6 @@ import msgspec
 from streaming.contract.envelope import read_envelope
 from streaming.ports.reading import TopicRecord
 
-__all__ = ["ahead_by_sender"]
-
 
 def ahead_by_sender(records: Iterable[TopicRecord]) -> dict[str, float]:
     """Seconds from a record's append to its event's time, the farthest from 0 of each ``source``; other records are skipped."""

@@ -9,8 +9,6 @@ from streaming.operators.doctor.findings import Finding, Missed, good, not_check
 from streaming.ports.marker import Checkpoint, Marker, next_start
 from streaming.ports.publishing import CheckpointMismatch
 
-__all__ = ["checkpoint", "epoch", "leader", "marker", "versions"]
-
 _ADVICE = re.compile(r"[:;.,][^:;.,]*--(?:fresh|adopt|skip-lost|rebuild).*", re.DOTALL)
 _REFUSED = "See docs/operations.md, When the checkpoint is refused"
 

@@ -8,12 +8,3 @@ typed answers. Nothing here decides anything. ``httpx`` is loaded with this pack
 from streaming.pulsar.admin.admin import EXTENSIBLE, BrokerConfiguration, PulsarAdmin
 from streaming.pulsar.admin.errors import AdminError, Failure
 from streaming.pulsar.admin.http import HttpClient
-
-__all__ = [
-    "EXTENSIBLE",
-    "AdminError",
-    "BrokerConfiguration",
-    "Failure",
-    "HttpClient",
-    "PulsarAdmin",
-]

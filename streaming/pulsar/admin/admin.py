@@ -20,8 +20,6 @@ from streaming.pulsar.admin.errors import AdminError
 from streaming.pulsar.admin.http import HttpClient, Method, addresses
 from streaming.settings.targets import PulsarTarget
 
-__all__ = ["EXTENSIBLE", "BrokerConfiguration", "IsolationPolicy", "PulsarAdmin"]
-
 Value = TypeVar("Value")
 
 EXTENSIBLE: Final = "ExtensibleLoadManagerImpl"

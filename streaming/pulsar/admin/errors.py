@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Literal
 
-__all__ = ["PASSING", "AdminError", "Failure", "failure_of_status"]
-
 Failure = Literal[
     "unauthorized",
     "forbidden",

@@ -28,8 +28,6 @@ from streaming.process.deadline import Deadline
 from streaming.pulsar.admin.errors import AdminError, Failure, failure_of_status
 from streaming.settings.targets import PulsarTarget
 
-__all__ = ["CredentialsError", "HttpClient", "Method", "addresses", "ahead_by_date"]
-
 Method = Literal["GET", "PUT", "POST"]
 
 REDIRECTS_MAX = 8

@@ -2,7 +2,8 @@
 
 import pytest
 
-from deploy.local.pulsar import LocalPulsar, LocalPulsarError
+from deploy.local.pulsar import LocalPulsar
+from deploy.local.pulsar_jvms import LocalPulsarError
 
 pytestmark = pytest.mark.live
 

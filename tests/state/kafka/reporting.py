@@ -5,8 +5,6 @@ from typing import NamedTuple
 from policies.throttle.lists import ThrottledLists
 from state.kafka_reports import MoveRow, MovesReport, MoveTable, ReplicaTable
 
-__all__ = ["Replica", "moves_report", "replica_table"]
-
 
 class Replica(NamedTuple):
     """One replica as its broker has it."""
