@@ -16,7 +16,7 @@ from streaming.cli.beginning import begin_of, moment_of
 from streaming.cli.configured import read_settings
 from streaming.cli.forms import format_option, render
 from streaming.cli.options import example
-from streaming.cli.playing import card_table, play_with_progress
+from streaming.cli.playing import card_table, html_option, play_with_progress
 from streaming.process.exits import WrongUse
 from streaming.settings import Settings
 
@@ -67,7 +67,7 @@ class _Chosen(NamedTuple):
     show_default=True,
     help="drop: bundles stay where they were first seen; for a recording in which another balancer moved them.",
 )
-@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots.")
+@html_option
 @click.option(
     "--processes", type=click.IntRange(1), help="Number of parallel runs.  [default: one per processor]"
 )

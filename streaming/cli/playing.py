@@ -3,15 +3,34 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
+
+from streaming.process.exits import WrongUse
 
 if TYPE_CHECKING:
     from streaming.simulator.card import Column, Figures
 
 JobT = TypeVar("JobT")
 RunT = TypeVar("RunT")
+
+
+def _can_write(_ctx: click.Context, _option: click.Parameter, page: Path | None) -> Path | None:
+    """The page's path; raises ``WrongUse`` before the first run where it could not be written after the last."""
+    if page is not None and find_spec("plotly") is None:
+        raise WrongUse('--html needs plotly, which is not installed: pip install "trimtab[pages]"')
+    return page
+
+
+html_option = click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=_can_write,
+    help="Write a page with plots; needs `trimtab[pages]`.",
+)
 
 
 def play_with_progress(

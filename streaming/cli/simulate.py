@@ -12,7 +12,7 @@ import click
 from policies.shedding.registry import POLICIES
 from streaming.cli.configured import read_settings
 from streaming.cli.forms import format_option, render
-from streaming.cli.playing import card_table, play_with_progress
+from streaming.cli.playing import card_table, html_option, play_with_progress
 from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource, ControllerSettings
 from streaming.simulator.machines import SESSIONS_COUNT
@@ -82,7 +82,7 @@ Example:
 @click.option(
     "--hours", type=click.FloatRange(0.5, 168), help="Simulated hours, instead of those of the scenario."
 )
-@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots.")
+@html_option
 @click.option(
     "--processes", type=click.IntRange(1), help="Number of parallel runs.  [default: one per processor]"
 )

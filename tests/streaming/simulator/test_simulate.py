@@ -1,6 +1,7 @@
 """``trimtab simulate`` as a user meets it: the same seeds give the same figures, and they show which candidate does better."""
 
 import json
+import sys
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from streaming.simulator.comparing import Run
 from streaming.simulator.score import Score
 
 ROOT = Path(__file__).parents[3]
+RECORDING = ROOT / "tests" / "recordings" / "pulsar-3-brokers.ndjson.gz"
 SHORT = ["simulate", "--seeds", "1", "--hours", "1", "--processes", "1"]
 
 
@@ -90,8 +92,7 @@ def test_the_page_is_one_file_that_asks_no_network(tmp_path: Path) -> None:
 
 
 def test_a_fleet_begins_as_a_recording_has_it() -> None:
-    recording = ROOT / "tests" / "recordings" / "pulsar-3-brokers.ndjson.gz"
-    found = json.loads(simulate("--from", str(recording), "-o", "json"))
+    found = json.loads(simulate("--from", str(RECORDING), "-o", "json"))
     assert found["runs"]
 
 
@@ -145,3 +146,16 @@ def test_transfer_shedder_plays_on_brokers_that_publish_their_load_and_the_other
     assert found["eager"]["ended_balanced_percent"] == 100
     assert found["eager"]["unbalanced_percent"] < 50
     assert found["avg-shedder"] == figures["avg-shedder"]
+
+
+@pytest.mark.parametrize(
+    "command", [["simulate"], ["backtest", str(RECORDING)]], ids=["simulate", "backtest"]
+)
+def test_without_the_extra_a_page_is_refused_before_the_first_run(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    page = tmp_path / "page.html"
+    done = CliRunner().invoke(main, [*command, "--html", str(page)])
+    assert (done.exit_code, page.exists()) == (2, False)
+    assert 'pip install "trimtab[pages]"' in done.stderr
