@@ -53,8 +53,6 @@ faults: $(JARS) $(PULSAR_JARS) $(CLASSES) ## Fault schedules on real brokers, re
 	$(PYTHON) -m tests.faults --system pulsar --seeds 1-60
 	$(PYTHON) -m tests.faults --system kafka --failovers 10 --seeds 1-10
 	$(PYTHON) -m tests.faults --system pulsar --failovers 10 --seeds 1-5
-	$(PYTHON) -m tests.faults --system kafka --failovers 20 --seeds 11-15 --rebuild
-	$(PYTHON) -m tests.faults --system pulsar --failovers 10 --seeds 21-25 --rebuild
 
 mutate: $(PACKAGES) ## Mutants of state that its fast tests do not notice, of a random sample of 60
 	$(PYTHON) -m tests.mutants

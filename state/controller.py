@@ -7,7 +7,6 @@ Not thread-safe. After an exception the controller must be thrown away: the stor
 """
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -21,11 +20,9 @@ from state.engine.memory import (
     ApprovalRecord,
     Header,
     OpenRound,
-    RebuiltRecord,
     ResultRecord,
 )
 from state.engine.open_round import result_of, take_facts, take_tick
-from state.engine.published import Published
 from state.engine.rounds import Memory, Round
 from state.engine.store import Store, WaitingKey
 from state.engine.system import System, Waiting
@@ -76,11 +73,8 @@ class Controller:
         *,
         identity: Identity,
         settings: SettingsSource,
-        published: Published | None = None,
     ) -> None:
-        """With ``published``, memory is rebuilt from the rounds as they were published, whatever would be decided about them now."""
         self._cluster = cluster
-        self._published = published
         self._store = store
         self._identity = identity
         self._settings = settings
@@ -204,7 +198,6 @@ class Controller:
             length_ms=self._rounds.length_ms,
             partition=before.partition,
             system=system,
-            rebuilt=before.rebuilt,
         )
         self._known_results = {}
         self._own = systems.system_of(system).decode(None)  # nothing is stored before the system is known
@@ -257,20 +250,6 @@ class Controller:
         last = max(self._header.rounds)
         lateness_ms = self._rounds.lateness_ms
         return self._advance((last + 1) * self._header.length_ms + lateness_ms)
-
-    def end_rebuild(self, since_ms: int, unpublished: Iterable[int]) -> None:
-        """From here on, decisions count. The next summary shows since when events were read again, and which rounds have no summary."""
-        assert self._published is not None, "only memory that is rebuilt is rebuilt in the end"
-        throttles = systems.throttles_of(self._published.take_left())
-        self._published = None
-        if throttles and self._header.system != "pulsar":
-            if self._header.system is None:
-                self._adopt("kafka")
-                self._header.is_known = True
-            self._own = systems.with_throttles(self._load(systems.system_of("kafka")), throttles)
-            self._own_changed = True
-        if self._header != Header(length_ms=self._header.length_ms):
-            self._header.rebuilt = RebuiltRecord(since_ms, tuple(unpublished))
 
     def commit(self) -> None:
         """Write what changed."""
@@ -373,7 +352,6 @@ class Controller:
             identity=self._identity,
             settings=self._settings,
             system=system,
-            published=self._published,
         )
         after, outputs = rounds.close(ended, Memory(header=header, own=own))
         self._header = after.header

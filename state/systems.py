@@ -3,8 +3,7 @@
 A cluster belongs to the system of its first accepted report or statistics. What comes before is kept (``state.engine.early``).
 """
 
-import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from state.engine.layouts import FRESH
@@ -12,10 +11,7 @@ from state.engine.store import WaitingKey, WaitingKind
 from state.engine.system import HasSettings, System, Waiting
 from state.events import Control, Event, Rejection
 from state.events import System as SystemName
-from state.kafka import restoring
 from state.kafka.system import Kafka
-from state.outputs import Output
-from state.outputs.types import THROTTLE_TYPE
 from state.pulsar.system import Pulsar
 from state.round_settings import RoundSettings
 from state.settings import ClusterSettings
@@ -100,15 +96,3 @@ def refuse_upkeep(event: Control, known: SystemName | None) -> Rejection | None:
         detail="maintenance and drains are for Pulsar clusters, and this name belongs to a Kafka cluster, on which trimtab moves "
         "nothing: leave them out of the event",
     )
-
-
-def throttles_of(actions: Iterable[Output]) -> list[Output]:
-    """The throttles among ``actions``, which only a Kafka cluster has: what one sets lasts until another one takes it off."""
-    return [each for each in actions if each.type == THROTTLE_TYPE]
-
-
-def with_throttles(memory: Any, published: Iterable[Output]) -> Any:
-    """A Kafka cluster's memory, with the published throttles of rounds that no event closed."""
-    after = copy.copy(memory)
-    restoring.restore(after, published)
-    return after

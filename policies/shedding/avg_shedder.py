@@ -353,5 +353,4 @@ POLICY: Final = SheddingPolicy(
     sentences=dict.fromkeys(TRIGGERS[1:], _describe_pair),
     details={"hit-count": _hit_count_outcome},
     headline=Headline(meaning="the busiest broker less the idlest", stand_of=_stand),
-    remembers_rounds=lambda settings: max(settings.low_hit_count, settings.high_hit_count),
 )

@@ -6,7 +6,6 @@ once it is known which of the unloads happen. One policy is one module; ``polici
 In a plan every examined row has exactly one outcome, and so has every bundle that was tried.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -189,8 +188,6 @@ class SheddingPolicy(Generic[SettingsT, MemoryT, PendingT]):
     details: Mapping[str, Callable[[Evidence], str]] = field(default_factory=dict)
     """By outcome, the outcome with its numbers, where the summary shows more than the outcome."""
     headline: Headline
-    remembers_rounds: Callable[[SettingsT], int]
-    """How many of the last rounds its memory depends on; a rebuild decides at least so many again."""
     reads_published: bool = False
     """Whether it decides by what brokers publish with Pulsar's extensible load manager."""
     plans_rounds: bool = False
@@ -229,16 +226,6 @@ class SheddingPolicy(Generic[SettingsT, MemoryT, PendingT]):
     def group_fields(self) -> tuple[str, ...]:
         """Fields of the memory that have one value for a group."""
         return tuple(name for name in vars_of(self.memory()) if name not in self.broker_fields)
-
-
-def remembers_nothing(_settings: object) -> int:
-    """``remembers_rounds`` of a policy without a memory."""
-    return 0
-
-
-def fading_rounds(past_ratio: float) -> int:
-    """Rounds after which 1 % of the past is left in a running average that keeps this share of it each round."""
-    return math.ceil(math.log(_LEFT_RATIO) / math.log(past_ratio)) if 0 < past_ratio < 1 else 0
 
 
 def vars_of(memory: Any) -> dict[str, Any]:

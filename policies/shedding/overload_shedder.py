@@ -26,7 +26,6 @@ from policies.shedding.contract import (
     SheddingPolicy,
     Stand,
     keep_pending,
-    remembers_nothing,
 )
 from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder
 from policies.shedding.view import NOBODY, BrokerTable, RoundView
@@ -127,5 +126,4 @@ POLICY: Final = SheddingPolicy(
     evidence=("usage_points", "threshold_points", "broker_bytes_per_s", "to_move_bytes_per_s"),
     sentences={"overloaded": _sentence},
     headline=Headline(meaning="its usage", stand_of=_stand),
-    remembers_rounds=remembers_nothing,
 )

@@ -28,7 +28,6 @@ from policies.shedding.contract import (
     Proposal,
     SheddingPolicy,
     Stand,
-    fading_rounds,
     keep_pending,
 )
 from policies.shedding.outcomes import OutcomeText
@@ -269,5 +268,4 @@ POLICY: Final = SheddingPolicy(
     ),
     sentences={TRIGGERS[UPPER]: _describe_source, TRIGGERS[LOWER]: _describe_source},
     headline=Headline(meaning="its smoothed usage less the mean", stand_of=_stand),
-    remembers_rounds=lambda settings: fading_rounds(settings.history_ratio),
 )

@@ -32,7 +32,6 @@ from policies.shedding.contract import (
     Proposal,
     SheddingPolicy,
     keep_pending,
-    remembers_nothing,
 )
 from policies.shedding.outcomes import OutcomeText
 from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, candidates, examine_nothing
@@ -292,5 +291,4 @@ POLICY: Final = SheddingPolicy(
     ),
     sentences={TRIGGERS[BY_RATE]: _describe_rates, TRIGGERS[BY_THROUGHPUT]: _describe_throughputs},
     headline=Headline(meaning="which compares rates"),
-    remembers_rounds=remembers_nothing,
 )

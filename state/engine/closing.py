@@ -56,15 +56,13 @@ class Closing:
     max_action_bytes: int
     upkeep: Upkeep = NOTHING
     """What is under maintenance or drained in it."""
-    is_held: bool = False
-    """Whether nothing is decided, because something else was published for the round."""
     proposals_expire_ms: int | None = None
     """When the round's proposals expire; None where unloads and splits need no approval."""
 
     @property
     def is_paused(self) -> bool:
-        """Whether every action is held, by an operator or because something else was published."""
-        return self.is_held or (self.record is not None and self.record.is_paused_at(self.start_ms))
+        """Whether an operator holds every action."""
+        return self.record is not None and self.record.is_paused_at(self.start_ms)
 
     @property
     def is_dry_run(self) -> bool:

@@ -150,15 +150,6 @@ class ProposalRecord(msgspec.Struct, frozen=True, array_like=True):
     """Its canonical data."""
 
 
-class RebuiltRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A note that the memory was rebuilt from events, kept until a summary has reported it."""
-
-    since_ms: int
-    """Time from which on events were read again."""
-    unpublished: tuple[int, ...] = ()
-    """Rounds whose summary was not published, ascending."""
-
-
 class DrainRecord(msgspec.Struct, frozen=True, array_like=True):
     """The beginning of a drain, as the broker's first report in it shows it."""
 
@@ -246,7 +237,5 @@ class Header(msgspec.Struct, array_like=True):
     """Approvals and rejections since the last summary, in the order of the log."""
     rejected: dict[str, int] = msgspec.field(default_factory=dict)
     """By bundle of a rejected proposal, the time until which no action on the bundle is proposed, ms."""
-    rebuilt: RebuiltRecord | None = None
-    """Set by a rebuild, until a summary has reported it."""
     forbidden: dict[str, ForbiddenRecord] = msgspec.field(default_factory=dict)
     """By broker, the rule that lately forbade what the policy chose there, with nothing else leaving the broker meanwhile."""

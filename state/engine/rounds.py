@@ -3,21 +3,16 @@
 So an error of ours ends one round and not the query, and what the round left half done is gone: its summary has the
 outcome ``internal-error`` with class and place of the error, the memory is as before except for its clock, and the result
 does not depend on where batches are cut. Everything stored is read before the close and written after it.
-
-Where memory is rebuilt from events (``Round.published``), a round is remembered as it was published. A new decision on it may differ
-from that: the memory of the time before is missing, or version and settings have changed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 from state.engine import control, forgetting, holds, summary
 from state.engine.bulkhead import PASSES_THROUGH, count_error, draft_of, place_of
 from state.engine.closing import Closing, Identity
-from state.engine.ledger import Decision
 from state.engine.memory import ControlRecord, Header
-from state.engine.published import Published
 from state.engine.store import WaitingKey
 from state.engine.system import MemoryT, System, Waiting
 from state.engine.waiting import silence_ms
@@ -46,25 +41,12 @@ class Round(Generic[MemoryT]):
     identity: Identity
     settings: SettingsSource
     system: System[MemoryT]
-    published: Published | None = None
-    """What was published for this round and those before it, which is to be remembered; None: remember what is decided now."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _PublishedRound:
-    """What was published for a round in place of what is decided now."""
-
-    actions: Sequence[Output]
-    decided: Mapping[str, Decision]
-    """By id, those of its decisions that are known as they were made."""
 
 
 def close(ended: Round[MemoryT], memory: Memory[MemoryT]) -> tuple[Memory[MemoryT], list[Output]]:
     """The memory after the round, and the round's outputs; ``memory`` stays as it is."""
     try:
         after, outputs = _close(ended, _draft(ended, memory))
-        if ended.published is not None and outputs:
-            after = _restore_published(ended, memory, ended.published, after, outputs)
         if outputs:
             after.header.error_rounds_count = 0
     except PASSES_THROUGH:
@@ -82,31 +64,12 @@ def _draft(ended: Round[MemoryT], memory: Memory[MemoryT]) -> Memory[MemoryT]:
     return _forgotten(ended, draft) if forgetting.is_due(draft.header, ended.number, rounds) else draft
 
 
-def _restore_published(
-    ended: Round[MemoryT],
-    memory: Memory[MemoryT],
-    published: Published,
-    after: Memory[MemoryT],
-    outputs: list[Output],
-) -> Memory[MemoryT]:
-    """``after`` if exactly its actions were published; else the round with everything held, with what was published instead."""
-    actions = published.take(outputs[-1].time_ms)
-    ids = {each.id for each in actions}
-    if ids == {each.id for each in outputs if each.kind == "action"}:
-        return after
-    decided = {each.id: each for each in after.header.ledger.decisions if each.id in ids}
-    restored, _ = _close(ended, _draft(ended, memory), _PublishedRound(actions=actions, decided=decided))
-    return restored
-
-
 def _forgotten(ended: Round[MemoryT], draft: Memory[MemoryT]) -> Memory[MemoryT]:
     own = None if draft.own is None else ended.system.forgotten(draft.own)
     return Memory(header=forgetting.empty(draft.header, ended.number), own=own)
 
 
-def _close(
-    ended: Round[MemoryT], draft: Memory[MemoryT], as_published: _PublishedRound | None = None
-) -> tuple[Memory[MemoryT], list[Output]]:
+def _close(ended: Round[MemoryT], draft: Memory[MemoryT]) -> tuple[Memory[MemoryT], list[Output]]:
     header, system = draft.header, ended.system
     open_round = header.rounds[ended.number]
     own = system.observe(header, draft.own, open_round)
@@ -114,7 +77,7 @@ def _close(
         return Memory(header=header, own=own), []
     record = control.in_force(header, ended.number)
     in_force, problem = _settings_in_force(ended, record)
-    closing = replace(_closing(ended, header, record, in_force, problem), is_held=as_published is not None)
+    closing = _closing(ended, header, record, in_force, problem)
     if closing.restarted:
         header.rounds_since_start = 0
     if closing.mode == "act" and header.last_mode == "dry-run":
@@ -123,9 +86,6 @@ def _close(
     if record is not None and record.resumed_ms is not None:
         holds.resume(header, record.resumed_ms)
     own, outputs = system.decide(closing, header, own, ended.waiting)
-    if as_published is not None:
-        system.restore(closing, header, own, as_published.actions, as_published.decided)
-    header.rebuilt = None
     header.rounds_since_start += 1
     header.last_summary = ended.number
     if open_round.spans:
@@ -208,7 +168,7 @@ def _fail(
     rounds = ended.system.rounds(ended.settings.base(ended.cluster))
     # After a long silence the next round has to see it too, because this round failed and did not begin anew.
     is_silence_over = silence_ms(header, number) <= rounds.max_report_age_ms
-    header.last_summary, header.rebuilt = number, None
+    header.last_summary = number
     if spans and is_silence_over:
         header.last_report_ms = spans[-1][1]
     return replace(memory, header=header), [closing.summary(summary.fit(summary_), actions_count=0)]

@@ -12,7 +12,7 @@ import msgspec
 
 from state.engine import holds
 from state.engine.closing import Closing, Outcome
-from state.engine.memory import ControlRecord, Header, RebuiltRecord
+from state.engine.memory import ControlRecord, Header
 from state.engine.throttle_cuts import cut_throttle
 from state.outputs import (
     ApprovalSummary,
@@ -22,7 +22,6 @@ from state.outputs import (
     JudgedRow,
     OtherBalancers,
     PromisesSummary,
-    RebuiltSummary,
     RoundSummary,
     Section,
     ShadowSummary,
@@ -73,7 +72,6 @@ def frame(
         end=rfc3339(closing.end_ms),
         gap_rounds=closing.gap_rounds,
         restarted=closing.restarted,
-        rebuilt=_rebuilt(header.rebuilt),
         outcome=outcome,
         reason=reason,
         policy=policy,
@@ -108,18 +106,6 @@ def frame(
         in_flight=_in_flight(header, closing.end_ms),
         throttle=None,
     )
-
-
-def _rebuilt(record: RebuiltRecord | None) -> RebuiltSummary | None:
-    if record is None:
-        return None
-    since, rounds = rfc3339(record.since_ms), list(record.unpublished[-SHOWN_ROWS:])
-    reason = f"the memory was rebuilt from the input since {since}, and from the actions that were published"
-    if rounds:
-        named = ", ".join(map(str, rounds[-_NAMED_ROUNDS:]))
-        more = "" if len(rounds) <= _NAMED_ROUNDS else f" and {len(rounds) - _NAMED_ROUNDS} before them"
-        reason += f"; rounds {named}{more} have no published summary, and their actions that are not on the topic were never published"
-    return RebuiltSummary(since=since, unpublished_rounds=rounds, reason=reason)
 
 
 def _in_flight(header: Header, end_ms: int) -> list[InFlightRow]:

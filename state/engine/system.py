@@ -5,11 +5,10 @@ that a close works on, and the frame of the summary. A system brings the rest; `
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from state.engine.closing import Closing
-from state.engine.ledger import Decision
 from state.engine.memory import Header, OpenRound
 from state.engine.store import WaitingKey, WaitingKind
 from state.events import Event
@@ -104,20 +103,6 @@ class System(ABC, Generic[MemoryT]):
     @abstractmethod
     def has_summary(self, header: Header, open_round: OpenRound) -> bool:
         """Whether a round is decided and has a summary; a round without reports may have nothing to show."""
-
-    @abstractmethod
-    def restore(
-        self,
-        closing: Closing,
-        header: Header,
-        memory: MemoryT,
-        published: Sequence[Output],
-        decided: Mapping[str, Decision],
-    ) -> None:
-        """Remember what was published and is not remembered; ``decided`` has, by id, the decisions known as they were made.
-
-        Changes ``header`` and ``memory``.
-        """
 
     @abstractmethod
     def decide(

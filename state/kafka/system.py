@@ -1,16 +1,15 @@
 """A Kafka cluster, as the engine sees it."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from state.engine.closing import Closing
-from state.engine.ledger import Decision
 from state.engine.memory import Header, OpenRound
 from state.engine.store import WaitingKey, WaitingKind
 from state.engine.system import HasSettings, System, Waiting
 from state.events import Event, KafkaLoadReport, Reassignment
-from state.kafka import reconcile, restoring, rounds
+from state.kafka import reconcile, rounds
 from state.kafka.actions import NAME
 from state.kafka.memory import (
     KafkaMemory,
@@ -92,16 +91,6 @@ class Kafka(System[KafkaMemory]):
     def has_summary(self, header: Header, open_round: OpenRound) -> bool:
         """A round with only ticks has one too, after the first round with a report: a throttle may have to be made safe."""
         return bool(open_round.spans) or (open_round.tick is not None and header.last_summary is not None)
-
-    def restore(
-        self,
-        closing: Closing,  # noqa: ARG002  Pulsar's mode and settings
-        header: Header,  # noqa: ARG002  nor its ledger
-        memory: KafkaMemory,
-        published: Sequence[Output],
-        decided: Mapping[str, Decision],  # noqa: ARG002
-    ) -> None:
-        restoring.restore(memory, published)
 
     def decide(
         self, closing: Closing, header: Header, memory: KafkaMemory, waiting: Mapping[WaitingKey, Any]

@@ -17,7 +17,7 @@ from state.outputs.rows import (
     Section,
     SplitRow,
 )
-from state.outputs.summary import INFORMATION, Finding, OtherBalancers, RebuiltSummary, RoundSummary
+from state.outputs.summary import INFORMATION, Finding, OtherBalancers, RoundSummary
 from state.outputs.throttle import RateViolation, Throttle, ThrottleSummary, UnknownNumber
 from state.outputs.upkeep import (
     ApprovalRow,

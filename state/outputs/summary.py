@@ -71,18 +71,6 @@ class OtherBalancers(msgspec.Struct, frozen=True, kw_only=True):
     """Brokers that could not be asked about one of the two."""
 
 
-class RebuiltSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """How the memory for the first round after a start with `--rebuild` was rebuilt."""
-
-    since: str
-    """Since when the input was read again."""
-    unpublished_rounds: list[int]
-    """Rounds without a summary, because the previous controller ended while it published them: their actions that are on the topic
-    are valid, and no others will come. At most 100, the newest."""
-    reason: str
-    """The same in one sentence."""
-
-
 class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`data` of a `trimtab.round.v1`: what was seen, decided, held back, and why."""
 
@@ -100,8 +88,6 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Rounds just before it in which no report came."""
     restarted: bool
     """Whether the cluster was silent for so long that hit counts, history and warm-up started again."""
-    rebuilt: RebuiltSummary | None = None
-    """How the memory was rebuilt from the input, in the first summary after that; left out in every other one."""
     outcome: Literal["decided", "warm-up", "no-quorum", "internal-error"]
     """Whether the policies ran, or why not; `internal-error`: a fault in trimtab; the round changed nothing."""
     reason: str

@@ -1,17 +1,16 @@
 """A Pulsar cluster, as the engine sees it."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from state.engine.closing import Closing
-from state.engine.ledger import Decision
 from state.engine.memory import Header, OpenRound
 from state.engine.store import WaitingKey, WaitingKind
 from state.engine.system import HasSettings, System, Waiting
 from state.events import BrokerLoad, ClusterFacts, Event, LoadReport, TopicStats
 from state.outputs import Output
-from state.pulsar import policy_memory, restoring, rounds
+from state.pulsar import policy_memory, rounds
 from state.pulsar.encoding import (
     decode_fleet,
     decode_report,
@@ -86,16 +85,6 @@ class Pulsar(System[Fleet]):
 
     def has_summary(self, header: Header, open_round: OpenRound) -> bool:  # noqa: ARG002  Kafka's asks for it
         return bool(open_round.spans)
-
-    def restore(
-        self,
-        closing: Closing,
-        header: Header,
-        memory: Fleet,
-        published: Sequence[Output],
-        decided: Mapping[str, Decision],
-    ) -> None:
-        restoring.restore(closing, header, memory, published, decided)
 
     def decide(
         self, closing: Closing, header: Header, memory: Fleet, waiting: Mapping[WaitingKey, Any]

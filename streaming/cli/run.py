@@ -46,11 +46,6 @@ from streaming.settings import Settings
     help="Where a first start reads the input from; TIME is RFC 3339.",
 )
 @click.option(
-    "--rebuild/--no-rebuild",
-    default=None,
-    help="Overrides controller.rebuild: rebuild the memory from the input instead of reading a checkpoint.",
-)
-@click.option(
     "--fresh",
     is_flag=True,
     help="Start over: put the checkpoint aside, forget the marker, averages, hit counts, cooldowns, budgets and actions in flight.",
@@ -78,7 +73,6 @@ def run_command(
     begin: str | None,
     *,
     standby: bool | None,
-    rebuild: bool | None,
     fresh: bool,
     skip_lost: bool,
     adopt: bool,
@@ -94,13 +88,10 @@ def run_command(
         raise click.UsageError(
             "--fresh and --skip-lost exclude each other: a fresh start has no lost records to skip"
         )
-    if rebuild and (fresh or adopt or skip_lost):
-        raise click.UsageError("--rebuild excludes --fresh, --adopt and --skip-lost: give one of them")
     flags = {
         "controller.mode": mode,
         "controller.name": name,
         "controller.standby": standby,
-        "controller.rebuild": rebuild,
         "input.url": input_url,
         "output.url": output_url,
         "spark.checkpoint": checkpoint,
@@ -114,11 +105,7 @@ def run_command(
 
     from streaming.controller.application import Application  # noqa: PLC0415  Spark takes a second to import
 
-    start_with: StartWith = "checkpoint"
-    if fresh or adopt:
-        start_with = "fresh" if fresh else "adopt"
-    elif settings.controller.rebuild and not skip_lost:  # what a person asks for at this start comes first
-        start_with = "rebuild"
+    start_with: StartWith = "fresh" if fresh else "adopt" if adopt else "checkpoint"
     Application(settings, begin=first, start_with=start_with, skip_lost=skip_lost).run()
 
 

@@ -74,8 +74,7 @@ class BatchPublisher:
     def _publish(self, batch: Batch, rows: Sequence[OutputRow]) -> None:
         records = [self._record(row) for row in rows if row.kind != OBSERVED]
         started = time.monotonic()
-        read_until = batch.read_until() if records else None
-        found = self._publisher.publish(batch.id, batch.query_id, records, read_until=read_until)
+        found = self._publisher.publish(batch.id, batch.query_id, records)
         if not found:
             _LOG.info("batch %d was published before the restart: skipped", batch.id)
             self._metrics.count_skipped_batch()

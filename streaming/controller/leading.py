@@ -13,12 +13,10 @@ from streaming.controller.beats import Beats, Duty
 from streaming.controller.metrics import Metrics
 from streaming.controller.query_loop import QueryLoop
 from streaming.controller.readiness import Readiness
-from streaming.controller.rebuilding import Rebuilding, require_possible
 from streaming.controller.surroundings import Changed, Watch, find_problem, refuse_regrown
 from streaming.controller.take_over import take_over
-from streaming.controller.watchdog import START_S, Watchdog
+from streaming.controller.watchdog import Watchdog
 from streaming.ports.checkpoint import CheckpointError
-from streaming.ports.marker import superseded_error
 from streaming.ports.publisher import Publisher
 from streaming.ports.publishing import CheckpointMismatch, PublishError
 from streaming.ports.reading import Begin, NoAnswer
@@ -27,11 +25,9 @@ from streaming.process.exits import Refused
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.frames import Frames
-from streaming.spark.rebuilt import Rebuilt
 from streaming.spark.runs import Runs
 from streaming.spark.session import Session
 from streaming.systems import skipping
-from streaming.systems.append import append_to_output
 from streaming.systems.input import input_ids
 from streaming.systems.publisher import publisher_of
 
@@ -66,7 +62,6 @@ class Begun:
     ids: dict[str, str]
     """Ids of the input's topics."""
     epoch: int
-    rebuilds: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,18 +90,10 @@ class Leading:
                 ids = wait_out(partial(input_ids, settings))
                 location = settings.spark.checkpoint
                 checkpoint = wait_out(lambda: CheckpointDirectory(self.spark.spark, location, topic_ids=ids))
-                if start_with == "rebuild":
-                    wait_out(lambda: require_possible(settings, publisher.read_marker()))
-                elif start_with != "fresh":
+                if start_with != "fresh":
                     wait_out(lambda: refuse_regrown(settings, checkpoint.planned_batch()))
                 epoch = wait_out(lambda: take_over(checkpoint, publisher, settings, start_with=start_with))
-            yield Begun(
-                publisher=publisher,
-                checkpoint=checkpoint,
-                ids=ids,
-                epoch=epoch,
-                rebuilds=start_with == "rebuild",
-            )
+            yield Begun(publisher=publisher, checkpoint=checkpoint, ids=ids, epoch=epoch)
         finally:
             self.metrics.show_leader(settings.controller.name, leads=False)
             publisher.close()
@@ -133,7 +120,6 @@ class Leading:
                 publisher=publisher,
                 batches=batches,
                 frames=self.frames,
-                rebuilt=self._rebuild(begun, wait_out),
             )
             if skip_lost:
                 runs.skip(wait_out(lambda: self._publish_gaps(begun)))
@@ -152,31 +138,6 @@ class Leading:
                     is_stopping=self.is_stopping,
                     write_last_beat=self.beats.write_last_beat,
                 ).run()
-
-    def _rebuild(self, begun: Begun, wait_out: WaitingOut) -> Rebuilt | None:
-        """Memory to begin with; None without anything to rebuild it from. The process writes beats as the leader meanwhile."""
-        settings, publisher = self.settings, begun.publisher
-        marker = publisher.marker
-        read_until = marker.read_until
-        if not begun.rebuilds or read_until is None:
-            return None
-
-        def go_on(text: str) -> bool:
-            self.watchdog.begin(text, START_S)
-            self.readiness.phase = text
-            if publisher.is_superseded():
-                raise superseded_error(settings.controller.name, epoch=begun.epoch)
-            return not self.is_stopping()
-
-        rebuilding = Rebuilding(settings=settings, go_on=go_on)
-        rebuilt, letters = wait_out(
-            lambda: rebuilding.run(read_until, read_from=marker.read_from, is_whole=publisher.is_whole)
-        )
-        if letters:
-            topic = settings.topics.dead_letter
-            wait_out(lambda: append_to_output(settings, topic, letters, epoch=begun.epoch))
-            _LOG.info("published %d dead letters that the interrupted batch had left out", len(letters))
-        return rebuilt
 
     def _publish_gaps(self, begun: Begun) -> list[SkippedRange]:
         """What the input has lost since the checkpoint; it is published on the audit topic first."""

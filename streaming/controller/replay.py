@@ -7,12 +7,11 @@ publishes; a rejected event without coordinates carries its file and line.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, Literal
 
 from state.controller import Controller
 from state.engine.closing import Identity
-from state.engine.published import Published
 from state.engine.store import DictStore
 from state.events import Event
 from state.outputs import Output
@@ -34,7 +33,7 @@ def ignore_size(_size_bytes: int) -> None:
 
 
 class Controllers:
-    """The controllers of all clusters, with their memory in dicts; with ``published`` they remember what was published."""
+    """The controllers of all clusters, with their memory in dicts."""
 
     def __init__(
         self,
@@ -43,11 +42,9 @@ class Controllers:
         settings: SettingsSource,
         max_record_bytes: int,
         accepted: AcceptedClusters = EVERY_CLUSTER,
-        published: Mapping[str, Published] | None = None,
     ) -> None:
         self._identity = identity
         self._settings = settings
-        self._published = published
         self.intake = Intake(self.of, max_record_bytes=max_record_bytes, accepted=accepted)
         self.stores: dict[str, DictStore] = {}
         self.by_cluster: dict[str, Controller] = {}
@@ -57,10 +54,7 @@ class Controllers:
         found = self.by_cluster.get(cluster)
         if found is None:
             store = self.stores[cluster] = DictStore()
-            published = None if self._published is None else self._published.get(cluster, Published())
-            found = Controller(
-                cluster, store, identity=self._identity, settings=self._settings, published=published
-            )
+            found = Controller(cluster, store, identity=self._identity, settings=self._settings)
             self.by_cluster[cluster] = found
         return found
 

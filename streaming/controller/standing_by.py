@@ -17,7 +17,6 @@ from streaming.controller.election import Election
 from streaming.controller.leading import Leading, WaitingOut, refuse_errors
 from streaming.controller.listening import Listener
 from streaming.controller.outages import outage_of
-from streaming.controller.rebuilding import require_possible
 from streaming.controller.watchdog import START_S
 from streaming.ports.publishing import Fenced
 from streaming.ports.reading import Reader
@@ -118,18 +117,13 @@ class StandingBy:
         return False
 
     def _check_takeover(self) -> None:
-        """Check whether it could go on where the leader is; if that cannot be known now, the last answer stays.
-
-        A standby that would rebuild looks only at its own checkpoint.
-        """
+        """Check whether it could go on where the leader is; if that cannot be known now, the last answer stays."""
         settings, spark = self.settings, self.leading.spark.spark
         try:
             with publisher_of(settings) as publisher, refuse_errors(settings):
                 ids = _run_without_waiting(partial(input_ids, settings))
                 location = settings.spark.checkpoint
                 checkpoint = _run_without_waiting(lambda: CheckpointDirectory(spark, location, topic_ids=ids))
-                if self.start_with == "rebuild":
-                    _run_without_waiting(lambda: require_possible(settings, publisher.read_marker()))
                 look = partial(checkpoint.inspect, settings, self.start_with)
                 _run_without_waiting(lambda: publisher.check(look, start_with=self.start_with))
         except Refused as error:

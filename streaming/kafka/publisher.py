@@ -44,7 +44,6 @@ from streaming.ports.marker import (
     superseded_error,
 )
 from streaming.ports.outbox import OutboundRecord, digest, pieces, sort_records
-from streaming.ports.places import Progress
 from streaming.ports.publishing import CheckpointMismatch, Fenced, NotAllowed, PublishError
 from streaming.ports.starts import ADOPT, StartWith
 from streaming.process.closing import Closing
@@ -140,8 +139,6 @@ class KafkaPublisher(Closing):
         batch_id: int,
         query_id: str,
         records: Sequence[OutboundRecord],
-        *,
-        read_until: Progress | None = None,
     ) -> BatchState:
         """Make a batch's records visible, all or none, if they are not out already.
 
@@ -164,7 +161,6 @@ class KafkaPublisher(Closing):
                 query_id=query_id,
                 batch_digest=batch_digest,
                 ran_with=self._ran_with,
-                read_until=read_until,
             )
             self._commit(ordered, done)
         else:
@@ -177,11 +173,6 @@ class KafkaPublisher(Closing):
         if self._marker is None:
             raise PublishError(f'the publisher of "{self._name}" is not open: call open() first')
         return self._marker
-
-    @property
-    def is_whole(self) -> bool:
-        """Always true: a batch becomes visible at once."""
-        return True
 
     def ensure_owner(self) -> None:
         """Ask the broker whether a newer controller of this name has claimed its epoch, and raise `Fenced` if so.

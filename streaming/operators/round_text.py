@@ -48,8 +48,6 @@ def circumstances_lines(data: RoundSummary) -> list[str]:
         ("brokers", f"{data.brokers_reporting_count} reporting, {data.brokers_missing_count} missing"),
         ("settings", data.settings_digest),
     ]
-    if data.rebuilt is not None:
-        facts.append(("rebuilt", data.rebuilt.reason))
     if data.control is not None:
         facts.append(("control", f"{data.control.who}: {data.control.why}"))
     return table_lines(facts)

@@ -44,8 +44,6 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     kafka_cluster_length_s: dict[str, float] = {}
     topic_ids: dict[str, str] = {}
     """Ids of the input's topics on Kafka; empty on a card from a version that did not note them."""
-    rebuilt: bool = False
-    """Whether the start began with rebuilt memory; that memory is in the checkpoint from the first committed batch on."""
 
     def lengths_of(self, system: System) -> tuple[float | None, dict[str, float]]:
         """Length of a system's rounds in seconds, and by cluster where it differs."""

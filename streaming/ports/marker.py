@@ -11,7 +11,6 @@ from enum import Enum
 import msgspec
 
 from state.engine.layouts import FRESH
-from streaming.ports.places import Progress
 from streaming.ports.publishing import CheckpointMismatch, Fenced
 from streaming.ports.starts import ADOPT, StartWith
 
@@ -55,10 +54,6 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Queries given up by `--fresh` or `--adopt`, the newest last: a start does not go on with their checkpoints."""
     ran_with: RanWith | None = None
     """What the batch ran with. None: not known any more, so the batch stays as it was published, whatever a re-run gives."""
-    read_until: Progress | None = None
-    """How far the input had been read with the batch. None: a trimtab that did not note it wrote the marker, or there was no batch."""
-    read_from: Progress | None = None
-    """How far the input had been read with the last batch before this one that had outputs. None: as above, or there was none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +105,9 @@ def next_start(
     """The marker a starting controller writes: the old one with the next epoch.
 
     `fresh` forgets what was published. `adopt` trusts the checkpoint about what comes next; if its newest batch was
-    published, that batch stays as it was. `rebuild` uses no checkpoint and keeps how far the input was read. Raises
-    `CheckpointMismatch` when marker and `checkpoint` disagree, and where a marker does not say how far a `rebuild` reads.
+    published, that batch stays as it was. Raises `CheckpointMismatch` when marker and `checkpoint` disagree.
     """
     epoch = _next_epoch(marker, checkpoint, now_s)
-    if start_with == "rebuild":
-        return _rebuild(marker, checkpoint, epoch, name)
     if start_with == "fresh":
         over = _ended_queries_of(marker, checkpoint.query_id, going_on=None)
         return Marker(query_id=None, batch_id=None, digest=None, epoch=epoch, over=over)
@@ -127,27 +119,6 @@ def next_start(
     if marker is None:
         return Marker(query_id=None, batch_id=None, digest=None, epoch=epoch)
     return msgspec.structs.replace(marker, epoch=epoch)
-
-
-def _rebuild(marker: Marker | None, checkpoint: Checkpoint, epoch: int, name: str) -> Marker:
-    """The marker for a new query that goes on where reading stopped, or from the beginning if nothing was published."""
-    if marker is not None and marker.query_id is not None and marker.read_until is None:
-        raise CheckpointMismatch(
-            f'controller "{name}" does not start: its marker does not say how far the input was read ({_describe(marker)}), '
-            "because an older trimtab or --adopt wrote it. Start this version without --rebuild and let it publish one "
-            f"batch from the existing checkpoint; if there is no checkpoint, start over with {FRESH}."
-        )
-    over = _ended_queries_of(marker, checkpoint.query_id, going_on=None)
-    read_until, read_from = (None, None) if marker is None else (marker.read_until, marker.read_from)
-    return Marker(
-        query_id=None,
-        batch_id=None,
-        digest=None,
-        epoch=epoch,
-        over=over,
-        read_until=read_until,
-        read_from=read_from,
-    )
 
 
 def _adopt(marker: Marker | None, checkpoint: Checkpoint, epoch: int) -> Marker:
@@ -179,8 +150,7 @@ def _disagreement(marker: Marker | None, checkpoint: Checkpoint) -> str | None:
     if checkpoint.query_id in marker.over:
         return "the checkpoint belongs to a query that is over (--fresh or --adopt gave it up)"
     if marker.query_id is None:
-        is_begun = marker.read_until is not None and checkpoint.query_id is None
-        return "a rebuild of its memory was not finished, and the checkpoint is new" if is_begun else None
+        return None
     if marker.query_id != checkpoint.query_id:
         gone = checkpoint.query_id is None
         return (
@@ -194,8 +164,7 @@ def _disagreement(marker: Marker | None, checkpoint: Checkpoint) -> str | None:
 def _start_refusal(problem: str, marker: Marker | None, checkpoint: Checkpoint, name: str) -> str:
     return (
         f'controller "{name}" does not start: {problem}. {_describe(marker)}; {checkpoint}. '
-        "Going on could repeat or lose actions. Put the matching checkpoint back; or start with --rebuild to begin with one "
-        f"that is made from the input; with {FRESH}; or with {ADOPT}."
+        f"Going on could repeat or lose actions. Put the matching checkpoint back; or start with {FRESH}; or with {ADOPT}."
     )
 
 
@@ -223,7 +192,6 @@ def mark_published(
     query_id: str,
     batch_digest: str,
     ran_with: RanWith | None,
-    read_until: Progress | None,
 ) -> Marker:
     """The marker of a batch, which follows ``marker``."""
     return msgspec.structs.replace(
@@ -232,8 +200,6 @@ def mark_published(
         batch_id=batch_id,
         digest=batch_digest,
         ran_with=ran_with,
-        read_until=read_until,
-        read_from=marker.read_until,
     )
 
 

@@ -6,7 +6,6 @@ from typing import Protocol
 
 from streaming.ports.marker import BatchState, Checkpoint, Marker
 from streaming.ports.outbox import OutboundRecord
-from streaming.ports.places import Progress
 from streaming.ports.starts import StartWith
 
 
@@ -27,18 +26,12 @@ class Publisher(AbstractContextManager["Publisher"], Protocol):
         batch_id: int,
         query_id: str,
         records: Sequence[OutboundRecord],
-        *,
-        read_until: Progress | None = None,
     ) -> BatchState:
-        """Make a batch's records visible if they are not out already, and note how far the input was read with it."""
+        """Make a batch's records visible if they are not out already."""
 
     @property
     def marker(self) -> Marker:
         """The marker of what is published."""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all of the newest batch is published, whether a predecessor or this controller began it."""
 
     def ensure_owner(self) -> None:
         """Raise ``Fenced`` when a newer controller of this name has taken over, ``PublishError`` when no broker answers."""

@@ -12,9 +12,9 @@ CLAIM = "claim"
 """File of the process that works in a start's directory; it is made before everything else there."""
 PROBE = ".trimtab-probe-"
 """Beginning of the names of the files with which a start tests the store; a start that was killed may leave some."""
-StartWith = Literal["checkpoint", "fresh", "adopt", "rebuild"]
-"""What a start begins with: the checkpoint, if the marker agrees; nothing, and the marker is forgotten (``--fresh``); the
-checkpoint as it is (``--adopt``); or memory that is rebuilt from the input (``--rebuild``)."""
+StartWith = Literal["checkpoint", "fresh", "adopt"]
+"""What a start begins with: the checkpoint, if the marker agrees; nothing, and the marker is forgotten (``--fresh``); or
+the checkpoint as it is (``--adopt``)."""
 ADOPT = (
     "--adopt, which forgets what was published after the checkpoint: it may be decided and published again, and consumers may "
     "act twice"

@@ -10,7 +10,6 @@ Pure: no Pulsar here.
 import msgspec
 
 from streaming.ports.marker import Checkpoint, Marker, RanWith, mark_published, next_start
-from streaming.ports.places import Progress
 from streaming.ports.publishing import CheckpointMismatch
 from streaming.ports.starts import StartWith
 
@@ -26,7 +25,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     """Epoch of the last start that forgot what was published before it. Batch ids may begin anew there, so sequence ids
     do too, under another producer name: otherwise the broker would drop new messages as duplicates."""
     is_whole: bool
-    """Whether all of the newest batch is out. The marker names that batch, except after a start with ``--rebuild``."""
+    """Whether all of the marker's batch is out."""
 
 
 _ENCODER = msgspec.json.Encoder()
@@ -60,8 +59,6 @@ def claim_name(
     """What a starting controller writes; raises ``CheckpointMismatch`` as ``next_start`` does."""
     before = None if commit is None else commit.marker
     marker = next_start(before, checkpoint, name=name, start_with=start_with, now_s=now_s)
-    if commit is not None and start_with == "rebuild":  # the rest of its batch never comes
-        return Commit(marker=marker, lineage=marker.epoch, is_whole=commit.is_whole)
     if commit is None or start_with == "fresh" or (start_with == "adopt" and marker.batch_id is None):
         return Commit(marker=marker, lineage=marker.epoch, is_whole=True)
     return msgspec.structs.replace(commit, marker=marker)
@@ -74,7 +71,6 @@ def begin_batch(
     query_id: str,
     batch_digest: str,
     ran_with: RanWith | None = None,
-    read_until: Progress | None = None,
 ) -> Commit:
     """The commit that is written before the first message of a batch."""
     marker = mark_published(
@@ -83,7 +79,6 @@ def begin_batch(
         query_id=query_id,
         batch_digest=batch_digest,
         ran_with=ran_with,
-        read_until=read_until,
     )
     return Commit(marker=marker, lineage=commit.lineage, is_whole=False)
 

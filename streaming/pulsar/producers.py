@@ -105,10 +105,6 @@ class Producers:
             if topic not in self._outputs:
                 self._outputs[topic] = self._take(topic, name, deadline)
 
-    def close_output(self, topic: str) -> None:
-        """Close the producer of a topic that was opened under a name that is not used any more."""
-        self._outputs.pop(topic).close()
-
     def send(
         self, topic: str, key: str, value: bytes, *, sequence_id: int, epoch: int, sent: Acknowledged
     ) -> None:

@@ -31,7 +31,6 @@ from streaming.ports.marker import (
     superseded_error,
 )
 from streaming.ports.outbox import OutboundRecord, digest, pieces, sort_records
-from streaming.ports.places import Progress
 from streaming.ports.publishing import CheckpointMismatch, Fenced, NotAllowed, PublishError
 from streaming.ports.starts import ADOPT, StartWith
 from streaming.process.closing import Closing
@@ -123,8 +122,6 @@ class PulsarPublisher(Closing):
         batch_id: int,
         query_id: str,
         records: Sequence[OutboundRecord],
-        *,
-        read_until: Progress | None = None,
     ) -> BatchState:
         """Make a batch's records visible if they are not out already; a batch that was begun is finished.
 
@@ -153,7 +150,6 @@ class PulsarPublisher(Closing):
                 query_id=query_id,
                 batch_digest=batch_digest,
                 ran_with=ran_with,
-                read_until=read_until,
             )
         sent = Acknowledged()
         self._attempt(
@@ -169,11 +165,6 @@ class PulsarPublisher(Closing):
         if self._commit is None:
             raise PublishError(f'the publisher of "{self._name}" is not open: call open() first')
         return self._commit.marker
-
-    @property
-    def is_whole(self) -> bool:
-        """False where a batch was begun and is not finished; a start with ``--rebuild`` leaves it like that."""
-        return self._commit is None or self._commit.is_whole
 
     def ensure_owner(self) -> None:
         """Ask whether a newer controller of this name has claimed its epoch; see ``KafkaPublisher.ensure_owner``."""
@@ -233,8 +224,6 @@ class PulsarPublisher(Closing):
             return
         if before is not None and not claim.is_whole:
             producers.take_names({topic: producer_name(self._name, before)}, wait_s=self._handover_s)
-            if before.lineage != claim.lineage:
-                producers.close_output(topic)
         epoch = claim.marker.epoch
         value = encode_leader(self._name, epoch=epoch, time_ms=round(time.time() * 1000))
         name = announcer_name(self._name)

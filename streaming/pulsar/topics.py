@@ -6,7 +6,6 @@ idle, which is Pulsar's default, is switched off. Neither changes a message. Any
 that corrects it.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -275,12 +274,6 @@ def differences_of(admin: PulsarAdmin, spec: PulsarTopicSpec, partitions: int) -
             remedy=f"Run: pulsar-admin topicPolicies set-retention {spec.name} --time {time_text} --size {size_text}",
             tolerable=True,
         )
-
-
-def retention_s(admin: PulsarAdmin, topic: str) -> float:
-    """How long a topic, by its full name, keeps what is acknowledged. Raises ``AdminError``."""
-    minutes = (_policy_in_force(admin, topic, "retention", _Retention) or _Retention()).retentionTimeInMinutes
-    return math.inf if minutes < 0 else minutes * 60.0
 
 
 def time_to_live(admin: PulsarAdmin, namespace: str) -> Iterator[str]:

@@ -100,14 +100,6 @@ class ControllerSettings:
     session_s: float = 10.0
     """If no beat of the leader comes for so long, a standby takes over. A leader sends five beats in this time. A shorter time
     notices a failure sooner; a longer one tolerates brokers that are slow to accept a beat."""
-    rebuild: bool = False
-    """Whether a start, and a standby that takes over, rebuilds the memory of its clusters from the input, for two controllers that
-    cannot share a checkpoint. It needs only the marker, not the checkpoint of the other controller, and reads ``rebuild_s`` of input
-    again."""
-    rebuild_s: float = 0.0
-    """How far before the marker a rebuild reads the input. 0 = as far as the longest cooldown, history and warm-up of the settings
-    reach, which is also the least that is allowed: two hours and some minutes with the defaults. Raise it where control events set
-    longer cooldowns. The input topic and the topics of actions have to keep their records for as long."""
     accepted_clusters: tuple[str, ...] = ("*",)
     """Names of the clusters that are accepted, or patterns with ``*`` and ``?`` as in ``east-*``; records of other clusters are
     refused as ``unknown-cluster`` and nothing is remembered of them. The default is all, so that a first start sees something;
@@ -132,7 +124,6 @@ class ControllerSettings:
         )
         _require(self.warm_start_s >= 0, "warm_start_s", self.warm_start_s, "0 or more")
         _require(self.start_wait_s >= 0, "start_wait_s", self.start_wait_s, "0 or more")
-        _require(self.rebuild_s >= 0, "rebuild_s", self.rebuild_s, "0 or more")
         _require(
             _SESSION_S_MIN <= self.session_s <= _SESSION_S_MAX,
             "session_s",

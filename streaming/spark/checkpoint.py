@@ -21,7 +21,6 @@ from streaming.ports.checkpoint import (
     read_card,
     read_query,
     refuse_other_cards,
-    refuse_other_controller,
     refuse_strangers,
 )
 from streaming.ports.marker import Checkpoint, Marker
@@ -81,12 +80,6 @@ class CheckpointDirectory:
         """How far the newest batch goes, and when it was planned; nothing before the first."""
         return self._progress("offsets")
 
-    def progress_of_batch(self, batch_id: int) -> Progress:
-        """How far a batch of this start's query goes; nothing where that cannot be read."""
-        assert self._own is not None, "call begin() first"
-        with self._explain_errors():
-            return self._decode(self._files.read(self._own.file("offsets", str(batch_id))))
-
     def _progress(self, log: str) -> Progress:
         return self._decode(self._newest_offsets(log))
 
@@ -105,7 +98,7 @@ class CheckpointDirectory:
             return None if number is None else self._files.read(start.file("offsets", str(number)))
 
     def inspect(self, settings: Settings, start_with: StartWith) -> Checkpoint:
-        """What the checkpoint says, if it is this controller's and fits the settings; for ``fresh`` and ``rebuild``, whatever is there.
+        """What the checkpoint says, if it is this controller's and fits the settings; for ``fresh``, whatever is there.
 
         The first look makes and deletes a file in it; nothing is left behind. Raises CheckpointError.
         """
@@ -113,10 +106,8 @@ class CheckpointDirectory:
             self._require_promises()
             newest = newest_start(self._files)
             try:
-                checkpoint: Checkpoint | CheckpointError = (
-                    self._inspect_replaced(newest, settings)
-                    if start_with == "rebuild"
-                    else self._inspect_start(newest, settings, is_fresh=start_with == "fresh")
+                checkpoint: Checkpoint | CheckpointError = self._inspect_start(
+                    newest, settings, is_fresh=start_with == "fresh"
                 )
             except CheckpointError as error:
                 checkpoint = error
@@ -138,7 +129,7 @@ class CheckpointDirectory:
         self._is_safe = True
 
     def begin(self, settings: Settings, marker: Marker, start_with: StartWith) -> None:
-        """Make the directory of the start that has claimed this marker; ``fresh`` moves what is there aside, ``rebuild`` copies none of it.
+        """Make the directory of the start that has claimed this marker; ``fresh`` moves what is there aside.
 
         Raises CheckpointError.
         """
@@ -148,12 +139,8 @@ class CheckpointDirectory:
                 self._move_aside()
             self._others = self._settings_of(marker, without=kept_digest(settings))
             card = card_of(settings, self._topic_ids)
-            card = msgspec.structs.replace(
-                card,
-                settings={**card.settings, **self._others},
-                rebuilt=start_with == "rebuild" and marker.read_until is not None,
-            )
-            starts.begin(self._files, own, msgspec.json.encode(card), is_copy=start_with != "rebuild")
+            card = msgspec.structs.replace(card, settings={**card.settings, **self._others})
+            starts.begin(self._files, own, msgspec.json.encode(card))
             self._copied_commit = newest_number(self._files, own, "commits")
         self._own = own
 
@@ -197,25 +184,7 @@ class CheckpointDirectory:
             return Checkpoint(query_id=None, last_batch_id=None)
         found = read_card(self._files, self.location, newest)
         refuse_other_cards(self.location, found, card_of(settings, self._topic_ids))
-        if found.rebuilt and newest_number(self._files, newest, "commits") is None:
-            raise CheckpointError(
-                f"{self.location} does not hold the rebuilt memory, because the controller ended before writing it: "
-                "start again with --rebuild"
-            )
         return read_query(self._files, self.location, newest)
-
-    def _inspect_replaced(self, newest: Start | None, settings: Settings) -> Checkpoint:
-        """Look at what a rebuild replaces. It is deleted later, so it has to be this controller's, as far as that can be read."""
-        if newest is None:
-            refuse_strangers(self._files, self.location)
-            return Checkpoint(query_id=None, last_batch_id=None)
-        try:
-            found = read_card(self._files, self.location, newest)
-        except CheckpointError as error:
-            _LOG.warning("the old checkpoint is not read, because the memory is rebuilt: %s", error)
-        else:
-            refuse_other_controller(self.location, found, settings.controller.name)
-        return self._read_if_possible(newest)
 
     def _read_if_possible(self, start: Start) -> Checkpoint:
         """As much as can be read of a checkpoint that may be damaged or missing."""

@@ -15,15 +15,14 @@ from streaming.settings.accepted import AcceptedClusters
 from streaming.settings.identity import identity_of
 from streaming.spark import source
 from streaming.spark.operator import ClusterProcessor
-from streaming.spark.rebuilt import Rebuilt, initial_state
 from streaming.spark.rows import OUTPUT_SCHEMA
 
 _CHECKPOINT_SAYS = source.Starting("earliest", "earliest")
 """Spark reads these only until the query has committed a batch; from then on the checkpoint counts."""
 
 
-def decide_rows(rows: DataFrame, settings: Settings, rebuilt: Rebuilt | None = None) -> DataFrame:
-    """The decisions on input rows; ``rebuilt`` is what a new query begins with."""
+def decide_rows(rows: DataFrame, settings: Settings) -> DataFrame:
+    """The decisions on input rows."""
     controller = settings.controller
     processor = ClusterProcessor(
         name=controller.name,
@@ -37,7 +36,6 @@ def decide_rows(rows: DataFrame, settings: Settings, rebuilt: Rebuilt | None = N
         outputStructType=OUTPUT_SCHEMA,
         outputMode="Update",
         timeMode="None",
-        initialState=None if rebuilt is None else initial_state(rows.sparkSession, rebuilt.memories),
     )
 
 

@@ -106,17 +106,6 @@ class ClusterProcessor(StatefulProcessor):
         """Bind the state variables of this task."""
         self._store = SparkStore(handle)
 
-    def handleInitialState(  # noqa: N802  Spark's name
-        self,
-        key: Any,  # noqa: ARG002  the row has it
-        initialState: Row,  # noqa: N803
-        timerValues: object,  # noqa: ARG002, N803
-    ) -> None:
-        """Take memory that was rebuilt elsewhere, before the first records of a new query."""
-        from streaming.spark.rebuilt import put  # noqa: PLC0415  see above
-
-        put(self._store, initialState)
-
     def handleInputRows(  # noqa: N802  Spark's name
         self,
         key: Any,

@@ -23,7 +23,6 @@ from streaming.spark.batch import Batch
 from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.frames import Frames, decide_rows
 from streaming.spark.query import Query
-from streaming.spark.rebuilt import Rebuilt
 from streaming.spark.session import Session
 
 _LOG = logging.getLogger(__name__)
@@ -52,9 +51,8 @@ class Runs:
         publisher: Publisher,
         batches: Batches,
         frames: Frames,
-        rebuilt: Rebuilt | None = None,
     ) -> None:
-        """``frames`` have the same session and settings. A new query begins with ``rebuilt`` and its place; without it, at ``begin``."""
+        """``frames`` have the same session and settings. A new query begins at ``begin``."""
         self.session = session
         self._settings = settings
         self._begin = begin
@@ -62,7 +60,6 @@ class Runs:
         self._publisher = publisher
         self._batches = batches
         self._frames = frames
-        self._rebuilt = rebuilt
         self._gaps: Sequence[SkippedRange] = ()
 
     def skip(self, gaps: Sequence[SkippedRange]) -> None:
@@ -92,7 +89,7 @@ class Runs:
         return writer.trigger(processingTime=f"{interval_ms} milliseconds")
 
     def _take(self, frame: DataFrame, batch_id: int) -> None:
-        self._batches.take(Batch(frame, batch_id, lambda: self._checkpoint.progress_of_batch(batch_id)))
+        self._batches.take(Batch(frame, batch_id))
 
     def _settings_of_unfinished(self) -> Settings | None:
         marker = self._publisher.marker
@@ -111,9 +108,8 @@ class Runs:
 
     def _frame(self, settings: Settings) -> DataFrame:
         is_usual = settings is self._settings and not self._gaps
-        if is_usual and self._checkpoint.places():  # the first commit also holds what was rebuilt
+        if is_usual and self._checkpoint.places():
             return self._frames.prepare_frame()
-        begin = self._begin if self._rebuilt is None else self._rebuilt.read_until
-        starting = source.starting_offsets(settings, begin)
+        starting = source.starting_offsets(settings, self._begin)
         rows = source.records(self.session.spark, settings, starting, skips_lost=bool(self._gaps))
-        return decide_rows(rows, settings, self._rebuilt)
+        return decide_rows(rows, settings)

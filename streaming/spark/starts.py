@@ -20,8 +20,8 @@ _SCHEMA_PATH = re.compile(rb'"[^"]*(/state/\d+/_stateSchema/[^"]*)"')
 _ATTEMPTS = 3
 
 
-def begin(files: Files, own: Start, card: bytes, *, is_copy: bool = True) -> None:
-    """Copy what counts into the directory of this start, and make it count; without ``is_copy`` it begins empty.
+def begin(files: Files, own: Start, card: bytes) -> None:
+    """Copy what counts into the directory of this start, and make it count.
 
     A process that ends while we copy may still delete what it wrote, so the same start must be the newest before and after the copy.
     """
@@ -29,7 +29,7 @@ def begin(files: Files, own: Start, card: bytes, *, is_copy: bool = True) -> Non
         before = newest_start(files)
         _claim(files, own)
         try:
-            if before is not None and is_copy:
+            if before is not None:
                 _copy(files, before, own)
             if newest_start(files) == before:
                 files.write_whole(own.file(CARD), card)

@@ -158,21 +158,10 @@ def test_two_controllers_share_a_checkpoint_stand_by_for_each_other_and_are_spre
     assert (stateful["replicas"], stateful["podManagementPolicy"]) == (2, "Parallel")
     pod = stateful["template"]["spec"]
     assert pod["containers"][0]["args"][:2] == ["run", "--standby"]
-    assert "--rebuild" not in pod["containers"][0]["args"]
     assert pod["topologySpreadConstraints"][0]["topologyKey"] == "kubernetes.io/hostname"
     assert "volumeClaimTemplates" not in stateful
     budget = only(manifests, "PodDisruptionBudget")["spec"]
     assert budget["selector"] == stateful["selector"]
-
-
-def test_two_controllers_with_a_volume_each_rebuild(tmp_path: Path) -> None:
-    manifests = render(values_file(tmp_path, {"replicas": 2}))
-    check_valid(manifests)
-    check_commands(manifests)
-    stateful = only(manifests, "StatefulSet")["spec"]
-    args = stateful["template"]["spec"]["containers"][0]["args"]
-    assert args[:3] == ["run", "--standby", "--rebuild"]
-    assert len(stateful["volumeClaimTemplates"]) == 1
 
 
 def test_secrets_appear_as_references_only() -> None:
@@ -272,6 +261,7 @@ def test_prometheus_finds_the_controller_under_the_job_that_rules_and_dashboards
     ("values", "message"),
     [
         ({"persistence": {"enabled": False}}, "which ends with the pod"),
+        ({"replicas": 2}, "would have a checkpoint of its own: set persistence.existingClaim"),
         ({"settings": {"spark": {"checkpoint": "/data/checkpoint"}}}, "outside the volume"),
         ({"settings": {"metrics": {"host": "127.0.0.1"}}}, "where no probe reaches it"),
         ({"settings": {"metrics": {"port": 0}}}, "the probes need to know the port"),

@@ -44,10 +44,9 @@ def _run_series(asked: argparse.Namespace, commit: str) -> int:
     done = {
         row.seed
         for row in results.read()
-        if (row.commit, row.system, row.failovers > 0, row.rebuilds)
-        == (commit, system, asked.failovers > 0, asked.rebuild)
+        if (row.commit, row.system, row.failovers > 0) == (commit, system, asked.failovers > 0)
     }
-    setup = Setup(is_pair=asked.failovers > 0, rebuilds=asked.rebuild)
+    setup = Setup(is_pair=asked.failovers > 0)
     seeds = [seed for seed in _seeds(asked.seeds) if asked.again or seed not in done]
     asked.directory.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix=f"{system}-", dir=asked.directory))
@@ -121,7 +120,6 @@ def _row_of(
         passed=not outcome.problems,
         seconds=round(seconds),
         failovers=outcome.failovers_count,
-        rebuilds=asked.rebuild,
         schedule=" ".join(map(str, faults)),
         found="; ".join(outcome.problems),
     )
@@ -153,9 +151,6 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=0,
         metavar="N",
         help="run a leader and a standby, and end the leader N times",
-    )
-    parser.add_argument(
-        "--rebuild", action="store_true", help="each controller has a checkpoint of its own and rebuilds"
     )
     parser.add_argument("--again", action="store_true", help="also seeds that have a result for this commit")
     parser.add_argument("--tally", action="store_true", help="run nothing, count what has passed")

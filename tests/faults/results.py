@@ -10,7 +10,7 @@ from pathlib import Path
 FILE = Path(__file__).with_name("results.tsv")
 TIMES_PASSED = 10
 """How often a schedule that failed has to pass afterwards."""
-_COLUMNS = "seed\tcommit\tsystem\tresult\tseconds\tfailovers\tcheckpoint\tschedule\tfound\n"
+_COLUMNS = "seed\tcommit\tsystem\tresult\tseconds\tfailovers\tschedule\tfound\n"
 _ROOT = Path(__file__).parents[2]
 _PRODUCT = ("policies", "state", "streaming")
 
@@ -28,16 +28,13 @@ class Row:
     schedule: str
     failovers: int = 0
     """How often another controller came to lead; 0 where there was no standby."""
-    rebuilds: bool = False
-    """Whether each start rebuilt its checkpoint instead of reading the one of before."""
     found: str = ""
 
     def __str__(self) -> str:
         found = self.found.replace("\t", " ").replace("\n", " ")[:600]
         result = "passed" if self.passed else "failed"
-        checkpoint = "rebuilt" if self.rebuilds else "kept"
         return (
-            f"{self.seed}\t{self.commit}\t{self.system}\t{result}\t{self.seconds}\t{self.failovers}\t{checkpoint}\t"
+            f"{self.seed}\t{self.commit}\t{self.system}\t{result}\t{self.seconds}\t{self.failovers}\t"
             f"{self.schedule}\t{found}\n"
         )
 
@@ -77,8 +74,7 @@ def tally(rows: Sequence[Row], system: str) -> Iterator[str]:
     yield f"{system}: {len(passed)} different schedules passed, in {sum(row.passed for row in ours)} runs"
     failovers_count = sum(row.failovers for row in ours if row.passed)
     if failovers_count:
-        rebuilt_count = sum(row.failovers for row in ours if row.passed and row.rebuilds)
-        yield f"  {failovers_count} fail-overs, {rebuilt_count} of them with a rebuilt checkpoint"
+        yield f"  {failovers_count} fail-overs"
     drawn = Counter(kind for schedule in passed for kind in _kinds(schedule))
     yield "  " + ", ".join(f"{kind} {count}" for kind, count in sorted(drawn.items()))
     for schedule, count in _owed(ours).items():
@@ -101,9 +97,7 @@ def _kinds(schedule: str) -> list[str]:
 
 
 def _row(line: str) -> Row:
-    seed, commit, system, result, seconds, failovers, checkpoint, schedule, found = line.rstrip("\n").split(
-        "\t"
-    )
+    seed, commit, system, result, seconds, failovers, schedule, found = line.rstrip("\n").split("\t")
     return Row(
         seed=int(seed),
         commit=commit,
@@ -111,7 +105,6 @@ def _row(line: str) -> Row:
         passed=result == "passed",
         seconds=int(seconds),
         failovers=int(failovers),
-        rebuilds=checkpoint == "rebuilt",
         schedule=schedule,
         found=found,
     )

@@ -8,14 +8,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 from kafka.errors import KafkaError
 from pulsar import PulsarException
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay
 
 from streaming.process.deadline import poll
-from tests.faults import oracle, rebuilds
+from tests.faults import oracle
 from tests.faults.doing import DEEDS, Scene
 from tests.faults.executions import misdone, unanswered
 from tests.faults.failovers import FAILOVER_DEEDS, is_paired
@@ -79,18 +78,11 @@ class Setup:
 
     is_pair: bool = False
     """A leader and a standby; its faults are those of ``schedule.drawn_failovers``."""
-    rebuilds: bool = False
-    """Each start has a checkpoint of its own, and ``--rebuild``."""
 
     @property
     def settings(self) -> dict[str, object]:
         """Settings that differ from ``SETTINGS``."""
         return {"controller__standby": True, "controller__session_s": _SESSION_S} if self.is_pair else {}
-
-    def arguments(self, config: Path, checkpoint: Path) -> tuple[str, ...]:
-        """The arguments of `trimtab`."""
-        own = ("--rebuild", "--checkpoint", f"{checkpoint}-{{start}}") if self.rebuilds else ()
-        return ("run", "--config", str(config), "--from", "earliest", *own)
 
 
 _ALONE = Setup()
@@ -113,7 +105,7 @@ def run_schedule(
             spark__trigger_interval_s=0.5,
             **setup.settings,
         )
-        supervisor = Supervisor("run", setup.arguments(config, checkpoint), directory)
+        supervisor = Supervisor("run", ("run", "--config", str(config), "--from", "earliest"), directory)
         load = Load(stage, world.sender(stage), seed=seed)
         with world.companions(stage, config) as commands:
             companions = {name: Supervisor(name, command, directory) for name, command in commands.items()}
@@ -137,7 +129,7 @@ def _run(scene: Scene, faults: Sequence[Fault], config: Path, setup: Setup) -> O
     problems = _play(scene, faults, is_pair=setup.is_pair)
     scene.load.end()
     unanswered = _companions_end(scene)
-    return _judged(scene, config, [*problems, *unanswered], rebuilds if setup.rebuilds else oracle)
+    return _judged(scene, config, [*problems, *unanswered])
 
 
 def _companions_end(scene: Scene) -> list[str]:
@@ -189,13 +181,13 @@ def _play(scene: Scene, faults: Sequence[Fault], *, is_pair: bool) -> list[str]:
     return problems
 
 
-def _judged(scene: Scene, config: Path, problems: list[str], judge: ModuleType) -> Outcome:
+def _judged(scene: Scene, config: Path, problems: list[str]) -> Outcome:
     began_s = time.monotonic()
     wanted = wanted_of(_replayed(config))
 
     def is_out() -> bool:
         try:
-            return bool(judge.is_complete(seen_of(scene.stage), wanted))
+            return bool(oracle.is_complete(seen_of(scene.stage), wanted))
         except (KafkaError, PulsarException):  # brokers may still be on their way back
             scene.world.reconnect(scene.stage)
             return False
@@ -209,7 +201,7 @@ def _judged(scene: Scene, config: Path, problems: list[str], judge: ModuleType) 
     recovery_s = time.monotonic() - began_s
     problems += scene.supervisor.end()
     seen = seen_of(scene.stage)
-    problems += judge.differences(seen, wanted)
+    problems += oracle.differences(seen, wanted)
     if not wanted.outputs.actions_count:
         problems.append("nothing was decided: the schedule shows nothing")
     if scene.load.errors:

@@ -27,10 +27,7 @@ _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
 
 
 class Supervisor(threading.Thread):
-    """Processes of one program; usually one, more while one takes over from another.
-
-    ``{start}`` in an argument is the number of the start.
-    """
+    """Processes of one program; usually one, more while one takes over from another."""
 
     def __init__(self, program: str, arguments: Sequence[str], directory: Path) -> None:
         super().__init__(name=f"supervisor-{program}", daemon=True)
@@ -51,8 +48,7 @@ class Supervisor(threading.Thread):
         with self._lock:
             self._started_count += 1
             log = self._directory / f"{self._program}-{self._started_count}.log"
-            command = tuple(part.replace("{start}", str(self._started_count)) for part in self._command)
-            child = _spawner.submit(Child, command, log).result()
+            child = _spawner.submit(Child, self._command, log).result()
             self._children.append(child)
             return child
 

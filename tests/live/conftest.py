@@ -49,7 +49,7 @@ def group_of(path: Path) -> str:
 GROUPS = ("controllers", "pulsar", "kafka", "alone", "replayed", "paced", "secured", "moves")
 """The longest first."""
 BY_FILE = {
-    **dict.fromkeys(("test_run_rebuild", "test_run_recording", "test_run_settings_changed"), "replayed"),
+    **dict.fromkeys(("test_run_recording", "test_run_settings_changed"), "replayed"),
     "test_run_secure": "secured",
     "test_throttle_live": "paced",
     **dict.fromkeys(

@@ -76,5 +76,4 @@ POLICY = SheddingPolicy(
     outcomes=OUTCOMES, outcome_texts=TEXTS, calm_outcomes=("waits",), triggers=TRIGGERS,
     evidence=("waited_rounds_count", "in_flight_count"), sentences={"turn": _sentence},
     headline=Headline(meaning="the rounds since the last unload", stand_of=_stand),
-    remembers_rounds=lambda _settings: 2,
 )  # fmt: skip

@@ -26,7 +26,6 @@ from state.engine.memory import (
     MembersChange,
     OpenRound,
     ProposalRecord,
-    RebuiltRecord,
     ResultRecord,
     Sender,
     TickRecord,
@@ -144,7 +143,6 @@ def pulsar_header() -> Header:
         proposals=[ProposalRecord("p1", "unload", "t/n/0x0_0x1", "b1", "b2", 3, 360_000, b"{}")],
         approvals=[ApprovalRecord("w1", "p1", "approved", "ann", "right")],
         rejected={"t/n/0x0_0x1": 360_000},
-        rebuilt=RebuiltRecord(60_000, (2, 3)),
         forbidden={"b1": ForbiddenRecord("anti-affinity", "t/n/0x00000000_0x80000000", "why", 3, 9)},
     )
 

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from streaming.ports.checkpoint import CheckpointError, card_of
-from streaming.ports.marker import Checkpoint, Marker
-from streaming.ports.places import Place, Progress
+from streaming.ports.marker import Checkpoint
 from streaming.ports.starts import Start
 from streaming.settings import Settings
 from streaming.spark import checkpoint, starts
@@ -78,38 +77,3 @@ def test_what_is_no_checkpoint_is_not_written_into(disk: Disk) -> None:
     disk.write("letters.txt", b"mine")
     with pytest.raises(CheckpointError, match="is not empty and is not a checkpoint of trimtab"):
         directory().inspect(SETTINGS, "checkpoint")
-
-
-def test_a_rebuild_reads_no_checkpoint_and_refuses_only_what_is_somebody_elses(disk: Disk) -> None:
-    assert directory().inspect(SETTINGS, "rebuild") == Checkpoint(query_id=None, last_batch_id=None)
-    newer = msgspec.json.encode(msgspec.structs.replace(card_of(SETTINGS), memory_version=99))
-    lay_out(disk, Start(7), planned=3, committed=2, card=newer)
-    with pytest.raises(CheckpointError, match="newer trimtab"):
-        directory().inspect(SETTINGS, "checkpoint")
-    found = directory().inspect(SETTINGS, "rebuild")
-    assert found == Checkpoint(query_id="q", last_batch_id=3, epoch=7)
-    disk.write("start-7/trimtab.json", b"{")
-    assert directory().inspect(SETTINGS, "rebuild").epoch == 7
-    other = msgspec.json.encode(msgspec.structs.replace(card_of(SETTINGS), controller="other"))
-    disk.write("start-7/trimtab.json", other)
-    with pytest.raises(CheckpointError, match="belongs to the controller 'other'"):
-        directory().inspect(SETTINGS, "rebuild")
-
-
-def test_a_rebuilt_checkpoint_counts_for_others_once_its_memory_is_in_it(disk: Disk) -> None:
-    marker = Marker(
-        query_id=None, batch_id=None, digest=None, epoch=8, read_until=Progress([Place("in", 0, "in", "3")])
-    )
-    lay_out(disk, Start(7), planned=3, committed=2, card=CARD)
-    own = directory()
-    own.begin(SETTINGS, marker, "rebuild")
-    assert sorted(disk.names("start-8")) == ["claim", "trimtab.json"]
-    with pytest.raises(CheckpointError, match=r"does not hold the rebuilt memory.*--rebuild"):
-        directory().inspect(SETTINGS, "checkpoint")
-    own.drop_older()
-    assert disk.exists("start-7"), "until it has committed a batch of its own"
-    disk.write("start-8/offsets/0", b"")
-    disk.write("start-8/commits/0", b"")
-    assert directory().inspect(SETTINGS, "checkpoint").last_batch_id == 0
-    own.drop_older()
-    assert not disk.exists("start-7")

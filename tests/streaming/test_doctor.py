@@ -5,14 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from streaming.operators.doctor import report
 from streaming.operators.doctor.facts import Facts, RejectedSeen
 from streaming.operators.doctor.findings import Finding, Missed
 from streaming.operators.doctor.report import CHECKS, exit_code_of, judge, report_text
-from streaming.ports.places import Place, Progress
 from streaming.process.exits import OK, REFUSED, UNREACHABLE
 from streaming.settings import ControllerSettings, InputSettings, SecuritySettings, Settings
 from tests.streaming.doctor_cases import (
@@ -25,7 +23,7 @@ from tests.streaming.doctor_cases import (
     WRONG,
     findings,
 )
-from tests.streaming.doctor_facts import LEADER, SETTINGS, WELL, heard, side
+from tests.streaming.doctor_facts import LEADER, WELL, heard, side
 
 
 def of(check: str, **changed: Any) -> list[Finding]:
@@ -164,17 +162,3 @@ def test_the_page_about_it_has_every_check() -> None:
     assert re.findall(r"^\| `(\w+)` \|", page.partition("## The checks")[2], re.MULTILINE) == [
         check.__name__ for check in CHECKS
     ]
-
-
-def test_where_a_start_rebuilds_it_needs_no_checkpoint_and_a_marker_that_says_how_far_the_input_was_read() -> (
-    None
-):
-    controller = replace(SETTINGS.controller, rebuild=True)
-    settings = SETTINGS.model_copy(update={"controller": controller})
-    changed: dict[str, Any] = {"settings": settings, "checkpoint": NO_CHECKPOINT}
-    assert [each.outcome for each in of("checkpoint", **changed)] == ["ok"]
-    ended = {**ENDED, "settings": settings.model_copy(update={"spark": ENDED["settings"].spark})}
-    assert "--fresh" in wrong("marker", **{**changed, **ended}).finding
-    read = Progress([Place("in", 0, "in", "12")], planned_ms=1)
-    (found,) = of("marker", **changed, marker=msgspec.structs.replace(WELL.marker, read_until=read))
-    assert (found.outcome, "a rebuild can begin with it" in found.finding) == ("ok", True)

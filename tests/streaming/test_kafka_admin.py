@@ -10,7 +10,6 @@ from streaming.kafka import connection
 from streaming.kafka.admin import cluster_of
 from streaming.kafka.connection import ClusterError
 from streaming.kafka.identity import topic_ids
-from streaming.kafka.keeping import kept_s
 from streaming.kafka.link import Link
 from streaming.kafka.topics import validate
 from streaming.ports.reading import NoAnswer
@@ -68,7 +67,6 @@ ASKERS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         Unreachable,
         f"{NO_ANSWER}.*Check that the address is right, that the brokers are up",
     ),
-    "retention": (lambda: kept_s(LINK, ["a"]), Unreachable, f"{NO_ANSWER}.*Check that the address is right"),
     "ids": (lambda: topic_ids(LINK, ["a"]), NoAnswer, "KafkaTimeoutError"),
 }
 

@@ -1,6 +1,5 @@
 """What a starting controller writes, and how it treats a batch that may be published already."""
 
-import msgspec
 import pytest
 
 from streaming.ports.marker import (
@@ -11,10 +10,8 @@ from streaming.ports.marker import (
     compare_batch,
     decode_marker,
     encode_marker,
-    mark_published,
     next_start,
 )
-from streaming.ports.places import Place, Progress
 from streaming.ports.publishing import CheckpointMismatch
 from streaming.ports.starts import StartWith
 
@@ -85,64 +82,6 @@ def test_a_marker_without_optional_fields_reads_and_is_written_as_before() -> No
     assert (marker.over, marker.ran_with) == ((), None)
     assert encode_marker(marker) == before
     assert decode_marker(encode_marker(OUT), topic="t", offset=0) == OUT
-
-
-def test_a_marker_says_how_far_the_input_was_read_with_its_batch_and_every_restart_keeps_it() -> None:
-    kafka, pulsar = Place("in", 0, "in", "12"), Place("in", 3, "persistent://t/n/in-partition-3", "7:2")
-    progress = Progress([kafka, pulsar], planned_ms=1_700_000_000_000)
-    published = mark_published(
-        OUT, batch_id=8, query_id="q", batch_digest="e", ran_with=None, read_until=progress
-    )
-    assert decode_marker(encode_marker(published), topic="t", offset=0).read_until == progress
-    assert started(published, at("q", 8)).read_until == progress
-    assert started(published, at("q", 8), start_with="fresh").read_until is None
-
-
-def test_a_marker_says_how_far_the_input_had_been_read_before_its_batch() -> None:
-    first = mark_published(
-        OUT, batch_id=8, query_id="q", batch_digest="e", ran_with=None, read_until=Progress(planned_ms=1)
-    )
-    second = mark_published(
-        first, batch_id=9, query_id="q", batch_digest="f", ran_with=None, read_until=Progress(planned_ms=2)
-    )
-    assert (first.read_from, second.read_from) == (None, Progress(planned_ms=1))
-    assert started(second, at("q", 9)).read_from == second.read_from
-    rebuilt = started(second, at(None, None), start_with="rebuild")
-    assert rebuilt.read_from == second.read_from
-    assert started(rebuilt, at(None, None), start_with="rebuild").read_from == second.read_from
-
-
-READ = Progress([Place("in", 0, "in", "12")], planned_ms=1)
-
-
-def test_a_rebuild_ends_every_query_there_was_and_keeps_how_far_the_input_was_read() -> None:
-    out = msgspec.structs.replace(OUT, read_until=READ)
-    rebuilt = started(out, at("older", 3), start_with="rebuild")
-    assert (rebuilt.query_id, rebuilt.batch_id, rebuilt.over) == (None, None, ("q", "older"))
-    assert rebuilt.read_until == READ
-    assert rebuilt.epoch > out.epoch
-    assert started(rebuilt, at("begun", None), start_with="rebuild").read_until == READ
-    assert started(rebuilt, at("begun", 0)).read_until == READ, "and its query goes on without a rebuild"
-    with pytest.raises(CheckpointMismatch, match="a query that is over"):
-        started(rebuilt, at("q", 7))
-
-
-def test_after_a_rebuild_that_published_nothing_no_start_begins_with_nothing() -> None:
-    rebuilt = started(msgspec.structs.replace(OUT, read_until=READ), at(None, None), start_with="rebuild")
-    with pytest.raises(CheckpointMismatch, match=r"was not finished, and the checkpoint is new.*--rebuild"):
-        started(rebuilt, at(None, None))
-    assert started(rebuilt, at(None, None), start_with="fresh").read_until is None
-
-
-@pytest.mark.parametrize("marker", [None, started(None, Checkpoint(query_id=None, last_batch_id=None))])
-def test_where_nothing_was_published_a_rebuild_is_a_first_start(marker: Marker | None) -> None:
-    first = started(marker, at(None, None), start_with="rebuild")
-    assert (first.query_id, first.read_until, first.over) == (None, None, ())
-
-
-def test_a_marker_of_an_older_version_is_not_rebuilt_from_and_the_remedy_is_said() -> None:
-    with pytest.raises(CheckpointMismatch, match=r"an older trimtab.*publish one batch.*--fresh"):
-        started(OUT, at(None, None), start_with="rebuild")
 
 
 def test_a_marker_with_what_only_a_newer_version_knows_is_read() -> None:

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.ports.marker import UNNAMED, Checkpoint, Marker
-from streaming.ports.places import Place, Progress
 from streaming.ports.publishing import CheckpointMismatch
 from streaming.ports.starts import StartWith
 from streaming.pulsar.commit import (
@@ -53,18 +52,6 @@ def test_a_restart_keeps_the_producers_name_and_what_was_begun_and_only_the_epoc
     )
     assert producer_name(NAME, first) == producer_name(NAME, again) == "trimtab/1"
     assert claim(finish(batch), KNOWN).is_whole
-
-
-def test_a_rebuild_leaves_what_was_begun_as_it_is_and_gets_another_producer_name() -> None:
-    progress = Progress([Place("in", 0, "in-partition-0", "7:2")], planned_ms=1)
-    begun = begin_batch(claim(None, NEW), batch_id=7, query_id="q", batch_digest="d", read_until=progress)
-    rebuilt = claim(begun, NEW, "rebuild")
-    assert not rebuilt.is_whole
-    assert (rebuilt.marker.batch_id, rebuilt.marker.read_until) == (None, progress)
-    assert producer_name(NAME, rebuilt) != producer_name(NAME, begun)
-    again = claim(decode_commit(encode_commit(rebuilt), topic="t"), NEW, "rebuild")
-    assert (again.is_whole, again.marker.read_until) == (False, progress)
-    assert claim(finish(begun), NEW, "rebuild").is_whole
 
 
 @pytest.mark.parametrize(("checkpoint", "start_with"), [(NEW, "fresh"), (OLDER, "adopt")])

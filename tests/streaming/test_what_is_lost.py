@@ -16,7 +16,7 @@ NO_ADVICE = (
     "or --adopt wrote it",
     "published before `--adopt`",
     "--skip-lost: %s",
-    "(?:fresh|adopt|skip-lost|rebuild)",
+    "(?:fresh|adopt|skip-lost)",
 )
 
 

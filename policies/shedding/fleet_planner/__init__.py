@@ -37,7 +37,6 @@ from policies.shedding.contract import (
     SheddingPlan,
     SheddingPolicy,
     Stand,
-    fading_rounds,
 )
 from policies.shedding.fleet_planner.levels import AVERAGED_ROUNDS, Levels, carry, judge
 from policies.shedding.fleet_planner.memory import (
@@ -370,6 +369,5 @@ POLICY: Final = SheddingPolicy(
     headline=Headline(
         meaning="the level of the most used broker less that of the least used one", stand_of=_stand
     ),
-    remembers_rounds=lambda _settings: fading_rounds(RULE_FADES),
     plans_rounds=True,
 )

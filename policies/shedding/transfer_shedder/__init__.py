@@ -184,6 +184,5 @@ POLICY: Final = SheddingPolicy(
     sentences={TRIGGERS[OVERLOADED]: _describe_spread, TRIGGERS[UNDERLOADED]: _describe_idle_broker},
     details={"hit-count": _hit_count_outcome},
     headline=Headline(meaning="the standard deviation of the smoothed usages", stand_of=_stand),
-    remembers_rounds=lambda settings: settings.hit_count,
     reads_published=True,
 )

@@ -9,16 +9,14 @@ from streaming.operators.doctor.findings import Finding, Missed, good, not_check
 from streaming.ports.marker import Checkpoint, Marker, next_start
 from streaming.ports.publishing import CheckpointMismatch
 
-_ADVICE = re.compile(r"[:;.,][^:;.,]*--(?:fresh|adopt|skip-lost|rebuild).*", re.DOTALL)
+_ADVICE = re.compile(r"[:;.,][^:;.,]*--(?:fresh|adopt|skip-lost).*", re.DOTALL)
 _REFUSED = "See docs/operations.md, When the checkpoint is refused"
 
 
 def checkpoint(facts: Facts) -> Iterator[Finding]:
     """Whether a start on this machine would use the checkpoint."""
     seen = facts.checkpoint
-    if facts.settings.controller.rebuild:
-        yield good("checkpoint", "not used: a start rebuilds instead, because controller.rebuild is set")
-    elif isinstance(seen, Missed):
+    if isinstance(seen, Missed):
         yield not_checked("checkpoint", seen.why)
     elif seen.refusal is not None and (why := _why_elsewhere(facts)):
         yield not_checked("checkpoint", f"{_without_options(seen.refusal)}; but {why}", _look_there(facts))
@@ -82,20 +80,17 @@ def marker(facts: Facts) -> Iterator[Finding]:
     if isinstance(found, Missed):
         yield not_checked("marker", found.why)
         return
-    text, rebuild = _marker_text(found), facts.settings.controller.rebuild
-    if rebuild:
-        known = Checkpoint(query_id=None, last_batch_id=None)
-    elif isinstance(seen, Missed) or seen.refusal is not None:
+    text = _marker_text(found)
+    if isinstance(seen, Missed) or seen.refusal is not None:
         yield not_checked("marker", f"{text}; the checkpoint it should agree with was not read")
         return
-    else:
-        known = seen.checkpoint or Checkpoint(query_id=None, last_batch_id=None)
+    known = seen.checkpoint or Checkpoint(query_id=None, last_batch_id=None)
     try:
         next_start(
             found,
             known,
             name=facts.settings.controller.name,
-            start_with="rebuild" if rebuild else "checkpoint",
+            start_with="checkpoint",
             now_s=facts.now_ms / 1000,
         )
     except CheckpointMismatch as error:
@@ -105,9 +100,7 @@ def marker(facts: Facts) -> Iterator[Finding]:
         else:
             yield problem("marker", str(error), _REFUSED)
     else:
-        yield good(
-            "marker", f"{text}, and {'a rebuild can begin with it' if rebuild else 'the checkpoint agrees'}"
-        )
+        yield good("marker", f"{text}, and the checkpoint agrees")
 
 
 def _marker_text(found: Marker | None) -> str:

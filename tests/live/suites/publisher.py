@@ -8,7 +8,6 @@ import pytest
 
 from streaming.ports.marker import UNNAMED, BatchState, Checkpoint, RanWith
 from streaming.ports.outbox import OutboundRecord
-from streaming.ports.places import Place, Progress
 from streaming.ports.publisher import Publisher
 from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
 from tests.live.checkpoints import at
@@ -67,37 +66,6 @@ class PublisherSuite:
         with opened(setting) as publisher:
             assert publisher.publish(0, QUERY, list(reversed(setting.batch(0))))
         assert [value for value, _ in setting.visible()] == values(0)
-
-    def test_the_marker_says_how_far_the_input_was_read_with_the_newest_batch(
-        self,
-        setting: PublisherSetting,
-    ) -> None:
-        progress = Progress([Place("input", 0, "input", "12")], planned_ms=1_700_000_000_000)
-        with opened(setting) as publisher:
-            publisher.publish(0, QUERY, setting.batch(0), read_until=progress)
-            publisher.publish(1, QUERY, [])
-        with opened(setting, last_batch_id=1) as publisher:
-            marker = publisher.read_marker()
-            assert marker is not None
-            assert marker.read_until == publisher.marker.read_until == progress
-
-    def test_a_rebuild_goes_on_with_a_query_of_its_own_from_where_the_input_was_read(
-        self,
-        setting: PublisherSetting,
-    ) -> None:
-        progress = Progress([Place("input", 0, "input", "12")], planned_ms=1_700_000_000_000)
-        with opened(setting) as publisher:
-            publisher.publish(7, QUERY, setting.batch(7), read_until=progress)
-        with setting.publisher() as publisher:
-            publisher.open(at(), start_with="rebuild")
-            assert (publisher.marker.read_until, publisher.is_whole) == (progress, True)
-        with setting.publisher() as publisher:
-            publisher.open(at(), start_with="rebuild")
-            assert publisher.marker.read_until == progress, "the one before published nothing"
-            assert publisher.publish(0, "another", setting.batch(0, "rebuilt"))
-        with setting.publisher() as publisher, pytest.raises(CheckpointMismatch, match="query that is over"):
-            publisher.check(at(QUERY, 7))
-        assert [value for value, _ in setting.visible()] == [*values(7), *values(0, "rebuilt")]
 
     def test_a_batch_that_is_already_out_is_skipped_even_when_collected_in_another_order(
         self,

@@ -79,7 +79,7 @@ def test_a_round_has_its_number_its_span_and_the_expiry_of_its_actions() -> None
     found = the_closing(identity=Identity(mode="act", action_ttl_s=45.5, max_action_bytes=9))
     assert (found.cluster, found.number, found.start_ms, found.end_ms) == (CLUSTER, NUMBER, START_MS, END_MS)
     assert (found.expires_ms, found.max_action_bytes) == (END_MS + 45_500, 9)
-    assert (found.record, found.settings_problem, found.is_held) == (None, None, False)
+    assert (found.record, found.settings_problem, found.is_paused) == (None, None, False)
 
 
 def test_after_a_round_the_next_one_is_open_and_the_memory_before_it_stays_as_it_was() -> None:

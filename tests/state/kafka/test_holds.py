@@ -16,13 +16,13 @@ from state.kafka_settings import KafkaSettings
 from state.outputs import canonical
 from state.settings import ClusterSettings
 from tests.state.building import END_MS, published, unload
-from tests.state.engine.test_summary import closing
+from tests.state.engine.test_summary import closing, control
 from tests.state.kafka.test_actions import FINISHED, FIRST
 from tests.state.kafka.test_drift import IN_FORCE, OURS, memory_of
 
 SWITCHED_OFF = ClusterSettings(kafka=KafkaSettings(throttle=ThrottleSettings(enabled=False)))
 CAUSES: dict[str, dict[str, Any]] = {
-    "paused": {"is_held": True},
+    "paused": {"record": control()},
     "failing": {"error_held_since_ms": 1},
     "off": {"settings": SWITCHED_OFF},
     "retrying": {"retry_ms": END_MS + 1},

@@ -13,7 +13,7 @@ from state.pulsar.holds import Holds
 from state.pulsar.members import Calm
 from state.settings import ClusterSettings, GuardSettings, PulsarSettings
 from tests.state.building import END_MS, EXPIRES_MS, PROPOSALS_EXPIRE_MS
-from tests.state.engine.test_summary import closing
+from tests.state.engine.test_summary import closing, control
 
 
 def found(header: dict[str, Any] | None = None, **fields: Any) -> Circumstances:
@@ -56,7 +56,7 @@ BESIDE = {"facts": Facts(["b1"], [], [], [], {})}
 @pytest.mark.parametrize(
     ("header", "fields", "reason"),
     [
-        ({}, {"is_held": True}, "paused"),
+        ({}, {"record": control()}, "paused"),
         ({"error_held_since_ms": 1}, {}, "failing"),
         (BESIDE, {}, "two-balancers"),
         (BESIDE, {"mode": "dry-run"}, None),

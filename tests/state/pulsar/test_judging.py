@@ -16,7 +16,7 @@ from state.pulsar.splits import topic_table
 from state.settings import ClusterSettings, GuardSettings, PulsarSettings
 from state.upkeep import Spell, Upkeep
 from tests.state.building import PROPOSALS_EXPIRE_MS, seen, split, unload
-from tests.state.engine.test_summary import closing
+from tests.state.engine.test_summary import closing, control
 from tests.state.traces import load
 
 BIG, SMALL, IDLE = "t/a/0x00000000_0x40000000", "t/b/0x00000000_0x40000000", "t/c/0x00000000_0x40000000"
@@ -74,7 +74,7 @@ ASKED = {"proposals_expire_ms": PROPOSALS_EXPIRE_MS}
     ("options", "reason"),
     [
         ({}, "2 unloads decided, 0 held back"),
-        ({"is_held": True}, "0 unloads decided, 2 held back"),
+        ({"record": control()}, "0 unloads decided, 2 held back"),
         ({"guards": {"max_unloads_per_round_count": 1}}, "1 unloads decided, 1 held back"),
         ({"answers": APPROVED}, "2 unloads decided, 0 held back; 2 approved actions go out"),
         ({"upkeep": DRAINED}, "2 unloads decided, 0 held back; 1 unloads empty drained brokers"),

@@ -78,9 +78,11 @@ reach it as floats; a value in JSON is one in TOML, too. A key that is null is u
 {{- end -}}
 {{- end -}}
 
-{{/* Whether several controllers have a volume each, so that the one that takes over rebuilds its memory; empty for no. */}}
-{{- define "trimtab.rebuilds" -}}
-{{- if and (gt (int .Values.replicas) 1) .Values.persistence.enabled (not .Values.persistence.existingClaim) -}}yes{{- end -}}
+{{/* Several controllers need a checkpoint that all of them reach. */}}
+{{- define "trimtab.checkShared" -}}
+{{- if and (gt (int .Values.replicas) 1) .Values.persistence.enabled (not .Values.persistence.existingClaim) -}}
+{{- fail "replicas is above 1, but each controller would have a checkpoint of its own: set persistence.existingClaim to a claim with ReadWriteMany, or persistence.enabled: false with a URL as settings.spark.checkpoint" -}}
+{{- end -}}
 {{- end -}}
 
 {{/* A pod of any component: root, component, args, resources; data is the name of the volume's claim, if any. */}}
