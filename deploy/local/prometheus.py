@@ -56,17 +56,17 @@ def _fetch() -> None:
         if not _download(apt, directory) and os.geteuid() == 0:
             subprocess.run([apt, "update", "--quiet"], check=False, stdout=sys.stderr, timeout=APT_TIMEOUT_S)
             _download(apt, directory)
+        unpacked = Path(directory) / "unpacked"
         for package in Path(directory).glob("*.deb"):
-            unpacked = Path(directory) / "unpacked"
             subprocess.run(
                 [dpkg, "--extract", str(package), str(unpacked)], check=True, timeout=APT_TIMEOUT_S
             )
-            with suppress(OSError):  # another process was faster
-                unpacked.rename(target)
+        with suppress(OSError):  # nothing was downloaded, or another process was faster
+            unpacked.rename(target)
 
 
 def _download(apt: str, directory: str) -> bool:
-    command = [apt, "--quiet", "download", "prometheus"]
+    command = [apt, "--quiet", "download", "prometheus", "prometheus-alertmanager"]
     done = subprocess.run(command, check=False, cwd=directory, stdout=sys.stderr, timeout=APT_TIMEOUT_S)
     return done.returncode == 0
 

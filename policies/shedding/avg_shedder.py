@@ -34,6 +34,7 @@ from policies.shedding.contract import (
 )
 from policies.shedding.plan import Candidates, PlanBuilder, candidates
 from policies.shedding.view import RoundView
+from policies.wording import found_in
 
 NAME: Final = "avg-shedder"
 
@@ -313,8 +314,7 @@ def _describe_pair(source: str, partner: str | None, evidence: Evidence) -> str:
     return (
         f"{source} is at {evidence['high_usage_points']:.1f} % and {partner} at "
         f"{evidence['low_usage_points']:.1f} %, {evidence['difference_points']:.1f} points apart with "
-        f"{evidence['threshold_points']:g} allowed, found {evidence['hit_count']} times "
-        f"({evidence['needed_hit_count']} needed)"
+        f"{evidence['threshold_points']:g} allowed, {found_in(int(evidence['hit_count']), int(evidence['needed_hit_count']))}"
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from policies.throttle.moves import LARGEST_NUMBER
 from policies.throttle.pacing_plan import PacingExplanation, ThrottleDecision, Trigger
 from policies.throttle.rates import BrokerRole, Role
+from policies.wording import counted
 from state.kafka.snapshot import Observation
 from state.outputs import Throttle
 
@@ -102,7 +103,7 @@ def _texts(values: Mapping[int, int | None]) -> dict[str, int | None]:
 
 def _reason(decision: ThrottleDecision, explanation: PacingExplanation, observation: Observation) -> str:
     moving = 0 if observation.moves is None else len(observation.moves)
-    because = _BECAUSE[decision.trigger].format(moving=f"{moving} partition{'s' * (moving != 1)}")
+    because = _BECAUSE[decision.trigger].format(moving=counted(moving, "partition"))
     uncounted = "" if (names := leaderless(explanation)) is None else f" {names}."
     if not decision.set_rates:
         return f"{because[0].upper()}{because[1:]}.{uncounted}"

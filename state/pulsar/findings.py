@@ -14,6 +14,7 @@ from policies.splitting.criteria import hot_partitions
 from policies.splitting.plan import NO_TOPIC, TRIGGERS, UNITS, TopicTable, evidence_name
 from policies.splitting.settings import SplitSettings
 from policies.usage import RESOURCES
+from policies.wording import counted
 from state.engine.ledger import HOUR_MS, Decision
 from state.engine.memory import TickRecord
 from state.engine.summary import join_names
@@ -188,7 +189,7 @@ def _idle(
                 subject=names[row],
                 broker=names[row],
                 bytes_per_s=None,
-                advice=f"it has carried nothing since {rfc3339(int(since_ms[row]))}, beside {count} broker{'s' * (count != 1)} with "
+                advice=f"it has carried nothing since {rfc3339(int(since_ms[row]))}, beside {counted(count, 'broker')} with "
                 "traffic or many topics, which usage may not show: to give it a share, declare topics_count or "
                 "sessions_count in [pulsar.capacity], or unload bundles by hand",
             )

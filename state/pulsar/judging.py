@@ -7,6 +7,7 @@ from policies.columns import Codes
 from policies.shedding.contract import SheddingPlan
 from policies.shedding.outcomes import FIRED
 from policies.splitting.plan import TopicTable
+from policies.wording import counted
 from state.engine.closing import Closing
 from state.engine.memory import Header
 from state.pulsar import approvals, drain, fleet, masks, splits
@@ -127,14 +128,19 @@ def _decision_reason(
 ) -> str:
     fired = plan.examined.counts().get(FIRED, 0)
     held = len(admitted.holds)
-    sentence = f"{fired} of {len(plan.examined)} examined fired, {len(admitted.unloads)} unloads decided, {held} held back"
+    sentence = f"{fired} of {len(plan.examined)} examined fired, {counted(len(admitted.unloads), 'unload')} decided, {held} held back"
     if answers.unloads or answers.cuts:
-        sentence += f"; {len(answers.unloads) + len(answers.cuts)} approved actions go out"
+        approved = len(answers.unloads) + len(answers.cuts)
+        sentence += f"; {counted(approved, 'approved action')} go{'es' * (approved == 1)} out"
     if drained.unloads:
-        sentence += f"; {len(drained.unloads)} unloads empty drained brokers"
+        sentence += f"; {counted(len(drained.unloads), 'unload')} to empty drained brokers"
     if admitted.proposals or (decided and decided.proposed):
         count = len(admitted.proposals) + (len(decided.proposed) if decided else 0)
         sentence += f"; {count} proposed"
     if decided is None:
         return sentence
-    return f"{sentence}; {len(decided.plan.examined)} bundles stand out for a split, {len(decided.admitted)} splits decided"
+    outstanding = len(decided.plan.examined)
+    return (
+        f"{sentence}; {counted(outstanding, 'bundle')} stand{'s' * (outstanding == 1)} out for a split, "
+        f"{counted(len(decided.admitted), 'split')} decided"
+    )

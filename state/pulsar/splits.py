@@ -31,6 +31,7 @@ from policies.splitting.plan import (
     TopicTable,
     evidence_name,
 )
+from policies.wording import found_in
 from state.engine.holds import Hold
 from state.engine.summary import SHOWN_ROWS, join_names
 from state.events import SESSIONS, TOPICS
@@ -272,10 +273,7 @@ def _why(name: str, owner: str, trigger: str, evidence: Mapping[str, float | int
     amount = f"{name} has {evidence[evidence_name(trigger)]:.0f} {UNITS[TRIGGERS.index(trigger)]}"
     if trigger.startswith("broker-"):
         return f"{amount} and alone overloads {owner} (a broker has {evidence['limit']:.0f} on average); no other could take it whole"
-    return (
-        f"{amount}, {evidence['limit']:.0f} are allowed, found {evidence['hit_count']} times "
-        f"({evidence['needed_hit_count']} needed)"
-    )
+    return f"{amount}, {evidence['limit']:.0f} are allowed, {found_in(int(evidence['hit_count']), int(evidence['needed_hit_count']))}"
 
 
 def section(splits: Splits) -> Section[SplitRow]:

@@ -6,6 +6,7 @@ everything is reported, also settings that a new topic would have and an older o
 
 from collections.abc import Iterator, Sequence
 
+from policies.wording import counted
 from streaming.kafka.link import Link
 from streaming.kafka.permissions import (
     TopicPermissions,
@@ -31,9 +32,7 @@ def brokers_seen(link: Link) -> BrokersSeen:
         brokers = admin.describe_cluster()["brokers"]
         found = admin.get_broker_version_data(int(brokers[0]["broker_id"])).broker_version
     count = len(brokers)
-    return BrokersSeen(
-        text=f"{count} broker{'' if count == 1 else 's'} of Kafka", version=".".join(map(str, found))
-    )
+    return BrokersSeen(text=f"{counted(count, 'broker')} of Kafka", version=".".join(map(str, found)))
 
 
 def topics_seen(

@@ -4,6 +4,7 @@ import base64
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from policies.wording import counted
 from state.outputs import CandidateRow, ExaminedRow, RoundSummary, Section, SplitRow
 from streaming.operators.round_events import Rejected, Round
 from streaming.operators.text import counts_text, table_lines, value_text
@@ -21,7 +22,7 @@ _HEAD_CHARACTERS = 2_000
 def tail_round_text(data: RoundSummary) -> str:
     """A round in one line."""
     marks = [data.mode, *(["paused"] if data.paused else [])]
-    actions = f"{data.actions_count} action{'s' * (data.actions_count != 1)}"
+    actions = counted(data.actions_count, "action")
     return f"{data.end} {data.cluster} round {data.round} [{', '.join(marks)}] {data.outcome}, {actions}: {data.reason}\n"
 
 

@@ -5,6 +5,7 @@ from datetime import datetime
 
 import msgspec
 
+from policies.wording import counted
 from state.outputs import DrainRow, RoundSummary, UpkeepSummary, rfc3339
 from streaming.contract.decode import to_ms
 from streaming.contract.messages import ControlData, SpellData
@@ -113,8 +114,7 @@ def drain_line(row: DrainRow) -> str:
     if row.state == "empty":
         return f"drain of {row.name}: empty, under maintenance until it is ended"
     if row.state == "only-pulsars-own":
-        count = row.pulsars_own_count
-        bundles = f"{count} bundle{'' if count == 1 else 's'} of Pulsar's own"
+        bundles = f"{counted(row.pulsars_own_count or 0, 'bundle')} of Pulsar's own"
         return f"drain of {row.name}: empty but for {bundles}, under maintenance until it is ended"
     return f"drain of {row.name}: {row.bundles_left_count} bundles left of {row.bundles_at_start_count}"
 

@@ -44,6 +44,7 @@ from policies.shedding.transfer_shedder.search import (
 from policies.shedding.transfer_shedder.settings import TransferShedderMemory, TransferShedderSettings
 from policies.shedding.transfer_shedder.words import OUTCOME_TEXTS
 from policies.shedding.view import NOBODY, RoundView
+from policies.wording import found_in
 
 NAME: Final = "transfer-shedder"
 
@@ -134,7 +135,7 @@ def _describe_spread(source: str, partner: str | None, evidence: Evidence) -> st
     return (
         f"{source} publishes a smoothed usage of {evidence['high_usage_points']:.1f} % and {partner} one of "
         f"{evidence['low_usage_points']:.1f} %; the standard deviation is {evidence['deviation_points']:.1f} points with "
-        f"{evidence['target_deviation_points']:g} allowed, found {evidence['hit_count']} times ({evidence['needed_hit_count']} needed)"
+        f"{evidence['target_deviation_points']:g} allowed, {found_in(int(evidence['hit_count']), int(evidence['needed_hit_count']))}"
     )
 
 
@@ -142,7 +143,7 @@ def _describe_idle_broker(source: str, partner: str | None, evidence: Evidence) 
     return (
         f"{source} publishes {evidence['high_smoothed_bytes_per_s']:.0f} bytes/s and {partner} only "
         f"{evidence['low_smoothed_bytes_per_s']:.0f}, and a smoothed usage of {evidence['low_usage_points']:.1f} % with a mean of "
-        f"{evidence['mean_usage_points']:.1f} %, found {evidence['hit_count']} times ({evidence['needed_hit_count']} needed)"
+        f"{evidence['mean_usage_points']:.1f} %, {found_in(int(evidence['hit_count']), int(evidence['needed_hit_count']))}"
     )
 
 

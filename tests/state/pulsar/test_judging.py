@@ -64,7 +64,7 @@ def judged(
 
 APPROVED = Answers(unloads=[unload()], cuts=[split()])
 EVERYTHING = (
-    "2 unloads decided, 0 held back; 2 approved actions go out; 1 unloads empty drained brokers; "
+    "2 unloads decided, 0 held back; 2 approved actions go out; 1 unload to empty drained brokers; "
     "2 bundles stand out for a split, 0 splits decided"
 )
 ASKED = {"proposals_expire_ms": PROPOSALS_EXPIRE_MS}
@@ -75,9 +75,9 @@ ASKED = {"proposals_expire_ms": PROPOSALS_EXPIRE_MS}
     [
         ({}, "2 unloads decided, 0 held back"),
         ({"record": control()}, "0 unloads decided, 2 held back"),
-        ({"guards": {"max_unloads_per_round_count": 1}}, "1 unloads decided, 1 held back"),
+        ({"guards": {"max_unloads_per_round_count": 1}}, "1 unload decided, 1 held back"),
         ({"answers": APPROVED}, "2 unloads decided, 0 held back; 2 approved actions go out"),
-        ({"upkeep": DRAINED}, "2 unloads decided, 0 held back; 1 unloads empty drained brokers"),
+        ({"upkeep": DRAINED}, "2 unloads decided, 0 held back; 1 unload to empty drained brokers"),
         (ASKED, "0 unloads decided, 2 held back; 2 proposed"),
         (
             {"split": WITH_SPLITS},
@@ -85,7 +85,7 @@ ASKED = {"proposals_expire_ms": PROPOSALS_EXPIRE_MS}
         ),
         (
             {"split": SPLITS_OF_B3},
-            "2 unloads decided, 0 held back; 3 bundles stand out for a split, 1 splits decided",
+            "2 unloads decided, 0 held back; 3 bundles stand out for a split, 1 split decided",
         ),
         (
             {"split": SPLITS_OF_B3, **ASKED},

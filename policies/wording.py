@@ -1,0 +1,12 @@
+"""Counts in the sentences that people read: singular and plural."""
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun, such as ``1 round`` and ``8 rounds``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def found_in(hit_count: int, needed_count: int) -> str:
+    """For how many rounds something has stood out, such as ``found in 8 rounds in a row, 8 needed``."""
+    rounds = "1 round" if hit_count == 1 else f"{hit_count} rounds in a row"
+    return f"found in {rounds}, {needed_count} needed"
