@@ -74,7 +74,9 @@ EVEN = dict.fromkeys(TOPICS, (50.0, 500.0))
 def test_a_bundle_above_a_limit_is_cut_with_its_reason_and_the_load_of_its_children() -> None:
     found = played(settings(), EVEN)
     (action,) = found.actions
-    assert action["reason"].startswith(f"{HOT} has 200 messages/s, 100 are allowed, found in 1 round, 1 needed")
+    assert action["reason"].startswith(
+        f"{HOT} has 200 messages/s, 100 are allowed, found in 1 round, 1 needed"
+    )
     assert (action["policy"], action["trigger"], action["broker"]) == ("bundle-split", "messages", "b1")
     assert action["precondition"] == {"owner": "b1", "range": "0x00000000_0x80000000"}
     assert len(action["children"]) == len(action["boundaries"]) + 1
