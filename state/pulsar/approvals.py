@@ -23,13 +23,10 @@ from state.engine.summary import MAX_REMARK_CHARACTERS, SHOWN_ROWS
 from state.events import namespace_of
 from state.outputs import ApprovalRow, ApprovalSummary, Output, ProposalRow, Split, Unload, rfc3339
 from state.pulsar import masks
-from state.pulsar.after import After
-from state.pulsar.asking import Asking
-from state.pulsar.circumstances import Circumstances
 from state.pulsar.fleet import Advanced
-from state.pulsar.moves import Move, Refusal, share_of
-from state.pulsar.tables import Eligible
-from state.pulsar.unload_holds import hold_unload
+from state.pulsar.holds import Asking, Circumstances, Move, Refusal, hold_unload, share_of
+from state.pulsar.shedding import After
+from state.pulsar.view import Eligible
 
 ROUND = "round/"
 """An answer that names this and the number of a round instead of a proposal is for all open proposals of that round."""

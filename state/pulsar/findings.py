@@ -2,6 +2,11 @@
 
 What a broker reports for a moment is no finding: ``watch`` counts in the fleet how long it lasts. A gap changes no count: neither
 a report that is missing nor a number that is not known. A broker that was away for longer than ``max_report_age_s`` begins anew.
+
+@@ state.pulsar.coordinators: Transaction coordinators: whether all of them are at one broker, so that its restart stops every transaction client at once.
+
+They follow the bundles of ``pulsar/system``, which no shedder moves because they carry next to no traffic. After rolling restarts
+all may be at the broker that came back last (pulsar#22953).
 """
 
 from collections import defaultdict
@@ -23,9 +28,9 @@ from state.outputs import Finding, rfc3339
 from state.pulsar.effects import Elsewhere
 from state.pulsar.fleet import Advanced
 from state.pulsar.listings import match
-from state.pulsar.memory import Fleet, WaitingReport
+from state.pulsar.memory import Fleet, Gathered, WaitingReport
 from state.pulsar.splits import Splits, one_topic
-from state.pulsar.tables import Eligible, Loads
+from state.pulsar.view import Eligible, Loads
 
 LASTING_ROUNDS = 3
 """Rounds in a row after which a usage or a missing limit is no accident."""
@@ -327,4 +332,44 @@ def _with_bundles(topics: TopicTable, rows: list[int]) -> list[tuple[int, int | 
     return [
         (row, int(known[at]) if at >= 0 and row < topics.ends[known[at]] else None)
         for row, at in zip(rows, places.tolist(), strict=True)
+    ]
+
+
+_LASTS_MS = 3_600_000
+"""An hour: longer than a rolling restart of most clusters, after which they may spread by themselves."""
+_BROKERS_COUNT = 3
+"""Of two brokers, one has most of them anyway."""
+
+
+def watch_coordinators(
+    before: Gathered | None, reports: Mapping[str, WaitingReport], *, end_ms: int
+) -> Gathered | None:
+    """The broker that alone has bundles of ``pulsar/system``, more than one, and since when; a missing report proves nothing."""
+    counts = {name: len(found) for name, each in reports.items() if (found := each.report.cluster_bundles)}
+    if before is not None and before.broker not in reports and not counts:
+        return before
+    [(broker, count)] = counts.items() if len(counts) == 1 else [("", 0)]
+    if count <= 1:
+        return None
+    return before if before is not None and before.broker == broker else Gathered(broker, end_ms)
+
+
+def find_gathered(
+    gathered: Gathered | None, reports: Mapping[str, WaitingReport], *, live_count: int, end_ms: int
+) -> list[Finding]:
+    """That they have been at one of three or more brokers for an hour; information."""
+    if gathered is None or gathered.broker not in reports or live_count < _BROKERS_COUNT:
+        return []
+    if end_ms - gathered.since_ms < _LASTS_MS:
+        return []
+    bundles = reports[gathered.broker].report.cluster_bundles
+    return [
+        Finding(
+            kind="coordinators-at-one-broker",
+            subject="pulsar/system",
+            broker=gathered.broker,
+            bytes_per_s=None,
+            advice=f"all {len(bundles)} bundles of pulsar/system have been at it for an hour or more, of {live_count} brokers: when it "
+            "stops, every client of transactions waits at once. Balancing leaves them where they are",
+        )
     ]

@@ -16,9 +16,20 @@ import numpy as np
 from policies.columns import Bools, Floats, Ints
 from state.engine.ledger import Child
 from state.events import namespace_of
-from state.pulsar import policy_memory
-from state.pulsar.gaps import Carried, compare, completion
-from state.pulsar.listings import Gaps, Listings, find, first_rows, listings_of, match, owner_rows, pick
+from state.pulsar import groups
+from state.pulsar.listings import (
+    Carried,
+    Gaps,
+    Listings,
+    compare,
+    completion,
+    find,
+    first_rows,
+    listings_of,
+    match,
+    owner_rows,
+    pick,
+)
 from state.pulsar.memory import NOBODY, Fleet, Names, WaitingReport
 
 
@@ -392,7 +403,7 @@ def _carry_policies(before: Fleet, after: Fleet, reports: dict[str, WaitingRepor
         for name in after.brokers
         if name in last and (name not in reports or reports[name].time_ms - last[name] <= max_age_ms)
     }
-    after.policies = policy_memory.only(before.policies, kept.__contains__)
+    after.policies = groups.keep_brokers(before.policies, kept.__contains__)
     after.shadow, after.costs = before.shadow, before.costs
     if before.blind_cuts:
         known = set(after.bundles)

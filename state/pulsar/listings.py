@@ -1,23 +1,96 @@
-"""Which brokers list which bundle in a round, since when, and which of them owns it.
+"""The hash ranges of listed bundles: which cover another, and which overlap though a namespace's ranges never do.
+
+A report can list a range that is no more: after a split the parent beside its children. While ranges overlap it is not known which
+are real. The finer ones count, because Pulsar cuts bundles and never joins them, so that the wider one is the older. Nothing is done
+to any of them. Ranges have to overlap in two rounds running: when a bundle is split, or changes hands, brokers report at
+different times.
+
+@@ state.pulsar.listings: Which brokers list which bundle in a round, since when, and which of them owns it.
 
 A bundle that the report of its owner leaves out is at first a gap in the data, and no change of the load. Where such bundles are kept,
 it counts as listed there, without traffic, until another broker begins to list it, listed ranges cover its own (it was split), an
 unload of ours takes it away, or nobody has listed it for ``max_report_age_s``. If its owner lists it again, its run goes on.
+
+@@ state.pulsar.gaps: What the reports of a round leave out or list twice, seen against the round before.
+
+A bundle that is left out, or listed without its traffic, still loads its broker; of ranges that overlap, only the finer ones do. What
+the brokers report is mended by that for a policy that keeps absent bundles. What a person should know is found for all policies.
 """
 
-from bisect import bisect_left
-from collections.abc import Container, Sequence
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
+from itertools import pairwise, repeat
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints
+from policies.splitting.ranges import BadRange, BundleRange
 from state.events import namespace_of
-from state.pulsar.memory import Fleet, WaitingReport
-from state.pulsar.ranges import covers
+from state.pulsar.memory import NOBODY, Fleet, WaitingReport
+
+
+def range_of(bundle: str) -> BundleRange | None:
+    """The range of a bundle's full name; None for bounds that are no range."""
+    try:
+        return BundleRange.parse(bundle.rpartition("/")[2])
+    except BadRange:
+        return None
+
+
+def covers(bundles: Collection[str], bundle: str) -> bool:
+    """Whether the ranges of ``bundles`` together have all positions of another bundle of their namespace."""
+    wanted = range_of(bundle)
+    if wanted is None:
+        return False
+    reached = wanted.lower
+    for each in sorted(found for found in map(range_of, bundles) if found is not None):
+        if each.lower > reached:
+            break
+        reached = max(reached, each.upper)
+    return reached >= wanted.upper
+
+
+def find_overlaps(bundles: Iterable[str]) -> dict[str, list[str]]:
+    """By bundle that overlaps finer ones of its namespace, these; of equally wide ones the first counts as the finer."""
+    by_namespace = defaultdict(list)
+    for bundle in bundles:
+        if (found := range_of(bundle)) is not None:
+            by_namespace[namespace_of(bundle)].append((found, bundle))
+    overlaps: dict[str, list[str]] = {}
+    for ranges in by_namespace.values():
+        ranges.sort()
+        if any(one.upper > other.lower for (one, _), (other, _) in pairwise(ranges)):
+            overlaps |= _overlaps_in(ranges)
+    return overlaps
+
+
+def _overlaps_in(ranges: list[tuple[BundleRange, str]]) -> dict[str, list[str]]:
+    """The same for one namespace."""
+    counted: list[tuple[BundleRange, str]] = []  # ascending, none overlaps another
+    wider = []
+    for each in sorted(ranges, key=lambda each: (each[0].upper - each[0].lower, each)):
+        place = _overlapped_by(each[0], counted)
+        if len(place):
+            wider.append(each)
+        else:
+            counted.insert(place.start, each)
+    return {bundle: [counted[at][1] for at in _overlapped_by(found, counted)] for found, bundle in wider}
+
+
+def _overlapped_by(found: BundleRange, counted: list[tuple[BundleRange, str]]) -> range:
+    """Places in ``counted`` of those that a range overlaps; the place for it where there are none."""
+    first = bisect_right(counted, found.lower, key=lambda each: each[0].upper)
+    return range(first, bisect_left(counted, found.upper, key=lambda each: each[0].lower))
+
+
+def members_of(overlaps: Mapping[str, Collection[str]]) -> frozenset[str]:
+    """All bundles that overlap others."""
+    return frozenset(overlaps).union(*overlaps.values())
+
 
 _NEW = -1
 """A listing that begins in this round."""
@@ -232,3 +305,104 @@ def owner_rows(listings: Listings) -> Ints:
     order = np.lexsort((listings.broker, listings.run_start_ms))
     newest = dict(zip(itemgetter(*order.tolist())(listings.bundles), order.tolist(), strict=True))
     return np.sort(np.fromiter(newest.values(), dtype=np.int64, count=len(newest)))
+
+
+class Carried(NamedTuple):
+    """What some bundles carry together."""
+
+    messages_per_s: float
+    bytes_per_s: float
+    topics_count: int
+    sessions_count: int
+
+
+def completion(
+    after: Fleet,
+    counts: Ints,
+    has_traffic: Bools,
+    rows: Ints,
+    reported: Floats,
+    overlaps: Collection[str],
+) -> dict[str, Any]:
+    """Fields of ``Advanced`` that complete the reports, for a policy that keeps absent bundles; remembers the counts for the next round."""
+    count = len(rows)
+    after.counts = counts if count == len(after.owner) else np.concatenate([counts, after.counts[count:]])
+    silent = uncounted = first_rows(0)
+    if not has_traffic.all():
+        silent = np.flatnonzero(~has_traffic[rows] & (after.samples[:count] > 0))
+    if overlaps:
+        uncounted = find(after.bundles[:count], overlaps)
+    silent = np.setdiff1d(silent, uncounted)
+    return {
+        "unreported": _carried(after, silent, after.averages[silent]),
+        "uncounted_rows": uncounted,
+        "twice": _carried(after, uncounted, reported[uncounted]),
+    }
+
+
+def compare(
+    before: Fleet, after: Fleet, listings: Listings, *, rows: Ints, old: Ints
+) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Ranges that overlap in this snapshot as in the last one, and bundles that are back; remembers what this snapshot lists."""
+    after.listed_count, after.has_absent = len(rows), bool(listings.is_absent.any())
+    if listings.is_as_before:
+        suspects, returned = before.overlapping, {}
+    else:
+        was_listed, is_absent = _was_listed(before), listings.is_absent[rows]
+        returned = _returned(before, after, old, was_listed, is_absent)
+        suspects = _suspects(before, after, ~is_absent, is_new=~was_listed[old])
+    overlaps = find_overlaps(suspects)
+    after.overlapping = sorted(members_of(overlaps))
+    last = set(before.overlapping)
+    confirmed = {
+        wide: [each for each in finer if each in last] for wide, finer in overlaps.items() if wide in last
+    }
+    return {wide: finer for wide, finer in confirmed.items() if finer}, returned
+
+
+def _was_listed(before: Fleet) -> Bools:
+    """Whether the last snapshot listed each bundle, (b + 1,); the last one stands for those that were not known."""
+    count = before.listed_count
+    found = np.zeros(len(before.owner) + 1, dtype=np.bool_)
+    found[:count] = True
+    if before.has_absent:
+        found[:count] = before.last_ms[:count] >= before.broker_last_ms[before.owner[:count]]
+    return found
+
+
+def _returned(
+    before: Fleet, after: Fleet, old: Ints, was_listed: Bools, is_absent: Bools
+) -> dict[str, list[str]]:
+    """By broker, bundles with traffic that its last report left out and that it lists again."""
+    rows = np.flatnonzero((old >= 0) & ~was_listed[old] & ~is_absent)
+    found = defaultdict(list)
+    for row, known in zip(rows.tolist(), old[rows].tolist(), strict=True):
+        broker = after.brokers[int(after.owner[row])]
+        owner = int(before.owner[known])
+        if owner == NOBODY or before.brokers[owner] != broker or not before.averages[known].any():
+            continue
+        if before.last_ms[known] < before.broker_last_ms[owner]:  # else the broker sent no report
+            found[broker].append(after.bundles[row])
+    return found
+
+
+def _suspects(before: Fleet, after: Fleet, is_listed: Bools, *, is_new: Bools) -> list[str]:
+    """Listed bundles that may overlap: those of namespaces that had overlaps, or have bundles that the last snapshot did not list."""
+    had = {namespace_of(bundle) for bundle in before.overlapping}
+    is_suspect = np.array([name in had for name in after.namespaces], dtype=np.bool_)
+    namespaces = after.namespace[: len(is_listed)]
+    is_suspect[namespaces[is_new]] = True
+    names = after.bundles
+    return [names[row] for row in np.flatnonzero(is_listed & is_suspect[namespaces]).tolist()]
+
+
+def _carried(fleet: Fleet, rows: Ints, traffic: Floats) -> dict[str, Carried]:
+    """By broker, what these rows carry with this traffic, (k, 4); the sums are the same on every processor."""
+    columns = np.column_stack([traffic[:, :2].sum(axis=1), traffic[:, 2:].sum(axis=1), fleet.counts[rows]])
+    sums = np.zeros((len(fleet.brokers), columns.shape[1]))
+    np.add.at(sums, fleet.owner[rows], columns)
+    return {
+        fleet.brokers[broker]: Carried(float(messages), float(volume), int(topics), int(sessions))
+        for broker in np.unique(fleet.owner[rows]).tolist()
+        for messages, volume, topics, sessions in [sums[broker].tolist()]
+    }

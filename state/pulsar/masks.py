@@ -1,4 +1,10 @@
-"""Which bundles may be touched: every mask of a round is painted here, before the policies run.
+"""Bundles that hold this program's own topics: moving one disturbs the program itself, and moves next to no load.
+
+Such a bundle is masked only while those topics carry at least half of its traffic, in messages and in bytes; with the
+default names they lie beside users' topics, and a bundle that users make hot may move. The rates of the topics are as
+old as the collector's last look, those of the bundles are running averages.
+
+@@ state.pulsar.masks: Which bundles may be touched: every mask of a round is painted here, before the policies run.
 
 A mask only removes candidates, and gives a typed reason. A bundle has one reason; if several hold, it is the first of these: a decision
 in flight, an action without effect, a cooldown, a rejected proposal, a range that overlaps others, a namespace that is excluded or
@@ -13,12 +19,34 @@ import numpy as np
 from policies.columns import Bools, Codes, Ints
 from state.engine.ledger import ActionKind
 from state.engine.memory import Header
-from state.pulsar import own_topics
+from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT
+from state.facts import Facts
 from state.pulsar.fleet import Advanced
 from state.pulsar.groups import Groups
+from state.pulsar.listings import members_of
 from state.pulsar.memory import Fleet
-from state.pulsar.ranges import members_of
 from state.settings import PulsarSettings
+
+_SHARE_RATIO = 0.5
+
+
+def carries_own_topics(fleet: Fleet, count: int, facts: Facts | None) -> Bools:
+    """Which of the fleet's leading ``count`` bundles carry little but this program's own topics, (count,)."""
+    found = np.zeros(count, dtype=np.bool_)
+    if facts is None or not facts.own_topics:
+        return found
+    own = facts.own_topics
+    named = np.fromiter(map(own.__contains__, fleet.bundles[:count]), dtype=np.bool_, count=count)
+    for row in np.flatnonzero(named).tolist():
+        messages, volume = own[fleet.bundles[row]]
+        average = fleet.averages[row]
+        found[row] = (
+            messages + volume > 0
+            and messages >= _SHARE_RATIO * (average[RATE_IN] + average[RATE_OUT])
+            and volume >= _SHARE_RATIO * (average[THROUGHPUT_IN] + average[THROUGHPUT_OUT])
+        )
+    return found
+
 
 MASK_REASONS = (
     "",
@@ -91,7 +119,7 @@ def unload_mask(
     )
     for reason, rows in (
         (OTHER_GROUP, Groups.of(header.facts).foreign(fleet, count)),
-        (OWN_TOPICS, own_topics.carries_own_topics(fleet, count, header.facts)),
+        (OWN_TOPICS, carries_own_topics(fleet, count, header.facts)),
         (UNSETTLED, _owned_by(fleet, count, unsettled)),
     ):
         codes[(codes == OPEN) & rows] = reason

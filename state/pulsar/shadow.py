@@ -92,7 +92,7 @@ def keep(moves: ShadowMoves, advanced: Advanced, *, end_ms: int, max_report_age_
     }
 
 
-def of_round(moves: ShadowMoves, advanced: Advanced, costs: Costs) -> Shadow | None:
+def shadow_of_round(moves: ShadowMoves, advanced: Advanced, costs: Costs) -> Shadow | None:
     """The bundles that count at another broker in a round: those that their broker owns in it; None if there are none."""
     row_of = {bundle: advanced.row_of(owner, bundle) for bundle, (owner, _) in sorted(moves.items())}
     found = {bundle: row for bundle, row in row_of.items() if row is not None}

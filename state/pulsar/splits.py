@@ -37,11 +37,10 @@ from state.engine.summary import SHOWN_ROWS, join_names
 from state.events import SESSIONS, TOPICS
 from state.outputs import Section, Split, SplitChild, SplitRow, rfc3339
 from state.pulsar import masks
-from state.pulsar.asking import PROPOSED, Asking
-from state.pulsar.circumstances import Circumstances
 from state.pulsar.fleet import Advanced
+from state.pulsar.holds import PROPOSED, Asking, Circumstances
 from state.pulsar.memory import WaitingTopics
-from state.pulsar.tables import Eligible
+from state.pulsar.view import Eligible
 from state.settings import PulsarSettings
 
 POLICY = "bundle-split"

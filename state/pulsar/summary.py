@@ -1,9 +1,13 @@
-"""A Pulsar cluster's part of the summary: every broker and bundle looked at has one outcome, and the sums add up."""
+"""A Pulsar cluster's part of the summary: every broker and bundle looked at has one outcome, and the sums add up.
+
+@@ state.pulsar.outputs: The outputs of a round: its actions and proposals in order, and its summary.
+"""
 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from policies.columns import Floats
@@ -11,21 +15,33 @@ from policies.shedding.contract import BUNDLE_OUTCOMES, MASKED, SheddingPlan
 from policies.shedding.registry import AnyPolicy
 from policies.shedding.view import Side, Traffic
 from policies.usage import RESOURCES
+from state.engine.closing import Closing
 from state.engine.holds import Hold
 from state.engine.ledger import Decision, Verdict
-from state.engine.summary import SHOWN_ROWS
+from state.engine.memory import Header
+from state.engine.summary import SHOWN_ROWS, frame
 from state.outputs import (
     BrokerLoad,
     BrokerTraffic,
     CandidateRow,
     ExaminedRow,
+    Finding,
     JudgedRow,
+    Output,
+    RoundSummary,
     Section,
+    Split,
+    Unload,
     UsageSummary,
 )
+from state.outputs.types import SPLIT_TYPE, UNLOAD_TYPE
+from state.pulsar import splits
+from state.pulsar.decide import Decided
+from state.pulsar.holds import Circumstances, other_balancers
 from state.pulsar.masks import MASK_REASONS
+from state.pulsar.memory import WaitingReport
 from state.pulsar.shedding import Shed
-from state.pulsar.tables import Eligible, Loads, brokers_of, mean_points
+from state.pulsar.view import Counted, Eligible, Loads, brokers_of, mean_points
 
 
 def usage_summary(points: Floats) -> UsageSummary | None:
@@ -153,3 +169,83 @@ def _candidate_outcome(eligible: Eligible, row: int, code: int, holds: dict[int,
     if code == MASKED:
         return MASK_REASONS[int(eligible.mask_codes[row])]
     return BUNDLE_OUTCOMES[code]
+
+
+def summarize(
+    closing: Closing,
+    header: Header,
+    round_loads: Loads,
+    measured: Eligible,
+    counted: Counted,
+    decided: Decided,
+    actions: Sequence[Output],
+    found: Sequence[Finding],
+    reports: Mapping[str, WaitingReport],
+    live: list[str],
+) -> RoundSummary:
+    pulsar, shed_ = closing.settings.pulsar, decided.shed
+    framed = frame(
+        closing,
+        header,
+        policy=pulsar.shedding_policy,
+        outcome=decided.outcome,
+        reason=decided.reason,
+        reports_ms={name: each.time_ms for name, each in reports.items()},
+        live=live,
+        found=found,
+    )
+    summary_ = msgspec.structs.replace(
+        framed,
+        other_balancers=other_balancers(header.facts),
+        brokers_excluded=[
+            name for name, kept in zip(round_loads.names, round_loads.included, strict=True) if not kept
+        ],
+        usage=usage_summary(100.0 * round_loads.usage_ratio[round_loads.included]),
+        resources=resource_summaries(round_loads),
+        brokers=broker_rows(round_loads, measured),
+        judged=judged_section(header.ledger.list_verdicts()),
+        shadow=counted.shadow,
+        actions_count=len(actions),
+        actions=[action.id for action in actions],
+    )
+    if decided.splits is not None:
+        summary_ = msgspec.structs.replace(summary_, splits=splits.section(decided.splits))
+    if shed_ is None:
+        return summary_
+    return msgspec.structs.replace(
+        summary_,
+        examined=examined_section(counted.table, shed_, pulsar.policy),
+        candidates=candidates_section(counted.table, shed_.plan, decided.admitted.holds),
+    )
+
+
+def actions_of(
+    closing: Closing, circumstances: Circumstances, decided: Decided
+) -> list[tuple[Output, Unload | Split]]:
+    """The actions of a round, in order, each with its encoded output.
+
+    First the unloads: approved ones, those that empty drained brokers, those of the policy in its order. Then the splits: approved
+    ones, those of the criteria in their order.
+    """
+    cuts = splits.actions(decided.splits, circumstances) if decided.splits else []
+    actions: list[Unload | Split] = [*decided.unloads, *decided.answers.cuts, *cuts]
+    return [
+        (closing.action(_type_of(action), action.bundle, action, place=place), action)
+        for place, action in enumerate(actions)
+    ]
+
+
+def proposals_of(
+    closing: Closing, circumstances: Circumstances, decided: Decided, *, place: int
+) -> list[tuple[Output, Unload | Split]]:
+    """What waits for approval; it comes after the actions of the round."""
+    cuts = splits.proposals(decided.splits, circumstances) if decided.splits else []
+    proposals: list[Unload | Split] = [*decided.admitted.proposals, *cuts]
+    return [
+        (closing.proposal(_type_of(action), action.bundle, action, place=place + at), action)
+        for at, action in enumerate(proposals)
+    ]
+
+
+def _type_of(action: Unload | Split) -> str:
+    return UNLOAD_TYPE if isinstance(action, Unload) else SPLIT_TYPE

@@ -10,8 +10,8 @@ from state.engine.store import WaitingKey, WaitingKind
 from state.engine.system import HasSettings, System, Waiting
 from state.events import BrokerLoad, ClusterFacts, Event, LoadReport, TopicStats
 from state.outputs import Output
-from state.pulsar import policy_memory, rounds
-from state.pulsar.encoding import (
+from state.pulsar import decide, groups
+from state.pulsar.codec import (
     decode_fleet,
     decode_report,
     decode_topics,
@@ -80,7 +80,7 @@ class Pulsar(System[Fleet]):
         if before == after:
             return memory
         moved = copy.copy(memory)
-        moved.policies = policy_memory.forget_moved(memory.policies, before, after)
+        moved.policies = groups.forget_moved_brokers(memory.policies, before, after)
         return moved
 
     def has_summary(self, header: Header, open_round: OpenRound) -> bool:  # noqa: ARG002  Kafka's asks for it
@@ -91,4 +91,4 @@ class Pulsar(System[Fleet]):
     ) -> tuple[Fleet, list[Output]]:
         reports = {key.broker: each for key, each in waiting.items() if key.kind == "report"}
         topics = {key.broker: each for key, each in waiting.items() if key.kind == "topics"}
-        return rounds.decide(closing, header, copy.copy(memory), reports, topics)
+        return decide.decide(closing, header, copy.copy(memory), reports, topics)

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from state.engine.patterns import BadPattern, compile_pattern
 from state.facts import SPLIT_ALGORITHM, Facts, Isolation
+from state.pulsar.groups import BadPattern, compile_pattern
 from streaming.contract.kafka import BadReport
 from streaming.contract.messages import (
     SHOWN_CHARACTERS,

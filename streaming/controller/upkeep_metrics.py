@@ -5,7 +5,7 @@ from collections.abc import Callable
 from prometheus_client import Gauge
 
 from state.outputs import UpkeepSummary
-from state.pulsar.drain import OUTCOMES
+from state.pulsar.drains import OUTCOMES
 from streaming.contract import families
 from streaming.contract.families import Family
 

@@ -31,7 +31,7 @@ import json, sys
 from pathlib import Path
 from deploy.docs.outcomes_table import render_outcomes
 from policies.shedding.registry import find_policy
-from state.pulsar.encoding import decode_fleet
+from state.pulsar.codec import decode_fleet
 from state.engine.closing import Identity
 from state.controller import Controller
 from state.engine.store import DictStore

@@ -19,15 +19,12 @@ from state.events import LoadReport
 from state.facts import Facts
 from state.outputs import Output, Split, SplitChild, Unload, output
 from state.outputs.types import SPLIT_TYPE, UNLOAD_TYPE
-from state.pulsar.asking import Asking
-from state.pulsar.circumstances import Circumstances
+from state.pulsar.budgets import with_rules
 from state.pulsar.fleet import Advanced, Sampling, advance
 from state.pulsar.groups import Groups
-from state.pulsar.holds import Holds
-from state.pulsar.members import Calm
+from state.pulsar.holds import Asking, Calm, Circumstances, Holds
 from state.pulsar.memory import Fleet, WaitingReport
-from state.pulsar.rules import with_rules
-from state.pulsar.tables import Eligible, Loads, eligible, loads
+from state.pulsar.view import Eligible, Loads, eligible, loads
 from state.quiet_hours import NO_ZONES
 from state.settings import GuardSettings, PulsarSettings
 from tests.state.traces import load

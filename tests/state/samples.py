@@ -49,7 +49,7 @@ from state.kafka.memory import (
 )
 from state.kafka.partition_table import PartitionTable
 from state.kafka_reports import BrokerLogs, MoveRow
-from state.pulsar.encoding import (
+from state.pulsar.codec import (
     decode_fleet,
     decode_report,
     decode_topics,
@@ -138,7 +138,7 @@ def pulsar_header() -> Header:
         members_change=MembersChange(3, "b1", "b2"),
         error_rounds_count=2,
         error_held_since_ms=60_000,
-        error_place="ValueError at state.pulsar.rounds:1 close",
+        error_place="ValueError at state.pulsar.decide:1 close",
         drains={"b2": DrainRecord(4, 7)},
         proposals=[ProposalRecord("p1", "unload", "t/n/0x0_0x1", "b1", "b2", 3, 360_000, b"{}")],
         approvals=[ApprovalRecord("w1", "p1", "approved", "ann", "right")],

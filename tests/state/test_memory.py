@@ -12,7 +12,7 @@ from state.engine.encoding import decode_header, encode_header
 from state.engine.memory import Header
 from state.engine.store import DictStore, StoredKey
 from state.engine.waiting import decode_batch
-from state.pulsar.encoding import (
+from state.pulsar.codec import (
     decode_fleet,
     decode_report,
     decode_topics,

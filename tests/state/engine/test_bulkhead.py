@@ -19,8 +19,8 @@ from state.kafka import drift, reconcile
 from state.kafka import rounds as kafka_rounds
 from state.kafka.memory import decode_kafka
 from state.kafka_reports import BrokerLogs, MoveRow
-from state.pulsar import effects, findings, fleet, judging, masks, rounds
-from state.pulsar.encoding import encode_fleet
+from state.pulsar import decide, effects, findings, fleet, masks
+from state.pulsar.codec import encode_fleet
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.reader import compose
 from tests.state.kafka.reporting import Replica, moves_report, replica_table
@@ -101,10 +101,10 @@ PULSAR_STEPS = [
     (fleet, "advance"),
     (effects, "judge"),
     (masks, "unload_mask"),
-    (judging, "shed"),
-    (rounds, "remember"),
+    (decide, "shed"),
+    (decide, "remember"),
     (findings, "of_actions"),
-    (rounds, "fit"),
+    (decide, "fit"),
 ]
 
 
@@ -180,7 +180,7 @@ def test_the_summary_names_class_and_place_of_the_error_without_paths(monkeypatc
     monkeypatch.setattr(fleet, "advance", overflowing)
     found = run([trace(2)], EAGER)
     assert outcomes(found) == ["internal-error"] * 2
-    assert found.summaries[0]["reason"].startswith("OverflowError at state.pulsar.rounds:")
+    assert found.summaries[0]["reason"].startswith("OverflowError at state.pulsar.decide:")
     place, _, _ = found.summaries[0]["reason"].partition(": a fault of trimtab")
     assert "decide" in place
     assert "/" not in found.summaries[0]["reason"]
@@ -190,10 +190,10 @@ def test_the_summary_names_class_and_place_of_the_error_without_paths(monkeypatc
 @pytest.mark.parametrize("size", [1, 2, 5, 100])
 def test_where_batches_are_cut_changes_nothing_of_a_failed_round(size: int, monkeypatch: pytest.MonkeyPatch):
     events = trace(9)
-    failing_in(monkeypatch, rounds, "remember", lambda number: number in {2, 5})
+    failing_in(monkeypatch, decide, "remember", lambda number: number in {2, 5})
     whole = run([events], EAGER)
     monkeypatch.undo()
-    failing_in(monkeypatch, rounds, "remember", lambda number: number in {2, 5})
+    failing_in(monkeypatch, decide, "remember", lambda number: number in {2, 5})
     cut = run([events[at : at + size] for at in range(0, len(events), size)], EAGER)
     assert outcomes(whole).count("internal-error") == 2
     assert [each.data for each in cut.outputs] == [each.data for each in whole.outputs]
@@ -201,7 +201,7 @@ def test_where_batches_are_cut_changes_nothing_of_a_failed_round(size: int, monk
 
 
 def test_a_failed_round_is_no_gap_and_no_restart(monkeypatch: pytest.MonkeyPatch):
-    failing_in(monkeypatch, rounds, "remember", lambda number: number in {2, 3, 4})
+    failing_in(monkeypatch, decide, "remember", lambda number: number in {2, 3, 4})
     found = run([trace(9)], EAGER)
     assert outcomes(found)[2:5] == ["internal-error"] * 3
     assert {each["gap_rounds"] for each in found.summaries} == {0}
@@ -211,7 +211,7 @@ def test_a_failed_round_is_no_gap_and_no_restart(monkeypatch: pytest.MonkeyPatch
 def test_a_cluster_whose_first_round_after_a_silence_fails_begins_anew_with_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    failing_in(monkeypatch, rounds, "remember", lambda number: number in {2, 3})
+    failing_in(monkeypatch, decide, "remember", lambda number: number in {2, 3})
     late = [replace(each, time_ms=each.time_ms + 100_000) for each in trace(4)]
     found = run([[*trace(2), *late]], EAGER)
     assert outcomes(found) == ["decided"] * 2 + ["internal-error"] * 2 + ["decided"] * 2
@@ -221,7 +221,7 @@ def test_a_cluster_whose_first_round_after_a_silence_fails_begins_anew_with_the_
 def test_after_three_failed_rounds_in_a_row_nothing_is_done_until_a_person_resumes(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    failing_in(monkeypatch, rounds, "remember", lambda number: number in {0, 1, 3, 4, 5})
+    failing_in(monkeypatch, decide, "remember", lambda number: number in {0, 1, 3, 4, 5})
     found = run([trace(14, resumed_s=81)], RESTLESS, identity=Identity(mode="act"))
     assert outcomes(found)[:7] == [*["internal-error"] * 2, "decided", *["internal-error"] * 3, "decided"]
     held = [each["failing_since"] for each in found.summaries]
@@ -335,7 +335,7 @@ def test_a_draft_shares_nothing_that_a_close_may_change():
 def test_a_fleet_is_replaced_and_never_changed_in_place(monkeypatch: pytest.MonkeyPatch):
     """A close can therefore work on a copy that shares every column."""
     seen: list[tuple[Any, Any]] = []
-    real = rounds.decide
+    real = decide.decide
 
     def watched(closing: Any, header: Any, before: Any, *args: Any) -> Any:
         kept = encode_fleet(before)
@@ -344,14 +344,14 @@ def test_a_fleet_is_replaced_and_never_changed_in_place(monkeypatch: pytest.Monk
         seen.append((kept, encode_fleet(shared)))
         return found
 
-    monkeypatch.setattr(rounds, "decide", watched)
+    monkeypatch.setattr(decide, "decide", watched)
     run([trace(8)], settings_of(rounds={"warmup_rounds": 0}, split={"enabled": True}))
     assert len(seen) == 8
     assert all(kept == after for kept, after in seen)
 
 
 def test_used_records_of_a_failed_round_are_counted_once(monkeypatch: pytest.MonkeyPatch):
-    failing_in(monkeypatch, rounds, "remember", lambda number: number == 0)
+    failing_in(monkeypatch, decide, "remember", lambda number: number == 0)
     found = run([trace(2)], EAGER)
     assert found.results[LoadReport, USED] == 4
 

@@ -15,7 +15,7 @@ from state.engine.memory import Header
 from state.engine.store import DictStore
 from state.events import Event
 from state.kafka.memory import decode_kafka
-from state.pulsar import rounds
+from state.pulsar import decide
 from state.upkeep import Spell, Upkeep
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.reader import compose
@@ -79,7 +79,7 @@ def test_a_cluster_that_comes_back_after_forget_cluster_s_starts_from_an_empty_m
 def test_a_cluster_whose_first_round_after_the_silence_fails_is_forgotten_with_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    failing_in(monkeypatch, rounds, "remember", lambda number: number == 1)
+    failing_in(monkeypatch, decide, "remember", lambda number: number == 1)
     assert acted(run([[*hot(5.0), *hot(155.0), *hot(165.0)]], SETTINGS)) == [0, 16]
 
 

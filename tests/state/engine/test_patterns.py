@@ -2,7 +2,7 @@
 
 import pytest
 
-from state.engine.patterns import MAX_PATTERN_CHARACTERS, BadPattern, compile_pattern
+from state.pulsar.groups import MAX_PATTERN_CHARACTERS, BadPattern, compile_pattern
 
 
 @pytest.mark.parametrize(

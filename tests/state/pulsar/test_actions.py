@@ -16,10 +16,9 @@ from policies.shedding.rules import Rules
 from policies.shedding.view import NOBODY
 from state.facts import Isolation
 from state.outputs import Unload
-from state.pulsar.actions import Admitted, admit
-from state.pulsar.after import After
-from state.pulsar.circumstances import Circumstances
 from state.pulsar.groups import Groups
+from state.pulsar.holds import Circumstances
+from state.pulsar.shedding import Admitted, After, admit
 from tests.state.building import EXPIRES_AT, Seen, circumstances, ruled, seen, spent
 from tests.state.traces import load
 

@@ -7,7 +7,7 @@ import pytest
 from policies.shedding.view import NOBODY
 from state.approval_settings import StandingApproval
 from state.outputs import rfc3339
-from state.pulsar.asking import PROPOSED
+from state.pulsar.holds import PROPOSED
 from tests.state.building import PROPOSALS_EXPIRE_MS, circumstances, required, spent, told_to_leave
 from tests.state.pulsar.test_actions import A, B, C, D, admitted, plan
 

@@ -3,8 +3,8 @@
 import pytest
 
 from policies.shedding.view import NOBODY
-from state.pulsar.after import After, traffic_of
-from state.pulsar.moves import Move, share_ratio
+from state.pulsar.holds import Move, share_ratio
+from state.pulsar.shedding import After, traffic_of
 from tests.state.building import seen
 from tests.state.traces import load
 

@@ -13,7 +13,7 @@ from state.engine.ledger import Child, Decision, Ledger
 from state.engine.store import DictStore
 from state.events import Approval
 from state.outputs import Split, Unload
-from state.pulsar.aftermath import remember
+from state.pulsar.decide import remember
 from state.round_settings import RoundSettings
 from state.settings import ClusterSettings, PulsarSettings
 from tests.state.building import BUNDLE, END_MS, EXPIRES_MS, LEFT, RIGHT, published, seen, split, unload

@@ -15,7 +15,7 @@ from state.engine.store import DictStore
 from state.events import Approval, Event
 from state.outputs import Output
 from state.pulsar import approvals
-from state.pulsar.asking import PROPOSED
+from state.pulsar.holds import PROPOSED
 from state.quiet_hours import NO_ZONES
 from tests.state.engine.test_summary import closing
 from tests.state.pulsar.test_upkeep import FIRING

@@ -8,9 +8,7 @@ from policies.shedding import avg_shedder, fleet_planner
 from state.approval_settings import ApprovalSettings, StandingApproval
 from state.engine.memory import Header, MembersChange, ProposalRecord
 from state.facts import Facts
-from state.pulsar.circumstances import Circumstances, circumstances_of
-from state.pulsar.holds import Holds
-from state.pulsar.members import Calm
+from state.pulsar.holds import Calm, Circumstances, Holds, circumstances_of
 from state.settings import ClusterSettings, GuardSettings, PulsarSettings
 from tests.state.building import END_MS, EXPIRES_MS, PROPOSALS_EXPIRE_MS
 from tests.state.engine.test_summary import closing, control

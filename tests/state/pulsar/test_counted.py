@@ -7,9 +7,8 @@ import pytest
 from state.engine.ledger import Ledger
 from state.engine.memory import Header, OpenRound, TickRecord
 from state.outputs import ShadowRow
-from state.pulsar.counted import view_of, with_shadow
 from state.pulsar.memory import ShadowMoves
-from state.pulsar.tables import Eligible
+from state.pulsar.view import Eligible, view_of, with_shadow
 from state.settings import ClusterSettings, GuardSettings, PulsarSettings
 from state.upkeep import Spell, Upkeep
 from tests.state.building import END_MS, Seen, plain_costs, seen

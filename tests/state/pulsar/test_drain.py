@@ -16,11 +16,10 @@ from state.engine.memory import Header
 from state.events import LoadReport
 from state.facts import Isolation
 from state.outputs import LeftRow, Unload
-from state.pulsar import drain
-from state.pulsar.after import After
-from state.pulsar.drain import Drained
+from state.pulsar.drains import Drained
 from state.pulsar.groups import Groups
 from state.pulsar.memory import ShadowMoves
+from state.pulsar.shedding import After
 from state.settings import GuardSettings, PulsarSettings
 from state.upkeep import Spell, Upkeep
 from tests.state.building import EXPIRES_AT, circumstances, ruled, seen, uneven
@@ -87,7 +86,7 @@ def emptied(
         drained=upkeep.drains,
         **guards,
     )
-    scene = drain.Scene(
+    scene = drains.Scene(
         table=table,
         advanced=found.advanced,
         loads=found.loads,
@@ -96,7 +95,7 @@ def emptied(
         upkeep=upkeep,
     )
     after = After(table.view)
-    decided = drain.decide(scene, rules, circumstances(**shared or {}), after)
+    decided = drains.decide(scene, rules, circumstances(**shared or {}), after)
     return Emptied(drained=decided, rules=rules, after=after)
 
 

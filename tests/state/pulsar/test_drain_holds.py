@@ -6,7 +6,7 @@ import pytest
 
 from state.engine.holds import Hold
 from state.engine.ledger import Ledger, Verdict, end_watch
-from state.pulsar import drain
+from state.pulsar import drains
 from state.pulsar.holds import Holds
 from state.upkeep import Spell
 from tests.state.building import END_MS, spent
@@ -41,7 +41,7 @@ def test_a_bundle_is_kept_by_its_own_actions_and_its_namespace_only(
     found = emptied(**options)
     assert found.outcomes == {A: outcome, B: "acted", C: "acted", D: "acted"}
     assert found.details[A] == outcome
-    assert set(found.outcomes.values()) <= set(drain.OUTCOMES)
+    assert set(found.outcomes.values()) <= set(drains.OUTCOMES)
 
 
 def test_also_the_last_bundle_leaves() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from policies.shedding.view import BrokerTable, BundleTable, RoundView
 from policies.usage import RESOURCES, weighted_maximum_ratio
 from state.events import Event, LoadReport, namespace_of
-from state.pulsar.encoding import decode_fleet, encode_fleet
+from state.pulsar.codec import decode_fleet, encode_fleet
 from state.pulsar.fleet import Sampling, advance
 from state.pulsar.memory import NOBODY, Fleet, WaitingReport
 from tests.policies.fleets import decide, unloads_of

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from state.events import Event
-from state.pulsar.rules import FORBIDDEN_ROUNDS
+from state.pulsar.budgets import FORBIDDEN_ROUNDS
 from tests.state.traces import Run, facts, load, run, settings_of, sweep
 
 A, B, C = (f"t/{name}/0x0_0x1" for name in "abc")

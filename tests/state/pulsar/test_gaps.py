@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from state.events import BrokerReport, Event, LoadReport, Published
-from state.pulsar.encoding import decode_fleet, encode_fleet
+from state.pulsar.codec import decode_fleet, encode_fleet
 from state.pulsar.memory import Fleet
 from tests.state.building import AGE_MS, Seen, seen
 from tests.state.traces import load, run, seeds, settings_of

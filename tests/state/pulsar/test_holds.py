@@ -7,8 +7,7 @@ import pytest
 from state.engine.memory import Header
 from state.engine.summary import join_names
 from state.facts import Facts
-from state.pulsar.holds import holds_of
-from state.pulsar.two_balancers import balancer_at_work, other_balancers
+from state.pulsar.holds import balancer_at_work, holds_of, other_balancers
 from state.settings import GuardSettings, Mode
 
 NOON_MS = 12 * 3_600_000

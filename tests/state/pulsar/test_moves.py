@@ -3,7 +3,7 @@
 import pytest
 
 from policies.shedding.view import NOBODY, RoundView
-from state.pulsar.moves import Move, name_of, share_of, share_ratio
+from state.pulsar.holds import Move, name_of, share_of, share_ratio
 from tests.state.building import seen, uneven
 from tests.state.traces import load
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from state.facts import Facts
+from state.pulsar.masks import carries_own_topics
 from state.pulsar.memory import Fleet
-from state.pulsar.own_topics import carries_own_topics
 
 
 def bundle(messages_per_s: float, bytes_per_s: float) -> Fleet:

@@ -8,7 +8,7 @@ import pytest
 
 from state.events import ActionResult, Event, LoadReport
 from state.outputs import PromisesSummary, Section, Unload
-from state.pulsar.promises import find_failed, promised
+from state.pulsar.effects import find_failed_promises, promised
 from tests.state.building import seen
 from tests.state.traces import Run, load, overlay, run, settings_of, sweep
 
@@ -154,7 +154,7 @@ def summary(*, kept: int, failed: int) -> PromisesSummary:
 def test_a_finding_names_the_policy_once_most_of_five_or_more_promises_failed(
     kept: int, failed: int, *, is_found: bool
 ) -> None:
-    found = find_failed(summary(kept=kept, failed=failed), "avg-shedder")
+    found = find_failed_promises(summary(kept=kept, failed=failed), "avg-shedder")
     assert [(each.kind, each.subject) for each in found] == [("failed-promises", "avg-shedder")] * is_found
     if found:
         assert f"{failed} of the last {kept + failed} unloads" in found[0].advice

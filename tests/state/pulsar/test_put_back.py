@@ -4,7 +4,7 @@ import pytest
 
 from state.engine.memory import DrainRecord, Header
 from state.events import LoadReport
-from state.pulsar.drain import PutBack, begin
+from state.pulsar.drains import PutBack, begin
 from state.pulsar.memory import Fleet
 from state.upkeep import Spell, Upkeep
 from tests.state.building import seen

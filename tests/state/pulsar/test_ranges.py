@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state.events import Event
-from state.pulsar.ranges import covers, find_overlaps, members_of
+from state.pulsar.listings import covers, find_overlaps, members_of
 from tests.state.building import Seen, seen
 from tests.state.pulsar.test_gaps import owners, report
 from tests.state.traces import load, run, settings_of, statistics

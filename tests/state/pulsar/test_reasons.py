@@ -4,7 +4,7 @@ import pytest
 
 from policies.shedding import uniform_load_shedder
 from policies.shedding.registry import POLICIES, AnyPolicy
-from state.pulsar.reasons import reason
+from state.pulsar.shedding import reason
 
 BUNDLE = {"bundle_messages_per_s": 12.0, "bundle_bytes_per_s": 2e7}
 THROUGHPUT = {

@@ -16,8 +16,8 @@ from state.engine.closing import Identity
 from state.engine.memory import Header
 from state.events import Event
 from state.pulsar import shadow
-from state.pulsar.counted import with_shadow
 from state.pulsar.shadow import Shadow
+from state.pulsar.view import with_shadow
 from tests.state.building import END_MS, plain_costs, seen
 from tests.state.engine.test_ledger import decision, ledger_of
 from tests.state.engine.test_summary import closing

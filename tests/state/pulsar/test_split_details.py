@@ -15,9 +15,8 @@ from state.engine.holds import Hold
 from state.engine.ledger import Child
 from state.pulsar import splits
 from state.pulsar.approvals import children_of
-from state.pulsar.asking import PROPOSED
 from state.pulsar.fleet import Advanced
-from state.pulsar.holds import Holds
+from state.pulsar.holds import PROPOSED, Holds
 from state.pulsar.masks import COOLDOWN, OPEN
 from state.pulsar.splits import Splits
 from state.settings import PulsarSettings

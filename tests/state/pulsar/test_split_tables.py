@@ -10,7 +10,7 @@ from policies.splitting.plan import TopicTable
 from state.events import TopicTraffic
 from state.pulsar.memory import WaitingTopics
 from state.pulsar.splits import as_in, topic_table
-from state.pulsar.tables import Eligible
+from state.pulsar.view import Eligible
 from tests.state.building import seen
 from tests.state.traces import load
 

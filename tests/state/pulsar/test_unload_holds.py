@@ -10,10 +10,7 @@ from policies.shedding.registry import AnyPolicy
 from policies.shedding.rules import Rules
 from policies.shedding.view import NOBODY
 from state.engine.holds import Hold
-from state.pulsar.holds import Holds
-from state.pulsar.members import Calm
-from state.pulsar.moves import Move
-from state.pulsar.unload_holds import hold_leaving, hold_unload
+from state.pulsar.holds import Calm, Holds, Move, hold_leaving, hold_unload
 from tests.state.building import circumstances, required, ruled, seen, spent, told_to_leave
 from tests.state.traces import load
 

@@ -1,4 +1,9 @@
-"""Makes the columns that a policy sees from a round's reports and the fleet."""
+"""Makes the columns that a policy sees from a round's reports and the fleet.
+
+@@ state.pulsar.published: What the brokers of a round publish about themselves, in the columns that a policy sees.
+
+@@ state.pulsar.counted: What the policy sees of a round: what was measured, or that with the shadow of a dry-run.
+"""
 
 import math
 from bisect import bisect_left
@@ -11,6 +16,7 @@ from numpy.typing import NDArray
 
 from policies.columns import Bools, Floats, Ints, sum_runs
 from policies.costs import Costs, learn
+from policies.shedding.published import NOT_OWNED, PublishedLoads
 from policies.shedding.view import (
     BrokerTable,
     BundleTable,
@@ -22,15 +28,17 @@ from policies.shedding.view import (
     UnloadInFlight,
 )
 from policies.usage import NOT_MEASURED, REPORTED_COUNT, percent, weighted_maximum_ratio
+from state.engine.closing import Closing
 from state.engine.ledger import HOUR_MS, Decision, Ledger, Verdict
-from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, BrokerReport
+from state.engine.memory import Header
+from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, BrokerReport, Published
+from state.outputs import ShadowSummary
+from state.pulsar import fleet, masks, summary
 from state.pulsar.fleet import Advanced
 from state.pulsar.groups import Groups
-from state.pulsar.listings import match, pick
+from state.pulsar.listings import match, members_of, pick
 from state.pulsar.memory import WaitingReport
-from state.pulsar.published import published_loads
-from state.pulsar.ranges import members_of
-from state.pulsar.shadow import Shadow, counted_owners
+from state.pulsar.shadow import Shadow, counted_owners, shadow_of_round
 from state.round_settings import MS_PER_S
 from state.settings import PulsarSettings
 
@@ -365,3 +373,90 @@ def brokers_of(decision: Decision) -> dict[Side, str]:
     """The brokers of an unload, so far as they are known."""
     sides: tuple[Side, ...] = ("source", "destination") if decision.kind == "unload" else ()
     return {side: broker for side in sides if (broker := decision.broker_of(side))}
+
+
+def published_loads(
+    reports: Mapping[str, WaitingReport], names: Sequence[str], bundles: BundleTable, *, end_ms: int
+) -> PublishedLoads | None:
+    """What the brokers ``names``, with their ``bundles``, publish; None unless each of them published something."""
+    found = [each for name in names if (each := reports[name].report.published) is not None]
+    if not names or len(found) < len(names):
+        return None
+    rows = [_rows(each, bundles, broker) for broker, each in enumerate(found)]
+    return PublishedLoads(
+        usage_ratio=np.array([each.usage_ratio for each in found]),
+        bytes_per_s=np.array([each.bytes_per_s for each in found]),
+        age_s=np.array([(end_ms - each.updated_ms) / MS_PER_S for each in found]),
+        top_starts=np.cumsum([0, *map(len, rows)]).astype(np.int64),
+        top_rows=np.concatenate(rows),
+        top_bytes_per_s=np.concatenate([each.top_bytes_per_s for each in found]),
+    )
+
+
+def _rows(published: Published, bundles: BundleTable, broker: int) -> Ints:
+    """Bundle row of each of a broker's heaviest bundles, ``NOT_OWNED`` for one that it does not own any more."""
+    rows = (bundles.row_of(broker, name) for name in published.top_bundles)
+    return np.array([NOT_OWNED if row is None else row for row in rows], dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What the policy sees: what was measured, or that with the shadow of a dry-run."""
+
+    loads: Loads
+    table: Eligible
+    shadow: ShadowSummary | None
+
+
+def view_of(
+    closing: Closing,
+    header: Header,
+    advanced: fleet.Advanced,
+    round_loads: Loads,
+    reports: Mapping[str, WaitingReport],
+    costs: Costs,
+    moved: Shadow | None = None,
+) -> Eligible:
+    pulsar = closing.settings.pulsar
+    tick = closing.open_round.tick
+    asked = () if tick is None else tick.asked
+    not_missed = {*reports, *pulsar.guards.excluded_brokers, *closing.upkeep.apart}
+    unsettled = masks.unsettled_brokers(header, pulsar, end_ms=closing.end_ms)
+    return eligible(
+        round_loads,
+        advanced,
+        masks.unload_mask(
+            advanced, header, pulsar, unsettled, end_ms=closing.end_ms, resting=closing.upkeep.namespaces
+        ),
+        Groups.of(header.facts),
+        header.ledger,
+        end_ms=closing.end_ms,
+        reports=reports,
+        costs=costs,
+        missing=sorted({*asked} - not_missed),
+        unsettled=unsettled,
+        shadow=moved,
+    )
+
+
+def with_shadow(
+    closing: Closing,
+    header: Header,
+    advanced: fleet.Advanced,
+    reports: dict[str, WaitingReport],
+    costs: Costs,
+) -> Counted | None:
+    """What the policy sees with the shadow; None where no bundle counts at another broker."""
+    moved = shadow_of_round(advanced.fleet.shadow, advanced, costs)
+    if moved is None:
+        return None
+    pulsar, apart = closing.settings.pulsar, closing.upkeep.apart
+    counted = loads(reports, pulsar, advanced, end_ms=closing.end_ms, shadow=moved, apart=apart)
+    usage = summary.usage_summary(100.0 * counted.usage_ratio[counted.included])
+    if usage is None:  # every broker is excluded, and nothing is decided
+        return None
+    return Counted(
+        counted,
+        view_of(closing, header, advanced, counted, reports, costs, moved),
+        moved.section(usage=usage),
+    )
