@@ -10,9 +10,7 @@ The order is fixed: fleet, quorum and warm-up, masks, policy, splits, budgets, m
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
-from typing import Literal
 
 import msgspec
 
@@ -40,37 +38,17 @@ from state.pulsar import (
     shadow,
     splits,
 )
-from state.pulsar.approvals import Answers, children_of
+from state.pulsar.approvals import children_of
 from state.pulsar.budgets import with_rules
-from state.pulsar.drains import Drained
 from state.pulsar.effects import Promised, promised
 from state.pulsar.holds import Circumstances, circumstances_of
 from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
 from state.pulsar.shedding import Admitted, After, Shed, admit, settle, shed
 from state.pulsar.splits import Splits
-from state.pulsar.summary import actions_of, proposals_of, summarize
+from state.pulsar.summary import Decided, actions_of, proposals_of, summarize
 from state.pulsar.view import Counted, Eligible, Loads, learn_costs, loads, view_of, with_shadow
 from state.round_settings import MS_PER_S
 from state.settings import PulsarSettings
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Decided:
-    """What a round decided; ``shed`` is None where its policies did not run, ``splits`` also where they are switched off."""
-
-    outcome: Literal["decided", "warm-up", "no-quorum"]
-    reason: str
-    shed: Shed | None = None
-    admitted: Admitted = field(default_factory=Admitted)
-    splits: Splits | None = None
-    drained: Drained | None = None
-    answers: Answers = field(default_factory=Answers)
-
-    @property
-    def unloads(self) -> list[Unload]:
-        """Unloads that were approved, those that empty drained brokers, then those of the policy."""
-        drained = self.drained.unloads if self.drained else ()
-        return [*self.answers.unloads, *drained, *self.admitted.unloads]
 
 
 def judge(

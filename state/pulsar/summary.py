@@ -3,14 +3,14 @@
 @@ state.pulsar.outputs: The outputs of a round: its actions and proposals in order, and its summary.
 """
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
 import msgspec
 import numpy as np
 
-from policies.columns import Floats
 from policies.shedding.contract import BUNDLE_OUTCOMES, MASKED, SheddingPlan
 from policies.shedding.registry import AnyPolicy
 from policies.shedding.view import Side, Traffic
@@ -35,22 +35,36 @@ from state.outputs import (
     UsageSummary,
 )
 from state.outputs.types import SPLIT_TYPE, UNLOAD_TYPE
-from state.pulsar import splits
-from state.pulsar.decide import Decided
+from state.pulsar import (
+    splits,
+)
+from state.pulsar.approvals import Answers
+from state.pulsar.drains import Drained
 from state.pulsar.holds import Circumstances, other_balancers
 from state.pulsar.masks import MASK_REASONS
 from state.pulsar.memory import WaitingReport
-from state.pulsar.shedding import Shed
-from state.pulsar.view import Counted, Eligible, Loads, brokers_of, mean_points
+from state.pulsar.shedding import Admitted, Shed
+from state.pulsar.splits import Splits
+from state.pulsar.view import Counted, Eligible, Loads, brokers_of, usage_summary
 
 
-def usage_summary(points: Floats) -> UsageSummary | None:
-    """Mean, maximum and population standard deviation, independent of the order of brokers."""
-    if len(points) == 0:
-        return None
-    mean = mean_points(points)
-    variance = mean_points((points - mean) ** 2)
-    return UsageSummary(mean_points=mean, max_points=float(points.max()), stdev_points=math.sqrt(variance))
+@dataclass(frozen=True, slots=True, eq=False)
+class Decided:
+    """What a round decided; ``shed`` is None where its policies did not run, ``splits`` also where they are switched off."""
+
+    outcome: Literal["decided", "warm-up", "no-quorum"]
+    reason: str
+    shed: Shed | None = None
+    admitted: Admitted = field(default_factory=Admitted)
+    splits: Splits | None = None
+    drained: Drained | None = None
+    answers: Answers = field(default_factory=Answers)
+
+    @property
+    def unloads(self) -> list[Unload]:
+        """Unloads that were approved, those that empty drained brokers, then those of the policy."""
+        drained = self.drained.unloads if self.drained else ()
+        return [*self.answers.unloads, *drained, *self.admitted.unloads]
 
 
 def resource_summaries(loads: Loads) -> dict[str, UsageSummary]:

@@ -32,8 +32,11 @@ from state.engine.closing import Closing
 from state.engine.ledger import HOUR_MS, Decision, Ledger, Verdict
 from state.engine.memory import Header
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, BrokerReport, Published
-from state.outputs import ShadowSummary
-from state.pulsar import fleet, masks, summary
+from state.outputs import (
+    ShadowSummary,
+    UsageSummary,
+)
+from state.pulsar import fleet, masks
 from state.pulsar.fleet import Advanced
 from state.pulsar.groups import Groups
 from state.pulsar.listings import match, members_of, pick
@@ -452,7 +455,7 @@ def with_shadow(
         return None
     pulsar, apart = closing.settings.pulsar, closing.upkeep.apart
     counted = loads(reports, pulsar, advanced, end_ms=closing.end_ms, shadow=moved, apart=apart)
-    usage = summary.usage_summary(100.0 * counted.usage_ratio[counted.included])
+    usage = usage_summary(100.0 * counted.usage_ratio[counted.included])
     if usage is None:  # every broker is excluded, and nothing is decided
         return None
     return Counted(
@@ -460,3 +463,12 @@ def with_shadow(
         view_of(closing, header, advanced, counted, reports, costs, moved),
         moved.section(usage=usage),
     )
+
+
+def usage_summary(points: Floats) -> UsageSummary | None:
+    """Mean, maximum and population standard deviation, independent of the order of brokers."""
+    if len(points) == 0:
+        return None
+    mean = mean_points(points)
+    variance = mean_points((points - mean) ** 2)
+    return UsageSummary(mean_points=mean, max_points=float(points.max()), stdev_points=math.sqrt(variance))

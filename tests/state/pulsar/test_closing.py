@@ -1,9 +1,9 @@
 """What a round of a Pulsar cluster decided, in order."""
 
 from state.pulsar.approvals import Answers
-from state.pulsar.decide import Decided
 from state.pulsar.drains import Drained
 from state.pulsar.shedding import Admitted
+from state.pulsar.summary import Decided
 from tests.state.building import unload
 
 APPROVED, DRAINED, SHED = (unload(bundle=f"t/{name}/0x0_0x1") for name in ("z", "y", "x"))

@@ -16,7 +16,8 @@ from state.engine.memory import Header
 from state.events import LoadReport
 from state.facts import Isolation
 from state.outputs import LeftRow, Unload
-from state.pulsar.drains import Drained
+from state.pulsar.drains import Drained, Scene
+from state.pulsar.drains import decide as decide_drains
 from state.pulsar.groups import Groups
 from state.pulsar.memory import ShadowMoves
 from state.pulsar.shedding import After
@@ -86,7 +87,7 @@ def emptied(
         drained=upkeep.drains,
         **guards,
     )
-    scene = drains.Scene(
+    scene = Scene(
         table=table,
         advanced=found.advanced,
         loads=found.loads,
@@ -95,7 +96,7 @@ def emptied(
         upkeep=upkeep,
     )
     after = After(table.view)
-    decided = drains.decide(scene, rules, circumstances(**shared or {}), after)
+    decided = decide_drains(scene, rules, circumstances(**shared or {}), after)
     return Emptied(drained=decided, rules=rules, after=after)
 
 

@@ -8,9 +8,10 @@ from policies.shedding.avg_shedder import AvgShedderSettings
 from policies.splitting.settings import SplitSettings
 from state.engine.memory import Header
 from state.pulsar.approvals import Answers
-from state.pulsar.decide import Decided, judge
+from state.pulsar.decide import judge
 from state.pulsar.holds import circumstances_of
 from state.pulsar.splits import topic_table
+from state.pulsar.summary import Decided
 from state.pulsar.view import Counted
 from state.settings import ClusterSettings, GuardSettings, PulsarSettings
 from state.upkeep import Spell, Upkeep
