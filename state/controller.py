@@ -10,23 +10,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from state import refusals, systems
-from state.engine import control, early, forgetting, limits, rounds
-from state.engine.bulkhead import PASSES_THROUGH, Untaken, refusal
-from state.engine.closing import Identity
-from state.engine.encoding import decode_header, encode_header
-from state.engine.layouts import FRESH
-from state.engine.memory import (
-    ApprovalRecord,
-    Header,
-    OpenRound,
-    ResultRecord,
-)
-from state.engine.open_round import result_of, take_facts, take_tick
-from state.engine.rounds import Memory, Round
-from state.engine.store import Store, WaitingKey
-from state.engine.system import System, Waiting
-from state.engine.waiting import WaitingRoom, widen
+from state import control, memory, refusals, rounds, systems
+from state.closing import Identity
 from state.events import (
     ActionResult,
     Approval,
@@ -40,8 +25,22 @@ from state.events import (
     Tick,
 )
 from state.events import System as SystemName
+from state.layouts import FRESH
+from state.memory import (
+    ApprovalRecord,
+    Header,
+    OpenRound,
+    ResultRecord,
+    Waiting,
+    WaitingKey,
+    decode_header,
+    encode_header,
+)
 from state.outputs import Output
+from state.rounds import PASSES_THROUGH, Memory, Round, Untaken, refusal, result_of, take_facts, take_tick
 from state.settings import ClusterSettings, SettingsSource
+from state.store import Store, WaitingRoom, widen
+from state.system import System
 
 Result = Literal["used", "superseded", "late", "rejected"]
 """How an event ends."""
@@ -179,13 +178,13 @@ class Controller:
             return LATE
         if not isinstance(event, Control) and event.partition is not None:
             self._header.partition = event.partition
-        ended = early.keep(self._header, event, systems.all_rounds(self._base))
+        ended = control.keep_early(self._header, event, systems.all_rounds(self._base))
         if ended == USED and isinstance(event, Control) and event.forget:
             self._forget_if_silent(event)
         return ended
 
     def _forget_if_silent(self, event: Control) -> bool:
-        is_silent = forgetting.is_silent(self._header, event, self._rounds)
+        is_silent = control.is_silent_before(self._header, event, self._rounds)
         if is_silent:
             self._forget()
         return is_silent
@@ -203,7 +202,7 @@ class Controller:
         self._own = systems.system_of(system).decode(None)  # nothing is stored before the system is known
         for record in before.early:
             self._move_clock(record.clock_ms)
-            self._take_again(early.event_of(record))
+            self._take_again(control.early_event(record))
         self._move_clock(before.newest_ms)
 
     def _move_clock(self, time_ms: int | None) -> None:
@@ -215,7 +214,7 @@ class Controller:
         if isinstance(event, Control):
             control.take(self._header, event, self._rounds)
             if event.forget:
-                forgetting.schedule(self._header, event, self._rounds)
+                control.schedule_forgetting(self._header, event, self._rounds)
         elif not self._is_late(event):
             self._begin(event.time_ms)
             self._put_in_round(event)
@@ -224,7 +223,7 @@ class Controller:
         if not control.take(self._header, event, self._rounds):
             return SUPERSEDED
         if event.forget and not self._forget_if_silent(event):
-            forgetting.schedule(self._header, event, self._rounds)
+            control.schedule_forgetting(self._header, event, self._rounds)
         return USED
 
     def _take_approval(self, event: Approval) -> Result:
@@ -238,7 +237,7 @@ class Controller:
     def _forget(self) -> None:
         """Forget the cluster at once, with all bytes; later events of the same batch begin a new memory."""
         self._rounds = self._base.pulsar.rounds
-        self._header = forgetting.keep_control(self._header, self._rounds.length_ms)
+        self._header = control.keep_newest_control(self._header, self._rounds.length_ms)
         self._own = None
         self._waiting, self._known_results = self._room(), {}
         self._is_forgotten = True
@@ -269,15 +268,15 @@ class Controller:
 
     def _refuse_too_much(self, event: Event) -> Rejection | None:
         if isinstance(event, Approval):
-            return limits.refused_approval(len(self._header.approvals))
+            return memory.refused_approval(len(self._header.approvals))
         number = event.time_ms // self._header.length_ms
         open_round = self._header.rounds.get(number, OpenRound())
         if isinstance(event, ActionResult):
             if self._header.system is None:
-                return early.refuse(self._header, event, systems.all_rounds(self._base))
+                return control.refuse_early(self._header, event, systems.all_rounds(self._base))
             known = self._results_of(number, open_round) if number in self._header.rounds else ()
-            return limits.refused_result(result_of(event), known)
-        return limits.refusal(systems.waiting_of(event, number), open_round)
+            return memory.refused_result(result_of(event), known)
+        return memory.refusal(systems.waiting_of(event, number), open_round)
 
     def _is_late(self, event: Event) -> bool:
         """Whether the round of an event has closed; a first report is judged by the rounds of the system it shows."""

@@ -1,11 +1,10 @@
 """Why an event is refused, for reasons that only the cluster's memory or settings show."""
 
 from state import systems
-from state.engine.memory import Header
 from state.events import Approval, Control, Event, Rejection
+from state.memory import Header
 from state.outputs import rfc3339
-from state.round_settings import RoundSettings
-from state.settings import OverlayError, SettingsSource
+from state.settings import OverlayError, RoundSettings, SettingsSource
 
 
 def refuse(event: Event, header: Header, cluster: str, settings: SettingsSource) -> Rejection | None:

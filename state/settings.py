@@ -1,24 +1,196 @@
-"""The settings that can change a decision, composed of what each policy and this layer declare.
+"""How event time is cut into rounds; the same for every system, with defaults of its own.
+
+@@ state.kafka_settings: Everything that decides about a Kafka cluster.
+
+@@ state.settings_digest: Which settings in force differ from the defaults, and their digest: equal digests mean equal settings.
+
+The digest covers the values that differ from the defaults, and ``DEFAULTS``. So a new setting that is off by default changes
+neither the digest nor the bytes of a summary where it is not used.
+
+@@ state.settings: The settings that can change a decision, composed of what each policy and this layer declare.
 
 All of them are fixed at start or changed by a control event; each round summary carries the hash of those in force.
 ``streaming.settings`` fills them from file, environment and flags, and validates them.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar
+
+import msgspec
 
 from policies.placement.registry import LEFT_TO_PULSAR, PLACEMENTS
 from policies.shedding import fleet_planner, overload_shedder, registry
 from policies.shedding.contract import SettingsT, SheddingPolicy
 from policies.splitting.settings import SplitSettings
+from policies.throttle.settings import NetworkCapacitySettings, ThrottleSettings
 from policies.usage import CapacitySettings, UsageSettings
-from state.approval_settings import ApprovalSettings
 from state.events import System
-from state.kafka_settings import KafkaSettings
-from state.quiet_hours import QuietSpan, Zones
-from state.round_settings import RoundSettings
-from state.settings_digest import InForce
+from state.guard_settings import ApprovalSettings, QuietSpan, Zones
+
+MS_PER_S = 1000
+LONGEST_S = 1e9
+"""Longest round and longest life of an action, about 31 years: their ends stay within the calendar."""
+
+MAX_OPEN_ROUNDS_COUNT: Final = 1_000
+"""Most rounds that may be open at once, which is ``lateness_s`` divided by ``length_s``; each is a part of a value that every
+batch writes."""
+
+
+def to_ms(seconds: float) -> int:
+    """Whole milliseconds; all event time is counted in them, so that rounds never depend on float division."""
+    return round(seconds * MS_PER_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundSettings:
+    """How event time is cut into rounds, and what a round needs before its policies run. Not changeable by control."""
+
+    length_s: float = 60.0
+    """Length of a round; one minute is Pulsar's own shedding interval.
+    Pulsar: ``loadBalancerSheddingIntervalMinutes``."""
+    lateness_s: float = 10.0
+    """How long after a round's end its events are still taken; the round closes when event time reaches that moment."""
+    warmup_rounds: int = 1
+    """Rounds after a (re)start in which only averages are built: the first numbers of a broker are noisy. 0 = off."""
+    quorum_ratio: float = 0.6
+    """Share of the live brokers that must report for the policies to run; with fewer, the mean is useless. 0 = off."""
+    max_report_age_s: float = 180.0
+    """A broker that is silent for longer is no longer live, and its memory is dropped; a cluster that is silent for longer
+    starts again. Three rounds, so that one lost report does not count as a dead broker."""
+    max_ahead_s: float = 10.0
+    """How far an event's time may be ahead of its append time; a wrong clock must not close other brokers' rounds."""
+
+    forget_cluster_s: float = 604_800.0
+    """A cluster whose load reports come back after a longer silence is treated as a new one: all earlier decisions about it are
+    forgotten, with their cooldowns, budgets and failures. A week, so that no outage or maintenance causes this.
+    A value below ``max_report_age_s`` counts as ``max_report_age_s``. 0 = off."""
+
+    def __post_init__(self) -> None:
+        if to_ms(self.length_s) < 1:
+            raise ValueError(f"length_s is {self.length_s}; a round lasts at least a millisecond")
+        if self.length_s > LONGEST_S:
+            raise ValueError(f"length_s is {self.length_s}; a round lasts at most {LONGEST_S:g} s")
+        for name in (
+            "lateness_s",
+            "warmup_rounds",
+            "quorum_ratio",
+            "max_report_age_s",
+            "max_ahead_s",
+            "forget_cluster_s",
+        ):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+        if self.lateness_s > MAX_OPEN_ROUNDS_COUNT * self.length_s:
+            raise ValueError(
+                f"lateness_s is {self.lateness_s}; at most {MAX_OPEN_ROUNDS_COUNT} rounds of {self.length_s:g} s may be open at "
+                f"once"
+            )
+
+    @property
+    def length_ms(self) -> int:
+        """Length of a round in milliseconds."""
+        return to_ms(self.length_s)
+
+    @property
+    def lateness_ms(self) -> int:
+        """Lateness in milliseconds."""
+        return to_ms(self.lateness_s)
+
+    @property
+    def max_report_age_ms(self) -> int:
+        """Age of a report in milliseconds above which its broker is not live."""
+        return to_ms(self.max_report_age_s)
+
+    @property
+    def forget_cluster_ms(self) -> int:
+        """Milliseconds of silence after which a cluster is taken for a new one; 0: never."""
+        return to_ms(self.forget_cluster_s)
+
+    @property
+    def max_ahead_ms(self) -> int:
+        """Milliseconds an event may be ahead of its append time."""
+        return to_ms(self.max_ahead_s)
+
+    def first_open(self, newest_ms: int) -> int:
+        """Number of the first round that is open when the newest event has this time."""
+        return (newest_ms - self.lateness_ms) // self.length_ms
+
+    def is_ahead(self, time_ms: int, appended_ms: int | None) -> bool:
+        """Whether an event's time is too far ahead of the time it was appended; never if the log has none."""
+        return appended_ms is not None and time_ms > appended_ms + self.max_ahead_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaRoundSettings(RoundSettings):
+    """How event time is cut into rounds for Kafka clusters. Not changeable by control.
+
+    Rounds are short, because a throttle that is too low stalls a move.
+    """
+
+    length_s: float = 10.0
+    """Length of a round; Kafka's quota window is as long. Do not set it below 5: write rates come from the growth of logs
+    between two rounds."""
+    lateness_s: float = 5.0
+    """How long after a round's end its events are still taken; the round closes when event time reaches that moment."""
+    warmup_rounds: int = 1
+    """Rounds after a (re)start in which nothing is decided: write rates come from the growth of logs between two
+    rounds."""
+    quorum_ratio: float = 0.0
+    """Share of the live brokers that must report for anything to be decided. Off: numbers that a missing broker would have
+    reported are listed as unknown, and only decisions that need them wait."""
+    max_report_age_s: float = 180.0
+    """A broker that is silent for longer is no longer live; log readings that are older are forgotten."""
+    max_ahead_s: float = 10.0
+    """How far an event's time may be ahead of its append time; a wrong clock must not close other brokers' rounds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSettings:
+    """Everything that decides about a Kafka cluster."""
+
+    rounds: KafkaRoundSettings = field(default_factory=KafkaRoundSettings)
+    throttle: ThrottleSettings = field(default_factory=ThrottleSettings)
+    capacity: NetworkCapacitySettings = field(default_factory=NetworkCapacitySettings)
+
+
+DEFAULTS = 2
+"""Raised whenever a default changes its value: the same file then means something else.
+``tests/state/test_settings_digest.py`` holds the defaults that this number stands for."""
+
+
+def differing(settings: Any, defaults: Any) -> dict[str, Any]:
+    """The values of a settings dataclass that differ from ``defaults``, as a tree of field names."""
+    found: dict[str, Any] = {}
+    for each in fields(settings):
+        value, default = getattr(settings, each.name), getattr(defaults, each.name)
+        if is_dataclass(value) and type(value) is type(default):
+            inner = differing(value, default)
+            if inner:
+                found[each.name] = inner
+        elif value != default:
+            found[each.name] = value
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """The settings in force for one kind of cluster, as its round summaries show them."""
+
+    different: dict[str, Any]
+    """Those that differ from the defaults, as a tree of field names."""
+    digest: str
+    """The first 16 hex digits of SHA-256 over their canonical JSON (sorted keys, no spaces), however they were written."""
+
+    @classmethod
+    def of(cls, settings: Any, zones: Zones | None = None) -> "InForce":
+        """From a settings dataclass, which has a default for every field; ``zones`` are the time zones that it names."""
+        different = differing(settings, type(settings)())
+        deciding = {"defaults": DEFAULTS, "differing": different} | ({"zones": zones} if zones else {})
+        digested = msgspec.json.encode(deciding, order="sorted")
+        return cls(different, hashlib.sha256(digested).hexdigest()[:16])
+
 
 Mode = Literal["dry-run", "act"]
 ClassT = TypeVar("ClassT")

@@ -1,20 +1,19 @@
 """The two systems: which one a cluster belongs to, and what of an event depends on it.
 
-A cluster belongs to the system of its first accepted report or statistics. What comes before is kept (``state.engine.early``).
+A cluster belongs to the system of its first accepted report or statistics. What comes before is kept (``state.control``).
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from state.engine.layouts import FRESH
-from state.engine.store import WaitingKey, WaitingKind
-from state.engine.system import HasSettings, System, Waiting
 from state.events import Control, Event, Rejection
 from state.events import System as SystemName
 from state.kafka.system import Kafka
+from state.layouts import FRESH
+from state.memory import Waiting, WaitingKey, WaitingKind
 from state.pulsar.system import Pulsar
-from state.round_settings import RoundSettings
-from state.settings import ClusterSettings
+from state.settings import ClusterSettings, RoundSettings
+from state.system import HasSettings, System
 
 SYSTEMS: Mapping[SystemName, System[Any]] = {each.name: each for each in (Pulsar(), Kafka())}
 _OF_EVENT = {
@@ -59,7 +58,7 @@ def encode_waiting(key: WaitingKey, waiting: Waiting) -> bytes:
 
 
 def decode_waiting(key: WaitingKey, value: bytes) -> Waiting:
-    """A waiting event from bytes. Raises what ``state.engine.layouts.unseal`` does."""
+    """A waiting event from bytes. Raises what ``state.layouts.unseal`` does."""
     return _OF_KIND[key.kind].decode_waiting(key.kind, value)
 
 

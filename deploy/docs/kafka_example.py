@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from state.engine.closing import Identity
-from state.outputs.types import THROTTLE_TYPE
+from state.closing import Identity
+from state.outputs.actions import THROTTLE_TYPE
 from streaming.contract.kafka import KafkaBrokerData, Move, ReassignmentData, Replica
 from streaming.contract.messages import (
     Envelope,

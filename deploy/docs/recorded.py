@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from deploy.docs.kafka_example import kafka_example
-from state.engine.closing import Identity
-from state.outputs.types import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
+from state.closing import Identity
+from state.outputs.actions import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
 from streaming.contract.leader import encode_leader
 from streaming.contract.messages import (
     ActionResultData,

@@ -1,4 +1,7 @@
-"""A throttle decision as an action: its numbers, and one sentence for a person."""
+"""Why a wanted throttle decision does not happen; the pacing goes on observing.
+
+@@ state.kafka.actions: A throttle decision as an action: its numbers, and one sentence for a person.
+"""
 
 from collections.abc import Mapping
 
@@ -8,6 +11,10 @@ from policies.throttle.rates import BrokerRole, Role
 from policies.wording import counted
 from state.kafka.snapshot import Observation
 from state.outputs import Throttle
+
+_REMOVAL_BYTES = 100_000
+"""Size of an action that takes a throttle off, without its lists."""
+
 
 NAME = "reassignment-throttle"
 """The policy's name."""

@@ -1,13 +1,32 @@
-"""Reconciles a throttle: remembers what is wanted and what may be ours, and compares both with what the cluster shows.
+"""Throttle settings of ours that somebody changed while they are needed: they are reported, and answered in the next round.
+
+Entries and rates that are gone leave a move without a throttle, and are set again. A rate that somebody changed is the one
+in force from then on: it is reported, kept for as long as the rules would keep such a rate, and raised by the same rules, so
+that no rate stalls a move for ever. These are known to undo lists or rates of others: ``kafka-reassign-partitions``
+(``--execute`` overwrites, ``--verify`` deletes), Cruise Control, operators that own topics.
+
+The settings on the cluster are compared with those that were confirmed. A difference counts only while no decision of ours is
+on its way, only for brokers that reported, and only once reports have shown that they contain such settings at all. It has to
+show in two rounds in a row, because a sweep may have begun before our last change was there.
+
+@@ state.kafka.broken: Which brokers of a move are not alive, what cannot go on because of that, and what a person is told about it.
+
+The collector reports which brokers are alive. A broker that is alive and that no report came from counts as good as down only
+after ``stale_rounds_count`` rounds: a client may know nothing of a broker that has just come back. Where reports do not say
+who is alive, silence for as long means that a broker is down; so does its failure to answer if it never did.
+
+@@ state.kafka.reconcile: Reconciles a throttle: remembers what is wanted and what may be ours, and compares both with what the cluster shows.
 
 A decision counts as carried out once its result says so, or the cluster shows it. One that was not carried out is not undone:
 pacing goes on from our settings that are there. Where nothing moves any more, it goes on from all that may be there, so that it
 is taken off. After each failure in a row the next attempt waits twice as long.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
+from policies.throttle.broken import PartitionsByBroker, broken_copies, kept_replicas_down
 from policies.throttle.lists import (
     EVERYTHING,
     ThrottledLists,
@@ -15,12 +34,224 @@ from policies.throttle.lists import (
     contains,
     difference,
     entries_of,
+    lists_of,
+    text_of,
     union,
     without,
 )
+from policies.throttle.moves import Moves
 from policies.throttle.pacing_plan import PacingMemory, ThrottleDecision
+from policies.throttle.progress import Watch
+from policies.throttle.rates import BrokerRole
 from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs
 from state.kafka.snapshot import Observation
+from state.outputs import Finding
+from state.summary import join_names
+
+_SURE_AFTER_ROUNDS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """Settings of ours that are not as they were decided."""
+
+    lost: ThrottledLists = field(default_factory=ThrottledLists)
+    """Entries of ours that are needed and gone."""
+    rates: Mapping[BrokerRole, int | None] = field(default_factory=dict)
+    """The rate that is there in place of ours; None: there is none."""
+
+    @property
+    def is_rate_lost(self) -> bool:
+        """Whether a rate of ours is gone."""
+        return None in self.rates.values()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all settings are as decided."""
+        return not (self.lost.leader or self.lost.follower or self.rates)
+
+
+NO_DRIFT = Drift()
+
+
+def observe_drift(memory: KafkaMemory, observation: Observation) -> tuple[Drift, Drift]:
+    """The drift that the round shows, and the part of it that is certain. Takes rates that are in force into ``memory``."""
+    is_settled = memory.asked is None and not memory.is_shadow and memory.failures_count == 0
+    if not is_settled or not memory.pacing.is_active or observation.moves is None:
+        memory.drift_rounds = 0
+        return NO_DRIFT, NO_DRIFT
+    drift = _find_drift(memory, observation, observation.moves)
+    memory.drift_rounds = 0 if drift.is_empty else min(memory.drift_rounds + 1, _SURE_AFTER_ROUNDS)
+    if 0 < memory.drift_rounds < _SURE_AFTER_ROUNDS:
+        return drift, NO_DRIFT
+    _take_over(memory, observation, drift)
+    return drift, drift
+
+
+def _find_drift(memory: KafkaMemory, observation: Observation, moves: Moves) -> Drift:
+    confirmed, there = memory.confirmed, observation.rates_there
+    return Drift(
+        lost=_lost_entries(confirmed.lists, observation.lists, moves)
+        if memory.tells_lists
+        else ThrottledLists(),
+        rates={
+            role: there.get(role)
+            for role, rate in _reported(memory, observation).items()
+            if there.get(role) != rate
+        },
+    )
+
+
+def _reported(memory: KafkaMemory, observation: Observation) -> dict[BrokerRole, int]:
+    """Confirmed rates of the brokers that reported; none as long as reports have not shown any rates."""
+    if not memory.tells_rates:
+        return {}
+    return {
+        role: rate for role, rate in memory.confirmed.rates().items() if role.broker in observation.brokers
+    }
+
+
+def _lost_entries(ours: ThrottledLists, there: ThrottledLists, moves: Moves) -> ThrottledLists:
+    """Needed entries of ours that are gone. There are nearly never any, which is found without taking 100,000 entries apart."""
+    if contains(there, ours):
+        return ThrottledLists()
+    needed = lists_of(moves)
+    return ThrottledLists(
+        leader=_lost_of(ours.leader, there.leader, needed.leader),
+        follower=_lost_of(ours.follower, there.follower, needed.follower),
+    )
+
+
+def _lost_of(ours: Mapping[str, str], there: Mapping[str, str], needed: Mapping[str, str]) -> dict[str, str]:
+    """Lost entries by topic. A topic that needs no entry is not reported, so none of its entries counts as lost."""
+    found = {}
+    for topic, text in ours.items():
+        now = there.get(topic, "").strip()
+        if now not in (text, EVERYTHING) and topic in needed:
+            gone = (entries_of(text) - entries_of(now)) & entries_of(needed[topic])
+            if gone:
+                found[topic] = text_of(gone)
+    return found
+
+
+def _take_over(memory: KafkaMemory, observation: Observation, drift: Drift) -> None:
+    """Take the rates on the cluster as those in force. Progress at the rates before says nothing about them, so it is dropped."""
+    changed = {role: rate for role, rate in drift.rates.items() if rate is not None}
+    before = memory.pacing.rates()
+    in_force = {**before, **_reported(memory, observation), **changed}
+    if in_force != before:
+        configs = ThrottleConfigs.of(memory.pacing.added, in_force)
+        memory.pacing = replace(
+            memory.pacing,
+            leader_rates=configs.leader_rates,
+            follower_rates=configs.follower_rates,
+            watch=Watch(),
+        )
+
+
+_NAMES_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """What a round shows of brokers that are not there."""
+
+    down: frozenset[int] = frozenset()
+    """Brokers of the move that are not alive."""
+    copies: PartitionsByBroker = field(default_factory=dict)
+    """Partitions whose copies wait for a broker that is down or silent."""
+    kept: PartitionsByBroker = field(default_factory=dict)
+    """Partitions that keep a replica on a broker that is down, and wait for nothing else."""
+
+    @property
+    def partitions_count(self) -> int:
+        """Number of partitions whose copies wait."""
+        return len({name for names in self.copies.values() for name in names})
+
+    def __str__(self) -> str:
+        """Who waits for whom; empty where nobody does."""
+        return "; ".join(
+            f"{join_names(names, _NAMES_SHOWN)} wait{'s' * (len(names) == 1)} for broker {broker}"
+            for broker, names in self.copies.items()
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        """One for each broker that something waits for, and for each that is down and stays a replica."""
+        for broker, names in self.copies.items():
+            if broker in self.down:
+                why = "is down: start it"
+            else:
+                why = "is alive, but no report of it comes: look for it under brokers_failed"
+            yield _finding(
+                "broken-copy",
+                broker,
+                names,
+                f"broker {broker} {why}. Until then {join_names(names, _NAMES_SHOWN)} cannot be copied, nobody knows when the move is done, "
+                "and rates go up for minimums only. If it is gone for good, cancel these moves",
+            )
+        for broker, names in self.kept.items():
+            yield _finding(
+                "kept-replica-down",
+                broker,
+                names,
+                f"broker {broker} is down and has a replica of {join_names(names, _NAMES_SHOWN)} that stays. Kafka with KAFKA-19975 (4.3.1) completes "
+                "the move without it, an older one only once the broker is back",
+            )
+
+
+def observe_broken(
+    memory: KafkaMemory, observation: Observation, failed: Collection[str], *, stale_rounds_count: int
+) -> Broken:
+    """What the round shows; ``failed`` are the brokers that did not answer the collector. Counts silent rounds in ``memory``."""
+    moves = observation.moves
+    if moves is None:
+        return Broken()
+    involved = {*moves.sources.brokers.tolist(), *moves.added.brokers.tolist()}
+    memory.silent_rounds = _silent_rounds(memory.silent_rounds, observation, involved)
+    silent = {
+        broker for broker, rounds_count in memory.silent_rounds.items() if rounds_count >= stale_rounds_count
+    }
+    if observation.live_brokers is None:
+        never = {broker for broker in memory.silent_rounds if str(broker) not in memory.last_ms}
+        down = silent | {broker for broker in never if str(broker) in failed}
+    else:
+        down = involved - observation.live_brokers
+    copies = broken_copies(moves, down | silent)
+    kept = _leave_out(kept_replicas_down(moves, down), copies)
+    return Broken(down=frozenset(down), copies=copies, kept=kept)
+
+
+def _silent_rounds(
+    before: Mapping[int, int], observation: Observation, involved: Collection[int]
+) -> dict[int, int]:
+    """Rounds in a row without a report of each broker of the move. A round without any report says nothing of a single broker."""
+    more = 1 if observation.brokers else 0
+    return {
+        broker: before.get(broker, 0) + more
+        for broker in sorted(involved)
+        if broker not in observation.brokers
+    }
+
+
+def _leave_out(kept: PartitionsByBroker, copies: PartitionsByBroker) -> PartitionsByBroker:
+    left = {
+        broker: [name for name in names if name not in copies.get(broker, ())]
+        for broker, names in kept.items()
+    }
+    return {broker: names for broker, names in left.items() if names}
+
+
+def _finding(
+    kind: Literal["broken-copy", "kept-replica-down"], broker: int, names: list[str], advice: str
+) -> Finding:
+    return Finding(
+        kind=kind,
+        subject=join_names(names, _NAMES_SHOWN),
+        broker=str(broker),
+        bytes_per_s=None,
+        advice=advice,
+    )
+
 
 RETRY_MS = 10_000
 """Wait before the second attempt."""

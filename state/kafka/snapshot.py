@@ -18,8 +18,16 @@ from policies.throttle.network import NetworkUse
 from policies.throttle.rates import BrokerRole, Role
 from policies.throttle.replicas import key_of
 from policies.throttle.write_rates import MIN_INTERVAL_MS, LogReading, write_rates
-from state.kafka.memory import READING, WaitingLogs, WaitingMoves
-from state.kafka.partition_table import MISSING, PartitionTable, find_places, partition_keys, places_in
+from state.kafka.memory import (
+    MISSING,
+    READING,
+    PartitionTable,
+    WaitingLogs,
+    WaitingMoves,
+    find_places,
+    partition_keys,
+    places_in,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -10,16 +10,14 @@ import msgspec
 
 from policies.throttle.pacing_plan import PacingExplanation
 from policies.throttle.rates import RatePlan, loads_of
-from state.engine import summary
-from state.engine.closing import Closing
-from state.engine.memory import Header
+from state import summary
+from state.closing import Closing
 from state.kafka import reconcile
 from state.kafka.actions import NAME, SUBJECT, bottleneck, total
-from state.kafka.broken import Broken
-from state.kafka.drift import Drift
 from state.kafka.memory import KafkaMemory, WaitingLogs
+from state.kafka.reconcile import Broken, Drift
 from state.kafka.snapshot import Observation, others_lists
-from state.kafka_settings import KafkaSettings
+from state.memory import Header
 from state.outputs import (
     InFlightRow,
     Output,
@@ -29,7 +27,7 @@ from state.outputs import (
     UnknownNumber,
     rfc3339,
 )
-from state.round_settings import MS_PER_S
+from state.settings import MS_PER_S, KafkaSettings
 
 
 @dataclass(frozen=True, slots=True, eq=False)

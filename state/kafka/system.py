@@ -4,12 +4,9 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from state.engine.closing import Closing
-from state.engine.memory import Header, OpenRound
-from state.engine.store import WaitingKey, WaitingKind
-from state.engine.system import HasSettings, System, Waiting
+from state.closing import Closing
 from state.events import Event, KafkaLoadReport, Reassignment
-from state.kafka import reconcile, rounds
+from state.kafka import decide, reconcile
 from state.kafka.actions import NAME
 from state.kafka.memory import (
     KafkaMemory,
@@ -22,9 +19,10 @@ from state.kafka.memory import (
     encode_logs,
     encode_moves,
 )
+from state.memory import Header, OpenRound, Waiting, WaitingKey, WaitingKind
 from state.outputs import Output
-from state.round_settings import RoundSettings
-from state.settings import ClusterSettings
+from state.settings import ClusterSettings, RoundSettings
+from state.system import HasSettings, System
 
 
 class Kafka(System[KafkaMemory]):
@@ -97,4 +95,4 @@ class Kafka(System[KafkaMemory]):
     ) -> tuple[KafkaMemory, list[Output]]:
         reports = {key.broker: each for key, each in waiting.items() if key.kind == "logs"}
         moves = next((each for key, each in waiting.items() if key.kind == "moves"), None)
-        return memory, rounds.decide(closing, header, memory, reports, moves)
+        return memory, decide.decide(closing, header, memory, reports, moves)

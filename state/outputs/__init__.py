@@ -4,28 +4,46 @@ The same decision has the same bytes and the same id wherever and whenever it is
 evidence changes its bytes, not its id.
 """
 
-from state.outputs.actions import Split, SplitChild, Unload
-from state.outputs.canonical import Identified, Output, canonical, content_id, moment_ms, output, rfc3339
-from state.outputs.effects import PromiseRow, PromisesSummary, ShadowRow, ShadowSummary, UsageSummary
-from state.outputs.rows import (
+from state.outputs.actions import (
+    Identified,
+    Output,
+    Split,
+    SplitChild,
+    Unload,
+    canonical,
+    content_id,
+    moment_ms,
+    output,
+    rfc3339,
+)
+from state.outputs.summary import (
+    INFORMATION,
+    ApprovalRow,
+    ApprovalSummary,
     BrokerLoad,
     BrokerTraffic,
     CandidateRow,
-    ExaminedRow,
-    InFlightRow,
-    JudgedRow,
-    Section,
-    SplitRow,
-)
-from state.outputs.summary import INFORMATION, Finding, OtherBalancers, RoundSummary
-from state.outputs.throttle import RateViolation, Throttle, ThrottleSummary, UnknownNumber
-from state.outputs.upkeep import (
-    ApprovalRow,
-    ApprovalSummary,
     ControlInForce,
     DrainRow,
+    ExaminedRow,
+    Finding,
+    InFlightRow,
+    JudgedRow,
     LeftRow,
+    OtherBalancers,
+    PromiseRow,
+    PromisesSummary,
     ProposalRow,
+    RateViolation,
+    RoundSummary,
+    Section,
+    ShadowRow,
+    ShadowSummary,
     SpellRow,
+    SplitRow,
+    Throttle,
+    ThrottleSummary,
+    UnknownNumber,
     UpkeepSummary,
+    UsageSummary,
 )

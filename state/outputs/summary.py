@@ -1,24 +1,521 @@
-"""The summary of a round."""
+"""What a round summary shows about the cluster's usage, and how earlier unloads changed it.
+
+@@ state.outputs.rows: Tables of a round's summary: brokers, what the policy looked at, and actions that were judged or are in flight.
+
+@@ state.outputs.upkeep: What a round summary shows of what people asked for: maintenance, drains, approvals and the control event in force.
+
+@@ state.outputs.throttle: What a Kafka cluster's controller publishes: throttle actions, and the section of a round's summary about them.
+
+@@ state.outputs.summary: The summary of a round.
+"""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
 from state.events import System
-from state.outputs.effects import PromisesSummary, ShadowSummary, UsageSummary
-from state.outputs.rows import (
-    BrokerLoad,
-    CandidateRow,
-    ExaminedRow,
-    InFlightRow,
-    JudgedRow,
-    Section,
-    SplitRow,
-)
-from state.outputs.throttle import ThrottleSummary
-from state.outputs.upkeep import ApprovalSummary, ControlInForce, UpkeepSummary
 from state.settings import Mode
+
+RowT = TypeVar("RowT")
+
+
+class Section(msgspec.Struct, Generic[RowT], frozen=True, kw_only=True):
+    """Rows with one outcome each, so that the counts add up; the heaviest are shown in full, the rest are only counted."""
+
+    count: int
+    """How many there were."""
+    outcomes: dict[str, int]
+    """How many ended with each outcome; they add up to `count`."""
+    heaviest: list[RowT]
+    """At most 100 of them in full; fewer where the summary would exceed 256 KiB."""
+
+
+class PromiseRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An unload whose move has settled, so that the reports show whether it helped."""
+
+    id: str
+    """Id of the action."""
+    bundle: str
+    """Full name of its bundle."""
+    brokers: dict[Literal["source", "destination"], str]
+    """Its brokers; no destination where Pulsar chose."""
+    before_points: dict[Literal["source", "destination"], float]
+    """Their usage in the round that decided it."""
+    expected_points: dict[Literal["source", "destination"], float]
+    """The usage they should have now: the usage before, changed by this and later unloads that were carried out."""
+    seen_points: dict[Literal["source", "destination"], float]
+    """The usage they have now."""
+    outcome: Literal["kept", "failed"]
+    """`kept`: their usages came closer by at least half as much as they should have."""
+
+
+class PromisesSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the unloads helped."""
+
+    kept_count: int
+    """How many promises were kept, of those of the last 10 judged unloads that were checked within the last hour."""
+    failed_count: int
+    """Promises among these that were not kept."""
+    expected_gain_points: float
+    """By how much the higher usage of an unload's two brokers should have fallen; the mean over these promises."""
+    gain_points: float
+    """By how much it fell; the mean over these promises, below 0 where it rose."""
+    error_points: float
+    """How far the usage of the broker that was predicted worse is from its expected usage; the mean over these promises."""
+    checked: Section[PromiseRow]
+    """Unloads whose promises were checked in this round, in the order in which they were decided."""
+
+
+class UsageSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Usage of the brokers that were averaged, in percentage points."""
+
+    mean_points: float
+    """Arithmetic mean."""
+    max_points: float
+    """Highest."""
+    stdev_points: float
+    """Standard deviation of the population."""
+
+
+class ShadowRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A bundle that the dry-run has moved."""
+
+    bundle: str
+    """Its full name."""
+    broker: str
+    """The broker that really has it."""
+    counts_at: str
+    """The broker at which its load counts."""
+
+
+class ShadowSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a dry-run counts as if its unloads had been carried out; everything else in the summary is as it was measured."""
+
+    count: int
+    """Bundles that count at another broker."""
+    usage: UsageSummary
+    """Usage of the brokers with these moves, as the policy saw it."""
+    heaviest: list[ShadowRow]
+    """The first 100 by name."""
+
+
+class BrokerLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker in a round summary."""
+
+    broker: str
+    """Broker id."""
+    usage_points: float
+    """Usage: the largest of the weighted resource percentages, 100 = fully used."""
+    resources: dict[str, float | Literal["not-measured"]]
+    """Percent of each resource."""
+    messages_per_s: float
+    """Message rate in + out."""
+    bytes_per_s: float
+    """Throughput in + out."""
+    bundles_count: int
+    """Bundles it owns, system bundles left out."""
+    excluded: bool
+    """Whether it takes no part: excluded by the settings, under maintenance, or drained."""
+    group: str | None
+    """Isolation policy it is primary in; null: the default group."""
+
+
+class ExaminedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A pair or broker the policy looked at."""
+
+    high_broker: str
+    """Broker that would shed."""
+    low_broker: str | None
+    """The broker it is compared with; null where there is none."""
+    group: str | None
+    """Isolation policy of both; null: the default group. Brokers are only compared within their group."""
+    outcome: str
+    """Why it fired or not, e.g. `below-threshold`."""
+    detail: str
+    """The outcome with its numbers, e.g. `hit-count 3/8`."""
+    trigger: str
+    """Which of the policy's rules it is judged by; empty for none."""
+    evidence: dict[str, float | int]
+    """The numbers it was judged on, units in their names."""
+
+
+class CandidateRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A bundle of a broker that fired."""
+
+    bundle: str
+    """Full name."""
+    broker: str
+    """Its owner."""
+    outcome: str
+    """Why it is moved or not, e.g. `too-big`."""
+    detail: str
+    """The outcome with what caused it, e.g. which budget is spent."""
+    messages_per_s: float
+    """Averaged message rate in + out."""
+    bytes_per_s: float
+    """Averaged throughput in + out."""
+
+
+class SplitRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A bundle that stands out for a split."""
+
+    bundle: str
+    """Full name."""
+    broker: str
+    """Its owner."""
+    outcome: str
+    """Why it is split or not, e.g. `one-topic`."""
+    detail: str
+    """The outcome with what caused it, e.g. `hit-count 3/4` or the topic that carries the load."""
+    trigger: str
+    """Which limit it is above, or that it alone overloads its broker."""
+    evidence: dict[str, float | int]
+    """The numbers it was judged on, units in their names."""
+
+
+class BrokerTraffic(msgspec.Struct, frozen=True, kw_only=True):
+    """Load of a broker."""
+
+    messages_per_s: float
+    """Message rate in + out."""
+    bytes_per_s: float
+    """Throughput in + out."""
+
+
+class JudgedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An action whose effect became known."""
+
+    id: str
+    """Id of the action."""
+    kind: Literal["unload", "split"]
+    """What it did."""
+    bundle: str
+    """Full name of its bundle."""
+    outcome: Literal["good", "failed", "ineffective"]
+    """How it ended."""
+    brokers: dict[Literal["source", "destination"], str]
+    """The brokers of an unload; no destination where Pulsar chose. Empty for a split."""
+    before: dict[Literal["source", "destination"], BrokerTraffic]
+    """Load of these brokers in the round that decided it."""
+    expected: dict[Literal["source", "destination"], BrokerTraffic]
+    """Load they should have now: the load before, changed by this and later unloads that were carried out. Empty for a failed one."""
+    seen: dict[Literal["source", "destination"], BrokerTraffic]
+    """Load they report now; a broker that has not reported since the action's result is left out."""
+
+
+class InFlightRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An action that was published and whose result has not come."""
+
+    id: str
+    """Id of the action."""
+    kind: Literal["unload", "split", "throttle"]
+    """What it does."""
+    target: str
+    """Full name of its bundle; `reassignments` for a throttle."""
+    expires_at: str
+    """RFC 3339; it is not carried out later."""
+
+
+class SpellRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A broker or namespace under maintenance."""
+
+    name: str
+    """Broker id, or `tenant/namespace`."""
+    since: str
+    """When it was asked for."""
+    until: str | None = None
+    """When it ends by itself; left out where a person ends it."""
+    who: str
+    """Who asked for it."""
+    why: str
+    """The reason."""
+
+
+class DrainRow(SpellRow, frozen=True, kw_only=True, omit_defaults=True):
+    """A broker that is drained."""
+
+    state: Literal["draining", "only-pulsars-own", "empty", "silent"]
+    """`only-pulsars-own`: empty but for bundles of `pulsar/system`, which serve the whole cluster, such as transaction coordinators;
+    its heartbeats do not count, because they end with it. `silent`: it sent no report in the round. In the middle two it is treated
+    as under maintenance."""
+    bundles_at_start_count: int | None = None
+    """Bundles it had in the first round of the drain; left out before its first report."""
+    bundles_left_count: int | None = None
+    """Bundles it has now, Pulsar's own left out; left out while it is silent."""
+    pulsars_own_count: int | None = None
+    """Bundles of `pulsar/system` that it has now; left out while it is silent."""
+    pulsars_own: list[str] = []
+    """Their full names, at most 100."""
+
+
+class LeftRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A bundle that is still at a drained broker."""
+
+    bundle: str
+    """Its full name."""
+    broker: str
+    """The drained broker."""
+    outcome: str
+    """`acted`: it is told to leave in this round; or why it stays."""
+    detail: str
+    """The outcome with its numbers."""
+    messages_per_s: float
+    """Average message rate in + out."""
+    bytes_per_s: float
+    """Average throughput in + out."""
+
+
+class UpkeepSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What operators have taken out of balancing."""
+
+    brokers: list[SpellRow]
+    """Brokers under maintenance; at most 100, as in each of these lists."""
+    namespaces: list[SpellRow]
+    """Namespaces under maintenance."""
+    drains: list[DrainRow]
+    """Brokers that are drained."""
+    left: Section[LeftRow]
+    """Bundles that are still at drained brokers; those that do not leave in this round come first."""
+
+
+class ProposalRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A proposal that waits for a person."""
+
+    id: str
+    """Its id, which an approval names."""
+    kind: Literal["unload", "split"]
+    """What it would do."""
+    bundle: str
+    """Full name of its bundle."""
+    source: str
+    """Owner of the bundle."""
+    destination: str | None
+    """Broker it would go to; null for a split, and where Pulsar chooses."""
+    round: int
+    """The round that proposed it."""
+    expires_at: str
+    """RFC 3339; the proposal is dropped then."""
+
+
+class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A person's answer to a proposal, and what became of it."""
+
+    id: str
+    """Id of the event."""
+    proposal_id: str
+    """The proposal it names."""
+    kind: Literal["unload", "split"] | None
+    """What the proposal would do; null where no open proposal has this id."""
+    verdict: Literal["approved", "rejected"]
+    """The answer."""
+    who: str
+    """Who gave it."""
+    why: str
+    """The reason."""
+    outcome: str
+    """`acted`: the action went out in this round; `rejected`; `unknown`: no open proposal has this id; or why an
+    approved action did not go out. The proposal is no longer open in any of these cases."""
+    detail: str
+    """The outcome with its numbers."""
+    action_id: str | None
+    """Id of the action; null where none went out."""
+
+
+class ApprovalSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits for approval, and which answers came."""
+
+    open_count: int
+    """Proposals that are open after the round, those of the round included."""
+    open: list[ProposalRow]
+    """The oldest of them; at most 100, as in each of these lists."""
+    expired: list[str]
+    """Ids of proposals that expired, or were dropped because no approval is required any more."""
+    answers: list[ApprovalRow]
+    """Answers that came since the previous round, in the order of the log."""
+
+
+class ControlInForce(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The control event a round obeyed."""
+
+    id: str
+    """Its id."""
+    time: str
+    """Its time."""
+    who: str
+    """Who asked for it."""
+    why: str
+    """The reason."""
+    arrived_late: bool
+    """Whether it came after the round it was meant for had closed."""
+    resumed_at: str | None
+    """When a person said that the cause of failing actions is repaired; null: the event does not say so."""
+    problem: str | None
+    """Why its settings are not in force; null where they are."""
+    until: str | None = None
+    """When its pause ends by itself; left out where it has no pause, or a person has to end it."""
+
+
+class Throttle(msgspec.Struct, frozen=True, kw_only=True):
+    """`data` of a `trimtab.action.throttle.v1`: pace the reassignments of a cluster; settings that it does not name stay."""
+
+    cluster: str
+    """Cluster, as in the envelope."""
+    round: int
+    """Number of the round that decided it."""
+    policy: str
+    """`reassignment-throttle`."""
+    trigger: str
+    """What called for it, e.g. `first-throttle`, `minimum-rose` or `finished`."""
+    reason: str
+    """One sentence for a person."""
+    evidence: dict[str, float | int | str]
+    """The numbers it was decided on, units in their names."""
+    expected: dict[str, dict[str, float]]
+    """By role, as in `leader:101`: bytes left to copy, and the seconds needed for that at these rates."""
+    precondition: dict[str, str]
+    """What must still hold: `reassignments` is `running` (some run) or `none` (none runs); `planned` and `unknown` require nothing."""
+    expires_at: str
+    """RFC 3339; it must not be carried out later."""
+    dry_run: bool
+    """Whether it is only shown: executors carry out no action of `trimtab.actions.dry-run`."""
+    add_leader_throttled_replicas: dict[str, str]
+    """By topic, entries to add to `leader.replication.throttled.replicas`."""
+    add_follower_throttled_replicas: dict[str, str]
+    """The same for followers."""
+    remove_leader_throttled_replicas: dict[str, str]
+    """Entries to remove; only those that trimtab added, never those of others."""
+    remove_follower_throttled_replicas: dict[str, str]
+    """The same for followers."""
+    leader_rate_bytes_per_s: dict[str, int]
+    """By broker, the `leader.replication.throttled.rate` to set, 1 or more."""
+    follower_rate_bytes_per_s: dict[str, int]
+    """The same for followers."""
+    clear_leader_rates: list[int]
+    """Brokers whose rate is taken off: the rate that was there before ours comes back."""
+    clear_follower_rates: list[int]
+    """The same for followers."""
+    leader_min_bytes_per_s: dict[str, int | None]
+    """By broker that leads, the minimum that its rate must be above. Null: unknown; empty: nothing moves, or no report says what
+    moves."""
+    follower_min_bytes_per_s: dict[str, int | None]
+    """The same by broker that gains a replica."""
+    eta_s: float | None
+    """Seconds from the newest report until all is copied; null: unknown, or never at the present pace."""
+    bottleneck: str | None
+    """The role that finishes last, as in `leader:101`."""
+    fingerprint: str | None
+    """Fingerprint of what moves where, as `trimtab throttle plan` prints it; null: nothing moves, or no report says what moves."""
+
+    def identity(self) -> tuple[object, ...]:
+        """See ``Identified``."""
+        return (
+            self.precondition,
+            self.dry_run,
+            self.add_leader_throttled_replicas,
+            self.add_follower_throttled_replicas,
+            self.remove_leader_throttled_replicas,
+            self.remove_follower_throttled_replicas,
+            self.leader_rate_bytes_per_s,
+            self.follower_rate_bytes_per_s,
+            self.clear_leader_rates,
+            self.clear_follower_rates,
+        )
+
+
+class UnknownNumber(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition that lacks a number that a minimum needs."""
+
+    partition: str
+    """Topic and partition."""
+    lacks: list[str]
+    """The missing numbers: `write_bytes_per_s`, `log_size_bytes` or both."""
+    why: str
+    """The reason, for a person."""
+
+
+class RateViolation(msgspec.Struct, frozen=True, kw_only=True):
+    """A role that can never finish."""
+
+    role: str
+    """The role, as in `leader:101`."""
+    rate_bytes_per_s: int
+    """The highest rate that it may have."""
+    required_more_than_bytes_per_s: int
+    """Its minimum, which the rate must be above."""
+
+
+class ThrottleSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The reassignments of a Kafka cluster in a round summary."""
+
+    outcome: str
+    """`decided`, or why nothing was decided: `nothing-moves`, `kept`, `resting`, `infeasible`, `unknown`, `stale`, `held`
+    (paused, failing, off, retrying or too large; the round's `reason` says which)."""
+    trigger: str | None
+    """What called for a decision, whether it was held or not."""
+    as_of: str
+    """Time of the newest report, from which the ETA counts."""
+    partitions_moving_count: int | None
+    """Partitions that gain a replica; null: no report says what moves."""
+    fingerprint: str | None
+    """Fingerprint of what moves where."""
+    differs_from_plan: bool
+    """Whether this is another move than that of `planned_fingerprint`."""
+    bytes_left: int | None
+    """Sum over all replicas that are added; null: unknown."""
+    rates_bytes_per_s: dict[str, int]
+    """Rates in force after this round, by role as in `leader:101`."""
+    min_bytes_per_s: dict[str, int | None]
+    """The minimum of each role that has something to do; its rate must be above it."""
+    feasible: bool | None
+    """Whether the reassignments end at these rates; null: unknown."""
+    violations: list[RateViolation]
+    """Roles that can never finish."""
+    eta_s: float | None
+    """Seconds until all is copied; null: unknown, or never at the present pace."""
+    eta_basis: str | None
+    """`predicted` from rates, `observed` from progress, `blended` from both, where progress counts more the longer it was seen;
+    `not-catching-up`, `broken` (see `broken_count`), `unknown`, or `done`."""
+    eta_predicted_s: float | None
+    """Seconds until all is copied, predicted from rates alone."""
+    eta_observed_low_s: float | None
+    """Seconds until all is copied at the pace of the quickest stretch of progress; with the next field it shows how sure the ETA is."""
+    eta_observed_high_s: float | None
+    """The same at the pace of the slowest stretch."""
+    bottleneck: str | None
+    """The role that finishes last."""
+    late: bool
+    """Whether the reassignments will miss the deadline, or do not catch up. Once they are late, only observed progress ends it, not the
+    prediction that a raise begins with."""
+    broken_count: int | None
+    """Partitions whose copy cannot go on before a broker is back: it gains the replica, or nothing else is left to copy from. While
+    there are any, there is no ETA, and only minimums raise rates. Null: no report says what moves."""
+    held_over_count: int
+    """Partitions whose write rate is from an earlier round, because another broker leads or the log shrank; for at most
+    `stale_rounds_count` rounds."""
+    unknown_count: int
+    """Partitions that lack a number."""
+    unknown: list[UnknownNumber]
+    """At most 100 of them."""
+    others_leader_throttled_replicas: dict[str, str]
+    """Entries that somebody else set on topics that move; they are kept."""
+    others_follower_throttled_replicas: dict[str, str]
+    """The same for followers."""
+    others_rates_bytes_per_s: dict[str, int]
+    """Rates that were found on brokers and are not ours; `leader:default` and `follower:default` are those of all brokers without
+    a rate of their own. A rate of ours takes precedence over them, and they come back afterwards."""
+    lost_leader_throttled_replicas: dict[str, str]
+    """Entries of ours that are needed and that somebody took off; they are added again once two rounds have shown that."""
+    lost_follower_throttled_replicas: dict[str, str]
+    """The same for followers."""
+    changed_rates_bytes_per_s: dict[str, int | None]
+    """Rates that somebody set in place of ours, which are kept until the rules require a higher rate; null: the rate was taken
+    off, and is set again once two rounds have shown that."""
+    failures_count: int
+    """Decisions in a row that were not carried out."""
+    retry_at: str | None
+    """Nothing is decided before this time; null: the last decision was carried out."""
+
 
 INFORMATION = frozenset({"coordinators-at-one-broker", "gaps-in-reports", "idle-broker", "no-results"})
 """Kinds of findings that ask nobody to act: they raise no alert."""

@@ -16,17 +16,17 @@ from policies.columns import Codes, Floats
 from policies.shedding.rules import Rules
 from policies.shedding.view import NOBODY
 from policies.splitting.plan import MEASURES, TRIGGERS, BlindCut, evidence_name
-from state.engine.closing import Closing
-from state.engine.ledger import ActionKind, Child
-from state.engine.memory import ApprovalRecord, Header, ProposalRecord
-from state.engine.summary import MAX_REMARK_CHARACTERS, SHOWN_ROWS
+from state.closing import Closing
 from state.events import namespace_of
+from state.ledger import ActionKind, Child
+from state.memory import ApprovalRecord, Header, ProposalRecord
 from state.outputs import ApprovalRow, ApprovalSummary, Output, ProposalRow, Split, Unload, rfc3339
 from state.pulsar import masks
 from state.pulsar.fleet import Advanced
 from state.pulsar.holds import Asking, Circumstances, Move, Refusal, hold_unload, share_of
 from state.pulsar.shedding import After
 from state.pulsar.view import Eligible
+from state.summary import MAX_REMARK_CHARACTERS, SHOWN_ROWS
 
 ROUND = "round/"
 """An answer that names this and the number of a round instead of a proposal is for all open proposals of that round."""

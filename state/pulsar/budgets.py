@@ -21,9 +21,9 @@ from policies.columns import Bools, Floats, Ints
 from policies.shedding import fleet_planner
 from policies.shedding.rules import NO_GROUP, Limit, Rules, Spread
 from policies.shedding.view import BundleTable, Traffic
-from state.engine.ledger import Ledger
-from state.engine.memory import ForbiddenRecord, Header
 from state.facts import Facts
+from state.ledger import Ledger
+from state.memory import ForbiddenRecord, Header
 from state.outputs import Finding
 from state.pulsar.fleet import Advanced
 from state.pulsar.shedding import Admitted

@@ -1,6 +1,6 @@
 """The compact encoding of a Pulsar cluster's memory.
 
-Every value begins with the version of its layout (``state.engine.layouts``). Columns are little-endian bytes, names are one
+Every value begins with the version of its layout (``state.layouts``). Columns are little-endian bytes, names are one
 newline-joined text, structs are arrays. A changed field, here or in what is encoded, changes the layout: see there what to do.
 """
 
@@ -14,8 +14,8 @@ from policies.columns import Bools
 from policies.costs import LEARNED_COUNT, CostMemory
 from policies.splitting.plan import BlindCut
 from policies.usage import RESOURCES
-from state.engine.layouts import seal, unseal
 from state.events import BrokerReport, Published, TopicTraffic
+from state.layouts import seal, unseal
 from state.pulsar.memory import (
     Fleet,
     Gathered,

@@ -20,10 +20,9 @@ from policies.shedding.outcomes import FIRED
 from policies.shedding.view import RoundView, Side, Traffic
 from policies.splitting.plan import TopicTable
 from policies.wording import counted
-from state.engine.closing import Closing, obstacle
-from state.engine.ledger import ActionKind, Child, Decision, Ledger
-from state.engine.memory import Header
-from state.engine.summary import fit
+from state.closing import Closing, obstacle
+from state.ledger import ActionKind, Child, Decision, Ledger
+from state.memory import Header
 from state.outputs import Finding, Output, Split, Unload
 from state.pulsar import (
     approvals,
@@ -47,8 +46,8 @@ from state.pulsar.shedding import Admitted, After, Shed, admit, settle, shed
 from state.pulsar.splits import Splits
 from state.pulsar.summary import Decided, actions_of, proposals_of, summarize
 from state.pulsar.view import Counted, Eligible, Loads, learn_costs, loads, view_of, with_shadow
-from state.round_settings import MS_PER_S
-from state.settings import PulsarSettings
+from state.settings import MS_PER_S, PulsarSettings
+from state.summary import fit
 
 
 def judge(

@@ -23,10 +23,9 @@ import numpy as np
 
 from policies.columns import Floats, Ints
 from policies.shedding.rules import Rules
-from state.engine.holds import GeneralReason
-from state.engine.memory import DrainRecord, Header
-from state.engine.summary import MAX_REMARK_CHARACTERS, SHOWN_ROWS, empty_section
+from state.closing import GeneralReason
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, namespace_of
+from state.memory import DrainRecord, Header
 from state.outputs import DrainRow, Finding, LeftRow, Section, SpellRow, Unload, UpkeepSummary, rfc3339
 from state.pulsar import masks
 from state.pulsar.fleet import Advanced
@@ -35,6 +34,7 @@ from state.pulsar.memory import WaitingReport
 from state.pulsar.shedding import After, traffic_of
 from state.pulsar.view import Eligible, Loads, mean_points
 from state.settings import PulsarSettings
+from state.summary import MAX_REMARK_CHARACTERS, SHOWN_ROWS, empty_section
 from state.upkeep import Spell, Upkeep
 
 POLICY = "drain"

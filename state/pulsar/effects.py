@@ -35,13 +35,13 @@ import numpy as np
 from policies.columns import Floats, Ints
 from policies.costs import figures_of
 from policies.shedding.view import DESTINATION_RISES, SOURCE_FALLS, Promise, RoundView, Side, Traffic
-from state.engine.ledger import ActionKind, CheckedPromise, Decision, Ledger, Verdict, end_watch
-from state.engine.summary import SHOWN_ROWS
+from state.ledger import ActionKind, CheckedPromise, Decision, Ledger, Verdict, end_watch
 from state.outputs import Finding, PromiseRow, PromisesSummary, Section, Unload
 from state.pulsar.fleet import Advanced
 from state.pulsar.memory import WaitingReport
 from state.pulsar.view import Loads
 from state.settings import GuardSettings, PulsarSettings
+from state.summary import SHOWN_ROWS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,10 +20,9 @@ from policies.splitting.plan import NO_TOPIC, TRIGGERS, UNITS, TopicTable, evide
 from policies.splitting.settings import SplitSettings
 from policies.usage import RESOURCES
 from policies.wording import counted
-from state.engine.ledger import HOUR_MS, Decision
-from state.engine.memory import TickRecord
-from state.engine.summary import join_names
 from state.events import SESSIONS, TOPICS
+from state.ledger import HOUR_MS, Decision
+from state.memory import TickRecord
 from state.outputs import Finding, rfc3339
 from state.pulsar.effects import Elsewhere
 from state.pulsar.fleet import Advanced
@@ -31,6 +30,7 @@ from state.pulsar.listings import match
 from state.pulsar.memory import Fleet, Gathered, WaitingReport
 from state.pulsar.splits import Splits, one_topic
 from state.pulsar.view import Eligible, Loads
+from state.summary import join_names
 
 LASTING_ROUNDS = 3
 """Rounds in a row after which a usage or a missing limit is no accident."""

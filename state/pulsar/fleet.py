@@ -14,8 +14,8 @@ from itertools import pairwise
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints
-from state.engine.ledger import Child
 from state.events import namespace_of
+from state.ledger import Child
 from state.pulsar import groups
 from state.pulsar.listings import (
     Carried,

@@ -37,19 +37,17 @@ import numpy as np
 from policies.shedding.registry import AnyPolicy
 from policies.shedding.rules import Forbidden, Rules
 from policies.shedding.view import NOBODY, RoundView
-from state.approval_settings import StandingApproval
-from state.engine.closing import Closing
-from state.engine.holds import Hold, failing_hold, quiet_hold
-from state.engine.ledger import ActionKind
-from state.engine.memory import Header, MembersChange, ProposalRecord
-from state.engine.summary import join_names
+from state.closing import Closing, Hold, failing_hold, quiet_hold
 from state.events import namespace_of
 from state.facts import SPLIT_ALGORITHM, Facts
+from state.guard_settings import NO_ZONES, StandingApproval, Zones
+from state.ledger import ActionKind
+from state.memory import Header, MembersChange, ProposalRecord
 from state.outputs import OtherBalancers, Split, Unload, rfc3339
 from state.pulsar.memory import Fleet
 from state.pulsar.view import Eligible
-from state.quiet_hours import NO_ZONES, Zones
 from state.settings import GuardSettings, Mode, PulsarSettings
+from state.summary import join_names
 
 Refusal = tuple[str, str]
 """Outcome and detail of a bundle that stays where it is."""

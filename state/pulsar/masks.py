@@ -17,10 +17,10 @@ from itertools import repeat
 import numpy as np
 
 from policies.columns import Bools, Codes, Ints
-from state.engine.ledger import ActionKind
-from state.engine.memory import Header
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT
 from state.facts import Facts
+from state.ledger import ActionKind
+from state.memory import Header
 from state.pulsar.fleet import Advanced
 from state.pulsar.groups import Groups
 from state.pulsar.listings import members_of

@@ -17,13 +17,13 @@ import numpy as np
 from policies.columns import Floats, Ints
 from policies.costs import Costs, figures_of
 from policies.usage import REPORTED_COUNT
-from state.engine.closing import Closing
-from state.engine.summary import SHOWN_ROWS
+from state.closing import Closing
 from state.facts import Facts
 from state.outputs import ShadowRow, ShadowSummary, Unload, UsageSummary
 from state.pulsar.fleet import Advanced
 from state.pulsar.listings import match
 from state.pulsar.memory import Fleet, ShadowMoves
+from state.summary import SHOWN_ROWS
 
 NOWHERE = -1
 """Row of a broker that did not report in the round."""

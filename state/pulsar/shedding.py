@@ -37,7 +37,7 @@ from policies.shedding.rules import Rules
 from policies.shedding.view import NOBODY, RoundView
 from policies.splitting.plan import Proposals
 from policies.splitting.relief import relief
-from state.engine.holds import Hold
+from state.closing import Hold
 from state.outputs import Unload, rfc3339
 from state.pulsar import groups
 from state.pulsar.holds import PROPOSED, Circumstances, Move, hold_unload, name_of

@@ -32,8 +32,7 @@ from policies.splitting.plan import (
     evidence_name,
 )
 from policies.wording import found_in
-from state.engine.holds import Hold
-from state.engine.summary import SHOWN_ROWS, join_names
+from state.closing import Hold
 from state.events import SESSIONS, TOPICS
 from state.outputs import Section, Split, SplitChild, SplitRow, rfc3339
 from state.pulsar import masks
@@ -42,6 +41,7 @@ from state.pulsar.holds import PROPOSED, Asking, Circumstances
 from state.pulsar.memory import WaitingTopics
 from state.pulsar.view import Eligible
 from state.settings import PulsarSettings
+from state.summary import SHOWN_ROWS, join_names
 
 POLICY = "bundle-split"
 

@@ -15,11 +15,9 @@ from policies.shedding.contract import BUNDLE_OUTCOMES, MASKED, SheddingPlan
 from policies.shedding.registry import AnyPolicy
 from policies.shedding.view import Side, Traffic
 from policies.usage import RESOURCES
-from state.engine.closing import Closing
-from state.engine.holds import Hold
-from state.engine.ledger import Decision, Verdict
-from state.engine.memory import Header
-from state.engine.summary import SHOWN_ROWS, frame
+from state.closing import Closing, Hold
+from state.ledger import Decision, Verdict
+from state.memory import Header
 from state.outputs import (
     BrokerLoad,
     BrokerTraffic,
@@ -34,7 +32,7 @@ from state.outputs import (
     Unload,
     UsageSummary,
 )
-from state.outputs.types import SPLIT_TYPE, UNLOAD_TYPE
+from state.outputs.actions import SPLIT_TYPE, UNLOAD_TYPE
 from state.pulsar import (
     splits,
 )
@@ -46,6 +44,7 @@ from state.pulsar.memory import WaitingReport
 from state.pulsar.shedding import Admitted, Shed
 from state.pulsar.splits import Splits
 from state.pulsar.view import Counted, Eligible, Loads, brokers_of, usage_summary
+from state.summary import SHOWN_ROWS, frame
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,11 +4,9 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from state.engine.closing import Closing
-from state.engine.memory import Header, OpenRound
-from state.engine.store import WaitingKey, WaitingKind
-from state.engine.system import HasSettings, System, Waiting
+from state.closing import Closing
 from state.events import BrokerLoad, ClusterFacts, Event, LoadReport, TopicStats
+from state.memory import Header, OpenRound, Waiting, WaitingKey, WaitingKind
 from state.outputs import Output
 from state.pulsar import decide, groups
 from state.pulsar.codec import (
@@ -21,8 +19,8 @@ from state.pulsar.codec import (
 )
 from state.pulsar.groups import Groups
 from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
-from state.round_settings import RoundSettings
-from state.settings import ClusterSettings
+from state.settings import ClusterSettings, RoundSettings
+from state.system import HasSettings, System
 
 
 class Pulsar(System[Fleet]):

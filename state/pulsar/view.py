@@ -28,10 +28,10 @@ from policies.shedding.view import (
     UnloadInFlight,
 )
 from policies.usage import NOT_MEASURED, REPORTED_COUNT, percent, weighted_maximum_ratio
-from state.engine.closing import Closing
-from state.engine.ledger import HOUR_MS, Decision, Ledger, Verdict
-from state.engine.memory import Header
+from state.closing import Closing
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, BrokerReport, Published
+from state.ledger import HOUR_MS, Decision, Ledger, Verdict
+from state.memory import Header
 from state.outputs import (
     ShadowSummary,
     UsageSummary,
@@ -42,8 +42,7 @@ from state.pulsar.groups import Groups
 from state.pulsar.listings import match, members_of, pick
 from state.pulsar.memory import WaitingReport
 from state.pulsar.shadow import Shadow, counted_owners, shadow_of_round
-from state.round_settings import MS_PER_S
-from state.settings import PulsarSettings
+from state.settings import MS_PER_S, PulsarSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from state.engine.summary import MAX_REMARK_CHARACTERS
 from state.events import (
     ActionResult,
     Approval,
@@ -25,6 +24,7 @@ from state.events import (
     TopicStats,
 )
 from state.outputs import rfc3339
+from state.summary import MAX_REMARK_CHARACTERS
 from state.upkeep import Spell, Upkeep
 from streaming.contract.diagnose import diagnose
 from streaming.contract.kafka import BadReport, broker_logs, moves_report

@@ -13,7 +13,7 @@ from msgspec import Meta
 from policies.throttle.lists import EVERYTHING, BadList, ThrottledLists, entries_of
 from policies.throttle.moves import LARGEST_NUMBER, LARGEST_PARTITION, TOPIC_PATTERN, BadMove
 from policies.throttle.replicas import LARGEST_BROKER
-from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, MoveTable, ReplicaTable
+from state.events import BrokerLogs, MoveRow, MovesReport, MoveTable, ReplicaTable
 
 Topic = Annotated[str, Meta(pattern=rf"^{TOPIC_PATTERN}(?![\s\S])")]
 Broker = Annotated[int, Meta(ge=0, le=LARGEST_BROKER)]

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from state.outputs import RoundSummary, Split, Throttle, Unload
-from state.outputs.types import ROUND_TYPE, SPLIT_TYPE, THROTTLE_TYPE, UNLOAD_TYPE
+from state.outputs.actions import ROUND_TYPE, SPLIT_TYPE, THROTTLE_TYPE, UNLOAD_TYPE
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
 from streaming.contract.leader import LEADER_TYPE, LeaderData
 from streaming.contract.messages import CLUSTER_PATTERN, Cluster, Text

@@ -5,7 +5,7 @@ from typing import get_args, get_type_hints
 from policies.shedding import registry
 from policies.shedding.contract import BUNDLE_OUTCOMES
 from policies.splitting.plan import OUTCOMES
-from state.engine.holds import GeneralReason, SplitReason, UnloadReason
+from state.closing import GeneralReason, SplitReason, UnloadReason
 from state.events import ActionOutcome, RejectReason
 from state.outputs import Finding
 from state.pulsar.masks import MASK_REASONS, SPLIT_MASK_OUTCOMES

@@ -17,7 +17,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from policies.shedding.contract import Stand
 from policies.shedding.registry import find_policy
 from policies.usage import RESOURCES
-from state.engine.closing import Outcome
+from state.closing import Outcome
 from state.outputs import RoundSummary
 from streaming.contract import families
 from streaming.contract.families import Family

@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 
 from state.outputs import RoundSummary, Split, Throttle, Unload
-from state.outputs.types import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
+from state.outputs.actions import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
 from streaming.contract.envelope import read_envelope
 
 Data = Unload | Split | Throttle | RoundSummary

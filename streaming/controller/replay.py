@@ -10,12 +10,12 @@ import hashlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Literal
 
+from state.closing import Identity
 from state.controller import Controller
-from state.engine.closing import Identity
-from state.engine.store import DictStore
 from state.events import Event
 from state.outputs import Output
 from state.settings import SettingsSource
+from state.store import DictStore
 from streaming.contract.decode import decode
 from streaming.contract.encode import MAX_QUOTED_BYTES, Refused, encode, encode_refused, source_of
 from streaming.contract.origin import Origin

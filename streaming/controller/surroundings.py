@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 
-from state.engine.layouts import FRESH
+from state.layouts import FRESH
 from streaming.ports.checkpoint import describe_exchanged
 from streaming.ports.places import Progress
 from streaming.ports.reading import NoAnswer

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from state.controller import REJECTED, USED, Controller, Result
-from state.engine.bulkhead import PASSES_THROUGH, refusal
 from state.events import (
     ActionResult,
     Approval,
@@ -26,6 +25,7 @@ from state.events import (
     TopicStats,
 )
 from state.outputs import Output
+from state.rounds import PASSES_THROUGH, refusal
 from streaming.contract.decode import decode
 from streaming.contract.encode import Refused, encode_refused_event
 from streaming.contract.messages import (

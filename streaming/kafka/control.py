@@ -6,7 +6,7 @@ from types import MappingProxyType
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from state.round_settings import RoundSettings
+from state.settings import RoundSettings
 from streaming.contract.messages import ControlData
 from streaming.kafka.denied import explain_denied
 from streaming.kafka.log import partitions_of, read_to_end

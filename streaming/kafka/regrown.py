@@ -11,7 +11,7 @@ the driver's by more than ``_CLOCKS_APART_MS``.
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 
-from state.engine.layouts import FRESH
+from state.layouts import FRESH
 from streaming.kafka.answers import retry_until_answered
 from streaming.kafka.link import Link
 from streaming.ports.places import Place, Progress

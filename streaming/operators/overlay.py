@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from state.engine.control import first_round
+from state.control import first_round
 from state.events import Control, System
 from state.outputs import rfc3339
 from state.settings import ClusterSettings, OverlayError, SettingsSource

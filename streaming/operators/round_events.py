@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from state.outputs import RoundSummary
-from state.outputs.types import ROUND_TYPE
+from state.outputs.actions import ROUND_TYPE
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
 from streaming.contract.envelope import ReadEnvelope, read_envelope
 from streaming.operators.action_events import UnreadableEvent, epoch_of

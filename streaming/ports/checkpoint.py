@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from state.engine.layouts import FRESH, VERSION, NewerStateError, OlderStateError, refuse_version
 from state.events import System
+from state.layouts import FRESH, VERSION, NewerStateError, OlderStateError, refuse_version
 from state.systems import rounds_of
 from streaming.ports import starts
 from streaming.ports.marker import Checkpoint

@@ -9,7 +9,7 @@ from abc import abstractmethod
 
 import msgspec
 
-from state.round_settings import RoundSettings
+from state.settings import RoundSettings
 from streaming.contract.decode import to_ms
 from streaming.contract.messages import ControlData, ControlMessage
 from streaming.process.closing import Closing

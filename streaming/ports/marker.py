@@ -10,7 +10,7 @@ from enum import Enum
 
 import msgspec
 
-from state.engine.layouts import FRESH
+from state.layouts import FRESH
 from streaming.ports.publishing import CheckpointMismatch, Fenced
 from streaming.ports.starts import ADOPT, StartWith
 

@@ -20,7 +20,7 @@ ADOPT = (
     "act twice"
 )
 SKIP_LOST = "--skip-lost, which decides without the lost records for good"
-"""Both for messages that recommend the option: they say what is lost by it, like ``state.engine.layouts.FRESH``."""
+"""Both for messages that recommend the option: they say what is lost by it, like ``state.layouts.FRESH``."""
 _NAME = re.compile(r"start-(\d+)")
 
 

@@ -2,7 +2,7 @@
 
 import pulsar
 
-from state.round_settings import RoundSettings
+from state.settings import RoundSettings
 from streaming.contract.messages import ControlData
 from streaming.ports.control import READ_TIMEOUT_S, ControlView
 from streaming.ports.publishing import PublishError

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pulsar
 
-from state.engine.layouts import FRESH
+from state.layouts import FRESH
 from streaming.pulsar.clients import reader_after
 from streaming.pulsar.positions import DataLoss, Position
 

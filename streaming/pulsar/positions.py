@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from state.engine.layouts import FRESH
+from state.layouts import FRESH
 from streaming.ports.starts import SKIP_LOST
 
 _ENTRY_BITS, _BATCH_BITS, _LEDGER_BITS = 24, 10, 29

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from state.engine.layouts import FRESH
+from state.layouts import FRESH
 from state.settings import ClusterSettings, OverlayError
 from streaming.settings.errors import Problem
 from streaming.settings.reader import Unreadable, read_tree, show

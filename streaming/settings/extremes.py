@@ -6,7 +6,7 @@ limit is far beyond real use.
 
 import math
 
-from state.round_settings import LONGEST_S
+from state.settings import LONGEST_S
 
 LARGEST = 1e18
 """Largest absolute value; the same limit as for a rate in a report."""

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from state.engine.closing import Identity
+from state.closing import Identity
 from streaming.settings import Settings
 
 PULSAR_ACTION_BYTES = 5_000_000

@@ -12,9 +12,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, StringConstraints
 
 from policies.throttle.moves import TOPIC_PATTERN
-from state.approval_settings import Approval
-from state.round_settings import LONGEST_S
-from state.settings import KafkaSettings, Mode, PulsarSettings
+from state.guard_settings import Approval
+from state.settings import LONGEST_S, KafkaSettings, Mode, PulsarSettings
 from streaming.settings.accepted import PATTERN
 from streaming.settings.security import SecuritySettings
 from streaming.settings.targets import PulsarTarget

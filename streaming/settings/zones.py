@@ -9,7 +9,7 @@ from functools import cache
 from importlib import resources
 from zoneinfo import ZoneInfo
 
-from state.quiet_hours import Offsets, Zones, zones_named
+from state.guard_settings import Offsets, Zones, zones_named
 from state.settings import PulsarSettings
 from streaming.settings.errors import suggest_nearest
 

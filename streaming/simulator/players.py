@@ -7,13 +7,13 @@ import msgspec
 import numpy as np
 
 from policies.columns import Floats
+from state.closing import Identity
 from state.controller import Controller
-from state.engine.closing import Identity
-from state.engine.store import DictStore
 from state.events import Event
 from state.outputs import Output, Split, Unload
-from state.outputs.types import SPLIT_TYPE, UNLOAD_TYPE
+from state.outputs.actions import SPLIT_TYPE, UNLOAD_TYPE
 from state.settings import SettingsSource
+from state.store import DictStore
 from streaming.simulator.fleet import Fleet
 from streaming.simulator.machines import saturate
 

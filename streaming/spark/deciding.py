@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from pyspark.sql import Row
 
+from state.closing import Identity
 from state.controller import Controller
-from state.engine.closing import Identity
-from state.engine.store import Store
 from state.outputs import Output
 from state.settings import SettingsSource
+from state.store import Store
 from streaming.contract.encode import source_of
 from streaming.contract.origin import Origin
 from streaming.intake.observation import encode

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from state.controller import RoundLengthError
-from state.engine.layouts import FRESH, NewerStateError, OlderStateError
+from state.layouts import FRESH, NewerStateError, OlderStateError
 from streaming.ports.publishing import PublishError
 from streaming.ports.reading import NoAnswer
 from streaming.ports.starts import SKIP_LOST

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from state.engine.store import StoredKey
+from state.store import StoredKey
 from streaming.spark.packing import pack, unpack
 
 _VALUE = StructType([StructField("value", BinaryType())])
@@ -36,7 +36,7 @@ _WAITING_KEY = StructType(
 
 
 class SparkStore:
-    """``state.engine.store.Store`` on Spark's state handle."""
+    """``state.store.Store`` on Spark's state handle."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._header: ValueState = handle.getValueState("header", _VALUE)

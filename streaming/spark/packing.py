@@ -6,7 +6,7 @@ as many, and so are those of the checkpoint. What is read may be plain: an earli
 
 _CODEC = "zstd"
 _MARK = b"\xff"
-"""First byte of a packed value. Without it a value begins with the version of its layout (``state.engine.layouts``), and a trimtab that
+"""First byte of a packed value. Without it a value begins with the version of its layout (``state.layouts``), and a trimtab that
 knows no packed values says that a newer one wrote it."""
 _SIZE_BYTES = 4
 _FEWEST_BYTES = 256

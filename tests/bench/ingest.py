@@ -2,10 +2,10 @@
 
 from functools import partial
 
+from state.closing import Identity
 from state.controller import Controller
-from state.engine.closing import Identity
-from state.engine.store import DictStore
 from state.settings import ClusterSettings
+from state.store import DictStore
 from streaming.contract.origin import Origin
 from streaming.intake.records import Intake, Record
 from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet

@@ -4,11 +4,20 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from state.closing import Identity
 from state.controller import Controller
-from state.engine.closing import Identity
-from state.engine.store import DictStore
-from state.events import Event, KafkaLoadReport, Reassignment, Tick
-from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, MoveTable, ReplicaTable
+from state.events import (
+    BrokerLogs,
+    Event,
+    KafkaLoadReport,
+    MoveRow,
+    MovesReport,
+    MoveTable,
+    Reassignment,
+    ReplicaTable,
+    Tick,
+)
+from state.store import DictStore
 from streaming.settings import ClusterSettingsSource, Settings
 from tests.bench.report import Row, Section
 from tests.bench.timing import best_cpu_s

@@ -18,11 +18,11 @@ from policies.shedding import (
 from policies.shedding.contract import NoMemory, SheddingPlan
 from policies.shedding.view import BrokerTable, BundleTable, RoundView
 from policies.usage import NOT_MEASURED, RESOURCES
+from state.closing import Identity
 from state.controller import Controller
-from state.engine.closing import Identity
-from state.engine.store import DictStore
 from state.events import LoadReport
 from state.settings import ClusterSettings, GuardSettings, PulsarSettings, RoundSettings
+from state.store import DictStore
 from streaming.contract.decode import decode
 from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet
 from tests.bench.report import Limit, Row, Section

@@ -12,7 +12,7 @@ import yaml
 
 from policies.throttle.rates import Role
 from policies.usage import RESOURCES
-from state.engine.closing import Outcome
+from state.closing import Outcome
 from state.settings import PulsarSettings
 from streaming.contract import families
 from streaming.contract.families import Family

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 from jsonschema import Draft202012Validator
 
+from state.closing import Identity
 from state.controller import Controller
-from state.engine.closing import Identity
-from state.engine.store import DictStore
 from state.outputs import Output, RoundSummary, Split, Throttle, Unload
 from state.settings import SettingsSource
+from state.store import DictStore
 from streaming.contract.encode import Refused, encode, encode_refused
 from streaming.controller.published import decode as decode_published
 from streaming.intake.observation import decode as decode_observation

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from state.engine.layouts import VERSION
+from state.layouts import VERSION
 from streaming.cli import main as trimtab
 from streaming.spark.operator import SparkStore
 from tests.live.altered import alter

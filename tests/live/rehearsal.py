@@ -11,10 +11,10 @@ from deploy.local.demo.fleet import CLUSTER, SEED, Fleet, Sweep
 from deploy.local.demo.link import Closed, Decided, action_of, reports_of, results_of
 from deploy.local.demo.story import Decision, Story
 from policies.shedding import fleet_planner
+from state.closing import Identity
 from state.controller import Controller
-from state.engine.closing import Identity
-from state.engine.store import DictStore
 from state.outputs import Output, RoundSummary, Split, Unload
+from state.store import DictStore
 from streaming.contract.decode import decode
 from streaming.settings import ClusterSettingsSource, load
 

@@ -20,7 +20,7 @@ def standing(stage: Stage, stack: ExitStack, name: str, build: Sequence[str] = T
 
 
 _RAISED = (
-    "import state.engine.layouts as layouts; layouts.UPGRADES[layouts.VERSION] = lambda kind, body: body; "
+    "import state.layouts as layouts; layouts.UPGRADES[layouts.VERSION] = lambda kind, body: body; "
     "layouts.VERSION += 1; from streaming.cli import main; main(prog_name='trimtab')"
 )
 RAISED = (sys.executable, "-c", _RAISED)

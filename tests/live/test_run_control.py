@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from state.outputs import canonical
-from state.outputs.types import ROUND_TYPE
+from state.outputs.actions import ROUND_TYPE
 from streaming.operators import acknowledged
 from streaming.operators.round_events import Round
 from streaming.process.exits import NOT_ACKNOWLEDGED, REFUSED, WRONG_USE

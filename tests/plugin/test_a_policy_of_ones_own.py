@@ -32,9 +32,9 @@ from pathlib import Path
 from deploy.docs.outcomes_table import render_outcomes
 from policies.shedding.registry import find_policy
 from state.pulsar.codec import decode_fleet
-from state.engine.closing import Identity
+from state.closing import Identity
 from state.controller import Controller
-from state.engine.store import DictStore
+from state.store import DictStore
 from streaming.contract import families
 from streaming.controller.known import KNOWN_LABELS
 from streaming.controller.metrics import Metrics

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from state.controller import Controller
-from state.engine.store import DictStore
 from state.outputs import Output
+from state.store import DictStore
 from streaming.contract.encode import Refused, encode, encode_refused
 from streaming.contract.origin import Origin
 from streaming.intake.records import Intake, Record

@@ -14,18 +14,18 @@ from policies.costs import BANDWIDTH_IN, BANDWIDTH_OUT, CPU, KBIT_PER_BYTE, Cost
 from policies.shedding.registry import POLICIES
 from policies.shedding.rules import Rules
 from policies.usage import REPORTED_COUNT, RESOURCES
-from state.engine.ledger import Decision, Ledger
 from state.events import LoadReport
 from state.facts import Facts
+from state.guard_settings import NO_ZONES
+from state.ledger import Decision, Ledger
 from state.outputs import Output, Split, SplitChild, Unload, output
-from state.outputs.types import SPLIT_TYPE, UNLOAD_TYPE
+from state.outputs.actions import SPLIT_TYPE, UNLOAD_TYPE
 from state.pulsar.budgets import with_rules
 from state.pulsar.fleet import Advanced, Sampling, advance
 from state.pulsar.groups import Groups
 from state.pulsar.holds import Asking, Calm, Circumstances, Holds
 from state.pulsar.memory import Fleet, WaitingReport
 from state.pulsar.view import Eligible, Loads, eligible, loads
-from state.quiet_hours import NO_ZONES
 from state.settings import GuardSettings, PulsarSettings
 from tests.state.traces import load
 

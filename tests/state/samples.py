@@ -14,10 +14,25 @@ from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_plan import PacingMemory
 from policies.throttle.progress import Inflow, Sample, Watch
 from policies.usage import RESOURCES
-from state.engine.early import record_of
-from state.engine.encoding import decode_header, encode_header
-from state.engine.ledger import Child, Decision, Ledger, Unanswered, Verdict
-from state.engine.memory import (
+from state.control import record_of
+from state.events import ActionResult, BrokerLogs, ClusterFacts, Control, MoveRow, Published, Tick
+from state.facts import Facts, FactsRecord, Isolation
+from state.kafka.memory import (
+    Asked,
+    KafkaMemory,
+    PartitionTable,
+    ThrottleConfigs,
+    WaitingLogs,
+    WaitingMoves,
+    decode_kafka,
+    decode_logs,
+    decode_moves,
+    encode_kafka,
+    encode_logs,
+    encode_moves,
+)
+from state.ledger import Child, Decision, Ledger, Unanswered, Verdict
+from state.memory import (
     ApprovalRecord,
     ControlRecord,
     DrainRecord,
@@ -30,25 +45,9 @@ from state.engine.memory import (
     Sender,
     TickRecord,
     Waiters,
+    decode_header,
+    encode_header,
 )
-from state.engine.waiting import Entry, decode_batch, encode_batch
-from state.events import ActionResult, ClusterFacts, Control, Published, Tick
-from state.facts import Facts, FactsRecord, Isolation
-from state.kafka.memory import (
-    Asked,
-    KafkaMemory,
-    ThrottleConfigs,
-    WaitingLogs,
-    WaitingMoves,
-    decode_kafka,
-    decode_logs,
-    decode_moves,
-    encode_kafka,
-    encode_logs,
-    encode_moves,
-)
-from state.kafka.partition_table import PartitionTable
-from state.kafka_reports import BrokerLogs, MoveRow
 from state.pulsar.codec import (
     decode_fleet,
     decode_report,
@@ -58,6 +57,7 @@ from state.pulsar.codec import (
     encode_topics,
 )
 from state.pulsar.memory import Fleet, Gathered, WaitingReport, WaitingTopics
+from state.store import Entry, decode_batch, encode_batch
 from state.upkeep import Spell, Upkeep
 from tests.state.kafka.reporting import Replica, moves_report, replica_table
 from tests.state.traces import load, statistics

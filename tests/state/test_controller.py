@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from state.closing import Identity
 from state.controller import Controller
-from state.engine.closing import Identity
-from state.engine.store import DictStore
 from state.events import ActionResult, Event
+from state.store import DictStore
 from tests.state.traces import CLUSTER, load, overlay, run, settings_of, sweep
 
 EAGER = {"high_hit_count": 1, "min_unload_messages_per_s": 1.0}

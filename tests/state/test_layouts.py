@@ -6,10 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from state.engine import layouts
-from state.engine.encoding import decode_header, encode_header
-from state.engine.layouts import VERSION, NewerStateError, OlderStateError
-from state.engine.memory import Header
+from state import layouts
+from state.layouts import VERSION, NewerStateError, OlderStateError
+from state.memory import Header, decode_header, encode_header
 from tests.state.samples import SAMPLES, pulsar_header
 
 

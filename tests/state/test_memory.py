@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from policies.costs import CostMemory
+from state.closing import Identity
 from state.controller import Controller, RoundLengthError
-from state.engine.closing import Identity
-from state.engine.encoding import decode_header, encode_header
-from state.engine.memory import Header
-from state.engine.store import DictStore, StoredKey
-from state.engine.waiting import decode_batch
+from state.memory import Header, decode_header, encode_header
 from state.pulsar.codec import (
     decode_fleet,
     decode_report,
@@ -21,6 +18,7 @@ from state.pulsar.codec import (
     encode_topics,
 )
 from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
+from state.store import DictStore, StoredKey, decode_batch
 from tests.state.samples import BUNDLES, pulsar_header
 from tests.state.samples import fleet as full_fleet
 from tests.state.traces import CLUSTER, load, run, settings_of, statistics, sweep

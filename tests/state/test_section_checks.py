@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from state.round_settings import LONGEST_S, MAX_OPEN_ROUNDS_COUNT, RoundSettings
-from state.settings import GuardSettings, PulsarSettings
+from state.settings import LONGEST_S, MAX_OPEN_ROUNDS_COUNT, GuardSettings, PulsarSettings, RoundSettings
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from state.settings import ClusterSettings, KafkaSettings, PulsarSettings
-from state.settings_digest import DEFAULTS, InForce
+from state.settings import DEFAULTS, ClusterSettings, InForce, KafkaSettings, PulsarSettings
 
 RECORDED = Path(__file__).with_name("settings_defaults.json")
 
@@ -70,7 +69,7 @@ def test_a_default_cannot_change_its_value_under_the_same_number() -> None:
         for path, value in _leaves({"pulsar": recorded["pulsar"], "kafka": recorded["kafka"]}).items()
         if path in leaves and leaves[path] != value
     ]
-    assert not changed or recorded["defaults"] < DEFAULTS, f"raise state.settings_digest.DEFAULTS: {changed}"
+    assert not changed or recorded["defaults"] < DEFAULTS, f"raise state.settings.DEFAULTS: {changed}"
     assert RECORDED.read_text().strip() == written, f"write {RECORDED.name} anew:\n{written}"
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from state.events import Event, Reassignment
-from state.kafka_reports import MoveRow
+from state.events import Event, MoveRow, Reassignment
 from state.systems import shown_by, wrong_system
 from tests.state.engine.test_early import pause, result, tick
 from tests.state.kafka.reporting import moves_report

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle
+from state.closing import Identity
 from state.controller import Controller
-from state.engine.closing import Identity
-from state.engine.store import DictStore, Store, StoredKey
 from state.events import (
     ActionResult,
     BrokerReport,
@@ -34,6 +33,7 @@ from state.events import (
 from state.facts import Facts, Isolation
 from state.outputs import Output
 from state.settings import SettingsSource
+from state.store import DictStore, Store, StoredKey
 from state.upkeep import NOTHING, Spell, Upkeep
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.reader import compose

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from state.outputs import OtherBalancers, RoundSummary
-from state.outputs.types import ROUND_TYPE
+from state.outputs.actions import ROUND_TYPE
 from streaming.operators.doctor.facts import (
     CheckpointSeen,
     Facts,

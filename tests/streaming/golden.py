@@ -19,7 +19,7 @@ import numpy as np
 from deploy.docs.kinds import KINDS
 from deploy.docs.recorded import replay_recording
 from state.events import Rejection
-from state.outputs.types import ACTION_PREFIX
+from state.outputs.actions import ACTION_PREFIX
 from streaming.contract.decode import decode
 from streaming.executor.kafka_orders import read_throttle_order
 from streaming.executor.orders import RecordEpoch, read_order

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from click import BadParameter
 
-from state.engine.control import first_round
+from state.control import first_round
 from state.events import System
 from streaming.cli.options import Duration
 from streaming.contract.decode import decode

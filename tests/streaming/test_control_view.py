@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from state.round_settings import RoundSettings
+from state.settings import RoundSettings
 from streaming.contract.messages import ControlData
 from streaming.ports.control import ControlView
 from tests.live.suites.ports import CLUSTER, control

@@ -2,7 +2,7 @@
 
 import pytest
 
-from state.engine.layouts import NewerStateError
+from state.layouts import NewerStateError
 from streaming.ports.publishing import PublishError
 from streaming.spark.failing import (
     REPEATS_MAX,
@@ -21,7 +21,7 @@ from streaming.spark.operator import at_cluster
 WORKERS = """
 An exception was thrown from the Python worker. Please see the stack trace below.
 Traceback (most recent call last):
-  File "/opt/trimtab/state/engine/encoding.py", line 97, in decode_header
+  File "/opt/trimtab/state/memory.py", line 97, in decode_header
     return _header_decoder.decode(unsealed("header", value))
 msgspec.DecodeError: Input data was truncated
 
@@ -30,7 +30,7 @@ The above exception was the direct cause of the following exception:
 Traceback (most recent call last):
   File "/opt/trimtab/streaming/spark/operator.py", line 120, in handleInputRows
     for record in rows:
-state.engine.layouts.NewerStateError: the memory was written by a newer trimtab:
+state.layouts.NewerStateError: the memory was written by a newer trimtab:
 run that version
 """
 KAFKA_TIMEOUT = Cause(
@@ -56,7 +56,7 @@ def broken(number: int) -> Failure:
 
 def test_the_exceptions_of_a_worker_are_found_in_its_traceback_the_last_raised_first() -> None:
     found = list(causes_in_traceback(WORKERS))
-    assert [cause.name for cause in found] == ["state.engine.layouts.NewerStateError", "msgspec.DecodeError"]
+    assert [cause.name for cause in found] == ["state.layouts.NewerStateError", "msgspec.DecodeError"]
     assert found[0].text == "the memory was written by a newer trimtab:\nrun that version"
     assert list(causes_in_traceback("no Python here")) == []
 

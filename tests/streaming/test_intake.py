@@ -2,9 +2,9 @@
 
 from collections import Counter
 
+from state.closing import Identity
 from state.controller import Controller
-from state.engine.closing import Identity
-from state.engine.store import DictStore
+from state.store import DictStore
 from streaming.contract.encode import Refused
 from streaming.contract.origin import Origin
 from streaming.intake.records import Intake, Record

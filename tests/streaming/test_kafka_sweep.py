@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import cast
 
-from state.events import Reassignment
-from state.kafka_reports import MovesReport
+from state.events import MovesReport, Reassignment
 from streaming.collector.kafka_sweep import KafkaSweeper
 from streaming.collector.metrics import CollectorMetrics
 from streaming.contract.decode import decode

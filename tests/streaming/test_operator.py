@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
+from state.closing import Identity
 from state.controller import RoundLengthError
-from state.engine.closing import Identity
-from state.engine.layouts import VERSION, NewerStateError
+from state.layouts import VERSION, NewerStateError
 from streaming.intake.observation import decode
 from streaming.settings import ClusterSettingsSource, Settings, load
 from streaming.settings.accepted import AcceptedClusters

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state.engine.encoding import encode_header
-from state.engine.layouts import VERSION, NewerStateError, unseal
-from state.engine.memory import Header
+from state.layouts import VERSION, NewerStateError, unseal
+from state.memory import Header, encode_header
 from streaming.spark.packing import pack, unpack
 
 LONG = bytes([VERSION]) + b"tenant/namespace/0x00000000_0x10000000\n" * 100

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from state.closing import Identity
 from state.controller import Controller
-from state.engine.closing import Identity
-from state.engine.store import DictStore
 from state.outputs import Output, rfc3339
+from state.store import DictStore
 from streaming.contract.encode import encode_refused
 from streaming.contract.origin import Origin
 from streaming.intake.records import Intake, Record

@@ -5,7 +5,7 @@ import json
 import re
 from pathlib import Path
 
-from state.engine.closing import Identity
+from state.closing import Identity
 from streaming.controller.recording import opened_for_reading
 from streaming.controller.replay import Replay
 from streaming.settings import ClusterSettingsSource, load

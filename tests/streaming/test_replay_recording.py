@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from state.engine.closing import Identity
+from state.closing import Identity
 from state.events import is_system_bundle
 from streaming.controller.replay import Replay
 from streaming.settings import ClusterSettingsSource, load

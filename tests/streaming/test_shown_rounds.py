@@ -6,10 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from state.outputs import (
-    JudgedRow,
-    canonical,
-)
+from state.outputs import JudgedRow, canonical
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
 from streaming.operators.action_events import UnreadableEvent
 from streaming.operators.round_events import (

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from policies.splitting.criteria import MOST_BOUNDARIES
+from state.closing import Identity
 from state.controller import Controller
-from state.engine.closing import Identity
-from state.engine.ledger import Decision
-from state.engine.store import DictStore
 from state.events import MAX_DETAIL_CHARACTERS, Control, Event
+from state.ledger import Decision
+from state.store import DictStore
 from streaming.contract.decode import decode
 from tests.state.engine.test_bulkhead import KAFKA, kafka_trace
 from tests.state.traces import CLUSTER, load, settings_of, statistics

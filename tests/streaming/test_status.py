@@ -16,7 +16,7 @@ from state.outputs import (
     UsageSummary,
     canonical,
 )
-from state.outputs.types import ROUND_TYPE
+from state.outputs.actions import ROUND_TYPE
 from streaming.contract.beat import Beat, encode
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.operators.beats import Running, newest_beats, newest_standbys

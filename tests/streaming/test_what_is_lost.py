@@ -5,12 +5,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from state.engine.layouts import FRESH
+from state.layouts import FRESH
 from streaming.ports.starts import ADOPT, SKIP_LOST
 
 ROOT = Path(__file__).parents[2]
 OPTION = re.compile(r"--(fresh|adopt|skip-lost)")
-DEFINED = ("state/engine/layouts.py", "streaming/ports/starts.py", "streaming/cli/run.py")
+DEFINED = ("state/layouts.py", "streaming/ports/starts.py", "streaming/cli/run.py")
 NO_ADVICE = (
     "gave it up",
     "or --adopt wrote it",

@@ -6,8 +6,7 @@ import pytest
 
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.replicas import ReplicaSet
-from state.events import KafkaLoadReport, Reassignment, Rejection
-from state.kafka_reports import ReplicaTable
+from state.events import KafkaLoadReport, Reassignment, Rejection, ReplicaTable
 from streaming.contract.decode import decode
 from tests.streaming.events import KAFKA_LOAD_REPORT, REASSIGNMENT, event
 

@@ -13,7 +13,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from deploy.local.demo.fleet import CLUSTER, BrokerNow, Result, Sweep
 from state.outputs import RoundSummary, Split, Unload
-from state.outputs.types import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
+from state.outputs.actions import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
 from streaming.contract.envelope import EPOCH_HEADER, ReadEnvelope, read_envelope
 from streaming.contract.messages import (
     ActionResultMessage,

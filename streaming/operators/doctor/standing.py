@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from state.engine.layouts import FRESH
+from state.layouts import FRESH
 from streaming.operators.doctor.facts import CheckpointSeen, Facts, Process
 from streaming.operators.doctor.findings import Finding, Missed, good, not_checked, problem, warning
 from streaming.ports.marker import Checkpoint, Marker, next_start

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from state.controller import Controller
-from state.engine.store import DictStore
 from state.events import ActionOutcome, ActionResult
 from state.outputs import Output
 from state.settings import PulsarSettings
+from state.store import DictStore
 from streaming.simulator.backtest.reading import Read
 from streaming.simulator.backtest.survey import Survey
 from streaming.simulator.backtest.world import Landed, World

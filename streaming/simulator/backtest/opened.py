@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import msgspec
 
+from state.closing import Identity
 from state.controller import Controller
-from state.engine.closing import Identity
-from state.engine.store import DictStore
 from state.events import ActionResult, Control
 from state.outputs import Output, RoundSummary, Split, Unload
-from state.outputs.types import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
+from state.outputs.actions import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
 from state.settings import SettingsSource
+from state.store import DictStore
 from streaming.simulator.backtest.reading import Read
 
 _MOST_ROWS = 25

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from state.engine.closing import Identity
+from state.closing import Identity
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.identity import identity_of
 from streaming.simulator.backtest.closed import ClosedJob, play_closed

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from deploy.local.pulsar import LocalPulsar
 from policies.splitting.ranges import Bundle
-from state.outputs.types import SPLIT_TYPE, UNLOAD_TYPE
+from state.outputs.actions import SPLIT_TYPE, UNLOAD_TYPE
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.contract.messages import ActionResultMessage, type_of
 from streaming.executor.metrics import ExecutorMetrics

@@ -8,19 +8,17 @@ from typing import Any
 
 import pytest
 
+from state import control, rounds
+from state.closing import Identity
 from state.controller import REJECTED, USED, Controller
-from state.engine import bulkhead, control
-from state.engine.closing import Identity
-from state.engine.encoding import decode_header
-from state.engine.memory import Header
-from state.engine.store import DictStore, StoredKey
-from state.events import Event, KafkaLoadReport, LoadReport, Reassignment
-from state.kafka import drift, reconcile
-from state.kafka import rounds as kafka_rounds
+from state.events import BrokerLogs, Event, KafkaLoadReport, LoadReport, MoveRow, Reassignment
+from state.kafka import decide as decide_kafka
+from state.kafka import reconcile
 from state.kafka.memory import decode_kafka
-from state.kafka_reports import BrokerLogs, MoveRow
+from state.memory import Header, decode_header
 from state.pulsar import decide, effects, findings, fleet, masks
 from state.pulsar.codec import encode_fleet
+from state.store import DictStore, StoredKey
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.reader import compose
 from tests.state.kafka.reporting import Replica, moves_report, replica_table
@@ -134,10 +132,10 @@ def test_a_round_that_fails_at_any_step_leaves_the_memory_as_it_was_but_for_the_
 
 KAFKA_STEPS = [
     (reconcile, "reconcile"),
-    (drift, "observe_drift"),
-    (kafka_rounds, "pace"),
-    (kafka_rounds, "throttle_action"),
-    (kafka_rounds, "round_summary"),
+    (reconcile, "observe_drift"),
+    (decide_kafka, "pace"),
+    (decide_kafka, "throttle_action"),
+    (decide_kafka, "round_summary"),
 ]
 
 
@@ -236,7 +234,7 @@ def test_after_three_failed_rounds_in_a_row_nothing_is_done_until_a_person_resum
 
 
 def test_a_kafka_cluster_is_held_too_after_three_failed_rounds(monkeypatch: pytest.MonkeyPatch):
-    failing_in(monkeypatch, kafka_rounds, "round_summary", lambda number: number in {1, 2, 3})
+    failing_in(monkeypatch, decide_kafka, "round_summary", lambda number: number in {1, 2, 3})
     found = run([kafka_trace(12)], KAFKA, identity=Identity(mode="act"))
     after = found.summaries[4:]
     assert all(each["failing_since"] is not None for each in after)
@@ -321,7 +319,7 @@ def test_a_draft_shares_nothing_that_a_close_may_change():
     for event in trace(4):
         controller.step(event)
     header = controller._header
-    draft = bulkhead.draft_of(header)
+    draft = rounds.draft_of(header)
     for name in Header.__struct_fields__:
         mine, its = getattr(header, name), getattr(draft, name)
         assert mine == its

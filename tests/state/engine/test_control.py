@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from state.engine import control
-from state.engine.memory import Header
+from state import control
 from state.events import Control
+from state.memory import Header
 from state.settings import RoundSettings
 from state.upkeep import NOTHING, Spell, Upkeep
 

@@ -7,16 +7,14 @@ from typing import Any
 import pytest
 
 import state.controller
+from state import control, memory
+from state.closing import Identity
+from state.control import MAX_WAITING_COUNT
 from state.controller import Controller
-from state.engine import early, limits
-from state.engine.closing import Identity
-from state.engine.control import MAX_WAITING_COUNT
-from state.engine.encoding import decode_header
-from state.engine.memory import Header, ResultRecord
-from state.engine.store import DictStore
-from state.events import ActionResult, Control, Event, Reassignment, Tick
-from state.kafka_reports import MoveRow
-from state.round_settings import RoundSettings
+from state.events import ActionResult, Control, Event, MoveRow, Reassignment, Tick
+from state.memory import Header, ResultRecord, decode_header
+from state.settings import RoundSettings
+from state.store import DictStore
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.reader import compose
 from tests.state.kafka.reporting import moves_report
@@ -64,7 +62,7 @@ def moves(time_s: float) -> Reassignment:
 def kept(events: Sequence[Event]) -> tuple[list[str], list[float]]:
     """How each event ends, and the times in s of those that are kept."""
     header = Header(length_ms=60_000)
-    ends = [early.keep(header, event, ROUNDS) for event in events]
+    ends = [control.keep_early(header, event, ROUNDS) for event in events]
     return [str(end) for end in ends], [each.time_ms / 1000 for each in header.early]
 
 
@@ -116,13 +114,13 @@ def test_of_too_many_control_events_the_oldest_and_the_newest_stay() -> None:
 def test_an_event_comes_back_as_it_was_and_knows_the_clock_at_its_arrival() -> None:
     header = Header(length_ms=60_000)
     for event in (pause(1), tick(62), result(61)):
-        early.keep(header, event, ROUNDS)
-    assert [(type(early.event_of(each)), each.clock_ms) for each in header.early] == [
+        control.keep_early(header, event, ROUNDS)
+    assert [(type(control.early_event(each)), each.clock_ms) for each in header.early] == [
         (Control, None),
         (Tick, None),
         (ActionResult, 62_000),
     ]
-    again = early.event_of(header.early[2])
+    again = control.early_event(header.early[2])
     assert isinstance(again, ActionResult)
     assert (again.id, again.time_ms, again.action_id, again.outcome) == ("r61", 61_000, "a", "failed")
 
@@ -244,7 +242,7 @@ def test_a_report_from_another_partition_than_the_events_before_it_is_refused() 
 def test_more_results_than_a_cluster_can_have_before_its_first_report_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_EARLY_RESULTS_COUNT", 2)
+    monkeypatch.setattr(memory, "MAX_EARLY_RESULTS_COUNT", 2)
     controller = Controller(CLUSTER, DictStore(), identity=Identity(), settings=SETTINGS)
     found = [controller.step(result(at)).rejection for at in (1, 2, 3, 1, 1000)]
     assert [each and each.reason for each in found] == [None, None, "too-many-results", None, None], (

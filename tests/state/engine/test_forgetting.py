@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from state.closing import Identity
+from state.control import controls_of
 from state.controller import Controller
-from state.engine.closing import Identity
-from state.engine.early import controls_of
-from state.engine.encoding import decode_header
-from state.engine.memory import Header
-from state.engine.store import DictStore
 from state.events import Event
 from state.kafka.memory import decode_kafka
+from state.memory import Header, decode_header
 from state.pulsar import decide
+from state.store import DictStore
 from state.upkeep import Spell, Upkeep
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.reader import compose

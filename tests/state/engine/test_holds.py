@@ -2,10 +2,10 @@
 
 import pytest
 
-from state.engine import holds
-from state.engine.holds import Hold
-from state.engine.ledger import Ledger
-from state.engine.memory import Header
+from state import closing
+from state.closing import Hold
+from state.ledger import Ledger
+from state.memory import Header
 from state.settings import GuardSettings
 
 GUARDS = GuardSettings(failing_actions_count=5)
@@ -17,36 +17,36 @@ def header(*, failing_since_ms: dict[str, int] | None = None, held_ms: int | Non
 
 
 def test_a_healthy_cluster_is_not_held() -> None:
-    assert holds.failing_hold(header(), GUARDS, "unload") is None
-    assert holds.error_hold(header()) is None
-    assert holds.failing_since(header(), GUARDS) == {}
+    assert closing.failing_hold(header(), GUARDS, "unload") is None
+    assert closing.error_hold(header()) is None
+    assert closing.failing_since(header(), GUARDS) == {}
 
 
 def test_failures_of_one_kind_hold_that_kind_only_and_name_the_remedy() -> None:
     failing = header(failing_since_ms={"split": 60_000})
-    assert holds.failing_hold(failing, GUARDS, "unload") is None
-    found = holds.failing_hold(failing, GUARDS, "split")
+    assert closing.failing_hold(failing, GUARDS, "unload") is None
+    found = closing.failing_hold(failing, GUARDS, "split")
     assert found is not None
     assert found.reason == "failing"
     assert found.detail.startswith("5 of the last 10 actions failed or had no effect")
     assert "trimtab resume" in found.detail
-    assert holds.failing_since(failing, GUARDS) == {"split": "1970-01-01T00:01:00.000Z"}
+    assert closing.failing_since(failing, GUARDS) == {"split": "1970-01-01T00:01:00.000Z"}
 
 
 def test_a_guard_that_is_off_holds_nothing() -> None:
     off = GuardSettings(failing_actions_count=0)
     failing = header(failing_since_ms={"unload": 60_000})
-    assert holds.failing_hold(failing, off, "unload") is None
-    assert holds.failing_since(failing, off) == {}
+    assert closing.failing_hold(failing, off, "unload") is None
+    assert closing.failing_since(failing, off) == {}
 
 
 def test_errors_of_ours_hold_every_kind_since_the_earlier_of_both_reasons() -> None:
     failing = header(failing_since_ms={"unload": 30_000}, held_ms=60_000)
     for kind in ("unload", "split"):
-        found = holds.failing_hold(failing, GuardSettings(failing_actions_count=0), kind)  # type: ignore[arg-type]
+        found = closing.failing_hold(failing, GuardSettings(failing_actions_count=0), kind)  # type: ignore[arg-type]
         assert found is not None
         assert "3 rounds in a row ended in an internal error (f.py:1)" in found.detail
-    assert holds.failing_since(failing, GUARDS) == {
+    assert closing.failing_since(failing, GUARDS) == {
         "unload": "1970-01-01T00:00:30.000Z",
         "split": "1970-01-01T00:01:00.000Z",
     }
@@ -55,7 +55,7 @@ def test_errors_of_ours_hold_every_kind_since_the_earlier_of_both_reasons() -> N
 @pytest.mark.parametrize(("resumed_ms", "is_held"), [(59_999, True), (60_000, False), (60_001, False)])
 def test_a_person_ends_what_held_up_to_then(*, resumed_ms: int, is_held: bool) -> None:
     held = header(failing_since_ms={"unload": 60_000}, held_ms=60_000)
-    holds.resume(held, resumed_ms)
+    closing.resume(held, resumed_ms)
     assert (held.error_held_since_ms is not None) == is_held
     assert (held.error_place == "f.py:1") == is_held
     assert ("unload" in held.ledger.failing_since_ms) == is_held

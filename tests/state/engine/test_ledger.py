@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from policies.shedding.view import Traffic
-from state.engine.ledger import HOUR_MS, Child, Decision, Ledger, Verdict, end_watch
+from state.ledger import HOUR_MS, Child, Decision, Ledger, Verdict, end_watch
 from state.settings import GuardSettings, PulsarSettings
 
 A, B, LEFT, RIGHT = "t/n/0x0_0x4", "t/n/0x4_0x8", "t/n/0x0_0x2", "t/n/0x2_0x4"

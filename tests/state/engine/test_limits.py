@@ -4,15 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
+from state import control, memory
+from state.closing import Identity
+from state.control import controls_of
 from state.controller import Controller
-from state.engine import control, limits
-from state.engine.closing import Identity
-from state.engine.early import controls_of
-from state.engine.encoding import decode_header
-from state.engine.store import DictStore
-from state.events import ActionResult, Event, KafkaLoadReport
-from state.kafka_reports import BrokerLogs
-from state.round_settings import RoundSettings
+from state.events import ActionResult, BrokerLogs, Event, KafkaLoadReport
+from state.memory import decode_header
+from state.settings import RoundSettings
+from state.store import DictStore
 from tests.state.kafka.reporting import Replica, replica_table
 from tests.state.traces import CLUSTER, load, overlay, run, settings_of, statistics, sweep
 
@@ -67,7 +66,7 @@ def topics(broker: str, count: int, time_s: float = 5.0) -> Event:
 def test_what_is_above_a_limit_of_a_round_is_refused_by_name_and_the_rest_is_taken(
     monkeypatch: pytest.MonkeyPatch, name: str, limit: int, taken: list[Event], too_many: Event, reason: str
 ):
-    monkeypatch.setattr(limits, name, limit)
+    monkeypatch.setattr(memory, name, limit)
     for batches in ([[*taken, too_many, *taken]], [taken, [too_many], taken]):
         found = run(batches, SETTINGS)
         assert [rejection.reason for rejection in found.rejections] == [reason]
@@ -82,20 +81,20 @@ def test_what_is_above_a_limit_of_a_round_is_refused_by_name_and_the_rest_is_tak
 def test_a_newer_report_of_the_same_broker_takes_the_place_of_the_older_one_at_the_limit(
     monkeypatch: pytest.MonkeyPatch, report: Callable[[float], Event]
 ):
-    monkeypatch.setattr(limits, "MAX_BROKERS_COUNT", 1)
-    monkeypatch.setattr(limits, "MAX_ROWS_COUNT", 3)
+    monkeypatch.setattr(memory, "MAX_BROKERS_COUNT", 1)
+    monkeypatch.setattr(memory, "MAX_ROWS_COUNT", 3)
     for events in ([report(5), report(6), report(7)], [report(7), report(6), report(5)]):
         assert run([events], SETTINGS).rejections == []
         assert run([[event] for event in events], SETTINGS).rejections == []
 
 
 def test_the_next_round_counts_anew(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(limits, "MAX_BROKERS_COUNT", 1)
+    monkeypatch.setattr(memory, "MAX_BROKERS_COUNT", 1)
     assert run([[load("b1", 5), load("b2", 15)]], SETTINGS).rejections == []
 
 
 def test_what_is_refused_moves_neither_the_clock_nor_the_round(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(limits, "MAX_RESULTS_COUNT", 0)
+    monkeypatch.setattr(memory, "MAX_RESULTS_COUNT", 0)
     found = run([[load("b1", 5), result("a", 100.0), load("b2", 6)]], SETTINGS, is_closed=False)
     assert found.outputs == []
     assert found.results[type(load("b2", 6)), "late"] == 0

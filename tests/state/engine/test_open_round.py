@@ -2,10 +2,10 @@
 
 import pytest
 
-from state.engine.memory import OpenRound, ResultRecord, TickRecord
-from state.engine.open_round import result_of, take_facts, take_tick
 from state.events import ActionResult, ClusterFacts, Tick
 from state.facts import FactsRecord
+from state.memory import OpenRound, ResultRecord, TickRecord
+from state.rounds import result_of, take_facts, take_tick
 from tests.state.traces import facts
 
 KNOWN = (60_000, "m")

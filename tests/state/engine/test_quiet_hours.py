@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from state.engine.holds import Hold, quiet_hold
-from state.quiet_hours import QuietSpan
+from state.closing import Hold, quiet_hold
+from state.guard_settings import QuietSpan
 from state.settings import GuardSettings
 
 HOUR_MS = 3_600_000

@@ -9,15 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from state.engine.closing import Closing, Identity
-from state.engine.encoding import encode_header
-from state.engine.ledger import Decision
-from state.engine.memory import Header, OpenRound, TickRecord
-from state.engine.rounds import Memory, Round, close
-from state.engine.store import WaitingKey
+from state.closing import Closing, Identity
+from state.ledger import Decision
+from state.memory import Header, OpenRound, TickRecord, WaitingKey, encode_header
 from state.outputs import Output
 from state.pulsar.memory import Fleet
 from state.pulsar.system import Pulsar
+from state.rounds import Memory, Round, close
 from state.upkeep import Spell, Upkeep
 from tests.state.building import waiting
 from tests.state.engine.test_ledger import decision, ledger_of

@@ -5,18 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from state.engine.closing import Closing, obstacle
-from state.engine.ledger import Decision, Ledger
-from state.engine.memory import ControlRecord, Header, OpenRound, ResultRecord, TickRecord
-from state.engine.summary import (
-    MAX_BYTES,
-    MAX_REMARK_CHARACTERS,
-    SHOWN_ROWS,
-    findings_section,
-    fit,
-    frame,
-)
-from state.engine.throttle_cuts import SHOWN_CHARACTERS, cut_throttle
+from state.closing import Closing, obstacle
+from state.ledger import Decision, Ledger
+from state.memory import ControlRecord, Header, OpenRound, ResultRecord, TickRecord
 from state.outputs import (
     BrokerLoad,
     ExaminedRow,
@@ -29,8 +20,17 @@ from state.outputs import (
     UnknownNumber,
     canonical,
 )
-from state.round_settings import RoundSettings
-from state.settings import ClusterSettings, GuardSettings, PulsarSettings
+from state.settings import ClusterSettings, GuardSettings, PulsarSettings, RoundSettings
+from state.summary import (
+    MAX_BYTES,
+    MAX_REMARK_CHARACTERS,
+    SHOWN_CHARACTERS,
+    SHOWN_ROWS,
+    cut_throttle,
+    findings_section,
+    fit,
+    frame,
+)
 
 TICK = TickRecord(5, "t", ("b2", "b1"), {"b3": "no answer"})
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from state.engine.closing import Identity
+from state.closing import Identity
 from state.events import ActionResult, Event
 from tests.state.traces import Run, load, overlay, run, settings_of
 

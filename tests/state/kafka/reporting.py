@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from policies.throttle.lists import ThrottledLists
-from state.kafka_reports import MoveRow, MovesReport, MoveTable, ReplicaTable
+from state.events import MoveRow, MovesReport, MoveTable, ReplicaTable
 
 
 class Replica(NamedTuple):

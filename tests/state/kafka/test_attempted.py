@@ -1,11 +1,10 @@
 """What decisions may have left on a Kafka cluster is remembered only while it may be there."""
 
+from state.closing import Identity
 from state.controller import Controller
-from state.engine.closing import Identity
-from state.engine.store import DictStore
-from state.events import Event, KafkaLoadReport, Reassignment
+from state.events import BrokerLogs, Event, KafkaLoadReport, MoveRow, Reassignment
 from state.kafka.memory import KafkaMemory, decode_kafka
-from state.kafka_reports import BrokerLogs, MoveRow
+from state.store import DictStore
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.reader import compose
 from tests.state.kafka.reporting import Replica, moves_report, replica_table

@@ -3,9 +3,9 @@
 from collections.abc import Collection
 from dataclasses import replace
 
-from state.kafka.broken import Broken, observe_broken
+from state.events import MoveRow
 from state.kafka.memory import KafkaMemory
-from state.kafka_reports import MoveRow
+from state.kafka.reconcile import Broken, observe_broken
 from tests.state.kafka.test_snapshot import NOW_MS, logs, observed
 
 MOVES = (

@@ -9,9 +9,9 @@ from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_plan import PacingMemory
 from policies.throttle.progress import Watch
 from policies.throttle.rates import BrokerRole
-from state.kafka import drift
-from state.kafka.drift import NO_DRIFT, Drift
+from state.kafka import reconcile
 from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs, decode_kafka, encode_kafka
+from state.kafka.reconcile import NO_DRIFT, Drift
 from state.kafka.snapshot import Observation
 from tests.policies.throttle.moving import Partition, moves_of
 
@@ -68,31 +68,31 @@ def test_what_is_not_as_decided_is_seen_at_once_and_sure_in_the_second_round(
     observation: Observation, expected: Drift
 ) -> None:
     memory = memory_of()
-    assert drift.observe_drift(memory, observation) == (expected, NO_DRIFT)
-    assert drift.observe_drift(memory, observation) == (expected, expected)
+    assert reconcile.observe_drift(memory, observation) == (expected, NO_DRIFT)
+    assert reconcile.observe_drift(memory, observation) == (expected, expected)
 
 
 def test_a_rate_that_somebody_set_is_in_force_and_named_until_another_decision_is_confirmed() -> None:
     memory = memory_of()
     changed = seen_of(rates={**RATES, L1: 50})
     for _ in range(2):
-        drift.observe_drift(memory, changed)
+        reconcile.observe_drift(memory, changed)
     assert memory.pacing == replace(IN_FORCE, leader_rates={1: 50, 2: 24})
     watched = memory.pacing = replace(memory.pacing, watch=Watch(begun_ms=5))
-    assert drift.observe_drift(memory, changed) == (Drift(rates={L1: 50}), Drift(rates={L1: 50}))
+    assert reconcile.observe_drift(memory, changed) == (Drift(rates={L1: 50}), Drift(rates={L1: 50}))
     assert memory.pacing == watched, "taken over once"
-    assert drift.observe_drift(memory, seen_of()) == (NO_DRIFT, NO_DRIFT)
+    assert reconcile.observe_drift(memory, seen_of()) == (NO_DRIFT, NO_DRIFT)
     assert memory.pacing == IN_FORCE, "somebody took it back"
     for _ in range(2):
-        drift.observe_drift(memory, changed)
+        reconcile.observe_drift(memory, changed)
     memory.confirmed = ThrottleConfigs.of(OURS, {**RATES, L1: 50})
-    assert drift.observe_drift(memory, changed) == (NO_DRIFT, NO_DRIFT)
+    assert reconcile.observe_drift(memory, changed) == (NO_DRIFT, NO_DRIFT)
 
 
 def test_one_round_that_shows_the_rates_of_before_is_no_change_by_others() -> None:
     memory = memory_of()
     for rates in ({**RATES, L1: 20}, RATES, {**RATES, L1: 20}):
-        _, sure = drift.observe_drift(memory, seen_of(rates=rates))
+        _, sure = reconcile.observe_drift(memory, seen_of(rates=rates))
         assert sure == NO_DRIFT
     assert memory.pacing.rates() == RATES
 
@@ -106,7 +106,7 @@ def test_one_round_that_shows_the_rates_of_before_is_no_change_by_others() -> No
     ],
 )
 def test_reports_that_never_tell_lists_or_rates_lose_none(tells: dict[str, bool], expected: Drift) -> None:
-    assert drift.observe_drift(memory_of(**tells), seen_of(ThrottledLists(), {}))[0] == expected
+    assert reconcile.observe_drift(memory_of(**tells), seen_of(ThrottledLists(), {}))[0] == expected
 
 
 @pytest.mark.parametrize(
@@ -121,12 +121,12 @@ def test_reports_that_never_tell_lists_or_rates_lose_none(tells: dict[str, bool]
 )
 def test_nothing_is_judged_while_nobody_knows_what_ought_to_be_there(memory: KafkaMemory) -> None:
     for _ in range(3):
-        assert drift.observe_drift(memory, seen_of(ThrottledLists(), {L1: 1})) == (NO_DRIFT, NO_DRIFT)
+        assert reconcile.observe_drift(memory, seen_of(ThrottledLists(), {L1: 1})) == (NO_DRIFT, NO_DRIFT)
 
 
 def test_it_is_remembered_across_a_restart() -> None:
     memory = memory_of()
-    drift.observe_drift(memory, seen_of(rates={**RATES, L1: 50}))
+    reconcile.observe_drift(memory, seen_of(rates={**RATES, L1: 50}))
     again = decode_kafka(encode_kafka(memory))
-    assert drift.observe_drift(again, seen_of(rates={**RATES, L1: 50}))[1] == Drift(rates={L1: 50})
+    assert reconcile.observe_drift(again, seen_of(rates={**RATES, L1: 50}))[1] == Drift(rates={L1: 50})
     assert decode_kafka(encode_kafka(again)) == again

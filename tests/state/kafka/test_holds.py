@@ -8,13 +8,12 @@ import pytest
 
 from policies.throttle.pacing_plan import PacingMemory, ThrottleDecision
 from policies.throttle.settings import ThrottleSettings
-from state.engine.holds import Hold
-from state.engine.memory import Header
-from state.kafka.holds import hold_decision, hold_too_large
+from state.closing import Hold
+from state.kafka.decide import hold_decision, hold_too_large
 from state.kafka.summary import Closed
-from state.kafka_settings import KafkaSettings
+from state.memory import Header
 from state.outputs import canonical
-from state.settings import ClusterSettings
+from state.settings import ClusterSettings, KafkaSettings
 from tests.state.building import END_MS, published, unload
 from tests.state.engine.test_summary import closing, control
 from tests.state.kafka.test_actions import FINISHED, FIRST

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from policies.throttle.lists import ThrottledLists, entries_of
 from state.controller import LATE, REJECTED, SUPERSEDED, USED
-from state.events import Event, KafkaLoadReport, Reassignment, Tick
-from state.kafka_reports import BrokerLogs, MoveRow
+from state.events import BrokerLogs, Event, KafkaLoadReport, MoveRow, Reassignment, Tick
 from state.settings import SettingsSource
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.reader import compose

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from policies.throttle.moves import Moves
-from state.kafka.partition_table import (
-    MISSING,
-    PartitionTable,
-    find_places,
-    partition_keys,
-    places_in,
-)
+from state.kafka.memory import MISSING, PartitionTable, find_places, partition_keys, places_in
 from tests.policies.throttle.moving import Partition, moves_of
 
 

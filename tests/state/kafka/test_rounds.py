@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
+from state.closing import Identity
 from state.controller import Controller
-from state.engine.closing import Identity
-from state.engine.store import DictStore
-from state.events import ActionResult, Event, KafkaLoadReport, Reassignment
+from state.events import ActionResult, BrokerLogs, Event, KafkaLoadReport, MoveRow, Reassignment
 from state.kafka.memory import decode_kafka
-from state.kafka_reports import BrokerLogs, MoveRow
 from state.settings import Mode
+from state.store import DictStore
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.reader import compose
 from tests.state.kafka.reporting import Replica, moves_report, replica_table

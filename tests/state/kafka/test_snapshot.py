@@ -9,10 +9,9 @@ from policies.throttle.lists import ThrottledLists
 from policies.throttle.moves import UNKNOWN
 from policies.throttle.network import NetworkUse
 from policies.throttle.rates import BrokerRole
-from state.kafka.memory import KNOWN_RATE, READING, WaitingLogs, WaitingMoves
-from state.kafka.partition_table import PartitionTable
+from state.events import BrokerLogs, MoveRow
+from state.kafka.memory import KNOWN_RATE, READING, PartitionTable, WaitingLogs, WaitingMoves
 from state.kafka.snapshot import Observation, observe, others_lists
-from state.kafka_reports import BrokerLogs, MoveRow
 from tests.state.kafka.reporting import Replica, moves_report, replica_table
 
 NOW_MS, EARLIER_MS = 20_000, 10_000

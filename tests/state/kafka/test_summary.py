@@ -12,13 +12,12 @@ from policies.throttle.pacing_plan import PacingExplanation, PacingMemory
 from policies.throttle.progress import Basis, Eta
 from policies.throttle.rates import BrokerRole, Violation
 from policies.throttle.settings import ThrottleSettings
-from state.engine.memory import Header
+from state.events import BrokerLogs
 from state.kafka import summary
-from state.kafka.broken import Broken
-from state.kafka.drift import NO_DRIFT, Drift
 from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs, WaitingLogs
+from state.kafka.reconcile import NO_DRIFT, Broken, Drift
 from state.kafka.snapshot import Observation
-from state.kafka_reports import BrokerLogs
+from state.memory import Header
 from state.outputs import InFlightRow, RateViolation, RoundSummary, ThrottleSummary, UnknownNumber
 from tests.state.building import published, unload
 from tests.state.engine.test_summary import closing

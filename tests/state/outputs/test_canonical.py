@@ -6,17 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from state.outputs import (
-    Output,
-    Split,
-    Throttle,
-    Unload,
-    canonical,
-    content_id,
-    moment_ms,
-    output,
-    rfc3339,
-)
+from state.outputs import Output, Split, Throttle, Unload, canonical, content_id, moment_ms, output, rfc3339
 from tests.state.building import split, unload
 
 LISTS = tuple(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from policies.shedding.view import NOBODY
-from state.approval_settings import StandingApproval
+from state.guard_settings import StandingApproval
 from state.outputs import rfc3339
 from state.pulsar.holds import PROPOSED
 from tests.state.building import PROPOSALS_EXPIRE_MS, circumstances, required, spent, told_to_leave

@@ -7,15 +7,14 @@ import pytest
 from msgspec.structs import replace
 
 from policies.shedding.view import DESTINATION_RISES, SOURCE_FALLS, Traffic
-from state.engine.closing import Identity
-from state.engine.encoding import decode_header
-from state.engine.ledger import Child, Decision, Ledger
-from state.engine.store import DictStore
+from state.closing import Identity
 from state.events import Approval
+from state.ledger import Child, Decision, Ledger
+from state.memory import decode_header
 from state.outputs import Split, Unload
 from state.pulsar.decide import remember
-from state.round_settings import RoundSettings
-from state.settings import ClusterSettings, PulsarSettings
+from state.settings import ClusterSettings, PulsarSettings, RoundSettings
+from state.store import DictStore
 from tests.state.building import BUNDLE, END_MS, EXPIRES_MS, LEFT, RIGHT, published, seen, split, unload
 from tests.state.engine.test_ledger import decision, ledger_of
 from tests.state.engine.test_summary import closing

@@ -6,17 +6,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from state.approval_settings import StandingApproval
+from state.closing import Identity
 from state.controller import Controller
-from state.engine.closing import Identity
-from state.engine.limits import MAX_APPROVALS_COUNT
-from state.engine.memory import ApprovalRecord, Header, ProposalRecord
-from state.engine.store import DictStore
 from state.events import Approval, Event
+from state.guard_settings import NO_ZONES, StandingApproval
+from state.memory import MAX_APPROVALS_COUNT, ApprovalRecord, Header, ProposalRecord
 from state.outputs import Output
 from state.pulsar import approvals
 from state.pulsar.holds import PROPOSED
-from state.quiet_hours import NO_ZONES
+from state.store import DictStore
 from tests.state.engine.test_summary import closing
 from tests.state.pulsar.test_upkeep import FIRING
 from tests.state.traces import (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from state.engine.closing import Identity
+from state.closing import Identity
 from state.events import Event, LoadReport
 from state.facts import Isolation
 from tests.state.traces import BUNDLES, facts, load, run, settings_of

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from policies.shedding.rules import Rules
 from policies.shedding.view import NOBODY
-from state.engine.ledger import Ledger
+from state.ledger import Ledger
 from state.pulsar.budgets import limits_of
 from state.settings import GuardSettings
 from tests.state.building import END_MS, ruled, seen

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from policies.shedding import avg_shedder, fleet_planner
-from state.approval_settings import ApprovalSettings, StandingApproval
-from state.engine.memory import Header, MembersChange, ProposalRecord
 from state.facts import Facts
+from state.guard_settings import ApprovalSettings, StandingApproval
+from state.memory import Header, MembersChange, ProposalRecord
 from state.pulsar.holds import Calm, Circumstances, Holds, circumstances_of
 from state.settings import ClusterSettings, GuardSettings, PulsarSettings
 from tests.state.building import END_MS, EXPIRES_MS, PROPOSALS_EXPIRE_MS

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from state.engine.ledger import Ledger
-from state.engine.memory import Header, OpenRound, TickRecord
+from state.ledger import Ledger
+from state.memory import Header, OpenRound, TickRecord
 from state.outputs import ShadowRow
 from state.pulsar.memory import ShadowMoves
 from state.pulsar.view import Eligible, view_of, with_shadow

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from policies.shedding.rules import Rules
-from state.engine.ledger import Ledger
-from state.engine.memory import Header
 from state.events import LoadReport
 from state.facts import Isolation
+from state.ledger import Ledger
+from state.memory import Header
 from state.outputs import LeftRow, Unload
 from state.pulsar.drains import Drained, Scene
 from state.pulsar.drains import decide as decide_drains

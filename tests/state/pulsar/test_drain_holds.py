@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from state.engine.holds import Hold
-from state.engine.ledger import Ledger, Verdict, end_watch
+from state.closing import Hold
+from state.ledger import Ledger, Verdict, end_watch
 from state.pulsar import drains
 from state.pulsar.holds import Holds
 from state.upkeep import Spell

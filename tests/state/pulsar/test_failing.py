@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from state.engine.closing import Identity
+from state.closing import Identity
 from state.events import ActionResult, Event
 from tests.state.pulsar.test_effects import BEFORE, SPLITTING, UNLOADING, after, reports
 from tests.state.traces import facts, load, overlay, run, settings_of

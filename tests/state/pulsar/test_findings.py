@@ -8,8 +8,8 @@ import pytest
 
 from policies.splitting.plan import TopicTable
 from policies.splitting.settings import SplitSettings
-from state.engine.ledger import Decision, Verdict
-from state.engine.memory import TickRecord
+from state.ledger import Decision, Verdict
+from state.memory import TickRecord
 from state.pulsar import findings
 from state.pulsar.effects import Elsewhere
 from tests.state.engine.test_ledger import decision

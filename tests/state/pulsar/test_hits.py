@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from state.engine.closing import Identity
+from state.closing import Identity
 from state.events import ActionResult, Event
 from tests.state.traces import Run, facts, load, overlay, run, settings_of, sweep
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from state.engine.memory import Header
-from state.engine.summary import join_names
 from state.facts import Facts
+from state.memory import Header
 from state.pulsar.holds import balancer_at_work, holds_of, other_balancers
 from state.settings import GuardSettings, Mode
+from state.summary import join_names
 
 NOON_MS = 12 * 3_600_000
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from state.controller import LATE, REJECTED, SUPERSEDED, USED
-from state.engine.store import DictStore
 from state.events import ClusterFacts, Event, namespace_of
 from state.pulsar.groups import Groups
 from state.settings import SettingsSource
+from state.store import DictStore
 from tests.state.traces import (
     BUNDLES,
     Run,

@@ -6,7 +6,7 @@ import pytest
 
 from policies.shedding.avg_shedder import AvgShedderSettings
 from policies.splitting.settings import SplitSettings
-from state.engine.memory import Header
+from state.memory import Header
 from state.pulsar.approvals import Answers
 from state.pulsar.decide import judge
 from state.pulsar.holds import circumstances_of

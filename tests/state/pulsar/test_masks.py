@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from state.engine.ledger import Verdict, end_watch
-from state.engine.memory import Header
 from state.facts import Facts, Isolation
+from state.ledger import Verdict, end_watch
+from state.memory import Header
 from state.pulsar.fleet import Advanced
 from state.pulsar.masks import (
     COOLDOWN,

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 
 from policies.shedding import avg_shedder, fleet_planner
+from state.closing import Identity
 from state.controller import Controller
-from state.engine.closing import Identity
-from state.engine.store import DictStore
 from state.events import ActionResult, Event
 from state.facts import Isolation
+from state.store import DictStore
 from state.upkeep import Spell, Upkeep
 from tests.state.pulsar.test_invariants import EAGER
 from tests.state.traces import CLUSTER, Run, facts, load, overlay, seeds, settings_of, sweep

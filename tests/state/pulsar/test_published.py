@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from state.engine.closing import Identity
+from state.closing import Identity
 from state.events import BrokerLoad, Event, Published, Tick
 from state.outputs import Output
 from tests.state.traces import assert_arrival_changes_nothing, load, run, settings_of

@@ -2,8 +2,8 @@
 
 import pytest
 
-from state.engine.memory import DrainRecord, Header
 from state.events import LoadReport
+from state.memory import DrainRecord, Header
 from state.pulsar.drains import PutBack, begin
 from state.pulsar.memory import Fleet
 from state.upkeep import Spell, Upkeep

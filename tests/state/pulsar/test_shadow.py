@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from policies.costs import CPU, figures_of
-from state.engine.closing import Identity
-from state.engine.memory import Header
+from state.closing import Identity
 from state.events import Event
+from state.memory import Header
 from state.pulsar import shadow
 from state.pulsar.shadow import Shadow
 from state.pulsar.view import with_shadow

@@ -10,9 +10,9 @@ from policies.splitting.plan import BY_BROKER_BYTES, BY_BROKER_MESSAGES, NO_PROP
 from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle
 from policies.splitting.settings import SplitSettings
-from state.approval_settings import StandingApproval
-from state.engine.holds import Hold
-from state.engine.ledger import Child
+from state.closing import Hold
+from state.guard_settings import StandingApproval
+from state.ledger import Child
 from state.pulsar import splits
 from state.pulsar.approvals import children_of
 from state.pulsar.fleet import Advanced

@@ -8,8 +8,8 @@ import pytest
 
 from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle
-from state.engine.store import DictStore
 from state.events import ActionResult, Event, LoadReport, TopicStats, TopicTraffic
+from state.store import DictStore
 from tests.state.pulsar.test_splits import HOT, settings
 from tests.state.traces import Run, load, run
 

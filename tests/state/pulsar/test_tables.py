@@ -1,7 +1,7 @@
 """What a policy sees of the cluster's own past."""
 
 from policies.shedding.view import JudgedAction, Traffic, UnloadInFlight
-from state.engine.ledger import Verdict, end_watch
+from state.ledger import Verdict, end_watch
 from state.pulsar import view
 from tests.state.engine.test_ledger import A, B, decision, ledger_of, split
 

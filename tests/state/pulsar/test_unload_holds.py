@@ -9,7 +9,7 @@ from policies.shedding import avg_shedder, fleet_planner
 from policies.shedding.registry import AnyPolicy
 from policies.shedding.rules import Rules
 from policies.shedding.view import NOBODY
-from state.engine.holds import Hold
+from state.closing import Hold
 from state.pulsar.holds import Calm, Holds, Move, hold_leaving, hold_unload
 from tests.state.building import circumstances, required, ruled, seen, spent, told_to_leave
 from tests.state.traces import load

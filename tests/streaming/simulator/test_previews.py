@@ -6,12 +6,12 @@ from functools import cache
 
 import pytest
 
+from state.closing import Identity
 from state.controller import Controller
-from state.engine.closing import Identity
-from state.engine.store import DictStore
 from state.events import Event
 from state.outputs import Output
 from state.settings import PulsarSettings
+from state.store import DictStore
 from streaming.simulator.backtest.closed import ClosedJob, play_closed
 from streaming.simulator.backtest.survey import survey
 from streaming.simulator.comparing import Build, Candidate

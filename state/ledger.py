@@ -20,8 +20,7 @@ import msgspec
 from policies.shedding.view import Promise, Side, Traffic
 from policies.splitting.plan import BlindCut
 from state.events import ActionOutcome
-from state.round_settings import to_ms
-from state.settings import JUDGED_ACTIONS_COUNT, PulsarSettings
+from state.settings import JUDGED_ACTIONS_COUNT, PulsarSettings, to_ms
 
 ActionKind = Literal["unload", "split"]
 VerdictOutcome = Literal["good", "failed", "ineffective"]

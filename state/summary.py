@@ -2,18 +2,18 @@
 
 The heaviest hundred of each table are shown in full, the rest counted. A summary is at most 256 KiB whatever the names are: the
 tables are halved until it fits.
+
+@@ state.engine.throttle_cuts: Cutting the throttle section of a summary to its size.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from state.engine import holds
-from state.engine.closing import Closing, Outcome
-from state.engine.memory import ControlRecord, Header
-from state.engine.throttle_cuts import cut_throttle
+from state.closing import Closing, Outcome, failing_since
+from state.memory import ControlRecord, Header
 from state.outputs import (
     ApprovalSummary,
     ControlInForce,
@@ -25,11 +25,12 @@ from state.outputs import (
     RoundSummary,
     Section,
     ShadowSummary,
+    ThrottleSummary,
     UpkeepSummary,
     canonical,
     rfc3339,
 )
-from state.round_settings import MS_PER_S
+from state.settings import MS_PER_S
 
 SHOWN_ROWS = 100
 """Rows of a table shown in full."""
@@ -61,7 +62,7 @@ def frame(
     """
     tick = closing.open_round.tick
     missing = [name for name in live if name not in reports_ms]
-    failing = holds.failing_since(header, closing.settings.pulsar.guards)
+    failing = failing_since(header, closing.settings.pulsar.guards)
     system = header.system or "pulsar"
     in_force = closing.settings.in_force[system]
     return RoundSummary(
@@ -286,3 +287,37 @@ def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
         settings=_cut_settings(summary.settings, shown),
         throttle=None if summary.throttle is None else cut_throttle(summary.throttle, shown),
     )
+
+
+V = TypeVar("V")
+
+SHOWN_CHARACTERS = 500
+"""Characters shown of a list that somebody else set."""
+
+
+def cut_throttle(found: ThrottleSummary, shown: int) -> ThrottleSummary:
+    """Tables of at most ``shown`` rows; the counts show how much is cut off."""
+    return msgspec.structs.replace(
+        found,
+        rates_bytes_per_s=_first(found.rates_bytes_per_s, 10 * shown),
+        min_bytes_per_s=_first(found.min_bytes_per_s, 10 * shown),
+        violations=found.violations[:shown],
+        unknown=found.unknown[:shown],
+        others_leader_throttled_replicas=_texts(found.others_leader_throttled_replicas, shown),
+        others_follower_throttled_replicas=_texts(found.others_follower_throttled_replicas, shown),
+        others_rates_bytes_per_s=_first(found.others_rates_bytes_per_s, shown),
+        lost_leader_throttled_replicas=_texts(found.lost_leader_throttled_replicas, shown),
+        lost_follower_throttled_replicas=_texts(found.lost_follower_throttled_replicas, shown),
+        changed_rates_bytes_per_s=_first(found.changed_rates_bytes_per_s, shown),
+    )
+
+
+def _first(table: dict[str, V], shown: int) -> dict[str, V]:
+    return dict(list(table.items())[:shown])
+
+
+def _texts(lists: dict[str, str], shown: int) -> dict[str, str]:
+    return {
+        topic: text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
+        for topic, text in _first(lists, shown).items()
+    }

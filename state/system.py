@@ -8,31 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from state.engine.closing import Closing
-from state.engine.memory import Header, OpenRound
-from state.engine.store import WaitingKey, WaitingKind
+from state.closing import Closing
 from state.events import Event
 from state.events import System as SystemName
+from state.memory import Header, OpenRound, Waiting, WaitingKey, WaitingKind
 from state.outputs import Output
-from state.round_settings import RoundSettings
-from state.settings import ClusterSettings, KafkaSettings, PulsarSettings
+from state.settings import ClusterSettings, KafkaSettings, PulsarSettings, RoundSettings
 
 MemoryT = TypeVar("MemoryT")
-
-
-class Waiting(Protocol):
-    """What one sender reported for an open round."""
-
-    @property
-    def time_ms(self) -> int: ...
-
-    @property
-    def age_key(self) -> tuple[int, str]:
-        """The newest wins; at equal times the greater id."""
-
-    @property
-    def rows_count(self) -> int:
-        """Number of bundles, topics, replicas or partitions in it."""
 
 
 class HasSettings(Protocol):
@@ -78,7 +61,7 @@ class System(ABC, Generic[MemoryT]):
 
     @abstractmethod
     def decode_waiting(self, kind: WaitingKind, value: bytes) -> Waiting:
-        """What waits, from bytes. Raises what ``state.engine.layouts.unseal`` does."""
+        """What waits, from bytes. Raises what ``state.layouts.unseal`` does."""
 
     @abstractmethod
     def encode(self, memory: MemoryT) -> bytes:
@@ -86,7 +69,7 @@ class System(ABC, Generic[MemoryT]):
 
     @abstractmethod
     def decode(self, value: bytes | None) -> MemoryT:
-        """The memory from bytes; empty for None. Raises what ``state.engine.layouts.unseal`` does."""
+        """The memory from bytes; empty for None. Raises what ``state.layouts.unseal`` does."""
 
     @abstractmethod
     def forgotten(self, memory: MemoryT) -> MemoryT:

@@ -1,25 +1,135 @@
-"""A round closes on a copy of the cluster's memory, which takes its place only when the close succeeds.
+"""An exception ends one record or one round, not the query of all clusters.
+
+A record is taken, and a round is closed, on memory that can be restored: a failure leaves it as it was before. Stored values
+are read, decoded and written outside of that, because a lost or damaged value is no fault of a round; running out of memory
+is none either, and that error passes through.
+
+An error is reported by its class and its place in our own code, which are the same wherever the record or the round is run
+again; its message and the paths of a machine are not.
+
+@@ state.engine.open_round: What an open round keeps of events that are no reports: the newest tick and facts, and the results of actions.
+
+@@ state.engine.rounds: A round closes on a copy of the cluster's memory, which takes its place only when the close succeeds.
 
 So an error of ours ends one round and not the query, and what the round left half done is gone: its summary has the
 outcome ``internal-error`` with class and place of the error, the memory is as before except for its clock, and the result
 does not depend on where batches are cut. Everything stored is read before the close and written after it.
 """
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from traceback import walk_tb
+from types import FrameType
 from typing import Any, Generic
 
-from state.engine import control, forgetting, holds, summary
-from state.engine.bulkhead import PASSES_THROUGH, count_error, draft_of, place_of
-from state.engine.closing import Closing, Identity
-from state.engine.memory import ControlRecord, Header
-from state.engine.store import WaitingKey
-from state.engine.system import MemoryT, System, Waiting
-from state.engine.waiting import silence_ms
+from state import control, summary
+from state.closing import HELD_AFTER_ROUNDS, Closing, Identity, resume
+from state.events import ActionResult, ClusterFacts, Rejection, Tick
+from state.facts import FactsRecord
+from state.memory import ControlRecord, Header, OpenRound, ResultRecord, TickRecord, Waiting, WaitingKey
 from state.outputs import Output
-from state.round_settings import to_ms
-from state.settings import ClusterSettings, OverlayError, SettingsSource
+from state.settings import ClusterSettings, OverlayError, SettingsSource, to_ms
+from state.store import silence_ms
+from state.system import MemoryT, System
 from state.upkeep import NOTHING
+
+PASSES_THROUGH = (MemoryError,)
+"""Errors of the machine, which neither a record nor a round causes."""
+
+_OUR_PACKAGES = ("policies", "state", "streaming")
+
+
+def place_of(error: Exception) -> str:
+    """Class and place of an error, such as ``OverflowError at state.round_settings:14 to_ms``."""
+    found = [frame for frame in walk_tb(error.__traceback__) if _is_ours(frame[0])]
+    if not found:
+        return type(error).__name__
+    frame, line = found[-1]
+    return f"{type(error).__name__} at {frame.f_globals['__name__']}:{line} {frame.f_code.co_name}"
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in _OUR_PACKAGES
+
+
+def refusal(error: Exception) -> Rejection:
+    """Why a record is refused that raises an error although nothing is known to be wrong with it."""
+    return Rejection(
+        reason="internal-error",
+        detail=f"{place_of(error)}: a fault of trimtab, not of the sender; the record changed nothing. Please report it "
+        f"with the record, which `trimtab replay` takes from a file",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Untaken:
+    """A header as it was before a record; fields that a record only adds to, as its last step, are not copied."""
+
+    header: Header
+    rounds: dict[int, OpenRound]
+    number: int
+    open_round: OpenRound | None
+
+    @staticmethod
+    def of(header: Header, number: int) -> "Untaken":
+        """``number`` is the round of the record."""
+        found = header.rounds.get(number)
+        kept = None
+        if found is not None:
+            kept = copy.copy(found)
+            kept.spans = list(found.spans)
+        return Untaken(copy.copy(header), dict(header.rounds), number, kept)
+
+    def restore(self) -> Header:
+        """The header without the record."""
+        self.header.rounds = self.rounds
+        if self.open_round is not None:
+            self.rounds[self.number] = self.open_round
+        return self.header
+
+
+def draft_of(header: Header) -> Header:
+    """A copy of the header that a close may change; open rounds are not copied, because a close only reads them."""
+    draft = copy.copy(header)
+    for name in Header.__struct_fields__:
+        value = getattr(header, name)
+        if isinstance(value, dict | list):
+            setattr(draft, name, copy.copy(value))
+    draft.ledger = header.ledger.draft()
+    return draft
+
+
+def count_error(header: Header, error: Exception, *, end_ms: int) -> None:
+    """Count a round that ended in an error; after some in a row the cluster's actions are held until a person resumes it."""
+    header.error_rounds_count += 1
+    if header.error_rounds_count >= HELD_AFTER_ROUNDS and header.error_held_since_ms is None:
+        header.error_held_since_ms, header.error_place = end_ms, place_of(error)
+
+
+def take_tick(event: Tick, open_round: OpenRound) -> bool:
+    """Keep a tick; False where a newer one is known."""
+    known = open_round.tick
+    if known is not None and (known.time_ms, known.id) >= event.age_key:
+        return False
+    open_round.tick = TickRecord(
+        event.time_ms, event.id, event.asked, event.failed, event.unowned, event.unowned_count
+    )
+    return True
+
+
+def take_facts(event: ClusterFacts, open_round: OpenRound) -> bool:
+    """Keep facts; False where newer ones are known."""
+    known = open_round.facts
+    if known is not None and known.age_key >= event.age_key:
+        return False
+    open_round.facts = FactsRecord(event.time_ms, event.id, event.facts)
+    return True
+
+
+def result_of(event: ActionResult) -> ResultRecord:
+    """What is kept of a result until its round closes."""
+    return ResultRecord(event.time_ms, event.id, event.action_id, event.outcome, event.is_held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,12 +171,14 @@ def close(ended: Round[MemoryT], memory: Memory[MemoryT]) -> tuple[Memory[Memory
 def _draft(ended: Round[MemoryT], memory: Memory[MemoryT]) -> Memory[MemoryT]:
     draft = replace(memory, header=draft_of(memory.header))
     rounds = ended.system.rounds(ended.settings.base(ended.cluster))
-    return _forgotten(ended, draft) if forgetting.is_due(draft.header, ended.number, rounds) else draft
+    return (
+        _forgotten(ended, draft) if control.is_forgetting_due(draft.header, ended.number, rounds) else draft
+    )
 
 
 def _forgotten(ended: Round[MemoryT], draft: Memory[MemoryT]) -> Memory[MemoryT]:
     own = None if draft.own is None else ended.system.forgotten(draft.own)
-    return Memory(header=forgetting.empty(draft.header, ended.number), own=own)
+    return Memory(header=control.forget(draft.header, ended.number), own=own)
 
 
 def _close(ended: Round[MemoryT], draft: Memory[MemoryT]) -> tuple[Memory[MemoryT], list[Output]]:
@@ -84,7 +196,7 @@ def _close(ended: Round[MemoryT], draft: Memory[MemoryT]) -> tuple[Memory[Memory
         header.ledger.forget_dry_run()
     header.last_mode = closing.mode
     if record is not None and record.resumed_ms is not None:
-        holds.resume(header, record.resumed_ms)
+        resume(header, record.resumed_ms)
     own, outputs = system.decide(closing, header, own, ended.waiting)
     header.rounds_since_start += 1
     header.last_summary = ended.number

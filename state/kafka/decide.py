@@ -18,19 +18,16 @@ from policies.throttle.pacing_plan import (
 from policies.throttle.pacing_round import plan_in_force
 from policies.throttle.progress import Watch, extend_watch
 from policies.throttle.rates import BrokerRole, Caps, loads_of
-from state.engine.closing import Closing, obstacle
-from state.engine.holds import Hold
-from state.engine.memory import Header
-from state.kafka import drift, reconcile
-from state.kafka.actions import SUBJECT, leaderless, throttle_action
-from state.kafka.broken import Broken, observe_broken
-from state.kafka.drift import NO_DRIFT, Drift
-from state.kafka.holds import hold_decision, hold_too_large
+from state.closing import Closing, Hold, error_hold, obstacle
+from state.kafka import reconcile
+from state.kafka.actions import _REMOVAL_BYTES, SUBJECT, leaderless, throttle_action
 from state.kafka.memory import KafkaMemory, WaitingLogs, WaitingMoves
+from state.kafka.reconcile import NO_DRIFT, Broken, Drift, observe_broken
 from state.kafka.snapshot import Observation, observe
 from state.kafka.summary import Closed, is_late, round_summary
-from state.outputs import Output
-from state.outputs.types import THROTTLE_TYPE
+from state.memory import Header
+from state.outputs import Output, canonical
+from state.outputs.actions import THROTTLE_TYPE
 
 
 def decide(
@@ -83,7 +80,7 @@ def _decide(header: Header, memory: KafkaMemory, closed: Closed, observation: Ob
             )
         ]
     _restart_progress(memory, observation)
-    drift_seen, sure = drift.observe_drift(memory, observation)
+    drift_seen, sure = reconcile.observe_drift(memory, observation)
     settings = closed.settings.throttle
     broken = observe_broken(
         memory, observation, closed.failed, stale_rounds_count=settings.stale_rounds_count
@@ -259,3 +256,35 @@ def _round_output(
         is_held=is_held,
     )
     return closed.closing.summary(summary_, actions_count=len(actions))
+
+
+def hold_decision(
+    decision: ThrottleDecision, header: Header, memory: KafkaMemory, closed: Closed
+) -> Hold | None:
+    """Why a decision does not become an action; None if it does. What is throttled comes off even where throttling is switched off."""
+    if closed.closing.is_paused:
+        return Hold("paused", "the cluster is paused")
+    error = error_hold(header)
+    if error is not None:
+        return error
+    if not closed.settings.throttle.enabled and decision.trigger != "finished":
+        return Hold("off", "kafka.throttle.enabled is false")
+    if closed.closing.end_ms < memory.retry_ms:
+        waits_s = (memory.retry_ms - closed.closing.end_ms) / 1000
+        return Hold(
+            "retrying",
+            f"{memory.failures_count} decisions in a row were not carried out, the next is made in {waits_s:g} s",
+        )
+    return None
+
+
+def hold_too_large(action: Output, after: PacingMemory, max_bytes: int) -> Hold | None:
+    """Why an action is not published: it, or the one that takes the throttle off in the end, is larger than the output accepts."""
+    needed = max(len(action.data), len(canonical(after.added)) + _REMOVAL_BYTES if after.is_active else 0)
+    if needed <= max_bytes:
+        return None
+    return Hold(
+        "too-large",
+        f"the action takes {needed} bytes and at most {max_bytes} are published: move fewer partitions at a time "
+        "(`trimtab throttle plan --batches`), or throttle whole topics with `*` by hand",
+    )

@@ -1,0 +1,260 @@
+"""Which control event is in force in which round.
+
+An event applies from the first round that starts at or after its time + 2 x lateness, so that the result is the same in every
+replay and with any number of partitions; one that arrives after that round has closed applies from the first open round.
+
+@@ state.engine.forgetting: A cluster that is gone is forgotten, by events only: no wall clock and no timer decides.
+
+There are two ways. A round whose first load report comes more than ``forget_cluster_s`` after the last one starts from an empty
+memory; ticks, statistics, results and control events do not count as reports. And a control event may ask for it: then the memory
+is empty at the first round the event applies to. If nothing came from the cluster for longer than ``max_report_age_s`` before the
+event, no round may ever close, so the memory is removed at once and takes no bytes any more. A controller that is that far behind
+its input also takes a live cluster for silent, and forgets it some rounds earlier.
+
+What stays: the control events, the clock, the open rounds and where the records come from; and our own part of a Kafka cluster's
+throttle that is in force, because otherwise it would stay on the brokers for ever. A cluster that is forgotten at once loses all but
+the newest control event, its throttle included.
+
+@@ state.engine.early: Events from before a cluster's system is known: they are kept, and taken again when its first report shows the system.
+
+Ticks, results and control events come from clusters of both systems, facts alone do not show the system either, and rounds have
+another length in each. So nothing is counted before the first report: then the events are taken in the order in which they came, as if
+the system had been known.
+
+What is kept is bounded: of ticks and facts the newest of each round, results and ticks as long as some system would have their round
+open, the newest facts of all that are older, ``limits.MAX_EARLY_RESULTS_COUNT`` results, and as many control events as a cluster may
+have.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, Literal
+
+import msgspec
+
+from state import memory
+from state.events import ActionResult, ClusterFacts, Control, Event, Rejection, Tick
+from state.memory import ControlRecord, EarlyKind, EarlyRecord, Header
+from state.settings import RoundSettings
+from state.store import silence_ms
+
+MAX_WAITING_COUNT: Final = 100
+"""Most control events that are remembered of one cluster: the one in force and those that wait for their rounds. A silent
+cluster closes no round, so each event would wait for ever."""
+
+
+def first_round(time_ms: int, *, lateness_ms: int, length_ms: int) -> int:
+    """Number of the first round that starts at or after an event's time + 2 x lateness."""
+    return -(-(time_ms + 2 * lateness_ms) // length_ms)
+
+
+def _due(time_ms: int, rounds: RoundSettings, length_ms: int) -> int:
+    return first_round(time_ms, lateness_ms=rounds.lateness_ms, length_ms=length_ms)
+
+
+def applies_from(header: Header, event: Control, rounds: RoundSettings) -> int:
+    """The first round that an event applies to if it comes now."""
+    due = _due(event.time_ms, rounds, header.length_ms)
+    return due if header.next_round is None else max(due, header.next_round)
+
+
+def take(header: Header, event: Control, rounds: RoundSettings) -> bool:
+    """Remember a control event; False where a newer one already makes it pointless (or it is a repeat)."""
+    since = applies_from(header, event, rounds)
+    record = ControlRecord(
+        time_ms=event.time_ms,
+        id=event.id,
+        paused=event.paused,
+        mode=event.mode,
+        overlay=event.overlay,
+        who=event.who,
+        why=event.why,
+        applies_from=since,
+        arrived_late=_due(event.time_ms, rounds, header.length_ms) < since,
+        resumed_ms=event.resumed_ms,
+        until_ms=event.until_ms,
+        upkeep=event.upkeep,
+        approval=event.approval,
+    )
+    if any(known.age_key == record.age_key for known in header.control):
+        return False
+    found = sorted([*header.control, record], key=lambda known: known.age_key)
+    header.control = _needed(found)
+    if record not in header.control:
+        return False
+    if len(header.control) > MAX_WAITING_COUNT:
+        del header.control[1]  # not the first: it may be in force, and stays so until another one applies
+    return True
+
+
+def event_of(record: ControlRecord) -> Control:
+    """The event that was remembered."""
+    return Control(
+        id=record.id,
+        time_ms=record.time_ms,
+        paused=record.paused,
+        mode=record.mode,
+        overlay=record.overlay,
+        who=record.who,
+        why=record.why,
+        resumed_ms=record.resumed_ms,
+        until_ms=record.until_ms,
+        upkeep=record.upkeep,
+        approval=record.approval,
+    )
+
+
+def _needed(records: list[ControlRecord]) -> list[ControlRecord]:
+    """Events, ascending by age, without those that are older than another one and apply no earlier."""
+    kept: list[ControlRecord] = []
+    for record in reversed(records):
+        if not kept or record.applies_from < kept[-1].applies_from:
+            kept.append(record)
+    return kept[::-1]
+
+
+def in_force(header: Header, number: int) -> ControlRecord | None:
+    """The newest event that applies to a round; older ones are forgotten, because rounds close in order."""
+    applicable = (record for record in reversed(header.control) if record.applies_from <= number)
+    newest = next(applicable, None)
+    if newest is not None:
+        header.control = [record for record in header.control if record.age_key >= newest.age_key]
+    return newest
+
+
+def is_forgetting_due(header: Header, number: int, rounds: RoundSettings) -> bool:
+    """Whether the memory is to be empty before this round is taken."""
+    asked = any(each <= number * header.length_ms for each in header.forget_from_ms)
+    forget_ms = rounds.forget_cluster_ms
+    longest_ms = max(forget_ms, rounds.max_report_age_ms)  # below it, silence is not even a restart
+    return asked or (forget_ms > 0 and silence_ms(header, number) > longest_ms)
+
+
+def forget(header: Header, number: int) -> Header:
+    """The header at the start of a round that is the first one remembered; it still shows the gap before it."""
+    return Header(
+        length_ms=header.length_ms,
+        newest_ms=header.newest_ms,
+        next_round=header.next_round,
+        partition=header.partition,
+        is_known=header.is_known,
+        rounds=header.rounds,
+        last_summary=header.last_summary,
+        last_report_ms=header.last_report_ms,
+        control=header.control,
+        approvals=header.approvals,
+        system=header.system,
+        forget_from_ms=[each for each in header.forget_from_ms if each > number * header.length_ms],
+    )
+
+
+def is_silent_before(header: Header, event: Control, rounds: RoundSettings) -> bool:
+    """Whether nothing came from the cluster for so long before a control event that no round may close any more."""
+    return header.newest_ms is None or event.time_ms - header.newest_ms > rounds.max_report_age_ms
+
+
+def schedule_forgetting(header: Header, event: Control, rounds: RoundSettings) -> None:
+    """Note the round that a control event empties the memory for."""
+    from_ms = applies_from(header, event, rounds) * header.length_ms
+    header.forget_from_ms = sorted({*header.forget_from_ms, from_ms})[-MAX_WAITING_COUNT:]
+
+
+def keep_newest_control(header: Header, length_ms: int) -> Header:
+    """Only the newest control event, if it changes anything; ``length_ms`` is that of the rounds of a cluster that is not known."""
+    events = [*controls_of(header), *map(event_of, header.control)]
+    newest = max(events, key=lambda event: event.age_key)
+    kept = [record_of(replace(newest, forget=False), None)] if newest.changes_anything else []
+    return Header(length_ms=length_ms, early=kept)
+
+
+_TYPES: dict[EarlyKind, type[Event]] = {
+    "tick": Tick,
+    "result": ActionResult,
+    "facts": ClusterFacts,
+    "control": Control,
+}
+Ended = Literal["used", "superseded", "late"]
+_KINDS = {type_: kind for kind, type_ in _TYPES.items()}
+
+
+def keep_early(header: Header, event: Event, rounds: Sequence[RoundSettings]) -> Ended:
+    """Keep an event until the system is known; ``rounds`` are those of each system. Returns how the event ends."""
+    new = record_of(event, header.newest_ms)
+    if not isinstance(event, Control):
+        header.newest_ms = _newest_ms(header, event)
+        open_from_ms = _open_from_ms(header.newest_ms, rounds)
+        if event.time_ms < open_from_ms:
+            return "late"
+        header.early = _without_closed(header.early, open_from_ms)
+    replaced = [each for each in header.early if _is_replaced(each, new, rounds)]
+    if any(each.age_key >= new.age_key for each in replaced):
+        return "superseded"
+    header.early = _without_surplus([*(each for each in header.early if each not in replaced), new])
+    return "used"
+
+
+def refuse_early(header: Header, result: ActionResult, rounds: Sequence[RoundSettings]) -> Rejection | None:
+    """Why a result is not kept: so many others of rounds that may be open are."""
+    open_from_ms = _open_from_ms(_newest_ms(header, result), rounds)
+    known = [each for each in header.early if each.kind == "result" and each.time_ms >= open_from_ms]
+    rejection = memory.refused_early_result(len(known))
+    if rejection is None:
+        return None
+    new = record_of(result, None)
+    return None if any(_is_replaced(each, new, rounds) for each in known) else rejection
+
+
+def early_event(record: EarlyRecord) -> Event:
+    """The event that was kept."""
+    return msgspec.msgpack.decode(record.value, type=_TYPES[record.kind])
+
+
+def controls_of(header: Header) -> list[Control]:
+    """The control events that are kept."""
+    events = (early_event(each) for each in header.early if each.kind == "control")
+    return [event for event in events if isinstance(event, Control)]
+
+
+def record_of(event: Event, clock_ms: int | None) -> EarlyRecord:
+    """An event as it is kept; ``clock_ms`` is the newest event time of its cluster."""
+    value = msgspec.msgpack.encode(replace(event, appended_ms=None))
+    return EarlyRecord(_KINDS[type(event)], event.time_ms, event.id, clock_ms, value)
+
+
+def _newest_ms(header: Header, event: Event) -> int:
+    """The newest event time of the cluster once this event is taken."""
+    return event.time_ms if header.newest_ms is None else max(header.newest_ms, event.time_ms)
+
+
+def _open_from_ms(newest_ms: int, rounds: Sequence[RoundSettings]) -> int:
+    """From when on an event is in a round that some system may have open."""
+    return newest_ms - max(each.lateness_ms + each.length_ms for each in rounds)
+
+
+def _is_replaced(known: EarlyRecord, new: EarlyRecord, rounds: Sequence[RoundSettings]) -> bool:
+    """Whether only the newer of two events counts: one repeats the other, or both are ticks or facts of one round in any system."""
+    if known.kind != new.kind:
+        return False
+    if new.kind in ("tick", "facts"):
+        return all(known.time_ms // each.length_ms == new.time_ms // each.length_ms for each in rounds)
+    return known.age_key == new.age_key and (new.kind == "control" or known.value == new.value)
+
+
+def _without_closed(records: list[EarlyRecord], open_from_ms: int) -> list[EarlyRecord]:
+    """Without ticks and results of rounds that every system would have closed, and their facts but for the newest."""
+    closed_facts = [each.age_key for each in records if each.kind == "facts" and each.time_ms < open_from_ms]
+    return [
+        each
+        for each in records
+        if each.time_ms >= open_from_ms
+        or each.kind == "control"
+        or (each.kind == "facts" and each.age_key == max(closed_facts))
+    ]
+
+
+def _without_surplus(records: list[EarlyRecord]) -> list[EarlyRecord]:
+    """Without the second oldest control event if there are too many; the oldest stays, as ``control.take`` keeps it."""
+    controls = sorted((each for each in records if each.kind == "control"), key=lambda each: each.age_key)
+    if len(controls) <= MAX_WAITING_COUNT:
+        return records
+    return [each for each in records if each != controls[1]]

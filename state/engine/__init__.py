@@ -1,1 +1,0 @@
-"""What every cluster has: clock, waiting room, control in force, holds, the ledger of decisions, and the frame of the summary."""
