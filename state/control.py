@@ -36,7 +36,7 @@ from state import memory
 from state.events import ActionResult, ClusterFacts, Control, Event, Rejection, Tick
 from state.memory import ControlRecord, EarlyKind, EarlyRecord, Header
 from state.settings import RoundSettings
-from state.store import silence_ms
+from state.waiting import silence_ms
 
 MAX_WAITING_COUNT: Final = 100
 """Most control events that are remembered of one cluster: the one in force and those that wait for their rounds. A silent

@@ -39,8 +39,9 @@ from state.memory import (
 from state.outputs import Output
 from state.rounds import PASSES_THROUGH, Memory, Round, Untaken, refusal, result_of, take_facts, take_tick
 from state.settings import ClusterSettings, SettingsSource
-from state.store import Store, WaitingRoom, widen
+from state.store import Store
 from state.system import System
+from state.waiting import WaitingRoom, widen
 
 Result = Literal["used", "superseded", "late", "rejected"]
 """How an event ends."""

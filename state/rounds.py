@@ -30,9 +30,9 @@ from state.facts import FactsRecord
 from state.memory import ControlRecord, Header, OpenRound, ResultRecord, TickRecord, Waiting, WaitingKey
 from state.outputs import Output
 from state.settings import ClusterSettings, OverlayError, SettingsSource, to_ms
-from state.store import silence_ms
 from state.system import MemoryT, System
 from state.upkeep import NOTHING
+from state.waiting import silence_ms
 
 PASSES_THROUGH = (MemoryError,)
 """Errors of the machine, which neither a record nor a round causes."""

@@ -57,8 +57,8 @@ from state.pulsar.codec import (
     encode_topics,
 )
 from state.pulsar.memory import Fleet, Gathered, WaitingReport, WaitingTopics
-from state.store import Entry, decode_batch, encode_batch
 from state.upkeep import Spell, Upkeep
+from state.waiting import Entry, decode_batch, encode_batch
 from tests.state.kafka.reporting import Replica, moves_report, replica_table
 from tests.state.traces import load, statistics
 
