@@ -67,7 +67,7 @@ def reading(event: Event) -> Event:
 def _read(event: Event, value: bytes) -> Iterator[tuple[str, object]]:
     cluster = event["cluster"]
     if KIND_OF[event["type"]].is_read:
-        key, found = decode(value, key=cluster)
+        key, found, _ = decode(value, key=cluster)
         assert not isinstance(found, Rejection), found
         yield "controller", {"cluster": key, "event": found}
     elif event["type"].startswith(ACTION_PREFIX):

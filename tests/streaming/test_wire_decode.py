@@ -38,7 +38,7 @@ HEARTBEAT = "pulsar/lab/b1:8080/0x00000000_0xffffffff"
 
 
 def taken(value: bytes, *, key: str | None = CLUSTER) -> Event:
-    cluster, found = decode(value, key=key)
+    cluster, found, _ = decode(value, key=key)
     assert isinstance(found, Event), found
     assert cluster == CLUSTER
     return found
