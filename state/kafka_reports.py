@@ -12,8 +12,7 @@ import numpy as np
 
 from policies.columns import Ints
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.moves import UNKNOWN, MoveColumns, Moves, read_moves
-from policies.throttle.replicas import ReplicaSet
+from policies.throttle.moves import UNKNOWN, MoveColumns, Moves, ReplicaSet, read_moves
 
 _INT64 = "<i8"
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from policies.throttle.settings import NetworkCapacitySettings, ThrottleSettings
+from policies.throttle.rates import NetworkCapacitySettings, ThrottleSettings
 from state.round_settings import RoundSettings
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
-from policies.placement.registry import LEFT_TO_PULSAR, PLACEMENTS
+from policies.placement import LEFT_TO_PULSAR, PLACEMENTS
 from policies.shedding import fleet_planner, overload_shedder, registry
 from policies.shedding.contract import SettingsT, SheddingPolicy
-from policies.splitting.settings import SplitSettings
+from policies.splitting.plan import SplitSettings
 from policies.usage import CapacitySettings, UsageSettings
 from state.approval_settings import ApprovalSettings
 from state.events import System

@@ -16,7 +16,6 @@ from typing import Final
 import numpy as np
 
 from policies.columns import Floats
-from policies.shedding.biggest_first import MARGIN_RATIO, choose_biggest_first
 from policies.shedding.contract import (
     Evidence,
     Examined,
@@ -27,7 +26,7 @@ from policies.shedding.contract import (
     Stand,
     keep_pending,
 )
-from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder
+from policies.shedding.plan import FEWEST_BROKERS, MARGIN_RATIO, PlanBuilder, choose_biggest_first
 from policies.shedding.view import NOBODY, BrokerTable, RoundView
 
 NAME: Final = "overload-shedder"

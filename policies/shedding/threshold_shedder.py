@@ -20,18 +20,23 @@ from typing import Final
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints
-from policies.shedding.biggest_first import MARGIN_RATIO, choose_biggest_first
 from policies.shedding.contract import (
     Evidence,
     Examined,
     Headline,
+    OutcomeText,
     Proposal,
     SheddingPolicy,
     Stand,
     keep_pending,
 )
-from policies.shedding.outcomes import OutcomeText
-from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, examine_nothing
+from policies.shedding.plan import (
+    FEWEST_BROKERS,
+    MARGIN_RATIO,
+    PlanBuilder,
+    choose_biggest_first,
+    examine_nothing,
+)
 from policies.shedding.view import NOBODY, BrokerTable, RoundView
 
 NAME: Final = "threshold-shedder"

@@ -29,11 +29,11 @@ from policies.shedding.contract import (
     Examined,
     Headline,
     NoMemory,
+    OutcomeText,
     Proposal,
     SheddingPolicy,
     keep_pending,
 )
-from policies.shedding.outcomes import OutcomeText
 from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, candidates, examine_nothing
 from policies.shedding.view import NOBODY, BrokerTable, RoundView
 

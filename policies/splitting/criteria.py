@@ -45,11 +45,11 @@ from policies.splitting.plan import (
     SplitDecision,
     SplitMemory,
     SplitPlan,
+    SplitSettings,
     SplitSnapshot,
     TopicTable,
 )
 from policies.splitting.ranges import BadRange, Bundle
-from policies.splitting.settings import SplitSettings
 
 MOST_BOUNDARIES = 10_000
 """Most boundaries of one split, so that its action fits in a record; eighty times the bundles that a namespace may have in Pulsar."""

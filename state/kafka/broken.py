@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from policies.throttle.broken import PartitionsByBroker, broken_copies, kept_replicas_down
+from policies.throttle.moves import PartitionsByBroker, broken_copies, kept_replicas_down
 from state.engine.summary import join_names
 from state.kafka.memory import KafkaMemory
 from state.kafka.snapshot import Observation

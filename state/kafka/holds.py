@@ -1,6 +1,6 @@
 """Why a wanted throttle decision does not happen; the pacing goes on observing."""
 
-from policies.throttle.pacing_plan import PacingMemory, ThrottleDecision
+from policies.throttle.pacing_round import PacingMemory, ThrottleDecision
 from state.engine.holds import Hold, error_hold
 from state.engine.memory import Header
 from state.kafka.memory import KafkaMemory

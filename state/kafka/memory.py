@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.pacing_plan import PacingMemory
+from policies.throttle.pacing_round import PacingMemory
 from policies.throttle.rates import BrokerRole, rates_by_role
 from state.engine.layouts import seal, unseal
 from state.kafka.partition_table import PartitionTable

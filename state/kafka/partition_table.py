@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.columns import Bools, Ints
-from policies.throttle.moves import Moves
-from policies.throttle.replicas import BROKER_BITS
+from policies.throttle.moves import BROKER_BITS, Moves
 
 MISSING = -1
 """Place of a partition that is not in the table."""

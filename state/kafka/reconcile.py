@@ -18,7 +18,7 @@ from policies.throttle.lists import (
     union,
     without,
 )
-from policies.throttle.pacing_plan import PacingMemory, ThrottleDecision
+from policies.throttle.pacing_round import PacingMemory, ThrottleDecision
 from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs
 from state.kafka.snapshot import Observation
 

@@ -4,8 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cache
 
 from policies.columns import Codes
-from policies.shedding.contract import SheddingPlan
-from policies.shedding.outcomes import FIRED
+from policies.shedding.contract import FIRED, SheddingPlan
 from policies.splitting.plan import TopicTable
 from policies.wording import counted
 from state.engine.closing import Closing

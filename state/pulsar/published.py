@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from policies.columns import Ints
-from policies.shedding.published import NOT_OWNED, PublishedLoads
-from policies.shedding.view import BundleTable
+from policies.shedding.view import NOT_OWNED, BundleTable, PublishedLoads
 from state.events import Published
 from state.pulsar.memory import WaitingReport
 from state.round_settings import MS_PER_S

@@ -3,7 +3,7 @@
 Every number in it is part of the action's evidence.
 """
 
-from policies.placement.registry import PLACEMENTS
+from policies.placement import PLACEMENTS
 from policies.shedding.contract import Evidence
 from policies.shedding.registry import AnyPolicy
 

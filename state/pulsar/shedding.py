@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from policies.columns import Ints
-from policies.placement import least_resource_usage
-from policies.placement.registry import find_placement
+from policies.placement import LEAST_RESOURCE_USAGE, find_placement
 from policies.shedding.contract import ADMITTED, POSTPONED, REFUSED, Examined, Proposal, SheddingPlan
 from policies.shedding.view import NOBODY, RoundView
 from policies.splitting.plan import Proposals
@@ -76,7 +75,7 @@ def shed(table: Eligible, fleet: Fleet, pulsar: PulsarSettings, *, has_apart: bo
     numbers = np.unique(table.broker_groups).tolist() or [0]
     placement = find_placement(pulsar.placement)
     if placement is None and has_apart:
-        placement = least_resource_usage.PLACEMENT
+        placement = LEAST_RESOURCE_USAGE
     if len(numbers) > 1 and table.view.rules is not None:
         table = replace(table, view=replace(table.view, rules=table.view.rules.draft()))
     memories = policy_memory.recall(fleet.policies, policy, table.groups, numbers)

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from policies.columns import Floats, Ints
-from policies.splitting.positions import positions_of
-from policies.splitting.ranges import Bundle, NamespaceBundles
+from policies.splitting.ranges import Bundle, NamespaceBundles, positions_of
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

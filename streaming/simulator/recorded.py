@@ -15,7 +15,7 @@ from statistics import median
 import numpy as np
 
 from policies.columns import Floats
-from policies.splitting.positions import positions_of
+from policies.splitting.ranges import positions_of
 from state.events import SESSIONS, Event, LoadReport, TopicStats, namespace_of
 from streaming.simulator.bundles import Bundles
 from streaming.simulator.costs import RecordedCosts, machines_of

@@ -12,12 +12,12 @@ from policies.shedding.contract import (
     Evidence,
     Examined,
     Headline,
+    OutcomeText,
     Proposal,
     SheddingPolicy,
     Stand,
     keep_pending,
 )
-from policies.shedding.outcomes import OutcomeText
 from policies.shedding.plan import PlanBuilder, candidates
 from policies.shedding.view import NOBODY, RoundView
 

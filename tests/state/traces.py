@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from policies.splitting.positions import position_of
-from policies.splitting.ranges import Bundle
+from policies.splitting.ranges import Bundle, position_of
 from state.controller import Controller
 from state.engine.closing import Identity
 from state.engine.store import DictStore, Store, StoredKey

@@ -12,14 +12,14 @@ has to wait until their averages mean something.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from policies.columns import Bools, Codes, Floats, Ints, empty_rows
-from policies.costs import RULE_FADES, SATURATED_POINTS
+from policies.costs import SATURATED_POINTS
 from policies.shedding.contract import (
     ACTED,
     ADMITTED,
@@ -33,25 +33,68 @@ from policies.shedding.contract import (
     Evidence,
     Examined,
     Headline,
+    OutcomeText,
     Proposal,
     SheddingPlan,
     SheddingPolicy,
     Stand,
 )
-from policies.shedding.fleet_planner.levels import AVERAGED_ROUNDS, Levels, carry, judge
-from policies.shedding.fleet_planner.memory import (
+from policies.shedding.fleet_planner.levels import (
+    AVERAGED_ROUNDS,
     EVIDENCE,
     ROUNDS,
     UNFINISHED,
     FleetPlannerMemory,
+    FleetPlannerSettings,
+    Levels,
+    carry,
+    judge,
     note_unfinished,
     remember,
 )
 from policies.shedding.fleet_planner.search import Fleet, Found, search
-from policies.shedding.fleet_planner.settings import FleetPlannerSettings
-from policies.shedding.fleet_planner.words import OUTCOME_TEXTS
 from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, candidates, examine_nothing
 from policies.shedding.view import DESTINATION_RISES, NOBODY, SOURCE_FALLS, RoundView
+
+OUTCOME_TEXTS: Final[Mapping[str, OutcomeText]] = {
+    "within-spread": OutcomeText(
+        meaning="its level is within the acceptable spread",
+        remedy="its broker has to be further above the least used one than the acceptable spread",
+    ),
+    "receives": OutcomeText(
+        meaning="bundles of hotter brokers go there in this round",
+        remedy="its broker takes bundles of hotter brokers in this round",
+    ),
+    "not-sure": OutcomeText(
+        meaning="it stands out by the first number of points, and the second is needed to be certain",
+        advice="wait, or lower `noise_multiple`",
+        remedy="its broker has to stand out more, or for longer, or noise_multiple has to be lower",
+        example="not-sure 16.1/17.3",
+    ),
+    "no-better-place": OutcomeText(
+        meaning="it stands out, but no bundle that may move would help",
+        advice="see the outcomes of its bundles; allow splits: `[pulsar.split]`",
+        remedy="another bundle of its broker has to help, or splits have to be on: [pulsar.split]",
+    ),
+    "every-broker-hot": OutcomeText(
+        meaning="it stands out, no move helps, and even the coldest broker is above 85 %",
+        advice="add brokers",
+        remedy="another broker has to have room for its bundles: add brokers",
+    ),
+    "budget-spent": OutcomeText(
+        meaning="it stands out, and a budget allows no more moves now",
+        advice="wait, or raise the limit of `[pulsar.guards]` that the outcomes of its bundles name",
+        remedy="a budget has to allow more moves: it is that of a round or of an hour",
+        is_hold=True,
+    ),
+    "promises-failed": OutcomeText(
+        meaning="most of the last unloads did not help as they should have",
+        advice="see the finding `failed-promises`, and the [runbook](runbooks/promises-failed.md)",
+        remedy="unloads have to help again, see the finding failed-promises, or: `trimtab resume`",
+        is_hold=True,
+    ),
+}
+
 
 NAME: Final = "fleet-planner"
 

@@ -16,8 +16,7 @@ import numpy as np
 
 from policies.columns import Bools, Floats, Ints
 from policies.costs import BANDWIDTH_IN, BANDWIDTH_OUT, explain, figures_of
-from policies.shedding.fleet_planner.levels import Levels
-from policies.shedding.fleet_planner.settings import FleetPlannerSettings
+from policies.shedding.fleet_planner.levels import FleetPlannerSettings, Levels
 from policies.shedding.rules import Rules
 from policies.shedding.view import RoundView
 from policies.usage import RESOURCES

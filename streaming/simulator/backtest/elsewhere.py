@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from policies.columns import Floats, Ints
-from policies.splitting.positions import positions_of
-from policies.splitting.ranges import Bundle
+from policies.splitting.ranges import Bundle, positions_of
 
 
 @dataclass(slots=True, kw_only=True)

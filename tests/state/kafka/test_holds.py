@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from policies.throttle.pacing_plan import PacingMemory, ThrottleDecision
-from policies.throttle.settings import ThrottleSettings
+from policies.throttle.pacing_round import PacingMemory, ThrottleDecision
+from policies.throttle.rates import ThrottleSettings
 from state.engine.holds import Hold
 from state.engine.memory import Header
 from state.kafka.holds import hold_decision, hold_too_large

@@ -7,8 +7,7 @@ import pytest
 
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.moves import UNKNOWN
-from policies.throttle.network import NetworkUse
-from policies.throttle.rates import BrokerRole
+from policies.throttle.rates import BrokerRole, NetworkUse
 from state.kafka.memory import KNOWN_RATE, READING, WaitingLogs, WaitingMoves
 from state.kafka.partition_table import PartitionTable
 from state.kafka.snapshot import Observation, observe, others_lists

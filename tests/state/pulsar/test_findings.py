@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.splitting.plan import TopicTable
-from policies.splitting.settings import SplitSettings
+from policies.splitting.plan import SplitSettings, TopicTable
 from state.engine.ledger import Decision, Verdict
 from state.engine.memory import TickRecord
 from state.pulsar import findings

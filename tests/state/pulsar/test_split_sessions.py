@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from policies.splitting.positions import position_of
-from policies.splitting.ranges import Bundle
+from policies.splitting.ranges import Bundle, position_of
 from state.engine.store import DictStore
 from state.events import ActionResult, Event, LoadReport, TopicStats, TopicTraffic
 from tests.state.pulsar.test_splits import HOT, settings

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from policies.costs import CPU, KBIT_PER_BYTE, Costs
-from policies.splitting.positions import positions_of
+from policies.splitting.ranges import positions_of
 from policies.usage import NOT_MEASURED, RESOURCES
 from state.events import ActionResult, BrokerReport, LoadReport, TopicStats, TopicTraffic
 from state.settings import PulsarSettings
