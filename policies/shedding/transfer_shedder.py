@@ -438,8 +438,7 @@ def _values_at(column: Floats | None, rows: Ints) -> Floats:
     """The value of each broker row, 0 where there is no broker."""
     if column is None:
         return np.zeros(len(rows))
-    found: Floats = np.where(rows == NOBODY, 0.0, column[rows])
-    return found
+    return np.where(rows == NOBODY, 0.0, column[rows])
 
 
 def _describe_spread(source: str, partner: str | None, evidence: Evidence) -> str:

@@ -136,8 +136,7 @@ class BundleTable:
 
     def owners_of(self, rows: Ints) -> Ints:
         """Broker row that owns each of these bundle rows."""
-        owners: Ints = np.searchsorted(self.starts, rows, side="right") - 1
-        return owners
+        return np.searchsorted(self.starts, rows, side="right") - 1
 
     def __len__(self) -> int:
         return len(self.messages_per_s)

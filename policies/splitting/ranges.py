@@ -75,8 +75,7 @@ class BundleRange:
 
     def contains_each(self, positions: Ints) -> Bools:
         """Whether topics at these positions are in the bundle, (n,)."""
-        inside: Bools = (positions >= self.lower) & (positions <= self.last)
-        return inside
+        return (positions >= self.lower) & (positions <= self.last)
 
     def cut(self, boundaries: Sequence[int]) -> tuple["BundleRange", ...]:
         """The children, ascending; together they are this range. Raises ``BadRange`` as Pulsar's ``splitBundles``."""

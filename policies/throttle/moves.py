@@ -38,14 +38,12 @@ class ReplicaSet:
     @property
     def rows(self) -> Ints:
         """Row of each replica, ascending, (k,)."""
-        found: Ints = self.keys >> BROKER_BITS
-        return found
+        return self.keys >> BROKER_BITS
 
     @property
     def brokers(self) -> Ints:
         """Broker of each replica, ascending within a row, (k,)."""
-        found: Ints = self.keys & LARGEST_BROKER
-        return found
+        return self.keys & LARGEST_BROKER
 
     def counts(self, rows_count: int) -> Ints:
         """Replicas of each row, (rows_count,)."""
@@ -80,8 +78,7 @@ class ReplicaSet:
 
 def key_of(rows: Ints, brokers: Ints) -> Ints:
     """One integer for each pair, shapes equal."""
-    found: Ints = (rows << BROKER_BITS) | brokers
-    return found
+    return (rows << BROKER_BITS) | brokers
 
 
 def flat_keys(brokers: Sequence[Sequence[int]]) -> Ints:
@@ -413,8 +410,7 @@ def kept_replicas_down(moves: Moves, down: Collection[int]) -> PartitionsByBroke
 
 
 def _is_down(replicas: ReplicaSet, down: Collection[int]) -> Bools:
-    found: Bools = np.isin(replicas.brokers, list(down))
-    return found
+    return np.isin(replicas.brokers, list(down))
 
 
 def _of_rows(replicas: ReplicaSet, rows: Bools) -> ReplicaSet:

@@ -75,5 +75,4 @@ def saturate(demand_points: Floats) -> Floats:
     """Usage from demand: the same up to the knee, then less and less, never above 100."""
     room = 100.0 - KNEE_POINTS
     above = np.maximum(demand_points - KNEE_POINTS, 0.0)
-    shown: Floats = np.minimum(demand_points, KNEE_POINTS) + room * (1.0 - np.exp(-above / room))
-    return shown
+    return np.minimum(demand_points, KNEE_POINTS) + room * (1.0 - np.exp(-above / room))

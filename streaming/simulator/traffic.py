@@ -100,14 +100,12 @@ class Traffic:
         for surge in sources.surges:
             swing[surge.namespace] *= surge.at(time_s)
         drift = np.exp(sources.drift_ratio * self._drift - sources.drift_ratio**2 / 2)
-        found: Floats = sources.messages_per_s * drift * swing[sources.namespace]
-        return found
+        return sources.messages_per_s * drift * swing[sources.namespace]
 
     def _step_noise(self, now: Floats, lasts_s: float) -> Floats:
         """The next value of noise that lasts ``lasts_s``, with a standard deviation of 1."""
         kept = math.exp(-self._tick_s / lasts_s)
-        next_: Floats = kept * now + math.sqrt(1.0 - kept * kept) * self._rng.standard_normal(len(now))
-        return next_
+        return kept * now + math.sqrt(1.0 - kept * kept) * self._rng.standard_normal(len(now))
 
 
 def rates_of(sources: Sources, messages_in: Floats) -> Floats:

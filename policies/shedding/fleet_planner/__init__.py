@@ -146,8 +146,7 @@ class _Spread:
     @property
     def is_certain(self) -> Bools:
         """Where the difference is certain, (n,)."""
-        found: Bools = (self.apart >= self.needed_points) & (self.apart > 0)
-        return found
+        return (self.apart >= self.needed_points) & (self.apart > 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -214,8 +214,7 @@ class Levels:
         if view.present_rates is None:
             return average
         share = self.belief[owners] if isinstance(owners, int) else self.belief[owners][:, None]
-        found: Floats = average + share * (view.present_rates(rows) - average)
-        return found
+        return average + share * (view.present_rates(rows) - average)
 
     def excess_points(self, view: RoundView, rows: Ints, owners: Ints, brokers: Ints) -> Floats:
         """What the traffic of bundles costs a broker each beyond the running averages, in points, (k, resources)."""
@@ -296,8 +295,7 @@ def _follow(learned: Floats, fleet: Floats, kind: Residual, found: Floats, is_fa
     _learn_noise(learned, fleet, kind, found, new, is_false)
     unknown = 1.0 + UNKNOWN_ROUNDS / (learned[:, ROUNDS, None] + 1.0)
     weight = gain if kind is COST else gain + (1.0 - gain) / AVERAGED_ROUNDS
-    error: Floats = noise * _averaged_share(weight, _lasting_share(fleet, kind)) * np.sqrt(unknown)
-    return error
+    return noise * _averaged_share(weight, _lasting_share(fleet, kind)) * np.sqrt(unknown)
 
 
 def carry(
@@ -321,8 +319,7 @@ def _lasting_rounds(kind: Residual) -> int:
 
 
 def _gain(noise: Floats) -> Floats:
-    found: Floats = MOST_GAIN / np.maximum(noise / QUIET_POINTS, 1.0) ** 2
-    return found
+    return MOST_GAIN / np.maximum(noise / QUIET_POINTS, 1.0) ** 2
 
 
 def _count_run(learned: Floats, kind: Residual, new: Floats, noise: Floats, is_false: Bools) -> Floats:
@@ -340,8 +337,7 @@ def _noise_of(learned: Floats, fleet: Floats, kind: Residual) -> Floats:
     if not fleet[kind.noise].any():
         fleet[kind.noise] = FIRST_NOISE_POINTS**2
         fleet[kind.steps] = (1.0 - FIRST_LASTING) * FIRST_NOISE_POINTS**2
-    noise: Floats = np.sqrt(np.maximum(fleet[kind.noise], learned[:, kind.variance]))
-    return noise
+    return np.sqrt(np.maximum(fleet[kind.noise], learned[:, kind.variance]))
 
 
 def _learn_noise(
@@ -375,15 +371,13 @@ def _learn_noise(
 
 def _lasting_share(fleet: Floats, kind: Residual) -> Floats:
     """Which share of a round's noise is still there in the next one, (resources,)."""
-    found: Floats = np.clip(1.0 - fleet[kind.steps] / fleet[kind.noise], 0.0, 1.0 - MOST_STEPS**-2)
-    return found
+    return np.clip(1.0 - fleet[kind.steps] / fleet[kind.noise], 0.0, 1.0 - MOST_STEPS**-2)
 
 
 def _averaged_share(weight: Floats | float, lasts: Floats | float) -> Floats:
     """How much of a noise that lasts some rounds is left, as a share of it, in an average to which each round adds with this weight."""
     kept = (1.0 - weight) * lasts
-    share: Floats = np.sqrt(weight / (2.0 - weight) * (1.0 + kept) / (1.0 - kept))
-    return share
+    return np.sqrt(weight / (2.0 - weight) * (1.0 + kept) / (1.0 - kept))
 
 
 def _owned_rates(view: RoundView) -> tuple[Floats, Floats]:

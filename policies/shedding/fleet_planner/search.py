@@ -119,8 +119,7 @@ class Fleet:
     def amounts(self, rows: Ints, owner: int) -> Floats:
         """How much of each resource bundles of a broker take by the fleet's rule, (k, a)."""
         figures = figures_of(self.levels.rates(self.view, rows, owner), self.view.bundles.counts[rows])
-        found: Floats = explain(figures, self.levels.costs.rule)[:, self.counts]
-        return found
+        return explain(figures, self.levels.costs.rule)[:, self.counts]
 
     def scores_after(self, broker: int, change: Floats) -> Floats:
         """Score of a broker with its points changed, (k,), from (k, a)."""
