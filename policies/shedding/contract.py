@@ -229,8 +229,6 @@ class SheddingPolicy(Generic[SettingsT, MemoryT, PendingT]):
     """Those of ``outcomes`` that say that a row does not stand out."""
     triggers: tuple[str, ...]
     """Every trigger of an examined row, the empty one included."""
-    evidence: tuple[str, ...]
-    """Names of the numbers of an examined row."""
     sentences: Mapping[str, Sentence]
     """By trigger, the sentence of an action about the finding that it comes from."""
     details: Mapping[str, Callable[[Evidence], str]] = field(default_factory=dict)

@@ -122,7 +122,6 @@ POLICY: Final = SheddingPolicy(
     outcomes=OUTCOMES,
     calm_outcomes=("below-threshold", "sole-broker"),
     triggers=TRIGGERS,
-    evidence=("usage_points", "threshold_points", "broker_bytes_per_s", "to_move_bytes_per_s"),
     sentences={"overloaded": _sentence},
     headline=Headline(meaning="its usage", stand_of=_stand),
 )

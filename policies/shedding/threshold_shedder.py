@@ -263,14 +263,6 @@ POLICY: Final = SheddingPolicy(
     },
     calm_outcomes=("below-threshold", "already-recovered", "cluster-idle", "sole-broker"),
     triggers=TRIGGERS,
-    evidence=(
-        "usage_points",
-        "history_points",
-        "mean_points",
-        "threshold_points",
-        "broker_bytes_per_s",
-        "to_move_bytes_per_s",
-    ),
     sentences={TRIGGERS[UPPER]: _describe_source, TRIGGERS[LOWER]: _describe_source},
     headline=Headline(meaning="its smoothed usage less the mean", stand_of=_stand),
 )

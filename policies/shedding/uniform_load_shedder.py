@@ -277,18 +277,6 @@ POLICY: Final = SheddingPolicy(
     },
     calm_outcomes=("below-threshold", "not-busiest", "sole-broker"),
     triggers=TRIGGERS,
-    evidence=(
-        "broker_messages_per_s",
-        "lowest_messages_per_s",
-        "difference_percent",
-        "allowed_difference_percent",
-        "to_move_messages_per_s",
-        "broker_bytes_per_s",
-        "lowest_bytes_per_s",
-        "throughput_multiple",
-        "allowed_throughput_multiple",
-        "to_move_bytes_per_s",
-    ),
     sentences={TRIGGERS[BY_RATE]: _describe_rates, TRIGGERS[BY_THROUGHPUT]: _describe_throughputs},
     headline=Headline(meaning="which compares rates"),
 )

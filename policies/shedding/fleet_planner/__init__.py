@@ -397,15 +397,6 @@ POLICY: Final = SheddingPolicy(
     outcome_texts=OUTCOME_TEXTS,
     calm_outcomes=("within-spread", "receives"),
     triggers=TRIGGERS,
-    evidence=(
-        "level_points",
-        "coldest_points",
-        "apart_points",
-        "acceptable_spread_points",
-        "needed_points",
-        "error_points",
-        "noise_points",
-    ),
     sentences={TRIGGERS[1]: _describe_source},
     details={"not-sure": _describe_not_sure},
     headline=Headline(
