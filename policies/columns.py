@@ -1,5 +1,8 @@
 """The columns that every policy computes with: NumPy arrays of one type each."""
 
+from collections.abc import Sequence
+from enum import IntEnum
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -8,6 +11,22 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Codes = NDArray[np.int8]
 """Indices into a tuple of names."""
+
+
+class Code(IntEnum):
+    """The values of a column of codes, from 0 on; people read their names with hyphens, such as ``hit-count``."""
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """What people read, by code."""
+        return tuple(each.name.lower().replace("_", "-") for each in cls)
+
+
+def first_code(tests: Sequence[tuple[Bools, int]], otherwise: int) -> Codes:
+    """For each row the code of the first test that is true, (n,)."""
+    conditions, codes = zip(*tests, strict=True)
+    chosen: Codes = np.select(conditions, codes, otherwise).astype(np.int8)
+    return chosen
 
 
 def sum_runs(starts: Ints, column: Floats) -> Floats:

@@ -16,12 +16,12 @@ Pulsar does in its debug mode only; the hit count is kept as long as all wanted 
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 import numpy as np
 
-from policies.columns import Codes, Floats, Ints
+from policies.columns import Code, Codes, Floats, Ints
 from policies.shedding.contract import (
     ACTED,
     BUNDLE_LIMIT,
@@ -41,7 +41,7 @@ from policies.shedding.contract import (
 )
 from policies.shedding.plan import FEWEST_BROKERS, Candidates, PlanBuilder, examine_nothing
 from policies.shedding.view import NOBODY, NOT_OWNED, PublishedLoads, RoundView
-from policies.wording import found_in
+from policies.wording import found_in, require
 
 MOST_UNDERLOADED_RATIO = 0.5
 """A broker is underloaded below a share of the mean: half of the target, but at most this."""
@@ -71,16 +71,7 @@ class TransferShedderSettings:
     """Age from which a broker's load is not counted any more. Pulsar: ``loadBalancerBrokerLoadDataTTLInSeconds``."""
 
     def __post_init__(self) -> None:
-        for name in (
-            "target_std_ratio",
-            "overloaded_points",
-            "hit_count",
-            "max_brokers_count",
-            "shedding_delay_s",
-            "load_data_ttl_s",
-        ):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+        require(self, *(each.name for each in fields(self)), expected="0 or more")
 
     @property
     def underloaded_ratio(self) -> float:
@@ -127,30 +118,23 @@ OUTCOME_TEXTS: Final[Mapping[str, OutcomeText]] = {
 }
 
 
-OUTCOMES = (
-    "fired",
-    "below-target",
-    "hit-count",
-    "cooldown",
-    "outdated",
-    "no-load-data",
-    "no-top-bundles",
-    "sole-bundle",
-    "nothing-fits",
-    "sole-broker",
-)
-(
-    FIRED,
-    BELOW_TARGET,
-    HIT_COUNT,
-    COOLDOWN,
-    OUTDATED,
-    NO_LOAD_DATA,
-    NO_TOP_BUNDLES,
-    SOLE_BUNDLE,
-    NOTHING_FITS,
-    SOLE_BROKER,
-) = range(len(OUTCOMES))
+class Outcome(Code):
+    """What became of a row that was examined."""
+
+    FIRED = 0
+    BELOW_TARGET = 1
+    HIT_COUNT = 2
+    COOLDOWN = 3
+    OUTDATED = 4
+    NO_LOAD_DATA = 5
+    NO_TOP_BUNDLES = 6
+    SOLE_BUNDLE = 7
+    NOTHING_FITS = 8
+    SOLE_BROKER = 9
+
+
+OUTCOMES = Outcome.names()
+
 TRIGGERS = ("", "overloaded", "underloaded")
 OVERLOADED, UNDERLOADED = 1, 2
 
@@ -233,10 +217,10 @@ class Round:
         has_reason = self._reason(idlest, busiest) != 0
         hit_count = hit_count + 1 if has_reason else 0
         if not has_reason:
-            return [self._make_empty_transfer(BELOW_TARGET)], hit_count
+            return [self._make_empty_transfer(Outcome.BELOW_TARGET)], hit_count
         if hit_count <= self._settings.hit_count:
-            return [self._make_empty_transfer(HIT_COUNT)], hit_count
-        return list(self._try_transfers()) or [self._make_empty_transfer(HIT_COUNT)], hit_count
+            return [self._make_empty_transfer(Outcome.HIT_COUNT)], hit_count
+        return list(self._try_transfers()) or [self._make_empty_transfer(Outcome.HIT_COUNT)], hit_count
 
     def _make_empty_transfer(self, outcome: int) -> Transfer:
         idlest, busiest = self._order[0], self._order[-1]
@@ -246,12 +230,12 @@ class Round:
     def _obstacle(self) -> int | None:
         """Outcome if nothing can be decided, else None; checked in Pulsar's order."""
         if len(self._usage) < FEWEST_BROKERS:
-            return SOLE_BROKER
+            return Outcome.SOLE_BROKER
         if self._is_cooling():
-            return COOLDOWN
+            return Outcome.COOLDOWN
         if not self._counted:
-            return OUTDATED
-        return NO_LOAD_DATA if self._view.missing else None
+            return Outcome.OUTDATED
+        return Outcome.NO_LOAD_DATA if self._view.missing else None
 
     def _is_cooling(self) -> bool:
         unloaded, names = self._view.unloaded_ages_s(), self._view.brokers.names
@@ -290,15 +274,15 @@ class Round:
             yield transfer
 
     def _make_transfer(self, high: int, low: int, trigger: int) -> Transfer:
-        transfer = Transfer(high, low, NOTHING_FITS, trigger, self.spread.deviation)
+        transfer = Transfer(high, low, Outcome.NOTHING_FITS, trigger, self.spread.deviation)
         excess = (self._usage[high] - self._usage[low]) / 2
         transfer.to_move = float(_ratio(self._volume[high] * excess, self._usage[high]))
         top = self._published.top_of(high)
         if len(top) <= 1:
-            transfer.outcome = SOLE_BUNDLE if top else NO_TOP_BUNDLES
+            transfer.outcome = Outcome.SOLE_BUNDLE if top else Outcome.NO_TOP_BUNDLES
             return transfer
         self._choose(transfer, top)
-        transfer.outcome = FIRED if ACTED in transfer.outcomes else NOTHING_FITS
+        transfer.outcome = Outcome.FIRED if ACTED in transfer.outcomes else Outcome.NOTHING_FITS
         return transfer
 
     def _choose(self, transfer: Transfer, top: list[tuple[int, float]]) -> None:
@@ -367,7 +351,7 @@ def plan(
     if len(view.brokers) == 0:
         return Proposal(PlanBuilder().build(examine_nothing(OUTCOMES, TRIGGERS)), memory)
     if view.published is None:
-        nobody = [Transfer(NOBODY, NOBODY, NO_LOAD_DATA)]
+        nobody = [Transfer(NOBODY, NOBODY, Outcome.NO_LOAD_DATA)]
         return Proposal(_build(None, Spread(0.0, 0, 0.0, 0.0), nobody, memory.hit_count, settings), memory)
     round_ = Round(view, view.published, settings)
     transfers, hit_count = round_.find_transfers(memory.hit_count)
@@ -378,7 +362,7 @@ def plan(
 def settle(proposal: Proposal[TransferShedderMemory], fates: Codes) -> TransferShedderMemory:
     """The hit count starts anew after brokers fired, and goes on where all unloads that they want have to wait."""
     plan_ = proposal.plan
-    fired = np.flatnonzero(plan_.examined.outcome == FIRED)
+    fired = np.flatnonzero(plan_.examined.outcome == Outcome.FIRED)
     if len(fired) == 0 or plan_.waits(fates)[fired].all():
         return proposal.pending
     return TransferShedderMemory()

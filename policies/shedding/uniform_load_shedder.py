@@ -36,6 +36,7 @@ from policies.shedding.contract import (
 )
 from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, candidates, examine_nothing
 from policies.shedding.view import NOBODY, BrokerTable, RoundView
+from policies.wording import require
 
 NAME: Final = "uniform-load-shedder"
 
@@ -73,11 +74,8 @@ class UniformLoadShedderSettings:
     """The same for throughput. Pulsar: ``minUnloadMessageThroughput``."""
 
     def __post_init__(self) -> None:
-        for name in ("rate_difference_percent", "throughput_multiple"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 (off) or more")
-        if not 0 <= self.max_unload_ratio <= 1:
-            raise ValueError(f"max_unload_ratio is {self.max_unload_ratio}; it must be from 0 to 1")
+        require(self, "rate_difference_percent", "throughput_multiple", expected="0 (off) or more")
+        require(self, "max_unload_ratio", most=1, expected="from 0 to 1")
         if self.max_unload_bundles_count != NO_LIMIT and self.max_unload_bundles_count < 1:
             raise ValueError(
                 f"max_unload_bundles_count is {self.max_unload_bundles_count}; it must be 1 or more, or "

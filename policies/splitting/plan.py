@@ -23,6 +23,7 @@ from policies.splitting.cut import (
     topic_loads,
 )
 from policies.splitting.ranges import positions_of
+from policies.wording import require
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +88,8 @@ class SplitSettings:
             )
         if not 0 < self.max_child_ratio <= 1:
             raise ValueError(f"max_child_ratio is {self.max_child_ratio}; it must be above 0 and at most 1")
-        if self.average_samples < 1:
-            raise ValueError(f"average_samples is {self.average_samples}; it must be 1 or more")
-        if self.bundle_cooldown_s < 0:
-            raise ValueError(
-                f"bundle_cooldown_s is {self.bundle_cooldown_s}; it must be 0 or more (0 switches it off)"
-            )
+        require(self, "average_samples", least=1, expected="1 or more")
+        require(self, "bundle_cooldown_s", expected="0 or more (0 switches it off)")
         self.limits()
 
     def limits(self) -> BundleLimits:

@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from policies.columns import Bools, Codes, Floats, Ints, empty_rows
+from policies.columns import Bools, Code, Codes, Floats, Ints, empty_rows
 from policies.costs import SATURATED_POINTS
 from policies.shedding.contract import (
     ACTED,
@@ -98,26 +98,22 @@ OUTCOME_TEXTS: Final[Mapping[str, OutcomeText]] = {
 
 NAME: Final = "fleet-planner"
 
-OUTCOMES = (
-    "fired",
-    "receives",
-    "within-spread",
-    "not-sure",
-    "no-better-place",
-    "every-broker-hot",
-    "budget-spent",
-    "promises-failed",
-)
-(
-    FIRED,
-    RECEIVES,
-    WITHIN_SPREAD,
-    NOT_SURE,
-    NO_BETTER_PLACE,
-    EVERY_BROKER_HOT,
-    BUDGET_SPENT,
-    PROMISES_FAILED,
-) = range(len(OUTCOMES))
+
+class Outcome(Code):
+    """What became of a row that was examined."""
+
+    FIRED = 0
+    RECEIVES = 1
+    WITHIN_SPREAD = 2
+    NOT_SURE = 3
+    NO_BETTER_PLACE = 4
+    EVERY_BROKER_HOT = 5
+    BUDGET_SPENT = 6
+    PROMISES_FAILED = 7
+
+
+OUTCOMES = Outcome.names()
+
 TRIGGERS = ("", "spread")
 _SHOWN_DIGITS = 6
 _FEW_BROKERS = 10
@@ -246,24 +242,24 @@ def _examine(
     order = np.argsort(-levels.score, kind="stable")
     place = np.empty(count, dtype=np.int64)
     place[order] = np.arange(count)
-    outcome = np.full(count, WITHIN_SPREAD, dtype=np.int8)
+    outcome = np.full(count, Outcome.WITHIN_SPREAD, dtype=np.int8)
     stands_out = spread.apart > settings.acceptable_spread_points
     if hold is not None:
         outcome[stands_out] = hold
     elif found.is_cut:
-        outcome[stands_out] = BUDGET_SPENT
-    outcome[stands_out & ~levels.is_clear] = NOT_SURE
+        outcome[stands_out] = Outcome.BUDGET_SPENT
+    outcome[stands_out & ~levels.is_clear] = Outcome.NOT_SURE
     stuck = sorted(found.stuck)
     outcome[stuck] = np.where(
-        levels.score[spread.cold[stuck]] >= HOT_POINTS, EVERY_BROKER_HOT, NO_BETTER_PLACE
+        levels.score[spread.cold[stuck]] >= HOT_POINTS, Outcome.EVERY_BROKER_HOT, Outcome.NO_BETTER_PLACE
     )
-    outcome[sorted(found.waiting)] = BUDGET_SPENT
-    outcome[~stands_out] = WITHIN_SPREAD
+    outcome[sorted(found.waiting)] = Outcome.BUDGET_SPENT
+    outcome[~stands_out] = Outcome.WITHIN_SPREAD
     low = np.where(spread.cold == np.arange(count), NOBODY, spread.cold)
     for move in reversed(found.moves):
-        outcome[move.destination] = RECEIVES
+        outcome[move.destination] = Outcome.RECEIVES
         low[move.source] = move.destination
-    outcome[[move.source for move in found.moves]] = FIRED
+    outcome[[move.source for move in found.moves]] = Outcome.FIRED
     columns = {
         "level_points": levels.score,
         "coldest_points": levels.score[spread.cold],
@@ -278,7 +274,7 @@ def _examine(
         low=low[order],
         outcome=outcome[order],
         outcomes=OUTCOMES,
-        trigger=np.where(stands_out | (outcome == FIRED), 1, 0).astype(np.int8)[order],
+        trigger=np.where(stands_out | (outcome == Outcome.FIRED), 1, 0).astype(np.int8)[order],
         triggers=TRIGGERS,
         evidence={name: _round_shown(column[order]) for name, column in columns.items()},
     )
@@ -288,8 +284,8 @@ def _examine(
 def _why_nobody_gives(view: RoundView, spread: _Spread, settings: FleetPlannerSettings) -> int | None:
     """Outcome of brokers that stand out in a round without a plan; None where a plan is made."""
     if not spread.is_certain.any():
-        return NOT_SURE
-    return PROMISES_FAILED if _have_promises_failed(view, settings) else None
+        return Outcome.NOT_SURE
+    return Outcome.PROMISES_FAILED if _have_promises_failed(view, settings) else None
 
 
 def _have_promises_failed(view: RoundView, settings: FleetPlannerSettings) -> bool:
@@ -304,7 +300,10 @@ def _plan(view: RoundView, levels: Levels, found: Found, examined: Examined, pla
     rows = np.array([move.bundle for move in found.moves], dtype=np.int64)
     tried_rows, tried_examined = empty_rows(), empty_rows()
     gives = np.flatnonzero(
-        np.isin(examined.outcome, (FIRED, NO_BETTER_PLACE, EVERY_BROKER_HOT, BUDGET_SPENT))
+        np.isin(
+            examined.outcome,
+            (Outcome.FIRED, Outcome.NO_BETTER_PLACE, Outcome.EVERY_BROKER_HOT, Outcome.BUDGET_SPENT),
+        )
     )
     if len(gives):
         tried = candidates(view.bundles, fired=gives, brokers=examined.high[gives])

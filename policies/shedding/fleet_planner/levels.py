@@ -21,6 +21,7 @@ from policies.columns import Bools, Floats, Ints, sum_runs
 from policies.costs import SATURATED_POINTS, CostMemory, Costs, figures_of, learn
 from policies.shedding.view import RoundView
 from policies.usage import RESOURCES
+from policies.wording import require
 
 GOAL_RATIO: Final = 0.5
 """Where a plan ends, as a share of the acceptable spread: half of it, so that the spread does not soon come back."""
@@ -51,14 +52,9 @@ class FleetPlannerSettings:
     """How many of the last unloads ``failed_promises_ratio`` looks at, at most 10; 0: it never stops a plan. Not in Pulsar."""
 
     def __post_init__(self) -> None:
-        for name in ("acceptable_spread_points", "noise_multiple", "min_gain_points"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more")
-        for name in ("max_moved_ratio", "failed_promises_ratio"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be from 0 to 1")
-        if not 0 <= self.promises_count <= MOST_PROMISES:
-            raise ValueError(f"promises_count is {self.promises_count}; it must be from 0 to {MOST_PROMISES}")
+        require(self, "acceptable_spread_points", "noise_multiple", "min_gain_points", expected="0 or more")
+        require(self, "max_moved_ratio", "failed_promises_ratio", most=1, expected="from 0 to 1")
+        require(self, "promises_count", most=MOST_PROMISES, expected=f"from 0 to {MOST_PROMISES}")
 
     @property
     def goal_points(self) -> float:
