@@ -30,7 +30,8 @@ from policies.shedding.contract import (
     Headline,
     Proposal,
     SheddingPolicy,
-    Stand,
+    count_hits,
+    stand_by,
 )
 from policies.shedding.plan import Candidates, PlanBuilder, candidates
 from policies.shedding.view import RoundView
@@ -284,19 +285,6 @@ def _describe_pair(source: str, partner: str | None, evidence: Evidence) -> str:
     )
 
 
-def _hit_count_outcome(evidence: Evidence) -> str:
-    return f"hit-count {evidence['hit_count']}/{evidence['needed_hit_count']}"
-
-
-def _stand(evidence: Evidence) -> Stand:
-    return Stand(
-        difference_points=float(evidence["difference_points"]),
-        threshold_points=float(evidence["threshold_points"]),
-        hit_count=float(evidence["hit_count"]),
-        needed_hit_count=float(evidence["needed_hit_count"]),
-    )
-
-
 POLICY: Final = SheddingPolicy(
     name=NAME,
     settings=AvgShedderSettings,
@@ -307,6 +295,9 @@ POLICY: Final = SheddingPolicy(
     calm_outcomes=("below-threshold",),
     triggers=TRIGGERS,
     sentences=dict.fromkeys(TRIGGERS[1:], _describe_pair),
-    details={"hit-count": _hit_count_outcome},
-    headline=Headline(meaning="the busiest broker less the idlest", stand_of=_stand),
+    details={"hit-count": count_hits},
+    headline=Headline(
+        meaning="the busiest broker less the idlest",
+        stand_of=stand_by("difference_points", "threshold_points", counts_hits=True),
+    ),
 )

@@ -196,6 +196,30 @@ class Stand:
     needed_hit_count: float | None = None
 
 
+def stand_by(difference: str, threshold: str, *, counts_hits: bool = False) -> Callable[[Evidence], Stand]:
+    """Reads the stand of a row from these two numbers of its evidence, and from its hits where the policy counts them."""
+
+    def stand_of(evidence: Evidence) -> Stand:
+        hits = (
+            (float(evidence["hit_count"]), float(evidence["needed_hit_count"]))
+            if counts_hits
+            else (None, None)
+        )
+        return Stand(
+            difference_points=float(evidence[difference]),
+            threshold_points=float(evidence[threshold]),
+            hit_count=hits[0],
+            needed_hit_count=hits[1],
+        )
+
+    return stand_of
+
+
+def count_hits(evidence: Evidence) -> str:
+    """The outcome of a row that does not stand out for long enough, with its hits."""
+    return f"hit-count {evidence['hit_count']}/{evidence['needed_hit_count']}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
     """The number that a policy shows on ``/metrics``."""

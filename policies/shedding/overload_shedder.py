@@ -23,8 +23,8 @@ from policies.shedding.contract import (
     NoMemory,
     Proposal,
     SheddingPolicy,
-    Stand,
     keep_pending,
+    stand_by,
 )
 from policies.shedding.plan import FEWEST_BROKERS, MARGIN_RATIO, PlanBuilder, choose_biggest_first
 from policies.shedding.view import NOBODY, RoundView
@@ -92,13 +92,6 @@ def _sentence(source: str, partner: str | None, evidence: Evidence) -> str:  # n
     return f"{source} is at {evidence['usage_points']:.1f} %, with less than {evidence['threshold_points']:g} % allowed"
 
 
-def _stand(evidence: Evidence) -> Stand:
-    return Stand(
-        difference_points=float(evidence["usage_points"]),
-        threshold_points=float(evidence["threshold_points"]),
-    )
-
-
 POLICY: Final = SheddingPolicy(
     name=NAME,
     settings=OverloadShedderSettings,
@@ -109,5 +102,5 @@ POLICY: Final = SheddingPolicy(
     calm_outcomes=("below-threshold", "sole-broker"),
     triggers=TRIGGERS,
     sentences={"overloaded": _sentence},
-    headline=Headline(meaning="its usage", stand_of=_stand),
+    headline=Headline(meaning="its usage", stand_of=stand_by("usage_points", "threshold_points")),
 )

@@ -37,7 +37,8 @@ from policies.shedding.contract import (
     Proposal,
     SheddingPlan,
     SheddingPolicy,
-    Stand,
+    count_hits,
+    stand_by,
 )
 from policies.shedding.plan import FEWEST_BROKERS, Candidates, PlanBuilder, examine_nothing
 from policies.shedding.view import NOBODY, NOT_OWNED, PublishedLoads, RoundView
@@ -441,19 +442,6 @@ def _describe_idle_broker(source: str, partner: str | None, evidence: Evidence) 
     )
 
 
-def _hit_count_outcome(evidence: Evidence) -> str:
-    return f"hit-count {evidence['hit_count']}/{evidence['needed_hit_count']}"
-
-
-def _stand(evidence: Evidence) -> Stand:
-    return Stand(
-        difference_points=float(evidence["deviation_points"]),
-        threshold_points=float(evidence["target_deviation_points"]),
-        hit_count=float(evidence["hit_count"]),
-        needed_hit_count=float(evidence["needed_hit_count"]),
-    )
-
-
 POLICY: Final = SheddingPolicy(
     name=NAME,
     settings=TransferShedderSettings,
@@ -465,7 +453,10 @@ POLICY: Final = SheddingPolicy(
     calm_outcomes=("below-target", "sole-broker"),
     triggers=TRIGGERS,
     sentences={TRIGGERS[OVERLOADED]: _describe_spread, TRIGGERS[UNDERLOADED]: _describe_idle_broker},
-    details={"hit-count": _hit_count_outcome},
-    headline=Headline(meaning="the standard deviation of the smoothed usages", stand_of=_stand),
+    details={"hit-count": count_hits},
+    headline=Headline(
+        meaning="the standard deviation of the smoothed usages",
+        stand_of=stand_by("deviation_points", "target_deviation_points", counts_hits=True),
+    ),
     reads_published=True,
 )

@@ -37,7 +37,7 @@ from policies.shedding.contract import (
     Proposal,
     SheddingPlan,
     SheddingPolicy,
-    Stand,
+    stand_by,
 )
 from policies.shedding.fleet_planner.levels import (
     AVERAGED_ROUNDS,
@@ -379,13 +379,6 @@ def _describe_not_sure(evidence: Evidence) -> str:
     return f"not-sure {evidence['apart_points']:.1f}/{evidence['needed_points']:.1f}"
 
 
-def _stand(evidence: Evidence) -> Stand:
-    return Stand(
-        difference_points=float(evidence["apart_points"]),
-        threshold_points=float(evidence["needed_points"]),
-    )
-
-
 POLICY: Final = SheddingPolicy(
     name=NAME,
     settings=FleetPlannerSettings,
@@ -399,7 +392,8 @@ POLICY: Final = SheddingPolicy(
     sentences={TRIGGERS[1]: _describe_source},
     details={"not-sure": _describe_not_sure},
     headline=Headline(
-        meaning="the level of the most used broker less that of the least used one", stand_of=_stand
+        meaning="the level of the most used broker less that of the least used one",
+        stand_of=stand_by("apart_points", "needed_points"),
     ),
     plans_rounds=True,
 )
