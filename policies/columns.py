@@ -1,6 +1,7 @@
 """The columns that every policy computes with: NumPy arrays of one type each."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -41,3 +42,44 @@ def sum_runs(starts: Ints, column: Floats) -> Floats:
 def empty_rows() -> Ints:
     """No rows."""
     return np.zeros(0, dtype=np.int64)
+
+
+def count_codes(codes: Codes, names: tuple[str, ...]) -> dict[str, int]:
+    """How often each name occurs; names that do not occur are left out."""
+    found = np.bincount(codes, minlength=len(names))
+    return {name: int(count) for name, count in zip(names, found, strict=True) if count}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Findings:
+    """Rows that were looked at, each with its outcome and the numbers that it was judged on; k rows."""
+
+    outcome: Codes
+    """Index into ``outcomes``, (k,)."""
+    outcomes: tuple[str, ...]
+    """Every outcome there is."""
+    trigger: Codes
+    """Index into ``triggers``: why a row was looked at, or would act, (k,)."""
+    triggers: tuple[str, ...]
+    """Every trigger there is."""
+    evidence: Mapping[str, Floats | Ints]
+    """The numbers each row was judged on, (k,) each, units in their names."""
+
+    def __len__(self) -> int:
+        return len(self.outcome)
+
+    def outcome_of(self, row: int) -> str:
+        """Outcome in words."""
+        return self.outcomes[int(self.outcome[row])]
+
+    def trigger_of(self, row: int) -> str:
+        """Trigger in words."""
+        return self.triggers[int(self.trigger[row])]
+
+    def evidence_of(self, row: int) -> dict[str, float | int]:
+        """The numbers of one row."""
+        return {name: column[row].item() for name, column in self.evidence.items()}
+
+    def counts(self) -> dict[str, int]:
+        """How many rows ended with each outcome that occurred."""
+        return count_codes(self.outcome, self.outcomes)

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from policies.columns import Bools, Codes, Floats, Ints
+from policies.columns import Bools, Codes, Findings, Floats, Ints
 from policies.shedding.view import RoundView
 
 FIRED = "fired"
@@ -97,42 +97,13 @@ Sentence = Callable[[str, str | None, Evidence], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Examined:
+class Examined(Findings):
     """What the policy looked at, in its own order: pairs of brokers, single brokers, or the whole fleet; k rows."""
 
     high: Ints
     """Broker row that would shed, NOBODY for a row about the whole fleet, (k,)."""
     low: Ints
     """Broker row it is compared with, NOBODY where it is compared with none, (k,)."""
-    outcome: Codes
-    """Index into ``outcomes``, (k,)."""
-    outcomes: tuple[str, ...]
-    """Every outcome this policy knows."""
-    trigger: Codes
-    """Index into ``triggers``: what would make it fire, (k,)."""
-    triggers: tuple[str, ...]
-    """Every trigger this policy knows."""
-    evidence: Mapping[str, Floats | Ints]
-    """The numbers each row was judged on, (k,) each, units in their names."""
-
-    def __len__(self) -> int:
-        return len(self.high)
-
-    def outcome_of(self, row: int) -> str:
-        """Outcome in words."""
-        return self.outcomes[int(self.outcome[row])]
-
-    def trigger_of(self, row: int) -> str:
-        """Trigger in words."""
-        return self.triggers[int(self.trigger[row])]
-
-    def evidence_of(self, row: int) -> dict[str, float | int]:
-        """The numbers of one row."""
-        return {name: column[row].item() for name, column in self.evidence.items()}
-
-    def counts(self) -> dict[str, int]:
-        """How many rows ended with each outcome that occurred."""
-        return count_codes(self.outcome, self.outcomes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -301,9 +272,3 @@ class SheddingPolicy(Generic[SettingsT, MemoryT, PendingT]):
 def vars_of(memory: Any) -> dict[str, Any]:
     """The fields of a memory by name."""
     return {each.name: getattr(memory, each.name) for each in fields(memory)}
-
-
-def count_codes(codes: Codes, names: tuple[str, ...]) -> dict[str, int]:
-    """How often each name occurs; names that do not occur are left out."""
-    found = np.bincount(codes, minlength=len(names))
-    return {name: int(count) for name, count in zip(names, found, strict=True) if count}

@@ -195,12 +195,12 @@ class Promise:
     @property
     def expected_gain_points(self) -> float:
         """By how much the more used of the two should have fallen."""
-        return self._highest_points_of(self.before_points) - self._highest_points_of(self.expected_points)
+        return max(self.before_points.values()) - max(self.expected_points.values())
 
     @property
     def gain_points(self) -> float:
         """By how much it fell; below 0 where it rose."""
-        return self._highest_points_of(self.before_points) - self._highest_points_of(self.seen_points)
+        return max(self.before_points.values()) - max(self.seen_points.values())
 
     @property
     def error_points(self) -> float:
@@ -212,10 +212,6 @@ class Promise:
         if "destination" in after:
             closer += after["destination"] - self.before_points["destination"]
         return closer
-
-    @staticmethod
-    def _highest_points_of(points: Mapping[Side, float]) -> float:
-        return max(points.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,12 +284,8 @@ class RoundView:
 
 
 def _take_room(table: TableT, rows: Ints, **given: Any) -> TableT:
-    columns: dict[str, Any] = {each.name: getattr(table, each.name) for each in fields(table)}
-    for name, column in columns.items():
-        if name not in given:
-            given[name] = (
-                column[rows]
-                if isinstance(column, np.ndarray)
-                else tuple(column[row] for row in rows.tolist())
-            )
+    for name in {each.name for each in fields(table)} - set(given):
+        column = getattr(table, name)
+        is_array = isinstance(column, np.ndarray)
+        given[name] = column[rows] if is_array else tuple(column[row] for row in rows.tolist())
     return replace(table, **given)

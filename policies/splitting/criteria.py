@@ -35,6 +35,7 @@ from policies.splitting.plan import (
     NO_TOPIC,
     NO_TOPIC_STATS,
     ONE_TOPIC,
+    OUTCOMES,
     RANGE_TOO_NARROW,
     SOLE_TOPIC,
     TRIGGERS,
@@ -119,7 +120,9 @@ def split(
     examined = Examined(
         rows=found.rows,
         outcome=outcome,
+        outcomes=OUTCOMES,
         trigger=found.trigger,
+        triggers=TRIGGERS,
         heaviest_topic=heaviest,
         evidence={
             "bundle_topics_count": snapshot.topic_counts[found.rows],

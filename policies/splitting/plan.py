@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from policies.columns import Bools, Codes, Floats, Ints
+from policies.columns import Bools, Codes, Findings, Floats, Ints
 from policies.splitting import algorithms, balanced_flow_divide
 from policies.splitting.algorithms import ALGORITHMS, UnknownAlgorithm
 from policies.splitting.cut import (
@@ -250,41 +250,15 @@ class SplitMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Examined:
+class Examined(Findings):
     """Candidates, the heaviest first (as a share of the limits), ties by name; c rows."""
 
     rows: Ints
     """Bundle rows, (c,)."""
-    outcome: Codes
-    """Index into ``OUTCOMES``, (c,)."""
-    trigger: Codes
-    """Index into ``TRIGGERS``, (c,)."""
     heaviest_topic: Ints
     """Row of the topic that carries the load of an ``one-topic`` or ``sole-topic``, (c,); NO_TOPIC where none is named."""
-    evidence: Mapping[str, Floats | Ints]
-    """The numbers each was judged on, (c,) each, units in their names."""
     reasons: Mapping[int, str]
     """By row of ``examined``: why there is no boundary for a candidate."""
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def outcome_of(self, row: int) -> str:
-        """Outcome in words."""
-        return OUTCOMES[int(self.outcome[row])]
-
-    def trigger_of(self, row: int) -> str:
-        """Trigger in words."""
-        return TRIGGERS[int(self.trigger[row])]
-
-    def evidence_of(self, row: int) -> dict[str, float | int]:
-        """The numbers of one row."""
-        return {name: column[row].item() for name, column in self.evidence.items()}
-
-    def counts(self) -> dict[str, int]:
-        """How many candidates ended with each outcome that occurred."""
-        found = np.bincount(self.outcome, minlength=len(OUTCOMES))
-        return {name: int(count) for name, count in zip(OUTCOMES, found, strict=True) if count}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -95,7 +95,7 @@ def needs_of(moves: Moves, *, counts_whole_logs: bool = True) -> Needs:
         ),
         lacking=_find_lacks(moves, left),
         without_leader=tuple(moves.name(row) for row in np.flatnonzero(~is_led).tolist()),
-        whole_logs_count=int(np.count_nonzero(_is_whole(moves))),
+        whole_logs_count=int(np.count_nonzero((moves.present_bytes == UNKNOWN) & ~_has_all(moves))),
     )
 
 
@@ -144,11 +144,6 @@ def _has_all(moves: Moves) -> Bools:
     found: Bools = moves.in_sync.contains(moves.added.keys) | (
         moves.leader[moves.added.rows] == moves.added.brokers
     )
-    return found
-
-
-def _is_whole(moves: Moves) -> Bools:
-    found: Bools = (moves.present_bytes == UNKNOWN) & ~_has_all(moves)
     return found
 
 
@@ -210,24 +205,13 @@ def write_rates(before: LogReading, after: LogReading) -> Ints:
     """
     elapsed_ms = np.broadcast_to(np.subtract(after.at_ms, before.at_ms), after.leader.shape)
     is_apart = elapsed_ms >= MIN_INTERVAL_MS
-    rates = _per_second(
-        _growth(before.log_size_bytes, after.log_size_bytes), np.where(is_apart, elapsed_ms, 1)
-    )
-    rates[~is_apart | (before.leader != after.leader)] = UNKNOWN
+    sizes, sizes_before = after.log_size_bytes, before.log_size_bytes
+    is_known = (sizes_before != UNKNOWN) & (sizes != UNKNOWN) & (sizes >= sizes_before)
+    # rounded up, and in two parts, because growth times 1,000 may not fit into an int64
+    whole, rest = np.divmod(np.where(is_known, sizes - sizes_before, 0), np.where(is_apart, elapsed_ms, 1))
+    rates: Ints = whole * _MS_PER_S + -(-rest * _MS_PER_S // np.where(is_apart, elapsed_ms, 1))
+    rates[~is_known | ~is_apart | (before.leader != after.leader)] = UNKNOWN
     stood_still = (before.end_offset == after.end_offset) & (after.end_offset != UNKNOWN)
     rates[stood_still & is_apart] = 0
     rates[after.leader == NO_LEADER] = UNKNOWN
     return rates
-
-
-def _growth(before: Ints, after: Ints) -> Ints:
-    """Growth, (n,), or UNKNOWN where a size is unknown or the log shrank."""
-    known = (before != UNKNOWN) & (after != UNKNOWN) & (after >= before)
-    return np.where(known, after - before, UNKNOWN)
-
-
-def _per_second(growth: Ints, elapsed_ms: Ints) -> Ints:
-    """Growth a second, rounded up, (n,); in two parts, because growth times 1,000 may not fit into an int64."""
-    whole, rest = np.divmod(growth, elapsed_ms)
-    rates = whole * _MS_PER_S + -(-rest * _MS_PER_S // elapsed_ms)
-    return np.where(growth == UNKNOWN, UNKNOWN, rates)
