@@ -10,7 +10,7 @@ from policies.splitting.ranges import positions_of
 from policies.usage import NOT_MEASURED, RESOURCES
 from state.events import ActionResult, BrokerReport, LoadReport, TopicStats, TopicTraffic
 from state.settings import PulsarSettings
-from streaming.simulator.backtest.world import World
+from streaming.simulator.recorded_world import World
 
 A, B = "shop/a/0x00000000_0x80000000", "shop/a/0x80000000_0xffffffff"
 C = "shop/c/0x00000000_0xffffffff"
