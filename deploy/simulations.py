@@ -15,21 +15,10 @@ from typing import Final
 import numpy as np
 
 from streaming.settings import ClusterSettingsSource, load
-from streaming.simulator.card import ALL, COLUMNS, Column, card, show
-from streaming.simulator.comparing import (
-    NOBODY,
-    PERFECT,
-    Build,
-    Candidate,
-    Run,
-    jobs_of,
-    play,
-    play_all,
-    sort_runs,
-)
-from streaming.simulator.machines import SESSIONS_COUNT
+from streaming.simulator.runs import NOBODY, PERFECT, Build, Candidate, jobs_of, play, play_all, sort_runs
 from streaming.simulator.scenarios import SCENARIOS, find_scenario
-from streaming.simulator.setup import Setup
+from streaming.simulator.score import ALL, COLUMNS, Column, Run, card, show
+from streaming.simulator.setup import SESSIONS_COUNT, Setup
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "simulations.md"
 SEEDS = range(7001, 7006)

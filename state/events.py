@@ -18,8 +18,7 @@ import numpy as np
 
 from policies.columns import Bools, Floats, Ints
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.moves import UNKNOWN, MoveColumns, Moves, read_moves
-from policies.throttle.replicas import ReplicaSet
+from policies.throttle.moves import UNKNOWN, MoveColumns, Moves, ReplicaSet, read_moves
 from state.facts import Facts
 from state.upkeep import NOTHING, Upkeep
 

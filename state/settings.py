@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, Type
 
 import msgspec
 
-from policies.placement.registry import LEFT_TO_PULSAR, PLACEMENTS
+from policies.placement import LEFT_TO_PULSAR, PLACEMENTS
 from policies.shedding import fleet_planner, overload_shedder, registry
 from policies.shedding.contract import SettingsT, SheddingPolicy
-from policies.splitting.settings import SplitSettings
-from policies.throttle.settings import NetworkCapacitySettings, ThrottleSettings
+from policies.splitting.plan import SplitSettings
+from policies.throttle.rates import NetworkCapacitySettings, ThrottleSettings
 from policies.usage import CapacitySettings, UsageSettings
 from state.events import System
 from state.guard_settings import ApprovalSettings, QuietSpan, Zones

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from policies.shedding.outcomes import OutcomeText
+from policies.shedding.contract import OutcomeText
 from policies.shedding.registry import POLICIES
 
 BEGIN, END = (

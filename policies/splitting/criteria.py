@@ -11,12 +11,11 @@ What is known of the topics, and what happens where too little is known, is in `
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from policies.columns import Bools, Codes, Floats, Ints
+from policies.columns import Bools, Codes, Floats, Ints, first_code
 from policies.splitting.algorithms import divide
 from policies.splitting.cut import BundleLimits, SplitQuestion, children, no_cut
 from policies.splitting.evidence import ONE_TOPIC_RATIO, Evidence, heaviest_topic
@@ -36,6 +35,7 @@ from policies.splitting.plan import (
     NO_TOPIC,
     NO_TOPIC_STATS,
     ONE_TOPIC,
+    OUTCOMES,
     RANGE_TOO_NARROW,
     SOLE_TOPIC,
     TRIGGERS,
@@ -45,11 +45,11 @@ from policies.splitting.plan import (
     SplitDecision,
     SplitMemory,
     SplitPlan,
+    SplitSettings,
     SplitSnapshot,
     TopicTable,
 )
 from policies.splitting.ranges import BadRange, Bundle
-from policies.splitting.settings import SplitSettings
 
 MOST_BOUNDARIES = 10_000
 """Most boundaries of one split, so that its action fits in a record; eighty times the bundles that a namespace may have in Pulsar."""
@@ -120,9 +120,20 @@ def split(
     examined = Examined(
         rows=found.rows,
         outcome=outcome,
+        outcomes=OUTCOMES,
         trigger=found.trigger,
+        triggers=TRIGGERS,
         heaviest_topic=heaviest,
-        evidence=dict(_evidence(snapshot, found, settings)),
+        evidence={
+            "bundle_topics_count": snapshot.topic_counts[found.rows],
+            "bundle_sessions_count": snapshot.session_counts[found.rows],
+            "bundle_messages_per_s": snapshot.messages_per_s[found.rows],
+            "bundle_bytes_per_s": snapshot.bytes_per_s[found.rows],
+            "load_ratio": found.load_ratio,
+            "limit": found.limits,
+            "hit_count": found.hits,
+            "needed_hit_count": np.where(found.is_proposed, 0, settings.hit_count + 1),
+        },
         reasons=so_far.reasons,
     )
     hits = np.zeros(len(snapshot), dtype=np.int64)
@@ -198,16 +209,13 @@ def _configured_limits(settings: SplitSettings) -> Floats:
 
 def _rule_out(snapshot: SplitSnapshot, found: _Candidates, settings: SplitSettings) -> Codes:
     """Outcome of the candidates that checks on the columns rule out; ``_OPEN`` for the others."""
-    return np.select(
-        [
-            _has_few_topics(snapshot)[found.rows],
-            (found.hits <= settings.hit_count) & ~found.is_proposed,
-            ~snapshot.may_split[found.rows],
-            snapshot.topic_counts[found.rows] == 0,
-        ],
-        [SOLE_TOPIC, HIT_COUNT, MASKED, NO_TOPIC_STATS],
-        _OPEN,
-    ).astype(np.int8)
+    tests = [
+        (_has_few_topics(snapshot)[found.rows], SOLE_TOPIC),
+        ((found.hits <= settings.hit_count) & ~found.is_proposed, HIT_COUNT),
+        (~snapshot.may_split[found.rows], MASKED),
+        (snapshot.topic_counts[found.rows] == 0, NO_TOPIC_STATS),
+    ]
+    return first_code(tests, _OPEN)
 
 
 def _has_few_topics(snapshot: SplitSnapshot) -> Bools:
@@ -330,16 +338,3 @@ def _limits(settings: SplitSettings, trigger: int) -> BundleLimits:
     if trigger == BY_SESSIONS:
         return replace(limits, sessions_count=float(settings.max_sessions_count))
     return limits
-
-
-def _evidence(
-    snapshot: SplitSnapshot, found: _Candidates, settings: SplitSettings
-) -> Iterator[tuple[str, Floats | Ints]]:
-    yield "bundle_topics_count", snapshot.topic_counts[found.rows]
-    yield "bundle_sessions_count", snapshot.session_counts[found.rows]
-    yield "bundle_messages_per_s", snapshot.messages_per_s[found.rows]
-    yield "bundle_bytes_per_s", snapshot.bytes_per_s[found.rows]
-    yield "load_ratio", found.load_ratio
-    yield "limit", found.limits
-    yield "hit_count", found.hits
-    yield "needed_hit_count", np.where(found.is_proposed, 0, settings.hit_count + 1)

@@ -5,7 +5,7 @@ A minimum that comes near the rate, and moves that join, are acted on at once; e
 source leads; it is never zero. At the end exactly what was added is removed. Where the network leaves less than the minimum
 nothing is decided, because the move would never end under such a throttle: that is ``infeasible``, with the violations.
 
-While a copy is broken (``policies.throttle.broken``) no rate makes it end: only minimums raise rates then, and nobody knows the end.
+While a copy is broken (``moves.broken_copies``) no rate makes it end: only minimums raise rates then, and nobody knows the end.
 Afterwards progress is watched anew. A raise for the deadline goes no further than the network is declared to carry, or was seen to.
 
 Partitions of which a number stays unknown for ``stale_rounds_count`` rounds keep the others from nothing: these are paced by what is
@@ -18,29 +18,33 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
-from policies.throttle.failover_rates import fallback_rates, safe_loads, stretch_rates
-from policies.throttle.lists import ThrottledLists, difference, union
+from policies.throttle.lists import ListSteps, ThrottledLists, difference, union
 from policies.throttle.needs import Needs, capped_needs_of
-from policies.throttle.pacing_lists import ListSteps
-from policies.throttle.pacing_plan import (
+from policies.throttle.pacing_round import (
     Outcome,
     PacingExplanation,
     PacingMemory,
     PacingSnapshot,
+    Round,
     ThrottleDecision,
     Trigger,
+    eta_in,
+    fallback_rates,
+    known_moves,
+    plan_in_force,
+    safe_loads,
+    stretch_rates,
 )
-from policies.throttle.pacing_round import Round, eta_in, known_moves, plan_in_force
 from policies.throttle.progress import extend_watch
 from policies.throttle.rates import (
     BrokerRole,
     RatePlan,
+    ThrottleSettings,
     fraction_of,
     loads_of,
     per_broker_plan,
     uniform_plan,
 )
-from policies.throttle.settings import ThrottleSettings
 
 _MS_PER_S = 1000
 SAME_RATE_RATIO = Fraction(1, 20)

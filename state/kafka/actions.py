@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 
 from policies.throttle.moves import LARGEST_NUMBER
-from policies.throttle.pacing_plan import PacingExplanation, ThrottleDecision, Trigger
+from policies.throttle.pacing_round import PacingExplanation, ThrottleDecision, Trigger
 from policies.throttle.rates import BrokerRole, Role
 from policies.wording import counted
 from state.kafka.snapshot import Observation

@@ -7,17 +7,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
-from policies.throttle.network import network_limits
 from policies.throttle.pacing import decide as pace
-from policies.throttle.pacing_plan import (
+from policies.throttle.pacing_round import (
     PacingExplanation,
     PacingMemory,
     PacingSnapshot,
     ThrottleDecision,
+    plan_in_force,
 )
-from policies.throttle.pacing_round import plan_in_force
 from policies.throttle.progress import Watch, extend_watch
-from policies.throttle.rates import BrokerRole, Caps, loads_of
+from policies.throttle.rates import BrokerRole, Caps, loads_of, network_limits
 from state.closing import Closing, Hold, error_hold, obstacle
 from state.kafka import reconcile
 from state.kafka.actions import _REMOVAL_BYTES, SUBJECT, leaderless, throttle_action

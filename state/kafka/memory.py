@@ -14,10 +14,9 @@ import numpy as np
 
 from policies.columns import Bools, Ints
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.moves import Moves
-from policies.throttle.pacing_plan import PacingMemory
+from policies.throttle.moves import BROKER_BITS, Moves
+from policies.throttle.pacing_round import PacingMemory
 from policies.throttle.rates import BrokerRole, rates_by_role
-from policies.throttle.replicas import BROKER_BITS
 from state.events import BrokerLogs, MovesReport
 from state.layouts import seal, unseal
 

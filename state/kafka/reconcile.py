@@ -26,7 +26,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from policies.throttle.broken import PartitionsByBroker, broken_copies, kept_replicas_down
 from policies.throttle.lists import (
     EVERYTHING,
     ThrottledLists,
@@ -39,8 +38,8 @@ from policies.throttle.lists import (
     union,
     without,
 )
-from policies.throttle.moves import Moves
-from policies.throttle.pacing_plan import PacingMemory, ThrottleDecision
+from policies.throttle.moves import Moves, PartitionsByBroker, broken_copies, kept_replicas_down
+from policies.throttle.pacing_round import PacingMemory, ThrottleDecision
 from policies.throttle.progress import Watch
 from policies.throttle.rates import BrokerRole
 from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs

@@ -13,11 +13,9 @@ import numpy as np
 
 from policies.columns import Bools, Ints
 from policies.throttle.lists import ThrottledLists, without
-from policies.throttle.moves import NO_LEADER, UNKNOWN, Moves
-from policies.throttle.network import NetworkUse
-from policies.throttle.rates import BrokerRole, Role
-from policies.throttle.replicas import key_of
-from policies.throttle.write_rates import MIN_INTERVAL_MS, LogReading, write_rates
+from policies.throttle.moves import NO_LEADER, UNKNOWN, Moves, key_of
+from policies.throttle.needs import MIN_INTERVAL_MS, LogReading, write_rates
+from policies.throttle.rates import BrokerRole, NetworkUse, Role
 from state.kafka.memory import (
     MISSING,
     READING,

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from policies.throttle.pacing_plan import PacingExplanation
+from policies.throttle.pacing_round import PacingExplanation
 from policies.throttle.rates import RatePlan, loads_of
 from state import summary
 from state.closing import Closing

@@ -15,8 +15,7 @@ from functools import cache
 import msgspec
 
 from policies.columns import Codes
-from policies.shedding.contract import SheddingPlan
-from policies.shedding.outcomes import FIRED
+from policies.shedding.contract import FIRED, SheddingPlan
 from policies.shedding.view import RoundView, Side, Traffic
 from policies.splitting.plan import TopicTable
 from policies.wording import counted

@@ -16,8 +16,7 @@ import numpy as np
 
 from policies.columns import Bools
 from policies.splitting.criteria import hot_partitions
-from policies.splitting.plan import NO_TOPIC, TRIGGERS, UNITS, TopicTable, evidence_name
-from policies.splitting.settings import SplitSettings
+from policies.splitting.plan import NO_TOPIC, TRIGGERS, UNITS, SplitSettings, TopicTable, evidence_name
 from policies.usage import RESOURCES
 from policies.wording import counted
 from state.events import SESSIONS, TOPICS, Tick

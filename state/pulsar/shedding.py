@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from policies.columns import Floats, Ints
-from policies.placement import least_resource_usage
-from policies.placement.registry import PLACEMENTS, find_placement
+from policies.placement import LEAST_RESOURCE_USAGE, PLACEMENTS, find_placement
 from policies.shedding.contract import (
     ADMITTED,
     POSTPONED,
@@ -97,7 +96,7 @@ def shed(table: Eligible, fleet: Fleet, pulsar: PulsarSettings, *, has_apart: bo
     numbers = np.unique(table.broker_groups).tolist() or [0]
     placement = find_placement(pulsar.placement)
     if placement is None and has_apart:
-        placement = least_resource_usage.PLACEMENT
+        placement = LEAST_RESOURCE_USAGE
     if len(numbers) > 1 and table.view.rules is not None:
         table = replace(table, view=replace(table.view, rules=table.view.rules.draft()))
     memories = groups.recall_policy(fleet.policies, policy, table.groups, numbers)

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from policies.columns import Bools, Floats, Ints, sum_runs
 from policies.costs import Costs, learn
-from policies.shedding.published import NOT_OWNED, PublishedLoads
 from policies.shedding.view import (
+    NOT_OWNED,
     BrokerTable,
     BundleTable,
     JudgedAction,
     Promise,
+    PublishedLoads,
     RoundView,
     Side,
     Traffic,

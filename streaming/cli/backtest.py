@@ -22,8 +22,8 @@ from streaming.settings import Settings
 
 if TYPE_CHECKING:
     from streaming.controller.recordings import RecordedEvents
-    from streaming.simulator.backtest.results import Backtest
-    from streaming.simulator.backtest.survey import Survey
+    from streaming.simulator.backtest import Survey
+    from streaming.simulator.differences import Backtest
 
 _ADDRESSES = ("kafka://", "pulsar://", "pulsar+ssl://")
 _EXAMPLE = "trimtab backtest --config now.toml --config candidate.toml --html page.html month/"
@@ -106,9 +106,9 @@ def backtest_command(
         except _reading_errors() as error:
             raise WrongUse(f"{', '.join(sources)}: {error}") from error
     if html is not None:
-        from streaming.simulator.backtest.page import render_page  # noqa: PLC0415  the plotting library takes a second
+        from streaming.simulator.page import render_backtest_page  # noqa: PLC0415  the plotting library takes a second
 
-        html.write_text(render_page(found), encoding="utf-8")
+        html.write_text(render_backtest_page(found), encoding="utf-8")
         click.echo(f"page written to {html}", err=True)
     _show(found, form)
 
@@ -167,7 +167,7 @@ def _files(
 
 def _reading_errors() -> tuple[type[Exception], ...]:
     from streaming.controller.recording import BadRecording  # noqa: PLC0415  see `commands`
-    from streaming.simulator.recorded import NoFleet  # noqa: PLC0415
+    from streaming.simulator.backtest import NoFleet  # noqa: PLC0415
 
     return NoFleet, BadRecording, gzip.BadGzipFile, EOFError, zlib.error
 
@@ -181,21 +181,15 @@ def _backtest(
     *,
     keeps: bool,
 ) -> "Backtest":
-    from streaming.simulator.backtest.playing import (  # noqa: PLC0415  see `commands`
-        Contender,
-        jobs_of,
-        play_job,
-        sorted_results,
-    )
-    from streaming.simulator.backtest.results import backtest_of  # noqa: PLC0415
-    from streaming.simulator.backtest.survey import survey  # noqa: PLC0415
+    from streaming.simulator import backtest  # noqa: PLC0415  see `commands`
+    from streaming.simulator.differences import backtest_of  # noqa: PLC0415
 
-    surveys = survey(recorded())
-    contenders = [Contender.of(each.name, each.settings) for each in chosen]
+    surveys = backtest.survey(recorded())
+    contenders = [backtest.Contender.of(each.name, each.settings) for each in chosen]
     jobs = [
         job
         for each in surveys.values()
-        for job in jobs_of(
+        for job in backtest.jobs_of(
             recorded,
             each,
             contenders,
@@ -204,7 +198,9 @@ def _backtest(
             keeps_recorded_moves=keeps,
         )
     ]
-    closed, opened = sorted_results(jobs, play_with_progress(jobs, play_job, processes, label="backtest"))
+    closed, opened = backtest.sorted_results(
+        jobs, play_with_progress(jobs, backtest.play_job, processes, label="backtest")
+    )
     return backtest_of(_describe_input(list(surveys.values()), sources), list(surveys), closed, opened)
 
 
@@ -218,15 +214,14 @@ def _describe_input(surveys: "Sequence[Survey]", sources: Sequence[str]) -> str:
 
 
 def _show(found: "Backtest", form: str) -> None:
-    from streaming.simulator.backtest.results import COLUMNS, verdict  # noqa: PLC0415  see `commands`
-    from streaming.simulator.backtest.text import open_text, tree_of  # noqa: PLC0415
-    from streaming.simulator.card import card  # noqa: PLC0415
+    from streaming.simulator.differences import RECORDED_COLUMNS, open_text, tree_of, verdict  # noqa: PLC0415
+    from streaming.simulator.score import card  # noqa: PLC0415
 
     if form != "table":
         click.echo(render(tree_of(found), form), nl=False)
         return
     click.echo(f"{found.sources}\n")
     for cluster, rows in list(card(found.closed).items())[1:]:
-        click.echo(card_table(f"{cluster}, closed loop", rows, COLUMNS))
+        click.echo(card_table(f"{cluster}, closed loop", rows, RECORDED_COLUMNS))
         click.echo(f"{verdict(rows)}\n")
     click.echo(open_text(found), nl=False)

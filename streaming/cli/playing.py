@@ -12,7 +12,7 @@ import click
 from streaming.process.exits import WrongUse
 
 if TYPE_CHECKING:
-    from streaming.simulator.card import Column, Figures
+    from streaming.simulator.score import Column, Figures
 
 JobT = TypeVar("JobT")
 RunT = TypeVar("RunT")
@@ -37,7 +37,7 @@ def play_with_progress(
     jobs: Sequence[JobT], play: Callable[[JobT], RunT], processes: int | None, *, label: str
 ) -> list[RunT]:
     """Every run, in the order in which they end."""
-    from streaming.simulator.comparing import play_all  # noqa: PLC0415  see `commands`
+    from streaming.simulator.runs import play_all  # noqa: PLC0415  see `commands`
 
     runs = []
     with _progress(len(jobs), label) as advance:
@@ -59,7 +59,7 @@ def _progress(count: int, label: str) -> Iterator[Callable[[int], None]]:
 
 def card_table(title: str, rows: "dict[str, Figures]", columns: "Sequence[Column]") -> str:
     """The score card of some candidates, with a line for each."""
-    from streaming.simulator.card import show  # noqa: PLC0415  see `commands`
+    from streaming.simulator.score import show  # noqa: PLC0415  see `commands`
 
     width = max(len(title), *(len(name) for name in rows))
     lines = [f"{title:{width}}  " + "  ".join(each.title for each in columns)]

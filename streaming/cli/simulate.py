@@ -15,11 +15,12 @@ from streaming.cli.forms import format_option, render
 from streaming.cli.playing import card_table, html_option, play_with_progress
 from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource, ControllerSettings
-from streaming.simulator.machines import SESSIONS_COUNT
 from streaming.simulator.scenarios import SCENARIOS, find_scenario
+from streaming.simulator.setup import SESSIONS_COUNT
 
 if TYPE_CHECKING:
-    from streaming.simulator.comparing import Build, Candidate, Run
+    from streaming.simulator.runs import Build, Candidate
+    from streaming.simulator.score import Run
 
 _FIRST_POLICIES = ("avg-shedder", "fleet-planner")
 _ALL = "all"
@@ -104,7 +105,7 @@ def simulate_command(
     The controller is the one that runs live, with all its guards and budgets, in mode act. It is compared with no balancer at all, and
     with one that knows the true load. The same seeds give the same figures. Nothing is read from or written to a broker.
     """
-    from streaming.simulator.comparing import NOBODY, PERFECT, jobs_of, play, sort_runs  # noqa: PLC0415  see `commands`
+    from streaming.simulator.runs import NOBODY, PERFECT, jobs_of, play, sort_runs  # noqa: PLC0415  see `commands`
 
     if recording is not None and names:
         raise WrongUse("--from and --scenario: a fleet is either recorded or made up; leave one of them out")
@@ -125,7 +126,7 @@ def simulate_command(
 
 
 def _candidates(configs: Sequence[Path], policies: Sequence[str]) -> "list[Candidate]":
-    from streaming.simulator.comparing import Candidate  # noqa: PLC0415  see `commands`
+    from streaming.simulator.runs import Candidate  # noqa: PLC0415  see `commands`
 
     found = [
         Candidate(name=name, kind="live", settings=ClusterSettingsSource(read_settings(path, {})))
@@ -159,7 +160,8 @@ def _find_scenarios(names: Sequence[str]) -> "list[tuple[str, Build, str]]":
 def _read_recording(file: str) -> "list[tuple[str, Build, str]]":
     from streaming.controller.recording import BadRecording  # noqa: PLC0415  see `commands`
     from streaming.controller.recordings import NoRecording, RecordedEvents, files_of  # noqa: PLC0415
-    from streaming.simulator.recorded import NoFleet, recorded_fleets  # noqa: PLC0415
+    from streaming.simulator.backtest import NoFleet  # noqa: PLC0415
+    from streaming.simulator.recorded import recorded_fleets  # noqa: PLC0415
 
     try:
         events = RecordedEvents(
@@ -178,7 +180,7 @@ def _limit_hours(build: "Build", hours: float | None) -> "Build":
 
 
 def _show(runs: "Sequence[Run]", form: str) -> None:
-    from streaming.simulator.card import COLUMNS, card  # noqa: PLC0415  see `commands`
+    from streaming.simulator.score import COLUMNS, card  # noqa: PLC0415  see `commands`
 
     figures = card(runs)
     if form != "table":

@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from policies.splitting.positions import partitions_of
-from policies.splitting.ranges import BadRange, Bundle
+from policies.splitting.ranges import BadRange, Bundle, partitions_of
 from streaming.cli.forms import format_option, to_yaml
 from streaming.cli.options import example
 from streaming.planner.split.picture import draw

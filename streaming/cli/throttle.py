@@ -13,8 +13,8 @@ import msgspec
 
 from policies.throttle.batches import BatchPlan, CannotBatch, batches_of
 from policies.throttle.moves import LARGEST_NUMBER, Reassignment
+from policies.throttle.needs import MIN_INTERVAL_MS
 from policies.throttle.rates import MIB, Caps, RateRule
-from policies.throttle.write_rates import MIN_INTERVAL_MS
 from streaming.cli.forms import format_option, to_yaml
 from streaming.cli.options import example
 from streaming.planner.throttle.picture import draw

@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from policies.splitting.positions import position_of
+from policies.splitting.ranges import position_of
 from streaming.contract.messages import Traffic
 from streaming.pulsar.admin import AdminError, PulsarAdmin
 from streaming.pulsar.link import input_on_pulsar, output_on_pulsar

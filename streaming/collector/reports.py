@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from policies.splitting.settings import SplitSettings
+from policies.splitting.plan import SplitSettings
 from streaming.contract.messages import TopicLoad, Traffic
 from streaming.settings.targets import TopicStatsWanted
 

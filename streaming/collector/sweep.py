@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from policies.splitting.plan import SplitSettings
 from policies.splitting.ranges import Bundle
-from policies.splitting.settings import SplitSettings
 from state.events import SYSTEM_NAMESPACE
 from streaming.collector.cadence import Patience
 from streaming.collector.events import EventWriter

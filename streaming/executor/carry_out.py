@@ -20,8 +20,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import TypeVar
 
-from policies.splitting.positions import position_of
-from policies.splitting.ranges import Bundle, BundleRange
+from policies.splitting.ranges import Bundle, BundleRange, position_of
 from state.facts import Isolation
 from state.pulsar.groups import Groups
 from streaming.executor.orders import Done, Held, Order, Skip, SplitOrder, UnloadOrder

@@ -12,9 +12,7 @@ import numpy as np
 
 from policies.columns import Bools, Floats, Ints
 from policies.splitting.ranges import BadRange
-from streaming.simulator.machines import CPU, saturate
-from streaming.simulator.setup import Happening, Setup
-from streaming.simulator.traffic import Traffic, rates_of
+from streaming.simulator.setup import CPU, Happening, Setup, Traffic, rates_of, saturate
 
 TICK_S = 10.0
 KNOWN_AFTER_TICKS = 6

@@ -15,22 +15,15 @@ from statistics import median
 import numpy as np
 
 from policies.columns import Floats
-from policies.splitting.positions import positions_of
+from policies.splitting.ranges import positions_of
 from state.events import SESSIONS, Event, LoadReport, TopicStats, namespace_of
-from streaming.simulator.bundles import Bundles
-from streaming.simulator.costs import RecordedCosts, machines_of
-from streaming.simulator.machines import CPU, Machines
-from streaming.simulator.setup import Measuring, Setup
-from streaming.simulator.traffic import Sources
+from streaming.simulator.backtest import NoFleet, RecordedCosts, machines_of
+from streaming.simulator.setup import CPU, Bundles, Machines, Measuring, Setup, Sources
 
 _HOURS = 4.0
 _MOST_NOISE_RATIO, _LEAST_NOISE_RATIO = 1.0, 0.02
 _DRIFT_RATIO = 0.1
 _FEWEST_BROKERS = 2
-
-
-class NoFleet(Exception):
-    """A recording without a fleet that could be simulated."""
 
 
 @dataclass(slots=True)

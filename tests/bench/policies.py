@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from policies.costs import CostMemory, Costs, learn
-from policies.placement import least_long_term_message_rate
+from policies.placement import LEAST_MESSAGE_RATE
 from policies.shedding import (
     avg_shedder,
     fleet_planner,
@@ -177,7 +177,7 @@ def _overload_shedder(brokers_count: int) -> Shed:  # noqa: ARG001  it remembers
 
 
 def _placed(brokers_count: int) -> Shed:  # noqa: ARG001  it remembers nobody
-    return lambda snapshot: least_long_term_message_rate.PLACEMENT.place(
+    return lambda snapshot: LEAST_MESSAGE_RATE.place(
         snapshot,
         decide(overload_shedder.POLICY, snapshot, NoMemory(), _OVERLOADED)[0],
         _OVERLOADED.threshold_ratio,

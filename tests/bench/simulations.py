@@ -16,10 +16,10 @@ from statistics import fmean
 
 from policies.shedding.registry import POLICIES
 from streaming.settings import ClusterSettingsSource, load
-from streaming.simulator.comparing import NOBODY, PERFECT, Candidate, Run, jobs_of, play, play_all
-from streaming.simulator.machines import SESSIONS_COUNT
+from streaming.simulator.runs import NOBODY, PERFECT, Candidate, jobs_of, play, play_all
 from streaming.simulator.scenarios import SCENARIOS
-from streaming.simulator.score import Score
+from streaming.simulator.score import Run, Score
+from streaming.simulator.setup import SESSIONS_COUNT
 
 HARD = (
     "one-hot-broker", "heavy-topic", "scale-out", "scale-in", "rolling-restart", "noise-alone", "three-regions",

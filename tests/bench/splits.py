@@ -4,12 +4,9 @@ import numpy as np
 
 from policies.splitting.algorithms import ALGORITHMS, divide
 from policies.splitting.criteria import split
-from policies.splitting.cut import MIB, SplitQuestion
-from policies.splitting.plan import SplitMemory, SplitSnapshot, TopicTable
-from policies.splitting.positions import positions_of
-from policies.splitting.ranges import FULL_RANGE
-from policies.splitting.settings import SplitSettings
-from policies.splitting.topics import topic_loads
+from policies.splitting.cut import MIB, SplitQuestion, topic_loads
+from policies.splitting.plan import SplitMemory, SplitSettings, SplitSnapshot, TopicTable
+from policies.splitting.ranges import FULL_RANGE, positions_of
 from tests.bench.report import Limit, Row, Section
 from tests.bench.timing import best_cpu_s
 

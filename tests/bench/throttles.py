@@ -11,9 +11,8 @@ from policies.throttle.lists import lists_of
 from policies.throttle.moves import MoveColumns, Moves, read_moves
 from policies.throttle.needs import needs_of
 from policies.throttle.pacing import decide
-from policies.throttle.pacing_plan import PacingMemory, PacingSnapshot
-from policies.throttle.rates import RateRule, loads_of, per_broker_plan, uniform_plan
-from policies.throttle.settings import ThrottleSettings
+from policies.throttle.pacing_round import PacingMemory, PacingSnapshot
+from policies.throttle.rates import RateRule, ThrottleSettings, loads_of, per_broker_plan, uniform_plan
 from streaming.planner.throttle.plan import answer_of, make_plan
 from streaming.planner.throttle.request import checked_request, read_request
 from tests.bench.report import Limit, Row, Section

@@ -13,8 +13,7 @@ from deploy.local.demo.fleet import BROKERS, Fleet
 from deploy.local.demo.lines import Lines
 from deploy.local.demo.link import Closed
 from deploy.local.demo.screen import render
-from policies.splitting.positions import position_of
-from policies.splitting.ranges import Bundle
+from policies.splitting.ranges import Bundle, position_of
 from state.outputs import Split
 from streaming.settings import load
 from tests.live.rehearsal import (

@@ -12,12 +12,12 @@ from policies.shedding.contract import (
     Evidence,
     Examined,
     Headline,
+    OutcomeText,
     Proposal,
     SheddingPolicy,
     Stand,
     keep_pending,
 )
-from policies.shedding.outcomes import OutcomeText
 from policies.shedding.plan import PlanBuilder, candidates
 from policies.shedding.view import NOBODY, RoundView
 
@@ -74,6 +74,6 @@ TEXTS = {"waits": OutcomeText(meaning="its turn has not come", remedy="its turn 
 POLICY = SheddingPolicy(
     name="turn-taker", settings=TurnTakerSettings, memory=TurnTakerMemory, plan=plan, settle=keep_pending,
     outcomes=OUTCOMES, outcome_texts=TEXTS, calm_outcomes=("waits",), triggers=TRIGGERS,
-    evidence=("waited_rounds_count", "in_flight_count"), sentences={"turn": _sentence},
+    sentences={"turn": _sentence},
     headline=Headline(meaning="the rounds since the last unload", stand_of=_stand),
 )  # fmt: skip

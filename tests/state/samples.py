@@ -11,7 +11,7 @@ import numpy as np
 
 from policies.splitting.plan import BlindCut
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.pacing_plan import PacingMemory
+from policies.throttle.pacing_round import PacingMemory
 from policies.throttle.progress import Inflow, Sample, Watch
 from policies.usage import RESOURCES
 from state.control import record_of

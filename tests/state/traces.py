@@ -15,8 +15,7 @@ import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
-from policies.splitting.positions import position_of
-from policies.splitting.ranges import Bundle
+from policies.splitting.ranges import Bundle, position_of
 from state.closing import Identity
 from state.controller import Controller
 from state.events import (

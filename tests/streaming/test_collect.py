@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from policies.splitting.settings import SplitSettings
+from policies.splitting.plan import SplitSettings
 from state.settings import RoundSettings
 from streaming.collector.cadence import BACKOFF_S_MAX, Cadence, Patience
 from streaming.collector.managers import LoadManagers, WrongLoadManager, require_reports

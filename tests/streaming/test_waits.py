@@ -68,8 +68,8 @@ ALLOWED = {
     "streaming/planner/throttle/survey.py::survey::wait": "sleeps for the interval it is given",
     "streaming/operators/doctor/looking.py::gather_facts::with ThreadPoolExecutor": "each look has a limit, `attempt`",
     "streaming/operators/doctor/looking.py::gather_facts::result()": "the same",
-    "streaming/simulator/comparing.py::play_all::as_completed": "runs as long as the simulation takes; a person watches",
-    "streaming/simulator/comparing.py::play_all::result()": "the same: the run has ended",
+    "streaming/simulator/runs.py::play_all::as_completed": "runs as long as the simulation takes; a person watches",
+    "streaming/simulator/runs.py::play_all::result()": "the same: the run has ended",
     "deploy/local/watch.py::main::while True": "runs until Ctrl-C, in steps",
 }
 """``file::function::what`` → why it needs no limit."""

@@ -8,10 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from policies.columns import Floats
-from policies.splitting.cut import BundleLimits, Cut, SplitQuestion, children
-from policies.splitting.positions import positions_of
-from policies.splitting.ranges import Bundle
-from policies.splitting.topics import topic_loads
+from policies.splitting.cut import BundleLimits, Cut, SplitQuestion, children, topic_loads
+from policies.splitting.ranges import Bundle, positions_of
 from state.outputs import Split
 from streaming.contract.messages import Traffic
 from streaming.planner.split.plan import Plan

@@ -14,8 +14,7 @@ import pulsar as pulsar_client
 
 from deploy.local.pulsar import LocalPulsar
 from deploy.local.pulsar_jvms import LocalPulsarError
-from policies.splitting.positions import position_of
-from policies.splitting.ranges import Bundle
+from policies.splitting.ranges import Bundle, position_of
 from streaming.collector.reports import topic_traffic
 from streaming.process.deadline import poll
 from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin

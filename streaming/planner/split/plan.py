@@ -16,8 +16,9 @@ import numpy as np
 from msgspec import Meta
 
 from policies.columns import Floats, Ints
+from policies.splitting.algorithms import SPECIFIED_POSITIONS_DIVIDE as SPECIFIED
 from policies.splitting.algorithms import divide
-from policies.splitting.balanced_flow_divide import NAME as BALANCED
+from policies.splitting.balanced_flow_divide import BALANCED_FLOW_DIVIDE as BALANCED
 from policies.splitting.cut import (
     MIB,
     PULSAR_MAX_MESSAGES_PER_S,
@@ -25,12 +26,11 @@ from policies.splitting.cut import (
     ChildLoad,
     Cut,
     SplitQuestion,
+    TopicLoads,
     children,
+    topic_loads,
 )
-from policies.splitting.positions import is_full_name, positions_of
-from policies.splitting.ranges import FULL_UPPER, Bundle
-from policies.splitting.specified_positions_divide import NAME as SPECIFIED
-from policies.splitting.topics import TopicLoads, topic_loads
+from policies.splitting.ranges import FULL_UPPER, Bundle, is_full_name, positions_of
 from streaming.contract import plain_json
 from streaming.contract.messages import MAX_NUMBER, SHOWN_CHARACTERS
 from streaming.contract.pulsar_report import RATES

@@ -13,8 +13,7 @@ import numpy as np
 from policies.columns import Ints
 from policies.throttle.lists import BadList, foreign_entries_of, lists_of
 from policies.throttle.moves import NO_LEADER, UNKNOWN, MoveColumns, Reassignment
-from policies.throttle.needs import needs_of
-from policies.throttle.write_rates import LogReading, write_rates
+from policies.throttle.needs import LogReading, needs_of, write_rates
 from streaming.kafka.admin import KafkaCluster
 from streaming.kafka.cluster import (
     LogSizes,

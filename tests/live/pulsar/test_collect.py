@@ -9,8 +9,8 @@ import pytest
 from pulsar import ConsumerType, MessageId
 
 from deploy.local.pulsar import LocalPulsar
-from policies.splitting.positions import position_of
-from policies.splitting.settings import SplitSettings
+from policies.splitting.plan import SplitSettings
+from policies.splitting.ranges import position_of
 from state.events import ClusterFacts, LoadReport, Tick, TopicStats
 from state.settings import PulsarSettings
 from streaming.collector.pulsar import StartRefused

@@ -9,7 +9,7 @@ import pytest
 from click.testing import Result
 
 from deploy.local.secure_pulsar import SecurePulsar
-from policies.splitting.positions import position_of
+from policies.splitting.ranges import position_of
 from streaming.contract.messages import LoadReportMessage, type_of
 from streaming.executor import pulsar as executor
 from streaming.executor.metrics import ExecutorMetrics

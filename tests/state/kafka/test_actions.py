@@ -8,7 +8,7 @@ import pytest
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.moves import LARGEST_NUMBER
 from policies.throttle.needs import Needs
-from policies.throttle.pacing_plan import PacingExplanation, ThrottleDecision, Trigger
+from policies.throttle.pacing_round import PacingExplanation, ThrottleDecision, Trigger
 from policies.throttle.progress import UNKNOWN_END, Eta
 from policies.throttle.rates import BrokerRole, RatePlan
 from state.kafka.actions import bottleneck, leaderless, throttle_action, total

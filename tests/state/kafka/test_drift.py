@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.pacing_plan import PacingMemory
+from policies.throttle.pacing_round import PacingMemory
 from policies.throttle.progress import Watch
 from policies.throttle.rates import BrokerRole
 from state.kafka import reconcile

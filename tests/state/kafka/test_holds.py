@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from policies.throttle.pacing_plan import PacingMemory, ThrottleDecision
-from policies.throttle.settings import ThrottleSettings
+from policies.throttle.pacing_round import PacingMemory, ThrottleDecision
+from policies.throttle.rates import ThrottleSettings
 from state.closing import Hold
 from state.kafka.decide import hold_decision, hold_too_large
 from state.kafka.summary import Closed

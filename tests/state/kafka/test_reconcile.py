@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.pacing_plan import PacingMemory, ThrottleDecision
+from policies.throttle.pacing_round import PacingMemory, ThrottleDecision
 from policies.throttle.rates import BrokerRole
 from state.kafka import reconcile
 from state.kafka.memory import KafkaMemory, ThrottleConfigs

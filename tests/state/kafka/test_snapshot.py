@@ -7,8 +7,7 @@ import pytest
 
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.moves import UNKNOWN
-from policies.throttle.network import NetworkUse
-from policies.throttle.rates import BrokerRole
+from policies.throttle.rates import BrokerRole, NetworkUse
 from state.events import BrokerLogs, MoveRow
 from state.kafka.memory import KNOWN_RATE, READING, PartitionTable, WaitingLogs, WaitingMoves
 from state.kafka.snapshot import Observation, observe, others_lists

@@ -8,10 +8,9 @@ import pytest
 
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.needs import Lack
-from policies.throttle.pacing_plan import PacingExplanation, PacingMemory
+from policies.throttle.pacing_round import PacingExplanation, PacingMemory
 from policies.throttle.progress import Basis, Eta
-from policies.throttle.rates import BrokerRole, Violation
-from policies.throttle.settings import ThrottleSettings
+from policies.throttle.rates import BrokerRole, ThrottleSettings, Violation
 from state.events import BrokerLogs
 from state.kafka import summary
 from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs, WaitingLogs

@@ -19,6 +19,7 @@ from state.outputs import Unload
 from state.pulsar.groups import Groups
 from state.pulsar.holds import Circumstances
 from state.pulsar.shedding import Admitted, After, admit
+from tests.policies.fleets import evidence_names
 from tests.state.building import EXPIRES_AT, Seen, circumstances, ruled, seen, spent
 from tests.state.traces import load
 
@@ -44,7 +45,7 @@ def plan(*wanted: Wanted, **fields: Any) -> SheddingPlan:
     """Unloads that come, in turn, from the pair b1 and b2, found by the high threshold, and b1 and b3, by the low one."""
     rows = np.array([each[0] for each in wanted])
     count = np.arange(len(wanted))
-    evidence = {name: np.array([1.0, 2.0]) for name in avg_shedder.POLICY.evidence}
+    evidence = {name: np.array([1.0, 2.0]) for name in evidence_names(avg_shedder.POLICY)}
     usual: dict[str, Any] = {
         "examined": Examined(
             high=np.array([0, 0]),
@@ -138,7 +139,7 @@ def test_a_plan_without_unloads_admits_nothing() -> None:
     assert admitted(plan()).admitted == Admitted()
 
 
-NUMBERS: dict[str, Any] = dict.fromkeys(avg_shedder.POLICY.evidence, 1.0)
+NUMBERS: dict[str, Any] = dict.fromkeys(evidence_names(avg_shedder.POLICY), 1.0)
 
 
 def test_an_unload_says_what_it_was_decided_on_and_what_must_still_hold() -> None:

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.splitting.plan import TopicTable
-from policies.splitting.settings import SplitSettings
+from policies.splitting.plan import SplitSettings, TopicTable
 from state.events import Tick
 from state.ledger import Decision, Verdict
 from state.pulsar import findings

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from policies.shedding.avg_shedder import AvgShedderSettings
-from policies.splitting.settings import SplitSettings
+from policies.splitting.plan import SplitSettings
 from state.memory import Header
 from state.pulsar.approvals import Answers
 from state.pulsar.decide import judge

@@ -5,6 +5,7 @@ import pytest
 from policies.shedding import uniform_load_shedder
 from policies.shedding.registry import POLICIES, AnyPolicy
 from state.pulsar.shedding import reason
+from tests.policies.fleets import evidence_names
 
 BUNDLE = {"bundle_messages_per_s": 12.0, "bundle_bytes_per_s": 2e7}
 THROUGHPUT = {
@@ -58,7 +59,7 @@ def test_every_rule_that_can_fire_has_a_sentence_of_numbers_that_the_policy_give
         source="b1",
         partner="b2",
         destination=None,
-        evidence=BUNDLE | dict.fromkeys(policy.evidence, 1.0),
+        evidence=BUNDLE | dict.fromkeys(evidence_names(policy), 1.0),
     )
     assert sentence.startswith("b1 ")
     assert "moving t/n/0x0_0x1" in sentence
@@ -74,7 +75,7 @@ def test_a_bundle_that_a_swap_brings_back_is_said_to_come_in_return() -> None:
         source="b1",
         partner="b2",
         destination="b1",
-        evidence=BUNDLE | dict.fromkeys(policy.evidence, 1.0),
+        evidence=BUNDLE | dict.fromkeys(evidence_names(policy), 1.0),
     )
     assert sentence.startswith("b1 publishes")
     assert "moving t/n/0x0_0x1 from b2 in return (" in sentence

@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 
 from policies.shedding import fleet_planner
-from policies.splitting.plan import BY_BROKER_BYTES, BY_BROKER_MESSAGES, NO_PROPOSALS, BlindCut, Proposals
-from policies.splitting.positions import position_of
-from policies.splitting.ranges import Bundle
-from policies.splitting.settings import SplitSettings
+from policies.splitting.plan import (
+    BY_BROKER_BYTES,
+    BY_BROKER_MESSAGES,
+    NO_PROPOSALS,
+    BlindCut,
+    Proposals,
+    SplitSettings,
+)
+from policies.splitting.ranges import Bundle, position_of
 from state.closing import Hold
 from state.guard_settings import StandingApproval
 from state.ledger import Child

@@ -7,8 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from policies.splitting.positions import position_of
-from policies.splitting.ranges import Bundle
+from policies.splitting.ranges import Bundle, position_of
 from state.events import ActionResult, Event, LoadReport, TopicStats, TopicTraffic
 from state.store import DictStore
 from tests.state.pulsar.test_splits import HOT, settings

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.splitting.positions import position_of
+from policies.splitting.ranges import position_of
 from state.events import Event, TopicStats, TopicTraffic
 from state.settings import SettingsSource
 from tests.state.traces import Run, load, run, settings_of

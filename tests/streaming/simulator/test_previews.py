@@ -12,15 +12,11 @@ from state.events import Event
 from state.outputs import Output
 from state.settings import PulsarSettings
 from state.store import DictStore
-from streaming.simulator.backtest.closed import ClosedJob, play_closed
-from streaming.simulator.backtest.survey import survey
-from streaming.simulator.comparing import Build, Candidate
+from streaming.simulator.backtest import ClosedJob, play_closed, survey
 from streaming.simulator.fleet import Fleet
-from streaming.simulator.players import CLUSTER, Live, Wish, Wishes, wishes_of
 from streaming.simulator.recorded import recorded_fleets
-from streaming.simulator.runs import run
-from streaming.simulator.scenarios import LimitedScenario, find_scenario
-from streaming.simulator.shapes import Shape
+from streaming.simulator.runs import CLUSTER, Build, Candidate, Live, Wish, Wishes, run, wishes_of
+from streaming.simulator.scenarios import LimitedScenario, Shape, find_scenario
 from tests.bench.simulations import DEFAULTS, candidate
 
 HOURS = 0.75

@@ -6,19 +6,181 @@ Invariant: while a candidate has changed nothing, it sees exactly the reports th
 """
 
 from bisect import bisect_left
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from policies.columns import Bools, Floats
-from policies.costs import Costs
-from policies.splitting.ranges import BadRange
-from policies.usage import percent, weighted_maximum_ratio
-from state.events import ActionResult, Control, Event, LoadReport, TopicStats
+from policies.columns import Bools, Floats, Ints
+from policies.costs import Costs, figures_of
+from policies.splitting.ranges import BadRange, Bundle, positions_of
+from policies.usage import REPORTED_COUNT, percent, weighted_maximum_ratio
+from state.events import ActionResult, BrokerReport, Control, Event, LoadReport, TopicStats, TopicTraffic
 from state.settings import PulsarSettings
-from streaming.simulator.backtest.elsewhere import MovedBundle, Part, Topics, cut, parts_at
-from streaming.simulator.backtest.rewriting import Row, TopicsOfBundle, with_rows, with_topics
+
+
+@dataclass(slots=True, kw_only=True)
+class Part:
+    """A bundle as a candidate has it: a recorded one, or a part of one that was cut."""
+
+    name: str
+    owner: str
+    """Its broker."""
+    share: float = 1.0
+    """Its part of the recorded bundle's traffic."""
+    counts_ratios: Floats = field(default_factory=lambda: np.ones(2))
+    """Its part of the recorded bundle's topics and sessions, (2,)."""
+
+
+@dataclass(slots=True, kw_only=True)
+class MovedBundle:
+    """A recorded bundle, and where its parts are."""
+
+    parts: list[Part]
+    traffic: Floats
+    """Its traffic as its recorded broker last reported it, (4,)."""
+    counts: Ints
+    """Topics and sessions, (2,)."""
+    seen_ms: int
+    """Time of that report."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Topics:
+    """Last statistics of a bundle's topics."""
+
+    names: list[str] = field(default_factory=list)
+    messages_per_s: Floats = field(default_factory=lambda: np.zeros(0))
+    bytes_per_s: Floats = field(default_factory=lambda: np.zeros(0))
+    sessions: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Producers and consumers that are known of."""
+
+    def within(self, bundle: str) -> "Topics":
+        """The topics in the range of a part."""
+        inside = Bundle.parse(bundle).range.contains_each(positions_of(self.names))
+        rows = np.flatnonzero(inside)
+        return Topics(
+            names=[self.names[row] for row in rows.tolist()],
+            messages_per_s=self.messages_per_s[rows],
+            bytes_per_s=self.bytes_per_s[rows],
+            sessions=self.sessions[rows],
+        )
+
+
+def cut(part: Part, boundaries: list[int], topics: Topics) -> list[Part]:
+    """The children of a part. Raises ``BadRange`` for boundaries that Pulsar would refuse.
+
+    Traffic is divided like the message rates of the topics, sessions like those that are known of, or like the topics; and equally
+    if no topic has any.
+    """
+    bundle = Bundle.parse(part.name)
+    ranges = bundle.range.cut(boundaries)
+    at = positions_of(topics.names)
+    inside = [each.contains_each(at) for each in ranges]
+    shares = _shares([topics.messages_per_s[each].sum() for each in inside])
+    numbers = _shares([each.sum() for each in inside])
+    sessions = _shares([topics.sessions[each].sum() for each in inside]) if topics.sessions.any() else numbers
+    counts_ratios = part.counts_ratios * np.column_stack([numbers, sessions])
+    return [
+        Part(
+            name=str(Bundle(bundle.namespace, range_)),
+            owner=part.owner,
+            share=part.share * float(share),
+            counts_ratios=ratios,
+        )
+        for range_, share, ratios in zip(ranges, shares, counts_ratios, strict=True)
+    ]
+
+
+def _shares(weights: list[float]) -> Floats:
+    total = sum(weights)
+    return np.array(weights) / total if total > 0 else np.full(len(weights), 1.0 / len(weights))
+
+
+def parts_at(moved: dict[str, MovedBundle], broker: str) -> Iterator[tuple[MovedBundle, Part]]:
+    """Every part that a broker has."""
+    for each in moved.values():
+        for part in each.parts:
+            if part.owner == broker:
+                yield each, part
+
+
+class Row(NamedTuple):
+    """A bundle that a report did not list."""
+
+    bundle: str
+    traffic: Floats
+    """(4,)."""
+    counts: Ints
+    """Topics and sessions, (2,)."""
+
+
+class TopicsOfBundle(NamedTuple):
+    """A bundle that the statistics of a broker did not list."""
+
+    bundle: str
+    topics: Topics
+
+
+def with_rows(
+    report: BrokerReport, leaving: Collection[int], arriving: Sequence[Row], costs: Costs, broker: int
+) -> BrokerReport:
+    """The report without some of its rows and with others; ``broker`` is its row of ``costs``."""
+    kept = np.array([row for row in range(len(report.bundles)) if row not in leaving], dtype=np.int64)
+    bundles = [report.bundles[row] for row in kept.tolist()] + [each.bundle for each in arriving]
+    traffic = np.vstack([report.traffic[kept], *(each.traffic for each in arriving)])
+    counts = np.vstack([report.counts[kept], *(each.counts for each in arriving)])
+    known = np.concatenate([report.has_traffic[kept], np.ones(len(arriving), dtype=np.bool_)])
+    order = sorted(range(len(bundles)), key=bundles.__getitem__)
+    change = traffic[len(kept) :].sum(axis=0) - report.traffic[sorted(leaving)].sum(axis=0)
+    return BrokerReport(
+        resources=_resources(report.resources, change, costs, broker),
+        messages_per_s=max(0.0, report.messages_per_s + float(change[:2].sum())),
+        bytes_per_s=max(0.0, report.bytes_per_s + float(change[2:].sum())),
+        listed_count=report.listed_count + len(arriving) - len(leaving),
+        bundles=[bundles[row] for row in order],
+        traffic=traffic[order],
+        has_traffic=known[order],
+        counts=counts[order],
+    )
+
+
+def _resources(resources: Floats, change: Floats, costs: Costs, broker: int) -> Floats:
+    """What a broker measures after a change of traffic, from 0 to its limits; what was not measured stays so."""
+    amounts = costs.amounts_at(np.array([broker]), figures_of(change[None, :]))[0, :REPORTED_COUNT]
+    usage, limits = resources.T
+    changed = resources.copy()
+    changed[:, 0] = np.where(limits > 0, np.clip(usage + amounts, 0.0, np.maximum(usage, limits)), usage)
+    return changed
+
+
+def with_topics(
+    traffic: TopicTraffic, leaving: Collection[str], arriving: Sequence[TopicsOfBundle]
+) -> TopicTraffic:
+    """Statistics without some bundles and with others."""
+    is_kept = np.array([each not in leaving for each in traffic.bundles], dtype=np.bool_)
+    topics = np.repeat(is_kept, traffic.counts)
+    kept = np.flatnonzero(topics).tolist()
+    return TopicTraffic(
+        bundles=[
+            *(name for name, keep in zip(traffic.bundles, is_kept.tolist(), strict=True) if keep),
+            *(each.bundle for each in arriving),
+        ],
+        counts=np.concatenate(
+            [traffic.counts[is_kept], np.array([len(each.topics.names) for each in arriving], dtype=np.int64)]
+        ),
+        topics=[traffic.topics[row] for row in kept]
+        + [name for each in arriving for name in each.topics.names],
+        messages_per_s=np.concatenate(
+            [traffic.messages_per_s[topics], *(each.topics.messages_per_s for each in arriving)]
+        ),
+        bytes_per_s=np.concatenate(
+            [traffic.bytes_per_s[topics], *(each.topics.bytes_per_s for each in arriving)]
+        ),
+        sessions=np.concatenate([traffic.sessions[topics], *(each.topics.sessions for each in arriving)]),
+    )
 
 
 class Landed(NamedTuple):
