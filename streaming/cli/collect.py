@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 
 import click
 
-from streaming.cli.attending import attend
 from streaming.cli.configured import read_settings
 from streaming.cli.options import (
     config_option,
@@ -19,7 +18,7 @@ from streaming.cli.options import (
     verbose_option,
     with_options,
 )
-from streaming.cli.targets import kafka_target, pulsar_target, refuse_errors
+from streaming.cli.service import attend, kafka_target, pulsar_target, refuse_errors
 from streaming.ports.events import EventSink, LineEvents
 from streaming.process.exits import Refused
 from streaming.process.logs import log_to_stderr

@@ -6,12 +6,12 @@ import click
 import msgspec
 
 from streaming.cli.configured import settings_options
-from streaming.cli.forms import format_option, render
 from streaming.cli.options import example
+from streaming.cli.output import format_option, render
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
-    from streaming.operators.doctor.findings import Finding
+    from streaming.cli.diagnosis import Finding
 
 
 @click.command("doctor", epilog=example("trimtab doctor --input kafka://broker:9092"))
@@ -26,8 +26,12 @@ def doctor_command(context: click.Context, settings: Settings, form: str) -> Non
 
     The exit code is 0 without a problem, 5 with one, and 6 where brokers do not answer and nothing else is wrong.
     """
-    from streaming.operators.doctor.looking import gather_facts  # noqa: PLC0415  loads brokers' clients
-    from streaming.operators.doctor.report import exit_code_of, judge, report_text  # noqa: PLC0415  the same
+    from streaming.cli.diagnosis import (  # noqa: PLC0415  the same
+        exit_code_of,
+        gather_facts,
+        judge,
+        report_text,
+    )
 
     findings: list[Finding] = judge(gather_facts(settings))
     click.echo(

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from streaming.cli.beginning import begin_of
 from streaming.cli.configured import read_settings
 from streaming.cli.options import (
+    begin_of,
     config_option,
     example,
     input_option,

@@ -9,8 +9,8 @@ import msgspec
 
 from policies.splitting.positions import partitions_of
 from policies.splitting.ranges import BadRange, Bundle
-from streaming.cli.forms import format_option, to_yaml
 from streaming.cli.options import example
+from streaming.cli.output import format_option, to_yaml
 from streaming.planner.split.picture import draw
 from streaming.planner.split.plan import (
     BadRequest,

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from state.outputs import Finding, OtherBalancers, Section
-from streaming.operators.doctor.facts import CheckpointSeen, InputSeen, RejectedSeen
-from streaming.operators.doctor.findings import Missed
+from streaming.cli.diagnosis import CheckpointSeen, InputSeen, Missed, RejectedSeen
 from streaming.ports.marker import Marker
 from streaming.ports.seen import BrokersSeen, Denied, TopicsSeen
 from streaming.ports.topics import Difference

@@ -6,17 +6,17 @@ import msgspec
 
 from state.outputs import OtherBalancers, RoundSummary
 from state.outputs.types import ROUND_TYPE
-from streaming.operators.doctor.facts import (
+from streaming.cli.diagnosis import (
     CheckpointSeen,
     Facts,
     InputSeen,
+    Missed,
     ObservedCluster,
     Process,
     RejectedSeen,
     SideSeen,
 )
-from streaming.operators.doctor.findings import Missed
-from streaming.operators.round_events import Round
+from streaming.cli.published import Round
 from streaming.ports.checkpoint import card_of
 from streaming.ports.marker import Checkpoint, Marker
 from streaming.ports.seen import BrokersSeen, TopicsSeen

@@ -6,18 +6,19 @@ import re
 import pytest
 
 from state.outputs import RoundSummary
-from streaming.contract.leader import encode_leader
-from streaming.operators.action_events import (
+from streaming.cli.actions import leader_text, tail_text, why_text
+from streaming.cli.published import (
     Action,
     Epochs,
     UnreadableEvent,
     epoch_of,
     has_id,
+    is_round_of,
     read_action,
     read_leader,
+    read_round,
 )
-from streaming.operators.action_text import leader_text, tail_text, why_text
-from streaming.operators.round_events import is_round_of, read_round
+from streaming.contract.leader import encode_leader
 from tests.streaming.golden import folders, messages
 
 UNLOAD = messages(folders()[0])["trimtab.action.unload.v1"]

@@ -10,11 +10,17 @@ from click import BadParameter
 
 from state.engine.control import first_round
 from state.events import System
-from streaming.cli.options import Duration
-from streaming.contract.decode import decode
-from streaming.operators.edits import (
+from streaming.cli.control import (
+    Asker,
     BadChange,
+    ControlRecord,
     Edit,
+    Planned,
+    Standing,
+    find_standings,
+    plan,
+)
+from streaming.cli.operate import (
     configured_edit,
     forget_edit,
     mode_edit,
@@ -23,8 +29,9 @@ from streaming.operators.edits import (
     settings_edit,
     unset_edit,
 )
-from streaming.operators.overlay import Asker, ControlRecord, Planned, Standing, find_standings, plan
-from streaming.operators.overlay_text import change_text, overlay_text
+from streaming.cli.options import Duration
+from streaming.cli.request import change_text, overlay_text
+from streaming.contract.decode import decode
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.reader import compose
 from tests.streaming.events import control

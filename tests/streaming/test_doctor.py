@@ -7,10 +7,17 @@ from typing import Any
 
 import pytest
 
-from streaming.operators.doctor import report
-from streaming.operators.doctor.facts import Facts, RejectedSeen
-from streaming.operators.doctor.findings import Finding, Missed
-from streaming.operators.doctor.report import CHECKS, exit_code_of, judge, report_text
+from streaming.cli import diagnosis
+from streaming.cli.diagnosis import (
+    CHECKS,
+    Facts,
+    Finding,
+    Missed,
+    RejectedSeen,
+    exit_code_of,
+    judge,
+    report_text,
+)
 from streaming.process.exits import OK, REFUSED, UNREACHABLE
 from streaming.settings import ControllerSettings, InputSettings, SecuritySettings, Settings
 from tests.streaming.doctor_cases import (
@@ -111,7 +118,7 @@ def test_a_check_that_fails_is_named_and_ends_no_other(monkeypatch: pytest.Monke
     def broken(_: Facts) -> list[Finding]:
         raise KeyError("oops")
 
-    monkeypatch.setattr(report, "CHECKS", (broken, *CHECKS))
+    monkeypatch.setattr(diagnosis, "CHECKS", (broken, *CHECKS))
     first, *others = judge(WELL)
     assert (first.check, first.outcome) == ("broken", "not checked")
     assert "KeyError: 'oops'" in first.finding

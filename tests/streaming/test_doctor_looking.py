@@ -8,16 +8,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from streaming.cli import diagnosis
+from streaming.cli.diagnosis import (
+    CheckpointElsewhere,
+    CheckpointSeen,
+    Missed,
+    ahead_by_sender,
+    attempt,
+    checkpoint_seen,
+    processes,
+)
 from streaming.contract.beat import Beat, encode
 from streaming.contract.envelope import ReadEnvelope
-from streaming.operators.doctor import disk as disks
-from streaming.operators.doctor import looking
-from streaming.operators.doctor.beating import processes
-from streaming.operators.doctor.disk import CheckpointElsewhere, checkpoint_seen
-from streaming.operators.doctor.facts import CheckpointSeen
-from streaming.operators.doctor.findings import Missed
-from streaming.operators.doctor.looking import attempt
-from streaming.operators.doctor.sent import ahead_by_sender
 from streaming.ports.checkpoint import card_of
 from streaming.ports.marker import Checkpoint
 from streaming.ports.reading import TopicRecord
@@ -176,15 +178,15 @@ def test_how_far_a_brokers_clock_is_ahead_is_known_from_the_date_on_its_answer(
 def test_a_controller_that_has_just_begun_and_deletes_what_was_before_it_is_looked_at_again(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = disks.read_card
+    read = diagnosis.read_card
 
     def overtaken(*arguments: Any) -> Any:
-        monkeypatch.setattr(disks, "read_card", read)
+        monkeypatch.setattr(diagnosis, "read_card", read)
         lay_out(disk, Start(8), planned=5, committed=4, card=msgspec.json.encode(card_of(SETTINGS)))
         starts.drop_older(disk, Start(8))
         return read(*arguments)
 
-    monkeypatch.setattr(disks, "read_card", overtaken)
+    monkeypatch.setattr(diagnosis, "read_card", overtaken)
     seen = checkpoint_seen(on(disk), {})
     assert (seen.refusal, seen.checkpoint) == (None, Checkpoint(query_id="q", last_batch_id=5, epoch=8))
 
@@ -193,10 +195,11 @@ def test_the_checkpoint_of_a_running_controller_is_read_after_its_marker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked: list[str] = []
-    monkeypatch.setattr(looking, "sides_of", lambda _: [])
-    for name in ("_marker", "_processes", "_clusters", "_input", "_rejected", "input_ids"):
-        monkeypatch.setattr(looking, name, lambda *_, name=name: looked.append(name))
-    monkeypatch.setattr(looking, "checkpoint_seen", lambda *_: looked.append("checkpoint"))
-    looking.gather_facts(SETTINGS)
+    monkeypatch.setattr("streaming.systems.examining.sides_of", lambda _: [])
+    monkeypatch.setattr("streaming.systems.input.input_ids", lambda _: looked.append("ids"))
+    for name in ("_marker", "_processes", "_clusters", "_input", "_rejected"):
+        monkeypatch.setattr(diagnosis, name, lambda *_, name=name: looked.append(name))
+    monkeypatch.setattr(diagnosis, "checkpoint_seen", lambda *_: looked.append("checkpoint"))
+    diagnosis.gather_facts(SETTINGS)
     assert len(looked) == 7
     assert looked[-1] == "checkpoint"

@@ -10,8 +10,14 @@ from click.testing import CliRunner
 from policies.shedding.registry import POLICIES
 from state.pulsar.masks import MASK_REASONS
 from streaming.cli import main
-from streaming.operators.remedies import REMEDIES, examined_remedy_of, remedy_of
-from streaming.operators.round_subject import NEWEST_COUNT, about_text, newest_about
+from streaming.cli.rounds import (
+    NEWEST_COUNT,
+    REMEDIES,
+    about_text,
+    examined_remedy_of,
+    newest_about,
+    remedy_of,
+)
 from streaming.ports.reading import TopicRecord
 
 ROOT = Path(__file__).parents[2]

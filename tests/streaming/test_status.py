@@ -17,15 +17,11 @@ from state.outputs import (
     canonical,
 )
 from state.outputs.types import ROUND_TYPE
+from streaming.cli.beats import Running, newest_beats, newest_standbys
+from streaming.cli.published import Newest, Round, read_round
+from streaming.cli.status import ClusterStatus, status_of, status_text
 from streaming.contract.beat import Beat, encode
 from streaming.contract.envelope import EPOCH_HEADER
-from streaming.operators.beats import Running, newest_beats, newest_standbys
-from streaming.operators.round_events import (
-    Newest,
-    Round,
-    read_round,
-)
-from streaming.operators.status import ClusterStatus, status_of, status_text
 from streaming.ports.reading import TopicRecord
 from tests.streaming.summaries import CONTROL, ROUND, THROTTLE, of_kafka
 

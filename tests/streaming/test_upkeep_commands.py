@@ -8,24 +8,11 @@ from click.testing import CliRunner
 
 from state.outputs import DrainRow, Section, UpkeepSummary
 from streaming.cli import main
-from streaming.operators.edits import (
-    BadChange,
-    Edit,
-    configured_edit,
-    mode_edit,
-    pause_edit,
-    resume_edit,
-    settings_edit,
-)
-from streaming.operators.overlay_text import change_text, overlay_text
-from streaming.operators.upkeep import (
-    begin_drain,
-    begin_maintenance,
-    drain_line,
-    end_maintenance,
-    is_stuck,
-    own_lines,
-)
+from streaming.cli.control import BadChange, Edit
+from streaming.cli.operate import configured_edit, mode_edit, pause_edit, resume_edit, settings_edit
+from streaming.cli.request import change_text, overlay_text
+from streaming.cli.summaries import drain_line, own_lines
+from streaming.cli.upkeep import begin_drain, begin_maintenance, end_maintenance, is_stuck
 from tests.streaming.test_control_commands import ASKER, NOW, NOW_MS, Planned, data_of, plan, planned, stands
 from tests.streaming.test_control_commands import SETTINGS as SOURCE
 

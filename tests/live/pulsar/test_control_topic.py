@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.operators.control_topic import ControlTopic
+from streaming.cli.control import ControlTopic
 from streaming.pulsar.log import PartitionReader
 from streaming.pulsar.topic_names import PartitionLogs
 from streaming.systems.control import control_of

@@ -11,8 +11,8 @@ import pytest
 
 from policies.throttle.lists import ThrottledLists
 from state.outputs import rfc3339
+from streaming.cli.beats import newest_beats
 from streaming.contract.beat import Beat, encode
-from streaming.operators.beats import newest_beats
 from streaming.ports.actions import Actions, Epochs
 from streaming.ports.memory import Memory, Rate, Remembered, Taken
 from streaming.ports.publishing import PublishError
