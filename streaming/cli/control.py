@@ -17,36 +17,22 @@ import msgspec
 from state.engine.control import first_round
 from state.events import Control, System
 from state.outputs import rfc3339
-from state.settings import ClusterSettings, Mode, OverlayError, SettingsSource
+from state.settings import ClusterSettings, OverlayError, SettingsSource
 from state.systems import refuse_upkeep, rounds_of
 from state.upkeep import Spell
 from streaming.contract.decode import decode, to_ms
-from streaming.contract.envelope import ReadEnvelope
 from streaming.contract.messages import ControlData, ControlMessage, SpellData, type_of
-from streaming.process.exits import Refused
-from streaming.settings import Settings
+from streaming.ports.reading import TopicRecord
+from streaming.process.exits import Refused, WrongUse
+from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.catalog import values
 from streaming.settings.effective import toml_value
 from streaming.settings.errors import dotted
 from streaming.systems.append import append_to_input
-from streaming.systems.reading import input_reader, output_reader
+from streaming.systems.reading import input_reader
 
 Edit = Callable[[ControlData], ControlData]
-"""A change of one cluster's overlay; raises ``BadChange`` where it makes no sense."""
-
-
-class BadChange(Exception):
-    """A change cannot be made; the text names the key or cluster, the value and what to do."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlRecord:
-    """One record of the control topic."""
-
-    key: str | None
-    value: bytes | None
-    appended_ms: int
-    offset: int
+"""A change of one cluster's overlay; raises ``WrongUse``, naming the key or cluster, the value and what to do, where it makes no sense."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,20 +92,31 @@ def _spells(spells: Mapping[str, Spell]) -> dict[str, SpellData]:
     }
 
 
+def read_standings(
+    settings: Settings, systems: Mapping[str, System] = MappingProxyType({})
+) -> dict[str, Standing]:
+    """What stands for every cluster now. Raises ``exits.Refused``."""
+    return find_standings(read_control(settings), ClusterSettingsSource(settings), systems)
+
+
 def find_standings(
-    records: Iterable[ControlRecord],
+    records: Iterable[TopicRecord],
     settings: SettingsSource,
     systems: Mapping[str, System] = MappingProxyType({}),
 ) -> dict[str, Standing]:
     """The newest control event of every cluster on the control topic; ``systems`` has the systems that are known."""
     found: dict[str, list[tuple[Control, str | None]]] = {}
     for record in records:
-        cluster, event = decode(record.value, key=record.key, appended_ms=record.appended_ms)
+        cluster, event = decode(record.value, key=_key(record), appended_ms=record.timestamp)
         if isinstance(event, Control):
             found.setdefault(cluster, []).append(
                 (event, _refusal(cluster, event, settings, systems.get(cluster)))
             )
     return {cluster: _newest(events) for cluster, events in found.items()}
+
+
+def _key(record: TopicRecord) -> str | None:
+    return None if record.key is None else record.key.decode(errors="replace")
 
 
 def _newest(events: Sequence[tuple[Control, str | None]]) -> Standing:
@@ -178,7 +175,7 @@ def plan(
     nonce: str,
     system: System | None = None,
 ) -> Planned:
-    """The event that makes a change; ``nonce`` makes its id unique. Raises ``BadChange``.
+    """The event that makes a change; ``nonce`` makes its id unique. Raises ``WrongUse``.
 
     ``system`` decides how long the cluster's rounds are; None: not known yet, and the controller takes it for Pulsar's.
 
@@ -212,10 +209,10 @@ def plan(
 def _require_own_settings(
     cluster: str, system: System | None, before: ControlData, after: ControlData
 ) -> None:
-    """Raises ``BadChange`` for settings of the other kind of cluster: they would change nothing here."""
+    """Raises ``WrongUse`` for settings of the other kind of cluster: they would change nothing here."""
     for other, section in after.settings.items():
         if system is not None and other != system and section != before.settings.get(other):
-            raise BadChange(
+            raise WrongUse(
                 f"{cluster} is a {system.capitalize()} cluster, and {other}.* does nothing there: name the clusters that it "
                 "is for with --cluster"
             )
@@ -226,7 +223,7 @@ def _require_pulsar(cluster: str, system: System | None, after: ControlData) -> 
     found = dict(upkeep_of(after))
     if system == "kafka" and found:
         names = ", ".join(f"{what} {name}" for what, name in found)
-        raise BadChange(
+        raise WrongUse(
             f"{cluster} is a Kafka cluster, where trimtab paces reassignments and moves nothing: {names} cannot be put under "
             "maintenance or drained; use kafka-reassign-partitions"
         )
@@ -257,13 +254,13 @@ def _drop_ended(data: ControlData, now_ms: int) -> ControlData:
 
 
 def _require_lasting(cluster: str, before: ControlData, after: ControlData, *, since_ms: int) -> None:
-    """Raises ``BadChange`` for an end before the first round that can obey it: it would hold nothing."""
+    """Raises ``WrongUse`` for an end before the first round that can obey it: it would hold nothing."""
     known = dict(upkeep_of(before))
     ends = {} if after.until == before.until else {"pause": after.until}
     ends |= {" ".join(key): each.until for key, each in upkeep_of(after) if each != known.get(key)}
     for what, until in ends.items():
         if until is not None and to_ms(until) <= since_ms:
-            raise BadChange(
+            raise WrongUse(
                 f"{cluster}: the {what} would end at {rfc3339(to_ms(until))}, and the first round that can obey it begins at "
                 f"{rfc3339(since_ms)}: let it last longer"
             )
@@ -273,7 +270,7 @@ def _settings_in_force(cluster: str, data: ControlData, settings: SettingsSource
     try:
         return settings.overlaid(cluster, msgspec.json.encode(data.settings))
     except OverlayError as error:
-        raise BadChange(f"{cluster}: {error} ({error.reason})") from error
+        raise WrongUse(f"{cluster}: {error} ({error.reason})") from error
 
 
 _LEFT_OUT = (
@@ -335,38 +332,24 @@ def encode_change(settings: Mapping[str, Any], path: tuple[str, ...] = ()) -> It
             yield f"{at} = {toml_value(value)}"
 
 
-class ControlTopic:
-    """Reads and writes control events. Raises ``exits.Refused``."""
+def read_control(settings: Settings) -> list[TopicRecord]:
+    """The newest record of each cluster, and older ones that are not compacted yet, in order. Raises ``exits.Refused``."""
+    with input_reader(settings, settings.topics.control, compacted=True) as reader:
+        return list(reader.read_to_end())
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._topic = settings.topics.control
 
-    def read(self) -> list[ControlRecord]:
-        """The newest record of each cluster, and older ones that are not compacted yet, in order."""
-        with input_reader(self._settings, self._topic, compacted=True) as reader:
-            return [
-                ControlRecord(
-                    key=None if record.key is None else record.key.decode(errors="replace"),
-                    value=record.value,
-                    appended_ms=record.timestamp,
-                    offset=record.offset,
-                )
-                for record in reader.read_to_end()
-            ]
-
-    def write(self, events: Sequence[Planned]) -> None:
-        """Write and wait for the brokers; returns when they have it."""
-        append_to_input(self._settings, self._topic, [(event.cluster, event.value) for event in events])
+def write_control(settings: Settings, events: Sequence[Planned]) -> None:
+    """Write and wait for the brokers; returns when they have it. Raises ``exits.Refused``."""
+    append_to_input(settings, settings.topics.control, [(event.cluster, event.value) for event in events])
 
 
 def check_written(
-    events: Iterable[Planned], before: Sequence[ControlRecord], after: Sequence[ControlRecord]
+    events: Iterable[Planned], before: Sequence[TopicRecord], after: Sequence[TopicRecord]
 ) -> None:
     """Raise ``Refused`` unless each event is there and nobody else wrote for its cluster since ``before`` was read."""
     newest = max((record.offset for record in before), default=-1)
     for event in events:
-        since = [record for record in after if record.offset > newest and record.key == event.cluster]
+        since = [record for record in after if record.offset > newest and _key(record) == event.cluster]
         if not any(record.value == event.value for record in since):
             raise Refused(
                 f"{event.cluster}: the event {event.id} was acknowledged, but is not on the topic: run the command again"
@@ -388,39 +371,3 @@ def check_taken(events: Iterable[Planned], stands: Mapping[str, Standing]) -> No
                 f"{event.cluster}: the event is written, and executors obey a pause in it, but the controller refuses it: "
                 f"{stand.refused}. If its time is ahead, set the clock of this computer, then run the command again"
             )
-
-
-class KnownCluster(msgspec.Struct, frozen=True):
-    """What the newest summary of a cluster says about it."""
-
-    system: System
-    mode: Mode | None = None
-    brokers_reporting: list[str] = []
-    brokers_reporting_count: int = 0
-
-    def has_not(self, broker: str) -> bool:
-        """Whether a broker is known not to have reported; only the first hundred are named."""
-        return (
-            len(self.brokers_reporting) == self.brokers_reporting_count
-            and broker not in self.brokers_reporting
-        )
-
-
-def known_clusters_of(settings: Settings, *, since_ms: int) -> dict[str, KnownCluster | None]:
-    """Clusters with a round summary since ``since_ms``, with what the newest one says; None if that cannot be read."""
-    with output_reader(settings, settings.topics.audit, begin=since_ms) as reader:
-        return {
-            record.key.decode(): _decode_summary(record.value)
-            for record in reader.read_to_end()
-            if record.key
-        }
-
-
-_summaries = msgspec.json.Decoder(ReadEnvelope[KnownCluster])
-
-
-def _decode_summary(value: bytes | None) -> KnownCluster | None:
-    try:
-        return _summaries.decode(value or b"").data
-    except msgspec.MsgspecError:  # such a record shows that the cluster exists, and no more
-        return None

@@ -8,26 +8,22 @@ from typing import Any
 import click
 import msgspec
 
-from streaming.cli import control
 from streaming.cli.configured import settings_options
-from streaming.cli.control import BadChange, ControlTopic, Edit, Standing
+from streaming.cli.control import Edit, Standing, read_standings
 from streaming.cli.options import Duration, example
 from streaming.cli.output import format_option, render
 from streaming.cli.request import (
     Request,
-    Target,
-    _known_systems,
     change,
-    check,
-    clusters_of,
-    find_known_clusters,
+    chosen_standings,
+    cluster_options,
     overlay_text,
     overlay_tree,
-    targets,
     with_request_options,
 )
 from streaming.contract.messages import ControlData
-from streaming.settings import ClusterSettingsSource, Settings
+from streaming.process.exits import WrongUse
+from streaming.settings import Settings
 from streaming.settings.errors import dotted
 from streaming.settings.reader import Unreadable, read_tree
 from streaming.settings.sections import ClusterSection
@@ -61,7 +57,7 @@ def forget_command(request: Request) -> None:
 
     For a cluster that is gone, this frees its memory. Take a Kafka throttle off before: afterwards it is not known to be ours.
     """
-    if request.target.every:
+    if request.every:
         raise click.UsageError("name the clusters to forget: --cluster NAME (once or more)")
     change(request, forget_edit())
 
@@ -92,7 +88,7 @@ def policy_command() -> None:
 @with_request_options
 def set_command(request: Request, assignments: tuple[str, ...]) -> None:
     """Put settings over those of the file, with keys as in trimtab.toml: pulsar.avg_shedder.low_threshold_points=10."""
-    change(request, check(lambda: settings_edit(assignments)))
+    change(request, settings_edit(assignments))
 
 
 @policy_command.command(
@@ -105,21 +101,15 @@ def set_command(request: Request, assignments: tuple[str, ...]) -> None:
 @with_request_options
 def unset_command(request: Request, keys: tuple[str, ...]) -> None:
     """Take settings, or whole sections, out of the overlay: those of the file hold again."""
-    change(request, check(lambda: unset_edit(keys)))
+    change(request, unset_edit(keys))
 
 
 @policy_command.command("show", epilog=example("trimtab policy show --cluster east-1"))
-@targets
+@cluster_options
 @format_option("JSON and YAML are a list with one object per cluster.")
 def show_command(settings: Settings, clusters: tuple[str, ...], form: str, *, every: bool) -> None:
     """Show the newest control event of a cluster, who wrote it and why."""
-    target = Target(settings=settings, clusters=clusters, every=every)
-    known = find_known_clusters(target, settings)
-    stands = control.find_standings(
-        ControlTopic(settings).read(), ClusterSettingsSource(settings), _known_systems(known or {})
-    )
-    names = clusters_of(target, settings, stands, known)
-    _show({name: stands.get(name, Standing()) for name in names}, form)
+    _show(chosen_standings(Request(settings=settings, clusters=clusters, every=every)), form)
 
 
 def _show(found: Mapping[str, Standing], form: str) -> None:
@@ -140,8 +130,8 @@ def control_command() -> None:
 @format_option("JSON and YAML are a list with one object per cluster.")
 def list_command(settings: Settings, form: str) -> None:
     """Show every cluster whose newest control event makes it differ from the settings file."""
-    stands = control.find_standings(ControlTopic(settings).read(), ClusterSettingsSource(settings))
-    found = {name: each for name, each in sorted(stands.items()) if each.refused or not each.is_as_configured}
+    stands = sorted(read_standings(settings).items())
+    found = {name: each for name, each in stands if each.refused or not each.is_as_configured}
     if not found and form == "table":
         click.echo("every cluster is as configured")
     _show(found, form)
@@ -153,7 +143,7 @@ def list_command(settings: Settings, form: str) -> None:
 @with_request_options
 def delete_command(request: Request) -> None:
     """Take back pause, mode and settings at once: the cluster is as the settings file says, and no longer listed."""
-    if request.target.every:
+    if request.every:
         raise click.UsageError("name the clusters to set back: --cluster NAME (once or more)")
     change(request, configured_edit())
 
@@ -188,7 +178,7 @@ def mode_edit(mode: str, approval: str | None = None) -> Edit:
 
 
 def settings_edit(assignments: Sequence[str]) -> Edit:
-    """Put each ``key=value``, a line of ``trimtab.toml``, over the settings; raises ``BadChange``."""
+    """Put each ``key=value``, a line of ``trimtab.toml``, over the settings; raises ``WrongUse``."""
     tree: Tree = {}
     for assignment in assignments:
         tree = merge(tree, _assignment(assignment))
@@ -203,24 +193,24 @@ def _require_readable(tree: Tree) -> None:
     except Unreadable as error:
         complaints = [str(each) for each in error.complaints if not each.is_about_section]
         if complaints:
-            raise BadChange("; ".join(complaints)) from error
+            raise WrongUse("; ".join(complaints)) from error
 
 
 def _assignment(text: str) -> Tree:
     """Parse a line of TOML; a string may lack its quotes, because a shell removes them."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise BadChange(f"{text!r}: expected KEY=VALUE, e.g. pulsar.avg_shedder.low_threshold_points=10")
+        raise WrongUse(f"{text!r}: expected KEY=VALUE, e.g. pulsar.avg_shedder.low_threshold_points=10")
     for line in (text, f"{key} = {msgspec.json.encode(value.strip()).decode()}"):
         try:
             return tomllib.loads(line)
         except tomllib.TOMLDecodeError as error:
             problem = error
-    raise BadChange(f"{text!r} is no line of TOML: {problem}")
+    raise WrongUse(f"{text!r} is no line of TOML: {problem}")
 
 
 def unset_edit(keys: Sequence[str]) -> Edit:
-    """Take keys, or whole sections, out of the overlay; they fall back to the file's. Raises ``BadChange``."""
+    """Take keys, or whole sections, out of the overlay; they fall back to the file's. Raises ``WrongUse``."""
     paths = [_key(key) for key in keys]
 
     def edit(data: ControlData) -> ControlData:
@@ -237,7 +227,7 @@ def _key(text: str) -> tuple[str, ...]:
     try:
         node: Any = tomllib.loads(f"{text} = 0")
     except tomllib.TOMLDecodeError as error:
-        raise BadChange(f"{text!r} is no key of trimtab.toml: {error}") from error
+        raise WrongUse(f"{text!r} is no key of trimtab.toml: {error}") from error
     path = []
     while isinstance(node, dict):
         ((name, node),) = node.items()
@@ -249,7 +239,7 @@ def _remove_key(tree: Mapping[str, Any], path: Sequence[str], whole: Sequence[st
     name, *rest = path
     below = tree.get(name) if isinstance(tree, Mapping) else None
     if below is None or (rest and not isinstance(below, Mapping)):
-        raise BadChange(f"{dotted(whole)} is not in the overlay; `trimtab policy show` says what is")
+        raise WrongUse(f"{dotted(whole)} is not in the overlay; `trimtab policy show` says what is")
     kept = _remove_key(below, rest, whole) if rest else {}
     others = {key: value for key, value in tree.items() if key != name}
     return {**others, name: kept} if kept else others

@@ -8,53 +8,41 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 import msgspec
 
 from state.outputs import RoundSummary
-from state.outputs.types import ACTION_PREFIX, ROUND_TYPE
+from state.outputs.types import ROUND_TYPE
 from streaming.cli.configured import settings_options
 from streaming.cli.options import begin_of, with_options
 from streaming.cli.output import format_option, to_yaml
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
 from streaming.contract.envelope import EPOCH_HEADER, ReadEnvelope, read_envelope
-from streaming.contract.leader import LEADER_TYPE, LeaderData
 from streaming.ports.reading import Begin, TopicRecord
 from streaming.process.deadline import Deadline
 from streaming.process.exits import Refused
 from streaming.process.stopping import watched
-from streaming.settings import Settings, TopicNames
+from streaming.settings import Settings
 from streaming.systems.reading import output_reader
 
-
-class ActionData(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of every action; a broker is None if its kind has none."""
-
-    round: int
-    policy: str
-    trigger: str
-    reason: str
-    evidence: dict[str, Any]
-    expected: dict[str, Any] = {}
-    precondition: dict[str, Any] = {}
-    expires_at: str
-    dry_run: bool
-    proposal: bool = False
-    proposal_id: str | None = None
-    broker: str | None = None
-    source_broker: str | None = None
-    destination_broker: str | None = None
+Round = ReadEnvelope[RoundSummary]
+Rejected = ReadEnvelope[RejectedData]
+LOOK_BACK_S = (300, 86_400)
+"""How far back summaries are looked for: first where those of clusters that report now are, then a whole day."""
+_LOOK_S = 1.0
+_SKEW_S = 60.0
+"""How far the brokers' clock may be behind ours."""
+Found = TypeVar("Found")
 
 
-class Action(ReadEnvelope[ActionData], frozen=True, kw_only=True):
-    """An action event."""
-
-    @property
-    def kind(self) -> str:
-        """``unload``, ``split``, …"""
-        return self.type.removeprefix(ACTION_PREFIX).rpartition(".")[0]
+def records_of(
+    settings: Settings, topic: str, begin: Begin, *, follow: bool = False
+) -> Iterator[TopicRecord]:
+    """The records of a topic on the output's side, up to its end or for ever. Raises ``exits.Refused``."""
+    with output_reader(settings, topic, begin=begin) as reader:
+        yield from reader.follow() if follow else reader.read_to_end()
 
 
 class UnreadableEvent(Exception):
@@ -63,66 +51,6 @@ class UnreadableEvent(Exception):
     def at(self, topic: str, offset: int) -> Refused:
         """The error that ends a command which cannot do without the record."""
         return Refused(f"{topic}, offset {offset}: {self}")
-
-
-_leaders = msgspec.json.Decoder(ReadEnvelope[LeaderData])
-_actions = msgspec.json.Decoder(Action)
-
-
-def read_action(value: bytes) -> Action:
-    """The action a record holds; raises ``UnreadableEvent``."""
-    try:
-        action = _actions.decode(value)
-    except msgspec.MsgspecError as error:
-        raise UnreadableEvent(f"not an action: {error}; it may be from another version of trimtab") from error
-    if not action.type.startswith(ACTION_PREFIX):
-        raise UnreadableEvent(f"{action.type} is not an action")
-    return action
-
-
-def has_id(value: bytes, beginning: str) -> bool:
-    """Whether a record is an action whose id has this beginning."""
-    try:
-        event = read_envelope(value)
-    except msgspec.MsgspecError:
-        return False
-    return event.type.startswith(ACTION_PREFIX) and event.id.startswith(beginning)
-
-
-def read_leader(value: bytes) -> ReadEnvelope[LeaderData] | None:
-    """The event about a new leader; None for any other record."""
-    try:
-        event = _leaders.decode(value)
-    except msgspec.MsgspecError:
-        return None
-    return event if event.type == LEADER_TYPE else None
-
-
-def epoch_of(headers: Iterable[tuple[str, bytes]]) -> int | None:
-    """The epoch of the controller that wrote a record; None where the header is missing or no number."""
-    text = dict(headers).get(EPOCH_HEADER, b"").decode(errors="replace")
-    return int(text) if text.isdecimal() else None
-
-
-@dataclass(slots=True)
-class Epochs:
-    """The highest epoch seen, for each source in each partition."""
-
-    _highest: dict[tuple[str, int], int] = field(default_factory=dict)
-
-    def is_stale(self, source: str, partition: int, epoch: int | None) -> bool:
-        """Whether a newer controller of the same source has written there before; a stale action must not be obeyed."""
-        if epoch is None:
-            return False
-        at = (source, partition)
-        highest = self._highest[at] = max(epoch, self._highest.get(at, epoch))
-        return epoch < highest
-
-
-Round = ReadEnvelope[RoundSummary]
-Rejected = ReadEnvelope[RejectedData]
-LOOK_BACK_S = (300, 86_400)
-"""How far back summaries are looked for: first where those of clusters that report now are, then a whole day."""
 
 
 class _RoundNumber(msgspec.Struct, frozen=True):
@@ -142,15 +70,6 @@ def read_round(value: bytes) -> Round:
     return found
 
 
-def is_round_of(value: bytes, *, cluster: str, number: int) -> bool:
-    """Whether a record holds the summary of this round."""
-    try:
-        head = _numbers.decode(value)
-    except msgspec.MsgspecError:
-        return False
-    return (head.type, head.cluster, head.data.round) == (ROUND_TYPE, cluster, number)
-
-
 def read_rejected(value: bytes) -> Rejected:
     """The event about a record that could not be used. Raises ``UnreadableEvent``."""
     found: Rejected = _read(value, REJECTED_TYPE, _rejected)
@@ -167,12 +86,54 @@ def _read(value: bytes, type_: str, decoder: msgspec.json.Decoder[Any]) -> Any:
     raise UnreadableEvent(f"{head.type} is not a {type_}")
 
 
+def is_round_of(value: bytes, *, cluster: str, number: int) -> bool:
+    """Whether a record holds the summary of this round."""
+    try:
+        head = _numbers.decode(value)
+    except msgspec.MsgspecError:
+        return False
+    return (head.type, head.cluster, head.data.round) == (ROUND_TYPE, cluster, number)
+
+
+def epoch_of(headers: Iterable[tuple[str, bytes]]) -> int | None:
+    """The epoch of the controller that wrote a record; None where the header is missing or no number."""
+    text = dict(headers).get(EPOCH_HEADER, b"").decode(errors="replace")
+    return int(text) if text.isdecimal() else None
+
+
+@dataclass(slots=True)
+class Epochs:
+    """The highest epoch seen of each source, in each partition or for each cluster."""
+
+    _highest: dict[tuple[str, int | str], int] = field(default_factory=dict)
+
+    def is_stale(self, source: str, place: int | str, epoch: int | None) -> bool:
+        """Whether a newer controller of the same source has written there before: what an older one writes does not count."""
+        if epoch is None:
+            return False
+        highest = self._highest[source, place] = max(epoch, self._highest.get((source, place), epoch))
+        return epoch < highest
+
+
+def rounds_in(records: Iterable[TopicRecord]) -> Iterator[Round]:
+    """The summaries among the records; one that cannot be read, or is from a controller that was replaced, is left out."""
+    epochs = Epochs()
+    for record in records:
+        try:
+            event = read_round(record.value or b"")
+        except UnreadableEvent:
+            continue
+        if not epochs.is_stale(event.source, event.cluster, epoch_of(record.headers) or 0):
+            yield event
+
+
 class Newest:
     """The newest summary of each cluster; that of a controller which another one has replaced does not count."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._records: dict[str, TopicRecord] = {}
-        self._epochs: dict[tuple[str, str], int] = {}
+        self._epochs = Epochs()
 
     def take(self, records: Iterable[TopicRecord]) -> None:
         """Look at records, in their order."""
@@ -181,23 +142,20 @@ class Newest:
                 head = read_envelope(record.value or b"")
             except msgspec.MsgspecError:
                 continue
-            if head.type != ROUND_TYPE:
-                continue
-            key, epoch = (head.source, head.cluster), epoch_of(record.headers) or 0
-            if epoch >= self._epochs.get(key, 0):
-                self._epochs[key] = epoch
+            is_round = head.type == ROUND_TYPE
+            if is_round and not self._epochs.is_stale(
+                head.source, head.cluster, epoch_of(record.headers) or 0
+            ):
                 self._records[head.cluster] = record
 
-    def look_back(
-        self,
-        read: Callable[[float], Iterable[TopicRecord]],
-        wanted: Collection[str],
-        *,
-        steps_s: Sequence[float] = LOOK_BACK_S,
-    ) -> None:
-        """Take the records that ``read`` finds so many seconds back, step by step until every wanted cluster (or any) has a summary."""
+    def read_since(self, begin_ms: int) -> None:
+        """Look at what the audit topic has since a moment. Raises ``exits.Refused``."""
+        self.take(records_of(self._settings, self._settings.topics.audit, begin_ms))
+
+    def look_back(self, wanted: Collection[str], *, steps_s: Sequence[float] = LOOK_BACK_S) -> None:
+        """Look at the last seconds, step by step until every wanted cluster (or any) has a summary. Raises ``exits.Refused``."""
         for step_s in steps_s:
-            self.take(read(step_s))
+            self.read_since(round((time.time() - step_s) * 1000))
             if self._records and self._records.keys() >= set(wanted):
                 break
 
@@ -210,13 +168,33 @@ class Newest:
         """The newest record of each cluster, by the cluster's name."""
         return [record for _, record in sorted(self._records.items())]
 
-    def rounds(self, topic: str) -> Iterator[tuple[TopicRecord, Round]]:
-        """The same records, with the summary of each. Raises ``exits.Refused`` naming the place on ``topic`` of an unreadable one."""
+    def rounds(self) -> Iterator[tuple[TopicRecord, Round]]:
+        """The same records, with the summary of each. Raises ``exits.Refused`` naming the place of an unreadable one."""
         for record in self.records():
             try:
                 yield record, read_round(record.value or b"")
             except UnreadableEvent as error:
-                raise error.at(topic, record.offset) from error
+                raise error.at(self._settings.topics.audit, record.offset) from error
+
+
+def search_rounds(
+    settings: Settings,
+    search: Callable[[Iterator[Round]], Mapping[str, Found]],
+    *,
+    count: int,
+    deadline: Deadline,
+) -> Mapping[str, Found]:
+    """What ``search`` finds in the rounds from now on, again and again until it has ``count`` finds, or the deadline is over.
+
+    Raises ``Refused``.
+    """
+    begin_ms = round((time.time() - _SKEW_S) * 1000)
+    found: Mapping[str, Found] = {}
+    while len(found) < count and not deadline.is_over:
+        time.sleep(min(_LOOK_S, deadline.left_s))
+        with pass_over_outage(deadline):
+            found = search(rounds_in(records_of(settings, settings.topics.audit, begin_ms)))
+    return found
 
 
 @contextmanager
@@ -232,40 +210,6 @@ def pass_over_outage(deadline: Deadline) -> Iterator[None]:
 
         if deadline.is_over or not passes(error.__cause__):
             raise
-
-
-_LOOK_S = 1.0
-_SKEW_S = 60.0
-"""How far the brokers' clock may be behind ours."""
-
-Found = TypeVar("Found")
-
-
-def search_until(
-    settings: Settings,
-    search: Callable[[Iterator[TopicRecord]], Mapping[str, Found]],
-    *,
-    count: int,
-    deadline: Deadline,
-) -> Mapping[str, Found]:
-    """What ``search`` finds in the records of the audit topic from now on; ends with ``count`` finds or at the deadline.
-
-    Raises ``Refused``.
-    """
-    begin_ms = round((time.time() - _SKEW_S) * 1000)
-    found: Mapping[str, Found] = {}
-    while len(found) < count and not deadline.is_over:
-        time.sleep(min(_LOOK_S, deadline.left_s))
-        with (
-            pass_over_outage(deadline),
-            output_reader(settings, settings.topics.audit, begin=begin_ms) as reader,
-        ):
-            found = search(reader.read_to_end())
-    return found
-
-
-if TYPE_CHECKING:
-    from streaming.ports.reading import TopicRecord
 
 
 class Remark(str):
@@ -296,15 +240,9 @@ tail_options = with_options(
 """The options of every `tail`; they are passed to ``print_topic``."""
 
 
-def records_of(settings: Settings, topic: str, begin: Begin, *, follow: bool) -> Iterator["TopicRecord"]:
-    """The records of a topic on the output's side."""
-    with output_reader(settings, topic, begin=begin) as reader:
-        yield from reader.follow() if follow else reader.read_to_end()
-
-
 def print_topic(
-    topic_of: Callable[[TopicNames], str],
-    text_of: Callable[["TopicRecord"], str],
+    topic: str,
+    text_of: Callable[[TopicRecord], str],
     *,
     settings: Settings,
     cluster: str | None,
@@ -316,7 +254,6 @@ def print_topic(
 
     ``text_of`` raises ``UnreadableEvent`` for a record that is not what the topic should hold. Ctrl-C or SIGTERM ends it.
     """
-    topic = topic_of(settings.topics)
     with nullcontext() if no_follow else watched():
         for record in records_of(settings, topic, begin_of(begin), follow=not no_follow):
             if cluster is not None and record.key != cluster.encode():

@@ -7,7 +7,7 @@ import click
 
 from streaming.cli.configured import settings_options
 from streaming.cli.options import example
-from streaming.cli.output import table_lines
+from streaming.cli.output import table_lines, text_of
 from streaming.cli.published import (
     Rejected,
     UnreadableEvent,
@@ -21,6 +21,9 @@ from streaming.cli.published import (
 from streaming.process.exits import NotFound
 from streaming.settings import Settings
 
+_HEAD_CHARACTERS = 2_000
+"""Characters of a rejected record that are shown."""
+
 
 @click.group("rejected")
 def rejected_command() -> None:
@@ -29,11 +32,12 @@ def rejected_command() -> None:
 
 @rejected_command.command("tail", epilog=example("trimtab rejected tail --from earliest --no-follow"))
 @tail_options
-def tail_command(**options: Any) -> None:
+def tail_command(settings: Settings, **options: Any) -> None:
     """Print a line for each rejected record: its place, the reason and what to do; Ctrl-C ends it."""
     print_topic(
-        lambda topics: topics.dead_letter,
+        settings.topics.dead_letter,
         lambda record: tail_rejected_text(read_rejected(record.value or b"")),
+        settings=settings,
         **options,
     )
 
@@ -45,7 +49,7 @@ def tail_command(**options: Any) -> None:
 def show_command(settings: Settings, place: str, form: str) -> None:
     """Show why a record was rejected, and how it begins; the place is what `tail` prints."""
     topic = settings.topics.dead_letter
-    for record in records_of(settings, topic, "earliest", follow=False):
+    for record in records_of(settings, topic, "earliest"):
         try:
             event = read_rejected(record.value or b"")
         except UnreadableEvent:
@@ -57,10 +61,6 @@ def show_command(settings: Settings, place: str, form: str) -> None:
     raise NotFound(
         f"no rejected record {place} on {topic}: `trimtab rejected tail --from earliest --no-follow` lists all rejected records"
     )
-
-
-_HEAD_CHARACTERS = 2_000
-"""Characters of a rejected record that are shown."""
 
 
 def place_of(event: Rejected) -> str:
@@ -88,4 +88,4 @@ def rejected_text(event: Rejected) -> str:
         ("id", event.id),
     ]
     lines = [place_of(event), data.detail, "", *table_lines(facts), "", "It begins with", ""]
-    return "".join(f"{line}\n" for line in lines) + head[:_HEAD_CHARACTERS] + rest + "\n"
+    return text_of(lines) + head[:_HEAD_CHARACTERS] + rest + "\n"

@@ -3,34 +3,70 @@
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import click
 import msgspec
 
 from policies.shedding.registry import find_policy
-from state.outputs import CandidateRow, JudgedRow, LeftRow, RoundSummary, Section, SplitRow
+from state.outputs import CandidateRow, LeftRow, RoundSummary, Section, SplitRow
 from streaming.cli.configured import settings_options
 from streaming.cli.options import example
-from streaming.cli.output import table_lines, value_text
+from streaming.cli.output import table_lines, text_of, value_text
 from streaming.cli.published import (
     LOOK_BACK_S,
     Newest,
     Round,
-    UnreadableEvent,
     as_published_option,
-    epoch_of,
     is_round_of,
     print_topic,
     read_round,
     records_of,
     render_published,
+    rounds_in,
     tail_options,
 )
 from streaming.cli.summaries import looked_at_lines, round_text, tail_round_text
 from streaming.ports.reading import TopicRecord
 from streaming.process.exits import NotFound, WrongUse
 from streaming.settings import Settings
+
+RowT = TypeVar("RowT", bound=msgspec.Struct)
+NEWEST_COUNT = 5
+"""Rounds that are shown."""
+REMEDIES = {
+    "absent": "its owner's report has to list it again",
+    "anti-affinity": "its destination has to own no more of its anti-affinity group than its source does",
+    "budget": "the hour or the round has to be over, or the limit that it names (max_unloads_…, max_moved_…) has to be higher",
+    "bundle-limit": "fewer other bundles have to move in the round, or max_unload_bundles_count has to be higher",
+    "calm-after-change": "no broker may come or go for calm_after_change_rounds",
+    "cooldown": "bundle_cooldown_s has to be over since the last action on it",
+    "drained": "the drain has to end: `trimtab maintenance end`",
+    "excluded-namespace": "its namespace has to be removed from excluded_namespaces",
+    "failing": "fix the cause of the failed actions, then run: `trimtab resume`",
+    "in-flight": "the result of the action on it has to come, or the action has to expire",
+    "ineffective": "ineffective_rest_s has to be over: its last action had no effect, see the finding",
+    "maintenance": "the maintenance of its broker or namespace has to end: `trimtab maintenance end`",
+    "need-met": "more load has to leave its broker: other bundles already cover the need",
+    "no-destination": "a broker that is less loaded than its own has to be able to receive it",
+    "no-samples": "its traffic has to be reported once",
+    "no-traffic": "it has to have traffic",
+    "other-group": "Pulsar has to move it back to a broker of its own isolation group",
+    "overlapping": "the reports have to list no other range that overlaps its own, see the finding",
+    "own-topics": "trimtab's own topics have to carry less than half of its traffic",
+    "paused": "the pause has to end: `trimtab resume`",
+    "quiet-hours": "the quiet hours have to be over",
+    "proposed": "the proposal of its broker has to be approved: `trimtab actions list --pending`",
+    "rejected": "its proposal was rejected; it may be proposed again after that proposal would have expired",
+    "sole-bundle": "its broker has to have another bundle, or keep_sole_bundle has to be off, or splits on",
+    "split-instead": "it is split; its parts may move later",
+    "too-big": "its broker has to give away more load than this bundle carries, or splits have to be on: [pulsar.split]",
+    "too-little-benefit": "its move has to help its broker more, or min_unload_benefit_points has to be lower",
+    "two-balancers": "Pulsar's own shedding and splitting have to be off",
+    "unsettled-broker": "the reports have to show the last unload of its broker",
+}
+"""What would have to change for a bundle to move, for each reason of a guard or bundle; docs/decisions.md explains the reasons. Those of a policy are declared with it."""
 
 
 @click.group("rounds")
@@ -42,11 +78,12 @@ def rounds_command() -> None:
     "tail", epilog=example("trimtab rounds tail --cluster east-1 --from 2026-11-21T10:00:00Z")
 )
 @tail_options
-def tail_command(**options: Any) -> None:
+def tail_command(settings: Settings, **options: Any) -> None:
     """Print a line for each round as it closes; Ctrl-C ends it."""
     print_topic(
-        lambda topics: topics.audit,
+        settings.topics.audit,
         lambda record: tail_round_text(read_round(record.value or b"").data),
+        settings=settings,
         **options,
     )
 
@@ -72,81 +109,58 @@ def show_command(
     """
     if broker is not None and bundle is not None:
         raise WrongUse("--broker and --bundle cannot be given together")
-    subject = bundle or broker
-    topic = settings.topics.audit
-    records = records_of(settings, topic, "earliest" if subject is None else _day_ago(), follow=False)
-    asked = (record for record in records if _is_asked_for(record, cluster, number))
-    if subject is not None:
-        rounds = newest_about(asked, subject, is_bundle=bundle is not None)
-        if not rounds:
-            raise NotFound(_not_named(cluster, subject, is_bundle=bundle is not None))
-        if form == "table":
-            click.echo(about_text([event.data for event in rounds]), nl=False)
-            return
-        for event in rounds:
-            click.echo(render_published(msgspec.json.encode(event), form), nl=False)
+    asked = partial(_is_asked_for, cluster=cluster, number=number)
+    if bundle is not None or broker is not None:
+        day_ago_ms = round((time.time() - LOOK_BACK_S[-1]) * 1000)
+        records = filter(asked, records_of(settings, settings.topics.audit, day_ago_ms))
+        _show_about(cluster, records, bundle or broker or "", form, is_bundle=bundle is not None)
         return
-    newest = Newest()
-    newest.take(asked)
+    newest = Newest(settings)
+    newest.take(filter(asked, records_of(settings, settings.topics.audit, "earliest")))
     if not newest.records():
         which = "no round" if number is None else f"no round {number}"
         raise NotFound(
-            f"{which} of {cluster} on {topic}: `trimtab rounds tail --cluster {cluster} --from earliest "
+            f"{which} of {cluster} on {settings.topics.audit}: `trimtab rounds tail --cluster {cluster} --from earliest "
             "--no-follow` lists all rounds"
         )
     if form == "table":
-        (_, event), *_ = newest.rounds(topic)
+        _, event = next(newest.rounds())
         click.echo(round_text(event), nl=False)
-        return
-    click.echo(render_published(newest.records()[0].value or b"", form), nl=False)
+    else:
+        click.echo(render_published(newest.records()[0].value or b"", form), nl=False)
 
 
-def _is_asked_for(record: TopicRecord, cluster: str, number: int | None) -> bool:
+def _is_asked_for(record: TopicRecord, *, cluster: str, number: int | None) -> bool:
     if number is None:
         return record.key == cluster.encode()
     return is_round_of(record.value or b"", cluster=cluster, number=number)
 
 
-def _day_ago() -> int:
-    return round((time.time() - LOOK_BACK_S[-1]) * 1000)
-
-
-def _not_named(cluster: str, subject: str, *, is_bundle: bool) -> str:
-    if is_bundle:
-        return (
-            f"no round of {cluster} in the last day names {subject}: its broker did not fire, or 100 heavier bundles did; "
+def _show_about(
+    cluster: str, records: Iterable[TopicRecord], subject: str, form: str, *, is_bundle: bool
+) -> None:
+    rounds = newest_about(records, subject, is_bundle=is_bundle)
+    if not rounds:
+        why = (
+            "its broker did not fire, or 100 heavier bundles did; "
             f"see its broker: trimtab rounds show --cluster {cluster} --broker ID"
+            if is_bundle
+            else "it did not report, or 100 brokers are busier; "
+            f"`trimtab rounds show --cluster {cluster}` shows the newest round"
         )
-    return (
-        f"no round of {cluster} in the last day names {subject}: it did not report, or 100 brokers are busier; "
-        f"`trimtab rounds show --cluster {cluster}` shows the newest round"
-    )
-
-
-RowT = TypeVar("RowT", bound=msgspec.Struct)
-NEWEST_COUNT = 5
-"""Rounds that are shown."""
+        raise NotFound(f"no round of {cluster} in the last day names {subject}: {why}")
+    if form == "table":
+        click.echo(about_text([event.data for event in rounds]), nl=False)
+    else:
+        for event in rounds:
+            click.echo(render_published(msgspec.json.encode(event), form), nl=False)
 
 
 def newest_about(records: Iterable[TopicRecord], subject: str, *, is_bundle: bool) -> list[Round]:
-    """The newest rounds that name a broker or bundle, with only what they say of it; the newest comes first.
-
-    What a controller wrote that another one had replaced does not count, nor what cannot be read.
-    """
+    """The newest rounds that name a broker or bundle, with only what they say of it; the newest comes first."""
     found: deque[Round] = deque(maxlen=NEWEST_COUNT)
-    epochs: dict[str, int] = {}
     named = subject.encode()
-    for record in records:
-        if record.value is None or named not in record.value:
-            continue
-        try:
-            event = read_round(record.value)
-        except UnreadableEvent:
-            continue
-        epoch = epoch_of(record.headers) or 0
-        if epoch < epochs.get(event.source, 0):
-            continue
-        epochs[event.source] = epoch
+    for event in rounds_in(record for record in records if named in (record.value or b"")):
         data = _about(event.data, subject, is_bundle=is_bundle)
         if data is not None:
             found.append(msgspec.structs.replace(event, data=data))
@@ -192,7 +206,7 @@ def about_text(rounds: Sequence[RoundSummary]) -> str:
     remedies = dict(_remedies(rounds[0]))
     if remedies:
         lines += ["What would have to change:", *table_lines(list(remedies.items()))]
-    return "".join(f"{line}\n" for line in lines)
+    return text_of(lines)
 
 
 def _round_lines(data: RoundSummary) -> Iterator[str]:
@@ -206,79 +220,32 @@ def _round_lines(data: RoundSummary) -> Iterator[str]:
     for name in data.brokers_missing:
         yield f"  {name} did not report: {data.brokers_failed.get(name, 'the reason is not known')}"
     yield from looked_at_lines(data)
-    yield from _rows("Earlier actions that were judged", data.judged, _judged_row)
-    yield from _rows("Left at drained brokers", data.upkeep.left if data.upkeep else None, _left_row)
+    judged = [] if data.judged is None else data.judged.heaviest
+    if judged:
+        yield from ("", "Earlier actions that were judged:")
+        yield from table_lines([(f"{row.kind} {row.bundle}", row.outcome, row.id) for row in judged])
+    left = [] if data.upkeep is None else data.upkeep.left.heaviest
+    if left:
+        yield from ("", "Left at drained brokers:")
+        yield from table_lines([(row.bundle, f"at {row.broker}", row.detail) for row in left])
     yield ""
-
-
-def _rows(
-    title: str, section: Section[RowT] | None, row_of: Callable[[RowT], tuple[str, ...]]
-) -> Iterator[str]:
-    if section is not None and section.heaviest:
-        yield from ("", f"{title}:", *table_lines([row_of(row) for row in section.heaviest]))
-
-
-def _judged_row(row: JudgedRow) -> tuple[str, ...]:
-    return (f"{row.kind} {row.bundle}", row.outcome, row.id)
-
-
-def _left_row(row: LeftRow) -> tuple[str, ...]:
-    return (row.bundle, f"at {row.broker}", row.detail)
 
 
 def _remedies(data: RoundSummary) -> Iterator[tuple[str, str]]:
     """By outcome what would have to change, those of the whole cluster first."""
     if data.paused:
-        yield "paused", remedy_of("paused")
+        yield "paused", REMEDIES["paused"]
     if data.failing_since is not None:
-        yield "failing", remedy_of("failing")
+        yield "failing", REMEDIES["failing"]
     if data.mode == "dry-run":
         yield "dry-run", 'mode has to be "act": `trimtab mode act`'
     found = [(outcome, examined_remedy_of(outcome, data.policy)) for outcome in data.examined.outcomes]
     held = (*data.candidates.outcomes, *(data.upkeep.left.outcomes if data.upkeep else ()))
-    found += [(outcome, remedy_of(outcome)) for outcome in held]
+    found += [(outcome, REMEDIES.get(outcome, "")) for outcome in held]
     yield from ((outcome, remedy) for outcome, remedy in found if remedy)
 
 
-REMEDIES = {
-    "absent": "its owner's report has to list it again",
-    "anti-affinity": "its destination has to own no more of its anti-affinity group than its source does",
-    "budget": "the hour or the round has to be over, or the limit that it names (max_unloads_…, max_moved_…) has to be higher",
-    "bundle-limit": "fewer other bundles have to move in the round, or max_unload_bundles_count has to be higher",
-    "calm-after-change": "no broker may come or go for calm_after_change_rounds",
-    "cooldown": "bundle_cooldown_s has to be over since the last action on it",
-    "drained": "the drain has to end: `trimtab maintenance end`",
-    "excluded-namespace": "its namespace has to be removed from excluded_namespaces",
-    "failing": "fix the cause of the failed actions, then run: `trimtab resume`",
-    "in-flight": "the result of the action on it has to come, or the action has to expire",
-    "ineffective": "ineffective_rest_s has to be over: its last action had no effect, see the finding",
-    "maintenance": "the maintenance of its broker or namespace has to end: `trimtab maintenance end`",
-    "need-met": "more load has to leave its broker: other bundles already cover the need",
-    "no-destination": "a broker that is less loaded than its own has to be able to receive it",
-    "no-samples": "its traffic has to be reported once",
-    "no-traffic": "it has to have traffic",
-    "other-group": "Pulsar has to move it back to a broker of its own isolation group",
-    "overlapping": "the reports have to list no other range that overlaps its own, see the finding",
-    "own-topics": "trimtab's own topics have to carry less than half of its traffic",
-    "paused": "the pause has to end: `trimtab resume`",
-    "quiet-hours": "the quiet hours have to be over",
-    "proposed": "the proposal of its broker has to be approved: `trimtab actions list --pending`",
-    "rejected": "its proposal was rejected; it may be proposed again after that proposal would have expired",
-    "sole-bundle": "its broker has to have another bundle, or keep_sole_bundle has to be off, or splits on",
-    "split-instead": "it is split; its parts may move later",
-    "too-big": "its broker has to give away more load than this bundle carries, or splits have to be on: [pulsar.split]",
-    "too-little-benefit": "its move has to help its broker more, or min_unload_benefit_points has to be lower",
-    "two-balancers": "Pulsar's own shedding and splitting have to be off",
-    "unsettled-broker": "the reports have to show the last unload of its broker",
-}
-
-
-def remedy_of(outcome: str) -> str:
-    """What would have to change for a bundle, as a sentence; empty for an outcome that keeps nothing where it is."""
-    return REMEDIES.get(outcome, "")
-
-
 def examined_remedy_of(outcome: str, policy: str) -> str:
-    """The same for what a policy says of a pair or broker; empty for a policy or an outcome of another version."""
+    """What would have to change for what a policy says of a pair or broker; empty for a policy or an outcome of another version."""
     found = find_policy(policy)
     return found.text_of(outcome).remedy if found is not None and outcome in found.outcomes else ""

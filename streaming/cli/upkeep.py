@@ -1,27 +1,30 @@
 """``trimtab maintenance`` and ``drain``: what operators take out of balancing, and how far a drain is."""
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import chain
 
 import click
 import msgspec
 
-from state.outputs import DrainRow, RoundSummary
-from streaming.cli import control, request
+from state.outputs import RoundSummary
 from streaming.cli.configured import settings_options
-from streaming.cli.control import Asker, BadChange, ControlTopic, Edit, Planned, Standing, upkeep_of
+from streaming.cli.control import Asker, Edit, Planned, read_standings, upkeep_of
 from streaming.cli.options import Moment, example
-from streaming.cli.output import format_option, render
+from streaming.cli.output import format_option, render, text_of
 from streaming.cli.published import Newest, Round, pass_over_outage
-from streaming.cli.request import ControlChange, Request, change, with_request_options
+from streaming.cli.request import KnownCluster, Request, change, standing_lines, with_request_options
 from streaming.cli.summaries import drain_line, left_lines, own_lines
 from streaming.contract.messages import ControlData, SpellData
 from streaming.process.deadline import Deadline
-from streaming.process.exits import NotAcknowledged
-from streaming.settings import ClusterSettingsSource, Settings
-from streaming.systems.reading import output_reader
+from streaming.process.exits import NotAcknowledged, WrongUse
+from streaming.settings import Settings
+
+WILL_NOT_PASS = ("excluded-namespace", "maintenance", "no-destination", "anti-affinity")
+"""Reasons why a bundle stays at a drained broker that no later round changes by itself."""
+_PATIENCE_S = 300.0
+"""How long to wait for a newer round: without one nothing is decided, and there is nothing to show."""
+_LOOK_S = 1.0
 
 _brokers_option = click.option(
     "--broker",
@@ -56,8 +59,8 @@ def start_command(
     """Make brokers neither source nor destination, and leave the bundles of namespaces where they are."""
     _require_something(brokers, namespaces)
     edit = begin_maintenance(brokers, namespaces, asker=request.asker, at=datetime.now(UTC), until=until)
-    for changed in change(request, edit):
-        _warn_of_strangers(changed, brokers)
+    for event, known in change(request, edit):
+        _warn_of_strangers(event.cluster, known, brokers)
 
 
 @maintenance_command.command(
@@ -80,23 +83,20 @@ def end_command(request: Request, brokers: tuple[str, ...], namespaces: tuple[st
 @format_option("JSON and YAML are a list with one object for each.")
 def list_command(settings: Settings, clusters: tuple[str, ...], form: str) -> None:
     """Show what is under maintenance, and what is drained; `trimtab status` shows how far a drain is."""
-    stands = control.find_standings(ControlTopic(settings).read(), ClusterSettingsSource(settings))
-    found = {
-        name: each
-        for name, each in sorted(stands.items())
-        if (not clusters or name in clusters) and each.has_upkeep
-    }
+    stands = sorted(read_standings(settings).items())
+    found = {name: each for name, each in stands if (not clusters or name in clusters) and each.has_upkeep}
     if form != "table":
-        rows = [row for name, each in found.items() for row in upkeep_tree(name, each)]
+        rows = [
+            {"cluster": cluster, "what": what, "name": name, **msgspec.to_builtins(spell)}
+            for cluster, each in found.items()
+            for (what, name), spell in upkeep_of(each.overlay)
+        ]
         click.echo(render(rows, form), nl=False)
         return
     if not found:
         click.echo("nothing is under maintenance or drained")
     for name, each in found.items():
-        click.echo(
-            "".join(f"{line}\n" for line in [f"{name}:", *request.standing_lines(each.overlay)]),
-            nl=False,
-        )
+        click.echo(text_of([f"{name}:", *standing_lines(each.overlay)]), nl=False)
 
 
 @click.command(
@@ -116,25 +116,19 @@ def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
 
     With --wait it goes on to show how far the drain is, round by round, until the brokers are empty.
     """
-    edit = begin_drain(brokers, asker=request.asker, at=datetime.now(UTC))
-    changes = change(request, edit)
     moving = []
-    for changed in changes:
-        _warn_of_strangers(changed, brokers)
-        if _mode(changed, request.target.settings) == "dry-run":
+    for event, known in change(request, begin_drain(brokers, asker=request.asker, at=datetime.now(UTC))):
+        _warn_of_strangers(event.cluster, known, brokers)
+        observed = None if known is None else known.mode
+        if (event.after.mode or observed or request.settings.controller.mode) == "dry-run":
             click.echo(
-                f"{changed.event.cluster}: it is in dry-run, so nothing will move; the unloads are only shown "
+                f"{event.cluster}: it is in dry-run, so nothing will move; the unloads are only shown "
                 "(`trimtab mode act` lets it act)"
             )
         else:
-            moving.append(changed.event)
+            moving.append(event)
     if request.wait and moving:
-        follow_drains(request.target.settings, moving, brokers, tell=click.echo)
-
-
-def _mode(changed: ControlChange, settings: Settings) -> str:
-    observed = None if changed.known is None else changed.known.mode
-    return changed.event.after.mode or observed or settings.controller.mode
+        _follow_drains(request.settings, moving, brokers)
 
 
 def _require_something(brokers: tuple[str, ...], namespaces: tuple[str, ...]) -> None:
@@ -142,20 +136,15 @@ def _require_something(brokers: tuple[str, ...], namespaces: tuple[str, ...]) ->
         raise click.UsageError("give --broker ID or --namespace TENANT/NAME (once or more)")
 
 
-def _warn_of_strangers(changed: ControlChange, brokers: tuple[str, ...]) -> None:
-    cluster = changed.known
-    for broker in () if cluster is None else brokers:
-        if cluster is not None and cluster.has_not(broker):
-            known = ", ".join(cluster.brokers_reporting) or "none"
+def _warn_of_strangers(cluster: str, known: KnownCluster | None, brokers: tuple[str, ...]) -> None:
+    for broker in () if known is None else brokers:
+        if known is not None and known.has_not(broker):
+            reported = ", ".join(known.brokers_reporting) or "none"
             click.echo(
-                f"{changed.event.cluster}: {broker} did not report in the newest round (those that did: {known}); the event "
+                f"{cluster}: {broker} did not report in the newest round (those that did: {reported}); the event "
                 "is written all the same",
                 err=True,
             )
-
-
-WILL_NOT_PASS = ("excluded-namespace", "maintenance", "no-destination", "anti-affinity")
-"""Reasons why a bundle stays at a drained broker that no later round changes by itself."""
 
 
 def begin_maintenance(
@@ -177,7 +166,7 @@ def begin_maintenance(
 
 
 def end_maintenance(brokers: Collection[str], namespaces: Collection[str]) -> Edit:
-    """Let brokers and namespaces take part again, drained ones too. The edit raises ``BadChange`` for a name that is neither."""
+    """Let brokers and namespaces take part again, drained ones too. The edit raises ``WrongUse`` for a name that is neither."""
 
     def edit(data: ControlData) -> ControlData:
         for what, names, known in (
@@ -186,7 +175,7 @@ def end_maintenance(brokers: Collection[str], namespaces: Collection[str]) -> Ed
         ):
             strangers = sorted(set(names) - known)
             if strangers:
-                raise BadChange(
+                raise WrongUse(
                     f"{what} {', '.join(strangers)} is neither under maintenance nor drained; `trimtab maintenance list` "
                     "shows what is"
                 )
@@ -214,38 +203,13 @@ def _drop_spells(spells: Mapping[str, SpellData], names: Collection[str]) -> dic
     return {name: each for name, each in spells.items() if name not in names}
 
 
-def upkeep_tree(cluster: str, stands: Standing) -> list[dict[str, object]]:
-    """What is under maintenance or drained, for a program: an object for each."""
-    return [
-        {"cluster": cluster, "what": what, "name": name, **msgspec.to_builtins(each)}
-        for (what, name), each in upkeep_of(stands.overlay)
-    ]
-
-
-def drain_rows(data: RoundSummary, brokers: Collection[str]) -> Sequence[DrainRow]:
-    """How far the drains of these brokers are in a round."""
-    return [] if data.upkeep is None else [each for each in data.upkeep.drains if each.name in brokers]
-
-
-def is_over(row: DrainRow) -> bool:
-    """Whether nothing that is moved is left at a drained broker."""
-    return row.state in {"empty", "only-pulsars-own"}
-
-
 def is_stuck(data: RoundSummary) -> bool:
     """Whether every bundle that is left stays for a reason that no later round changes by itself."""
     left = None if data.upkeep is None else data.upkeep.left
     return left is not None and left.count > 0 and set(left.outcomes) <= set(WILL_NOT_PASS)
 
 
-_PATIENCE_S = 300.0
-"""How long to wait for a newer round: without one nothing is decided, and there is nothing to show."""
-_LOOK_S = 1.0
-
-
-def follow_drains(
-    settings: Settings, events: Sequence[Planned], brokers: Collection[str], *, tell: Callable[[str], None]
-) -> None:
+def _follow_drains(settings: Settings, events: Sequence[Planned], brokers: Collection[str]) -> None:
     """Show how far the drains are in each round; returns when the brokers of all clusters are empty, but for Pulsar's own.
 
     Raises ``NotAcknowledged`` if every bundle left stays for a reason that no later round changes, or if no round comes, and
@@ -253,21 +217,18 @@ def follow_drains(
     """
     begin_ms = min(event.time_ms for event in events)
     open_ = {event.cluster for event in events}
-    newest, reported = Newest(), dict.fromkeys(open_, -1)
+    newest, reported = Newest(settings), dict.fromkeys(open_, -1)
     deadline = Deadline(_PATIENCE_S)
     while open_:
-        with (
-            pass_over_outage(deadline),
-            output_reader(settings, settings.topics.audit, begin=begin_ms) as reader,
-        ):
-            newest.take(reader.read_to_end())
-        for record, event in newest.rounds(settings.topics.audit):
+        with pass_over_outage(deadline):
+            newest.read_since(begin_ms)
+        for record, event in newest.rounds():
             if event.cluster not in open_ or event.data.round <= reported[event.cluster]:
                 continue
             reported[event.cluster] = event.data.round
             deadline = Deadline(_PATIENCE_S)
             begin_ms = max(begin_ms, record.timestamp)
-            if _is_over(event, brokers, tell):
+            if _show_drains(event, brokers):
                 open_.discard(event.cluster)
         if open_ and deadline.is_over:
             raise NotAcknowledged(
@@ -278,21 +239,23 @@ def follow_drains(
             time.sleep(_LOOK_S)
 
 
-def _is_over(event: Round, brokers: Collection[str], tell: Callable[[str], None]) -> bool:
-    rows = drain_rows(event.data, brokers)
+def _show_drains(event: Round, brokers: Collection[str]) -> bool:
+    """Show how far the drains of the brokers are; returns whether nothing that is moved is left there."""
+    drains = [] if event.data.upkeep is None else event.data.upkeep.drains
+    rows = [each for each in drains if each.name in brokers]
     if not rows:
         return False  # a round from before the drain
-    for row in rows:
-        tell(f"{event.cluster}: round {event.data.round}: {drain_line(row)}")
-    if all(map(is_over, rows)):
-        for line in chain.from_iterable(map(own_lines, rows)):
-            tell(f"{event.cluster}: {line}")
-        return True
-    if is_stuck(event.data):
-        for line in left_lines(event.data.upkeep):
-            tell(f"{event.cluster}: {line}")
+    lines = [f"round {event.data.round}: {drain_line(row)}" for row in rows]
+    is_over = all(row.state in {"empty", "only-pulsars-own"} for row in rows)
+    if is_over:
+        lines += [line for row in rows for line in own_lines(row)]
+    elif is_stuck(event.data):
+        lines += left_lines(event.data.upkeep)
+    for line in lines:
+        click.echo(f"{event.cluster}: {line}")
+    if not is_over and is_stuck(event.data):
         raise NotAcknowledged(
             f"{event.cluster}: no later round will move the bundles that are left: move them yourself, or remove the "
             "reason. The drain goes on"
         )
-    return False
+    return is_over

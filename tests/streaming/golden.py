@@ -20,7 +20,8 @@ from deploy.docs.kinds import KINDS
 from deploy.docs.recorded import replay_recording
 from state.events import Rejection
 from state.outputs.types import ACTION_PREFIX
-from streaming.cli.published import is_round_of, read_action, read_round
+from streaming.cli.actions import read_action
+from streaming.cli.published import is_round_of, read_round
 from streaming.contract.decode import decode
 from streaming.executor.kafka_orders import read_throttle_order
 from streaming.executor.orders import RecordEpoch, read_order

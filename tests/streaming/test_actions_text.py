@@ -6,18 +6,8 @@ import re
 import pytest
 
 from state.outputs import RoundSummary
-from streaming.cli.actions import leader_text, tail_text, why_text
-from streaming.cli.published import (
-    Action,
-    Epochs,
-    UnreadableEvent,
-    epoch_of,
-    has_id,
-    is_round_of,
-    read_action,
-    read_leader,
-    read_round,
-)
+from streaming.cli.actions import Action, has_id, leader_text, read_action, read_leader, tail_text, why_text
+from streaming.cli.published import Epochs, UnreadableEvent, epoch_of, is_round_of, read_round
 from streaming.contract.leader import encode_leader
 from tests.streaming.golden import folders, messages
 
