@@ -19,9 +19,6 @@ config_option: Option = click.option(
     type=click.Path(path_type=Path),
     help="Settings file; ./trimtab.toml if there is one.",
 )
-metrics_port_option: Option = click.option(
-    "--metrics-port", type=int, help="Where metrics and health are served; 0 takes a free port."
-)
 verbose_option: Option = click.option("--verbose", "-v", is_flag=True, help="Log more.")
 
 
@@ -61,16 +58,6 @@ class Moment(click.ParamType[datetime]):
         if moment.tzinfo is None:
             self.fail(f"{value!r} has no offset: add Z for UTC", param, ctx)
         return moment.astimezone(UTC)
-
-
-def input_option(help_: str) -> Option:
-    """``--input``; ``help_`` says what the command does with it."""
-    return click.option("--input", "input_url", metavar="URL", help=help_)
-
-
-def output_option(help_: str) -> Option:
-    """``--output``; ``help_`` says what the command does with it."""
-    return click.option("--output", "output_url", metavar="URL", help=help_)
 
 
 def example(line: str) -> str:

@@ -5,11 +5,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from streaming.cli.configured import SettingOption, metrics_port_option, with_settings
+from streaming.cli.options import Option, verbose_option, with_options
 from streaming.ports.events import NoTopic
 from streaming.ports.publishing import PublishError
 from streaming.process.exits import Refused, WrongUse
+from streaming.process.logs import log_to_stderr
 from streaming.process.stopping import stopped_by_signals
 from streaming.process.waiting import OutageWait, StoppedWaiting
 from streaming.settings import KafkaTarget, MetricsSettings, Program, PulsarTarget, Settings, TargetSection
@@ -32,11 +36,46 @@ class Service(Protocol):
     def liveness(self) -> "Sequence[Check]":
         """For ``/healthz``."""
 
+    def run(self) -> None:
+        """Work until it is asked to end."""
+
     def stop(self) -> None:
         """Ask it to end soon; may be called from any thread."""
 
 
 ServiceKind = TypeVar("ServiceKind", bound=Service)
+
+
+def service_options(program: Program, *overrides: SettingOption) -> Option:
+    """The options of a program that runs until it is stopped; it gets ``settings``, and its log is set up."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(*, settings: Settings, verbose: bool, **others: Any) -> None:
+            log_to_stderr(settings.controller.log_format, verbose=verbose)
+            command(settings=settings, **others)
+
+        port = metrics_port_option(f"metrics.{program}_port")
+        return with_options(with_settings(*overrides, port), verbose_option)(run)
+
+    return decorate
+
+
+def run_service(
+    program: Program,
+    settings: Settings,
+    registry: "CollectorRegistry",
+    begin: Callable[[ExitStack], ServiceKind],
+    once: Callable[[ServiceKind], None] | None,
+) -> None:
+    """Run a service until it is stopped, or only what ``once`` does with it; ``begin`` opens what it needs on the stack."""
+    if once is None:
+        attend(program, settings, registry, begin, lambda service: service.run())
+        return
+    with ExitStack() as stack:
+        service = begin(stack)
+        stack.enter_context(stopped_by_signals(lambda _: service.stop()))
+        once(service)
 
 
 def attend(
