@@ -12,10 +12,9 @@ import click
 
 from policies.shedding.registry import POLICIES
 from state.outputs import rfc3339
-from streaming.cli.beginning import begin_of, moment_of
 from streaming.cli.configured import read_settings
-from streaming.cli.forms import format_option, render
-from streaming.cli.options import example
+from streaming.cli.options import begin_of, example, moment_of
+from streaming.cli.output import format_option, render
 from streaming.cli.playing import card_table, html_option, play_with_progress
 from streaming.process.exits import WrongUse
 from streaming.settings import Settings

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from streaming.cli.forms import format_option, to_yaml
 from streaming.cli.options import config_option, example
+from streaming.cli.output import format_option, to_yaml
 from streaming.settings.effective import in_force, render_json, render_toml
 from streaming.settings.errors import SettingsError
 from streaming.settings.load import load

@@ -1,12 +1,14 @@
-"""Options that several commands have, each defined once."""
+"""Options that several commands have, each defined once, and the values that they take."""
 
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import click
+
+from streaming.ports.reading import Begin
 
 Command = Callable[..., Any]
 Option = Callable[[Command], Command]
@@ -16,9 +18,6 @@ config_option: Option = click.option(
     "config",
     type=click.Path(path_type=Path),
     help="Settings file; ./trimtab.toml if there is one.",
-)
-metrics_port_option: Option = click.option(
-    "--metrics-port", type=int, help="Where metrics and health are served; 0 takes a free port."
 )
 verbose_option: Option = click.option("--verbose", "-v", is_flag=True, help="Log more.")
 
@@ -61,16 +60,6 @@ class Moment(click.ParamType[datetime]):
         return moment.astimezone(UTC)
 
 
-def input_option(help_: str) -> Option:
-    """``--input``; ``help_`` says what the command does with it."""
-    return click.option("--input", "input_url", metavar="URL", help=help_)
-
-
-def output_option(help_: str) -> Option:
-    """``--output``; ``help_`` says what the command does with it."""
-    return click.option("--output", "output_url", metavar="URL", help=help_)
-
-
 def example(line: str) -> str:
     """The end of a command's help: how it is called."""
     return f"\b\nExample:\n  {line}"
@@ -85,3 +74,57 @@ def with_options(*options: Option) -> Option:
         return command
 
     return decorate
+
+
+_UNITS = {
+    "": 1,
+    "kB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+}
+_SIZE = re.compile(r"(\d{1,12})\s?([A-Za-z]{0,3})")
+
+
+class Size(click.ParamType[int]):
+    """Bytes, with or without a unit; at least one."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Raises ``click.BadParameter``."""
+        found = _SIZE.fullmatch(str(value).strip())
+        unit = None if found is None else _UNITS.get(found[2])
+        if found is None or unit is None or int(found[1]) < 1:
+            self.fail(f"{value!r}: expected a size such as 64MiB, 20GiB or 500MB", param, ctx)
+        return int(found[1]) * unit
+
+
+def size_text(size_bytes: int) -> str:
+    """The size in the largest binary unit that divides it."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if size_bytes % _UNITS[unit] == 0:
+            return f"{size_bytes // _UNITS[unit]}{unit}"
+    return f"{size_bytes}"
+
+
+def begin_of(text: str) -> Begin:
+    """The option's value; raises ``click.BadParameter`` naming it."""
+    if text in {"earliest", "latest"}:
+        return cast("Literal['earliest', 'latest']", text)
+    return moment_of(text, "--from", "is not earliest, latest or RFC 3339, such as 2026-11-25T06:00:00Z")
+
+
+def moment_of(text: str, option: str, problem: str = "is not RFC 3339") -> int:
+    """A time as milliseconds since the epoch; raises ``click.BadParameter`` naming the option."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} {problem}", param_hint=option) from error
+    if moment.tzinfo is None:
+        raise click.BadParameter(f"{text!r} has no offset: add Z for UTC", param_hint=option)
+    return round(moment.timestamp() * 1000)

@@ -11,7 +11,7 @@ import click
 
 from policies.shedding.registry import POLICIES
 from streaming.cli.configured import read_settings
-from streaming.cli.forms import format_option, render
+from streaming.cli.output import format_option, render
 from streaming.cli.playing import card_table, html_option, play_with_progress
 from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource, ControllerSettings

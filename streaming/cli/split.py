@@ -8,8 +8,8 @@ import click
 import msgspec
 
 from policies.splitting.ranges import BadRange, Bundle, partitions_of
-from streaming.cli.forms import format_option, to_yaml
 from streaming.cli.options import example
+from streaming.cli.output import format_option, to_yaml
 from streaming.planner.split.picture import draw
 from streaming.planner.split.plan import (
     BadRequest,

@@ -15,8 +15,8 @@ from policies.throttle.batches import BatchPlan, CannotBatch, batches_of
 from policies.throttle.moves import LARGEST_NUMBER, Reassignment
 from policies.throttle.needs import MIN_INTERVAL_MS
 from policies.throttle.rates import MIB, Caps, RateRule
-from streaming.cli.forms import format_option, to_yaml
 from streaming.cli.options import example
+from streaming.cli.output import format_option, to_yaml
 from streaming.planner.throttle.picture import draw
 from streaming.planner.throttle.plan import ThrottlePlan, answer_of, make_plan
 from streaming.planner.throttle.request import (
@@ -217,7 +217,7 @@ def _place_of(bootstrap: str | None, cluster: str | None, config: Path | None) -
         return None
 
     from streaming.cli.configured import read_settings  # noqa: PLC0415  settings, when needed
-    from streaming.cli.targets import kafka_target  # noqa: PLC0415
+    from streaming.cli.service import kafka_target  # noqa: PLC0415
     from streaming.settings import KafkaTarget  # noqa: PLC0415
 
     if cluster is not None:

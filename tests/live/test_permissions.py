@@ -209,8 +209,7 @@ def test_the_doctor_works_with_its_permissions_and_says_what_it_could_not_check_
     assert {(each["check"], each["outcome"]) for each in findings if each["outcome"] != "ok"} == {
         ("permissions", "not checked"),  # the transactional id
         ("leader", "problem"),
-        ("reports", "problem"),
-        ("rounds", "problem"),
+        ("lag", "problem"),
         ("clocks", "not checked"),
     }
     writes = next(entry for entry in runs if entry.operation == "Write")

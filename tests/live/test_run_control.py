@@ -10,8 +10,8 @@ import pytest
 
 from state.outputs import canonical
 from state.outputs.actions import ROUND_TYPE
-from streaming.operators import acknowledged
-from streaming.operators.round_events import Round
+from streaming.cli import request
+from streaming.cli.published import Round
 from streaming.process.exits import NOT_ACKNOWLEDGED, REFUSED, WRONG_USE
 from tests.live.driving import TRIMTAB, Child, Warm, samples, until
 from tests.live.loads import played
@@ -92,7 +92,7 @@ def test_a_command_that_waits_says_which_round_obeys_it(stage: Stage) -> None:
 def test_a_command_that_waits_ends_with_7_where_no_round_obeys_it_and_with_5_where_its_settings_are_not_taken(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acknowledged, "_PATIENCE_S", 1.0)
+    monkeypatch.setattr(request, "_PATIENCE_S", 1.0)
     config = stage.settings()
     stage.create_topics()
     asked = ("pause", "--cluster", "east-1", "--force", "--why=the sale", "--wait")
@@ -102,7 +102,7 @@ def test_a_command_that_waits_ends_with_7_where_no_round_obeys_it_and_with_5_whe
     assert len(stage.values(stage.topics.control)) == 1, "it was written all the same"
     with monkeypatch.context() as patched:
         problem = round_of_control("x", problem="no such key")
-        patched.setattr(acknowledged, "acknowledging_rounds", lambda *_: {"east-1": problem})
+        patched.setattr(request, "acknowledging_rounds", lambda *_: {"east-1": problem})
         assert "refuses the settings: no such key" in output_of(config, *asked, code=REFUSED)
 
 

@@ -40,7 +40,7 @@ from streaming.controller.known import KNOWN_LABELS
 from streaming.controller.metrics import Metrics
 from streaming.contract.encode import encode
 from streaming.controller.published import decode as decode_published
-from streaming.operators.remedies import examined_remedy_of
+from streaming.cli.rounds import examined_remedy_of
 from streaming.settings import ClusterSettingsSource, load
 from streaming.settings.reference import render_reference
 from streaming.contract.decode import decode

@@ -20,11 +20,11 @@ from deploy.docs.kinds import KINDS
 from deploy.docs.recorded import replay_recording
 from state.events import Rejection
 from state.outputs.actions import ACTION_PREFIX
+from streaming.cli.actions import read_action
+from streaming.cli.published import is_round_of, read_round
 from streaming.contract.decode import decode
 from streaming.executor.kafka_orders import read_throttle_order
 from streaming.executor.orders import RecordEpoch, read_order
-from streaming.operators.action_events import read_action
-from streaming.operators.round_events import is_round_of, read_round
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).with_name("golden_messages")

@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from streaming.cli import main
-from streaming.cli.forms import render, to_yaml
+from streaming.cli.output import render, to_yaml
 from streaming.process import exits
 
 

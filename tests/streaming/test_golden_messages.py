@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from streaming.operators.action_events import read_action
+from streaming.cli.actions import read_action
 from tests.streaming.golden import (
     KIND_OF,
     ROOT,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.operators.control_topic import ControlTopic
+from streaming.cli.control import read_control
 from streaming.pulsar.log import PartitionReader
 from streaming.pulsar.topic_names import PartitionLogs
 from streaming.systems.control import control_of
@@ -39,7 +39,7 @@ def test_executors_and_commands_read_the_control_topic_compacted_and_the_control
     commander.control(paused=False, who="ops", why="after")
     stage.flush()
 
-    reasons = [json.loads(record.value or b"")["data"]["why"] for record in ControlTopic(settings).read()]
+    reasons = [json.loads(record.value or b"")["data"]["why"] for record in read_control(settings)]
     assert reasons == [str(EVENTS_COUNT - 1), "after"]
     with control_of(settings, cluster=CLUSTER, system="pulsar") as control:
         newest = control.newest()

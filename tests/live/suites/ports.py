@@ -11,8 +11,8 @@ import pytest
 
 from policies.throttle.lists import ThrottledLists
 from state.outputs import rfc3339
+from streaming.cli.beats import newest_leaders
 from streaming.contract.beat import Beat, encode
-from streaming.operators.beats import newest_beats
 from streaming.ports.actions import Actions, Epochs
 from streaming.ports.memory import Memory, Rate, Remembered, Taken
 from streaming.ports.publishing import PublishError
@@ -79,8 +79,8 @@ class PortsSuite:
             sink.send(written.name, encode(written))
             sink.flush()
         with output_reader(settings, settings.topics.beats) as reader:
-            found = newest_beats(reader.read_to_end(), now_ms=round(time.time() * 1000))
-        assert (found["main"].instance, found["main"].batch, found["main"].runs) == ("a:1", 3, True)
+            found = newest_leaders(reader.read_to_end(), now_ms=round(time.time() * 1000))
+        assert (found["main"].beat.instance, found["main"].beat.batch, found["main"].runs) == ("a:1", 3, True)
 
     def test_reading_begins_where_it_is_told_to(self, settings: Settings) -> None:
         topic = settings.topics.input

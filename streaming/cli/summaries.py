@@ -1,22 +1,18 @@
-"""Rounds and rejected records as text: a line for each as it comes, and one of them with all its details."""
+"""Rounds as text: a line for each as it comes, and one of them with all its details."""
 
-import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from policies.wording import counted
-from state.outputs import CandidateRow, ExaminedRow, RoundSummary, Section, SplitRow
-from streaming.operators.round_events import Rejected, Round
-from streaming.operators.text import counts_text, table_lines, value_text
-from streaming.operators.upkeep import upkeep_lines
+from state.outputs import CandidateRow, DrainRow, ExaminedRow, RoundSummary, Section, SplitRow, UpkeepSummary
+from streaming.cli.output import counts_text, table_lines, value_text
+from streaming.cli.published import Round
 
 RowT = TypeVar("RowT")
 BundleRowT = TypeVar("BundleRowT", CandidateRow, SplitRow)
 
 _ROWS_MAX = 20
 """Rows of a table that are shown; the rest is counted, and is on the audit topic."""
-_HEAD_CHARACTERS = 2_000
-"""Characters of a rejected record that are shown."""
 
 
 def tail_round_text(data: RoundSummary) -> str:
@@ -119,29 +115,47 @@ def _aftermath_lines(data: RoundSummary) -> Iterator[str]:
         yield from _section("Findings", data.findings, lambda each: (each.kind, each.subject, each.advice))
 
 
-def place_of(event: Rejected) -> str:
-    """Where the record that could not be used is: topic, partition and offset."""
-    return f"{event.data.topic}/{event.data.partition}@{event.data.offset}"
+def drain_line(row: DrainRow) -> str:
+    """A drain in words."""
+    if row.state == "silent":
+        return f"drain of {row.name}: no report of it"
+    if row.state == "empty":
+        return f"drain of {row.name}: empty, under maintenance until it is ended"
+    if row.state == "only-pulsars-own":
+        bundles = f"{counted(row.pulsars_own_count or 0, 'bundle')} of Pulsar's own"
+        return f"drain of {row.name}: empty but for {bundles}, under maintenance until it is ended"
+    return f"drain of {row.name}: {row.bundles_left_count} bundles left of {row.bundles_at_start_count}"
 
 
-def tail_rejected_text(event: Rejected) -> str:
-    """A record that could not be used, in one line."""
-    cluster = f" {event.cluster}" if event.cluster else ""
-    return f"{event.time or 'at an unknown time'}{cluster} {place_of(event)} {event.data.reason}: {event.data.detail}\n"
+def own_lines(row: DrainRow) -> Iterable[str]:
+    """Which bundles of Pulsar's own are still at a broker whose other bundles have left."""
+    if row.state != "only-pulsars-own":
+        return
+    yield "  they serve the whole cluster, such as transaction coordinators: when the broker stops, their clients wait for others"
+    yield from (f"  {each} is Pulsar's own" for each in row.pulsars_own)
+    if (more := (row.pulsars_own_count or 0) - len(row.pulsars_own)) > 0:
+        yield f"  and {more} more"
 
 
-def rejected_text(event: Rejected) -> str:
-    """A record that could not be used, with its beginning."""
-    data = event.data
-    head = base64.b64decode(data.head_base64).decode(errors="backslashreplace")
-    rest = "" if len(head) <= _HEAD_CHARACTERS else f"\n… {data.size_bytes} bytes in all"
-    facts = [
-        ("reason", data.reason),
-        ("cluster", event.cluster or "not known"),
-        ("time", event.time or "not known"),
-        ("size", f"{data.size_bytes} bytes"),
-        ("sha256", data.sha256),
-        ("id", event.id),
-    ]
-    lines = [place_of(event), data.detail, "", *table_lines(facts), "", "It begins with", ""]
-    return "".join(f"{line}\n" for line in lines) + head[:_HEAD_CHARACTERS] + rest + "\n"
+def left_lines(found: UpkeepSummary | None) -> Iterable[str]:
+    """Which bundles are still at drained brokers, and why."""
+    if found is None or not found.left.count:
+        return
+    yield f"bundles left: {counts_text(found.left.outcomes)}"
+    for each in found.left.heaviest:
+        if each.outcome != "acted":
+            yield f"  {each.bundle} at {each.broker}: {each.detail}"
+
+
+def upkeep_lines(found: UpkeepSummary | None) -> Iterable[str]:
+    """Maintenance and drains as a round has them, for ``status`` and ``rounds``."""
+    if found is None:
+        return
+    for what, rows in (("broker", found.brokers), ("namespace", found.namespaces)):
+        for each in rows:
+            until = "until it is ended" if each.until is None else f"until {each.until}"
+            yield f"{what} {each.name} under maintenance {until}, by {each.who or 'somebody'}: {each.why or 'no reason given'}"
+    for row in found.drains:
+        yield f"{drain_line(row)}, by {row.who or 'somebody'}: {row.why or 'no reason given'}"
+        yield from own_lines(row)
+    yield from left_lines(found)
