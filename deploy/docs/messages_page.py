@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from deploy.docs.kinds import KINDS, MessageKind
 from deploy.docs.recorded import RECORDING, Event
+from deploy.docs.schemas import KINDS, MessageKind
 from streaming.settings.catalog import members
 from streaming.settings.sections import TopicNames
 

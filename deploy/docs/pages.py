@@ -1,18 +1,21 @@
-"""All generated pages: rendering them, writing them, and finding those that are stale."""
+"""All generated pages: rendering them, writing them, and finding those that are stale.
+
+One table is part of a page that people write: what a policy says of a pair or broker, in ``docs/decisions.md``.
+"""
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from deploy.docs.asyncapi import asyncapi_of
-from deploy.docs.kinds import KINDS
 from deploy.docs.messages_page import render_messages
 from deploy.docs.metrics_page import render_metrics
-from deploy.docs.outcomes_table import render_outcomes
 from deploy.docs.recorded import replay_recording
-from deploy.docs.schemas import schema_of
+from deploy.docs.schemas import KINDS, schema_of
+from policies.shedding.outcomes import OutcomeText
+from policies.shedding.registry import POLICIES
 from streaming.settings.reference import render_reference, render_sample
 
 SCHEMAS = "schemas"
@@ -68,3 +71,31 @@ def _json(document: Mapping[str, Any]) -> str:
 def _version(repository: Path) -> str:
     with (repository / "pyproject.toml").open("rb") as file:
         return str(tomllib.load(file)["project"]["version"])
+
+
+BEGIN, END = (
+    "<!-- outcomes: written by `python -m deploy.docs` from the policies -->\n",
+    "<!-- end of outcomes -->\n",
+)
+
+
+def render_outcomes(page: str) -> str:
+    """The page with its table written anew. Raises ValueError if a mark is missing."""
+    before, after = page.index(BEGIN) + len(BEGIN), page.index(END)
+    return f"{page[:before]}{''.join(_lines())}{page[after:]}"
+
+
+def _lines() -> Iterator[str]:
+    yield "| outcome | meaning | what to do |\n|---|---|---|\n"
+    for name, text in _texts().items():
+        advice = f" {text.advice} " if text.advice else " "
+        yield f"| `{text.example or name}` | {text.meaning} |{advice}|\n"
+
+
+def _texts() -> dict[str, OutcomeText]:
+    """Every outcome once, in the order of the policies."""
+    found: dict[str, OutcomeText] = {}
+    for policy in POLICIES:
+        for outcome in policy.outcomes:
+            found.setdefault(outcome, policy.text_of(outcome))
+    return found

@@ -3,8 +3,7 @@
 from grafana_foundation_sdk.builders.timeseries import Panel as Graph
 from grafana_foundation_sdk.models import dashboard, units
 
-from deploy.grafana.frame import frame
-from deploy.grafana.panels import POINTS, Query, graph
+from deploy.grafana.panels import POINTS, Query, frame, graph
 from deploy.grafana.queries import SPLITS, UNLOADS, age, each_step, latest, rate, share_of_time
 from streaming.contract import families
 

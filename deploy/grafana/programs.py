@@ -4,8 +4,7 @@ from grafana_foundation_sdk.builders.stat import Panel as Stat
 from grafana_foundation_sdk.builders.timeseries import Panel as Graph
 from grafana_foundation_sdk.models import dashboard, units
 
-from deploy.grafana.frame import frame
-from deploy.grafana.panels import ORANGE, RED, Query, Step, graph, number
+from deploy.grafana.panels import ORANGE, RED, Query, Step, frame, graph, number
 from deploy.grafana.queries import age, each_step, latest, quantile, rate
 from streaming.contract import families
 

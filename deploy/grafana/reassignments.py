@@ -4,8 +4,7 @@ from grafana_foundation_sdk.builders.stat import Panel as Stat
 from grafana_foundation_sdk.builders.timeseries import Panel as Graph
 from grafana_foundation_sdk.models import dashboard, units
 
-from deploy.grafana.frame import frame
-from deploy.grafana.panels import ORANGE, RED, Query, Step, graph, number
+from deploy.grafana.panels import ORANGE, RED, Query, Step, frame, graph, number
 from deploy.grafana.queries import each_step, infeasible, latest, or_word, or_zero, select
 from streaming.contract import families
 

@@ -33,13 +33,12 @@ from typing import Literal, Self
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from deploy.local.ports import free_ports
-from deploy.local.processes import LOGGING, answers, end_of, spawn
+from deploy.local.processes import LOCKS, LOGGING, answers, end_of, free_ports, spawn
 from streaming.process.deadline import poll
 from streaming.process.stopping import stopped_by_signals
 from streaming.spark.jars import ensure, find_java
 
-KAFKA_LOCK = Path(__file__).with_name("locks") / "kafka.lock"
+KAFKA_LOCK = LOCKS / "kafka.lock"
 READY_TIMEOUT_S = 60.0
 """One node needs 3 s and three need 13 s on two idle cores."""
 STOP_TIMEOUT_S = 20.0

@@ -1,10 +1,11 @@
-"""What every local server needs: processes that do not outlive us, and one way to log.
+"""What every local server needs: free ports, processes that do not outlive us, and one way to log.
 
 Invariant: on Linux no process started here outlives this one, even when this one is killed. Nothing here knows Kafka or
-Pulsar.
+Pulsar. A port that is free now may be taken when a process binds it; whoever needs it then has to choose again.
 """
 
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -15,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
+LOCKS = Path(__file__).with_name("locks")
+"""The jars of every server; ``streaming.spark.jars`` fetches them."""
 LOG_LINES_SHOWN = 30
 
 LOGGING = """\
@@ -76,3 +79,19 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+_PORTS = range(15_000, 30_000)
+"""Below the kernel's ephemeral range. A client that reconnects to a broker that is down, on an ephemeral port of
+loopback, can be given that very port as its own, connect to itself, and keep the broker from binding it again."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Return distinct ports that nothing on loopback has bound at this moment."""
+    found: set[int] = set()
+    while len(found) < count:
+        port = secrets.choice(_PORTS)
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            found.add(port)
+    return list(found)

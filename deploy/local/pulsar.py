@@ -26,7 +26,7 @@ from types import MappingProxyType
 import httpx
 
 from deploy.local import pulsar_settings as settings
-from deploy.local.ports import free_ports
+from deploy.local.processes import free_ports
 from deploy.local.pulsar_jvms import PULSAR_LOCK, READY_TIMEOUT_S, Local, Process
 from deploy.local.pulsar_settings import LoadManager
 from streaming.process.stopping import stopped_by_signals

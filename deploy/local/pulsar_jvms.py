@@ -17,11 +17,11 @@ from types import TracebackType
 from typing import Self
 
 from deploy.local import pulsar_settings as settings
-from deploy.local.processes import LOGGING, end_of, spawn
+from deploy.local.processes import LOCKS, LOGGING, end_of, spawn
 from streaming.process.deadline import poll
 from streaming.spark.jars import ensure, find_java
 
-PULSAR_LOCK = Path(__file__).with_name("locks") / "pulsar.lock"
+PULSAR_LOCK = LOCKS / "pulsar.lock"
 NEWEST_PULSAR_LOCK = PULSAR_LOCK.with_name("pulsar-4.2.lock")
 """The newest release that the live tests run on."""
 READY_TIMEOUT_S = 120.0

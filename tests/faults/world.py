@@ -14,7 +14,7 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 
 from deploy.local.kafka import LocalKafka, Node
-from deploy.local.ports import free_ports
+from deploy.local.processes import free_ports
 from tests.faults.proxy import Mode, Proxy
 from tests.faults.schedule import System
 from tests.live.stage import Stage, staged

@@ -15,10 +15,10 @@ from rich.console import Console
 from deploy.local.demo.bundles import HOT_BUNDLE
 from deploy.local.demo.child import ChildError, Trimtab, free_metrics_port, members
 from deploy.local.demo.fleet import BROKERS, CLUSTER, Fleet
-from deploy.local.demo.lines import Lines
 from deploy.local.demo.link import reports_of
 from deploy.local.demo.screen import render, save_picture
 from deploy.local.demo.story import CALM_ROUNDS
+from deploy.local.demo.wording import Lines
 from state.events import LoadReport, TopicStats
 from streaming.contract.decode import decode
 from tests.live.rehearsal import START_MS, SWEEP_MS, assert_skipped, bundle_of, listed_by, play, unload_of

@@ -10,9 +10,9 @@ from deploy.local.demo import wording
 from deploy.local.demo.bundles import HOT_BUNDLE, HOT_MESSAGES_PER_S
 from deploy.local.demo.child import SETTINGS
 from deploy.local.demo.fleet import BROKERS, Fleet
-from deploy.local.demo.lines import Lines
 from deploy.local.demo.link import Closed
 from deploy.local.demo.screen import render
+from deploy.local.demo.wording import Lines
 from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle
 from state.outputs import Split

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from deploy.local import grafana
-from deploy.local.grafana import Grafana
-from deploy.local.ports import free_ports
-from deploy.local.prometheus import Prometheus
-from deploy.local.watching import WatcherError
+from deploy.local import watch
+from deploy.local.processes import free_ports
+from deploy.local.prometheus import Prometheus, WatcherError
+from deploy.local.watch import Grafana
 from tests.deploy.promtool import need
 from tests.deploy.queries import DASHBOARDS
 from tests.live.driving import ask, until
@@ -21,8 +20,10 @@ pytestmark = pytest.mark.live
 
 
 def need_grafana() -> None:
-    if grafana.find() is None:
-        text = f"there is no grafana on the PATH, so the dashboards are NOT shown by a real one: {grafana.INSTALL}"
+    if watch.find() is None:
+        text = (
+            f"there is no grafana on the PATH, so the dashboards are NOT shown by a real one: {watch.INSTALL}"
+        )
         warnings.warn(text, stacklevel=2)
         pytest.skip(text)
 

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from deploy.local import prometheus
-from deploy.local.ports import free_ports
-from deploy.local.prometheus import Prometheus
-from deploy.local.watching import STOP_TIMEOUT_S, WatcherError
+from deploy.local.processes import free_ports
+from deploy.local.prometheus import STOP_TIMEOUT_S, Prometheus, WatcherError
 from tests.deploy.promtool import need
 from tests.live.driving import ROOT, ask, until
 

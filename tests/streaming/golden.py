@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from deploy.docs.kinds import KINDS
 from deploy.docs.recorded import replay_recording
+from deploy.docs.schemas import KINDS
 from state.events import Rejection
 from state.outputs.types import ACTION_PREFIX
 from streaming.contract.decode import decode

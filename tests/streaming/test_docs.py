@@ -17,9 +17,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.docs import metrics_page
 from deploy.docs.__main__ import REPOSITORY, main
-from deploy.docs.kinds import KINDS
 from deploy.docs.pages import problems, render, write
 from deploy.docs.recorded import Event, Recorded, replay_recording
+from deploy.docs.schemas import KINDS
 from state.events import Rejection
 from state.outputs import RoundSummary
 from streaming.contract.decode import decode

@@ -3,21 +3,57 @@
 Balanced means that trimtab itself finds nothing to do any more: at least one of its decisions was followed, and in
 each of the last `CALM_ROUNDS` rounds nothing fired, no split was decided and no broker was as far from the mean as
 the settings let brokers be from each other.
+
+A split comes with the picture of its cuts in the topics as their broker reported them last, so the loads may differ a
+little from those that the controller saw when it decided.
 """
 
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from deploy.local.demo.cut import plan_cut
+import numpy as np
+
 from deploy.local.demo.fleet import BrokerNow, Result, Sweep
 from deploy.local.demo.link import Closed, Decided
-from policies.splitting.cut import BundleLimits
+from policies.columns import Floats
+from policies.splitting.cut import BundleLimits, Cut, SplitQuestion, children
+from policies.splitting.positions import positions_of
+from policies.splitting.ranges import Bundle
+from policies.splitting.topics import topic_loads
 from state.outputs import RoundSummary, Split, Unload
+from streaming.contract.messages import Traffic
 from streaming.planner.split.plan import Plan
+
+
+def plan_cut(split: Split, topics: Mapping[str, Traffic], limits: BundleLimits) -> Plan:
+    """The split as a plan over these topics of its bundle, for ``streaming.planner.split.picture`` to draw."""
+    bundle = Bundle.parse(split.bundle)
+    loads = topic_loads(
+        list(topics),
+        positions=positions_of(topics),
+        messages_per_s=_sums(topics, "msgRateIn", "msgRateOut"),
+        bytes_per_s=_sums(topics, "msgThroughputIn", "msgThroughputOut"),
+    )
+    question = SplitQuestion(range=bundle.range, topics=loads, limits=limits)
+    cut = Cut(boundaries=tuple(split.boundaries), reason=split.reason)
+    return Plan(
+        bundle=bundle,
+        algorithm=split.algorithm,
+        question=question,
+        cut=cut,
+        children=children(question, cut.boundaries),
+        warnings=(),
+    )
+
+
+def _sums(topics: Mapping[str, Traffic], *rates: str) -> Floats:
+    """The sum of these rates for each topic, (n,)."""
+    return np.array([sum(getattr(traffic, rate) for rate in rates) for traffic in topics.values()])
+
 
 CALM_ROUNDS = 4
 """Long enough that a difference that persists would have been acted on."""

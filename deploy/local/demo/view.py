@@ -17,9 +17,9 @@ from typing import Generic, Protocol, TypeVar
 from rich.console import Console
 
 from deploy.local.demo.child import METRICS_PORT
-from deploy.local.demo.lines import Lines
 from deploy.local.demo.screen import Screen, save_picture
 from deploy.local.demo.story import Story
+from deploy.local.demo.wording import Lines
 from deploy.local.processes import interrupt_once
 
 

@@ -10,7 +10,6 @@ from uuid import uuid4
 import pulsar as pulsar_client
 
 from deploy.local.pulsar import LocalPulsar, StandalonePulsar
-from deploy.local.secure_pulsar import SUPER_USER, SecurePulsar
 from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle
 from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
@@ -19,6 +18,7 @@ from streaming.pulsar.admin.http import Method
 from streaming.pulsar.clients import connect
 from streaming.settings import PulsarTarget
 from tests.live.driving import meanwhile, until
+from tests.support.secure_pulsar import SUPER_USER, SecurePulsar
 
 TENANT = "lab"
 CLUSTER = "east-1"

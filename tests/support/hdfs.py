@@ -14,12 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from deploy.local.ports import free_ports
-from deploy.local.processes import answers, end_of, spawn
+from deploy.local.processes import LOCKS, answers, end_of, free_ports, spawn
 from streaming.process.deadline import poll
 from streaming.spark.jars import ensure, find_java
 
-HDFS_LOCK = Path(__file__).with_name("locks") / "hdfs.lock"
+HDFS_LOCK = LOCKS / "hdfs.lock"
 """Hadoop's mini cluster of the version that pyspark has, and the parts of JUnit and Mockito that its class for tests needs."""
 READY_TIMEOUT_S = 90.0
 """It needs 6 s on an idle machine."""

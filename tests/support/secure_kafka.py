@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from deploy.local.kafka import LocalKafka, Node
-from deploy.local.ports import free_ports
+from deploy.local.processes import free_ports
 
 _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 _PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
