@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from streaming.settings import Settings
 from streaming.settings.catalog import free_names_of, is_section, members
-from streaming.settings.security import is_secret
+from streaming.settings.targets import is_secret
 
 FRAME = Path(__file__).with_name("chart.schema.json")
 SCHEMA = Path(__file__).with_name("trimtab") / "values.schema.json"

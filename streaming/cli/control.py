@@ -29,7 +29,7 @@ from streaming.operators.overlay import Asker, Planned, Standing
 from streaming.operators.overlay_text import change_text, overlay_text, overlay_tree
 from streaming.process.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
-from streaming.settings.errors import suggest_nearest
+from streaming.settings.catalog import suggest_nearest
 from streaming.settings.sections import NAME_PATTERN
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -8,10 +8,9 @@ from typing import Any
 import msgspec
 
 from streaming.contract.messages import ControlData
-from streaming.settings.errors import dotted
-from streaming.settings.reader import Unreadable, read_tree
-from streaming.settings.sections import ClusterSection
-from streaming.settings.tree import Tree, merge
+from streaming.settings.catalog import dotted
+from streaming.settings.load import Unreadable, read_tree
+from streaming.settings.sections import ClusterSection, Tree, merge
 
 Edit = Callable[[ControlData], ControlData]
 """A change of one cluster's overlay; raises ``BadChange`` where it makes no sense."""

@@ -22,9 +22,8 @@ from state.upkeep import Spell
 from streaming.contract.decode import decode, to_ms
 from streaming.contract.messages import ControlData, ControlMessage, SpellData, type_of
 from streaming.operators.edits import BadChange, Edit
-from streaming.settings.catalog import values
-from streaming.settings.effective import toml_value
-from streaming.settings.errors import dotted
+from streaming.settings.catalog import dotted, values
+from streaming.settings.reference import toml_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

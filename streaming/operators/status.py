@@ -24,7 +24,7 @@ from streaming.operators.round_events import Round
 from streaming.operators.round_text import examined_text
 from streaming.operators.text import counts_text, table_lines, value_text
 from streaming.operators.upkeep import upkeep_lines
-from streaming.settings.effective import toml_value
+from streaming.settings.reference import toml_value
 
 NEAREST_COUNT = 5
 """Pairs or brokers shown of those that did not fire; the heaviest come first."""

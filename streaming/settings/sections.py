@@ -1,23 +1,22 @@
-"""The sections that decide nothing about a cluster: where messages come from and go, and how the process runs.
+"""The settings: one tree, and those of its sections that decide nothing about a cluster.
 
-Units are last in a name. A value that is unset is ``None``. Each section checks itself and raises ValueError; the
-loader adds the section's name and where the value was written.
+They say where messages come from and go, and how the process runs. Units are last in a name. A value that is unset is
+``None``. Each section checks itself and raises ValueError; the loader adds the section's name and where the value was
+written.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from policies.throttle.moves import TOPIC_PATTERN
 from state.approval_settings import Approval
 from state.round_settings import LONGEST_S
 from state.settings import KafkaSettings, Mode, PulsarSettings
-from streaming.settings.accepted import PATTERN
-from streaming.settings.security import SecuritySettings
-from streaming.settings.targets import PulsarTarget
+from streaming.settings.targets import PulsarTarget, SecuritySettings, TargetSection
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,100}")
 """Names that are used as record keys, metric labels and parts of URIs: clusters and the controller itself."""
@@ -351,3 +350,56 @@ class ClusterSection:
 
     pulsar: PulsarSettings = field(default_factory=PulsarSettings)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
+
+
+PATTERN = re.compile(r"[A-Za-z0-9._*?-]{1,100}")
+"""What a name or a pattern can be."""
+
+
+Tree = dict[str, Any]
+"""Settings as read, nested by section; it stays inside this package."""
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Tree:
+    """``over`` laid over ``base``, table by table and key by key; neither is changed."""
+    tree = dict(base)
+    for key, value in over.items():
+        below = tree.get(key)
+        both = isinstance(value, Mapping) and isinstance(below, Mapping)
+        tree[key] = merge(below, value) if both else value  # type: ignore[arg-type]
+    return tree
+
+
+class Settings(BaseModel):
+    """All settings of trimtab. ``Settings()`` has the defaults alone."""
+
+    model_config = STRICT | {"frozen": True}
+
+    controller: ControllerSettings = Field(default_factory=ControllerSettings)
+    input: InputSettings = Field(default_factory=InputSettings)
+    output: OutputSettings = Field(default_factory=OutputSettings)
+    topics: TopicNames = Field(default_factory=TopicNames)
+    spark: SparkSettings = Field(default_factory=SparkSettings)
+    metrics: MetricsSettings = Field(default_factory=MetricsSettings)
+    pulsar: PulsarSettings = Field(default_factory=PulsarSettings)
+    kafka: KafkaSettings = Field(default_factory=KafkaSettings)
+    clusters: Mapping[ClusterName, ClusterSection] = Field(default_factory=dict)
+    """By cluster name the settings in force there, ``[pulsar]`` and ``[kafka]`` included; clusters without a section are
+    absent."""
+    targets: Mapping[ClusterName, TargetSection] = Field(default_factory=dict)
+    """By cluster name how collectors and executors reach the cluster."""
+
+    @property
+    def output_url(self) -> str:
+        """Where decisions go: the input's address where the output has none of its own."""
+        return self.output.url or self.input.url
+
+    @property
+    def output_is_pulsar(self) -> bool:
+        """Whether decisions go to Pulsar."""
+        return is_pulsar_url(self.output_url)
+
+    @property
+    def output_bootstrap(self) -> str:
+        """The output's address as Kafka's clients take it, ``host:port[,host:port]``. Raises ValueError for Pulsar."""
+        return InputSettings(url=self.output_url).bootstrap

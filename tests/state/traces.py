@@ -36,7 +36,7 @@ from state.outputs import Output
 from state.settings import SettingsSource
 from state.upkeep import NOTHING, Spell, Upkeep
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.reader import compose
+from streaming.settings.load import compose
 
 CLUSTER = "east-1"
 LATENESS_S = 5

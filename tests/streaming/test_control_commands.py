@@ -26,7 +26,7 @@ from streaming.operators.edits import (
 from streaming.operators.overlay import Asker, ControlRecord, Planned, Standing, find_standings, plan
 from streaming.operators.overlay_text import change_text, overlay_text
 from streaming.settings import ClusterSettingsSource, Settings
-from streaming.settings.reader import compose
+from streaming.settings.load import compose
 from tests.streaming.events import control
 
 SETTINGS = ClusterSettingsSource(Settings())

@@ -22,7 +22,7 @@ from state.kafka_reports import BrokerLogs, MoveRow
 from state.pulsar import effects, findings, fleet, judging, masks, rounds
 from state.pulsar.encoding import encode_fleet
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.reader import compose
+from streaming.settings.load import compose
 from tests.state.kafka.reporting import Replica, moves_report, replica_table
 from tests.state.traces import CLUSTER, ROUNDS, Run, load, overlay, run, settings_of, sweep
 

@@ -18,7 +18,7 @@ from state.events import ActionResult, Control, Event, Reassignment, Tick
 from state.kafka_reports import MoveRow
 from state.round_settings import RoundSettings
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.reader import compose
+from streaming.settings.load import compose
 from tests.state.kafka.reporting import moves_report
 from tests.state.traces import CLUSTER, facts, load
 

@@ -13,7 +13,7 @@ from state.events import Event, KafkaLoadReport, Reassignment, Tick
 from state.kafka_reports import BrokerLogs, MoveRow
 from state.settings import SettingsSource
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.reader import compose
+from streaming.settings.load import compose
 from tests.state.kafka.reporting import Replica, moves_report, replica_table
 from tests.state.traces import (
     ROUNDS,

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from streaming.settings import Settings
-from streaming.settings.catalog import sections
-from streaming.settings.errors import dotted
+from streaming.settings.catalog import dotted, sections
 from streaming.settings.reference import render_reference, render_sample
 from tests.streaming.settings.given import loaded
 
