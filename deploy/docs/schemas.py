@@ -6,9 +6,12 @@ version may add some. A schema cannot express these refusals: a time too far ahe
 ``resumed_at`` after the event's own time, a regular expression that Python does not understand.
 """
 
+import ast
 import inspect
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -38,7 +41,6 @@ from streaming.contract.published import (
     ThrottleMessage,
     UnloadMessage,
 )
-from streaming.settings.catalog import attribute_docs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,12 +154,25 @@ def _schema_of_object(kind: type) -> Json:
     return {"description": "Any JSON value."}
 
 
+def _attribute_docs(struct: type[msgspec.Struct]) -> Json:
+    """The string below each field that a struct declares itself, in one line; msgspec does not read them."""
+    [declared] = ast.parse(textwrap.dedent(inspect.getsource(struct))).body
+    assert isinstance(declared, ast.ClassDef)
+    return {
+        ast.unparse(field.target): " ".join(str(ast.literal_eval(below.value)).split())
+        for field, below in pairwise(declared.body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(below, ast.Expr)
+        and isinstance(below.value, ast.Constant)
+    }
+
+
 def _describe(component: Json, struct: type[msgspec.Struct]) -> None:
     """Add to each field its description from the struct's source, and what the decoder checks."""
     for declared in reversed(struct.__mro__):
         if declared in {msgspec.Struct, object} or not issubclass(declared, msgspec.Struct):
             continue
-        docs, checked = attribute_docs(declared), _CHECKED.get(declared, {})
+        docs, checked = _attribute_docs(declared), _CHECKED.get(declared, {})
         for name, field in component["properties"].items():
             field.update(checked.get(name, {}))
             if name in docs:

@@ -7,13 +7,14 @@ Every accepted cluster gets memory and metrics of its own, as long as reports wi
 name is refused before anything is remembered of it.
 """
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from state.engine.closing import Identity
 from state.events import Control, Event, Rejection
@@ -55,7 +56,7 @@ class NotReadable(Exception):
 
 def keep(settings: Settings) -> dict[str, Any]:
     """The settings that shape a batch, as values for JSON."""
-    tree = settings.model_dump(mode="json", include={"controller", "topics", *_WHOLE})
+    tree = TypeAdapter(Settings).dump_python(settings, mode="json", include={"controller", "topics", *_WHOLE})
     controller, topics = tree.pop("controller"), tree.pop("topics")
     return {
         "controller": {name: controller[name] for name in _CONTROLLER},
@@ -74,12 +75,12 @@ def restore(settings: Settings, tree: Mapping[str, Any]) -> Settings:
     """These settings with the kept ones in place of their own; raises ``NotReadable``."""
     try:
         deciding = compose({name: tree[name] for name in _WHOLE})
-        controller = dataclasses.replace(settings.controller, **tree["controller"])
-        topics = dataclasses.replace(settings.topics, **tree["topics"])
+        controller = replace(settings.controller, **tree["controller"])
+        topics = replace(settings.topics, **tree["topics"])
     except (KeyError, TypeError, ValueError) as error:
         raise NotReadable(str(error)) from error
     before = {name: getattr(deciding, name) for name in _WHOLE}
-    return settings.model_copy(update={"controller": controller, "topics": topics, **before})
+    return replace(settings, controller=controller, topics=topics, **before)
 
 
 class AcceptedClusters:

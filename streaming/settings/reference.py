@@ -162,7 +162,7 @@ def in_force(loaded: Loaded, *, cluster: str | None = None) -> Iterator[InForce]
     settings = loaded.settings
     if cluster is not None:
         base = ClusterSettingsSource(settings).base(cluster)
-        settings = settings.model_copy(update={"pulsar": base.pulsar, "kafka": base.kafka, "clusters": {}})
+        settings = dataclasses.replace(settings, pulsar=base.pulsar, kafka=base.kafka, clusters={})
     for path, value in values(settings):
         source = _source(path, loaded.sources, cluster)
         if source is not None:

@@ -84,14 +84,15 @@ def is_secret(kind: Any) -> bool:
 
 TopicStatsWanted = Literal["hot", "all", "none"]
 
-_HOST_PORT = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
-_ADMIN_URL = re.compile(rf"https?://{_HOST_PORT}(?:,{_HOST_PORT})*/?")
+HOST_PORT = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
+_ADMIN_URL = re.compile(rf"https?://{HOST_PORT}(?:,{HOST_PORT})*/?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PORT_MAX = 65535
+PORT_MAX = 65535
 _SWEEPS_MIN = 2
 
 
-def _require(accepted: object, name: str, value: object, expected: str) -> None:
+def require(accepted: object, name: str, value: object, expected: str) -> None:
+    """Raise ValueError unless a setting's value is accepted."""
     if not accepted:
         raise ValueError(f"{name} is {value!r}; expected {expected}")
 
@@ -140,7 +141,7 @@ class PulsarTarget:
     """How long an action may take to show in the cluster after the call; with live clients an unload needs a second."""
 
     def __post_init__(self) -> None:
-        _require(
+        require(
             _ADMIN_URL.fullmatch(self.admin_url),
             "admin_url",
             _without_password(self.admin_url),
@@ -153,22 +154,20 @@ class PulsarTarget:
         self._require_tls_for("ca_file", "certificate_file")
         if self.token_env is not None:
             # The value is not quoted: a user who mistakes it for the token itself has put a secret there.
-            _require(
-                _VARIABLE.fullmatch(self.token_env), "token_env", "(not shown)", "the name of a variable"
-            )
+            require(_VARIABLE.fullmatch(self.token_env), "token_env", "(not shown)", "the name of a variable")
         if self.web_port is not None:
-            _require(0 < self.web_port <= _PORT_MAX, "web_port", self.web_port, f"1 to {_PORT_MAX}")
+            require(0 < self.web_port <= PORT_MAX, "web_port", self.web_port, f"1 to {PORT_MAX}")
         for name in ("timeout_s", "cluster_interval_s", "verify_timeout_s"):
-            _require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
+            require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
         for name in ("concurrent_calls_count", "concurrent_actions_count"):
-            _require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
-        _require(
+            require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
+        require(
             self.sweeps_per_round_count >= _SWEEPS_MIN,
             "sweeps_per_round_count",
             self.sweeps_per_round_count,
             f"{_SWEEPS_MIN} or more",
         )
-        _require(self.topic_stats_ratio >= 0, "topic_stats_ratio", self.topic_stats_ratio, "0 or more")
+        require(self.topic_stats_ratio >= 0, "topic_stats_ratio", self.topic_stats_ratio, "0 or more")
 
     def _require_tls_for(self, *names: str) -> None:
         for name in names:
@@ -180,7 +179,7 @@ _METRICS_URL = re.compile(r"https?://(?:[^{}\s]|{host}|{broker})+")
 _COUNTER = re.compile(
     r'[A-Za-z_:][A-Za-z0-9_:]*(?:{[A-Za-z_]\w*="[^"\\\n]*"(?:,[A-Za-z_]\w*="[^"\\\n]*")*})?'
 )
-_BOOTSTRAP = re.compile(rf"{_HOST_PORT}(?:,{_HOST_PORT})*")
+_BOOTSTRAP = re.compile(rf"{HOST_PORT}(?:,{HOST_PORT})*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,9 +217,9 @@ class KafkaTarget:
     measured over 5 s and more, so sweeps closer than that gain nothing."""
 
     def __post_init__(self) -> None:
-        _require(_BOOTSTRAP.fullmatch(self.bootstrap), "bootstrap", self.bootstrap, "host:port[,host:port]")
+        require(_BOOTSTRAP.fullmatch(self.bootstrap), "bootstrap", self.bootstrap, "host:port[,host:port]")
         if self.metrics_url is not None:
-            _require(
+            require(
                 _METRICS_URL.fullmatch(self.metrics_url) and re.search(r"{(host|broker)}", self.metrics_url),
                 "metrics_url",
                 _without_password(self.metrics_url),
@@ -228,14 +227,14 @@ class KafkaTarget:
             )
         for name in ("received_metrics", "sent_metrics"):
             counters = getattr(self, name)
-            _require(
+            require(
                 counters and all(map(_COUNTER.fullmatch, counters)),
                 name,
                 counters,
                 'one or more of name or name{label="value"}',
             )
-        _require(self.timeout_s > 0, "timeout_s", self.timeout_s, "more than 0")
-        _require(
+        require(self.timeout_s > 0, "timeout_s", self.timeout_s, "more than 0")
+        require(
             self.sweeps_per_round_count >= _SWEEPS_MIN,
             "sweeps_per_round_count",
             self.sweeps_per_round_count,
