@@ -14,9 +14,9 @@ from pathlib import Path
 
 import yaml
 
-from deploy.local.demo.child import METRICS_PORT
-from deploy.local.processes import interrupt_once
-from deploy.local.prometheus import Prometheus, Watcher, WatcherError
+from deploy.local.demo.trimtab import METRICS_PORT
+from deploy.local.processes import LocalError, interrupt_once
+from deploy.local.prometheus import HttpServer, Prometheus
 
 DEPLOY = Path(__file__).parents[1]
 DASHBOARDS = DEPLOY / "grafana" / "dashboards"
@@ -40,7 +40,7 @@ def find() -> tuple[Path, Path] | None:
     return None
 
 
-class Grafana(Watcher):
+class Grafana(HttpServer):
     """A server on loopback that shows the dashboards to everybody who reaches it, with its data and log in `directory`."""
 
     name = "Grafana"
@@ -54,7 +54,7 @@ class Grafana(Watcher):
     def _prepare(self) -> list[str]:
         found = find()
         if found is None:
-            raise WatcherError(f"Grafana is not installed: {INSTALL}")
+            raise LocalError(f"Grafana is not installed: {INSTALL}")
         program, home = found
         self._provision()
         self._lay_pages_out(home)
@@ -130,12 +130,12 @@ def main() -> int:
                     watcher.check()
     except KeyboardInterrupt:
         return 0
-    except WatcherError as error:
+    except LocalError as error:
         print(error, file=sys.stderr)
         return 1
 
 
-def _start(args: argparse.Namespace, directory: Path, servers: ExitStack) -> list[Watcher]:
+def _start(args: argparse.Namespace, directory: Path, servers: ExitStack) -> list[HttpServer]:
     """Start Prometheus, and Grafana if possible; otherwise print why there is none."""
     target = f"127.0.0.1:{args.metrics_port}"
     prometheus = Prometheus(directory / "prometheus", target=target, port=args.port)
@@ -144,7 +144,7 @@ def _start(args: argparse.Namespace, directory: Path, servers: ExitStack) -> lis
     grafana = Grafana(directory / "grafana", prometheus_url=prometheus.url, port=args.grafana_port)
     try:
         servers.enter_context(grafana)
-    except WatcherError as error:
+    except LocalError as error:
         print(f"no dashboards: {error}", flush=True)
         return [prometheus]
     print(f"dashboards at {grafana.url}", flush=True)

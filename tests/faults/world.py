@@ -185,7 +185,7 @@ class KafkaWorld(World):
         self._kafka.start_node(number)
 
     def signal_broker(self, number: int, signal_: signal.Signals) -> None:
-        process = self._kafka._nodes[number].process
+        process = self._kafka.processes[f"node{number}"].process
         assert process is not None, f"broker {number} does not run"
         process.send_signal(signal_)
 

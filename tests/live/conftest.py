@@ -10,8 +10,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from deploy.local.kafka import LocalKafka
-from deploy.local.pulsar import LocalPulsar
-from deploy.local.pulsar_jvms import NEWEST_PULSAR_LOCK
+from deploy.local.pulsar import NEWEST_PULSAR_LOCK, LocalPulsar
 from streaming.kafka.memory import ExecutorMemory
 from tests.live.access import USERS, Access, password_of
 from tests.live.driving import Warm

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from deploy.local import watch
-from deploy.local.processes import free_ports
-from deploy.local.prometheus import Prometheus, WatcherError
+from deploy.local.processes import LocalError, free_ports
+from deploy.local.prometheus import Prometheus
 from deploy.local.watch import Grafana
 from tests.deploy.promtool import need
 from tests.deploy.queries import DASHBOARDS
@@ -73,7 +73,7 @@ def test_whoever_reaches_it_sees_the_dashboards_their_data_and_the_runbooks(tmp_
 def test_where_there_is_none_it_says_where_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with (
-        pytest.raises(WatcherError, match=r"not installed: https://grafana\."),
+        pytest.raises(LocalError, match=r"not installed: https://grafana\."),
         Grafana(tmp_path, prometheus_url="http://127.0.0.1:1", port=free_ports(1)[0]),
     ):
         pass

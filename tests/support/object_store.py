@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from deploy.local.processes import LOCKS, free_ports
-from deploy.local.prometheus import Watcher
+from deploy.local.prometheus import HttpServer
 
 S3_LOCK = LOCKS / "s3.lock"
 """Hadoop's S3 file system of the version that pyspark has, and what its pom names: Amazon's SDK (686 MB) and its input streams."""
@@ -19,7 +19,7 @@ KEYS = {"AWS_ACCESS_KEY_ID": "trimtab-test", "AWS_SECRET_ACCESS_KEY": "trimtab-t
 _REGION = "us-east-1"
 
 
-class ObjectStore(Watcher):
+class ObjectStore(HttpServer):
     """A server with these buckets; its data and log are in `directory`."""
 
     name = "versitygw"

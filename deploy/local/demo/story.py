@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from deploy.local.demo.fleet import BrokerNow, Result, Sweep
-from deploy.local.demo.link import Closed, Decided
+from deploy.local.demo.topics import Closed, Decided, Received
 from policies.columns import Floats
 from policies.splitting.cut import BundleLimits, Cut, SplitQuestion, children
 from policies.splitting.positions import positions_of
@@ -115,8 +115,19 @@ class Story:
     balanced_after_s: float | None = None
     """Seconds from the first sweep to the first moment it was balanced; None before that."""
 
-    def swept(self, sweep: Sweep) -> None:
-        """Take the loads of a sweep, and the moves and splits it finished."""
+    def observe(self, received: Received) -> None:
+        """Take what became readable."""
+        match received:
+            case Closed():
+                self.observe_round(received)
+            case Decided():
+                self._observe_decision(received)
+            case Result():
+                self._observe_result(received)
+            case Sweep():
+                self._observe_sweep(received)
+
+    def _observe_sweep(self, sweep: Sweep) -> None:
         self.bundles_count = sweep.bundles_count
         self.now = {broker.broker: broker for broker in sweep.brokers}
         usages = [broker.usage_points for broker in sweep.brokers]
@@ -125,10 +136,9 @@ class Story:
             self.first, self.first_spread_points, self.began_at = self.now, spread, self.clock()
         self.spreads_points.append(spread)
         for result in sweep.finished:
-            self.observe_result(result)
+            self._observe_result(result)
 
-    def observe_decision(self, received: Decided) -> None:
-        """Take a decision."""
+    def _observe_decision(self, received: Decided) -> None:
         self.decided_count += 1
         action = received.action
         plan = self._plan(action) if isinstance(action, Split) else None
@@ -139,13 +149,10 @@ class Story:
             Decision(action_id=received.action_id, action=action, heard_at=self.clock(), fate=fate, plan=plan)
         )
 
-    def observe_result(self, result: Result) -> None:
-        """Take what became of a decision."""
-        for decision in self.decisions:
-            if decision.action_id == result.action_id:
-                self._note_result(decision, result)
-
-    def _note_result(self, decision: Decision, result: Result) -> None:
+    def _observe_result(self, result: Result) -> None:
+        decision = next((each for each in self.decisions if each.action_id == result.action_id), None)
+        if decision is None:
+            return
         decision.why = result.reason
         if result.outcome != "succeeded":
             decision.fate = result.outcome
