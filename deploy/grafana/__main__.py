@@ -6,14 +6,21 @@ from pathlib import Path
 import click
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-from deploy.grafana import application, cluster, overview, programs, reassignments
+from deploy.grafana import cluster, overview, programs, reassignments
 
 DASHBOARDS = Path(__file__).with_name("dashboards")
 
 
 def render() -> dict[str, str]:
     """The JSON of every dashboard, by file name."""
-    boards = [module.build() for module in (overview, cluster, reassignments, programs, application)]
+    builders = (
+        overview.build,
+        cluster.build,
+        reassignments.build,
+        programs.build_programs,
+        programs.build_application,
+    )
+    boards = [build() for build in builders]
     encoder = JSONEncoder(sort_keys=True, indent=2, ensure_ascii=False)
     return {f"{board.uid}.json": encoder.encode(board) + "\n" for board in boards}
 

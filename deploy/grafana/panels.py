@@ -13,7 +13,7 @@ from grafana_foundation_sdk.builders import prometheus, stat, timeseries
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import common, dashboard, units
 
-from deploy.grafana.queries import each_step
+from deploy.grafana.queries import Query, each_step
 from streaming.contract import families
 
 DATASOURCE = dashboard.DataSourceRef(type_val="prometheus", uid="${datasource}")
@@ -29,13 +29,6 @@ _STAT_HEIGHT, _GRAPH_HEIGHT = 3, 8
 _Panel = TypeVar("_Panel", stat.Panel, timeseries.Panel)
 
 
-class Query(NamedTuple):
-    """One PromQL expression and the name that the legend gives its series."""
-
-    expr: str
-    legend: str = ""
-
-
 class Step(NamedTuple):
     """The colour of numbers from ``value`` on."""
 
@@ -46,9 +39,9 @@ class Step(NamedTuple):
 def number(
     title: str,
     text: str,
-    query: Query,
+    query: str | Query,
     *,
-    unit: str,
+    unit: str = units.Short,
     steps: Sequence[Step] = (),
     runbook: str = "",
     no_value: str = "none yet",
@@ -72,7 +65,7 @@ def number(
         .color_mode(common.BigValueColorMode.VALUE)
         .text_mode(shown)
         .reduce_options(common_builders.ReduceDataOptions().calcs(["last"]))  # lastNotNull takes NaN for none
-        .with_target(_target(query, 0).instant())
+        .with_target(_target(query if isinstance(query, Query) else Query(query), 0).instant())
     )
     if words := _make_mappings(names or {}, unknown, never_zero=never_zero):
         panel.mappings(words)
@@ -94,11 +87,20 @@ def _make_mappings(names: dict[str, str], unknown: str, *, never_zero: bool) -> 
     return words
 
 
+def bars(
+    title: str, text: str, *queries: Query, runbook: str = "", width: int = 12, steps: Sequence[Step] = ()
+) -> timeseries.Panel:
+    """Stacked bars for what was counted."""
+    return graph(
+        title, text, *queries, unit=units.Short, runbook=runbook, width=width, steps=steps, stacked=True
+    )
+
+
 def graph(
     title: str,
     text: str,
     *queries: Query,
-    unit: str,
+    unit: str = units.Short,
     steps: Sequence[Step] = (),
     runbook: str = "",
     no_value: str = "",
@@ -235,7 +237,7 @@ def _runbooks() -> builders.TextBoxVariable:
 def _marks(name: str, kind: str, colour: str) -> builders.AnnotationQuery:
     published = each_step(families.ACTIONS, f'kind="{kind}"', by="cluster, dry_run")
     mark = builders.AnnotationQuery().name(name).datasource(DATASOURCE).icon_color(colour)
-    return mark.enable(True).expr(published)
+    return mark.enable(True).expr(published.expr)
 
 
 def _number(board: dashboard.Dashboard) -> dashboard.Dashboard:
