@@ -6,15 +6,14 @@ checked when trimtab starts, not here.
 """
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args
 
-import click
 from pydantic import TypeAdapter
 
+from deploy.generated import command
 from streaming.settings import Settings
 from streaming.settings.catalog import free_names_of, is_section, members
 from streaming.settings.targets import is_secret
@@ -59,18 +58,7 @@ def _describe(schema: _Json, doc: str) -> _Json:
     return {"description": doc.replace("``", "`"), **schema} if doc else schema
 
 
-@click.command()
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if the schema is missing or stale.")
-def main(*, check: bool) -> None:
-    """Write values.schema.json anew."""
-    text = render()
-    if not check:
-        SCHEMA.write_text(text, encoding="utf-8")
-        click.echo(f"{SCHEMA} written")
-    elif not SCHEMA.is_file() or SCHEMA.read_text(encoding="utf-8") != text:
-        click.echo(f"{SCHEMA} is missing or stale\nRun: make docs", err=True)
-        sys.exit(1)
-
+main = command(lambda: {SCHEMA.name: render()}, SCHEMA.parent, owned=SCHEMA.name)
 
 if __name__ == "__main__":
     main()
