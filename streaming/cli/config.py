@@ -8,10 +8,9 @@ import click
 
 from streaming.cli.options import config_option, example
 from streaming.cli.output import format_option, to_yaml
-from streaming.settings.effective import in_force, render_json, render_toml
-from streaming.settings.errors import SettingsError
+from streaming.settings.catalog import SettingsError
 from streaming.settings.load import load
-from streaming.settings.reference import render_reference
+from streaming.settings.reference import in_force, render_json, render_reference, render_toml
 from streaming.settings.sections import NAME_PATTERN
 
 

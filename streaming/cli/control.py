@@ -25,9 +25,8 @@ from streaming.contract.messages import ControlData, ControlMessage, SpellData, 
 from streaming.ports.reading import TopicRecord
 from streaming.process.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
-from streaming.settings.catalog import values
-from streaming.settings.effective import toml_value
-from streaming.settings.errors import dotted
+from streaming.settings.catalog import dotted, values
+from streaming.settings.reference import toml_value
 from streaming.systems.append import append_to_input
 from streaming.systems.reading import input_reader
 

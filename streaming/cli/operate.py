@@ -24,10 +24,9 @@ from streaming.cli.request import (
 from streaming.contract.messages import ControlData
 from streaming.process.exits import WrongUse
 from streaming.settings import Settings
-from streaming.settings.errors import dotted
-from streaming.settings.reader import Unreadable, read_tree
-from streaming.settings.sections import ClusterSection
-from streaming.settings.tree import Tree, merge
+from streaming.settings.catalog import dotted
+from streaming.settings.load import Unreadable, read_tree
+from streaming.settings.sections import ClusterSection, Tree, merge
 
 
 @click.command("pause", epilog=example('trimtab pause --cluster east-1 --for 2h --why "the sale"'))

@@ -16,8 +16,7 @@ from streaming.controller.recordings import NoRecording, files_of
 from streaming.controller.replay import Only, Replay, ignore_size
 from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
-from streaming.settings.accepted import AcceptedClusters
-from streaming.settings.identity import identity_of
+from streaming.settings.identity import AcceptedClusters, identity_of
 
 _LONG_BYTES = 20_000_000
 """Inputs from this size on show a progress bar on a terminal."""

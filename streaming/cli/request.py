@@ -39,7 +39,7 @@ from streaming.contract.messages import ControlData, SpellData
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotAcknowledged, Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
-from streaming.settings.errors import suggest_nearest
+from streaming.settings.catalog import suggest_nearest
 from streaming.settings.sections import NAME_PATTERN
 
 _LOOK_BACK_S = 86_400

@@ -39,7 +39,7 @@ from streaming.ports.topics import BEATS_RETENTION_MS
 from streaming.process.exits import NotFound, Refused
 from streaming.process.stopping import watched
 from streaming.settings import Settings
-from streaming.settings.effective import toml_value
+from streaming.settings.reference import toml_value
 
 NEAREST_COUNT = 5
 """Pairs or brokers shown of those that did not fire; the heaviest come first."""

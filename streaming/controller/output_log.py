@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from state.outputs import RoundSummary
 from streaming.controller.published import Published
-from streaming.settings.effective import toml_value
+from streaming.settings.reference import toml_value
 
 _LOG = logging.getLogger("trimtab.published")
 

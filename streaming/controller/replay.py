@@ -21,7 +21,7 @@ from streaming.contract.encode import MAX_QUOTED_BYTES, Refused, encode, encode_
 from streaming.contract.origin import Origin
 from streaming.controller.recording import PREFIX, BadRecording, decode_recorded
 from streaming.intake.records import Intake, Record, Tally
-from streaming.settings.accepted import EVERY_CLUSTER, AcceptedClusters
+from streaming.settings.identity import EVERY_CLUSTER, AcceptedClusters
 
 Only = Literal["actions", "rounds", "rejected"]
 

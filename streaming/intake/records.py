@@ -44,7 +44,7 @@ from streaming.contract.messages import (
     type_of,
 )
 from streaming.contract.origin import Origin
-from streaming.settings.accepted import EVERY_CLUSTER, AcceptedClusters
+from streaming.settings.identity import EVERY_CLUSTER, AcceptedClusters
 
 UNKNOWN_TYPE = "unknown"
 """Type under which records that did not become an event are counted."""

@@ -1,25 +1,98 @@
-"""The clusters that are read and acted on: how their admin API is reached, and how often it is called.
+"""How clusters are reached that are read and acted on: their admin API, encryption and users, and how often they are called.
 
-Only ``trimtab collect`` and ``trimtab execute`` use them; a controller knows clusters from their reports alone.
-Secrets are never settings: a target names the file or the variable that holds its token.
+Only ``trimtab collect`` and ``trimtab execute`` use targets; a controller knows clusters from their reports alone. A
+target names the file or the variable that holds its token. Any other secret is a ``SecretStr``: it is printed as
+asterisks everywhere, and no message quotes it. It is written in the settings file, in the environment, or in a file of its
+own; no command takes one as an option, because everybody can read a process's arguments.
 """
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, get_args
 
-from streaming.settings.security import SecuritySettings
+from pydantic import SecretStr
+
+Protocol = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecuritySettings:
+    """How the connection is encrypted, and which user it belongs to. Files are PEM."""
+
+    protocol: Protocol = "plaintext"
+    """``ssl`` encrypts, ``sasl_plaintext`` names a user, ``sasl_ssl`` does both; the default is for a Kafka that
+    requires neither. Kafka: ``security.protocol``."""
+    ca_file: str | None = None
+    """Certificates of the authorities that sign the brokers' certificates; unset = the authorities that the machine trusts.
+    Kafka: ``ssl.truststore.certificates``."""
+    certificate_file: str | None = None
+    """Client certificate of trimtab with those between it and its authority, where brokers require one.
+    Kafka: ``ssl.keystore.certificate.chain``."""
+    key_file: str | None = None
+    """The certificate's key, PKCS#8 and not encrypted: ``BEGIN PRIVATE KEY``. Kafka: ``ssl.keystore.key``."""
+    mechanism: Mechanism = "SCRAM-SHA-512"
+    """How the user is authenticated; with ``PLAIN`` the password itself is sent. Kafka: ``sasl.mechanism``."""
+    username: str | None = None
+    """The user. Kafka: ``sasl.jaas.config``."""
+    password: SecretStr | None = None
+    """The user's password; better in the environment than in the settings file. Kafka: ``sasl.jaas.config``."""
+    password_file: str | None = None
+    """File with the password, instead of ``password``; one line break at its end does not count."""
+
+    def __post_init__(self) -> None:
+        if self.names_a_user:
+            self._require_a_user()
+        else:
+            self._refuse("username", "password", "password_file", needed='"sasl_plaintext" or "sasl_ssl"')
+        if not self.encrypts:
+            self._refuse("ca_file", "certificate_file", "key_file", needed='"ssl" or "sasl_ssl"')
+        if (self.certificate_file is None) != (self.key_file is None):
+            raise ValueError("certificate_file and key_file belong together: give both or neither")
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether the connection is TLS."""
+        return self.protocol in {"ssl", "sasl_ssl"}
+
+    @property
+    def names_a_user(self) -> bool:
+        """Whether the connection is SASL."""
+        return self.protocol in {"sasl_plaintext", "sasl_ssl"}
+
+    def _require_a_user(self) -> None:
+        if not self.username:
+            raise ValueError(f"username is unset; protocol {self.protocol!r} needs one")
+        if (self.password is None) == (self.password_file is None):
+            raise ValueError(
+                f"protocol {self.protocol!r} needs either password or password_file, and not both"
+            )
+
+    def _refuse(self, *names: str, needed: str) -> None:
+        """Raise ValueError for a setting that the protocol does not use: it must not look as if it had an effect."""
+        given = [name for name in names if getattr(self, name) is not None]
+        if given:
+            raise ValueError(
+                f"{given[0]} is set, but protocol {self.protocol!r} does not use it; set {needed}"
+            )
+
+
+def is_secret(kind: Any) -> bool:
+    """Whether values of a type must not be shown."""
+    return kind is SecretStr or SecretStr in get_args(kind)
+
 
 TopicStatsWanted = Literal["hot", "all", "none"]
 
-_HOST_PORT = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
-_ADMIN_URL = re.compile(rf"https?://{_HOST_PORT}(?:,{_HOST_PORT})*/?")
+HOST_PORT = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
+_ADMIN_URL = re.compile(rf"https?://{HOST_PORT}(?:,{HOST_PORT})*/?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PORT_MAX = 65535
+PORT_MAX = 65535
 _SWEEPS_MIN = 2
 
 
-def _require(accepted: object, name: str, value: object, expected: str) -> None:
+def require(accepted: object, name: str, value: object, expected: str) -> None:
+    """Raise ValueError unless a setting's value is accepted."""
     if not accepted:
         raise ValueError(f"{name} is {value!r}; expected {expected}")
 
@@ -68,7 +141,7 @@ class PulsarTarget:
     """How long an action may take to show in the cluster after the call; with live clients an unload needs a second."""
 
     def __post_init__(self) -> None:
-        _require(
+        require(
             _ADMIN_URL.fullmatch(self.admin_url),
             "admin_url",
             _without_password(self.admin_url),
@@ -81,22 +154,20 @@ class PulsarTarget:
         self._require_tls_for("ca_file", "certificate_file")
         if self.token_env is not None:
             # The value is not quoted: a user who mistakes it for the token itself has put a secret there.
-            _require(
-                _VARIABLE.fullmatch(self.token_env), "token_env", "(not shown)", "the name of a variable"
-            )
+            require(_VARIABLE.fullmatch(self.token_env), "token_env", "(not shown)", "the name of a variable")
         if self.web_port is not None:
-            _require(0 < self.web_port <= _PORT_MAX, "web_port", self.web_port, f"1 to {_PORT_MAX}")
+            require(0 < self.web_port <= PORT_MAX, "web_port", self.web_port, f"1 to {PORT_MAX}")
         for name in ("timeout_s", "cluster_interval_s", "verify_timeout_s"):
-            _require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
+            require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
         for name in ("concurrent_calls_count", "concurrent_actions_count"):
-            _require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
-        _require(
+            require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
+        require(
             self.sweeps_per_round_count >= _SWEEPS_MIN,
             "sweeps_per_round_count",
             self.sweeps_per_round_count,
             f"{_SWEEPS_MIN} or more",
         )
-        _require(self.topic_stats_ratio >= 0, "topic_stats_ratio", self.topic_stats_ratio, "0 or more")
+        require(self.topic_stats_ratio >= 0, "topic_stats_ratio", self.topic_stats_ratio, "0 or more")
 
     def _require_tls_for(self, *names: str) -> None:
         for name in names:
@@ -108,7 +179,7 @@ _METRICS_URL = re.compile(r"https?://(?:[^{}\s]|{host}|{broker})+")
 _COUNTER = re.compile(
     r'[A-Za-z_:][A-Za-z0-9_:]*(?:{[A-Za-z_]\w*="[^"\\\n]*"(?:,[A-Za-z_]\w*="[^"\\\n]*")*})?'
 )
-_BOOTSTRAP = re.compile(rf"{_HOST_PORT}(?:,{_HOST_PORT})*")
+_BOOTSTRAP = re.compile(rf"{HOST_PORT}(?:,{HOST_PORT})*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,9 +217,9 @@ class KafkaTarget:
     measured over 5 s and more, so sweeps closer than that gain nothing."""
 
     def __post_init__(self) -> None:
-        _require(_BOOTSTRAP.fullmatch(self.bootstrap), "bootstrap", self.bootstrap, "host:port[,host:port]")
+        require(_BOOTSTRAP.fullmatch(self.bootstrap), "bootstrap", self.bootstrap, "host:port[,host:port]")
         if self.metrics_url is not None:
-            _require(
+            require(
                 _METRICS_URL.fullmatch(self.metrics_url) and re.search(r"{(host|broker)}", self.metrics_url),
                 "metrics_url",
                 _without_password(self.metrics_url),
@@ -156,14 +227,14 @@ class KafkaTarget:
             )
         for name in ("received_metrics", "sent_metrics"):
             counters = getattr(self, name)
-            _require(
+            require(
                 counters and all(map(_COUNTER.fullmatch, counters)),
                 name,
                 counters,
                 'one or more of name or name{label="value"}',
             )
-        _require(self.timeout_s > 0, "timeout_s", self.timeout_s, "more than 0")
-        _require(
+        require(self.timeout_s > 0, "timeout_s", self.timeout_s, "more than 0")
+        require(
             self.sweeps_per_round_count >= _SWEEPS_MIN,
             "sweeps_per_round_count",
             self.sweeps_per_round_count,

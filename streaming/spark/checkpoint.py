@@ -27,7 +27,7 @@ from streaming.ports.marker import Checkpoint, Marker
 from streaming.ports.places import Place, Progress
 from streaming.ports.starts import CARD, Start, StartWith, newest_number, newest_start
 from streaming.settings import Settings
-from streaming.settings.kept import kept_digest
+from streaming.settings.identity import kept_digest
 from streaming.spark import starts
 from streaming.spark.files import Files
 from streaming.spark.offsets import decode_progress

@@ -14,7 +14,7 @@ from streaming.contract.origin import Origin
 from streaming.intake.observation import encode
 from streaming.intake.observing import event_observation
 from streaming.intake.records import Intake, Record
-from streaming.settings.accepted import EVERY_CLUSTER, AcceptedClusters
+from streaming.settings.identity import EVERY_CLUSTER, AcceptedClusters
 from streaming.spark.rows import of_observation, of_output, refused_row
 from streaming.spark.spool import in_source_order
 

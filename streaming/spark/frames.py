@@ -11,8 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from streaming.kafka.link import input_link
 from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
-from streaming.settings.accepted import AcceptedClusters
-from streaming.settings.identity import identity_of
+from streaming.settings.identity import AcceptedClusters, identity_of
 from streaming.spark import source
 from streaming.spark.operator import ClusterProcessor
 from streaming.spark.rows import OUTPUT_SCHEMA

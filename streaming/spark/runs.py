@@ -17,7 +17,7 @@ from streaming.ports.places import is_past
 from streaming.ports.publisher import Publisher
 from streaming.ports.reading import Begin
 from streaming.settings import Settings, TopicNames
-from streaming.settings.kept import NotReadable, restore
+from streaming.settings.identity import NotReadable, restore
 from streaming.spark import source
 from streaming.spark.batch import Batch
 from streaming.spark.checkpoint import CheckpointDirectory

@@ -101,7 +101,7 @@ def _run(writer: DataStreamWriter, batches_count: int, is_stopping: Callable[[],
 
 def _frame(session: Session, settings: Settings) -> DataFrame:
     few = dataclasses.replace(settings.spark, max_records_per_trigger_count=_RECORDS_COUNT)
-    rows = source.peek_records(session.spark, settings.model_copy(update={"spark": few}))
+    rows = source.peek_records(session.spark, dataclasses.replace(settings, spark=few))
     return decide_rows(rows.union(_make_warm_records(session, settings)), settings)
 
 

@@ -11,9 +11,9 @@ import yaml
 from jsonschema import Draft7Validator
 from pydantic import SecretStr
 
-from deploy.helm.schema import SCHEMA, render
+from deploy.helm.__main__ import SCHEMA, render
 from streaming.settings.catalog import FREE_NAME, sections
-from streaming.settings.security import is_secret
+from streaming.settings.targets import is_secret
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = SCHEMA.parent

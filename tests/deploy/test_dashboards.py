@@ -13,8 +13,9 @@ from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard, RowPanel
 from pydantic import TypeAdapter, ValidationError
 
-from deploy.grafana.__main__ import problems as stale
-from deploy.grafana.__main__ import render, write
+from deploy.generated import problems as stale
+from deploy.generated import write
+from deploy.grafana.__main__ import render
 from deploy.grafana.panels import WIDTH
 from deploy.grafana.queries import select
 from streaming.contract import families
@@ -34,16 +35,16 @@ def panels(board: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_the_committed_dashboards_are_those_that_are_generated() -> None:
-    assert not stale(render(), DASHBOARDS[0].parent)
+    assert not stale(render(), DASHBOARDS[0].parent, owned="*.json")
 
 
 def test_a_stale_a_missing_and_a_surplus_dashboard_are_named(tmp_path: Path) -> None:
-    write(render(), tmp_path)
-    assert not stale(render(), tmp_path)
+    write(render(), tmp_path, owned="*.json")
+    assert not stale(render(), tmp_path, owned="*.json")
     (tmp_path / "trimtab-overview.json").write_text("{}")
     (tmp_path / "trimtab-cluster.json").unlink()
     (tmp_path / "mine.json").write_text("{}")
-    found = " ".join(stale(render(), tmp_path))
+    found = " ".join(stale(render(), tmp_path, owned="*.json"))
     assert "trimtab-overview.json is stale" in found
     assert "trimtab-cluster.json is missing" in found
     assert "mine.json is surplus" in found

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
-from deploy.docs.__main__ import REPOSITORY
+from deploy.docs.examples import REPOSITORY
 from deploy.docs.metrics_page import _used_families
 from deploy.local.prometheus import configuration
 from state.outputs import INFORMATION, Finding

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager, suppress
 
 import pytest
 
-from deploy.local.ports import free_ports
+from deploy.local.processes import free_ports
 from tests.faults.proxy import DELAY_S, Proxy
 
 

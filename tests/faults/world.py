@@ -14,7 +14,7 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 
 from deploy.local.kafka import LocalKafka, Node
-from deploy.local.ports import free_ports
+from deploy.local.processes import free_ports
 from tests.faults.proxy import Mode, Proxy
 from tests.faults.schedule import System
 from tests.live.stage import Stage, staged
@@ -185,7 +185,7 @@ class KafkaWorld(World):
         self._kafka.start_node(number)
 
     def signal_broker(self, number: int, signal_: signal.Signals) -> None:
-        process = self._kafka._nodes[number].process
+        process = self._kafka.processes[f"node{number}"].process
         assert process is not None, f"broker {number} does not run"
         process.send_signal(signal_)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from deploy.docs.kinds import KINDS
+from deploy.docs.schemas import KINDS
 from state.outputs import Output, rfc3339
 from state.settings import ClusterSettings
 from streaming.contract.origin import Origin

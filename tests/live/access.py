@@ -16,9 +16,9 @@ from kafka.admin import (
     ResourceType,
 )
 
-from deploy.local.secure_kafka import SecureKafka
 from tests.live.driving import ROOT, until
 from tests.live.stage import QUICK, Stage
+from tests.support.secure_kafka import SecureKafka
 
 RESOURCES = {
     "topic": ResourceType.TOPIC,

@@ -9,17 +9,16 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient
 
-from deploy.local.hdfs import LocalHdfs
 from deploy.local.kafka import LocalKafka
-from deploy.local.pulsar import LocalPulsar
-from deploy.local.pulsar_jvms import NEWEST_PULSAR_LOCK
-from deploy.local.secure_kafka import SecureKafka
-from deploy.local.secure_pulsar import SecurePulsar
+from deploy.local.pulsar import NEWEST_PULSAR_LOCK, LocalPulsar
 from streaming.kafka.memory import ExecutorMemory
 from tests.live.access import USERS, Access, password_of
 from tests.live.driving import Warm
 from tests.live.moving import CLUSTER, Moving, UsualFetches
 from tests.live.stage import Stage, staged
+from tests.support.hdfs import LocalHdfs
+from tests.support.secure_kafka import SecureKafka
+from tests.support.secure_pulsar import SecurePulsar
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist looks at the marks in the same hook

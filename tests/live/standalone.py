@@ -13,7 +13,7 @@ from typing import Self
 
 import pyspark
 
-from deploy.local.ports import free_ports
+from deploy.local.processes import free_ports
 from tests.live.driving import Child, Member, ask, members, until
 
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"

@@ -7,9 +7,8 @@ from urllib.parse import urlsplit
 import pytest
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
 
-from deploy.local.ports import free_ports
-from deploy.local.prometheus import RULES, Prometheus, configuration
-from deploy.local.watching import Watcher
+from deploy.local.processes import free_ports
+from deploy.local.prometheus import RULES, HttpServer, Prometheus, configuration
 from tests.deploy.promtool import need
 from tests.live.driving import ROOT, until
 from tests.live.webhook import webhook
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.live
 PAGE = ROOT / "docs" / "alerting.md"
 
 
-class Alertmanager(Watcher):
+class Alertmanager(HttpServer):
     """A server on loopback that sends what the page says, at once, to one webhook instead of to Slack and a pager."""
 
     name = "Alertmanager"

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from deploy.local.object_store import KEYS, S3_LOCK, ObjectStore
 from streaming.spark.jars import ensure
 from tests.deploy.go_programs import GoProgram
 from tests.live.driving import ROOT, TRIMTAB, Child
 from tests.live.loads import closing, leaning, played
 from tests.live.promising import ROUNDS
 from tests.live.stage import QUICK, Stage, replayed
+from tests.support.object_store import KEYS, S3_LOCK, ObjectStore
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(1800)]  # the first run fetches 690 MB
 

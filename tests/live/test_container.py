@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.ports import free_ports
+from deploy.local.processes import free_ports
 from tests.live.container import Image, build, health_check, possible
 from tests.live.driving import TRIMTAB, Child, until
 from tests.live.loads import RECORDED_SETTINGS, RECORDINGS, recording

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from deploy.local.kafka import LocalKafka
-from deploy.local.ports import free_ports
+from deploy.local.processes import free_ports
 from tests.live.checkpoints import newest_start
 from tests.live.driving import TRIMTAB, Child, ask, until
 from tests.live.foreground import Foreground, Stop, hears_stops

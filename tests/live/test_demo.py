@@ -13,12 +13,14 @@ import pytest
 from rich.console import Console
 
 from deploy.local.demo.bundles import HOT_BUNDLE
-from deploy.local.demo.child import ChildError, Trimtab, free_metrics_port, members
 from deploy.local.demo.fleet import BROKERS, CLUSTER, Fleet
-from deploy.local.demo.lines import Lines
-from deploy.local.demo.link import reports_of
 from deploy.local.demo.screen import render, save_picture
 from deploy.local.demo.story import CALM_ROUNDS
+from deploy.local.demo.topics import reports_of
+from deploy.local.demo.trimtab import Trimtab, free_metrics_port, members
+from deploy.local.demo.wording import Lines
+from deploy.local.demo.worlds import FLEET_SETTINGS
+from deploy.local.processes import LocalError
 from state.events import LoadReport, TopicStats
 from streaming.contract.decode import decode
 from tests.live.rehearsal import START_MS, SWEEP_MS, assert_skipped, bundle_of, listed_by, play, unload_of
@@ -165,26 +167,28 @@ def test_plain_lines_tell_decisions_moves_and_rounds_once_each() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_stop_ends_processes_that_left_the_group_of_trimtab_but_not_its_session(tmp_path: Path) -> None:
-    trimtab = Trimtab(tmp_path, bootstrap="127.0.0.1:1", metrics_port=1)
-    trimtab._process = subprocess.Popen(
+    trimtab = Trimtab(tmp_path, bootstrap="127.0.0.1:1", metrics_port=1, settings=FLEET_SETTINGS)
+    trimtab.process.process = subprocess.Popen(
         [sys.executable, "-c", LEAVING],
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
-    session = trimtab._process.pid
-    assert trimtab._process.stdout is not None
-    worker = int(trimtab._process.stdout.readline())
+    session = trimtab.process.process.pid
+    assert trimtab.process.process.stdout is not None
+    worker = int(trimtab.process.process.stdout.readline())
     assert os.getpgid(worker) == worker != session
     assert set(members(session)) == {session, worker}
-    trimtab._process.stdout.close()
+    trimtab.process.process.stdout.close()
     trimtab.stop()
     assert members(session) == []
 
 
 @pytest.mark.live
 def test_a_child_that_fails_is_shown_with_the_end_of_its_log(tmp_path: Path) -> None:
-    trimtab = Trimtab(tmp_path, bootstrap="127.0.0.1:1", metrics_port=free_metrics_port())
-    with pytest.raises(ChildError, match=r"(?s)topics create ended with 5; .*127\.0\.0\.1:1 does not answer"):
+    trimtab = Trimtab(
+        tmp_path, bootstrap="127.0.0.1:1", metrics_port=free_metrics_port(), settings=FLEET_SETTINGS
+    )
+    with pytest.raises(LocalError, match=r"(?s)topics create ended with 5; .*127\.0\.0\.1:1 does not answer"):
         trimtab.create_topics()
 
 

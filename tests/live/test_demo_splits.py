@@ -8,11 +8,11 @@ from rich.console import Console
 
 from deploy.local.demo import wording
 from deploy.local.demo.bundles import HOT_BUNDLE, HOT_MESSAGES_PER_S
-from deploy.local.demo.child import SETTINGS
 from deploy.local.demo.fleet import BROKERS, Fleet
-from deploy.local.demo.lines import Lines
-from deploy.local.demo.link import Closed
 from deploy.local.demo.screen import render
+from deploy.local.demo.topics import Closed
+from deploy.local.demo.wording import Lines
+from deploy.local.demo.worlds import FLEET_SETTINGS
 from policies.splitting.ranges import Bundle, position_of
 from state.outputs import Split
 from streaming.settings import load
@@ -50,7 +50,7 @@ def test_one_bundle_runs_hot_on_the_busiest_broker_and_no_other_is_above_the_lim
     hot = rates.pop(HOT_BUNDLE)
     assert HOT_BUNDLE in busiest.topics
     assert hot == pytest.approx(HOT_MESSAGES_PER_S, rel=0.2)
-    limit = load(file=SETTINGS, flags={}, environ={}).settings.pulsar.split.max_messages_per_s
+    limit = load(file=FLEET_SETTINGS, flags={}, environ={}).settings.pulsar.split.max_messages_per_s
     assert hot > 1.3 * limit
     assert max(rates.values()) < limit / 1.2
 
@@ -150,7 +150,7 @@ def test_a_round_that_decides_a_split_is_not_calm() -> None:
     assert summary is not None
     assert story.is_balanced
     splits = msgspec.structs.replace(summary.splits, count=1, outcomes={"acted": 1})
-    story.observe_round(Closed(summary=msgspec.structs.replace(summary, splits=splits), lag_s=1.5))
+    story.observe(Closed(summary=msgspec.structs.replace(summary, splits=splits), lag_s=1.5))
     assert not story.is_balanced
     assert any("only 0 calm rounds" in problem for problem in story.problems())
 

@@ -8,7 +8,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from deploy.local.ports import free_ports
+from deploy.local.processes import free_ports
 from streaming.contract.beat import Beat, encode
 from streaming.ports.marker import Checkpoint
 from streaming.process.exits import OK, REFUSED, UNREACHABLE

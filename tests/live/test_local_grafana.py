@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from deploy.local import grafana
-from deploy.local.grafana import Grafana
-from deploy.local.ports import free_ports
+from deploy.local import watch
+from deploy.local.processes import LocalError, free_ports
 from deploy.local.prometheus import Prometheus
-from deploy.local.watching import WatcherError
+from deploy.local.watch import Grafana
 from tests.deploy.promtool import need
 from tests.deploy.queries import DASHBOARDS
 from tests.live.driving import ask, until
@@ -21,8 +20,10 @@ pytestmark = pytest.mark.live
 
 
 def need_grafana() -> None:
-    if grafana.find() is None:
-        text = f"there is no grafana on the PATH, so the dashboards are NOT shown by a real one: {grafana.INSTALL}"
+    if watch.find() is None:
+        text = (
+            f"there is no grafana on the PATH, so the dashboards are NOT shown by a real one: {watch.INSTALL}"
+        )
         warnings.warn(text, stacklevel=2)
         pytest.skip(text)
 
@@ -72,7 +73,7 @@ def test_whoever_reaches_it_sees_the_dashboards_their_data_and_the_runbooks(tmp_
 def test_where_there_is_none_it_says_where_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with (
-        pytest.raises(WatcherError, match=r"not installed: https://grafana\."),
+        pytest.raises(LocalError, match=r"not installed: https://grafana\."),
         Grafana(tmp_path, prometheus_url="http://127.0.0.1:1", port=free_ports(1)[0]),
     ):
         pass

@@ -14,7 +14,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
 from deploy.local import kafka as local_kafka
-from deploy.local.kafka import LocalKafka, LocalKafkaError
+from deploy.local.kafka import LocalKafka
+from deploy.local.processes import LocalError
 
 pytestmark = pytest.mark.live
 
@@ -93,7 +94,7 @@ def test_a_topic_that_allows_it_takes_a_record_of_32_mib(kafka: LocalKafka) -> N
 
 
 def test_starting_twice_is_refused(kafka: LocalKafka) -> None:
-    with pytest.raises(LocalKafkaError, match="already running"):
+    with pytest.raises(LocalError, match="already running"):
         kafka.start()
 
 
@@ -101,7 +102,7 @@ def test_a_broker_that_does_not_come_up_is_reported_with_the_end_of_its_log(tmp_
     store = tmp_path / "node1"
     store.mkdir()
     (store / "meta.properties").write_text("version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\nnode.id=9\n")
-    with pytest.raises(LocalKafkaError, match=r"(?s)node 1 .* ended with 1; .*node1\.log:.*node.id"):
+    with pytest.raises(LocalError, match=r"(?s)node1 ended with 1; .*node1\.log:.*node.id"):
         LocalKafka(tmp_path).start()
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from deploy.local import prometheus
-from deploy.local.ports import free_ports
+from deploy.local.processes import STOP_TIMEOUT_S, LocalError, free_ports
 from deploy.local.prometheus import Prometheus
-from deploy.local.watching import STOP_TIMEOUT_S, WatcherError
 from tests.deploy.promtool import need
 from tests.live.driving import ROOT, ask, until
 
@@ -35,7 +34,7 @@ def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:
     need("prometheus")
     with (
         Prometheus(tmp_path / "first", target="127.0.0.1:1", port=free_ports(1)[0]) as running,
-        pytest.raises(WatcherError, match=r"already in use.*another port"),
+        pytest.raises(LocalError, match=r"already in use.*another port"),
         Prometheus(tmp_path / "second", target="127.0.0.1:1", port=int(running.url.rpartition(":")[2])),
     ):
         pass

@@ -10,7 +10,6 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
-from deploy.local.secure_kafka import SecureKafka
 from streaming.kafka.throttles import read_throttle
 from streaming.process.exits import REFUSED
 from streaming.settings import TopicNames
@@ -26,6 +25,7 @@ from tests.live.golden_events import (
 )
 from tests.live.moving import planned
 from tests.live.stage import Stage, staged
+from tests.support.secure_kafka import SecureKafka
 
 pytestmark = pytest.mark.live
 

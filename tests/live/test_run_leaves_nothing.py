@@ -15,7 +15,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.kafka import LocalKafka
 from deploy.local.kafka import Node as KafkaNode
-from deploy.local.ports import free_ports
+from deploy.local.processes import free_ports
 from streaming.process.exits import REFUSED, UNREACHABLE, WRONG_USE
 from tests.live.checkpoints import newest_start
 from tests.live.driving import TRIMTAB, Warm, environment

@@ -8,7 +8,6 @@ import pytest
 from click.testing import CliRunner
 from kafka import KafkaAdminClient, KafkaProducer
 
-from deploy.local.secure_kafka import SecureKafka
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
 from streaming.cli import main
@@ -25,6 +24,7 @@ from tests.live.checkpoints import at
 from tests.live.driving import Warm
 from tests.live.loads import played
 from tests.live.stage import QUICK, Stage, cluster_of, replayed
+from tests.support.secure_kafka import SecureKafka
 
 pytestmark = pytest.mark.live
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from deploy.local.ports import free_ports
+from deploy.local.processes import free_ports
 from tests.live.driving import EXIT_S, TRIMTAB, Child, ask, members, until
 from tests.live.loads import played
 from tests.live.stage import Stage

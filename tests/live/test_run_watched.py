@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deploy.local.ports import free_ports
+from deploy.local.processes import free_ports
 from deploy.local.prometheus import Prometheus
 from tests.deploy.promtool import need
 from tests.deploy.queries import (

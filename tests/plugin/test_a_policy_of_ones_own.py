@@ -29,7 +29,7 @@ keep_sole_bundle = false
 INSIDE = """
 import json, sys
 from pathlib import Path
-from deploy.docs.outcomes_table import render_outcomes
+from deploy.docs.__main__ import render_outcomes
 from policies.shedding.registry import find_policy
 from state.pulsar.codec import decode_fleet
 from state.closing import Identity

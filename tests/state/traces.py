@@ -37,7 +37,7 @@ from state.settings import SettingsSource
 from state.store import DictStore, Store, StoredKey
 from state.upkeep import NOTHING, Spell, Upkeep
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.reader import compose
+from streaming.settings.load import compose
 
 CLUSTER = "east-1"
 LATENESS_S = 5

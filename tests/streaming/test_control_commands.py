@@ -33,7 +33,7 @@ from streaming.contract.decode import decode
 from streaming.ports.reading import TopicRecord
 from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
-from streaming.settings.reader import compose
+from streaming.settings.load import compose
 from tests.streaming.events import control
 
 SETTINGS = ClusterSettingsSource(Settings())

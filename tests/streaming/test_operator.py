@@ -13,7 +13,7 @@ from state.controller import RoundLengthError
 from state.layouts import VERSION, NewerStateError
 from streaming.intake.observation import decode
 from streaming.settings import ClusterSettingsSource, Settings, load
-from streaming.settings.accepted import AcceptedClusters
+from streaming.settings.identity import AcceptedClusters
 from streaming.spark.operator import ClusterProcessor
 from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, OUTPUT_COLUMNS, REJECTED, ROUND
 from tests.live.loads import START_S, closing, leaning, played

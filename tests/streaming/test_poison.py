@@ -17,7 +17,7 @@ from streaming.contract.encode import encode_refused
 from streaming.contract.origin import Origin
 from streaming.intake.records import Intake, Record
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.reader import compose
+from streaming.settings.load import compose
 from tests.streaming.events import (
     CLUSTER,
     KAFKA_LOAD_REPORT,

@@ -10,7 +10,6 @@ from uuid import uuid4
 import pulsar as pulsar_client
 
 from deploy.local.pulsar import LocalPulsar, StandalonePulsar
-from deploy.local.secure_pulsar import SUPER_USER, SecurePulsar
 from policies.splitting.ranges import Bundle, position_of
 from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.pulsar.admin.errors import PASSING
@@ -18,6 +17,7 @@ from streaming.pulsar.admin.http import Method
 from streaming.pulsar.clients import connect
 from streaming.settings import PulsarTarget
 from tests.live.driving import meanwhile, until
+from tests.support.secure_pulsar import SUPER_USER, SecurePulsar
 
 TENANT = "lab"
 CLUSTER = "east-1"

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from deploy.local.demo_pulsar.__main__ import SETTINGS
-from deploy.local.demo_pulsar.hearing import Loads
-from deploy.local.demo_pulsar.traffic import RATES_MESSAGES_PER_S, TOTAL_MESSAGES_PER_S
+from deploy.local.demo.shop import RATES_MESSAGES_PER_S, TOTAL_MESSAGES_PER_S
+from deploy.local.demo.topics import Loads
+from deploy.local.demo.worlds import PULSAR_SETTINGS
 from streaming.contract.messages import TickData
 from streaming.settings import load
 from tests.live.terminal import assert_ctrl_c_ends, output_without_terminal
@@ -49,7 +49,7 @@ def test_a_sweep_shows_the_brokers_that_answered_with_their_own_numbers() -> Non
 
 
 def test_the_traffic_is_too_much_for_one_broker_to_be_calm_and_a_bundle_of_it_too_hot() -> None:
-    pulsar = load(file=SETTINGS, flags={}, environ={}).settings.pulsar
+    pulsar = load(file=PULSAR_SETTINGS, flags={}, environ={}).settings.pulsar
     capacity = pulsar.capacity.messages_per_s
     assert capacity is not None
     assert 100 * TOTAL_MESSAGES_PER_S / capacity > 2 * pulsar.fleet_planner.acceptable_spread_points
@@ -82,7 +82,7 @@ def test_without_a_terminal_it_balances_a_real_cluster_and_leaves_nothing_behind
 ) -> None:
     temporary = tmp_path / "t"
     temporary.mkdir()
-    message = output_without_terminal("deploy.local.demo_pulsar", temporary, *options, timeout_s=800)
+    message = output_without_terminal("deploy.local.demo", temporary, "--pulsar", *options, timeout_s=800)
     assert re.search(r"balanced, first after \d+ s: spread", message)
     assert "decided: split shop/orders/" in message
     assert "  split: shop/orders/" in message
@@ -94,4 +94,4 @@ def test_without_a_terminal_it_balances_a_real_cluster_and_leaves_nothing_behind
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("moment", ["starting traffic", "decisions: "])
 def test_ctrl_c_stops_all_of_it_whenever_it_comes(tmp_path: Path, moment: str) -> None:
-    assert_ctrl_c_ends("deploy.local.demo_pulsar", tmp_path, moment=moment, within_s=STOP_S_MAX)
+    assert_ctrl_c_ends("deploy.local.demo", tmp_path, "--pulsar", moment=moment, within_s=STOP_S_MAX)

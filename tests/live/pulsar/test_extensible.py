@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from deploy.local.pulsar import LocalPulsar
-from deploy.local.pulsar_jvms import NEWEST_PULSAR_LOCK, PULSAR_LOCK
+from deploy.local.pulsar import NEWEST_PULSAR_LOCK, PULSAR_LOCK, LocalPulsar
 from policies.splitting.ranges import Bundle, BundleRange
 from state.events import BrokerLoad
 from streaming.contract.decode import decode

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import trustme
 
-from deploy.local.secure_pulsar import SecurePulsar
 from streaming.ports.memory import Remembered
 from streaming.ports.publishing import PublishError
 from streaming.process.exits import REFUSED
@@ -21,6 +20,7 @@ from tests.live.pulsar.grants import Role, documented
 from tests.live.pulsar.lab import CLUSTER, TENANT, Lab
 from tests.live.pulsar.stage import PulsarStage
 from tests.live.stage import QUICK
+from tests.support.secure_pulsar import SecurePulsar
 
 pytestmark = pytest.mark.live
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.local.secure_pulsar import SUPER_USER, SecurePulsar
 from streaming.contract.messages import BrokerLoadMessage, TickMessage
 from streaming.pulsar.load_data import LOAD_TOPIC
 from tests.live.driving import until
 from tests.live.pulsar.hearing import Heard, collector
 from tests.live.pulsar.lab import Lab, target_of
+from tests.support.secure_pulsar import SUPER_USER, SecurePulsar
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from deploy.local.secure_pulsar import SecurePulsar
 from policies.splitting.ranges import position_of
 from streaming.contract.messages import LoadReportMessage, type_of
 from streaming.executor import pulsar as executor
@@ -17,6 +16,7 @@ from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.settings import PulsarTarget, Settings
 from tests.live.driving import command, until
 from tests.live.pulsar.lab import CLUSTER, target_of
+from tests.support.secure_pulsar import SecurePulsar
 
 pytestmark = pytest.mark.live
 

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from itertools import islice
 from uuid import uuid4
 
@@ -183,7 +184,7 @@ class PortsSuite:
 
     def test_without_topics_it_is_said_how_to_make_them(self, settings: Settings) -> None:
         names = settings.topics.__class__(executor_kafka="nowhere")
-        bare = settings.model_copy(update={"topics": names})
+        bare = replace(settings, topics=names)
         with pytest.raises(PublishError, match=r"nowhere.*run `trimtab topics create`"):
             memory_of(bare, cluster=CLUSTER).read()
 

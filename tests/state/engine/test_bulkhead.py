@@ -20,7 +20,7 @@ from state.pulsar import decide, effects, findings, fleet, masks
 from state.pulsar.codec import encode_fleet
 from state.store import DictStore, StoredKey
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.reader import compose
+from streaming.settings.load import compose
 from tests.state.kafka.reporting import Replica, moves_report, replica_table
 from tests.state.traces import CLUSTER, ROUNDS, Run, load, overlay, run, settings_of, sweep
 

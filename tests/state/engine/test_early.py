@@ -16,7 +16,7 @@ from state.memory import Header, decode_header
 from state.settings import RoundSettings
 from state.store import DictStore
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.reader import compose
+from streaming.settings.load import compose
 from tests.state.kafka.reporting import moves_report
 from tests.state.traces import CLUSTER, facts, load
 

@@ -6,7 +6,7 @@ from state.events import BrokerLogs, Event, KafkaLoadReport, MoveRow, Reassignme
 from state.kafka.memory import KafkaMemory, decode_kafka
 from state.store import DictStore
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.reader import compose
+from streaming.settings.load import compose
 from tests.state.kafka.reporting import Replica, moves_report, replica_table
 from tests.state.traces import CLUSTER, ROUNDS
 

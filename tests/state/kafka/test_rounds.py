@@ -13,7 +13,7 @@ from state.kafka.memory import decode_kafka
 from state.settings import Mode
 from state.store import DictStore
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.reader import compose
+from streaming.settings.load import compose
 from tests.state.kafka.reporting import Replica, moves_report, replica_table
 from tests.state.kafka.test_attempted import moving
 from tests.state.traces import CLUSTER, ROUNDS, overlay

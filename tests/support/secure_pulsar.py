@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from deploy.local.ports import free_ports
+from deploy.local.processes import free_ports
 from deploy.local.pulsar import StandalonePulsar
 from deploy.local.pulsar_settings import LoadManager
 

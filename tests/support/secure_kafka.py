@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from deploy.local.kafka import LocalKafka, Node
-from deploy.local.ports import free_ports
+from deploy.local.processes import free_ports
 
 _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 _PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -54,7 +54,7 @@ class SecureKafka(LocalKafka):
     def certificate_of(self, user: str) -> tuple[Path, Path]:
         """A certificate of ``user``, signed by the authority the broker trusts, and its key; both PEM."""
         issued = self._authority.issue_cert(f"{user}.test", common_name=user)
-        certificate, key = (self._directory / f"{user}.{kind}.pem" for kind in ("certificate", "key"))
+        certificate, key = (self.directory / f"{user}.{kind}.pem" for kind in ("certificate", "key"))
         certificate.write_bytes(_chain_of(issued))
         key.write_bytes(_key_of(issued))
         return certificate, key
@@ -62,7 +62,7 @@ class SecureKafka(LocalKafka):
     @property
     def ca_file(self) -> Path:
         """Certificate of the authority that signed the broker's."""
-        return self._directory / "ca.pem"
+        return self.directory / "ca.pem"
 
     def _more_properties(self, node: Node) -> str:
         self._secure_port, self._certified_port = free_ports(2)
@@ -84,7 +84,7 @@ class SecureKafka(LocalKafka):
                 for mechanism in _SCRAM
             },
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": self._directory / "broker.pem",
+            "ssl.keystore.location": self.directory / "broker.pem",
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": self.ca_file,
             "listener.name.ssl.ssl.client.auth": "required",
@@ -108,7 +108,7 @@ class SecureKafka(LocalKafka):
     def _make_certificates(self) -> None:
         self._authority.cert_pem.write_to_path(str(self.ca_file))
         issued = self._authority.issue_cert("127.0.0.1")
-        (self._directory / "broker.pem").write_bytes(_key_of(issued) + _chain_of(issued))
+        (self.directory / "broker.pem").write_bytes(_key_of(issued) + _chain_of(issued))
 
 
 def _chain_of(issued: trustme.LeafCert) -> bytes:

@@ -9,17 +9,17 @@ It refuses a conditional write (`If-None-Match`) of a file that exists. `program
 from collections.abc import Iterable
 from pathlib import Path
 
-from deploy.local.ports import free_ports
-from deploy.local.watching import Watcher
+from deploy.local.processes import LOCKS, free_ports
+from deploy.local.prometheus import HttpServer
 
-S3_LOCK = Path(__file__).with_name("locks") / "s3.lock"
+S3_LOCK = LOCKS / "s3.lock"
 """Hadoop's S3 file system of the version that pyspark has, and what its pom names: Amazon's SDK (686 MB) and its input streams."""
 KEYS = {"AWS_ACCESS_KEY_ID": "trimtab-test", "AWS_SECRET_ACCESS_KEY": "trimtab-test"}
 """A client's environment. The keys are no secret: only this machine reaches the server."""
 _REGION = "us-east-1"
 
 
-class ObjectStore(Watcher):
+class ObjectStore(HttpServer):
     """A server with these buckets; its data and log are in `directory`."""
 
     name = "versitygw"

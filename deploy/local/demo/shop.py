@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pulsar as pulsar_client
 
+from deploy.local.processes import LocalError
 from deploy.local.pulsar import LocalPulsar
-from deploy.local.pulsar_jvms import LocalPulsarError
 from policies.splitting.ranges import Bundle, position_of
 from streaming.collector.reports import topic_traffic
 from streaming.process.deadline import poll
@@ -56,7 +56,7 @@ _STOP_S = 10.0
 
 
 class Shop:
-    """The demo's namespace on ``pulsar``. Raises ``AdminError`` and ``LocalPulsarError``."""
+    """The demo's namespace on ``pulsar``. Raises ``AdminError`` and ``LocalError``."""
 
     def __init__(self, pulsar: LocalPulsar) -> None:
         self._pulsar = pulsar
@@ -163,4 +163,4 @@ def _send(producers: Sequence[pulsar_client.Producer], rates: Sequence[float], s
 
 def _wait(condition: Callable[[], bool], otherwise: str) -> None:
     if not poll(condition, timeout_s=TIMEOUT_S, pause_s=POLL_S):
-        raise LocalPulsarError(f"{otherwise} after {TIMEOUT_S:g} s")
+        raise LocalError(f"{otherwise} after {TIMEOUT_S:g} s")
