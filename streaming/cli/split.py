@@ -11,11 +11,11 @@ from policies.splitting.positions import partitions_of
 from policies.splitting.ranges import BadRange, Bundle
 from streaming.cli.forms import format_option, to_yaml
 from streaming.cli.options import example
-from streaming.planner.split.picture import draw
-from streaming.planner.split.plan import (
+from streaming.planner.split import (
     BadRequest,
     NotJson,
     Refusal,
+    draw,
     hash_names,
     make_plan,
     name_warnings,

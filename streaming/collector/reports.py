@@ -2,15 +2,17 @@
 
 A load report goes on as it is, with the bundles of ``pulsar/system`` that it does not list: the controller decides whether its numbers
 can be used. Here only answers are refused that are no load report, or another load manager's, because they would look like brokers
-without load.
+without load. What a broker of the extensible load manager published becomes one event with what it owns and what its topics carry.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
 from policies.splitting.settings import SplitSettings
 from streaming.contract.messages import TopicLoad, Traffic
+from streaming.contract.pulsar_report import RATES
+from streaming.pulsar.load_data import NoLoadData, PublishedLoad
 from streaming.settings.targets import TopicStatsWanted
 
 _REPORT_TYPE = "LocalBrokerData"
@@ -176,3 +178,70 @@ def _topic_load(answer: _TopicAnswer) -> TopicLoad:
         if consumers is None or None in consumers
         else float(sum(map(len, filter(None, consumers)))),
     )
+
+
+class _Top(msgspec.Struct, frozen=True):
+    bundleName: str  # noqa: N815  Pulsar's names
+    stats: BundleLoad
+
+
+class PublishedAnswer(msgspec.Struct, frozen=True):
+    """The part of a broker's published load that a collector reads."""
+
+    load: dict[str, msgspec.Raw]
+    top_bundles: msgspec.Raw
+    """A JSON list."""
+    bundles: dict[str, BundleLoad]
+    """The broker's heaviest bundles, by name."""
+
+
+_load = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_top_bundles = msgspec.json.Decoder(list[_Top])
+
+
+def read_published(published: PublishedLoad) -> PublishedAnswer:
+    """Raises ``NoLoadData`` for what is not JSON; the controller refuses numbers that cannot be read, by name."""
+    try:
+        load = _load.decode(published.load)
+        fields = _load.decode(published.top_bundles or b"{}")
+    except msgspec.DecodeError as error:
+        raise NoLoadData(f"what it published is not JSON of Pulsar's BrokerLoadData ({error})") from error
+    top_bundles = fields.get("topBundlesLoadData", msgspec.Raw(b"[]"))
+    try:
+        found = _top_bundles.decode(top_bundles)
+    except msgspec.DecodeError:
+        found = []
+    return PublishedAnswer(
+        load=load,
+        top_bundles=top_bundles,
+        bundles={each.bundleName: each.stats for each in found},
+    )
+
+
+def broker_load(
+    answer: PublishedAnswer, owned: Iterable[str], topics: Mapping[str, Mapping[str, TopicLoad]]
+) -> bytes:
+    """`data` of the event; ``topics`` of bundles that are not among the heaviest are summed up."""
+    others = {
+        bundle: _sum(each)
+        for bundle, each in topics.items()
+        if bundle not in answer.bundles and not bundle.startswith("pulsar/")
+    }
+    data = {
+        **answer.load,
+        "topBundlesLoadData": answer.top_bundles,
+        "otherBundles": others,
+        "bundles": sorted(owned),
+    }
+    return msgspec.json.encode(data)
+
+
+def _sum(topics: Mapping[str, TopicLoad]) -> dict[str, float]:
+    sums = {name: sum(getattr(each, name) or 0.0 for each in topics.values()) for name in RATES}
+    for name, counts in (
+        ("producerCount", [each.producers for each in topics.values()]),
+        ("consumerCount", [each.consumers for each in topics.values()]),
+    ):
+        known = [each for each in counts if each is not None]
+        sums |= {name: sum(known)} if len(known) == len(counts) else {}
+    return {**sums, "topics": len(topics)}

@@ -14,8 +14,8 @@ from policies.throttle.pacing import decide
 from policies.throttle.pacing_plan import PacingMemory, PacingSnapshot
 from policies.throttle.rates import RateRule, loads_of, per_broker_plan, uniform_plan
 from policies.throttle.settings import ThrottleSettings
-from streaming.planner.throttle.plan import answer_of, make_plan
-from streaming.planner.throttle.request import checked_request, read_request
+from streaming.planner.throttle_plan import answer_of, make_plan
+from streaming.planner.throttle_request import checked_request, read_request
 from tests.bench.report import Limit, Row, Section
 from tests.bench.timing import best_cpu_s
 

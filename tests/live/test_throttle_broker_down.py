@@ -7,7 +7,7 @@ import pytest
 
 from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists
-from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
+from streaming.executor.kafka import Paced, ThrottleExecutor
 from streaming.kafka.admin import KafkaCluster, cluster_of
 from streaming.kafka.connection import Unanswered
 from streaming.kafka.memory import ExecutorMemory

@@ -18,10 +18,9 @@ from policies.throttle.rates import BrokerRole
 from state.events import KafkaLoadReport, Reassignment, Rejection, Tick
 from streaming.cli import main
 from streaming.contract.decode import decode
-from streaming.executor import kafka_carry_out
-from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
-from streaming.executor.kafka_orders import ThrottleAction
-from streaming.executor.orders import Held, Skip
+from streaming.executor import kafka
+from streaming.executor.kafka import Paced, ThrottleExecutor
+from streaming.executor.orders import Held, Skip, ThrottleAction
 from streaming.kafka.cluster import read_brokers, read_end_offsets
 from streaming.kafka.connection import ClusterError
 from streaming.kafka.events import KafkaEvents
@@ -256,10 +255,10 @@ def test_of_two_executors_at_once_the_one_that_was_overtaken_sets_nothing_and_fo
     """The other one comes in after this one has read what is remembered and what is set, and before it writes."""
     other = ThrottleExecutor(memory)
     monkeypatch.setattr(
-        kafka_carry_out,
+        kafka,
         "changes_of",
         once_before(
-            kafka_carry_out.changes_of,
+            kafka.changes_of,
             lambda: other.carry_out(moving.cluster, second(moving.topic), nothing_against_it),
         ),
     )

@@ -21,8 +21,7 @@ from deploy.docs.recorded import replay_recording
 from state.events import Rejection
 from state.outputs.actions import ACTION_PREFIX
 from streaming.contract.decode import decode
-from streaming.executor.kafka_orders import read_throttle_order
-from streaming.executor.orders import RecordEpoch, read_order
+from streaming.executor.orders import RecordEpoch, read_order, read_throttle_order
 from streaming.operators.action_events import read_action
 from streaming.operators.round_events import is_round_of, read_round
 

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 import pytest
 
 from policies.splitting.ranges import Bundle, BundleRange
-from streaming.executor.carry_out import Executor
 from streaming.executor.orders import Done, Held, Order, Precondition, Skip, SplitOrder, UnloadOrder
+from streaming.executor.pulsar import Executor
 from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.settings import PulsarTarget
 from tests.streaming.http_broker import Answer, Asked, Broker, answer_owner, http_brokers

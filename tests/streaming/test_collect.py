@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from policies.splitting.settings import SplitSettings
 from state.settings import RoundSettings
-from streaming.collector.cadence import BACKOFF_S_MAX, Cadence, Patience
-from streaming.collector.managers import LoadManagers, WrongLoadManager, require_reports
+from streaming.collector.collector import BACKOFF_S_MAX, Cadence, Patience
+from streaming.collector.facts import LoadManagers, WrongLoadManager, require_reports
 from streaming.collector.metrics import CollectorMetrics
+from streaming.collector.pulsar import PulsarEventWriter, Sweeper
 from streaming.collector.reports import (
     ForeignReport,
     read_report,
@@ -22,7 +23,6 @@ from streaming.collector.reports import (
     wanted_bundles,
     with_pulsars_own,
 )
-from streaming.collector.sweep import PulsarEventWriter, Sweeper
 from streaming.collector.unowned import Unowned
 from streaming.process.deadline import poll
 from streaming.pulsar.admin import BrokerConfiguration, HttpClient, PulsarAdmin

@@ -7,8 +7,8 @@ from kafka.admin import ConfigResourceType
 
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
-from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
-from streaming.executor.kafka_orders import ThrottleAction
+from streaming.executor.kafka import Paced, ThrottleExecutor
+from streaming.executor.orders import ThrottleAction
 from streaming.kafka.admin import KafkaCluster
 from streaming.kafka.throttles import Change, Throttle, ThrottlesFound, rate_key
 from streaming.ports.memory import Rate

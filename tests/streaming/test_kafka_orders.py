@@ -7,8 +7,7 @@ import pytest
 
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
-from streaming.executor.kafka_orders import read_throttle_order
-from streaming.executor.orders import BadOrder, RecordEpoch
+from streaming.executor.orders import BadOrder, RecordEpoch, read_throttle_order
 
 CLUSTER = "kafka-1"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import cast
 
 from state.events import MovesReport, Reassignment
-from streaming.collector.kafka_sweep import KafkaSweeper
+from streaming.collector.kafka import KafkaSweeper
 from streaming.collector.metrics import CollectorMetrics
 from streaming.contract.decode import decode
 from streaming.kafka.admin import KafkaCluster

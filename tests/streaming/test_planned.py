@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.collector.planned import BadPlan, find_conflicts, read_planned
+from streaming.collector.kafka import BadPlan, find_conflicts, read_planned
 from streaming.kafka.cluster import PartitionState, RunningMove
 
 STATE = PartitionState(replicas=(1, 2), leader=1, in_sync=(1, 2))

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from streaming.cli import main
-from streaming.planner.throttle.plan import PlanAnswer
+from streaming.planner.throttle_plan import PlanAnswer
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/throttling.md").read_text()
 PICTURES = re.findall(r"<!-- picture: (.*?) -->\n```text\n(.*?)```", PAGE, re.DOTALL)

@@ -9,8 +9,8 @@ import pytest
 from streaming.kafka.admin import KafkaCluster
 from streaming.kafka.cluster import LogSizes, PartitionState, RunningMove
 from streaming.kafka.throttles import Throttle, ThrottlesFound
-from streaming.planner.throttle.request import BadRequest, PartitionRow, ThrottleRequest
-from streaming.planner.throttle.survey import Survey, survey
+from streaming.planner.throttle_cluster import Survey, survey
+from streaming.planner.throttle_request import BadRequest, PartitionRow, ThrottleRequest
 from tests.policies.throttle.moving import GB, MB, Partition
 from tests.streaming.test_throttle_command import GOOD, WORKED, answer, plan, row
 

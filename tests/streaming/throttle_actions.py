@@ -3,7 +3,8 @@
 from typing import Any
 
 from policies.throttle.rates import BrokerRole
-from streaming.executor.kafka_orders import Precondition, ThrottleAction
+from streaming.executor.orders import ThrottleAction
+from streaming.executor.orders import ThrottlePrecondition as Precondition
 
 L1, L2, F3 = BrokerRole("leader", 1), BrokerRole("leader", 2), BrokerRole("follower", 3)
 

@@ -14,11 +14,11 @@ from policies.splitting.ranges import Bundle
 from policies.splitting.topics import topic_loads
 from state.outputs import Split
 from streaming.contract.messages import Traffic
-from streaming.planner.split.plan import Plan
+from streaming.planner.split import Plan
 
 
 def plan_cut(split: Split, topics: Mapping[str, Traffic], limits: BundleLimits) -> Plan:
-    """The split as a plan over these topics of its bundle, for ``streaming.planner.split.picture`` to draw."""
+    """The split as a plan over these topics of its bundle, for ``streaming.planner.split`` to draw."""
     bundle = Bundle.parse(split.bundle)
     loads = topic_loads(
         list(topics),

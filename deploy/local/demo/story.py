@@ -17,7 +17,7 @@ from deploy.local.demo.fleet import BrokerNow, Result, Sweep
 from deploy.local.demo.link import Closed, Decided
 from policies.splitting.cut import BundleLimits
 from state.outputs import RoundSummary, Split, Unload
-from streaming.planner.split.plan import Plan
+from streaming.planner.split import Plan
 
 CALM_ROUNDS = 4
 """Long enough that a difference that persists would have been acted on."""

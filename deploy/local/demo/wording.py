@@ -2,7 +2,7 @@
 
 from deploy.local.demo.story import Decision, Story
 from state.outputs import RoundSummary, Split
-from streaming.planner.split.picture import draw
+from streaming.planner.split import draw
 
 
 def short_name_of(broker: str) -> str:
