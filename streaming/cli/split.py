@@ -14,7 +14,6 @@ from streaming.cli.options import example
 from streaming.planner.split import (
     BadRequest,
     NotJson,
-    Refusal,
     draw,
     hash_names,
     make_plan,
@@ -115,7 +114,7 @@ def _answers(lines: list[bytes], form: str) -> Iterator[tuple[bool, str]]:
 
 
 def _refusal(message: str, form: str) -> str:
-    return f"error: {message}\n" if form == "table" else _encode(Refusal(message), form)
+    return f"error: {message}\n" if form == "table" else _encode({"error": message}, form)
 
 
 @split_command.command(

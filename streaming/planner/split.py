@@ -90,33 +90,6 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """For ``balanced_flow_divide``: share of the limits below which it brings every child."""
 
 
-class ChildAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What one child takes over from the bundle."""
-
-    range: str
-    topics: int
-    """Number of topics."""
-    msg_rate: float
-    throughput_bytes_per_s: float
-
-
-class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to cut."""
-
-    boundaries: list[int] | None
-    """Ascending; null: do not split."""
-    reason: str
-    children: list[ChildAnswer]
-    """Ascending; empty without boundaries."""
-    warnings: list[str]
-
-
-class Refusal(msgspec.Struct, frozen=True):
-    """The answer to a bad request among other requests."""
-
-    error: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
     """Everything that was worked out for a request."""
@@ -128,22 +101,22 @@ class Plan:
     children: tuple[ChildLoad, ...]
     warnings: tuple[str, ...]
 
-    def answer(self) -> PlanAnswer:
-        """What is printed."""
-        return PlanAnswer(
-            boundaries=list(self.cut.boundaries) or None,
-            reason=self.cut.reason,
-            children=[
-                ChildAnswer(
-                    range=str(child.range),
-                    topics=child.topics_count,
-                    msg_rate=child.messages_per_s,
-                    throughput_bytes_per_s=child.bytes_per_s,
-                )
+    def answer(self) -> dict[str, object]:
+        """What is printed: boundaries ascend, and are null for "do not split"; there are children only with boundaries."""
+        return {
+            "boundaries": self.cut.boundaries or None,
+            "reason": self.cut.reason,
+            "children": [
+                {
+                    "range": str(child.range),
+                    "topics": child.topics_count,
+                    "msg_rate": child.messages_per_s,
+                    "throughput_bytes_per_s": child.bytes_per_s,
+                }
                 for child in self.children
             ],
-            warnings=list(self.warnings),
-        )
+            "warnings": self.warnings,
+        }
 
 
 _decoder = msgspec.json.Decoder(PlanRequest)

@@ -4,11 +4,9 @@
 each broker has to do, and when the move is done at each of the rates.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import msgspec
 
 from policies.throttle.batches import BatchPlan
 from policies.throttle.lists import ThrottledLists, lists_of
@@ -103,121 +101,35 @@ def _warnings(
             yield f"{title}: takes {plan.total_s:.0f} s and misses the deadline of {float(rule.deadline_s):g} s"
 
 
-class ViolationAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A role of a broker that can never finish."""
-
-    broker: int
-    role: Role
-    rate: int
-    required_more_than: int
-    deficit: int
-
-
-class UnknownAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition without a number that the plan needs."""
-
-    partition: str
-    lacks: tuple[str, ...]
-
-
-class NotPlannedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition that is left out of the plan."""
-
-    partition: str
-    reason: str
-
-
-class OutcomeAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a plan's rates."""
-
-    feasible: bool | None
-    violations: list[ViolationAnswer]
-    duration_s: dict[str, float | None]
-    total_s: float | None
-    bottleneck: str | None
-
-
-class UniformAnswer(OutcomeAnswer, frozen=True, kw_only=True):
-    """One rate for all."""
-
-    min_bytes_per_s: int | None
-    rate_bytes_per_s: int | None
-
-
-class PerBrokerAnswer(OutcomeAnswer, frozen=True, kw_only=True):
-    """A rate for each role of each broker."""
-
-    leader_rate_bytes_per_s: dict[str, int | None]
-    follower_rate_bytes_per_s: dict[str, int | None]
-
-
-class BatchAnswer(UniformAnswer, frozen=True, kw_only=True):
-    """One batch with its uniform plan."""
-
-    partitions: list[str]
-
-
-class BatchesAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The batches in order."""
-
-    batches: list[BatchAnswer]
-    total_s: float | None
-    total_at_cap_s: float | None
-    all_at_once_total_s: float | None
-    explanation: str
-
-
-class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole answer; keys of maps are broker ids or topics as text, ascending."""
-
-    leader_throttled_replicas: Mapping[str, str]
-    follower_throttled_replicas: Mapping[str, str]
-    partitions_moving: list[str]
-    partitions_without_data_movement: Sequence[str]
-    leader_bytes_to_send: dict[str, int | None]
-    follower_bytes_to_receive: dict[str, int | None]
-    leader_min_bytes_per_s: dict[str, int | None]
-    follower_min_bytes_per_s: dict[str, int | None]
-    leader_min_write_rate_bytes_per_s: dict[str, int | None]
-    failover_safe_leader_min_bytes_per_s: dict[str, int | None]
-    uniform: UniformAnswer
-    per_broker: PerBrokerAnswer
-    batches: BatchesAnswer | None
-    unknown: list[UnknownAnswer]
-    not_planned: list[NotPlannedAnswer]
-    warnings: Sequence[str]
-    fingerprint: str
-
-
-def answer_of(plan: ThrottlePlan) -> PlanAnswer:
-    """What is printed; equal plans give equal answers, key by key."""
+def answer_of(plan: ThrottlePlan) -> dict[str, Any]:
+    """What is printed; keys of maps are broker ids or topics as text, ascending. Equal plans give equal answers, key by key."""
     needs, moves = plan.needs, plan.reassignment.moves
     safe = {
         broker: needs.failover_safe_min_bytes_per_s.get(broker, 0) for broker in needs.leader_min_bytes_per_s
     }
-    return PlanAnswer(
-        leader_throttled_replicas=plan.lists.leader,
-        follower_throttled_replicas=plan.lists.follower,
-        partitions_moving=moves.names(),
-        partitions_without_data_movement=plan.reassignment.without_data_movement,
-        leader_bytes_to_send=_by_name(needs.leader_bytes_to_send),
-        follower_bytes_to_receive=_by_name(needs.follower_bytes_to_receive),
-        leader_min_bytes_per_s=_by_name(needs.leader_min_bytes_per_s),
-        follower_min_bytes_per_s=_by_name(needs.follower_min_bytes_per_s),
-        leader_min_write_rate_bytes_per_s=_by_name(needs.leader_min_write_rate_bytes_per_s),
-        failover_safe_leader_min_bytes_per_s=_by_name(safe),
-        uniform=UniformAnswer(**_uniform(plan.uniform)),
-        per_broker=PerBrokerAnswer(
-            leader_rate_bytes_per_s=_rates(plan.per_broker, "leader"),
-            follower_rate_bytes_per_s=_rates(plan.per_broker, "follower"),
+    return {
+        "leader_throttled_replicas": plan.lists.leader,
+        "follower_throttled_replicas": plan.lists.follower,
+        "partitions_moving": moves.names(),
+        "partitions_without_data_movement": plan.reassignment.without_data_movement,
+        "leader_bytes_to_send": _by_name(needs.leader_bytes_to_send),
+        "follower_bytes_to_receive": _by_name(needs.follower_bytes_to_receive),
+        "leader_min_bytes_per_s": _by_name(needs.leader_min_bytes_per_s),
+        "follower_min_bytes_per_s": _by_name(needs.follower_min_bytes_per_s),
+        "leader_min_write_rate_bytes_per_s": _by_name(needs.leader_min_write_rate_bytes_per_s),
+        "failover_safe_leader_min_bytes_per_s": _by_name(safe),
+        "uniform": _uniform_answer(plan.uniform),
+        "per_broker": {
             **_outcome_answer(plan.per_broker),
-        ),
-        batches=None if plan.batches is None else _batches_answer(plan.batches, plan.uniform),
-        unknown=[UnknownAnswer(partition=lack.partition, lacks=lack.lacks) for lack in needs.lacking],
-        not_planned=[NotPlannedAnswer(**each._asdict()) for each in plan.not_planned],
-        warnings=plan.warnings,
-        fingerprint=moves.fingerprint(),
-    )
+            "leader_rate_bytes_per_s": _rates(plan.per_broker, "leader"),
+            "follower_rate_bytes_per_s": _rates(plan.per_broker, "follower"),
+        },
+        "batches": None if plan.batches is None else _batches_answer(plan.batches, plan.uniform),
+        "unknown": needs.lacking,
+        "not_planned": [each._asdict() for each in plan.not_planned],
+        "warnings": plan.warnings,
+        "fingerprint": moves.fingerprint(),
+    }
 
 
 def _by_name(values: ByBroker) -> dict[str, int | None]:
@@ -228,47 +140,43 @@ def _rates(plan: RatePlan, role: Role) -> dict[str, int | None]:
     return {str(key.broker): rate for key, rate in plan.rates.items() if key.role == role}
 
 
-def _name(role: BrokerRole | None) -> str | None:
-    return None if role is None else str(role)
-
-
 def _outcome_answer(plan: RatePlan) -> dict[str, Any]:
     return {
         "feasible": plan.feasible,
         "violations": [
-            ViolationAnswer(
-                broker=found.role.broker,
-                role=found.role.role,
-                rate=found.rate_bytes_per_s,
-                required_more_than=found.required_more_than_bytes_per_s,
-                deficit=found.deficit_bytes_per_s,
-            )
+            {
+                "broker": found.role.broker,
+                "role": found.role.role,
+                "rate": found.rate_bytes_per_s,
+                "required_more_than": found.required_more_than_bytes_per_s,
+                "deficit": found.deficit_bytes_per_s,
+            }
             for found in plan.violations
         ],
         "duration_s": {str(role): seconds for role, seconds in plan.durations_s.items()},
         "total_s": plan.total_s,
-        "bottleneck": _name(plan.bottleneck),
+        "bottleneck": None if plan.bottleneck is None else str(plan.bottleneck),
     }
 
 
-def _uniform(found: UniformPlan) -> dict[str, Any]:
+def _uniform_answer(found: UniformPlan) -> dict[str, Any]:
     return {
+        **_outcome_answer(found.plan),
         "min_bytes_per_s": found.min_bytes_per_s,
         "rate_bytes_per_s": found.rate_bytes_per_s,
-        **_outcome_answer(found.plan),
     }
 
 
-def _batches_answer(found: BatchPlan, all_at_once: UniformPlan) -> BatchesAnswer:
-    return BatchesAnswer(
-        batches=[
-            BatchAnswer(partitions=batch.moves.names(), **_uniform(batch.plan)) for batch in found.batches
+def _batches_answer(found: BatchPlan, all_at_once: UniformPlan) -> dict[str, Any]:
+    return {
+        "batches": [
+            {**_uniform_answer(batch.plan), "partitions": batch.moves.names()} for batch in found.batches
         ],
-        total_s=found.total_s,
-        total_at_cap_s=found.total_at_cap_s,
-        all_at_once_total_s=all_at_once.plan.total_s,
-        explanation=PRICE,
-    )
+        "total_s": found.total_s,
+        "total_at_cap_s": found.total_at_cap_s,
+        "all_at_once_total_s": all_at_once.plan.total_s,
+        "explanation": PRICE,
+    }
 
 
 _KILO = 1000
