@@ -19,27 +19,25 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
-from typing import Literal
 
 import msgspec
 
 from policies.throttle.lists import ThrottledLists, entries_of, merge, text_of, union, without
 from policies.throttle.rates import BrokerRole
-from streaming.contract.messages import ActionResultData
 from streaming.executor.loop import ActionLoop
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import (
+    KAFKA_ACTIONS,
+    Done,
     Held,
-    RecordEpoch,
+    Order,
     Skip,
     ThrottleAction,
-    ThrottleOrder,
-    read_throttle_order,
 )
 from streaming.kafka.admin import KafkaCluster, cluster_of
 from streaming.kafka.connection import ClusterError
 from streaming.kafka.throttles import Change, Throttle, changes_of
-from streaming.ports.actions import ActionRecord, Actions, Epochs
+from streaming.ports.actions import Actions, Epochs
 from streaming.ports.control import ControlView
 from streaming.ports.events import EventSink
 from streaming.ports.memory import HeldMemory, Memory, Rate, Remembered, Taken
@@ -52,19 +50,8 @@ _LOG = logging.getLogger(__name__)
 _SWEEP_INTERVAL_S = 300.0
 """Time between checks for leftovers; a controller takes off its own throttle long before."""
 _RECORDS_MAX = 10
-
-
 _STORE_ATTEMPTS = 5
 """Each attempt takes the memory from the other executor, which then does the same at most once for each action in progress."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paced:
-    """The result of an action that was tried."""
-
-    outcome: Literal["succeeded", "failed"]
-    reason: str | None = None
-    was_done_before: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +74,7 @@ class ThrottleExecutor:
 
     def carry_out(
         self, kafka: KafkaCluster, action: ThrottleAction, still: Callable[[], None]
-    ) -> Paced | Skip:
+    ) -> Done | Skip:
         """Check the precondition, set the throttle, check that it is there.
 
         ``still`` is called right before the cluster is changed, and raises ``Held`` if that is not allowed now.
@@ -115,14 +102,14 @@ class ThrottleExecutor:
                 kafka, held, _Aim(remove=remembered.added, clear=_roles(remembered)), still
             )
 
-    def _set(self, kafka: KafkaCluster, action: ThrottleAction, still: Callable[[], None]) -> Paced | Skip:
+    def _set(self, kafka: KafkaCluster, action: ThrottleAction, still: Callable[[], None]) -> Done | Skip:
         if self._dry_run:
             return Skip("executor-dry-run", _describe(action, self._memory.read()))
         with self._memory.hold() as held:
             done = self._change_to(kafka, held, _aim(action, held.remembered), still)
         missing = [line for line in done if line.startswith("NOT")]
         later = [line for line in done if line.startswith("LATER")]
-        return Paced(
+        return Done(
             outcome="failed" if missing else "succeeded",
             reason="; ".join([*missing, *later]) or None,
             was_done_before=len(later) == len(done),
@@ -328,7 +315,7 @@ def _role(name: str) -> BrokerRole:
     return BrokerRole("leader" if kind == "leader" else "follower", int(broker))
 
 
-class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
+class ThrottleLoop(ActionLoop[ThrottleAction]):
     """Carries out throttle actions one after another. For one thread."""
 
     def __init__(
@@ -351,16 +338,14 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
             control=control,
             results=results,
             epochs=epochs,
+            readers=KAFKA_ACTIONS,
             clock_s=clock_s,
         )
         self._executor = executor
         self._target = target
         self._sweep_due_s = 0.0
 
-    def _read(self, record: ActionRecord, record_epoch: RecordEpoch) -> ThrottleOrder | None:
-        return read_throttle_order(record.value, record_epoch, cluster=self._cluster)
-
-    def _deal_with(self, orders: Iterable[ThrottleOrder]) -> None:
+    def _deal_with(self, orders: Iterable[Order[ThrottleAction]]) -> None:
         for order in orders:
             self._carry_out(order)
 
@@ -368,12 +353,12 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
         """While there is nothing else to do, leftovers are looked for."""
         return self._sweep if self._clock_s() >= self._sweep_due_s else None
 
-    def _try(self, order: ThrottleOrder, still: Callable[[], None]) -> Paced | Skip:
+    def _try(self, order: Order[ThrottleAction], still: Callable[[], None]) -> Done | Skip:
         try:
             with cluster_of(self._target, cluster=self._cluster) as kafka:
                 return self._executor.carry_out(kafka, order.action, still)
         except (ClusterError, ValueError) as error:
-            return Paced(outcome="failed", reason=str(error) or repr(error))
+            return Done(outcome="failed", reason=str(error) or repr(error))
 
     def _sweep(self) -> None:
         """Take leftovers off; not while the cluster is paused."""
@@ -393,14 +378,6 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
         control = self._control.newest()
         if control is not None and control.is_paused_at(self._read_clock()):
             raise Held(Skip("paused", "the cluster is paused"))
-
-    def _report_done(self, order: ThrottleOrder, done: Paced, *, took_s: float) -> None:
-        self.metrics.observe_attempt(order.kind, done.outcome, took_s=took_s, landed_elsewhere=False)
-        _LOG.info("%s %s%s", order, done.outcome, f": {done.reason}" if done.reason else "")
-        data = ActionResultData(
-            outcome=done.outcome, reason=done.reason, was_done_before=done.was_done_before, took_s=took_s
-        )
-        self._send_result(order, data)
 
 
 def start(

@@ -18,14 +18,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
+from typing import Generic
 
 import msgspec
 
 from streaming.contract.encode import encode_event
 from streaming.contract.messages import ActionResultData, ActionResultMessage, type_of
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.executor.orders import BadOrder, Gated, Held, RecordEpoch, Skip, gate, read_epoch
+from streaming.executor.orders import ActionKind, BadOrder, Done, Held, Order, Readers, Skip, gate, read_order
 from streaming.ports.actions import ActionRecord, Actions, Epochs
 from streaming.ports.control import ControlView
 from streaming.ports.events import EventSink
@@ -38,15 +38,12 @@ _POLL_S = 1.0
 _RETRY_S = 5.0
 """Time between attempts to go on after the brokers failed."""
 
-OrderKind = TypeVar("OrderKind", bound=Gated)
-DoneKind = TypeVar("DoneKind")
-
 
 class _Stopping(Exception):
     """A stop was requested: actions that are not done yet are left to the next executor."""
 
 
-class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
+class ActionLoop(ABC, Generic[ActionKind]):
     """Takes actions from their topic, has them carried out, and reports their results. ``run`` is for one thread."""
 
     def __init__(
@@ -58,6 +55,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         control: ControlView,
         results: EventSink,
         epochs: Epochs,
+        readers: Readers[ActionKind],
         clock_s: Callable[[], float],
     ) -> None:
         self.metrics = metrics
@@ -66,6 +64,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         self._control = control
         self._results = results
         self._epochs = epochs
+        self._readers = readers
         self._clock_s = clock_s
         self._stop = threading.Event()
         self._pulse = Pulse()
@@ -106,24 +105,16 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         return self._pulse.liveness()
 
     @abstractmethod
-    def _read(self, record: ActionRecord, record_epoch: RecordEpoch) -> OrderKind | None:
-        """The order in a record; None for another executor's. Raises ``BadOrder``."""
-
-    @abstractmethod
-    def _deal_with(self, orders: Iterable[OrderKind]) -> None:
+    def _deal_with(self, orders: Iterable[Order[ActionKind]]) -> None:
         """Call ``_carry_out`` for each, in any suitable order; ends only when none of them runs any more. Raises ``PublishError``."""
 
     @abstractmethod
-    def _try(self, order: OrderKind, still: Callable[[], None]) -> DoneKind | Skip:
+    def _try(self, order: Order[ActionKind], still: Callable[[], None]) -> Done | Skip:
         """Carry an order out and return the result; a cluster that refuses it is a failed result, not an error.
 
         Calls ``still`` right before each call that changes the cluster: it raises ``Held`` if the call is not allowed any
         more, and the errors that end the batch. Raises ``PublishError``.
         """
-
-    @abstractmethod
-    def _report_done(self, order: OrderKind, done: DoneKind, *, took_s: float) -> None:
-        """Count, log and ``_send_result`` it. Raises ``PublishError``."""
 
     def _due(self) -> Callable[[], None] | None:
         """What to do while there is no action; it raises ``PublishError``. None: nothing now."""
@@ -183,10 +174,10 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         self._pulse.note_poll()
         self.metrics.show_poll(self._clock_s())
 
-    def _orders(self, records: Iterable[ActionRecord]) -> Iterable[OrderKind]:
+    def _orders(self, records: Iterable[ActionRecord]) -> Iterable[Order[ActionKind]]:
         for record in records:
             try:
-                order = self._read(record, read_epoch(record, self._epochs))
+                order = read_order(record, self._epochs, cluster=self._cluster, readers=self._readers)
             except BadOrder as error:
                 self.metrics.count_unreadable()
                 _LOG.error("a record on the actions topic is no action: %s: %.200r", error, record.value)
@@ -194,7 +185,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
                 if order is not None:
                     yield order
 
-    def _carry_out(self, order: OrderKind) -> None:
+    def _carry_out(self, order: Order[ActionKind]) -> None:
         """Gate an order, try it if that is allowed, and report the result; after an earlier success only report it again.
 
         Thread-safe. Raises ``PublishError``.
@@ -219,7 +210,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         else:
             self._report_done(order, done, took_s=took_s)
 
-    def _gate(self, order: OrderKind) -> None:
+    def _gate(self, order: Order[ActionKind]) -> None:
         """Raises ``Held`` if the order may not be tried now, and ``PublishError`` if that is not known or the batch is lost.
 
         Raises ``_Stopping`` if a stop was requested.
@@ -244,12 +235,27 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         if self._stop.is_set():
             raise _Stopping
 
-    def _report_skip(self, order: OrderKind, skip: Skip, *, took_s: float | None) -> None:
+    def _report_skip(self, order: Order[ActionKind], skip: Skip, *, took_s: float | None) -> None:
         self.metrics.count_skipped(order.kind, skip.reason)
         _LOG.info("%s skipped: %s", order, skip)
         self._send_result(order, ActionResultData(outcome="skipped", reason=str(skip), took_s=took_s))
 
-    def _send_result(self, order: OrderKind, data: ActionResultData) -> None:
+    def _report_done(self, order: Order[ActionKind], done: Done, *, took_s: float) -> None:
+        elsewhere = order.kind == "unload" and done.outcome == "succeeded" and done.reason is not None
+        self.metrics.observe_attempt(order.kind, done.outcome, took_s=took_s, landed_elsewhere=elsewhere)
+        why = f": {done.reason}" if done.reason else ""
+        _LOG.info("%s %s in %.1f s%s", order, done.outcome, took_s, why)
+        data = ActionResultData(
+            outcome=done.outcome,
+            reason=done.reason,
+            broker=done.broker,
+            bundles=list(done.bundles),
+            was_done_before=done.was_done_before,
+            took_s=took_s,
+        )
+        self._send_result(order, data)
+
+    def _send_result(self, order: Order[ActionKind], data: ActionResultData) -> None:
         """Send a result. Its id follows from the action's, so readers recognize a result that is sent twice."""
         event = encode_event(
             type_=type_of(ActionResultMessage),

@@ -30,20 +30,18 @@ from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle, BundleRange
 from state.facts import Isolation
 from state.pulsar.groups import Groups
-from streaming.contract.messages import ActionResultData
 from streaming.executor.loop import ActionLoop
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import (
+    PULSAR_ACTIONS,
     Done,
     Held,
     Order,
-    RecordEpoch,
     Skip,
-    SplitOrder,
-    UnloadOrder,
-    read_order,
+    SplitAction,
+    UnloadAction,
 )
-from streaming.ports.actions import ActionRecord, Actions, Epochs
+from streaming.ports.actions import Actions, Epochs
 from streaming.ports.control import ControlView
 from streaming.ports.events import EventSink
 from streaming.process.deadline import Deadline
@@ -53,6 +51,8 @@ from streaming.settings import PulsarTarget, Settings
 from streaming.systems.actions import actions_of
 from streaming.systems.control import control_of
 from streaming.systems.events import event_sink_of
+
+PulsarAction = UnloadAction | SplitAction
 
 _LOG = logging.getLogger(__name__)
 _BATCH = 4
@@ -92,7 +92,7 @@ class Executor:
         self._pause = pause
         self._ranges = [threading.Lock() for _ in range(_LOCKS)]
 
-    def carry_out(self, order: Order, still: Callable[[], None]) -> Done | Skip:
+    def carry_out(self, order: Order[PulsarAction], still: Callable[[], None]) -> Done | Skip:
         """Check the precondition, carry the order out, check the effect.
 
         Raises ``AdminError`` when the cluster cannot be asked beforehand. If the namespace is deleted meanwhile, that is a
@@ -100,23 +100,20 @@ class Executor:
 
         ``still`` is called right before each call that changes anything, and raises ``Held`` if it is not allowed now.
         """
+        action = order.action
         try:
-            return self._carry_out(order, still)
+            if isinstance(action, SplitAction):
+                return self._split(action, still)
+            with self._ranges[position_of(str(action.bundle.range)) % _LOCKS]:
+                return self._unload(action, still)
         except AdminError as error:
-            gone = self._skip_if_gone(order.bundle, error)
+            gone = self._skip_if_gone(action.bundle, error)
             if gone is None:
                 raise
             return gone
 
-    def _carry_out(self, order: Order, still: Callable[[], None]) -> Done | Skip:
-        action = order.action
-        if isinstance(action, UnloadOrder):
-            with self._ranges[position_of(str(order.bundle.range)) % _LOCKS]:
-                return self._unload(order, action, still)
-        return self._split(order, action, still)
-
-    def _unload(self, order: Order, action: UnloadOrder, still: Callable[[], None]) -> Done | Skip:
-        bundle, destination = order.bundle, action.destination_broker
+    def _unload(self, action: UnloadAction, still: Callable[[], None]) -> Done | Skip:
+        bundle, destination = action.bundle, action.destination_broker
         found = self._boundaries(bundle)
         if isinstance(found, Skip):
             return found
@@ -124,8 +121,8 @@ class Executor:
         if destination is not None and owner == destination:
             return Done(outcome="succeeded", broker=owner, was_done_before=True)
         if destination is None and owner != action.precondition.owner and _has(found, [bundle]):
-            return self._finish_left(order, action, owner, still)
-        skip = self._check_precondition(order, found, owner) or self._skip_if_unreachable(destination)
+            return self._finish_left(action, owner, still)
+        skip = self._check_precondition(action, found, owner) or self._skip_if_unreachable(destination)
         if skip is not None:
             return skip
         if self._dry_run:
@@ -134,23 +131,21 @@ class Executor:
             )
         topic = self._topic_of(bundle)
         failure = self._retry_change(lambda: self._admin.unload(bundle, destination=destination), still)
-        return self._wait_until_landed(order, action, still, topic=topic, failure=failure)
+        return self._wait_until_landed(action, still, topic=topic, failure=failure)
 
-    def _finish_left(
-        self, order: Order, action: UnloadOrder, owner: str | None, still: Callable[[], None]
-    ) -> Done | Skip:
+    def _finish_left(self, action: UnloadAction, owner: str | None, still: Callable[[], None]) -> Done | Skip:
         """Finish an unload without destination whose bundle has left its broker, perhaps by this action before a crash."""
         if owner is not None:
             return Done(outcome="succeeded", broker=owner, was_done_before=True)
         if self._dry_run:
-            return Skip("executor-dry-run", f"{order.bundle} has no owner and would be looked up")
-        return self._wait_until_landed(order, action, still, topic=self._topic_of(order.bundle), failure=None)
+            return Skip("executor-dry-run", f"{action.bundle} has no owner and would be looked up")
+        return self._wait_until_landed(action, still, topic=self._topic_of(action.bundle), failure=None)
 
     def _topic_of(self, bundle: Bundle) -> str | None:
         return next(iter(self._retry(lambda: self._admin.topics(bundle))), None)
 
-    def _split(self, order: Order, action: SplitOrder, still: Callable[[], None]) -> Done | Skip:
-        bundle, boundaries = order.bundle, sorted(set(action.boundaries))
+    def _split(self, action: SplitAction, still: Callable[[], None]) -> Done | Skip:
+        bundle, boundaries = action.bundle, sorted(set(action.boundaries))
         if not boundaries or not all(bundle.range.lower < each < bundle.range.upper for each in boundaries):
             return Skip("bad-boundaries", f"{action.boundaries} are not all strictly inside {bundle.range}")
         found, children = self._boundaries(bundle), bundle.cut(boundaries)
@@ -159,7 +154,7 @@ class Executor:
         if _has(found, children):
             return Done(outcome="succeeded", bundles=tuple(map(str, children)), was_done_before=True)
         owner = self._retry(lambda: self._owner(bundle))
-        skip = self._check_precondition(order, found, owner)
+        skip = self._check_precondition(action, found, owner)
         if skip is not None:
             return skip
         if self._dry_run:
@@ -224,9 +219,11 @@ class Executor:
             return found if isinstance(found, Skip) else None
         return None
 
-    def _check_precondition(self, order: Order, boundaries: list[int], owner: str | None) -> Skip | None:
+    def _check_precondition(
+        self, action: PulsarAction, boundaries: list[int], owner: str | None
+    ) -> Skip | None:
         """A skip unless range and owner are still those the action was decided on."""
-        bundle, expected = order.bundle, order.action.precondition.owner
+        bundle, expected = action.bundle, action.precondition.owner
         if not _has(boundaries, [bundle]):
             answer = f"{bundle} is no bundle of {bundle.namespace} any more: it was split or made anew"
             return Skip("bundle-gone", answer)
@@ -284,8 +281,7 @@ class Executor:
 
     def _wait_until_landed(
         self,
-        order: Order,
-        action: UnloadOrder,
+        action: UnloadAction,
         still: Callable[[], None],
         *,
         topic: str | None,
@@ -301,14 +297,14 @@ class Executor:
         while True:
             blind: AdminError | None = None
             try:
-                self._assign(order.bundle, topic)
-                owner = self._owner(order.bundle)
+                self._assign(action.bundle, topic)
+                owner = self._owner(action.bundle)
             except AdminError as error:
-                blind, gone = error, self._skip_if_gone(order.bundle, error)
+                blind, gone = error, self._skip_if_gone(action.bundle, error)
                 if gone is not None:
                     return gone
             if owner is not None and owner != source:
-                return self._judge_landing(order.bundle, owner, destination)
+                return self._judge_landing(action.bundle, owner, destination)
             is_back = (
                 owner == source and blind is None and (failure is None or failure.failure != "no-answer")
             )
@@ -319,7 +315,7 @@ class Executor:
                 unloads_count += 1
                 try:
                     failure = self._retry_change(
-                        lambda: self._admin.unload(order.bundle, destination=destination), still
+                        lambda: self._admin.unload(action.bundle, destination=destination), still
                     )
                 except Held as held:
                     return Done(outcome="failed", reason=f"{source} took it back; {held.skip}", broker=source)
@@ -411,7 +407,7 @@ def _probe(bundle: Bundle) -> str:
     )
 
 
-class ExecutorLoop(ActionLoop[Order, Done]):
+class ExecutorLoop(ActionLoop[PulsarAction]):
     """Carries out unloads and splits, several at a time. ``run`` is for one thread."""
 
     def __init__(
@@ -434,6 +430,7 @@ class ExecutorLoop(ActionLoop[Order, Done]):
             control=control,
             results=results,
             epochs=epochs,
+            readers=PULSAR_ACTIONS,
             clock_s=clock_s,
         )
         self._executor = executor
@@ -443,45 +440,27 @@ class ExecutorLoop(ActionLoop[Order, Done]):
         """Wait for the actions in progress."""
         self._pool.shutdown()
 
-    def _read(self, record: ActionRecord, record_epoch: RecordEpoch) -> Order | None:
-        return read_order(record.value, record_epoch, cluster=self._cluster)
-
-    def _deal_with(self, orders: Iterable[Order]) -> None:
+    def _deal_with(self, orders: Iterable[Order[PulsarAction]]) -> None:
         """Carry the orders out; all that were begun have ended when this raises. The rest of the batch comes again."""
         batch = list(orders)
-        cut = {order.bundle.namespace for order in batch if order.kind == "split"}
-        chains: dict[str, list[Order]] = defaultdict(list)
+        cut = {order.action.bundle.namespace for order in batch if order.kind == "split"}
+        chains: dict[str, list[Order[PulsarAction]]] = defaultdict(list)
         for order in batch:
-            namespace = order.bundle.namespace
-            chains[namespace if namespace in cut else str(order.bundle)].append(order)
+            namespace = order.action.bundle.namespace
+            chains[namespace if namespace in cut else str(order.action.bundle)].append(order)
         begun = [self._pool.submit(self._carry_out_all, chain) for chain in chains.values()]
         for future in wait(begun).done:
             future.result(timeout=0)
 
-    def _carry_out_all(self, chain: Sequence[Order]) -> None:
+    def _carry_out_all(self, chain: Sequence[Order[PulsarAction]]) -> None:
         for order in chain:
             self._carry_out(order)
 
-    def _try(self, order: Order, still: Callable[[], None]) -> Done | Skip:
+    def _try(self, order: Order[PulsarAction], still: Callable[[], None]) -> Done | Skip:
         try:
             return self._executor.carry_out(order, still)
         except (AdminError, CredentialsError) as error:
             return Done(outcome="failed", reason=str(error))
-
-    def _report_done(self, order: Order, done: Done, *, took_s: float) -> None:
-        elsewhere = done.outcome == "succeeded" and done.reason is not None
-        self.metrics.observe_attempt(order.kind, done.outcome, took_s=took_s, landed_elsewhere=elsewhere)
-        why = f": {done.reason}" if done.reason else ""
-        _LOG.info("%s %s in %.1f s%s", order, done.outcome, took_s, why)
-        data = ActionResultData(
-            outcome=done.outcome,
-            reason=done.reason,
-            broker=done.broker,
-            bundles=list(done.bundles),
-            was_done_before=done.was_done_before,
-            took_s=took_s,
-        )
-        self._send_result(order, data)
 
 
 def start(

@@ -35,7 +35,7 @@ from policies.splitting.ranges import FULL_UPPER, Bundle
 from policies.splitting.specified_positions_divide import NAME as SPECIFIED
 from policies.splitting.topics import TopicLoads, topic_loads
 from streaming.contract import plain_json
-from streaming.contract.messages import MAX_NUMBER, SHOWN_CHARACTERS
+from streaming.contract.messages import MAX_NUMBER, SHOWN_CHARACTERS, Traffic
 from streaming.contract.pulsar_report import RATES
 
 _SHOWN_TOPICS = 5
@@ -54,13 +54,9 @@ class NotJson(BadRequest):
     """The text is no JSON at all."""
 
 
-class TopicEntry(msgspec.Struct, frozen=True):
-    """Load of one topic, with Pulsar's field names; other fields of its statistics are ignored."""
+class TopicEntry(Traffic, frozen=True, gc=False):
+    """Load of one topic; other fields of Pulsar's statistics are ignored."""
 
-    msgRateIn: float | None = None  # noqa: N815
-    msgRateOut: float | None = None  # noqa: N815
-    msgThroughputIn: float | None = None  # noqa: N815
-    msgThroughputOut: float | None = None  # noqa: N815
     position: Position | None = None
     """Position of the topic in the range of hashes; without it, the hash of its name."""
 
@@ -212,10 +208,13 @@ def _topics(request: PlanRequest) -> TopicLoads:
     """All topics of the request in order, those outside the bundle included."""
     given = request.topics if isinstance(request.topics, dict) else dict.fromkeys(request.topics or ())
     names, entries = list(given), list(given.values())
-    rates = _rates(names, entries)
+    rates, positions = _rates(names, entries), hash_names(names)
+    for row, entry in enumerate(entries):
+        if entry is not None and entry.position is not None:
+            positions[row] = entry.position
     return topic_loads(
         names,
-        positions=_positions(names, entries),
+        positions=positions,
         messages_per_s=rates[:, 0] + rates[:, 1],
         bytes_per_s=rates[:, 2] + rates[:, 3],
     )
@@ -243,15 +242,6 @@ def _rates(names: Sequence[str], entries: Sequence[TopicEntry | None]) -> Floats
             f"expected a number from 0 to {MAX_NUMBER:g}"
         )
     return rates
-
-
-def _positions(names: Sequence[str], entries: Sequence[TopicEntry | None]) -> Ints:
-    """Where each topic is, (n,): as given, else where its name hashes to."""
-    hashed = hash_names(names)
-    for row, entry in enumerate(entries):
-        if entry is not None and entry.position is not None:
-            hashed[row] = entry.position
-    return hashed
 
 
 def hash_names(names: Sequence[str]) -> Ints:
@@ -335,7 +325,10 @@ def draw(plan: Plan) -> str:
 
 def bar(plan: Plan) -> tuple[str, str]:
     """The load of the topics where they are, and below it the bundle with its cuts; 66 columns at most."""
-    return f" {_loads(plan)}".rstrip(), _bar(plan)
+    cells = ["─"] * _WIDTH
+    for column in _columns(plan, np.array(plan.cut.boundaries, dtype=np.int64)).tolist():
+        cells[column] = "┼"
+    return f" {_loads(plan)}".rstrip(), f"├{''.join(cells)}┤"
 
 
 def _columns(plan: Plan, positions: Ints) -> Ints:
@@ -360,24 +353,15 @@ def _loads(plan: Plan) -> str:
     )
 
 
-def _bar(plan: Plan) -> str:
-    cells = ["─"] * _WIDTH
-    for column in _columns(plan, np.array(plan.cut.boundaries, dtype=np.int64)).tolist():
-        cells[column] = "┼"
-    return f"├{''.join(cells)}┤"
-
-
 def _children(plan: Plan) -> list[str]:
     if not plan.children:
         return []
     limits = plan.question.limits
     ratios = [limits.ratio(child.messages_per_s, child.bytes_per_s) for child in plan.children]
     most = max(ratios) or 1.0
-    head = f"{'child':<22}{'topics':>8}{'messages/s':>14}{'bytes/s':>18}  of the limits"
-    rows = [_row(child, ratio, ratio / most) for child, ratio in zip(plan.children, ratios, strict=True)]
-    return ["", head, *rows]
-
-
-def _row(child: ChildLoad, ratio: float, share: float) -> str:
-    numbers = f"{child.topics_count:>8,}{child.messages_per_s:>14,.1f}{child.bytes_per_s:>18,.0f}"
-    return f"{child.range!s:<22}{numbers}  {ratio:>6.2f} {'█' * round(share * _BAR_WIDTH)}".rstrip()
+    lines = ["", f"{'child':<22}{'topics':>8}{'messages/s':>14}{'bytes/s':>18}  of the limits"]
+    for child, ratio in zip(plan.children, ratios, strict=True):
+        numbers = f"{child.topics_count:>8,}{child.messages_per_s:>14,.1f}{child.bytes_per_s:>18,.0f}"
+        bar_ = "█" * round(ratio / most * _BAR_WIDTH)
+        lines.append(f"{child.range!s:<22}{numbers}  {ratio:>6.2f} {bar_}".rstrip())
+    return lines

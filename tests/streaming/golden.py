@@ -21,17 +21,16 @@ from deploy.docs.recorded import replay_recording
 from state.events import Rejection
 from state.outputs.actions import ACTION_PREFIX
 from streaming.contract.decode import decode
-from streaming.executor.orders import RecordEpoch, read_order, read_throttle_order
+from streaming.executor.orders import KAFKA_ACTIONS, PULSAR_ACTIONS, read_order
 from streaming.operators.action_events import read_action
 from streaming.operators.round_events import is_round_of, read_round
+from streaming.ports.actions import ActionRecord, Epochs
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).with_name("golden_messages")
 KIND_OF = {kind.type: kind for kind in KINDS}
 
 Event = dict[str, Any]
-
-VOICE = RecordEpoch(7, 7)
 
 
 def version() -> str:
@@ -71,8 +70,9 @@ def _read(event: Event, value: bytes) -> Iterator[tuple[str, object]]:
         yield "controller", {"cluster": key, "event": found}
     elif event["type"].startswith(ACTION_PREFIX):
         yield "commands", read_action(value)
-        yield "executor of pulsar", read_order(value, VOICE, cluster=cluster)
-        yield "executor of kafka", read_throttle_order(value, VOICE, cluster=cluster)
+        record = ActionRecord(value=value, epoch_header=b"7")
+        yield "executor of pulsar", read_order(record, Epochs(), cluster=cluster, readers=PULSAR_ACTIONS)
+        yield "executor of kafka", read_order(record, Epochs(), cluster=cluster, readers=KAFKA_ACTIONS)
     elif event["type"] == "trimtab.round.v1":
         assert is_round_of(value, cluster=cluster, number=event["data"]["round"])
         yield "commands", read_round(value)

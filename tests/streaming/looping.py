@@ -11,7 +11,7 @@ from state.settings import RoundSettings
 from streaming.contract.messages import ControlData
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import Done, Order, Skip
-from streaming.executor.pulsar import ExecutorLoop
+from streaming.executor.pulsar import ExecutorLoop, PulsarAction
 from streaming.ports.actions import ActionRecord, Epochs
 from streaming.ports.control import ControlView
 from streaming.ports.publishing import PublishError
@@ -128,7 +128,7 @@ class World:
         )
         self.loop._pulse = Pulse(lambda: self.now_s)
 
-    def carry_out(self, order: Order, still: Callable[[], None]) -> Done | Skip:
+    def carry_out(self, order: Order[PulsarAction], still: Callable[[], None]) -> Done | Skip:
         """Stands in for the executor: looks at the cluster, which may take a while, then makes the call."""
         self.before_call(order.id)
         still()
