@@ -28,8 +28,6 @@ _FRESH_INTERVALS = 3
 """Sweeps that may fail before the collector calls itself not ready."""
 _TURN_AGE_S_MAX = 600.0
 """Longest healthy time between two sweeps: each wait for a broker has a timeout, and the one after failures is at most a minute."""
-
-
 BACKOFF_S_MAX = 60.0
 """Longest wait after sweeps without a broker list; by then the readiness check has told a person."""
 _SKIPS_MAX = 3
@@ -97,6 +95,15 @@ class Patience:
         """Forget brokers that are gone, so that one that comes back is asked at once."""
         for broker in self._failures.keys() - set(brokers):
             self.note_answer(broker)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """The result of a sweep: brokers asked, those that failed with the reason, and on Kafka the number of moving partitions."""
+
+    asked: Sequence[str]
+    failed: Mapping[str, str]
+    moving_count: int = 0
 
 
 class EventWriter:

@@ -13,14 +13,13 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from policies.throttle.moves import NO_LEADER
 from policies.throttle.rates import BrokerRole
-from streaming.collector.collector import Cadence, Collector, EventWriter, Patience
+from streaming.collector.collector import Cadence, Collector, EventWriter, Patience, Swept
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.network_metrics import NetworkMeter
 from streaming.contract.kafka import (
@@ -51,15 +50,6 @@ _LOG = logging.getLogger(__name__)
 METRICS_FAILED = "metrics-failed"
 READ_RESULTS = ("ok", "failed", METRICS_FAILED)
 EVENTS = ("load-report", "reassignment", "tick")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
-    """The result of a sweep: brokers asked, and those that failed with the reason."""
-
-    asked: tuple[int, ...]
-    failed: Mapping[int, str]
-    moving_count: int
 
 
 class _Row(msgspec.Struct, frozen=True):
@@ -127,19 +117,12 @@ def find_conflicts(
             )
 
 
-def planned_move(where: Partition, target: tuple[int, ...], state: PartitionState) -> Move | None:
-    """The move as it would start now; None if it adds no replica, for example because it is over."""
-    adding = [broker for broker in target if broker not in state.replicas]
-    if not adding:
-        return None
-    return Move(
-        topic=where[0],
-        partition=where[1],
-        replicas=list(state.replicas),
-        adding=adding,
-        removing=[broker for broker in state.replicas if broker not in target],
-        leader=state.leader,
-        isr=list(state.in_sync),
+def planned_move(target: tuple[int, ...], state: PartitionState) -> RunningMove:
+    """The move as it would start now. One that adds no replica, for example because it is over, is none."""
+    return RunningMove(
+        replicas=state.replicas,
+        adding=tuple(broker for broker in target if broker not in state.replicas),
+        removing=tuple(broker for broker in state.replicas if broker not in target),
     )
 
 
@@ -181,29 +164,29 @@ class KafkaSweeper:
         asked = [broker for broker in wanted if broker not in failed]
         throttle = kafka.throttle(topics={topic for topic, _ in moves}, brokers=asked)
         self._write_moves(moves, throttle, alive, moved_ms)
-        offsets = _end_offsets(kafka, moves)
+        offsets = kafka.end_offsets({where: move.leader for where, move in moves.items()})
         for broker in asked:
             why = self._read_broker(kafka, broker, moves, offsets, throttle)
             if why is not None:
                 failed[broker] = why
-        self._events.tick(
-            [str(broker) for broker in wanted],
-            {str(broker): reason for broker, reason in sorted(failed.items())},
+        swept = Swept(
+            asked=list(map(str, wanted)),
+            failed={str(broker): reason for broker, reason in sorted(failed.items())},
+            moving_count=len(moves),
         )
-        return Swept(asked=tuple(wanted), failed=failed, moving_count=len(moves))
+        self._events.tick(swept.asked, swept.failed)
+        return swept
 
     def _moves(self, kafka: KafkaCluster, alive: Collection[int]) -> dict[Partition, Move]:
         """The running moves, and the planned ones that do not run yet, in order."""
         running, (planned, odd) = kafka.reassignments(), self._read_planned()
         states = kafka.partitions({topic for topic, _ in (*running, *planned)})
         self._warn_of([*odd, *find_conflicts(planned, states, running, alive)])
-        found = {where: _move(where, move, states.get(where)) for where, move in running.items()}
+        moves = dict(running)
         for where, target in planned.items():
-            if where not in running and where in states:
-                move = planned_move(where, target, states[where])
-                if move is not None:
-                    found[where] = move
-        return dict(sorted(found.items()))
+            if where in states and set(target) - set(states[where].replicas):
+                moves.setdefault(where, planned_move(target, states[where]))
+        return {where: _move(where, moves[where], states.get(where)) for where in sorted(moves)}
 
     def _read_planned(self) -> tuple[Planned, list[str]]:
         """The plan in the file, or the one before where it cannot be read: half a file is no end of a plan."""
@@ -296,15 +279,6 @@ class KafkaSweeper:
 
     def _now_ms(self) -> int:
         return int(1000 * self._clock_s())
-
-
-def _end_offsets(kafka: KafkaCluster, moves: Mapping[Partition, Move]) -> dict[Partition, int]:
-    """End offsets of the partitions that have a leader; they only show whether a log shrank or no producer wrote to it."""
-    led = [where for where, move in moves.items() if move.leader != NO_LEADER]
-    try:
-        return kafka.end_offsets(led)
-    except ClusterError:
-        return {}
 
 
 def _replica(move: Move, broker: int, size: int, offset: int | None) -> Replica:

@@ -14,14 +14,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 
 import msgspec
 
 from policies.splitting.ranges import Bundle
 from policies.splitting.settings import SplitSettings
 from state.events import SYSTEM_NAMESPACE
-from streaming.collector.collector import Cadence, Collector, EventWriter, Patience
+from streaming.collector.collector import Cadence, Collector, EventWriter, Patience, Swept
 from streaming.collector.facts import LoadManagers, OwnTopics, WrongLoadManager, read_facts, require_reports
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.reports import (
@@ -38,7 +37,6 @@ from streaming.collector.unowned import Unowned
 from streaming.contract.messages import (
     BrokerLoadMessage,
     LoadReportMessage,
-    PulsarClusterData,
     PulsarClusterMessage,
     TopicLoad,
     TopicStatsMessage,
@@ -68,41 +66,13 @@ _PUBLISHED_RATIO = 0.5
 """Part of a sweep's time in which it waits for a broker to publish its load again, after a move or at the start."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep:
-    """The result of a sweep: brokers asked, and those that failed with the reason."""
-
-    asked: tuple[str, ...]
-    failed: Mapping[str, str]
-
-
-class PulsarEventWriter(EventWriter):
-    """Writes the events of one Pulsar cluster's collector. Thread-safe. Every method raises ``PublishError``."""
-
-    def load_report(self, broker: str, report: bytes) -> None:
-        """A broker's load report."""
-        self.write("load-report", type_of(LoadReportMessage), broker, report)
-
-    def broker_load(self, broker: str, data: bytes) -> None:
-        """What a broker published, with what it owns."""
-        self.write("broker-load", type_of(BrokerLoadMessage), broker, data)
-
-    def topic_stats(self, broker: str, traffic: object) -> None:
-        """Traffic of a broker's topics by bundle."""
-        self.write("topic-stats", type_of(TopicStatsMessage), broker, msgspec.json.encode(traffic))
-
-    def facts(self, data: PulsarClusterData) -> None:
-        """Facts of the cluster besides its load."""
-        self.write("cluster", type_of(PulsarClusterMessage), "cluster", msgspec.json.encode(data))
-
-
 class Sweeper:
     """Sweeps one cluster; not for several threads at once."""
 
     def __init__(
         self,
         admin: PulsarAdmin,
-        writer: PulsarEventWriter,
+        writer: EventWriter,
         metrics: CollectorMetrics,
         *,
         target: PulsarTarget,
@@ -131,7 +101,7 @@ class Sweeper:
         self._is_own_known = True
         self._running: dict[str, Future[str | None]] = {}
 
-    def sweep(self, *, within_s: float) -> Sweep:
+    def sweep(self, *, within_s: float) -> Swept:
         """Ask every broker, wait at most ``within_s``, write the tick. Raises ``AdminError`` if there is no broker list.
 
         Raises ``PublishError`` when something could not be written.
@@ -156,7 +126,7 @@ class Sweeper:
         if brokers and not failed:  # a broker that was not read may list any bundle
             self._unowned.find(brokers, self._pool, within_s=deadline.left_s)
         self._writer.tick(brokers, failed, self._unowned.found)
-        return Sweep(asked=tuple(brokers), failed=failed)
+        return Swept(asked=brokers, failed=failed)
 
     def close(self) -> None:
         """Stop reading; does not wait for brokers that are still being read."""
@@ -197,7 +167,10 @@ class Sweeper:
         """Read one broker and write its events; returns why that failed, None if it did not. Raises ``PublishError``."""
         try:
             self._managers.ask_if_due(broker)
-            self._read_and_write(broker)
+            if self._managers.is_extensible(broker):
+                self._write_published(broker)
+            else:
+                self._write_report(broker)
         except AdminError as error:
             return self._describe_failure(broker, error.failure, error)
         except ForeignReport as error:
@@ -217,17 +190,12 @@ class Sweeper:
             )
         return str(error)
 
-    def _read_and_write(self, broker: str) -> None:
-        if self._managers.is_extensible(broker):
-            self._write_published(broker)
-        else:
-            self._write_report(broker)
-
     def _write_report(self, broker: str) -> None:
         answer = self._admin.load_report(broker)
         report = read_report(answer)
         self._unowned.note(broker, report.lastStats or {}, report.bundles or ())
-        self._writer.load_report(broker, with_pulsars_own(answer, self._pulsars_own.get(broker, ())))
+        data = with_pulsars_own(answer, self._pulsars_own.get(broker, ()))
+        self._writer.write("load-report", type_of(LoadReportMessage), broker, data)
         self._write_topics(broker, self._topics(broker, report))
 
     def _look_for_pulsars_own(self, brokers: Sequence[str]) -> None:
@@ -258,7 +226,8 @@ class Sweeper:
         self._unowned.note(broker, loads, owned)
         topics = self._topics(broker, LoadReportAnswer(lastStats=found.bundles))
         everything = topics if self._target.topic_stats == "all" else {}
-        self._writer.broker_load(broker, broker_load(found, owned, everything))
+        data = broker_load(found, owned, everything)
+        self._writer.write("broker-load", type_of(BrokerLoadMessage), broker, data)
         self._write_topics(broker, topics)
 
     def _topics(self, broker: str, report: LoadReportAnswer) -> dict[str, dict[str, TopicLoad]]:
@@ -273,7 +242,8 @@ class Sweeper:
 
     def _write_topics(self, broker: str, topics: dict[str, dict[str, TopicLoad]]) -> None:
         if topics or self._target.topic_stats == "all":
-            self._writer.topic_stats(broker, topics)
+            data = msgspec.json.encode(topics)
+            self._writer.write("topic-stats", type_of(TopicStatsMessage), broker, data)
 
 
 class PulsarCollector(Collector):
@@ -302,7 +272,7 @@ class PulsarCollector(Collector):
         self._pulsar_cluster = found.cluster_name
         self._managers = LoadManagers(self._admin, self.metrics, cluster=cluster, first=found.load_manager)
         self._load_data = LoadData(self._admin, self._http, target)
-        self._writer = PulsarEventWriter(
+        self._writer = EventWriter(
             sink, self.metrics, cluster=cluster, clock_ms=lambda: int(1000 * self._clock_s())
         )
         self._sweeper = Sweeper(
@@ -376,7 +346,8 @@ class PulsarCollector(Collector):
                 facts = read_facts(
                     self._admin, pool, self._own, pulsar_cluster=self._pulsar_cluster, brokers=brokers
                 )
-            self._writer.facts(facts)
+            data = msgspec.json.encode(facts)
+            self._writer.write("cluster", type_of(PulsarClusterMessage), "cluster", data)
             self._managers.note({broker: each.load_manager for broker, each in facts.brokers.items()})
         except WrongLoadManager as error:
             self._refusal = StartRefused(str(error))

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from policies.splitting.settings import SplitSettings
-from streaming.contract.messages import TopicLoad, Traffic
+from streaming.contract.messages import BundleStats, TopicLoad, Traffic
 from streaming.contract.pulsar_report import RATES
 from streaming.pulsar.load_data import NoLoadData, PublishedLoad
 from streaming.settings.targets import TopicStatsWanted
@@ -22,16 +22,8 @@ class ForeignReport(Exception):
     """A broker's answer is no load report of the modular load manager; the text says what it is."""
 
 
-class BundleLoad(msgspec.Struct, frozen=True):
-    """A field of Pulsar's ``NamespaceBundleStats``."""
-
-    msgRateIn: float | None = 0.0  # noqa: N815  Pulsar's names
-    msgRateOut: float | None = 0.0  # noqa: N815
-    msgThroughputIn: float | None = 0.0  # noqa: N815
-    msgThroughputOut: float | None = 0.0  # noqa: N815
-    topics: float | None = 0.0
-    producerCount: float | None = 0.0  # noqa: N815
-    consumerCount: float | None = 0.0  # noqa: N815
+class BundleLoad(BundleStats, frozen=True):
+    """A bundle's load with its sums."""
 
     @property
     def messages_per_s(self) -> float:
@@ -242,6 +234,6 @@ def _sum(topics: Mapping[str, TopicLoad]) -> dict[str, float]:
         ("producerCount", [each.producers for each in topics.values()]),
         ("consumerCount", [each.consumers for each in topics.values()]),
     ):
-        known = [each for each in counts if each is not None]
-        sums |= {name: sum(known)} if len(known) == len(counts) else {}
+        if None not in counts:
+            sums[name] = sum(filter(None, counts))
     return {**sums, "topics": len(topics)}

@@ -27,7 +27,7 @@ from streaming.kafka.cluster import (
     PartitionState,
     RunningMove,
 )
-from streaming.kafka.connection import ClusterError, Unanswered
+from streaming.kafka.connection import ClusterError
 from streaming.kafka.throttles import Throttle, changes_of
 from streaming.planner.throttle_plan import ThrottlePlan
 from streaming.planner.throttle_request import (
@@ -163,11 +163,7 @@ def _unknown(row: PartitionRow, states: Mapping[Partition, PartitionState]) -> s
 
 def _read_logs(kafka: KafkaCluster, placed: _Placed, leaders: Sequence[int]) -> tuple[LogReading, LogSizes]:
     """The logs of ``leaders`` now, and everything that was read for it."""
-    led = [where for where, leader in zip(placed.partitions, leaders, strict=True) if leader != NO_LEADER]
-    try:
-        offsets = kafka.end_offsets(led)
-    except Unanswered:
-        offsets = {}  # they only tell a log that shrank from one without writes
+    offsets = kafka.end_offsets(dict(zip(placed.partitions, leaders, strict=True)))
     brokers = {*leaders, *(broker for added in placed.added for broker in added)} - {NO_LEADER}
     at_ms = round(time.time() * _MS_PER_S)
     sizes = kafka.log_sizes(placed.partitions, brokers)

@@ -15,7 +15,7 @@ from state.settings import RoundSettings
 from streaming.collector.collector import BACKOFF_S_MAX, Cadence, Patience
 from streaming.collector.facts import LoadManagers, WrongLoadManager, require_reports
 from streaming.collector.metrics import CollectorMetrics
-from streaming.collector.pulsar import PulsarEventWriter, Sweeper
+from streaming.collector.pulsar import EventWriter, Sweeper
 from streaming.collector.reports import (
     ForeignReport,
     read_report,
@@ -235,7 +235,7 @@ def sweeping(url: str) -> Iterator[tuple[Sweeper, Sink]]:
     admin = PulsarAdmin(http, target)
     sweeper = Sweeper(
         admin,
-        PulsarEventWriter(sink, metrics, cluster="east-1", clock_ms=lambda: 1),
+        EventWriter(sink, metrics, cluster="east-1", clock_ms=lambda: 1),
         metrics,
         target=target,
         limits=SplitSettings(),

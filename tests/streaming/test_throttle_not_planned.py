@@ -107,8 +107,8 @@ class Cluster:
     def reassignments(self) -> dict[tuple[str, int], RunningMove]:
         return self.running
 
-    def end_offsets(self, partitions: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        return dict.fromkeys(partitions, 7)
+    def end_offsets(self, leaders: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+        return dict.fromkeys(leaders, 7)
 
     def log_sizes(self, _: object, brokers: set[int]) -> LogSizes:
         sizes = {
