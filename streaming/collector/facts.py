@@ -19,6 +19,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from urllib.parse import quote
 
+import msgspec
+
 from policies.splitting.positions import position_of
 from streaming.collector.metrics import CollectorMetrics
 from streaming.contract.messages import IsolationPolicyFacts, PulsarBrokerFacts, PulsarClusterData, Traffic
@@ -26,6 +28,7 @@ from streaming.pulsar.admin import EXTENSIBLE, AdminError, BrokerConfiguration, 
 from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
 from streaming.settings import Settings
 
+_LOG = logging.getLogger(__name__)
 _PARTITION = re.compile(r"-partition-\d+$")
 
 
@@ -85,9 +88,6 @@ def _traffic(admin: PulsarAdmin, topic: str) -> Traffic | None:
         return None
 
 
-_LOG = logging.getLogger(__name__)
-
-
 def read_facts(
     admin: PulsarAdmin, pool: Executor, own: OwnTopics, *, pulsar_cluster: str, brokers: Sequence[str]
 ) -> PulsarClusterData:
@@ -103,12 +103,11 @@ def read_facts(
     return PulsarClusterData(
         pulsar_cluster=pulsar_cluster,
         brokers=dict(zip(brokers, configurations, strict=True)),
-        isolation_policies={
-            name: IsolationPolicyFacts(
-                namespaces=policy.namespaces, primary=policy.primary, secondary=policy.secondary
-            )
-            for name, policy in sorted(admin.isolation_policies(pulsar_cluster).items())
-        },
+        isolation_policies=msgspec.convert(
+            dict(sorted(admin.isolation_policies(pulsar_cluster).items())),
+            dict[str, IsolationPolicyFacts],
+            from_attributes=True,
+        ),
         anti_affinity_groups={group: sorted(groups[group]) for group in sorted(groups)},
         failure_domains=admin.failure_domains(pulsar_cluster),
         own_topics=read_own_topics(admin, pool, own),

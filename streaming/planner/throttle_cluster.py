@@ -57,26 +57,6 @@ class Survey:
     """Brokers of the reassignment that take no setting now, with the reason."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Placed:
-    """The rows with what the cluster says about each."""
-
-    rows: Sequence[PartitionRow]
-    states: Sequence[PartitionState]
-    adding: Sequence[tuple[int, ...]]
-
-    @property
-    def partitions(self) -> list[Partition]:
-        return [(row.topic, row.partition) for row in self.rows]
-
-    @property
-    def added(self) -> list[set[int]]:
-        return [
-            set(row.target) - set(state.replicas) | set(adding) & set(row.target)
-            for row, state, adding in zip(self.rows, self.states, self.adding, strict=True)
-        ]
-
-
 def survey(
     kafka: KafkaCluster,
     request: ThrottleRequest,
@@ -89,15 +69,41 @@ def survey(
     Raises ``ClusterError`` where the cluster as a whole does not answer.
     """
     alive = kafka.brokers()
-    placed, refused = _place(kafka, request, alive)
-    before, _ = _read_logs(kafka, placed, [state.leader for state in placed.states])
+    states = kafka.partitions([row.topic for row in request.partitions])
+    running = kafka.reassignments()
+    rows, refused = sift(request.partitions, lambda row: _misfit(row, states, running, alive))
+    places = [row.where for row in rows]
+    adding = [running[where].adding if where in running else () for where in places]
+    added = [
+        set(row.target) - (set(states[row.where].replicas) - set(joining))
+        for row, joining in zip(rows, adding, strict=True)
+    ]
+    before, _ = _read_logs(kafka, places, added, [states[where].leader for where in places])
     wait(interval_s)
-    states = kafka.partitions([row.topic for row in placed.rows])
-    leaders = [states[where].leader if where in states else NO_LEADER for where in placed.partitions]
-    after, sizes = _read_logs(kafka, placed, leaders)
-    checked = _without_full_disks(
-        check(_columns(placed, write_rates(before, after), after, sizes), refused), sizes
+    now = kafka.partitions([row.topic for row in rows])
+    leaders = [now[where].leader if where in now else NO_LEADER for where in places]
+    after, sizes = _read_logs(kafka, places, added, leaders)
+    columns = MoveColumns(
+        topics=[row.topic for row in rows],
+        partitions=[row.partition for row in rows],
+        current=[states[where].replicas for where in places],
+        adding=adding,
+        target=[row.target for row in rows],
+        leaders=leaders,
+        write_bytes_per_s=_fill_in_measured(
+            whole_numbers(rows, "write_bytes_per_s"), write_rates(before, after)
+        ),
+        log_size_bytes=_fill_in_measured(whole_numbers(rows, "log_size_bytes"), after.log_size_bytes),
+        in_sync=[states[where].in_sync for where in places],
+        present_bytes=[
+            {
+                broker: sizes.sizes_bytes.get(where, {}).get(broker, 0)
+                for broker in brokers - sizes.failed.keys()
+            }
+            for where, brokers in zip(places, added, strict=True)
+        ],
     )
+    checked = _without_full_disks(check(columns, refused), sizes)
     moves = checked.reassignment.moves
     brokers = {*moves.sources.brokers.tolist(), *moves.added.brokers.tolist()}
     topics = {moves.topics[place] for place in np.unique(moves.topic).tolist()}
@@ -110,33 +116,19 @@ def survey(
     )
 
 
-def _place(
-    kafka: KafkaCluster, request: ThrottleRequest, alive: Mapping[int, str]
-) -> tuple[_Placed, list[NotPlanned]]:
-    """The rows that fit the cluster, and the others."""
-    states = kafka.partitions([row.topic for row in request.partitions])
-    running = kafka.reassignments()
-
-    def problem_of(row: PartitionRow) -> str | None:
-        state, move = states.get((row.topic, row.partition)), running.get((row.topic, row.partition))
-        return _unknown(row, states) if state is None else _misfit(row, state, move, alive)
-
-    rows, refused = sift(request.partitions, problem_of)
-    placed = _Placed(
-        rows=rows,
-        states=[states[row.topic, row.partition] for row in rows],
-        adding=[
-            running[row.topic, row.partition].adding if (row.topic, row.partition) in running else ()
-            for row in rows
-        ],
-    )
-    return placed, refused
-
-
 def _misfit(
-    row: PartitionRow, state: PartitionState, move: RunningMove | None, alive: Mapping[int, str]
+    row: PartitionRow,
+    states: Mapping[Partition, PartitionState],
+    running: Mapping[Partition, RunningMove],
+    alive: Mapping[int, str],
 ) -> str | None:
     """Why a row does not fit the cluster; None if it does. Brokers of replicas that stay or leave need not be alive."""
+    state, move = states.get(row.where), running.get(row.where)
+    if state is None:
+        known = sorted(partition for topic, partition in states if topic == row.topic)
+        if not known:
+            return f"the cluster has no topic {row.topic!r}"
+        return f"topic {row.topic!r} has partitions {known[0]} to {known[-1]}"
     sources = set(state.replicas) - set(() if move is None else move.adding)
     strangers = sorted(set(row.target) - sources - alive.keys())
     if strangers:
@@ -154,56 +146,25 @@ def _misfit(
     return None
 
 
-def _unknown(row: PartitionRow, states: Mapping[Partition, PartitionState]) -> str:
-    known = sorted(partition for topic, partition in states if topic == row.topic)
-    if not known:
-        return f"the cluster has no topic {row.topic!r}"
-    return f"topic {row.topic!r} has partitions {known[0]} to {known[-1]}"
-
-
-def _read_logs(kafka: KafkaCluster, placed: _Placed, leaders: Sequence[int]) -> tuple[LogReading, LogSizes]:
-    """The logs of ``leaders`` now, and everything that was read for it."""
-    offsets = kafka.end_offsets(dict(zip(placed.partitions, leaders, strict=True)))
-    brokers = {*leaders, *(broker for added in placed.added for broker in added)} - {NO_LEADER}
+def _read_logs(
+    kafka: KafkaCluster, places: Sequence[Partition], added: Sequence[set[int]], leaders: Sequence[int]
+) -> tuple[LogReading, LogSizes]:
+    """The logs of the leaders now, and everything that was read for it, the added replicas included."""
+    offsets = kafka.end_offsets(dict(zip(places, leaders, strict=True)))
+    brokers = set(leaders).union(*added) - {NO_LEADER}
     at_ms = round(time.time() * _MS_PER_S)
-    sizes = kafka.log_sizes(placed.partitions, brokers)
+    sizes = kafka.log_sizes(places, brokers)
+    led_bytes = [
+        sizes.sizes_bytes.get(where, {}).get(leader, UNKNOWN)
+        for where, leader in zip(places, leaders, strict=True)
+    ]
     reading = LogReading(
         at_ms=at_ms,
-        leader=_column(leaders),
-        log_size_bytes=_column(
-            sizes.sizes_bytes.get(where, {}).get(leader, UNKNOWN)
-            for where, leader in zip(placed.partitions, leaders, strict=True)
-        ),
-        end_offset=_column(offsets.get(where, UNKNOWN) for where in placed.partitions),
+        leader=np.array(leaders, dtype=np.int64),
+        log_size_bytes=np.array(led_bytes, dtype=np.int64),
+        end_offset=np.array([offsets.get(where, UNKNOWN) for where in places], dtype=np.int64),
     )
     return reading, sizes
-
-
-def _column(values: Iterator[int] | Sequence[int]) -> Ints:
-    return np.array(list(values), dtype=np.int64)
-
-
-def _columns(placed: _Placed, rates: Ints, now: LogReading, sizes: LogSizes) -> MoveColumns:
-    rows = placed.rows
-    return MoveColumns(
-        topics=[row.topic for row in rows],
-        partitions=[row.partition for row in rows],
-        current=[state.replicas for state in placed.states],
-        adding=placed.adding,
-        target=[row.target for row in rows],
-        leaders=now.leader.tolist(),
-        write_bytes_per_s=_fill_in_measured(whole_numbers(rows, "write_bytes_per_s"), rates),
-        log_size_bytes=_fill_in_measured(whole_numbers(rows, "log_size_bytes"), now.log_size_bytes),
-        in_sync=[state.in_sync for state in placed.states],
-        present_bytes=[
-            {
-                broker: sizes.sizes_bytes.get(where, {}).get(broker, 0)
-                for broker in added
-                if broker not in sizes.failed
-            }
-            for where, added in zip(placed.partitions, placed.added, strict=True)
-        ],
-    )
 
 
 def _fill_in_measured(given: Sequence[int | None], measured: Ints) -> list[int | None]:

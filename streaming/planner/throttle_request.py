@@ -43,6 +43,11 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     log_size_bytes: int | float | None = None
 
     @property
+    def where(self) -> tuple[str, int]:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+    @property
     def name(self) -> str:
         """``topic-partition``."""
         return f"{self.topic[:SHOWN_CHARACTERS]}-{self.partition}"
