@@ -17,14 +17,14 @@ follows from what it holds, and adds afterwards what it set, so that the executo
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
 import msgspec
 
 from policies.throttle.lists import ThrottledLists, entries_of, merge, text_of, union, without
 from policies.throttle.rates import BrokerRole
-from streaming.executor.loop import ActionLoop
+from streaming.executor.loop import ActionLoop, Topics, open_topics
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import (
     KAFKA_ACTIONS,
@@ -37,14 +37,9 @@ from streaming.executor.orders import (
 from streaming.kafka.admin import KafkaCluster, cluster_of
 from streaming.kafka.connection import ClusterError
 from streaming.kafka.throttles import Change, Throttle, changes_of
-from streaming.ports.actions import Actions, Epochs
-from streaming.ports.control import ControlView
-from streaming.ports.events import EventSink
 from streaming.ports.memory import HeldMemory, Memory, Rate, Remembered, Taken
 from streaming.settings import KafkaTarget, Settings
-from streaming.systems.actions import actions_of, memory_of
-from streaming.systems.control import control_of
-from streaming.systems.events import event_sink_of
+from streaming.systems.actions import memory_of
 
 _LOG = logging.getLogger(__name__)
 _SWEEP_INTERVAL_S = 300.0
@@ -85,7 +80,19 @@ class ThrottleExecutor:
         changed = _check_precondition(kafka, action)
         if changed is not None:
             return changed
-        return self._set(kafka, action, still)
+        if self._dry_run:
+            aim = _aim(action, self._memory.read())
+            detail = f"{len(aim.rates)} rates would be set and {len(aim.clear)} taken off"
+            return Skip("executor-dry-run", detail)
+        with self._memory.hold() as held:
+            done = self._change_to(kafka, held, _aim(action, held.remembered), still)
+        missing = [line for line in done if line.startswith("NOT")]
+        later = [line for line in done if line.startswith("LATER")]
+        return Done(
+            outcome="failed" if missing else "succeeded",
+            reason="; ".join([*missing, *later]) or None,
+            was_done_before=len(later) == len(done),
+        )
 
     def sweep(self, kafka: KafkaCluster, still: Callable[[], None]) -> list[str]:
         """Take off all that is ours, if nothing moves any more; returns a line for each change. ``still``: see ``carry_out``."""
@@ -101,19 +108,6 @@ class ThrottleExecutor:
             return self._change_to(
                 kafka, held, _Aim(remove=remembered.added, clear=_roles(remembered)), still
             )
-
-    def _set(self, kafka: KafkaCluster, action: ThrottleAction, still: Callable[[], None]) -> Done | Skip:
-        if self._dry_run:
-            return Skip("executor-dry-run", _describe(action, self._memory.read()))
-        with self._memory.hold() as held:
-            done = self._change_to(kafka, held, _aim(action, held.remembered), still)
-        missing = [line for line in done if line.startswith("NOT")]
-        later = [line for line in done if line.startswith("LATER")]
-        return Done(
-            outcome="failed" if missing else "succeeded",
-            reason="; ".join([*missing, *later]) or None,
-            was_done_before=len(later) == len(done),
-        )
 
     def _change_to(
         self, kafka: KafkaCluster, held: HeldMemory, aim: "_Aim", still: Callable[[], None]
@@ -206,11 +200,6 @@ def _aim(action: ThrottleAction, remembered: Remembered) -> _Aim:
     return _Aim(
         add=action.add, remove=remove, rates=action.rates, clear=clear, is_planned=reassignments == "planned"
     )
-
-
-def _describe(action: ThrottleAction, remembered: Remembered) -> str:
-    aim = _aim(action, remembered)
-    return f"{len(aim.rates)} rates would be set and {len(aim.clear)} taken off"
 
 
 def _check_precondition(kafka: KafkaCluster, action: ThrottleAction) -> Skip | None:
@@ -318,29 +307,19 @@ def _role(name: str) -> BrokerRole:
 class ThrottleLoop(ActionLoop[ThrottleAction]):
     """Carries out throttle actions one after another. For one thread."""
 
+    _readers = KAFKA_ACTIONS
+
     def __init__(
         self,
         executor: ThrottleExecutor,
         metrics: ExecutorMetrics,
+        topics: Topics,
         *,
         cluster: str,
         target: KafkaTarget,
-        actions: Actions,
-        control: ControlView,
-        results: EventSink,
-        epochs: Epochs,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(
-            metrics,
-            cluster=cluster,
-            actions=actions,
-            control=control,
-            results=results,
-            epochs=epochs,
-            readers=KAFKA_ACTIONS,
-            clock_s=clock_s,
-        )
+        super().__init__(metrics, topics, cluster=cluster, clock_s=clock_s)
         self._executor = executor
         self._target = target
         self._sweep_due_s = 0.0
@@ -395,20 +374,8 @@ def start(
     """
     with cluster_of(target, cluster=cluster) as kafka:
         kafka.require_answer()
-    results = stack.enter_context(closing(event_sink_of(settings)))
-    control = stack.enter_context(control_of(settings, cluster=cluster, system="kafka"))
-    control.newest()
+    topics = open_topics(stack, settings, cluster=cluster, system="kafka", records_max=_RECORDS_MAX)
     memory = memory_of(settings, cluster=cluster)
     memory.read()
-    epochs = Epochs()
-    actions = actions_of(stack, settings, cluster=cluster, epochs=epochs, records_max=_RECORDS_MAX)
-    return ThrottleLoop(
-        ThrottleExecutor(memory, dry_run=dry_run),
-        metrics,
-        cluster=cluster,
-        target=target,
-        actions=actions,
-        control=control,
-        results=results,
-        epochs=epochs,
-    )
+    executor = ThrottleExecutor(memory, dry_run=dry_run)
+    return ThrottleLoop(executor, metrics, topics, cluster=cluster, target=target)

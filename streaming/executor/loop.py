@@ -17,8 +17,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Generic
+from typing import Generic, Literal
 
 import msgspec
 
@@ -32,6 +34,10 @@ from streaming.ports.events import EventSink
 from streaming.ports.publishing import PublishError
 from streaming.process.pulse import Pulse
 from streaming.process.serve import Check
+from streaming.settings import Settings
+from streaming.systems.actions import actions_of
+from streaming.systems.control import control_of
+from streaming.systems.events import event_sink_of
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 1.0
@@ -43,28 +49,53 @@ class _Stopping(Exception):
     """A stop was requested: actions that are not done yet are left to the next executor."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topics:
+    """What an executor reads and writes besides its cluster."""
+
+    actions: Actions
+    control: ControlView
+    results: EventSink
+    epochs: Epochs
+
+
+def open_topics(
+    stack: ExitStack,
+    settings: Settings,
+    *,
+    cluster: str,
+    system: Literal["kafka", "pulsar"],
+    records_max: int,
+) -> Topics:
+    """Connect to the topics; ``stack`` closes them again. Raises ``PublishError`` or ``NoTopic``, each with its remedy."""
+    results = stack.enter_context(closing(event_sink_of(settings)))
+    control = stack.enter_context(control_of(settings, cluster=cluster, system=system))
+    control.newest()
+    epochs = Epochs()
+    actions = actions_of(stack, settings, cluster=cluster, epochs=epochs, records_max=records_max)
+    return Topics(actions=actions, control=control, results=results, epochs=epochs)
+
+
 class ActionLoop(ABC, Generic[ActionKind]):
     """Takes actions from their topic, has them carried out, and reports their results. ``run`` is for one thread."""
+
+    _readers: Readers[ActionKind]
+    """How the actions are read that it carries out."""
 
     def __init__(
         self,
         metrics: ExecutorMetrics,
+        topics: Topics,
         *,
         cluster: str,
-        actions: Actions,
-        control: ControlView,
-        results: EventSink,
-        epochs: Epochs,
-        readers: Readers[ActionKind],
         clock_s: Callable[[], float],
     ) -> None:
         self.metrics = metrics
         self._cluster = cluster
-        self._actions = actions
-        self._control = control
-        self._results = results
-        self._epochs = epochs
-        self._readers = readers
+        self._actions = topics.actions
+        self._control = topics.control
+        self._results = topics.results
+        self._epochs = topics.epochs
         self._clock_s = clock_s
         self._stop = threading.Event()
         self._pulse = Pulse()

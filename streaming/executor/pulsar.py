@@ -22,7 +22,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from itertools import pairwise
 from typing import TypeVar
 
@@ -30,7 +30,7 @@ from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle, BundleRange
 from state.facts import Isolation
 from state.pulsar.groups import Groups
-from streaming.executor.loop import ActionLoop
+from streaming.executor.loop import ActionLoop, Topics, open_topics
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import (
     PULSAR_ACTIONS,
@@ -41,16 +41,10 @@ from streaming.executor.orders import (
     SplitAction,
     UnloadAction,
 )
-from streaming.ports.actions import Actions, Epochs
-from streaming.ports.control import ControlView
-from streaming.ports.events import EventSink
 from streaming.process.deadline import Deadline
 from streaming.pulsar.admin import EXTENSIBLE, AdminError, HttpClient, PulsarAdmin
 from streaming.pulsar.admin.http import CredentialsError
 from streaming.settings import PulsarTarget, Settings
-from streaming.systems.actions import actions_of
-from streaming.systems.control import control_of
-from streaming.systems.events import event_sink_of
 
 PulsarAction = UnloadAction | SplitAction
 
@@ -410,29 +404,19 @@ def _probe(bundle: Bundle) -> str:
 class ExecutorLoop(ActionLoop[PulsarAction]):
     """Carries out unloads and splits, several at a time. ``run`` is for one thread."""
 
+    _readers = PULSAR_ACTIONS
+
     def __init__(
         self,
         executor: Executor,
         metrics: ExecutorMetrics,
+        topics: Topics,
         *,
         cluster: str,
-        actions: Actions,
-        control: ControlView,
-        results: EventSink,
-        epochs: Epochs,
         concurrent_count: int,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(
-            metrics,
-            cluster=cluster,
-            actions=actions,
-            control=control,
-            results=results,
-            epochs=epochs,
-            readers=PULSAR_ACTIONS,
-            clock_s=clock_s,
-        )
+        super().__init__(metrics, topics, cluster=cluster, clock_s=clock_s)
         self._executor = executor
         self._pool = ThreadPoolExecutor(concurrent_count, thread_name_prefix="action")
 
@@ -479,12 +463,9 @@ def start(
     http = stack.enter_context(HttpClient(target))
     admin = PulsarAdmin(http, target)
     pulsar_cluster = admin.configuration().cluster_name
-    results = stack.enter_context(closing(event_sink_of(settings)))
-    control = stack.enter_context(control_of(settings, cluster=cluster, system="pulsar"))
-    control.newest()
-    epochs = Epochs()
-    actions = actions_of(
-        stack, settings, cluster=cluster, epochs=epochs, records_max=_BATCH * target.concurrent_actions_count
+    concurrent_count = target.concurrent_actions_count
+    topics = open_topics(
+        stack, settings, cluster=cluster, system="pulsar", records_max=_BATCH * concurrent_count
     )
     executor = Executor(
         admin,
@@ -492,15 +473,6 @@ def start(
         verify_timeout_s=target.verify_timeout_s,
         dry_run=dry_run,
     )
-    loop = ExecutorLoop(
-        executor,
-        metrics,
-        cluster=cluster,
-        actions=actions,
-        control=control,
-        results=results,
-        epochs=epochs,
-        concurrent_count=target.concurrent_actions_count,
-    )
+    loop = ExecutorLoop(executor, metrics, topics, cluster=cluster, concurrent_count=concurrent_count)
     stack.callback(loop.close)
     return loop

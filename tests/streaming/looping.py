@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from state.settings import RoundSettings
 from streaming.contract.messages import ControlData
+from streaming.executor.loop import Topics
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import Done, Order, Skip
 from streaming.executor.pulsar import ExecutorLoop, PulsarAction
@@ -118,11 +119,8 @@ class World:
         self.loop = ExecutorLoop(
             self,  # type: ignore[arg-type]
             ExecutorMetrics("east-1"),
+            Topics(actions=self.topic, control=self.control, results=self.results, epochs=Epochs()),
             cluster="east-1",
-            actions=self.topic,
-            control=self.control,
-            results=self.results,
-            epochs=Epochs(),
             concurrent_count=4,
             clock_s=lambda: self.now_s,
         )
