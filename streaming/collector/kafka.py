@@ -62,16 +62,15 @@ class _File(msgspec.Struct, frozen=True):
     partitions: list[_Row]
 
 
-class BadPlan(Exception):
-    """The file is no reassignment; the text names it and what is wrong."""
-
-
 Planned = Mapping[Partition, tuple[int, ...]]
 """Each partition's replicas after its move."""
 
 
-def read_planned(path: str | None) -> tuple[Planned, list[str]]:
-    """The planned moves, empty if there is no file, and a sentence for each that cannot be. Raises ``BadPlan`` for a file that is none."""
+def read_planned(path: str | None, before: Planned) -> tuple[Planned, list[str]]:
+    """The planned moves, empty if there is no file, and a sentence for each that cannot be.
+
+    If the file cannot be read, ``before`` is still the plan: half a file is no end of a plan.
+    """
     if path is None:
         return {}, []
     try:
@@ -79,7 +78,7 @@ def read_planned(path: str | None) -> tuple[Planned, list[str]]:
     except FileNotFoundError:
         return {}, []
     except (OSError, msgspec.MsgspecError) as error:
-        raise BadPlan(f"{path} cannot be read, so the plan before it counts: {error}") from error
+        return before, [f"{path} cannot be read, so the plan before it counts: {error}"]
     planned: dict[Partition, tuple[int, ...]] = {}
     odd = []
     for row in found.partitions:
@@ -179,29 +178,19 @@ class KafkaSweeper:
 
     def _moves(self, kafka: KafkaCluster, alive: Collection[int]) -> dict[Partition, Move]:
         """The running moves, and the planned ones that do not run yet, in order."""
-        running, (planned, odd) = kafka.reassignments(), self._read_planned()
-        states = kafka.partitions({topic for topic, _ in (*running, *planned)})
-        self._warn_of([*odd, *find_conflicts(planned, states, running, alive)])
-        moves = dict(running)
-        for where, target in planned.items():
-            if where in states and set(target) - set(states[where].replicas):
-                moves.setdefault(where, planned_move(target, states[where]))
-        return {where: _move(where, moves[where], states.get(where)) for where in sorted(moves)}
-
-    def _read_planned(self) -> tuple[Planned, list[str]]:
-        """The plan in the file, or the one before where it cannot be read: half a file is no end of a plan."""
-        try:
-            self._planned, odd = read_planned(self._planned_file)
-        except BadPlan as error:
-            return self._planned, [str(error)]
-        return self._planned, odd
-
-    def _warn_of(self, lines: list[str]) -> None:
-        """Log the lines, once until they change."""
-        if lines != self._warned:
+        running = kafka.reassignments()
+        self._planned, odd = read_planned(self._planned_file, self._planned)
+        states = kafka.partitions({topic for topic, _ in (*running, *self._planned)})
+        lines = [*odd, *find_conflicts(self._planned, states, running, alive)]
+        if lines != self._warned:  # each sweep would repeat them
             for line in lines:
                 _LOG.warning("planned_file: %s", line)
         self._warned = lines
+        moves = dict(running)
+        for where, target in self._planned.items():
+            if where in states and set(target) - set(states[where].replicas):
+                moves.setdefault(where, planned_move(target, states[where]))
+        return {where: _move(where, moves[where], states.get(where)) for where in sorted(moves)}
 
     def _find_left_out(self, wanted: list[int], alive: Collection[int]) -> dict[int, str]:
         """Brokers that are not asked in this sweep, with the reason."""
@@ -232,7 +221,13 @@ class KafkaSweeper:
         self._patience.note_answer(str(broker))
         sizes = {} if found is None else found.sizes_bytes
         replicas = [
-            _replica(moves[where], broker, sizes[where][broker], offsets.get(where))
+            Replica(
+                topic=where[0],
+                partition=where[1],
+                leader=moves[where].leader == broker,
+                log_size_bytes=sizes[where][broker],
+                log_end_offset=offsets.get(where) if moves[where].leader == broker else None,
+            )
             for where in mine
             if broker in sizes.get(where, {})
         ]
@@ -279,17 +274,6 @@ class KafkaSweeper:
 
     def _now_ms(self) -> int:
         return int(1000 * self._clock_s())
-
-
-def _replica(move: Move, broker: int, size: int, offset: int | None) -> Replica:
-    is_leader = move.leader == broker
-    return Replica(
-        topic=move.topic,
-        partition=move.partition,
-        leader=is_leader,
-        log_size_bytes=size,
-        log_end_offset=offset if is_leader else None,
-    )
 
 
 def _move(where: Partition, move: RunningMove, state: PartitionState | None) -> Move:

@@ -24,8 +24,8 @@ from streaming.collector.collector import Cadence, Collector, EventWriter, Patie
 from streaming.collector.facts import LoadManagers, OwnTopics, WrongLoadManager, read_facts, require_reports
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.reports import (
+    BundleLoad,
     ForeignReport,
-    LoadReportAnswer,
     broker_load,
     read_published,
     read_report,
@@ -58,12 +58,12 @@ _FACTS_WAIT_S = 600.0
 """How long `--once` waits for the facts: thousands of namespaces are asked in a minute or two."""
 
 
-class StartRefused(Exception):
-    """The cluster cannot be collected from; the text names what was found and the remedy."""
-
-
 _PUBLISHED_RATIO = 0.5
 """Part of a sweep's time in which it waits for a broker to publish its load again, after a move or at the start."""
+
+
+class StartRefused(Exception):
+    """The cluster cannot be collected from; the text names what was found and the remedy."""
 
 
 class Sweeper:
@@ -193,10 +193,11 @@ class Sweeper:
     def _write_report(self, broker: str) -> None:
         answer = self._admin.load_report(broker)
         report = read_report(answer)
-        self._unowned.note(broker, report.lastStats or {}, report.bundles or ())
+        loads = report.lastStats or {}
+        self._unowned.note(broker, loads, report.bundles or ())
         data = with_pulsars_own(answer, self._pulsars_own.get(broker, ()))
         self._writer.write("load-report", type_of(LoadReportMessage), broker, data)
-        self._write_topics(broker, self._topics(broker, report))
+        self._write_topics(broker, self._topics(broker, loads))
 
     def _look_for_pulsars_own(self, brokers: Sequence[str]) -> None:
         """Who owns the bundles of ``pulsar/system``, for the reports from then on; an error keeps what was known."""
@@ -224,17 +225,17 @@ class Sweeper:
         owned = self._admin.owned_bundles(self._pulsar_cluster, broker)
         loads = {name: load for name, load in found.bundles.items() if name in owned}
         self._unowned.note(broker, loads, owned)
-        topics = self._topics(broker, LoadReportAnswer(lastStats=found.bundles))
+        topics = self._topics(broker, found.bundles)
         everything = topics if self._target.topic_stats == "all" else {}
         data = broker_load(found, owned, everything)
         self._writer.write("broker-load", type_of(BrokerLoadMessage), broker, data)
         self._write_topics(broker, topics)
 
-    def _topics(self, broker: str, report: LoadReportAnswer) -> dict[str, dict[str, TopicLoad]]:
+    def _topics(self, broker: str, loads: Mapping[str, BundleLoad]) -> dict[str, dict[str, TopicLoad]]:
         """Topics that are to be reported, by bundle."""
         target = self._target
         wanted = wanted_bundles(
-            report, wanted=target.topic_stats, ratio=target.topic_stats_ratio, limits=self._limits
+            loads, wanted=target.topic_stats, ratio=target.topic_stats_ratio, limits=self._limits
         )
         if wanted is None or wanted:
             return topic_traffic(self._admin.topic_stats(broker), wanted)

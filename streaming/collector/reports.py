@@ -107,14 +107,13 @@ def with_pulsars_own(report: bytes, own: Collection[str]) -> bytes:
 
 
 def wanted_bundles(
-    report: LoadReportAnswer, *, wanted: TopicStatsWanted, ratio: float, limits: SplitSettings
+    bundles: Mapping[str, BundleLoad], *, wanted: TopicStatsWanted, ratio: float, limits: SplitSettings
 ) -> set[str] | None:
     """Bundles whose topics are reported; None for all.
 
     These are the bundles at ``ratio`` of a split limit, and the broker's heaviest by rate and by throughput: a bundle that
     alone overloads its broker is split although it is below every limit. A limit of 0 is no limit.
     """
-    bundles = report.lastStats or {}
     if wanted == "all":
         return None
     if wanted == "none" or not bundles:

@@ -29,7 +29,10 @@ it could not for 288 s, with this for 3 s. The metadata that it reads are the li
 
 
 class KafkaCluster:
-    """A connection to a cluster. Methods raise ``ClusterError``; see the functions of the same or a similar name."""
+    """A connection to a cluster: the one reader of its state for collector, executor and planner.
+
+    Methods raise ``ClusterError``; see the functions of the same or a similar name.
+    """
 
     def __init__(self, admin: KafkaAdminClient) -> None:
         self._admin = admin

@@ -195,7 +195,10 @@ def draw(plan: ThrottlePlan) -> str:
         *_draw_lists("leader", plan.lists.leader),
         *_draw_lists("follower", plan.lists.follower),
         *_table(plan),
-        *_verdicts(plan),
+        "",
+        _verdict("uniform", plan.uniform.plan),
+        _verdict("per broker", plan.per_broker),
+        *_draw_violations(plan.uniform.plan, plan.per_broker),
         *_draw_batches(plan),
         *(f"warning: {text}" for text in plan.warnings),
     ]
@@ -269,13 +272,6 @@ def _draw_outcome(plan: RatePlan, role: BrokerRole) -> str:
     return f"{rate(plan.rates[role]):>12}{takes:>13}"
 
 
-def _verdicts(plan: ThrottlePlan) -> Iterator[str]:
-    yield ""
-    yield _verdict("uniform", plan.uniform.plan)
-    yield _verdict("per broker", plan.per_broker)
-    yield from _first_of(plan.uniform.plan, plan.per_broker)
-
-
 def _verdict(title: str, plan: RatePlan) -> str:
     if plan.feasible is None:
         return f"{title}: unknown whether it ends, see the warnings"
@@ -285,8 +281,8 @@ def _verdict(title: str, plan: RatePlan) -> str:
     return f"{title}: done in {duration(plan.total_s)}{slowest}"
 
 
-def _first_of(*plans: RatePlan) -> Iterable[str]:
-    """Violations, each once."""
+def _draw_violations(*plans: RatePlan) -> Iterable[str]:
+    """Each once."""
     return dict.fromkeys(
         f"  {found.role}: {rate(found.rate_bytes_per_s)} is not above its minimum of "
         f"{rate(found.required_more_than_bytes_per_s)}, it must rise by more than {rate(found.deficit_bytes_per_s)}"

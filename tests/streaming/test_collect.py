@@ -108,10 +108,13 @@ def test_topics_are_reported_of_bundles_near_a_split_limit_and_of_the_heaviest(
     limits = SplitSettings(
         max_messages_per_s=1000, max_bytes_per_s=1e6, max_topics_count=10, max_sessions_count=10
     )
-    report = read_report(json.dumps({"loadReportType": "LocalBrokerData", "lastStats": stats}).encode())
-    assert wanted_bundles(report, wanted="hot", ratio=0.5, limits=limits) == wanted
-    assert wanted_bundles(report, wanted="none", ratio=0.5, limits=limits) == set()
-    assert wanted_bundles(report, wanted="all", ratio=0.5, limits=limits) is None
+    loads = (
+        read_report(json.dumps({"loadReportType": "LocalBrokerData", "lastStats": stats}).encode()).lastStats
+        or {}
+    )
+    assert wanted_bundles(loads, wanted="hot", ratio=0.5, limits=limits) == wanted
+    assert wanted_bundles(loads, wanted="none", ratio=0.5, limits=limits) == set()
+    assert wanted_bundles(loads, wanted="all", ratio=0.5, limits=limits) is None
 
 
 @pytest.mark.parametrize(
