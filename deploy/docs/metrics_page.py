@@ -12,8 +12,8 @@ from prometheus_client.samples import Sample
 from deploy.docs.examples import kafka_rounds
 from state.events import ActionOutcome, RejectReason
 from state.outputs import RoundSummary, Section, UsageSummary
-from streaming.collector.kafka_sweep import EVENTS as KAFKA_EVENTS
-from streaming.collector.kafka_sweep import READ_RESULTS as KAFKA_RESULTS
+from streaming.collector.kafka import EVENTS as KAFKA_EVENTS
+from streaming.collector.kafka import READ_RESULTS as KAFKA_RESULTS
 from streaming.collector.metrics import EVENTS as PULSAR_EVENTS
 from streaming.collector.metrics import READ_RESULTS as PULSAR_RESULTS
 from streaming.collector.metrics import CollectorMetrics

@@ -82,8 +82,11 @@ def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:
     """
     settings, target = given["settings"], kafka_target(given["settings"], cluster)
 
-    from streaming.collector.kafka import KafkaCollector  # noqa: PLC0415  Kafka is imported late
-    from streaming.collector.kafka_sweep import EVENTS, READ_RESULTS  # noqa: PLC0415
+    from streaming.collector.kafka import (  # noqa: PLC0415
+        EVENTS,
+        READ_RESULTS,
+        KafkaCollector,
+    )
     from streaming.collector.metrics import CollectorMetrics  # noqa: PLC0415
     from streaming.kafka.connection import ClusterError  # noqa: PLC0415
 

@@ -10,11 +10,10 @@ import msgspec
 from policies.splitting.ranges import BadRange, Bundle, partitions_of
 from streaming.cli.options import example
 from streaming.cli.output import format_option, to_yaml
-from streaming.planner.split.picture import draw
-from streaming.planner.split.plan import (
+from streaming.planner.split import (
     BadRequest,
     NotJson,
-    Refusal,
+    draw,
     hash_names,
     make_plan,
     name_warnings,
@@ -114,7 +113,7 @@ def _answers(lines: list[bytes], form: str) -> Iterator[tuple[bool, str]]:
 
 
 def _refusal(message: str, form: str) -> str:
-    return f"error: {message}\n" if form == "table" else _encode(Refusal(message), form)
+    return f"error: {message}\n" if form == "table" else _encode({"error": message}, form)
 
 
 @split_command.command(

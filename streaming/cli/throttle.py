@@ -17,9 +17,8 @@ from policies.throttle.needs import MIN_INTERVAL_MS
 from policies.throttle.rates import MIB, Caps, RateRule
 from streaming.cli.options import example
 from streaming.cli.output import format_option, to_yaml
-from streaming.planner.throttle.picture import draw
-from streaming.planner.throttle.plan import ThrottlePlan, answer_of, make_plan
-from streaming.planner.throttle.request import (
+from streaming.planner.throttle_plan import ThrottlePlan, answer_of, draw, make_plan
+from streaming.planner.throttle_request import (
     BadRequest,
     Checked,
     ThrottleRequest,
@@ -248,8 +247,11 @@ def _on_cluster(
     """Look up, plan, print, and set; an infeasible plan is printed and not set."""
     from streaming.kafka.admin import cluster_of  # noqa: PLC0415
     from streaming.kafka.connection import ClusterError  # noqa: PLC0415  a broker's client, when needed
-    from streaming.planner.throttle.apply import NotApplied, apply_plan  # noqa: PLC0415
-    from streaming.planner.throttle.survey import survey  # noqa: PLC0415
+    from streaming.planner.throttle_cluster import (  # noqa: PLC0415
+        NotApplied,
+        apply_plan,
+        survey,
+    )
 
     try:
         with cluster_of(inspection.place.target, cluster=inspection.place.name) as kafka:

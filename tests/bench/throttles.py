@@ -13,8 +13,8 @@ from policies.throttle.needs import needs_of
 from policies.throttle.pacing import decide
 from policies.throttle.pacing_round import PacingMemory, PacingSnapshot
 from policies.throttle.rates import RateRule, ThrottleSettings, loads_of, per_broker_plan, uniform_plan
-from streaming.planner.throttle.plan import answer_of, make_plan
-from streaming.planner.throttle.request import checked_request, read_request
+from streaming.planner.throttle_plan import answer_of, make_plan
+from streaming.planner.throttle_request import checked_request, read_request
 from tests.bench.report import Limit, Row, Section
 from tests.bench.timing import best_cpu_s
 

@@ -14,7 +14,7 @@ from typing import Any
 from kafka import KafkaConsumer
 
 from streaming.cli import main
-from streaming.executor import kafka_carry_out
+from streaming.executor import kafka
 from streaming.kafka.actions import ActionsTopic
 
 SESSION_MS = 6_000
@@ -36,7 +36,7 @@ def frozen_once(plain: Callable[..., Any]) -> Callable[..., Any]:
 def arm(point: str) -> None:
     """Put the point in."""
     if point == "before-gate":
-        kafka_carry_out.changes_of = frozen_once(kafka_carry_out.changes_of)
+        kafka.changes_of = frozen_once(kafka.changes_of)
     elif point == "before-commit":
         ActionsTopic.commit = frozen_once(ActionsTopic.commit)  # type: ignore[method-assign]
     else:

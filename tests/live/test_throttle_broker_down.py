@@ -7,7 +7,8 @@ import pytest
 
 from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists
-from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
+from streaming.executor.kafka import ThrottleExecutor
+from streaming.executor.orders import Done
 from streaming.kafka.admin import KafkaCluster, cluster_of
 from streaming.kafka.connection import Unanswered
 from streaming.kafka.memory import ExecutorMemory
@@ -59,10 +60,10 @@ def test_a_broker_that_is_down_fails_no_action_and_gets_its_rate_and_loses_it_on
     with cluster_of(KafkaTarget(bootstrap=brokers.bootstrap), cluster=CLUSTER) as kafka:
         try:
             died(brokers, kafka)
-            assert executor.carry_out(kafka, asked, nothing_against_it) == Paced(
+            assert executor.carry_out(kafka, asked, nothing_against_it) == Done(
                 outcome="succeeded", reason=LATER
             )
-            assert executor.carry_out(kafka, asked, nothing_against_it) == Paced(
+            assert executor.carry_out(kafka, asked, nothing_against_it) == Done(
                 outcome="succeeded", reason=LATER, was_done_before=True
             )
             found = kafka.throttle(topics=[moving.topic], brokers=[1, 2]).throttle
@@ -72,7 +73,7 @@ def test_a_broker_that_is_down_fails_no_action_and_gets_its_rate_and_loses_it_on
             assert found.rates_bytes_per_s == {L1: 2_000_000, L2: 2_000_000}
 
             returned(brokers, kafka)
-            assert executor.carry_out(kafka, asked, nothing_against_it) == Paced(outcome="succeeded")
+            assert executor.carry_out(kafka, asked, nothing_against_it) == Done(outcome="succeeded")
             assert kafka.throttle(topics=[], brokers=[3]).throttle.rates_bytes_per_s == {F3: 2_000_000}
 
             died(brokers, kafka)
@@ -81,7 +82,7 @@ def test_a_broker_that_is_down_fails_no_action_and_gets_its_rate_and_loses_it_on
                 action("unknown", clear_leader_rates=[1, 2], clear_follower_rates=[3]),
                 nothing_against_it,
             )
-            assert done == Paced(outcome="succeeded", reason=LATER)
+            assert done == Done(outcome="succeeded", reason=LATER)
         finally:
             returned(brokers, kafka)
         assert kafka.throttle(topics=[], brokers=[1, 2, 3]).throttle.rates_bytes_per_s == {F3: 2_000_000}

@@ -18,10 +18,9 @@ from policies.throttle.rates import BrokerRole
 from state.events import KafkaLoadReport, Reassignment, Rejection, Tick
 from streaming.cli import main
 from streaming.contract.decode import decode
-from streaming.executor import kafka_carry_out
-from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
-from streaming.executor.kafka_orders import ThrottleAction
-from streaming.executor.orders import Held, Skip
+from streaming.executor import kafka
+from streaming.executor.kafka import ThrottleExecutor
+from streaming.executor.orders import Done, Held, Skip, ThrottleAction
 from streaming.kafka.cluster import read_brokers, read_end_offsets
 from streaming.kafka.connection import ClusterError
 from streaming.kafka.events import KafkaEvents
@@ -53,7 +52,7 @@ def test_what_was_there_before_comes_back_and_what_others_changed_meanwhile_stay
     set_(moving.admin, moving.topic, "0:1,7:9", {L1: 500_000})
     executor = ThrottleExecutor(memory)
 
-    assert executor.carry_out(moving.cluster, first(moving.topic), nothing_against_it) == Paced(
+    assert executor.carry_out(moving.cluster, first(moving.topic), nothing_against_it) == Done(
         outcome="succeeded"
     )
     assert moving.throttle() == Throttle(
@@ -61,12 +60,12 @@ def test_what_was_there_before_comes_back_and_what_others_changed_meanwhile_stay
         rates_bytes_per_s={L1: 2_000_000, L2: 2_000_000, F3: 2_000_000},
     )
     again = executor.carry_out(moving.cluster, first(moving.topic), nothing_against_it)
-    assert again == Paced(outcome="succeeded", was_done_before=True)
+    assert again == Done(outcome="succeeded", was_done_before=True)
 
     set_(moving.admin, moving.topic, "0:1,0:2,7:9,8:9", {F3: 3_000_000})
     restarted = ThrottleExecutor(memory)
     done = restarted.carry_out(moving.cluster, action("none"), nothing_against_it)
-    assert done == Paced(outcome="succeeded")
+    assert done == Done(outcome="succeeded")
     assert moving.throttle() == Throttle(
         lists=ThrottledLists(leader={moving.topic: "0:1,7:9,8:9"}),
         rates_bytes_per_s={L1: 500_000, F3: 3_000_000},
@@ -85,13 +84,13 @@ def test_a_default_rate_of_all_brokers_is_told_apart_from_their_own_and_never_to
     try:
         until(lambda: moving.throttle() == there, what="the default to be seen")
         executor = ThrottleExecutor(memory)
-        assert executor.carry_out(moving.cluster, first(moving.topic), nothing_against_it) == Paced(
+        assert executor.carry_out(moving.cluster, first(moving.topic), nothing_against_it) == Done(
             outcome="succeeded"
         )
         set_now = moving.throttle()
         assert set_now.rates_bytes_per_s == {L1: 2_000_000, L2: 2_000_000, F3: 2_000_000}
         assert set_now.defaults_bytes_per_s == there.defaults_bytes_per_s
-        assert executor.carry_out(moving.cluster, action("none"), nothing_against_it) == Paced(
+        assert executor.carry_out(moving.cluster, action("none"), nothing_against_it) == Done(
             outcome="succeeded"
         )
         assert moving.throttle() == there, "not written to the brokers, and not waited for to go away"
@@ -118,8 +117,8 @@ def test_leftovers_are_taken_off_at_the_start_but_not_while_anything_moves(
     slow = action(
         add_leader_throttled_replicas={moving.topic: "0:1,0:2"},
         add_follower_throttled_replicas={moving.topic: "0:3"},
-        leader_rate_bytes_per_s={"1": 20_000, "2": 20_000},
-        follower_rate_bytes_per_s={"3": 20_000},
+        leader_rate_bytes_per_s={1: 20_000, 2: 20_000},
+        follower_rate_bytes_per_s={3: 20_000},
     )
     ThrottleExecutor(memory).carry_out(moving.cluster, slow, nothing_against_it)
     moving.begin({0: (1, 3)})
@@ -154,14 +153,14 @@ def test_a_sweep_reports_what_moves_and_names_the_broker_that_is_down(
     brokers: LocalKafka, moving: Moving, memory: ExecutorMemory, tmp_path: Path
 ) -> None:
     moving.fill(5_000_000)
-    rates = {"1": 20_000, "2": 20_000}
+    rates = {1: 20_000, 2: 20_000}
     ThrottleExecutor(memory).carry_out(
         moving.cluster,
         action(
             add_leader_throttled_replicas={moving.topic: "0:1,0:2"},
             add_follower_throttled_replicas={moving.topic: "0:3"},
             leader_rate_bytes_per_s=rates,
-            follower_rate_bytes_per_s={"3": 20_000},
+            follower_rate_bytes_per_s={3: 20_000},
         ),
         nothing_against_it,
     )
@@ -246,7 +245,7 @@ def second(topic: str) -> ThrottleAction:
     return action(
         add_leader_throttled_replicas={topic: "0:9"},
         add_follower_throttled_replicas={topic: "0:3"},
-        leader_rate_bytes_per_s={"2": 3_000_000},
+        leader_rate_bytes_per_s={2: 3_000_000},
     )
 
 
@@ -256,10 +255,10 @@ def test_of_two_executors_at_once_the_one_that_was_overtaken_sets_nothing_and_fo
     """The other one comes in after this one has read what is remembered and what is set, and before it writes."""
     other = ThrottleExecutor(memory)
     monkeypatch.setattr(
-        kafka_carry_out,
+        kafka,
         "changes_of",
         once_before(
-            kafka_carry_out.changes_of,
+            kafka.changes_of,
             lambda: other.carry_out(moving.cluster, second(moving.topic), nothing_against_it),
         ),
     )
@@ -268,8 +267,8 @@ def test_of_two_executors_at_once_the_one_that_was_overtaken_sets_nothing_and_fo
         overtaken.carry_out(moving.cluster, first(moving.topic), nothing_against_it)
     assert moving.throttle().rates_bytes_per_s == {L2: 3_000_000}, "the other's alone"
     again = overtaken.carry_out(moving.cluster, first(moving.topic), nothing_against_it)
-    assert again == Paced(outcome="succeeded")
-    assert other.carry_out(moving.cluster, action("none"), nothing_against_it) == Paced(outcome="succeeded")
+    assert again == Done(outcome="succeeded")
+    assert other.carry_out(moving.cluster, action("none"), nothing_against_it) == Done(outcome="succeeded")
     assert moving.throttle() == Throttle()
 
 
@@ -307,9 +306,7 @@ def test_what_is_paused_in_the_middle_is_a_failure_and_what_was_done_of_it_is_ta
     with pytest.raises(ClusterError, match="2 of 5 settings made, then paused: the sale"):
         executor.carry_out(moving.cluster, first(moving.topic), still)
     assert moving.throttle() != Throttle()
-    assert executor.carry_out(moving.cluster, action("none"), nothing_against_it) == Paced(
-        outcome="succeeded"
-    )
+    assert executor.carry_out(moving.cluster, action("none"), nothing_against_it) == Done(outcome="succeeded")
     assert moving.throttle() == Throttle()
 
 

@@ -25,8 +25,8 @@ from streaming.cli import main as cli
 from streaming.cli.actions import read_action
 from streaming.cli.published import is_round_of, read_round
 from streaming.contract.decode import decode
-from streaming.executor.kafka_orders import read_throttle_order
-from streaming.executor.orders import RecordEpoch, read_order
+from streaming.executor.orders import KAFKA_ACTIONS, PULSAR_ACTIONS, read_order
+from streaming.ports.actions import ActionRecord, Epochs
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).with_name("golden_messages")
@@ -41,8 +41,6 @@ SPLITTING = {
 KIND_OF = {kind.type: kind for kind in KINDS}
 
 Event = dict[str, Any]
-
-VOICE = RecordEpoch(7, 7)
 
 
 def version() -> str:
@@ -82,8 +80,9 @@ def _read(event: Event, value: bytes) -> Iterator[tuple[str, object]]:
         yield "controller", {"cluster": key, "event": msgspec.structs.asdict(found)}
     elif event["type"].startswith(ACTION_PREFIX):
         yield "commands", read_action(value)
-        yield "executor of pulsar", read_order(value, VOICE, cluster=cluster)
-        yield "executor of kafka", read_throttle_order(value, VOICE, cluster=cluster)
+        record = ActionRecord(value=value, epoch_header=b"7")
+        yield "executor of pulsar", read_order(record, Epochs(), cluster=cluster, readers=PULSAR_ACTIONS)
+        yield "executor of kafka", read_order(record, Epochs(), cluster=cluster, readers=KAFKA_ACTIONS)
     elif event["type"] == "trimtab.round.v1":
         assert is_round_of(value, cluster=cluster, number=event["data"]["round"])
         yield "commands", read_round(value)

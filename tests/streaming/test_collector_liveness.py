@@ -5,8 +5,7 @@ import threading
 import pytest
 
 from streaming.collector import collector
-from streaming.collector.cadence import Cadence
-from streaming.collector.collector import Collector
+from streaming.collector.collector import Cadence, Collector
 from streaming.collector.metrics import CollectorMetrics
 
 

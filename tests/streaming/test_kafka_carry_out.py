@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kafka.admin import ConfigResourceType
 
-from streaming.executor.kafka_carry_out import ThrottleExecutor
+from streaming.executor.kafka import ThrottleExecutor
 from streaming.executor.orders import Held, Skip
 from streaming.kafka.connection import ClusterError
 from streaming.kafka.throttles import Change

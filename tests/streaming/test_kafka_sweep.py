@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import cast
 
 from state.events import MovesReport, Reassignment
-from streaming.collector.kafka_sweep import KafkaSweeper
+from streaming.collector.kafka import KafkaSweeper
 from streaming.collector.metrics import CollectorMetrics
 from streaming.contract.decode import decode
 from streaming.kafka.admin import KafkaCluster
@@ -37,8 +37,8 @@ class Cluster:
         del topics, brokers
         return ThrottlesFound(throttle=Throttle(), failed={})
 
-    def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        return dict.fromkeys(partitions, 1)
+    def end_offsets(self, leaders: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+        return dict.fromkeys(leaders, 1)
 
     def log_sizes(self, partitions: Iterable[tuple[str, int]], brokers: Iterable[int]) -> LogSizes:
         return LogSizes(

@@ -24,7 +24,7 @@ from policies.splitting.cut import BundleLimits, Cut, SplitQuestion, children, t
 from policies.splitting.ranges import Bundle, positions_of
 from state.outputs import RoundSummary, Split, Unload
 from streaming.contract.messages import Traffic
-from streaming.planner.split.plan import Plan
+from streaming.planner.split import Plan
 
 
 def plan_cut(split: Split, topics: Mapping[str, Traffic], limits: BundleLimits) -> Plan:

@@ -12,7 +12,7 @@ from typing import TextIO
 
 from deploy.local.demo.story import Decision, Fate, Story
 from state.outputs import RoundSummary, Split
-from streaming.planner.split.picture import draw
+from streaming.planner.split import draw
 
 
 def short_name_of(broker: str) -> str:

@@ -10,7 +10,7 @@ from click.testing import Result
 
 from policies.splitting.ranges import position_of
 from streaming.contract.messages import LoadReportMessage, type_of
-from streaming.executor import pulsar as executor
+from streaming.executor import pulsar
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.settings import PulsarTarget, Settings
@@ -80,7 +80,7 @@ def test_a_wrong_token_and_a_missing_permission_are_refused_with_the_remedy(
     assert message in done.stderr
     assert token not in done.stderr
     with ExitStack() as stack, pytest.raises(AdminError, match=message):
-        executor.start(
+        pulsar.start(
             stack, Settings(), ExecutorMetrics(CLUSTER), cluster=CLUSTER, target=target, dry_run=False
         )
 

@@ -43,6 +43,11 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     log_size_bytes: int | float | None = None
 
     @property
+    def where(self) -> tuple[str, int]:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+    @property
     def name(self) -> str:
         """``topic-partition``."""
         return f"{self.topic[:SHOWN_CHARACTERS]}-{self.partition}"
@@ -224,14 +229,10 @@ def _find_bad(columns: MoveColumns, places: Sequence[int]) -> dict[int, str]:
 
 def whole_numbers(rows: Sequence[PartitionRow], key: str) -> list[int | None]:
     """Rates or sizes of rows without a ``problem``; a fraction of a byte is rounded up."""
-    return [_whole_number_of(row, key) for row in rows]
-
-
-def _whole_number_of(row: PartitionRow, key: str) -> int | None:
-    value: int | float | None = getattr(row, key)
-    if value is None or isinstance(value, int):
-        return value
-    return math.ceil(value) if value >= 0 else math.floor(value)
+    values = [getattr(row, key) for row in rows]
+    return [
+        value if value is None else math.ceil(value) if value >= 0 else math.floor(value) for value in values
+    ]
 
 
 def show(names: Iterable[str], most: int = 5, *, separator: str = ", ") -> str:

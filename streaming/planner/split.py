@@ -1,8 +1,11 @@
-"""A split worked out for a person or a program: one request in JSON, one plan, one answer in JSON.
+"""A split worked out for a person or a program: one request in JSON, one plan, one answer in JSON or as a picture.
 
 Everything about a request that can be wrong is a ``BadRequest`` that names it; a plan is made of valid parts only. Names
 of topics are hashed exactly as written. What is odd but possible gives a warning and never changes the plan. It
 reads and writes no file.
+
+The picture shows the bundle as a bar, its topics' load above it, the cuts in it, its children below. The bar is true to scale: a
+column is a sixty-fourth of the range. Several cuts in one column look like one; the table of children tells them apart.
 """
 
 import math
@@ -32,7 +35,7 @@ from policies.splitting.cut import (
 )
 from policies.splitting.ranges import FULL_UPPER, Bundle, is_full_name, positions_of
 from streaming.contract import plain_json
-from streaming.contract.messages import MAX_NUMBER, SHOWN_CHARACTERS
+from streaming.contract.messages import MAX_NUMBER, SHOWN_CHARACTERS, Traffic
 from streaming.contract.pulsar_report import RATES
 
 _SHOWN_TOPICS = 5
@@ -51,13 +54,9 @@ class NotJson(BadRequest):
     """The text is no JSON at all."""
 
 
-class TopicEntry(msgspec.Struct, frozen=True):
-    """Load of one topic, with Pulsar's field names; other fields of its statistics are ignored."""
+class TopicEntry(Traffic, frozen=True, gc=False):
+    """Load of one topic; other fields of Pulsar's statistics are ignored."""
 
-    msgRateIn: float | None = None  # noqa: N815
-    msgRateOut: float | None = None  # noqa: N815
-    msgThroughputIn: float | None = None  # noqa: N815
-    msgThroughputOut: float | None = None  # noqa: N815
     position: Position | None = None
     """Position of the topic in the range of hashes; without it, the hash of its name."""
 
@@ -87,33 +86,6 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """For ``balanced_flow_divide``: share of the limits below which it brings every child."""
 
 
-class ChildAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What one child takes over from the bundle."""
-
-    range: str
-    topics: int
-    """Number of topics."""
-    msg_rate: float
-    throughput_bytes_per_s: float
-
-
-class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to cut."""
-
-    boundaries: list[int] | None
-    """Ascending; null: do not split."""
-    reason: str
-    children: list[ChildAnswer]
-    """Ascending; empty without boundaries."""
-    warnings: list[str]
-
-
-class Refusal(msgspec.Struct, frozen=True):
-    """The answer to a bad request among other requests."""
-
-    error: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
     """Everything that was worked out for a request."""
@@ -125,22 +97,22 @@ class Plan:
     children: tuple[ChildLoad, ...]
     warnings: tuple[str, ...]
 
-    def answer(self) -> PlanAnswer:
-        """What is printed."""
-        return PlanAnswer(
-            boundaries=list(self.cut.boundaries) or None,
-            reason=self.cut.reason,
-            children=[
-                ChildAnswer(
-                    range=str(child.range),
-                    topics=child.topics_count,
-                    msg_rate=child.messages_per_s,
-                    throughput_bytes_per_s=child.bytes_per_s,
-                )
+    def answer(self) -> dict[str, object]:
+        """What is printed: boundaries ascend, and are null for "do not split"; there are children only with boundaries."""
+        return {
+            "boundaries": self.cut.boundaries or None,
+            "reason": self.cut.reason,
+            "children": [
+                {
+                    "range": str(child.range),
+                    "topics": child.topics_count,
+                    "msg_rate": child.messages_per_s,
+                    "throughput_bytes_per_s": child.bytes_per_s,
+                }
                 for child in self.children
             ],
-            warnings=list(self.warnings),
-        )
+            "warnings": self.warnings,
+        }
 
 
 _decoder = msgspec.json.Decoder(PlanRequest)
@@ -236,10 +208,13 @@ def _topics(request: PlanRequest) -> TopicLoads:
     """All topics of the request in order, those outside the bundle included."""
     given = request.topics if isinstance(request.topics, dict) else dict.fromkeys(request.topics or ())
     names, entries = list(given), list(given.values())
-    rates = _rates(names, entries)
+    rates, positions = _rates(names, entries), hash_names(names)
+    for row, entry in enumerate(entries):
+        if entry is not None and entry.position is not None:
+            positions[row] = entry.position
     return topic_loads(
         names,
-        positions=_positions(names, entries),
+        positions=positions,
         messages_per_s=rates[:, 0] + rates[:, 1],
         bytes_per_s=rates[:, 2] + rates[:, 3],
     )
@@ -267,15 +242,6 @@ def _rates(names: Sequence[str], entries: Sequence[TopicEntry | None]) -> Floats
             f"expected a number from 0 to {MAX_NUMBER:g}"
         )
     return rates
-
-
-def _positions(names: Sequence[str], entries: Sequence[TopicEntry | None]) -> Ints:
-    """Where each topic is, (n,): as given, else where its name hashes to."""
-    hashed = hash_names(names)
-    for row, entry in enumerate(entries):
-        if entry is not None and entry.position is not None:
-            hashed[row] = entry.position
-    return hashed
 
 
 def hash_names(names: Sequence[str]) -> Ints:
@@ -334,3 +300,68 @@ def _shared_positions(topics: TopicLoads) -> Iterator[str]:
 def _show(names: Sequence[str]) -> str:
     text = ", ".join(name[:SHOWN_CHARACTERS] for name in names[:_SHOWN_TOPICS])
     return text if len(names) <= _SHOWN_TOPICS else f"{text} and {len(names) - _SHOWN_TOPICS} more"
+
+
+_WIDTH = 64
+_BAR_WIDTH = 20
+_LEVELS = " ▁▂▃▄▅▆▇█"
+_IDLE = "·"
+"""A column with topics and no load."""
+
+
+def draw(plan: Plan) -> str:
+    """The picture as several lines, each with a line break at its end."""
+    lines = [
+        f"{plan.bundle}  {plan.algorithm}",
+        f"{'' if plan.cut.boundaries else 'no split: '}{plan.cut.reason}",
+        "",
+        *bar(plan),
+        f"0x{plan.bundle.range.lower:08x}{f'0x{plan.bundle.range.upper:08x}':>{_WIDTH - 8}}",
+        *_children(plan),
+        *(f"warning: {text}" for text in plan.warnings),
+    ]
+    return "\n".join([*lines, ""])
+
+
+def bar(plan: Plan) -> tuple[str, str]:
+    """The load of the topics where they are, and below it the bundle with its cuts; 66 columns at most."""
+    cells = ["─"] * _WIDTH
+    for column in _columns(plan, np.array(plan.cut.boundaries, dtype=np.int64)).tolist():
+        cells[column] = "┼"
+    return f" {_loads(plan)}".rstrip(), f"├{''.join(cells)}┤"
+
+
+def _columns(plan: Plan, positions: Ints) -> Ints:
+    """Column of each position, (n,)."""
+    range_ = plan.bundle.range
+    return np.minimum((positions - range_.lower) * _WIDTH // (range_.upper - range_.lower), _WIDTH - 1)
+
+
+def _loads(plan: Plan) -> str:
+    topics, limits = plan.question.topics, plan.question.limits
+    load = np.maximum(topics.messages_per_s / limits.messages_per_s, topics.bytes_per_s / limits.bytes_per_s)
+    where = _columns(plan, topics.positions)
+    loads = np.bincount(where, weights=load, minlength=_WIDTH)
+    counts = np.bincount(where, minlength=_WIDTH)
+    most = loads.max()
+    steps = (
+        np.ceil(loads / most * (len(_LEVELS) - 1)).astype(int) if most > 0 else np.zeros(_WIDTH, dtype=int)
+    )
+    return "".join(
+        _LEVELS[step] if step or not count else _IDLE
+        for step, count in zip(steps.tolist(), counts.tolist(), strict=True)
+    )
+
+
+def _children(plan: Plan) -> list[str]:
+    if not plan.children:
+        return []
+    limits = plan.question.limits
+    ratios = [limits.ratio(child.messages_per_s, child.bytes_per_s) for child in plan.children]
+    most = max(ratios) or 1.0
+    lines = ["", f"{'child':<22}{'topics':>8}{'messages/s':>14}{'bytes/s':>18}  of the limits"]
+    for child, ratio in zip(plan.children, ratios, strict=True):
+        numbers = f"{child.topics_count:>8,}{child.messages_per_s:>14,.1f}{child.bytes_per_s:>18,.0f}"
+        bar_ = "█" * round(ratio / most * _BAR_WIDTH)
+        lines.append(f"{child.range!s:<22}{numbers}  {ratio:>6.2f} {bar_}".rstrip())
+    return lines
