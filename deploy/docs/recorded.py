@@ -18,7 +18,7 @@ import msgspec
 from deploy.docs.kafka_example import kafka_example
 from state.closing import Identity
 from state.outputs.actions import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
-from streaming.contract.leader import encode_leader
+from streaming.contract.encode import SkippedRange, encode_leader, encode_skipped
 from streaming.contract.messages import (
     ActionResultData,
     ActionResultMessage,
@@ -45,7 +45,6 @@ from streaming.contract.published import (
     SplitMessage,
     UnloadMessage,
 )
-from streaming.contract.skipped import SkippedRange, encode_skipped
 from streaming.controller.replay import Replay
 from streaming.settings import ClusterSettingsSource, load
 from streaming.settings.sections import TopicNames

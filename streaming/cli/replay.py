@@ -12,8 +12,7 @@ import click
 from streaming.cli.configured import read_settings
 from streaming.cli.options import config_option, example
 from streaming.controller.recording import STANDARD, BadRecording, opened_for_reading
-from streaming.controller.recordings import NoRecording, files_of
-from streaming.controller.replay import Only, Replay, ignore_size
+from streaming.controller.replay import NoRecording, Only, Replay, files_of, ignore_size
 from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.accepted import AcceptedClusters

@@ -6,7 +6,7 @@ import msgspec
 
 from streaming.collector.reports import BundleLoad
 from streaming.contract.messages import TopicLoad
-from streaming.contract.pulsar_report import RATES
+from streaming.contract.pulsar import RATES
 from streaming.pulsar.load_data import NoLoadData, PublishedLoad
 
 

@@ -49,9 +49,7 @@ from streaming.contract.messages import (
     TickMessage,
     TopicStatsMessage,
 )
-from streaming.contract.pulsar_facts import facts_of
-from streaming.contract.pulsar_published import published_report
-from streaming.contract.pulsar_report import Refusal, broker_report, topic_traffic
+from streaming.contract.pulsar import Refusal, broker_report, facts_of, published_report, topic_traffic
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_YEAR = 9000

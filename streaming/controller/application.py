@@ -18,11 +18,10 @@ from typing import TypeVar
 from streaming.contract.beat import every_s
 from streaming.controller.beats import Beats, Duty
 from streaming.controller.known import KNOWN_LABELS
-from streaming.controller.leading import Leading
+from streaming.controller.leadership import Leading, outage_of
 from streaming.controller.metrics import Metrics
-from streaming.controller.outages import outage_of
 from streaming.controller.readiness import Readiness
-from streaming.controller.standing_by import StandingBy
+from streaming.controller.standby import StandingBy
 from streaming.controller.watchdog import START_S, Watchdog
 from streaming.ports.publishing import Fenced
 from streaming.ports.reading import Begin
@@ -35,10 +34,10 @@ from streaming.process.stopping import stopped_by_signals
 from streaming.process.waiting import OutageWait, StoppedWaiting
 from streaming.settings import Settings
 from streaming.spark import session
-from streaming.spark.errors import SparkError, SparkGone, spark_errors
-from streaming.spark.frames import Frames
+from streaming.spark.failures import SparkError, SparkGone, spark_errors
 from streaming.spark.jars import JarError, JavaError
-from streaming.spark.spark_log import SparkLog
+from streaming.spark.query import Frames
+from streaming.spark.session import SparkLog
 from streaming.systems.events import beat_sink_of
 from streaming.systems.topics import validate_all
 

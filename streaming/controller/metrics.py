@@ -23,12 +23,11 @@ from streaming.contract import families
 from streaming.contract.families import Family
 from streaming.controller.approval_metrics import ApprovalMetrics
 from streaming.controller.effect_metrics import EffectMetrics
-from streaming.controller.followup import Repeat, Source
-from streaming.controller.published import Published
+from streaming.controller.published import Published, Repeat, Source
 from streaming.controller.throttle_metrics import ThrottleGauges
 from streaming.controller.upkeep_metrics import UpkeepGauges
 from streaming.intake.observation import EventObservation, EventResult
-from streaming.process import instruments
+from streaming.process import serve
 
 UNKNOWN = "unknown"
 """The label of an event type that is not one of ours, so that unknown types cannot make series."""
@@ -124,10 +123,10 @@ class Metrics:
         self._start.set(math.nan)
 
     def _counter(self, family: Family) -> Counter:
-        return self._declare(family, instruments.counter(self.registry, family))
+        return self._declare(family, serve.counter(self.registry, family))
 
     def _gauge(self, family: Family) -> Gauge:
-        return self._declare(family, instruments.gauge(self.registry, family))
+        return self._declare(family, serve.gauge(self.registry, family))
 
     def _declare(self, family: Family, metric: Declared) -> Declared:
         if "cluster" in family.labels:
@@ -135,7 +134,7 @@ class Metrics:
         return metric
 
     def _histogram(self, family: Family) -> Histogram:
-        return instruments.histogram(self.registry, family)
+        return serve.histogram(self.registry, family)
 
     def observe_round(self, event: Published, *, published_s: float) -> None:
         """Count the round of a summary that was published at `published_s` (Unix time)."""

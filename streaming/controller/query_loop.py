@@ -1,20 +1,20 @@
 """Runs the query until it is told to stop: starts it again, with back-off, after every failure that may pass.
 
-Fencing, configuration errors and damaged data (``streaming.spark.failing``) end it. Before each start of the query it
-checks whether another controller has taken over and whether the topics and the checkpoint are what they were. At a stop the
-batch in progress is finished first.
+Fencing, configuration errors and damaged data (``streaming.spark.failures``) end it. Before each start of the query it
+checks whether another controller has taken over and whether the topics and the checkpoint are what they were. After a failure it
+probes brokers, store and disk, so that an outage is never taken for a damaged checkpoint. At a stop the batch in progress is finished
+first.
 """
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
 from streaming.controller.batches import BatchPublisher
 from streaming.controller.metrics import Metrics
-from streaming.controller.probes import failed_probe
 from streaming.controller.readiness import Readiness
 from streaming.controller.surroundings import Changed, Unanswered, Watch, refuse_regrown
 from streaming.controller.watchdog import START_S, STOP_S, Watchdog
@@ -22,16 +22,26 @@ from streaming.ports.checkpoint import CheckpointError
 from streaming.ports.publisher import Publisher
 from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
 from streaming.ports.reading import NoAnswer
+from streaming.ports.topics import StartError
 from streaming.process.deadline import Deadline
 from streaming.process.exits import Refused
 from streaming.settings import Settings
 from streaming.spark.checkpoint import CheckpointDirectory
-from streaming.spark.damage import damaged_files
-from streaming.spark.errors import SparkError, SparkGone, spark_errors
-from streaming.spark.failing import Failure, Repeats, explain, final_remedy, repeated_remedy
-from streaming.spark.java_errors import failure_of
-from streaming.spark.query import Query
-from streaming.spark.runs import Runs
+from streaming.spark.failures import (
+    Failure,
+    Repeats,
+    SparkError,
+    SparkGone,
+    explain,
+    failure_of,
+    final_remedy,
+    repeated_remedy,
+    spark_errors,
+)
+from streaming.spark.probes import damaged_files, probe_local, probe_store
+from streaming.spark.query import Query, Runs
+from streaming.spark.session import Session
+from streaming.systems.topics import validate_all
 
 _LOG = logging.getLogger(__name__)
 
@@ -234,3 +244,22 @@ class QueryLoop:
             query.stop()
         finally:
             self.readiness.note_end()
+
+
+def failed_probe(session: Session, settings: Settings) -> str | None:
+    """The first problem found, as a sentence; None if all works. Raises ``SparkGone``."""
+    probes: Iterator[Callable[[], object]] = iter(
+        (
+            lambda: validate_all(settings),
+            lambda: probe_store(session.spark, settings.spark.checkpoint),
+            lambda: probe_local(session.spark),
+        )
+    )
+    for probe in probes:
+        try:
+            probe()
+        except SparkGone:
+            raise
+        except (StartError, SparkError, OSError) as error:
+            return str(error)
+    return None

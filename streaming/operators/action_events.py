@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from state.outputs.actions import ACTION_PREFIX
+from streaming.contract.encode import LEADER_TYPE, LeaderData
 from streaming.contract.envelope import EPOCH_HEADER, ReadEnvelope, read_envelope
-from streaming.contract.leader import LEADER_TYPE, LeaderData
 from streaming.process.exits import Refused
 
 

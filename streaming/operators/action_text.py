@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from state.outputs import RoundSummary
+from streaming.contract.encode import LeaderData
 from streaming.contract.envelope import ReadEnvelope
-from streaming.contract.leader import LeaderData
 from streaming.operators.action_events import Action
 from streaming.operators.round_text import circumstances_lines, looked_at_lines
 from streaming.operators.text import table_lines, value_text

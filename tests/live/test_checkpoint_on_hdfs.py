@@ -6,8 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deploy.local.hdfs import LocalHdfs
-from streaming.spark.files import Files
-from streaming.spark.stores import require_promises
+from streaming.spark.files import Files, require_promises
 from tests.live.driving import TRIMTAB, Child, Warm
 from tests.live.loads import closing, leaning, played
 from tests.live.stage import Stage, replayed

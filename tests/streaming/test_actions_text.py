@@ -6,7 +6,7 @@ import re
 import pytest
 
 from state.outputs import RoundSummary
-from streaming.contract.leader import encode_leader
+from streaming.contract.encode import encode_leader
 from streaming.operators.action_events import (
     Action,
     Epochs,

@@ -23,7 +23,7 @@ from deploy.docs.recorded import Event, Recorded, replay_recording
 from state.events import Rejection
 from state.outputs import RoundSummary
 from streaming.contract.decode import decode
-from streaming.contract.leader import LEADER_TYPE
+from streaming.contract.encode import LEADER_TYPE
 from streaming.contract.messages import Envelope
 
 Json = dict[str, Any]

@@ -18,8 +18,7 @@ from streaming.ports.publishing import Fenced, PublishError
 from streaming.process.exits import Refused
 from streaming.pulsar.positions import DataLoss
 from streaming.settings import Settings
-from streaming.spark.errors import SparkGone
-from streaming.spark.failing import REPEATS_MAX
+from streaming.spark.failures import REPEATS_MAX, SparkGone
 from streaming.spark.query import Query
 
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from streaming.cli import main, topic_options
-from streaming.contract.leader import encode_leader
+from streaming.contract.encode import encode_leader
 from streaming.operators import proposals
 from streaming.ports.reading import TopicRecord
 from streaming.process.exits import REFUSED

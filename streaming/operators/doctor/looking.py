@@ -31,8 +31,8 @@ from streaming.ports.marker import Marker
 from streaming.ports.publishing import CheckpointMismatch, PublishError
 from streaming.ports.reading import NoAnswer, TopicRecord
 from streaming.ports.topics import StartError
+from streaming.process.deadline import within
 from streaming.process.exits import Refused, WrongUse
-from streaming.process.within import within
 from streaming.settings import Settings
 from streaming.systems.examining import Side, sides_of
 from streaming.systems.input import input_ids
