@@ -15,11 +15,10 @@ from typing import Protocol, TypeVar
 from streaming.contract.encode import SkippedRange
 from streaming.controller.batches import BatchPublisher
 from streaming.controller.beats import Beats, Duty
+from streaming.controller.health import Health
 from streaming.controller.metrics import Metrics
 from streaming.controller.query_loop import QueryLoop
-from streaming.controller.readiness import Readiness
 from streaming.controller.surroundings import Changed, Watch, find_problem, refuse_regrown
-from streaming.controller.watchdog import Watchdog
 from streaming.ports.checkpoint import CheckpointError
 from streaming.ports.marker import Checkpoint
 from streaming.ports.publisher import Publisher
@@ -79,8 +78,7 @@ class Leading:
     spark: Session
     frames: Frames
     metrics: Metrics
-    watchdog: Watchdog
-    readiness: Readiness
+    health: Health
     duty: Duty
     beats: Beats
     wait: Callable[[float], bool]
@@ -115,7 +113,7 @@ class Leading:
         batches = BatchPublisher(publisher, self.metrics, settings.topics, forget_after_s=forget_after_s)
         self.duty.lead(begun.epoch, lambda: batches.newest_batch_id)
         self.beats.beat_now()
-        self.readiness.lead()
+        self.health.lead()
         self.metrics.show_leader(controller.name, leads=True)
         with refuse_errors(settings):
             runs = Runs(
@@ -138,8 +136,7 @@ class Leading:
                     watch=watch,
                     batches=batches,
                     metrics=self.metrics,
-                    watchdog=self.watchdog,
-                    readiness=self.readiness,
+                    health=self.health,
                     wait=self.wait,
                     is_stopping=self.is_stopping,
                     write_last_beat=self.beats.write_last_beat,

@@ -14,10 +14,9 @@ from functools import partial
 from itertools import count
 
 from streaming.controller.batches import BatchPublisher
+from streaming.controller.health import START_S, STOP_S, Health
 from streaming.controller.metrics import Metrics
-from streaming.controller.readiness import Readiness
 from streaming.controller.surroundings import Changed, Unanswered, Watch, refuse_regrown
-from streaming.controller.watchdog import START_S, STOP_S, Watchdog
 from streaming.ports.checkpoint import CheckpointError
 from streaming.ports.publisher import Publisher
 from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
@@ -71,8 +70,7 @@ class QueryLoop:
     watch: Watch
     batches: BatchPublisher
     metrics: Metrics
-    watchdog: Watchdog
-    readiness: Readiness
+    health: Health
     wait: Callable[[float], bool]
     is_stopping: Callable[[], bool]
     write_last_beat: Callable[[], None]
@@ -119,7 +117,7 @@ class QueryLoop:
         except (SparkError, PublishError, NoAnswer, CheckpointError) as error:
             if isinstance(error, NoAnswer) and not error.passes:
                 raise
-            self._show_phase(f"the query failed: {error}")
+            self.health.show(f"the query failed: {error}")
             failure = self._failure(error)
             self._raise_if_final(failure, error)
             return failure
@@ -132,7 +130,7 @@ class QueryLoop:
                 self.watch.require_now()
                 refuse_regrown(self.settings, self.checkpoint.planned_batch())
             except (Unanswered, NoAnswer) as error:
-                self._show_phase(f"the query waits for the brokers: {error}")
+                self.health.show(f"the query waits for the brokers: {error}")
                 _LOG.warning("the query waits for the brokers: %s", error)
                 self.wait(_LOOK_S)
             else:
@@ -141,12 +139,8 @@ class QueryLoop:
     def _report_restart(self, failure: Failure, backoff_s: float) -> None:
         text = explain(failure)
         _LOG.warning("the query failed and is restarted in %g s: %s", backoff_s, text)
-        self._show_phase(f"the query failed and is started again: {text}")
+        self.health.show(f"the query failed and is started again: {text}")
         self.metrics.count_query_restart()
-
-    def _show_phase(self, text: str) -> None:
-        self.watchdog.begin(text, START_S)
-        self.readiness.phase = text
 
     def _failure(self, error: Exception) -> Failure:
         """What went wrong. Spark passes on only the text of the batch function's own error."""
@@ -181,9 +175,9 @@ class QueryLoop:
         return problem is None
 
     def _run_query(self) -> None:
-        self.watchdog.begin("starting the query", START_S)
+        self.health.begin("starting the query", START_S)
         query = self.runs.start_next(f"trimtab-{self.settings.controller.name}")
-        self.readiness.runs(query, self.batches)
+        self.health.runs(query, self.batches)
         looks = count(1)
         try:
             while not self._is_over(query):
@@ -205,9 +199,9 @@ class QueryLoop:
     def _check_query(self, query: Query) -> None:
         """One look at a running query. Raises ``Changed``."""
         batches = self.batches
-        self.readiness.note_triggers()
+        self.health.note_triggers()
         progress = query.batch_progress()
-        self.watchdog.note_turn(None if progress is None else (batches.published_count, progress))
+        self.health.note_turn(None if progress is None else (batches.published_count, progress))
         batches.reports.attempt("progress", partial(self._show_last_batch, query))
         if batches.published_count:
             self.checkpoint.drop_older()
@@ -228,7 +222,7 @@ class QueryLoop:
 
         If the input never ends, the next batch begins at once. So this waits for the end of the batch, not for a pause.
         """
-        self.watchdog.begin("stopping the query", STOP_S)
+        self.health.begin("stopping the query", STOP_S)
         deadline = Deadline(_DRAIN_S)
         try:
             finished = query.finished_batch_id if query.is_active else None
@@ -243,7 +237,7 @@ class QueryLoop:
                 self.write_last_beat()  # Spark takes seconds to stop, and a standby fences us anyway
             query.stop()
         finally:
-            self.readiness.note_end()
+            self.health.note_end()
 
 
 def failed_probe(session: Session, settings: Settings) -> str | None:

@@ -20,7 +20,6 @@ from typing import TypeVar
 from streaming.contract import beat as beats
 from streaming.contract.beat import Beat, Unreadable
 from streaming.controller.leadership import Leading, WaitingOut, outage_of, refuse_errors
-from streaming.controller.watchdog import START_S
 from streaming.ports.publishing import Fenced
 from streaming.ports.reading import Reader
 from streaming.ports.starts import StartWith
@@ -306,8 +305,7 @@ class StandingBy:
 
     def _show(self, text: str, problem: str = "") -> None:
         leading = self.leading
-        leading.watchdog.begin(text, START_S)
-        leading.readiness.stand_by(text, problem)
+        leading.health.stand_by(text, problem)
         leading.duty.stand_by(problem)
 
     def _reader(self) -> Reader:
