@@ -18,9 +18,8 @@ from typing import TypeVar
 from streaming.contract.beat import every_s
 from streaming.controller.beats import Beats, Duty
 from streaming.controller.health import Health
-from streaming.controller.known import KNOWN_LABELS
 from streaming.controller.leadership import Leading, outage_of
-from streaming.controller.metrics import Metrics
+from streaming.controller.metrics import KNOWN_LABELS, Metrics
 from streaming.controller.standby import StandingBy
 from streaming.ports.publishing import Fenced
 from streaming.ports.reading import Begin

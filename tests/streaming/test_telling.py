@@ -12,8 +12,7 @@ from pyspark.sql import Row
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from streaming.controller.batches import BatchPublisher, BatchReports
-from streaming.controller.known import KNOWN_LABELS
-from streaming.controller.metrics import Metrics
+from streaming.controller.metrics import KNOWN_LABELS, Metrics
 from streaming.intake.observation import EventCount, EventObservation, encode
 from streaming.ports.marker import BatchState
 from streaming.settings import TopicNames
