@@ -68,7 +68,7 @@ class Closing:
     @property
     def is_paused(self) -> bool:
         """Whether an operator holds every action."""
-        return self.record is not None and self.record.is_paused_at(self.start_ms)
+        return self.record is not None and self.record.event.is_paused_at(self.start_ms)
 
     @property
     def is_dry_run(self) -> bool:

@@ -27,7 +27,6 @@ have.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, Literal
 
 import msgspec
@@ -61,47 +60,17 @@ def applies_from(header: Header, event: Control, rounds: RoundSettings) -> int:
 def take(header: Header, event: Control, rounds: RoundSettings) -> bool:
     """Remember a control event; False where a newer one already makes it pointless (or it is a repeat)."""
     since = applies_from(header, event, rounds)
-    record = ControlRecord(
-        time_ms=event.time_ms,
-        id=event.id,
-        paused=event.paused,
-        mode=event.mode,
-        overlay=event.overlay,
-        who=event.who,
-        why=event.why,
-        applies_from=since,
-        arrived_late=_due(event.time_ms, rounds, header.length_ms) < since,
-        resumed_ms=event.resumed_ms,
-        until_ms=event.until_ms,
-        upkeep=event.upkeep,
-        approval=event.approval,
-    )
-    if any(known.age_key == record.age_key for known in header.control):
+    arrived_late = _due(event.time_ms, rounds, header.length_ms) < since
+    record = ControlRecord(event, since, arrived_late)
+    if any(known.event.age_key == event.age_key for known in header.control):
         return False
-    found = sorted([*header.control, record], key=lambda known: known.age_key)
+    found = sorted([*header.control, record], key=lambda known: known.event.age_key)
     header.control = _needed(found)
     if record not in header.control:
         return False
     if len(header.control) > MAX_WAITING_COUNT:
         del header.control[1]  # not the first: it may be in force, and stays so until another one applies
     return True
-
-
-def event_of(record: ControlRecord) -> Control:
-    """The event that was remembered."""
-    return Control(
-        id=record.id,
-        time_ms=record.time_ms,
-        paused=record.paused,
-        mode=record.mode,
-        overlay=record.overlay,
-        who=record.who,
-        why=record.why,
-        resumed_ms=record.resumed_ms,
-        until_ms=record.until_ms,
-        upkeep=record.upkeep,
-        approval=record.approval,
-    )
 
 
 def _needed(records: list[ControlRecord]) -> list[ControlRecord]:
@@ -118,7 +87,7 @@ def in_force(header: Header, number: int) -> ControlRecord | None:
     applicable = (record for record in reversed(header.control) if record.applies_from <= number)
     newest = next(applicable, None)
     if newest is not None:
-        header.control = [record for record in header.control if record.age_key >= newest.age_key]
+        header.control = [record for record in header.control if record.event.age_key >= newest.event.age_key]
     return newest
 
 
@@ -161,9 +130,9 @@ def schedule_forgetting(header: Header, event: Control, rounds: RoundSettings) -
 
 def keep_newest_control(header: Header, length_ms: int) -> Header:
     """Only the newest control event, if it changes anything; ``length_ms`` is that of the rounds of a cluster that is not known."""
-    events = [*controls_of(header), *map(event_of, header.control)]
+    events = [*controls_of(header), *(each.event for each in header.control)]
     newest = max(events, key=lambda event: event.age_key)
-    kept = [record_of(replace(newest, forget=False), None)] if newest.changes_anything else []
+    kept = [record_of(msgspec.structs.replace(newest, forget=False), None)] if newest.changes_anything else []
     return Header(length_ms=length_ms, early=kept)
 
 
@@ -217,7 +186,7 @@ def controls_of(header: Header) -> list[Control]:
 
 def record_of(event: Event, clock_ms: int | None) -> EarlyRecord:
     """An event as it is kept; ``clock_ms`` is the newest event time of its cluster."""
-    value = msgspec.msgpack.encode(replace(event, appended_ms=None))
+    value = msgspec.msgpack.encode(event)
     return EarlyRecord(_KINDS[type(event)], event.time_ms, event.id, clock_ms, value)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from state import control, memory, refusals, rounds, systems
 from state.closing import Identity
 from state.events import (
+    NOWHERE,
     ActionResult,
     Approval,
     ClusterFacts,
@@ -20,6 +21,7 @@ from state.events import (
     Event,
     KafkaLoadReport,
     LoadReport,
+    Place,
     Reassignment,
     Rejection,
     Tick,
@@ -27,17 +29,15 @@ from state.events import (
 from state.events import System as SystemName
 from state.layouts import FRESH
 from state.memory import (
-    ApprovalRecord,
     Header,
     OpenRound,
-    ResultRecord,
     Waiting,
     WaitingKey,
     decode_header,
     encode_header,
 )
 from state.outputs import Output
-from state.rounds import PASSES_THROUGH, Memory, Round, Untaken, refusal, result_of, take_facts, take_tick
+from state.rounds import PASSES_THROUGH, Memory, Round, Untaken, refusal
 from state.settings import ClusterSettings, SettingsSource
 from state.store import Store
 from state.system import System
@@ -87,7 +87,7 @@ class Controller:
         self._is_forgotten = False
         """Whether the store still holds the memory of a cluster that is forgotten."""
         self._waiting = self._room()
-        self._known_results: dict[int, set[ResultRecord]] = {}
+        self._known_results: dict[int, set[ActionResult]] = {}
         self._results: Counter[tuple[type[Event], Result]] = Counter()
 
     def _load_header(self) -> Header:
@@ -121,9 +121,9 @@ class Controller:
         results, self._results = self._results, Counter()
         return results
 
-    def step(self, event: Event) -> Step:
-        """Take one event; the outputs are those of the rounds it closes."""
-        taken = self._take(event)
+    def step(self, event: Event, place: Place = NOWHERE) -> Step:
+        """Take one event, from its place in the log; the outputs are those of the rounds it closes."""
+        taken = self._take(event, place)
         if isinstance(taken, Rejection):
             return self._count(event, REJECTED, Step(rejection=taken))
         if isinstance(taken, tuple):
@@ -138,15 +138,15 @@ class Controller:
         if not self._waiting.put(self._header.rounds[key.round], key, new):
             self._results[type(event), SUPERSEDED] += 1
 
-    def _take(self, event: Event) -> Rejection | Result | tuple[WaitingKey, Waiting]:
+    def _take(self, event: Event, place: Place) -> Rejection | Result | tuple[WaitingKey, Waiting]:
         """The result of an event, or the part of it that waits for its round. A fault of ours refuses the event and changes nothing."""
         before = Untaken.of(self._header, event.time_ms // self._header.length_ms)
         own, own_changed = self._own, self._own_changed
         try:
             return (
-                refusals.refuse(event, self._header, self._cluster, self._settings)
+                refusals.refuse(event, place, self._header, self._cluster, self._settings)
                 or self._refuse_too_much(event)
-                or self._keep(event)
+                or self._keep(event, place.partition)
             )
         except PASSES_THROUGH:
             raise
@@ -156,16 +156,16 @@ class Controller:
             self._rounds = systems.rounds_of(self._header.system, self._base)
             return refusal(error)
 
-    def _keep(self, event: Event) -> Result | tuple[WaitingKey, Waiting]:
+    def _keep(self, event: Event, partition: int | None) -> Result | tuple[WaitingKey, Waiting]:
         system = systems.shown_by(type(event))
         if self._header.system is None and system is None:
-            return self._keep_early(event)
+            return self._keep_early(event, partition)
         if isinstance(event, Control):
             return self._take_control(event)
         if isinstance(event, Approval):
             return self._take_approval(event)
-        if event.partition is not None:
-            self._header.partition = event.partition
+        if partition is not None:
+            self._header.partition = partition
         if self._is_late(event):
             return LATE
         if self._header.system is None and system is not None:
@@ -173,12 +173,12 @@ class Controller:
         self._begin(event.time_ms)
         return self._put_in_round(event)
 
-    def _keep_early(self, event: Event) -> Result:
+    def _keep_early(self, event: Event, partition: int | None) -> Result:
         """Keep an event until the cluster's system is known."""
         if isinstance(event, ClusterFacts) and self._is_late(event):
             return LATE
-        if not isinstance(event, Control) and event.partition is not None:
-            self._header.partition = event.partition
+        if not isinstance(event, Control) and partition is not None:
+            self._header.partition = partition
         ended = control.keep_early(self._header, event, systems.all_rounds(self._base))
         if ended == USED and isinstance(event, Control) and event.forget:
             self._forget_if_silent(event)
@@ -229,10 +229,9 @@ class Controller:
 
     def _take_approval(self, event: Approval) -> Result:
         """Keep an approval for the first round that closes with a summary, whatever its own time is."""
-        record = ApprovalRecord(event.id, event.proposal_id, event.verdict, event.who, event.why)
-        if record in self._header.approvals:
+        if event in self._header.approvals:
             return SUPERSEDED
-        self._header.approvals.append(record)
+        self._header.approvals.append(event)
         return USED
 
     def _forget(self) -> None:
@@ -276,7 +275,7 @@ class Controller:
             if self._header.system is None:
                 return control.refuse_early(self._header, event, systems.all_rounds(self._base))
             known = self._results_of(number, open_round) if number in self._header.rounds else ()
-            return memory.refused_result(result_of(event), known)
+            return memory.refused_result(event, known)
         return memory.refusal(systems.waiting_of(event, number), open_round)
 
     def _is_late(self, event: Event) -> bool:
@@ -304,15 +303,17 @@ class Controller:
         if waits is not None:
             return waits
         is_new = True
-        if isinstance(event, Tick):
-            is_new = take_tick(event, open_round)
-        elif isinstance(event, ActionResult):
+        if isinstance(event, ActionResult):
             is_new = self._take_result(event, number, open_round)
+        elif isinstance(event, Tick):
+            is_new = open_round.tick is None or open_round.tick.age_key < event.age_key
+            open_round.tick = event if is_new else open_round.tick
         elif isinstance(event, ClusterFacts):
-            is_new = take_facts(event, open_round)
+            is_new = open_round.facts is None or open_round.facts.age_key < event.age_key
+            open_round.facts = event if is_new else open_round.facts
         return USED if is_new else SUPERSEDED
 
-    def _results_of(self, number: int, open_round: OpenRound) -> set[ResultRecord]:
+    def _results_of(self, number: int, open_round: OpenRound) -> set[ActionResult]:
         """The results of a round as a set, because a round may have very many."""
         known = self._known_results.setdefault(number, set())
         if len(known) != len(open_round.results):
@@ -320,11 +321,11 @@ class Controller:
         return known
 
     def _take_result(self, event: ActionResult, number: int, open_round: OpenRound) -> bool:
-        record, known = result_of(event), self._results_of(number, open_round)
-        if record in known:
+        known = self._results_of(number, open_round)
+        if event in known:
             return False
-        known.add(record)
-        open_round.results.append(record)
+        known.add(event)
+        open_round.results.append(event)
         return True
 
     def _advance(self, time_ms: int) -> list[Output]:

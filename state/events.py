@@ -11,7 +11,6 @@ Times are event time in milliseconds since the epoch. No number is NaN or infini
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -274,61 +273,62 @@ class TopicTraffic:
     """Producers and consumers that are known of, (t,): at most what there are."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Event:
-    """What every event has."""
+class Place(NamedTuple):
+    """Where an event stands in the log; it is no part of the event, so that the same event appended twice is one event."""
 
-    id: str
-    time_ms: int
-    appended_ms: int | None = None
-    """When it was appended to the log; None where no log gives that time."""
     partition: int | None = None
-    """Partition of the input topic it came from; None outside a partitioned log."""
+    """Partition of the input topic; None outside a partitioned log, and for control events."""
+    appended_ms: int | None = None
+    """When it was appended; None where no log gives that time."""
 
-    @cached_property
+
+NOWHERE = Place()
+
+
+class Event(msgspec.Struct, frozen=True, array_like=True):
+    """What every event has; small ones are stored as they are."""
+
+    time_ms: int
+    id: str
+
+    @property
     def age_key(self) -> tuple[int, str]:
         """Newest wins; equal times: the greater id."""
         return (self.time_ms, self.id)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LoadReport(Event):
+class LoadReport(Event, frozen=True, array_like=True, eq=False):
     """A broker's load at a moment."""
 
     broker: str
     report: BrokerReport
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class BrokerLoad(LoadReport):
+class BrokerLoad(LoadReport, frozen=True, array_like=True, eq=False):
     """The load report of a broker with the extensible load manager; it has what the broker publishes about itself."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TopicStats(Event):
+class TopicStats(Event, frozen=True, array_like=True, eq=False):
     """Traffic of the topics of a broker, for splits; it counts for the round of its time only."""
 
     broker: str
     traffic: TopicTraffic
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class KafkaLoadReport(Event):
+class KafkaLoadReport(Event, frozen=True, array_like=True, eq=False):
     """A Kafka broker's replicas of moving partitions, its throttle and its network at a moment."""
 
     broker: str
     logs: BrokerLogs
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Reassignment(Event):
+class Reassignment(Event, frozen=True, array_like=True, eq=False):
     """All partitions that move in a Kafka cluster at a moment."""
 
     report: MovesReport
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Tick(Event):
+class Tick(Event, frozen=True, array_like=True):
     """A collector's sweep is complete."""
 
     asked: tuple[str, ...]
@@ -344,8 +344,7 @@ ActionOutcome = Literal["succeeded", "failed", "skipped"]
 """How an action ended."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ActionResult(Event):
+class ActionResult(Event, frozen=True, array_like=True, order=True):
     """What became of an action."""
 
     action_id: str
@@ -358,8 +357,7 @@ Verdict = Literal["approved", "rejected"]
 """A person's answer to a proposal."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Approval(Event):
+class Approval(Event, frozen=True, array_like=True):
     """A person's answer to a proposal. Its time moves no clock, and it is never late."""
 
     proposal_id: str
@@ -368,15 +366,13 @@ class Approval(Event):
     why: str
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ClusterFacts(Event):
+class ClusterFacts(Event, frozen=True, array_like=True):
     """What is known about a cluster besides its load; it counts from the round of its time on."""
 
     facts: Facts
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Control(Event):
+class Control(Event, frozen=True, array_like=True):
     """All that an operator has set for one cluster; a newer event replaces all of it."""
 
     paused: bool
@@ -395,6 +391,10 @@ class Control(Event):
     """What is under maintenance, or drained."""
     approval: Literal["none", "required"] | None = None
     """Whether unloads and splits wait for a person; None: as configured."""
+
+    def is_paused_at(self, start_ms: int) -> bool:
+        """Whether it holds every action of a round that begins then."""
+        return self.paused and (self.until_ms is None or start_ms < self.until_ms)
 
     @property
     def changes_anything(self) -> bool:

@@ -40,16 +40,3 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     """Messages/s and bytes/s, in + out, of this program's own topics by the bundle they are in."""
     failure_domains: dict[str, list[str]] = {}
     """Brokers of each failure domain."""
-
-
-class FactsRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The newest facts of an open round; they are obeyed from its close on."""
-
-    time_ms: int
-    id: str
-    facts: Facts
-
-    @property
-    def age_key(self) -> tuple[int, str]:
-        """Newest wins; equal times: the greater id."""
-        return (self.time_ms, self.id)

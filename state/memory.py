@@ -19,13 +19,11 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from state.events import ActionOutcome, Rejection, RejectReason, System, Verdict
-from state.facts import Facts, FactsRecord
-from state.guard_settings import Approval
+from state.events import ActionResult, Approval, ClusterFacts, Control, Rejection, RejectReason, System, Tick
+from state.facts import Facts
 from state.layouts import seal, unseal
 from state.ledger import ActionKind, Ledger
 from state.settings import Mode
-from state.upkeep import NOTHING, Upkeep
 
 WaitingKind = Literal["report", "topics", "logs", "moves"]
 
@@ -33,54 +31,9 @@ WaitingKind = Literal["report", "topics", "logs", "moves"]
 class ControlRecord(msgspec.Struct, frozen=True, array_like=True):
     """A control event and the first round it applies to."""
 
-    time_ms: int
-    id: str
-    paused: bool
-    mode: Mode | None
-    overlay: bytes
-    who: str
-    why: str
+    event: Control
     applies_from: int
     arrived_late: bool
-    resumed_ms: int | None = None
-    """When a person said that failing actions are mended; None: never."""
-    until_ms: int | None = None
-    """When its pause ends by itself; None: a person ends it."""
-    upkeep: Upkeep = NOTHING
-    """What is under maintenance, or drained."""
-    approval: Approval | None = None
-    """Whether unloads and splits wait for a person; None: as configured."""
-
-    def is_paused_at(self, start_ms: int) -> bool:
-        """Whether it holds every action of a round that begins then."""
-        return self.paused and (self.until_ms is None or start_ms < self.until_ms)
-
-    @property
-    def age_key(self) -> tuple[int, str]:
-        """The newest wins; at equal times the greater id."""
-        return (self.time_ms, self.id)
-
-
-class TickRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The newest sweep of a round."""
-
-    time_ms: int
-    id: str
-    asked: tuple[str, ...]
-    failed: tuple[tuple[str, str], ...]
-    unowned: tuple[tuple[str, int], ...] = ()
-    unowned_count: int = 0
-
-
-class ResultRecord(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """What became of an action, applied when its round closes."""
-
-    time_ms: int
-    id: str
-    action_id: str
-    outcome: ActionOutcome
-    is_held: bool = False
-    """Whether it was skipped because the executor takes the cluster for paused."""
 
 
 class Sender(msgspec.Struct, frozen=True, array_like=True):
@@ -111,12 +64,13 @@ class OpenRound(msgspec.Struct, array_like=True):
 
     spans: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """First and last report time of each stretch without a gap above ``max_report_age_s``, ascending."""
-    tick: TickRecord | None = None
-    results: list[ResultRecord] = msgspec.field(default_factory=list)
+    tick: Tick | None = None
+    """The newest sweep."""
+    results: list[ActionResult] = msgspec.field(default_factory=list)
     waiters: dict[WaitingKind, Waiters] = msgspec.field(default_factory=dict)
     """Who waits for its close."""
-    facts: FactsRecord | None = None
-    """The newest facts of its time."""
+    facts: ClusterFacts | None = None
+    """The newest facts of its time; they are obeyed from its close on."""
     stored_count: int = 0
     """Values of senders in the store, with those that newer ones have replaced."""
 
@@ -135,16 +89,6 @@ class MembersChange(msgspec.Struct, frozen=True, array_like=True):
     """The first of the brokers that came, for a sentence; empty for none."""
     left: str
     """The first of the brokers that went; empty for none."""
-
-
-class ApprovalRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A person's approval or rejection of a proposal, kept until the next round with a summary closes."""
-
-    id: str
-    proposal_id: str
-    verdict: Verdict
-    who: str
-    why: str
 
 
 class ProposalRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -247,7 +191,7 @@ class Header(msgspec.Struct, array_like=True):
     """By broker, the drains in force that have begun."""
     proposals: list[ProposalRecord] = msgspec.field(default_factory=list)
     """Open proposals, the oldest first."""
-    approvals: list[ApprovalRecord] = msgspec.field(default_factory=list)
+    approvals: list[Approval] = msgspec.field(default_factory=list)
     """Approvals and rejections since the last summary, in the order of the log."""
     rejected: dict[str, int] = msgspec.field(default_factory=dict)
     """By bundle of a rejected proposal, the time until which no action on the bundle is proposed, ms."""
@@ -333,9 +277,9 @@ def refusal(waits: tuple[WaitingKey, Waiting] | None, open_round: OpenRound) -> 
     return None
 
 
-def refused_result(record: ResultRecord, known: Collection[ResultRecord]) -> Rejection | None:
+def refused_result(result: ActionResult, known: Collection[ActionResult]) -> Rejection | None:
     """Why a result is not taken into its round, whose results are ``known``."""
-    if len(known) < MAX_RESULTS_COUNT or record in known:
+    if len(known) < MAX_RESULTS_COUNT or result in known:
         return None
     return _reject("too-many-results", "results of actions", MAX_RESULTS_COUNT)
 

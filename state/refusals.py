@@ -1,47 +1,51 @@
 """Why an event is refused, for reasons that only the cluster's memory or settings show."""
 
 from state import systems
-from state.events import Approval, Control, Event, Rejection
+from state.events import Approval, Control, Event, Place, Rejection
 from state.memory import Header
 from state.outputs import rfc3339
 from state.settings import OverlayError, RoundSettings, SettingsSource
 
 
-def refuse(event: Event, header: Header, cluster: str, settings: SettingsSource) -> Rejection | None:
+def refuse(
+    event: Event, place: Place, header: Header, cluster: str, settings: SettingsSource
+) -> Rejection | None:
     """Why an event of this cluster is refused; None if it is taken."""
     if isinstance(event, Approval):
-        return _refuse_approval(event, header)
+        return _refuse_approval(place.partition, header)
     limits = systems.limits_for(event, header.system, settings.base(cluster))
-    ahead = _refuse_ahead(event, limits)
+    ahead = _refuse_ahead(event, place.appended_ms, limits)
     if ahead is not None or not isinstance(event, Control):
-        return ahead or _refuse_stranger(event, header, limits)
+        return ahead or _refuse_stranger(event, place.partition, header, limits)
     return _refuse_overlay(event, cluster, settings) or systems.refuse_upkeep(event, header.system)
 
 
-def _refuse_ahead(event: Event, limits: RoundSettings) -> Rejection | None:
-    if event.appended_ms is not None and limits.is_ahead(event.time_ms, event.appended_ms):
+def _refuse_ahead(event: Event, appended_ms: int | None, limits: RoundSettings) -> Rejection | None:
+    if appended_ms is not None and limits.is_ahead(event.time_ms, appended_ms):
         return Rejection(
             reason="ahead-of-log",
-            detail=f"time {rfc3339(event.time_ms)} is {(event.time_ms - event.appended_ms) / 1000:g} s ahead of the "
+            detail=f"time {rfc3339(event.time_ms)} is {(event.time_ms - appended_ms) / 1000:g} s ahead of the "
             f"log, at most {limits.max_ahead_s:g} s are allowed: set the sender's clock",
         )
     return None
 
 
-def _refuse_stranger(event: Event, header: Header, limits: RoundSettings) -> Rejection | None:
+def _refuse_stranger(
+    event: Event, partition: int | None, header: Header, limits: RoundSettings
+) -> Rejection | None:
     """Why an event does not belong to this cluster: it is of the other system, or not from the partition of the cluster's records."""
     wrong = systems.wrong_system(event, header.system)
     if wrong is not None:
         return wrong
     known, newest = header.partition, header.newest_ms
-    if event.partition is None or known is None or newest is None or event.partition == known:
+    if partition is None or known is None or newest is None or partition == known:
         return None
     if event.time_ms - newest > limits.max_report_age_ms:
         return None
-    return _wrong_partition(event.partition, known)
+    return _wrong_partition(partition, known)
 
 
-def _refuse_approval(event: Approval, header: Header) -> Rejection | None:
+def _refuse_approval(partition: int | None, header: Header) -> Rejection | None:
     """Why an approval is refused.
 
     Its time is not checked, because it is a laptop's. Its place in the log decides when it counts, so it has to be in the cluster's
@@ -53,9 +57,9 @@ def _refuse_approval(event: Approval, header: Header) -> Rejection | None:
             detail="proposals are made for Pulsar clusters, and no report says that this is one: see the cluster's name",
         )
     known = header.partition
-    if event.partition is None or known is None or event.partition == known:
+    if partition is None or known is None or partition == known:
         return None
-    return _wrong_partition(event.partition, known)
+    return _wrong_partition(partition, known)
 
 
 def _refuse_overlay(event: Control, cluster: str, settings: SettingsSource) -> Rejection | None:

@@ -25,9 +25,8 @@ from typing import Any, Generic
 
 from state import control, summary
 from state.closing import HELD_AFTER_ROUNDS, Closing, Identity, resume
-from state.events import ActionResult, ClusterFacts, Rejection, Tick
-from state.facts import FactsRecord
-from state.memory import ControlRecord, Header, OpenRound, ResultRecord, TickRecord, Waiting, WaitingKey
+from state.events import Rejection
+from state.memory import ControlRecord, Header, OpenRound, Waiting, WaitingKey
 from state.outputs import Output
 from state.settings import ClusterSettings, OverlayError, SettingsSource, to_ms
 from state.system import MemoryT, System
@@ -107,31 +106,6 @@ def count_error(header: Header, error: Exception, *, end_ms: int) -> None:
         header.error_held_since_ms, header.error_place = end_ms, place_of(error)
 
 
-def take_tick(event: Tick, open_round: OpenRound) -> bool:
-    """Keep a tick; False where a newer one is known."""
-    known = open_round.tick
-    if known is not None and (known.time_ms, known.id) >= event.age_key:
-        return False
-    open_round.tick = TickRecord(
-        event.time_ms, event.id, event.asked, event.failed, event.unowned, event.unowned_count
-    )
-    return True
-
-
-def take_facts(event: ClusterFacts, open_round: OpenRound) -> bool:
-    """Keep facts; False where newer ones are known."""
-    known = open_round.facts
-    if known is not None and known.age_key >= event.age_key:
-        return False
-    open_round.facts = FactsRecord(event.time_ms, event.id, event.facts)
-    return True
-
-
-def result_of(event: ActionResult) -> ResultRecord:
-    """What is kept of a result until its round closes."""
-    return ResultRecord(event.time_ms, event.id, event.action_id, event.outcome, event.is_held)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Memory(Generic[MemoryT]):
     """What a close reads and replaces."""
@@ -195,8 +169,8 @@ def _close(ended: Round[MemoryT], draft: Memory[MemoryT]) -> tuple[Memory[Memory
     if closing.mode == "act" and header.last_mode == "dry-run":
         header.ledger.forget_dry_run()
     header.last_mode = closing.mode
-    if record is not None and record.resumed_ms is not None:
-        resume(header, record.resumed_ms)
+    if record is not None and record.event.resumed_ms is not None:
+        resume(header, record.event.resumed_ms)
     own, outputs = system.decide(closing, header, own, ended.waiting)
     header.rounds_since_start += 1
     header.last_summary = ended.number
@@ -216,7 +190,7 @@ def _settings_in_force(
     if record is None:
         return base, None
     try:
-        return ended.settings.overlaid(ended.cluster, record.overlay), None
+        return ended.settings.overlaid(ended.cluster, record.event.overlay), None
     except OverlayError as error:
         return (
             base,
@@ -233,8 +207,8 @@ def _closing(
 ) -> Closing:
     number, end_ms = ended.number, (ended.number + 1) * header.length_ms
     identity = ended.identity
-    mode = identity.mode if record is None or record.mode is None else record.mode
-    approval = identity.approval if record is None or record.approval is None else record.approval
+    mode = identity.mode if record is None or record.event.mode is None else record.event.mode
+    approval = identity.approval if record is None or record.event.approval is None else record.event.approval
     needs_approval = approval == "required" and mode == "act"
     return Closing(
         cluster=ended.cluster,
@@ -251,7 +225,7 @@ def _closing(
         restarted=silence_ms(header, number) > ended.system.rounds(settings).max_report_age_ms,
         max_action_bytes=identity.max_action_bytes,
         proposals_expire_ms=end_ms + to_ms(identity.proposal_ttl_s) if needs_approval else None,
-        upkeep=NOTHING if record is None else record.upkeep.at(number * header.length_ms),
+        upkeep=NOTHING if record is None else record.event.upkeep.at(number * header.length_ms),
     )
 
 

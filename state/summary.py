@@ -120,15 +120,16 @@ def _in_flight(header: Header, end_ms: int) -> list[InFlightRow]:
 def _control(record: ControlRecord | None, problem: str | None) -> ControlInForce | None:
     if record is None:
         return None
+    event = record.event
     return ControlInForce(
-        id=record.id[:MAX_REMARK_CHARACTERS],
-        time=rfc3339(record.time_ms),
-        who=record.who[:MAX_REMARK_CHARACTERS],
-        why=record.why[:MAX_REMARK_CHARACTERS],
+        id=event.id[:MAX_REMARK_CHARACTERS],
+        time=rfc3339(event.time_ms),
+        who=event.who[:MAX_REMARK_CHARACTERS],
+        why=event.why[:MAX_REMARK_CHARACTERS],
         arrived_late=record.arrived_late,
-        resumed_at=None if record.resumed_ms is None else rfc3339(record.resumed_ms),
+        resumed_at=None if event.resumed_ms is None else rfc3339(event.resumed_ms),
         problem=None if problem is None else problem[:MAX_REMARK_CHARACTERS],
-        until=rfc3339(record.until_ms) if record.paused and record.until_ms is not None else None,
+        until=rfc3339(event.until_ms) if event.paused and event.until_ms is not None else None,
     )
 
 
@@ -139,8 +140,8 @@ def empty_section() -> Section[Any]:
 
 def _skipped_after_pause(closing: Closing) -> list[Finding]:
     """Actions that an executor skipped as paused after the pause had ended by itself: the executor does not know ``until``."""
-    record = closing.record
-    if record is None or record.until_ms is None or record.is_paused_at(closing.start_ms):
+    control = closing.record.event if closing.record else None
+    if control is None or control.until_ms is None or control.is_paused_at(closing.start_ms):
         return []
     return [
         Finding(
@@ -148,11 +149,11 @@ def _skipped_after_pause(closing: Closing) -> list[Finding]:
             subject=each.action_id,
             broker="",
             bytes_per_s=None,
-            advice=f"the pause ended by itself at {rfc3339(record.until_ms)} and its executor still takes the cluster for paused: "
+            advice=f"the pause ended by itself at {rfc3339(control.until_ms)} and its executor still takes the cluster for paused: "
             "update the executor, or run `trimtab resume`",
         )
         for each in sorted(closing.open_round.results)
-        if each.is_held and record.paused and each.time_ms >= record.until_ms
+        if each.is_held and control.paused and each.time_ms >= control.until_ms
     ]
 
 

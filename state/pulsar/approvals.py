@@ -17,9 +17,9 @@ from policies.shedding.rules import Rules
 from policies.shedding.view import NOBODY
 from policies.splitting.plan import MEASURES, TRIGGERS, BlindCut, evidence_name
 from state.closing import Closing
-from state.events import namespace_of
+from state.events import Approval, namespace_of
 from state.ledger import ActionKind, Child
-from state.memory import ApprovalRecord, Header, ProposalRecord
+from state.memory import Header, ProposalRecord
 from state.outputs import ApprovalRow, ApprovalSummary, Output, ProposalRow, Split, Unload, rfc3339
 from state.pulsar import masks
 from state.pulsar.fleet import Advanced
@@ -36,7 +36,7 @@ ROUND = "round/"
 class Answer:
     """A person's answer, and what became of it."""
 
-    record: ApprovalRecord
+    record: Approval
     outcome: str
     detail: str
     action: Unload | Split | None = None
@@ -122,7 +122,7 @@ def answer(found: Answers, scene: Scene, asking: Asking | None) -> None:
             asking.acting.update(each for each in (proposal.source, proposal.destination) if each is not None)
 
 
-def _act(found: Answers, scene: Scene, record: ApprovalRecord, proposal: ProposalRecord) -> Answer:
+def _act(found: Answers, scene: Scene, record: Approval, proposal: ProposalRecord) -> Answer:
     row = scene.advanced.row_of(proposal.source, proposal.bundle)
     if row is None:
         detail = f"{proposal.source} does not own {proposal.bundle} any more"
@@ -145,7 +145,7 @@ def _act(found: Answers, scene: Scene, record: ApprovalRecord, proposal: Proposa
     return made
 
 
-def _unload(scene: Scene, record: ApprovalRecord, proposal: ProposalRecord, row: int) -> Answer:
+def _unload(scene: Scene, record: Approval, proposal: ProposalRecord, row: int) -> Answer:
     table, circumstances = scene.table, scene.circumstances
     view = table.view
     source = int(view.bundles.owners_of(np.array([row]))[0])
@@ -192,7 +192,7 @@ def _unload(scene: Scene, record: ApprovalRecord, proposal: ProposalRecord, row:
     return Answer(record, "acted", "acted", action)
 
 
-def _approved(reason: str, record: ApprovalRecord) -> str:
+def _approved(reason: str, record: Approval) -> str:
     return f"{reason}; approved by {record.who or 'somebody'}: {record.why or 'no reason given'}"
 
 
@@ -212,9 +212,7 @@ def _refuse_overshoot(scene: Scene, move: Move, moved: float) -> Refusal | None:
     return "no-longer-helps", detail
 
 
-def _split(
-    found: Answers, scene: Scene, record: ApprovalRecord, proposal: ProposalRecord, row: int
-) -> Answer:
+def _split(found: Answers, scene: Scene, record: Approval, proposal: ProposalRecord, row: int) -> Answer:
     code, circumstances = int(scene.split_codes()[row]), scene.circumstances
     if code != masks.OPEN:
         return Answer(record, masks.MASK_REASONS[code], masks.MASK_REASONS[code])

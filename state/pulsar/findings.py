@@ -20,9 +20,8 @@ from policies.splitting.plan import NO_TOPIC, TRIGGERS, UNITS, TopicTable, evide
 from policies.splitting.settings import SplitSettings
 from policies.usage import RESOURCES
 from policies.wording import counted
-from state.events import SESSIONS, TOPICS
+from state.events import SESSIONS, TOPICS, Tick
 from state.ledger import HOUR_MS, Decision
-from state.memory import TickRecord
 from state.outputs import Finding, rfc3339
 from state.pulsar.effects import Elsewhere
 from state.pulsar.fleet import Advanced
@@ -276,7 +275,7 @@ def of_topics(table: Eligible, topics: TopicTable, settings: SplitSettings) -> l
     ]
 
 
-def of_unowned(tick: TickRecord | None, bundles_count: int) -> list[Finding]:
+def of_unowned(tick: Tick | None, bundles_count: int) -> list[Finding]:
     """Bundles that nobody owns although they are used; many at once are one finding. ``bundles_count`` are those of the cluster."""
     count = 0 if tick is None else tick.unowned_count
     if tick is None or count == 0:

@@ -68,37 +68,30 @@ def decode(
     value: bytes | None,
     *,
     key: str | None = None,
-    appended_ms: int | None = None,
-    partition: int | None = None,
-) -> tuple[str, Event | Rejection]:
-    """The cluster of a record with its event, or with the reason why it is refused.
+) -> tuple[str, Event | Rejection, int | None]:
+    """The cluster of a record, its event or the reason why it is refused, and the append time that the record itself gives.
 
-    ``key`` is the record's key, None where there is none to compare (files); ``appended_ms`` is the log's time. The
+    ``key`` is the record's key, None where there is none to compare (files). The
     cluster of a refused record is empty unless it is valid and equal to the key.
     """
     if value is None:
         detail = "the record has no value: an event was expected, not a tombstone"
-        return "", Rejection(reason="not-json", detail=detail)
+        return "", Rejection(reason="not-json", detail=detail), None
     try:
         message = _decoder.decode(value)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        return diagnose(value, key, error)
+        return *diagnose(value, key, error), None
     if key is not None and key != message.cluster:
         detail = f"the record's key is {key[:SHOWN_CHARACTERS]!r}, its cluster {message.cluster!r}: they must be equal"
-        return "", Rejection(reason="cluster-mismatch", detail=detail)
+        return "", Rejection(reason="cluster-mismatch", detail=detail), None
     try:
         _check_attributes(message)
-        if appended_ms is None and message.recordedtime is not None:
-            appended_ms = to_ms(message.recordedtime)
-        return message.cluster, (
-            _kafka_event(message, appended_ms, partition)
-            if isinstance(message, KafkaMessage)
-            else _event(message, appended_ms, partition)
-        )
+        event = _kafka_event(message) if isinstance(message, KafkaMessage) else _event(message)
     except Refusal as refused:
-        return message.cluster, refused.rejection
+        return message.cluster, refused.rejection, None
     except BadReport as error:
-        return message.cluster, Rejection(reason="bad-data", detail=str(error))
+        return message.cluster, Rejection(reason="bad-data", detail=str(error)), None
+    return message.cluster, event, None if message.recordedtime is None else to_ms(message.recordedtime)
 
 
 def _check_attributes(message: Message) -> None:
@@ -118,19 +111,15 @@ def _check_time(name: str, moment: datetime, *, reason: RejectReason) -> None:
         raise Refusal(Rejection(reason=reason, detail=detail))
 
 
-def _event(message: PulsarMessage | CommonMessage, appended_ms: int | None, partition: int | None) -> Event:
+def _event(message: PulsarMessage | CommonMessage) -> Event:
     id_, time_ms = message.id, to_ms(message.time)
     match message:
         case LoadReportMessage() | BrokerLoadMessage():
-            return _load_report(
-                message, id_=id_, time_ms=time_ms, appended_ms=appended_ms, partition=partition
-            )
+            return _load_report(message, id_=id_, time_ms=time_ms)
         case TopicStatsMessage():
             return TopicStats(
                 id=id_,
                 time_ms=time_ms,
-                appended_ms=appended_ms,
-                partition=partition,
                 broker=message.subject,
                 traffic=topic_traffic(message.data),
             )
@@ -138,8 +127,6 @@ def _event(message: PulsarMessage | CommonMessage, appended_ms: int | None, part
             return Tick(
                 id=id_,
                 time_ms=time_ms,
-                appended_ms=appended_ms,
-                partition=partition,
                 asked=tuple(sorted(data.asked)),
                 failed=tuple(sorted(data.failed.items())),
                 unowned=_unowned(data),
@@ -149,18 +136,14 @@ def _event(message: PulsarMessage | CommonMessage, appended_ms: int | None, part
             return ActionResult(
                 id=id_,
                 time_ms=time_ms,
-                appended_ms=appended_ms,
-                partition=partition,
                 action_id=message.subject,
                 outcome=result.outcome,
                 is_held=result.outcome == "skipped" and (result.reason or "").startswith(PAUSED_REASON),
             )
         case PulsarClusterMessage(data=found):
-            return ClusterFacts(
-                id=id_, time_ms=time_ms, appended_ms=appended_ms, partition=partition, facts=facts_of(found)
-            )
+            return ClusterFacts(id=id_, time_ms=time_ms, facts=facts_of(found))
         case ApprovalMessage() | ControlMessage():
-            return _event_of_person(message, appended_ms, partition)
+            return _event_of_person(message)
 
 
 def _unowned(data: TickData) -> tuple[tuple[str, int], ...]:
@@ -168,9 +151,7 @@ def _unowned(data: TickData) -> tuple[tuple[str, int], ...]:
     return tuple((name, to_ms(since)) for name, since in found)
 
 
-def _event_of_person(
-    message: ApprovalMessage | ControlMessage, appended_ms: int | None, partition: int | None
-) -> Approval | Control:
+def _event_of_person(message: ApprovalMessage | ControlMessage) -> Approval | Control:
     """The event of a message that a person sent."""
     id_, time_ms = message.id, to_ms(message.time)
     match message:
@@ -178,8 +159,6 @@ def _event_of_person(
             return Approval(
                 id=id_,
                 time_ms=time_ms,
-                appended_ms=appended_ms,
-                partition=partition,
                 proposal_id=message.subject,
                 verdict=word.verdict,
                 who=(word.who or "")[:MAX_REMARK_CHARACTERS],
@@ -189,7 +168,6 @@ def _event_of_person(
             return Control(
                 id=id_,
                 time_ms=time_ms,
-                appended_ms=appended_ms,
                 paused=overlay.paused,
                 mode=overlay.mode,
                 overlay=msgspec.json.encode(overlay.settings, order="sorted"),
@@ -203,14 +181,7 @@ def _event_of_person(
             )
 
 
-def _load_report(
-    message: LoadReportMessage | BrokerLoadMessage,
-    *,
-    id_: str,
-    time_ms: int,
-    appended_ms: int | None,
-    partition: int | None,
-) -> LoadReport:
+def _load_report(message: LoadReportMessage | BrokerLoadMessage, *, id_: str, time_ms: int) -> LoadReport:
     broker = (message.cluster, message.subject)
     if isinstance(message, BrokerLoadMessage):
         kind: type[LoadReport] = BrokerLoad
@@ -220,8 +191,6 @@ def _load_report(
     return kind(
         id=id_,
         time_ms=time_ms,
-        appended_ms=appended_ms,
-        partition=partition,
         broker=message.subject,
         report=report,
     )
@@ -273,24 +242,18 @@ def _spell(name: str, spell: SpellData) -> Spell:
     )
 
 
-def _kafka_event(
-    message: KafkaMessage, appended_ms: int | None, partition: int | None
-) -> KafkaLoadReport | Reassignment:
+def _kafka_event(message: KafkaMessage) -> KafkaLoadReport | Reassignment:
     """The event of a message about a Kafka cluster. Raises ``BadReport``."""
     id_, time_ms = message.id, to_ms(message.time)
     if isinstance(message, KafkaLoadReportMessage):
         return KafkaLoadReport(
             id=id_,
             time_ms=time_ms,
-            appended_ms=appended_ms,
-            partition=partition,
             broker=message.subject,
             logs=broker_logs(message.data, subject=message.subject),
         )
     return Reassignment(
         id=id_,
         time_ms=time_ms,
-        appended_ms=appended_ms,
-        partition=partition,
         report=moves_report(message.data),
     )

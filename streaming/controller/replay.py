@@ -119,7 +119,7 @@ class Replay:
 def read_events(stream: BinaryIO, file: str, max_record_bytes: int) -> Iterator[tuple[str, Event]]:
     """Every event of a recording with its cluster; what a controller would refuse is left out. Raises ``BadRecording``."""
     for record, _ in _records(stream, file, max_record_bytes):
-        cluster, event = decode(record.value)
+        cluster, event, _ = decode(record.value)
         if isinstance(event, Event):
             yield cluster, event
 

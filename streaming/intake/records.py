@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from state.controller import REJECTED, USED, Controller, Result
 from state.events import (
+    NOWHERE,
     ActionResult,
     Approval,
     BrokerLoad,
@@ -18,6 +19,7 @@ from state.events import (
     Event,
     KafkaLoadReport,
     LoadReport,
+    Place,
     Reassignment,
     Rejection,
     RejectReason,
@@ -108,12 +110,12 @@ class Intake:
 
     def take(self, record: Record) -> tuple[list[Output], Refused | None]:
         """Outputs of the rounds the record closes, or the record for the dead letter."""
-        cluster, event = self._event(record)
+        cluster, event, place = self._event(record)
         if isinstance(event, Rejection):
             self.tally.results[cluster, UNKNOWN_TYPE, REJECTED] += 1
             return [], self._refuse(record, event, cluster)
         controller = self._controller_of(cluster)
-        step = controller.step(event)
+        step = controller.step(event, place)
         counted = self._count(cluster, controller)
         if step.rejection is not None:
             return [], self._refuse(record, step.rejection, cluster)
@@ -128,31 +130,30 @@ class Intake:
         self._count(cluster, controller)
         return outputs
 
-    def _event(self, record: Record) -> tuple[str, Event | Rejection]:
+    def _event(self, record: Record) -> tuple[str, Event | Rejection, Place]:
         if record.oversize is not None:
             detail = (
                 f"{record.oversize[0]} bytes, at most {self._max_record_bytes} are taken: send fewer bundles a "
                 f"report, or raise controller.max_record_bytes and the topic's max.message.bytes"
             )
-            return "", Rejection(reason="too-large", detail=detail)
+            return "", Rejection(reason="too-large", detail=detail), NOWHERE
         partition = None if record.is_control else _partition(record)
         try:
-            cluster, event = decode(
-                record.value, key=record.key, appended_ms=record.appended_ms, partition=partition
-            )
+            cluster, event, recorded_ms = decode(record.value, key=record.key)
         except PASSES_THROUGH:
             raise
         except Exception as error:  # noqa: BLE001  no error of one record may end the query of all clusters
-            return "", refusal(error)
+            return "", refusal(error), NOWHERE
         if isinstance(event, Event) and record.is_control not in {None, isinstance(event, Control)}:
             belongs = "control" if isinstance(event, Control) else "input"
             detail = (
                 f"{_TYPE_NAMES[type(event)]} belongs on the {belongs} topic, it came on {record.origin.topic}"
             )
-            return cluster, Rejection(reason="wrong-topic", detail=detail)
+            return cluster, Rejection(reason="wrong-topic", detail=detail), NOWHERE
         if isinstance(event, Event):
-            return cluster, self._accepted.refusal(cluster, event) or event
-        return cluster, event
+            event = self._accepted.refusal(cluster, event) or event
+        appended_ms = recorded_ms if record.appended_ms is None else record.appended_ms
+        return cluster, event, Place(partition, appended_ms)
 
     def _refuse(self, record: Record, rejection: Rejection, cluster: str) -> Refused:
         self.tally.reasons[rejection.reason] += 1

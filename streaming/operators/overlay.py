@@ -102,10 +102,10 @@ def find_standings(
     """The newest control event of every cluster on the control topic; ``systems`` has the systems that are known."""
     found: dict[str, list[tuple[Control, str | None]]] = {}
     for record in records:
-        cluster, event = decode(record.value, key=record.key, appended_ms=record.appended_ms)
+        cluster, event, _ = decode(record.value, key=record.key)
         if isinstance(event, Control):
             found.setdefault(cluster, []).append(
-                (event, _refusal(cluster, event, settings, systems.get(cluster)))
+                (event, _refusal(cluster, event, record.appended_ms, settings, systems.get(cluster)))
             )
     return {cluster: _newest(events) for cluster, events in found.items()}
 
@@ -116,9 +116,11 @@ def _newest(events: Sequence[tuple[Control, str | None]]) -> Standing:
     return Standing(event=taken, refused=newest_first[0][1])
 
 
-def _refusal(cluster: str, event: Control, settings: SettingsSource, system: System | None) -> str | None:
+def _refusal(
+    cluster: str, event: Control, appended_ms: int, settings: SettingsSource, system: System | None
+) -> str | None:
     """Why the controller does not take an event; None where it does."""
-    if rounds_of(system, settings.base(cluster)).is_ahead(event.time_ms, event.appended_ms):
+    if rounds_of(system, settings.base(cluster)).is_ahead(event.time_ms, appended_ms):
         return f"{event.id} of {rfc3339(event.time_ms)} has a time ahead of its log"
     try:
         settings.overlaid(cluster, event.overlay)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from policies.columns import Floats
@@ -221,7 +222,7 @@ def uneven(
     traffic = np.repeat(rates, 2, axis=1) * [0.75, 0.25, 0.75, 0.25]
     messages_per_s, bytes_per_s = total
     changed = replace(found.report, traffic=traffic, messages_per_s=messages_per_s, bytes_per_s=bytes_per_s)
-    return replace(found, report=changed)
+    return msgspec.structs.replace(found, report=changed)
 
 
 def circumstances(**fields: Any) -> Circumstances:

@@ -15,8 +15,8 @@ from policies.throttle.pacing_plan import PacingMemory
 from policies.throttle.progress import Inflow, Sample, Watch
 from policies.usage import RESOURCES
 from state.control import record_of
-from state.events import ActionResult, BrokerLogs, ClusterFacts, Control, MoveRow, Published, Tick
-from state.facts import Facts, FactsRecord, Isolation
+from state.events import ActionResult, Approval, BrokerLogs, ClusterFacts, Control, MoveRow, Published, Tick
+from state.facts import Facts, Isolation
 from state.kafka.memory import (
     Asked,
     KafkaMemory,
@@ -33,7 +33,6 @@ from state.kafka.memory import (
 )
 from state.ledger import Child, Decision, Ledger, Unanswered, Verdict
 from state.memory import (
-    ApprovalRecord,
     ControlRecord,
     DrainRecord,
     ForbiddenRecord,
@@ -41,9 +40,7 @@ from state.memory import (
     MembersChange,
     OpenRound,
     ProposalRecord,
-    ResultRecord,
     Sender,
-    TickRecord,
     Waiters,
     decode_header,
     encode_header,
@@ -81,10 +78,10 @@ def pulsar_header() -> Header:
     spell = Spell(3, 9, "ann", "disk")
     upkeep = Upkeep({"b1": spell}, {"t/n": spell}, {"b2": spell})
     control = ControlRecord(
-        5, "c", True, "act", b'{"pulsar":{}}', "ann", "why", 3, True, 4, 6, upkeep, "required"
+        Control(5, "c", True, "act", b'{"pulsar":{}}', "ann", "why", 4, 6, False, upkeep, "required"), 3, True
     )
-    tick = TickRecord(7, "t", ("b1", "b2"), (("b2", "timeout"),))
-    results = [ResultRecord(8, "r", "a1", "failed"), ResultRecord(9, "r", "a2", "succeeded")]
+    tick = Tick(7, "t", ("b1", "b2"), (("b2", "timeout"),))
+    results = [ActionResult(8, "r", "a1", "failed"), ActionResult(9, "r", "a2", "succeeded")]
     return Header(
         length_ms=60_000,
         newest_ms=-5,
@@ -98,7 +95,7 @@ def pulsar_header() -> Header:
                 tick,
                 results,
                 {"report": Waiters(30, {"b1": Sender(1, "x", 10), "b2": Sender(9, "y", 20)})},
-                FactsRecord(3, "f", FACTS),
+                ClusterFacts(3, "f", FACTS),
                 3,
             ),
         },
@@ -141,7 +138,7 @@ def pulsar_header() -> Header:
         error_place="ValueError at state.pulsar.decide:1 close",
         drains={"b2": DrainRecord(4, 7)},
         proposals=[ProposalRecord("p1", "unload", "t/n/0x0_0x1", "b1", "b2", 3, 360_000, b"{}")],
-        approvals=[ApprovalRecord("w1", "p1", "approved", "ann", "right")],
+        approvals=[Approval(6, "w1", "p1", "approved", "ann", "right")],
         rejected={"t/n/0x0_0x1": 360_000},
         forbidden={"b1": ForbiddenRecord("anti-affinity", "t/n/0x00000000_0x80000000", "why", 3, 9)},
     )

@@ -6,7 +6,7 @@ import pytest
 
 from state.closing import Identity
 from state.controller import Controller
-from state.events import ActionResult, Event
+from state.events import ActionResult, Event, Place
 from state.store import DictStore
 from tests.state.traces import CLUSTER, load, overlay, run, settings_of, sweep
 
@@ -48,12 +48,12 @@ def test_a_late_report_makes_no_cluster_known():
 
 def test_a_second_partition_is_refused_until_the_first_has_been_silent_for_long():
     batch = [
-        load("b1", 5, partition=0),
-        load("b2", 5, partition=1),
+        (load("b1", 5), Place(0)),
+        (load("b2", 5), Place(1)),
         overlay(6),
-        load("b2", 30, partition=1),
-        load("b2", 30.001, partition=1),
-        load("b1", 31, partition=0),
+        (load("b2", 30), Place(1)),
+        (load("b2", 30.001), Place(1)),
+        (load("b1", 31), Place(0)),
     ]
     found = run([batch[:2], batch[2:]], settings_of())
     assert [each.reason for each in found.rejections] == ["wrong-partition"] * 3

@@ -7,10 +7,11 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ from state.events import (
     Control,
     Event,
     LoadReport,
+    Place,
     Rejection,
     Tick,
     TopicStats,
@@ -91,8 +93,6 @@ def load(
     id_: str | None = None,
     rate: float | None = None,
     topics_count: int = 0,
-    partition: int | None = None,
-    appended_s: float | None = None,
     pulsars_own: Sequence[str] = (),
 ) -> LoadReport:
     """A load report: CPU in percent, and messages/s of each bundle (bytes/s are ten times that; None: no statistics)."""
@@ -102,8 +102,6 @@ def load(
     return LoadReport(
         id=id_ or f"{broker}/{time_s:g}",
         time_ms=round(time_s * 1000),
-        appended_ms=None if appended_s is None else round(appended_s * 1000),
-        partition=partition,
         broker=broker,
         report=BrokerReport(
             resources=np.array([[cpu, 100.0], [-1.0, -1.0], [-1.0, -1.0], [-1.0, -1.0]]),
@@ -215,7 +213,7 @@ class Run:
 
 
 def run(
-    batches: Iterable[Sequence[Event]],
+    batches: Iterable[Sequence[Event | tuple[Event, Place]]],
     settings: SettingsSource,
     *,
     identity: Identity | None = None,
@@ -228,7 +226,7 @@ def run(
     for batch in [*batches, None]:
         controller = Controller(CLUSTER, held, identity=identity or Identity(mode="act"), settings=settings)
         for event in batch or ():
-            step = controller.step(event)
+            step = controller.step(*event) if isinstance(event, tuple) else controller.step(event)
             found.outputs += step.outputs
             found.rejections += [] if step.rejection is None else [step.rejection]
         if batch is None and is_closed:
@@ -345,7 +343,7 @@ def arrivals(trace: list[Event], seed: int) -> list[list[Event]]:
     random = Random(seed)  # noqa: S311
     late = [(event.time_ms + random.randint(0, LATENESS_S * 1000), i, event) for i, event in enumerate(trace)]
     repeats = [
-        (time_ms + random.randint(0, 40_000), len(trace) + i, replace(event))
+        (time_ms + random.randint(0, 40_000), len(trace) + i, msgspec.structs.replace(event))
         for i, (time_ms, _, event) in enumerate(late)
         if random.random() < 0.3
     ]

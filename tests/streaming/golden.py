@@ -67,9 +67,9 @@ def reading(event: Event) -> Event:
 def _read(event: Event, value: bytes) -> Iterator[tuple[str, object]]:
     cluster = event["cluster"]
     if KIND_OF[event["type"]].is_read:
-        key, found = decode(value, key=cluster)
+        key, found, _ = decode(value, key=cluster)
         assert not isinstance(found, Rejection), found
-        yield "controller", {"cluster": key, "event": found}
+        yield "controller", {"cluster": key, "event": msgspec.structs.asdict(found)}
     elif event["type"].startswith(ACTION_PREFIX):
         yield "commands", read_action(value)
         yield "executor of pulsar", read_order(value, VOICE, cluster=cluster)

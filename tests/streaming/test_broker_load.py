@@ -45,7 +45,7 @@ def event(**data: Any) -> bytes:
 
 
 def decoded(**data: Any) -> BrokerLoad:
-    cluster, found = decode(event(**data))
+    cluster, found, _ = decode(event(**data))
     assert cluster == "east-1"
     assert isinstance(found, BrokerLoad)
     return found
@@ -112,7 +112,7 @@ def test_a_published_bundle_that_is_not_owned_any_more_is_no_bundle_of_the_broke
     ],
 )
 def test_a_load_that_cannot_be_used_is_refused_by_name(data: Any, reason: str, said: str) -> None:
-    _, found = decode(event(**data))
+    _, found, _ = decode(event(**data))
     assert isinstance(found, Rejection)
     assert found.reason == reason
     assert said in found.detail

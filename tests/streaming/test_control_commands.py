@@ -175,7 +175,7 @@ def test_what_is_no_duration_is_refused_by_its_text(text: str) -> None:
 
 def test_what_is_written_is_an_event_the_controller_takes() -> None:
     event = planned(settings_edit(["pulsar.shedding_policy=threshold-shedder"]))
-    cluster, control_event = decode(event.value, key="east-1", appended_ms=NOW_MS)
+    cluster, control_event, _ = decode(event.value, key="east-1")
     assert cluster == "east-1"
     assert find_standings([record(event.value)], SETTINGS)["east-1"].event is not None
     assert json.loads(event.value)["source"] == "/operator/maria"

@@ -35,7 +35,7 @@ ODD = [
 
 def check(value: bytes, key: str | None = None) -> None:
     """Decoding ends in an event without anything unusable in it, or in a refusal that can be published."""
-    cluster, found = decode(value, key=key)
+    cluster, found, _ = decode(value, key=key)
     if isinstance(found, Rejection):
         origin = Origin(topic="in", partition=0, offset=1)
         dead = encode_refused_event(value, origin=origin, rejection=found, cluster=cluster, appended_ms=None)

@@ -43,7 +43,7 @@ def brokers_of(replicas: ReplicaSet) -> list[tuple[int, int]]:
 
 
 def test_a_report_keeps_what_is_known_and_nothing_else() -> None:
-    _, found = decode(logs())
+    _, found, _ = decode(logs())
     assert isinstance(found, KafkaLoadReport)
     assert found.logs.replicas == ReplicaTable.of(["t"], [0], [10], [None])
     assert (found.logs.leader_rate_bytes_per_s, found.logs.follower_rate_bytes_per_s) == (5, None)
@@ -52,7 +52,7 @@ def test_a_report_keeps_what_is_known_and_nothing_else() -> None:
 
 def test_moves_come_in_order_and_say_what_they_are_in_the_end() -> None:
     planned = MOVE | {"partition": 1, "replicas": [1, 2], "adding": [4], "removing": [2]}
-    _, found = decode(moves(planned, MOVE, leader={"t": "0:1"}))
+    _, found, _ = decode(moves(planned, MOVE, leader={"t": "0:1"}))
     assert isinstance(found, Reassignment)
     table = found.report.moves.read()
     assert (table.names(), table.leader.tolist()) == (["t-0", "t-1"], [1, 1])
@@ -86,7 +86,7 @@ def test_moves_come_in_order_and_say_what_they_are_in_the_end() -> None:
     ],
 )
 def test_what_cannot_be_so_is_refused_by_name(value: bytes, why: str) -> None:
-    cluster, found = decode(value)
+    cluster, found, _ = decode(value)
     assert isinstance(found, Rejection), found
     assert (cluster, found.reason) == ("east-1", "bad-data")
     assert why in found.detail

@@ -28,7 +28,7 @@ BUNDLE = "t/n/0x00000000_0x80000000"
 
 
 def rejection(value: bytes | None, *, key: str | None = CLUSTER) -> tuple[str, Rejection]:
-    cluster, found = decode(value, key=key)
+    cluster, found, _ = decode(value, key=key)
     assert isinstance(found, Rejection), found
     return cluster, found
 

@@ -6,9 +6,9 @@ Invariant: while a candidate has changed nothing, it sees exactly the reports th
 """
 
 from bisect import bisect_left
-from dataclasses import replace
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from policies.columns import Bools, Floats
@@ -238,7 +238,9 @@ class World:
         ]
         if not leaving and not arriving:
             return event
-        return replace(event, report=with_rows(report, leaving, arriving, self._costs, self._row_of[broker]))
+        return msgspec.structs.replace(
+            event, report=with_rows(report, leaving, arriving, self._costs, self._row_of[broker])
+        )
 
     def _topic_stats(self, event: TopicStats) -> TopicStats:
         arriving = [
@@ -247,7 +249,9 @@ class World:
         ]
         if not arriving and not self._moved.keys() & set(event.traffic.bundles):
             return event
-        return replace(event, traffic=with_topics(event.traffic, self._moved.keys(), arriving))
+        return msgspec.structs.replace(
+            event, traffic=with_topics(event.traffic, self._moved.keys(), arriving)
+        )
 
     def _topics_of(self, bundle: str) -> Topics:
         """Last statistics of a recorded bundle's topics."""

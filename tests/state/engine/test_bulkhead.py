@@ -3,15 +3,15 @@
 import copy
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from state import control, rounds
 from state.closing import Identity
 from state.controller import REJECTED, USED, Controller
-from state.events import BrokerLogs, Event, KafkaLoadReport, LoadReport, MoveRow, Reassignment
+from state.events import BrokerLogs, Event, KafkaLoadReport, LoadReport, MoveRow, Place, Reassignment
 from state.kafka import decide as decide_kafka
 from state.kafka import reconcile
 from state.kafka.memory import decode_kafka
@@ -210,7 +210,7 @@ def test_a_cluster_whose_first_round_after_a_silence_fails_begins_anew_with_the_
     monkeypatch: pytest.MonkeyPatch,
 ):
     failing_in(monkeypatch, decide, "remember", lambda number: number in {2, 3})
-    late = [replace(each, time_ms=each.time_ms + 100_000) for each in trace(4)]
+    late = [msgspec.structs.replace(each, time_ms=each.time_ms + 100_000) for each in trace(4)]
     found = run([[*trace(2), *late]], EAGER)
     assert outcomes(found) == ["decided"] * 2 + ["internal-error"] * 2 + ["decided"] * 2
     assert [each["restarted"] for each in found.summaries[2:]] == [False, False, True, False]
@@ -253,7 +253,7 @@ def test_a_record_that_cannot_be_taken_is_refused_and_changes_nothing(monkeypatc
         raise Fault
 
     monkeypatch.setattr("state.controller.widen", failing)
-    step = controller.step(load("b2", 17, partition=3))
+    step = controller.step(load("b2", 17), Place(3))
     controller.commit()
     assert step.rejection is not None
     assert step.rejection.reason == "internal-error"

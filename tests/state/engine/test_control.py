@@ -1,6 +1,5 @@
 """Which control event is in force in which round, whatever order they come in."""
 
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ def header(**fields: Any) -> Header:
 
 
 def taken(found: Header) -> list[tuple[str, int]]:
-    return [(record.id, record.applies_from) for record in found.control]
+    return [(record.event.id, record.applies_from) for record in found.control]
 
 
 @pytest.mark.parametrize(
@@ -81,28 +80,9 @@ def test_the_newest_that_applies_is_in_force_and_older_ones_are_forgotten() -> N
     assert control.in_force(found, 0) is None
     newest = control.in_force(found, 2)
     assert newest is not None
-    assert newest.id == "c60"
+    assert newest.event.id == "c60"
     assert taken(found) == [("c60", 2), ("c120", 3)]
     assert control.in_force(found, 2) == newest
-
-
-def test_what_was_remembered_is_the_event_again_but_for_the_wish_to_forget() -> None:
-    found = header()
-    spell = Spell(since_ms=0)
-    wanted = event(
-        20,
-        paused=True,
-        mode="act",
-        overlay=b'{"pulsar":{}}',
-        why="sale",
-        resumed_ms=3,
-        until_ms=9,
-        upkeep=Upkeep(drains={"b1": spell}),
-        approval="required",
-    )
-    control.take(found, wanted, ROUNDS)
-    again = control.event_of(found.control[0])
-    assert asdict(again) == asdict(wanted)
 
 
 def drained(time_s: float, broker: str, *, until_s: float | None = None) -> Control:
@@ -125,5 +105,5 @@ def test_a_drain_holds_in_the_rounds_that_begin_before_it_ends(number: int, apar
     assert control.take(found, drained(20, "b1"), ROUNDS)
     assert control.take(found, drained(80, "b2", until_s=600), ROUNDS)
     newest = control.in_force(found, number)
-    upkeep = NOTHING if newest is None else newest.upkeep.at(number * found.length_ms)
+    upkeep = NOTHING if newest is None else newest.event.upkeep.at(number * found.length_ms)
     assert upkeep.apart == apart

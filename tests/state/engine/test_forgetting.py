@@ -1,16 +1,16 @@
 """A cluster that is gone is forgotten: by events alone, the same however they arrive."""
 
-from dataclasses import replace
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 
 from state.closing import Identity
 from state.control import controls_of
 from state.controller import Controller
-from state.events import Event
+from state.events import Event, Place
 from state.kafka.memory import decode_kafka
 from state.memory import Header, decode_header
 from state.pulsar import decide
@@ -120,7 +120,7 @@ def test_the_round_after_the_silence_tells_of_the_gap():
 
 
 def forgotten(time_s: float, **message: Any) -> Event:
-    return replace(overlay(time_s, **message), forget=True)
+    return msgspec.structs.replace(overlay(time_s, **message), forget=True)
 
 
 def test_a_control_event_empties_the_memory_with_the_first_round_it_holds_for():
@@ -160,7 +160,12 @@ def test_a_silent_cluster_that_is_forgotten_by_a_control_event_leaves_no_byte():
 )
 def test_a_silent_cluster_is_forgotten_but_what_an_operator_set_is_not(wanted: dict[str, Any]):
     store = DictStore()
-    run([[*hot(5.0)], [replace(forgotten(60.0), **wanted)]], SETTINGS, store=store, is_closed=False)
+    run(
+        [[*hot(5.0)], [msgspec.structs.replace(forgotten(60.0), **wanted)]],
+        SETTINGS,
+        store=store,
+        is_closed=False,
+    )
     header = header_of(store)
     assert header is not None
     assert header == Header(length_ms=10_000, early=header.early)
@@ -182,7 +187,7 @@ def test_a_cluster_without_a_report_is_forgotten_but_a_later_pause_is_not():
 def test_a_pause_that_came_with_the_wish_to_forget_does_not_forget_what_comes_next():
     store = DictStore()
     run(
-        [[replace(forgotten(60.0), paused=True)], hot(60.0)],
+        [[msgspec.structs.replace(forgotten(60.0), paused=True)], hot(60.0)],
         SETTINGS,
         store=store,
         is_closed=False,
@@ -190,7 +195,7 @@ def test_a_pause_that_came_with_the_wish_to_forget_does_not_forget_what_comes_ne
     header = header_of(store)
     assert header is not None
     assert header.forget_from_ms == []
-    assert [record.paused for record in header.control] == [True]
+    assert [record.event.paused for record in header.control] == [True]
 
 
 def test_what_comes_of_a_forgotten_cluster_in_the_same_batch_begins_a_memory_of_its_own():
@@ -203,7 +208,7 @@ def test_what_comes_of_a_forgotten_cluster_in_the_same_batch_begins_a_memory_of_
 def test_a_cluster_that_only_sends_what_is_refused_leaves_no_byte():
     store = DictStore()
     controller = Controller(CLUSTER, store, identity=ACT, settings=SETTINGS)
-    assert controller.step(load("b1", 100.0, appended_s=1.0)).rejection is not None
+    assert controller.step(load("b1", 100.0), Place(appended_ms=1000)).rejection is not None
     controller.commit()
     assert store.header() is None
 
@@ -214,7 +219,7 @@ def test_a_kafka_cluster_comes_back_to_an_empty_memory_but_knows_its_throttle():
     run([with_results(kafka_trace(6), KAFKA, ["succeeded"] * 9)], KAFKA, store=store)
     before = decode_kafka(store.fleet() or b"")
     assert before.pacing.is_active
-    later = [replace(event, time_ms=event.time_ms + 1_000_000) for event in kafka_trace(1)]
+    later = [msgspec.structs.replace(event, time_ms=event.time_ms + 1_000_000) for event in kafka_trace(1)]
     run([later], KAFKA, store=store)
     after = decode_kafka(store.fleet() or b"")
     assert after.pacing.added == before.pacing.added

@@ -1,16 +1,30 @@
 """What an open round keeps of ticks, facts and results: of ticks and of facts the newest, whatever comes first."""
 
+from collections.abc import Callable
+
 import pytest
 
-from state.events import ActionResult, ClusterFacts, Tick
-from state.facts import FactsRecord
-from state.memory import OpenRound, ResultRecord, TickRecord
-from state.rounds import result_of, take_facts, take_tick
-from tests.state.traces import facts
+from state.closing import Identity
+from state.controller import SUPERSEDED, USED, Controller
+from state.events import Event, Tick
+from state.memory import decode_header
+from state.store import DictStore
+from tests.state.traces import CLUSTER, facts, load, settings_of
 
 KNOWN = (60_000, "m")
 """Time and id of what is known already."""
-CASES = pytest.mark.parametrize(
+
+
+def tick(time_ms: int, id_: str) -> Tick:
+    return Tick(time_ms, id_, ("b1", id_), (("b1", "no answer"),), (("t/n/0x0_0x1", 5),), 7)
+
+
+def known_facts(time_ms: int, id_: str) -> Event:
+    return facts(time_ms / 1000, shedding=[id_], id_=id_)
+
+
+@pytest.mark.parametrize("event_of", [tick, known_facts], ids=["ticks", "facts"])
+@pytest.mark.parametrize(
     ("time_ms", "id_", "is_kept"),
     [
         (60_001, "a", True),
@@ -21,44 +35,17 @@ CASES = pytest.mark.parametrize(
     ],
     ids=["newer", "older", "a greater id", "a lesser id", "a repeat"],
 )
-
-
-def tick(time_ms: int, id_: str) -> Tick:
-    return Tick(
-        id=id_,
-        time_ms=time_ms,
-        asked=("b1", id_),
-        failed=(("b1", "no answer"),),
-        unowned=(("t/n/0x0_0x1", 5),),
-        unowned_count=7,
-    )
-
-
-def known_facts(time_ms: int, id_: str) -> ClusterFacts:
-    return facts(time_ms / 1000, shedding=[id_], id_=id_)
-
-
-@CASES
-def test_the_newest_tick_is_kept(time_ms: int, id_: str, *, is_kept: bool) -> None:
-    found = OpenRound()
-    assert take_tick(tick(*KNOWN), found)
-    assert take_tick(tick(time_ms, id_), found) is is_kept
-    kept = (time_ms, id_) if is_kept else KNOWN
-    assert found.tick == TickRecord(*kept, ("b1", kept[1]), (("b1", "no answer"),), (("t/n/0x0_0x1", 5),), 7)
-    assert found.facts is None
-
-
-@CASES
-def test_the_newest_facts_are_kept(time_ms: int, id_: str, *, is_kept: bool) -> None:
-    found = OpenRound()
-    assert take_facts(known_facts(*KNOWN), found)
-    assert take_facts(known_facts(time_ms, id_), found) is is_kept
-    kept = (time_ms, id_) if is_kept else KNOWN
-    assert found.facts == FactsRecord(*kept, known_facts(*kept).facts)
-    assert found.tick is None
-
-
-@pytest.mark.parametrize("is_held", [True, False])
-def test_a_result_is_kept_with_what_became_of_its_action(*, is_held: bool) -> None:
-    event = ActionResult(id="r", time_ms=5, action_id="a", outcome="skipped", is_held=is_held)
-    assert result_of(event) == ResultRecord(5, "r", "a", "skipped", is_held)
+def test_the_newest_tick_and_the_newest_facts_of_a_round_are_kept(
+    event_of: Callable[[int, str], Event], time_ms: int, id_: str, *, is_kept: bool
+) -> None:
+    store = DictStore()
+    settings = settings_of(rounds={"length_s": 120.0})
+    controller = Controller(CLUSTER, store, identity=Identity(), settings=settings)
+    known, event = event_of(*KNOWN), event_of(time_ms, id_)
+    for each in (load("b1", 59.0), known, event):
+        controller.step(each)
+    assert controller.take_results()[type(event), USED if is_kept else SUPERSEDED] == (2 if is_kept else 1)
+    controller.commit()
+    (open_round,) = decode_header(store.header() or b"").rounds.values()
+    kept = event if is_kept else known
+    assert [each for each in (open_round.tick, open_round.facts) if each is not None] == [kept]

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from state.closing import Closing, Identity
+from state.events import Tick
 from state.ledger import Decision
-from state.memory import Header, OpenRound, TickRecord, WaitingKey, encode_header
+from state.memory import Header, OpenRound, WaitingKey, encode_header
 from state.outputs import Output
 from state.pulsar.memory import Fleet
 from state.pulsar.system import Pulsar
@@ -94,7 +95,7 @@ def test_after_a_round_the_next_one_is_open_and_the_memory_before_it_stays_as_it
 
 
 def test_a_round_without_a_report_has_no_summary_and_only_moves_the_clock() -> None:
-    silent = OpenRound(tick=TickRecord(75_000, "t", ("b1",), ()))
+    silent = OpenRound(tick=Tick(75_000, "t", ("b1",), ()))
     header = header_of(open_round=silent, last_summary=5, rounds_since_start=3, last_mode="dry-run")
     after, outputs, closings = closed(header)
     assert (outputs, closings) == ([], [])
@@ -134,7 +135,7 @@ def test_after_a_long_silence_the_warm_up_begins_anew(
 def test_the_mode_of_a_control_event_comes_before_that_of_the_start(
     started: Any, ordered: Any, mode: str
 ) -> None:
-    header = header_of(control=[control(mode=ordered, applies_from=NUMBER)])
+    header = header_of(control=[control(mode=ordered)])
     assert the_closing(header, identity=Identity(mode=started)).mode == mode
 
 
@@ -152,7 +153,7 @@ def test_the_mode_of_a_control_event_comes_before_that_of_the_start(
 def test_proposals_expire_where_actions_need_approval(
     identity: Identity, ordered: Any, expire_ms: int | None
 ) -> None:
-    header = header_of(control=[control(approval=ordered, applies_from=NUMBER)])
+    header = header_of(control=[control(approval=ordered)])
     assert the_closing(header, identity=identity).proposals_expire_ms == expire_ms
 
 
@@ -161,15 +162,15 @@ def test_maintenance_holds_for_rounds_that_begin_before_its_end(
     until_ms: int | None, apart: set[str]
 ) -> None:
     upkeep = Upkeep({"b1": Spell(0, until_ms)})
-    header = header_of(control=[control(upkeep=upkeep, applies_from=NUMBER)])
+    header = header_of(control=[control(upkeep=upkeep)])
     assert set(the_closing(header).upkeep.apart) == apart
 
 
 def test_an_overlay_that_fits_is_in_force_and_one_that_does_not_is_named() -> None:
-    fits = control(overlay=b'{"pulsar":{"shedding_policy":"threshold-shedder"}}', applies_from=NUMBER)
+    fits = control(overlay=b'{"pulsar":{"shedding_policy":"threshold-shedder"}}')
     found = the_closing(header_of(control=[fits]))
     assert (found.settings.pulsar.shedding_policy, found.settings_problem) == ("threshold-shedder", None)
-    strange = control(overlay=b'{"pulsar":{"shedding_policy":"none-such"}}', applies_from=NUMBER)
+    strange = control(overlay=b'{"pulsar":{"shedding_policy":"none-such"}}')
     found = the_closing(header_of(control=[strange]))
     assert found.settings == SETTINGS.base(CLUSTER)
     assert found.settings_problem is not None

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from state.closing import Closing, obstacle
+from state.events import ActionResult, Control, Tick
 from state.ledger import Decision, Ledger
-from state.memory import ControlRecord, Header, OpenRound, ResultRecord, TickRecord
+from state.memory import ControlRecord, Header, OpenRound
 from state.outputs import (
     BrokerLoad,
     ExaminedRow,
@@ -32,21 +33,13 @@ from state.summary import (
     frame,
 )
 
-TICK = TickRecord(5, "t", ("b2", "b1"), {"b3": "no answer"})
+TICK = Tick(5, "t", ("b2", "b1"), (("b3", "no answer"),))
 
 
 def control(**fields: Any) -> ControlRecord:
-    usual: dict[str, Any] = {
-        "time_ms": 1_000,
-        "id": "c",
-        "paused": True,
-        "mode": None,
-        "overlay": b"{}",
-        "applies_from": 0,
-    }
-    usual |= {"who": "ann", "why": "test", "resumed_ms": None, "arrived_late": False}
-    known = {name: usual[name] for name in ControlRecord.__struct_fields__ if name in usual}
-    return ControlRecord(**known | fields)
+    arrived_late = fields.pop("arrived_late", False)
+    usual = {"paused": True, "mode": None, "overlay": b"{}", "who": "ann", "why": "test"}
+    return ControlRecord(Control(1_000, **{"id": "c"} | usual | fields), 0, arrived_late)
 
 
 def closing(**fields: Any) -> Closing:
@@ -178,7 +171,7 @@ def test_a_pause_holds_the_rounds_that_begin_before_its_end(
 def test_an_action_that_is_skipped_as_paused_after_the_pauses_end_is_a_finding(
     fields: dict[str, Any], skipped_ms: int, *, is_held: bool, is_named: bool
 ) -> None:
-    results = [ResultRecord(skipped_ms, "r", "a1", "skipped", is_held)]
+    results = [ActionResult(skipped_ms, "r", "a1", "skipped", is_held)]
     found = framed(record=control(**fields), open_round=OpenRound(results=results)).findings
     assert [(each.kind, each.subject) for each in found.heaviest] == [
         ("skipped-after-pause", "a1")

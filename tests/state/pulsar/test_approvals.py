@@ -8,9 +8,9 @@ from hypothesis import given, settings
 
 from state.closing import Identity
 from state.controller import Controller
-from state.events import Approval, Event
+from state.events import Approval, Event, Place
 from state.guard_settings import NO_ZONES, StandingApproval
-from state.memory import MAX_APPROVALS_COUNT, ApprovalRecord, Header, ProposalRecord
+from state.memory import MAX_APPROVALS_COUNT, Header, ProposalRecord
 from state.outputs import Output
 from state.pulsar import approvals
 from state.pulsar.holds import PROPOSED
@@ -39,9 +39,7 @@ SETTINGS = settings_of(
 )
 
 
-def word(
-    proposal_id: str, verdict: Any = "approved", *, time_s: float = 0.0, id_: str = "w", **where: Any
-) -> Approval:
+def word(proposal_id: str, verdict: Any = "approved", *, time_s: float = 0.0, id_: str = "w") -> Approval:
     return Approval(
         id=id_,
         time_ms=round(time_s * 1000),
@@ -49,7 +47,6 @@ def word(
         verdict=verdict,
         who="ann",
         why="a test",
-        **where,
     )
 
 
@@ -189,7 +186,9 @@ def test_a_proposal_is_no_action_spends_no_budget_and_rests_nothing() -> None:
 
 def test_an_answer_moves_no_clock_is_never_late_or_ahead_of_its_log_and_a_repeat_counts_once() -> None:
     found = run([[*leaning(5), sweep(16)]], PLAIN, identity=REQUIRED, is_closed=False)
-    said = [word(ids_of(found)[0], time_s=time_s, id_="w", appended_ms=16_000) for time_s in (1e9, 1e9)]
+    said = [
+        (word(ids_of(found)[0], time_s=1e9, id_="w"), Place(appended_ms=at_ms)) for at_ms in (16_000, 17_000)
+    ]
     after = run(
         [[*leaning(5), sweep(16), *said, *leaning(15), sweep(26)]], PLAIN, identity=REQUIRED, is_closed=False
     )
@@ -272,7 +271,7 @@ def test_an_approved_split_goes_out_as_it_was_proposed() -> None:
 
 def test_an_answer_for_a_cluster_that_nobody_knows_or_of_another_partition_is_refused() -> None:
     assert [each.reason for each in run([[word("p")]], PLAIN).rejections] == ["unknown-cluster"]
-    events = [load("b1", 5, partition=3), word("p", partition=2)]
+    events = [(load("b1", 5), Place(3)), (word("p"), Place(2))]
     assert [each.reason for each in run([events], PLAIN).rejections] == ["wrong-partition"]
 
 
@@ -329,7 +328,7 @@ def test_one_answer_is_for_all_open_proposals_of_its_round_and_for_no_other(verd
             ProposalRecord(f"p{at}", "unload", f"t/n/{at}", "b1", "b2", 5 if at < 150 else 6, 900_000, b"")
             for at in range(151)
         ],
-        approvals=[ApprovalRecord("w", "round/5", verdict, "ann", "a test")],
+        approvals=[Approval(1, "w", "round/5", verdict, "ann", "a test")],
     )
     found = approvals.begin(header, closing(proposals_expire_ms=900_000))
     assert [each.id for each in header.proposals] == ["p150"]

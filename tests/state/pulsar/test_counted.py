@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from state.events import Tick
 from state.ledger import Ledger
-from state.memory import Header, OpenRound, TickRecord
+from state.memory import Header, OpenRound
 from state.outputs import ShadowRow
 from state.pulsar.memory import ShadowMoves
 from state.pulsar.view import Eligible, view_of, with_shadow
@@ -80,7 +81,7 @@ def test_brokers_that_wait_for_their_unload_give_and_receive_nothing() -> None:
     assert (movable(free), free.view.brokers.may_receive.tolist()) == ([B, C, D], [True] * 3)
 
 
-ASKED = OpenRound(tick=TickRecord(1, "t", ("b9", "b1", "b4", "b7", "b8"), ()))
+ASKED = OpenRound(tick=Tick(1, "t", ("b9", "b1", "b4", "b7", "b8"), ()))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -153,7 +154,7 @@ def test_a_bundle_takes_its_share_of_the_usage_along_and_no_less_than_an_equal_o
 
 def unmeasured(report: LoadReport) -> LoadReport:
     nothing = np.full((4, 2), -1.0)
-    return replace(report, report=replace(report.report, resources=nothing))
+    return msgspec.structs.replace(report, report=replace(report.report, resources=nothing))
 
 
 @pytest.mark.parametrize(

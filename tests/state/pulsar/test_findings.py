@@ -8,8 +8,8 @@ import pytest
 
 from policies.splitting.plan import TopicTable
 from policies.splitting.settings import SplitSettings
+from state.events import Tick
 from state.ledger import Decision, Verdict
-from state.memory import TickRecord
 from state.pulsar import findings
 from state.pulsar.effects import Elsewhere
 from tests.state.engine.test_ledger import decision
@@ -40,10 +40,10 @@ def test_what_landed_elsewhere_names_where_it_is_and_where_it_was_to_go() -> Non
     assert found.advice.startswith("it was to go to b3: ")
 
 
-def unowned(count: int, *, named: int | None = None) -> TickRecord:
+def unowned(count: int, *, named: int | None = None) -> Tick:
     """A sweep that found so many bundles without an owner."""
     names = tuple((f"t/n/{number:03d}", 60_000) for number in range(count if named is None else named))
-    return TickRecord(120_000, "t", ("b1",), (), names, count)
+    return Tick(120_000, "t", ("b1",), (), names, count)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def unowned(count: int, *, named: int | None = None) -> TickRecord:
     ],
 )
 def test_used_bundles_without_an_owner_are_named_and_many_at_once_are_one_finding(
-    tick: TickRecord | None, bundles_count: int, subjects: list[str]
+    tick: Tick | None, bundles_count: int, subjects: list[str]
 ) -> None:
     found = findings.of_unowned(tick, bundles_count)
     assert [each.subject for each in found] == subjects

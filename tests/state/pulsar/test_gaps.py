@@ -5,6 +5,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -104,7 +105,10 @@ def test_what_a_broker_publishes_about_itself_needs_no_completion() -> None:
         top_bytes_per_s=np.array([200.0]),
     )
     event = report("b1", 60, bundles={A: None, B: 20.0})
-    reports = replace(event, report=replace(event.report, published=top)), report("b2", 60, bundles={C: 30.0})
+    reports = (
+        msgspec.structs.replace(event, report=replace(event.report, published=top)),
+        report("b2", 60, bundles={C: 30.0}),
+    )
     found = seen(*reports, before=before, left=(), end_ms=60_000)
     assert found.table.view.brokers.messages_per_s.tolist() == [20.0, 30.0]
 
@@ -210,7 +214,7 @@ def _without(event: LoadReport, bundles: set[str]) -> LoadReport:
         messages_per_s=float(traffic[:, :2].sum()),
         bytes_per_s=float(traffic[:, 2:].sum()),
     )
-    return replace(event, report=changed)
+    return msgspec.structs.replace(event, report=changed)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -125,14 +126,16 @@ def test_a_swap_waits_for_approval_as_one() -> None:
 
 def test_a_broker_that_was_asked_and_has_published_nothing_holds_the_whole_fleet() -> None:
     asked = [
-        replace(each, asked=("b1", "b2", "b3")) if isinstance(each, Tick) else each for each in rounds_of(4)
+        msgspec.structs.replace(each, asked=("b1", "b2", "b3")) if isinstance(each, Tick) else each
+        for each in rounds_of(4)
     ]
     assert outcomes(decided(iter(asked)))[1:] == [{"no-load-data": 1}] * 3
 
 
 def test_a_broker_that_is_excluded_is_not_waited_for() -> None:
     asked = [
-        replace(each, asked=("b1", "b2", "b3")) if isinstance(each, Tick) else each for each in rounds_of(3)
+        msgspec.structs.replace(each, asked=("b1", "b2", "b3")) if isinstance(each, Tick) else each
+        for each in rounds_of(3)
     ]
     settings = settings_of(
         shedding_policy="transfer-shedder",
@@ -152,7 +155,7 @@ def test_brokers_with_the_modular_load_manager_have_no_data_for_it() -> None:
 
 def test_while_managers_are_switched_broker_by_broker_it_waits_and_the_others_go_on() -> None:
     events = [
-        replace(each, report=replace(each.report, published=None))
+        msgspec.structs.replace(each, report=replace(each.report, published=None))
         if isinstance(each, BrokerLoad) and each.broker == "b2"
         else each
         for each in rounds_of(4)

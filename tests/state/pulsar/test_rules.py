@@ -1,7 +1,6 @@
 """The rules of a round as the facts, the guards and the ledger give them, and who spends them first."""
 
-from dataclasses import replace
-
+import msgspec
 import numpy as np
 
 from policies.shedding.rules import Forbidden
@@ -57,7 +56,7 @@ def test_a_drained_broker_and_its_bundles_come_after_those_of_the_view() -> None
 
 
 def test_a_drained_broker_without_bundles_or_without_a_report_is_no_matter() -> None:
-    empty = replace(REPORTS[1], report=load("b2", 470, bundles={}).report)
+    empty = msgspec.structs.replace(REPORTS[1], report=load("b2", 470, bundles={}).report)
     found = seen(REPORTS[0], empty, REPORTS[2], apart=("b2",))
     _, rules = ruled(found, drained=("b2", "silent"), groups={"spread": ["t/a", "t/d"]})
     assert rules.allowed(np.array([0, 1]), np.array([1])).tolist() == [[False], [True]]

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -71,7 +72,7 @@ class Broker:
         )
         report = replace(found.report, counts=np.array(counts, dtype=np.int64))
         stats = TopicStats(id=f"s/{time_s}", time_ms=found.time_ms, broker="b1", traffic=traffic)
-        return replace(found, report=report), stats
+        return msgspec.structs.replace(found, report=report), stats
 
     def findings(self) -> set[tuple[str, str]]:
         """Kind and subject of the last round's findings."""
