@@ -8,53 +8,40 @@ line may look whole. On a Spark cluster only the driver's local directories are 
 import os
 import re
 import secrets
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from pyspark.sql import SparkSession
 
+from streaming.ports.starts import all_starts
 from streaming.spark.failures import spark_errors
+from streaming.spark.files import Files
 
 PROBE_BYTES = 1024 * 1024
 """More than the last free block of a disk that is almost full, and quickly written."""
 _NAME = ".trimtab-probe-"
+_NEWEST_COUNT = 2
+_VERSION = re.compile(r"v[0-9]+")
 
 
 def probe_store(spark: SparkSession, location: str) -> None:
     """Probe the store through Hadoop's file system, as Spark writes there. Raises ``SparkError`` or ``OSError``."""
+    written, name = secrets.token_bytes(PROBE_BYTES), f"{_NAME}{secrets.token_hex(8)}"
     with spark_errors():
-        _probe_store(spark, location)
-
-
-def _probe_store(spark: SparkSession, location: str) -> None:
-    jvm = spark._jvm  # noqa: SLF001  pyspark has no public way to Hadoop's file systems
-    assert jvm is not None, "a classic Spark session has a JVM"
-    root = jvm.org.apache.hadoop.fs.Path(location)
-    files = root.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
-    file = jvm.org.apache.hadoop.fs.Path(root, f"{_NAME}{secrets.token_hex(8)}")
-    written = secrets.token_bytes(PROBE_BYTES)
-    try:
-        stream = files.create(file, True)
+        files = Files(spark, location)
         try:
-            stream.write(written)
+            files.write(name, written)
+            read = files.read(name)
         finally:
-            stream.close()
-        stream = files.open(file)
-        try:
-            read = bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-        finally:
-            stream.close()
-    finally:
-        files.delete(file, False)
+            files.delete(name)
     _compare(written, read, location)
 
 
 def probe_local(spark: SparkSession) -> None:
     """Probe the directories that the shuffle spills to. Raises ``SparkError`` or ``OSError``."""
     with spark_errors():
-        directories = _local_directories(spark)
+        blocks = spark._jsc.sc().env().blockManager().diskBlockManager()  # noqa: SLF001  pyspark has no public way to it
+        directories = [str(directory) for directory in blocks.localDirsString()]
     for directory in directories:
         file = Path(directory) / f"{_NAME}{secrets.token_hex(8)}"
         written = secrets.token_bytes(PROBE_BYTES)
@@ -68,20 +55,22 @@ def probe_local(spark: SparkSession) -> None:
             file.unlink(missing_ok=True)
 
 
-def _local_directories(spark: SparkSession) -> list[str]:
-    blocks = spark._jsc.sc().env().blockManager().diskBlockManager()  # noqa: SLF001
-    return [str(directory) for directory in blocks.localDirsString()]
-
-
-def _compare(written: bytes, read: bytes, where: str) -> None:
+def _compare(written: bytes, read: bytes | None, where: str) -> None:
     if written != read:
         raise OSError(f"{where} returns other bytes than were written there: check the disk")
 
 
-_NEWEST_COUNT = 2
-_VERSION = re.compile(r"v[0-9]+")
-_LOGS = "{offsets,commits,*/offsets,*/commits}"
-"""The logs are in the checkpoint, or in a directory of one take-over below it."""
+def damaged_files(spark: SparkSession, location: str) -> list[str]:
+    """Newest files of the logs that are empty or torn. Raises ``SparkError`` where the store does not answer."""
+    with spark_errors():
+        files = Files(spark, location)
+        newest = [
+            f"{log}/{number}"
+            for start in all_starts(files)
+            for log in (start.file("offsets"), start.file("commits"))
+            for number in sorted(int(name) for name in files.names(log) if name.isdecimal())[-_NEWEST_COUNT:]
+        ]
+        return [files.address(name) for name in newest if not is_whole(files.read(name) or b"")]
 
 
 def is_whole(content: bytes) -> bool:
@@ -94,43 +83,3 @@ def is_whole(content: bytes) -> bool:
     except (ValueError, msgspec.DecodeError):
         return False
     return _VERSION.fullmatch(head) is not None and bool(lines)
-
-
-def damaged_files(spark: SparkSession, location: str) -> list[str]:
-    """Newest files of the logs that are empty or torn. Raises ``SparkError`` where the store does not answer."""
-    with spark_errors():
-        return [
-            str(file.toString())
-            for folder in _find_matching(spark, location, _LOGS)
-            for file in _newest(spark, str(folder.toString()))
-            if not is_whole(_read(spark, file))
-        ]
-
-
-def _newest(spark: SparkSession, folder: str) -> Iterator[Any]:
-    files = [file for file in _find_matching(spark, folder, "*") if str(file.getName()).isdecimal()]
-    yield from sorted(files, key=lambda file: int(str(file.getName())))[-_NEWEST_COUNT:]
-
-
-def _find_matching(spark: SparkSession, folder: str, pattern: str) -> list[Any]:
-    """Hadoop's paths below a folder."""
-    root = _path(spark, folder)
-    pattern_path = spark._jvm.org.apache.hadoop.fs.Path(root, pattern)  # type: ignore[union-attr]  # noqa: SLF001
-    return [status.getPath() for status in _files(spark, root).globStatus(pattern_path) or ()]
-
-
-def _read(spark: SparkSession, file: Any) -> bytes:
-    stream = _files(spark, file).open(file)
-    try:
-        return bytes(spark._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))  # type: ignore[union-attr]  # noqa: SLF001
-    finally:
-        stream.close()
-
-
-def _path(spark: SparkSession, text: str) -> Any:
-    return spark._jvm.org.apache.hadoop.fs.Path(text)  # type: ignore[union-attr]  # noqa: SLF001
-
-
-def _files(spark: SparkSession, path: Any) -> Any:
-    """Hadoop's file system of a path; pyspark has no public way to it."""
-    return path.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
