@@ -17,8 +17,7 @@ from streaming.collector.kafka import READ_RESULTS as KAFKA_RESULTS
 from streaming.collector.metrics import EVENTS as PULSAR_EVENTS
 from streaming.collector.metrics import READ_RESULTS as PULSAR_RESULTS
 from streaming.collector.metrics import CollectorMetrics
-from streaming.controller.known import KNOWN_LABELS
-from streaming.controller.metrics import KnownLabels, Metrics
+from streaming.controller.metrics import KNOWN_LABELS, KnownLabels, Metrics
 from streaming.controller.published import Published
 from streaming.executor.metrics import KINDS, THROTTLE_KIND, ExecutorMetrics
 from streaming.intake.observation import EventCount, EventObservation

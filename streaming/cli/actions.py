@@ -28,8 +28,8 @@ from streaming.cli.published import (
     tail_options,
 )
 from streaming.cli.summaries import circumstances_lines, looked_at_lines
+from streaming.contract.encode import LEADER_TYPE, LeaderData
 from streaming.contract.envelope import ReadEnvelope, read_envelope
-from streaming.contract.leader import LEADER_TYPE, LeaderData
 from streaming.ports.reading import Begin, TopicRecord
 from streaming.process.exits import NotFound, WrongUse
 from streaming.settings import Settings

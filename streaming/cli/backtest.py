@@ -20,7 +20,7 @@ from streaming.process.exits import WrongUse
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
-    from streaming.controller.recordings import RecordedEvents
+    from streaming.controller.replay import RecordedEvents
     from streaming.simulator.backtest import Survey
     from streaming.simulator.differences import Backtest
 
@@ -89,7 +89,7 @@ def backtest_command(
     A recording is a file of `trimtab record`, a folder of them, or what is on the input topic. The controller is the same one that
     runs live. Nothing is written to a broker. The control events of operators and the results of executors are left out.
     """
-    from streaming.controller.recordings import RecordedEvents  # noqa: PLC0415  see `commands`
+    from streaming.controller.replay import RecordedEvents  # noqa: PLC0415  see `commands`
 
     address = next((source for source in sources if source.startswith(_ADDRESSES)), None)
     chosen = _candidates(configs, policies, {"input.url": address})
@@ -141,7 +141,7 @@ def _files(
     sources: Sequence[str], address: str | None, settings: Settings, since: str | None
 ) -> Iterator[tuple[str, ...]]:
     """The files to read; what is on a topic is recorded first."""
-    from streaming.controller.recordings import NoRecording, files_of  # noqa: PLC0415  see `commands`
+    from streaming.controller.replay import NoRecording, files_of  # noqa: PLC0415  see `commands`
 
     if address is not None:
         if len(sources) > 1:

@@ -28,8 +28,8 @@ from streaming.ports.reading import NoAnswer, TopicRecord
 from streaming.ports.seen import BrokersSeen, TopicsSeen
 from streaming.ports.starts import newest_start
 from streaming.ports.topics import BEATS_RETENTION_MS, StartError
+from streaming.process.deadline import within
 from streaming.process.exits import Refused, WrongUse
-from streaming.process.within import within
 from streaming.settings import Settings
 from streaming.systems.reading import input_reader
 

@@ -12,9 +12,8 @@ import click
 from streaming.cli.configured import setting_option, with_settings
 from streaming.cli.options import example
 from streaming.cli.service import refuse_errors
-from streaming.controller.feed import FAST, Fed, shift_to
+from streaming.controller.feed import CLUSTER, FAST, Fed, sample_events, shift_to
 from streaming.controller.recording import BadRecording
-from streaming.controller.sample_fleet import CLUSTER, sample_events
 from streaming.ports.events import EventSink
 from streaming.ports.publishing import PublishError
 from streaming.process.exits import WrongUse

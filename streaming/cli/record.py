@@ -113,7 +113,7 @@ def _record_rotating(
     source: _Source, folder: Path, sizes: tuple[int, int | None], stop: threading.Event
 ) -> int:
     """``sizes``: the most bytes of all files together, and of one file (None: the default)."""
-    from streaming.controller.rotating import RotatingFolder  # noqa: PLC0415  see `commands`
+    from streaming.controller.recorder import RotatingFolder  # noqa: PLC0415  see `commands`
 
     total_bytes, file_bytes = sizes[0], sizes[1] or min(_FILE_BYTES, sizes[0])
     if file_bytes > total_bytes:

@@ -12,8 +12,7 @@ import click
 from streaming.cli.configured import setting_option, with_settings
 from streaming.cli.options import example
 from streaming.controller.recording import STANDARD, BadRecording, opened_for_reading
-from streaming.controller.recordings import NoRecording, files_of
-from streaming.controller.replay import Only, Replay, ignore_size
+from streaming.controller.replay import NoRecording, Only, Replay, files_of, ignore_size
 from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.identity import AcceptedClusters, identity_of

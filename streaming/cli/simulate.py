@@ -159,7 +159,7 @@ def _find_scenarios(names: Sequence[str]) -> "list[tuple[str, Build, str]]":
 
 def _read_recording(file: str) -> "list[tuple[str, Build, str]]":
     from streaming.controller.recording import BadRecording  # noqa: PLC0415  see `commands`
-    from streaming.controller.recordings import NoRecording, RecordedEvents, files_of  # noqa: PLC0415
+    from streaming.controller.replay import NoRecording, RecordedEvents, files_of  # noqa: PLC0415
     from streaming.simulator.backtest import NoFleet  # noqa: PLC0415
     from streaming.simulator.recorded import recorded_fleets  # noqa: PLC0415
 

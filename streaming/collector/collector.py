@@ -7,7 +7,6 @@ subject and time, so that readers recognize an event that is written twice.
 import logging
 import math
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,12 +20,13 @@ from streaming.collector.metrics import CollectorMetrics
 from streaming.contract.encode import encode_event
 from streaming.contract.messages import MAX_UNOWNED_COUNT, TickData, TickMessage, type_of
 from streaming.ports.events import EventSink
+from streaming.process.heartbeat import Heartbeat, Sign
 from streaming.process.serve import Check
 
 _LOG = logging.getLogger(__name__)
 _FRESH_INTERVALS = 3
 """Sweeps that may fail before the collector calls itself not ready."""
-_TURN_AGE_S_MAX = 600.0
+_BEGIN_S_MAX = 600.0
 """Longest healthy time between two sweeps: each wait for a broker has a timeout, and the one after failures is at most a minute."""
 BACKOFF_S_MAX = 60.0
 """Longest wait after sweeps without a broker list; by then the readiness check has told a person."""
@@ -171,8 +171,13 @@ class Collector(ABC):
         self._cadence = cadence
         self._clock_s = clock_s
         self._stop = threading.Event()
-        self._turned_s = time.monotonic()
-        self._swept_s: float | None = None
+        fresh_s = _FRESH_INTERVALS * cadence.interval_s
+        self._begun = Sign(
+            "loop", lambda age_s: f"the last sweep was begun {age_s:.0f} s ago", max(_BEGIN_S_MAX, fresh_s)
+        )
+        self._swept = Sign("sweep", lambda age_s: f"the last complete sweep ended {age_s:.0f} s ago", fresh_s)
+        never_swept = Sign("sweep", lambda _: "no complete sweep yet", within_s=-1.0)
+        self._heartbeat = Heartbeat(self._begun, never_swept)
         self._problem = "no sweep yet"
         self._refusal: Exception | None = None
         """The error that ``run`` raises after the sweep; set from any thread."""
@@ -189,7 +194,7 @@ class Collector(ABC):
         """Sweep until ``stop``. Raises an error that no later sweep can mend."""
         failures = 0
         while not self._stop.is_set():
-            self._turned_s = time.monotonic()
+            self._heartbeat.give(self._begun)
             failures = 0 if self.sweep() else failures + 1
             now_s = self._clock_s()
             next_s = (
@@ -207,22 +212,16 @@ class Collector(ABC):
 
     def readiness(self) -> Sequence[Check]:
         """Whether a sweep was completed lately."""
-        age_s = None if self._swept_s is None else self._clock_s() - self._swept_s
-        fresh = age_s is not None and age_s < _FRESH_INTERVALS * self._cadence.interval_s
-        last = (
-            "no complete sweep yet" if age_s is None else f"the last complete sweep ended {age_s:.0f} s ago"
-        )
-        return [Check(name="sweep", ok=fresh, detail="; ".join(filter(None, (last, self._problem))))]
+        return [self._heartbeat.check("sweep", remark=self._problem)]
 
     def liveness(self) -> Sequence[Check]:
         """Whether sweeps are begun at all; a cluster that does not answer is no reason for a restart."""
-        age_s = time.monotonic() - self._turned_s
-        limit_s = max(_TURN_AGE_S_MAX, _FRESH_INTERVALS * self._cadence.interval_s)
-        return [Check(name="loop", ok=age_s < limit_s, detail=f"the last sweep was begun {age_s:.0f} s ago")]
+        return [self._heartbeat.check("loop")]
 
     def _complete(self, *, began_s: float, brokers_count: int) -> float:
         """Note that a sweep is written; returns the time, Unix seconds."""
-        ended_s = self._swept_s = self._clock_s()
+        ended_s = self._clock_s()
+        self._heartbeat.give(self._swept)
         self._problem = ""
         self.metrics.observe_sweep(brokers_count=brokers_count, ended_s=ended_s, duration_s=ended_s - began_s)
         return ended_s

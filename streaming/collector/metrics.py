@@ -6,7 +6,7 @@ from typing import get_args
 from prometheus_client import CollectorRegistry
 
 from streaming.contract import families
-from streaming.process.instruments import counter, gauge, histogram
+from streaming.process.serve import counter, gauge, histogram
 from streaming.pulsar.admin import Failure
 
 READ_RESULTS = ("ok", "foreign-report", "no-load-data", "unfinished", *get_args(Failure))

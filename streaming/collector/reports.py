@@ -11,7 +11,7 @@ import msgspec
 
 from policies.splitting.plan import SplitSettings
 from streaming.contract.messages import BundleStats, TopicLoad, Traffic
-from streaming.contract.pulsar_report import RATES
+from streaming.contract.pulsar import RATES
 from streaming.pulsar.load_data import NoLoadData, PublishedLoad
 from streaming.settings.targets import TopicStatsWanted
 

@@ -44,14 +44,12 @@ from streaming.contract.messages import (
     Message,
     PulsarClusterMessage,
     PulsarMessage,
+    ReassignmentMessage,
     SpellData,
-    TickData,
     TickMessage,
     TopicStatsMessage,
 )
-from streaming.contract.pulsar_facts import facts_of
-from streaming.contract.pulsar_published import published_report
-from streaming.contract.pulsar_report import Refusal, broker_report, topic_traffic
+from streaming.contract.pulsar import Refusal, broker_report, facts_of, published_report, topic_traffic
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_YEAR = 9000
@@ -88,7 +86,7 @@ def decode(
         return "", Rejection(reason="cluster-mismatch", detail=detail), None
     try:
         _check_attributes(message)
-        event = _kafka_event(message) if isinstance(message, KafkaMessage) else _event(message)
+        event = _common_event(message) if isinstance(message, CommonMessage) else _system_event(message)
     except Refusal as refused:
         return message.cluster, refused.rejection, None
     except BadReport as error:
@@ -113,26 +111,49 @@ def _check_time(name: str, moment: datetime, *, reason: RejectReason) -> None:
         raise Refusal(Rejection(reason=reason, detail=detail))
 
 
-def _event(message: PulsarMessage | CommonMessage) -> Event:
+def _system_event(message: PulsarMessage | KafkaMessage) -> Event:
+    """The event of a message about clusters of one system. Raises ``Refusal`` or ``BadReport``."""
     id_, time_ms = message.id, to_ms(message.time)
     match message:
-        case LoadReportMessage() | BrokerLoadMessage():
-            return _load_report(message, id_=id_, time_ms=time_ms)
-        case TopicStatsMessage():
-            return TopicStats(
+        case LoadReportMessage(data=load):
+            broker = message.subject
+            return LoadReport(
+                id=id_, time_ms=time_ms, broker=broker, report=broker_report(load, (message.cluster, broker))
+            )
+        case BrokerLoadMessage(data=load):
+            broker = message.subject
+            return BrokerLoad(
                 id=id_,
                 time_ms=time_ms,
-                broker=message.subject,
-                traffic=topic_traffic(message.data),
+                broker=broker,
+                report=published_report(load, (message.cluster, broker)),
             )
-        case TickMessage(data=data):
+        case TopicStatsMessage(data=stats):
+            return TopicStats(id=id_, time_ms=time_ms, broker=message.subject, traffic=topic_traffic(stats))
+        case KafkaLoadReportMessage(data=load):
+            broker = message.subject
+            return KafkaLoadReport(
+                id=id_, time_ms=time_ms, broker=broker, logs=broker_logs(load, subject=broker)
+            )
+        case ReassignmentMessage(data=moves):
+            return Reassignment(id=id_, time_ms=time_ms, report=moves_report(moves))
+        case PulsarClusterMessage(data=found):
+            return ClusterFacts(id=id_, time_ms=time_ms, facts=facts_of(found))
+
+
+def _common_event(message: CommonMessage) -> Event:
+    """The event of a message that there is for both systems. Raises ``Refusal``."""
+    id_, time_ms = message.id, to_ms(message.time)
+    match message:
+        case TickMessage(data=tick):
+            unowned = sorted((tick.unowned or {}).items())
             return Tick(
                 id=id_,
                 time_ms=time_ms,
-                asked=tuple(sorted(data.asked)),
-                failed=tuple(sorted(data.failed.items())),
-                unowned=_unowned(data),
-                unowned_count=max(len(data.unowned or ()), data.unowned_count or 0),
+                asked=tuple(sorted(tick.asked)),
+                failed=tuple(sorted(tick.failed.items())),
+                unowned=tuple((name, to_ms(since)) for name, since in unowned[:MAX_UNOWNED_COUNT]),
+                unowned_count=max(len(unowned), tick.unowned_count or 0),
             )
         case ActionResultMessage(data=result):
             return ActionResult(
@@ -142,29 +163,14 @@ def _event(message: PulsarMessage | CommonMessage) -> Event:
                 outcome=result.outcome,
                 is_held=result.outcome == "skipped" and (result.reason or "").startswith(PAUSED_REASON),
             )
-        case PulsarClusterMessage(data=found):
-            return ClusterFacts(id=id_, time_ms=time_ms, facts=facts_of(found))
-        case ApprovalMessage() | ControlMessage():
-            return _event_of_person(message)
-
-
-def _unowned(data: TickData) -> tuple[tuple[str, int], ...]:
-    found = sorted((data.unowned or {}).items())[:MAX_UNOWNED_COUNT]
-    return tuple((name, to_ms(since)) for name, since in found)
-
-
-def _event_of_person(message: ApprovalMessage | ControlMessage) -> Approval | Control:
-    """The event of a message that a person sent."""
-    id_, time_ms = message.id, to_ms(message.time)
-    match message:
-        case ApprovalMessage(data=word):
+        case ApprovalMessage(data=answer):
             return Approval(
                 id=id_,
                 time_ms=time_ms,
                 proposal_id=message.subject,
-                verdict=word.verdict,
-                who=(word.who or "")[:MAX_REMARK_CHARACTERS],
-                why=(word.why or "")[:MAX_REMARK_CHARACTERS],
+                verdict=answer.verdict,
+                who=(answer.who or "")[:MAX_REMARK_CHARACTERS],
+                why=(answer.why or "")[:MAX_REMARK_CHARACTERS],
             )
         case ControlMessage(data=overlay):
             return Control(
@@ -176,34 +182,28 @@ def _event_of_person(message: ApprovalMessage | ControlMessage) -> Approval | Co
                 who=(overlay.who or "")[:MAX_REMARK_CHARACTERS],
                 why=(overlay.why or "")[:MAX_REMARK_CHARACTERS],
                 resumed_ms=_resumed_ms(overlay, time_ms),
-                until_ms=_until_ms(overlay),
+                until_ms=_checked_ms("until", overlay.until),
                 forget=overlay.forget,
-                upkeep=_upkeep(overlay),
+                upkeep=Upkeep(
+                    _spells("maintenance_brokers", overlay.maintenance_brokers),
+                    _spells("maintenance_namespaces", overlay.maintenance_namespaces),
+                    _spells("drained_brokers", overlay.drained_brokers),
+                ),
                 approval=overlay.approval,
             )
 
 
-def _load_report(message: LoadReportMessage | BrokerLoadMessage, *, id_: str, time_ms: int) -> LoadReport:
-    broker = (message.cluster, message.subject)
-    if isinstance(message, BrokerLoadMessage):
-        kind: type[LoadReport] = BrokerLoad
-        report = published_report(message.data, broker)
-    else:
-        kind, report = LoadReport, broker_report(message.data, broker)
-    return kind(
-        id=id_,
-        time_ms=time_ms,
-        broker=message.subject,
-        report=report,
-    )
+def _checked_ms(name: str, moment: datetime | None) -> int | None:
+    """A moment in ``data``, None where there is none. Raises ``Refusal``."""
+    if moment is None:
+        return None
+    _check_time(name, moment, reason="bad-data")
+    return to_ms(moment)
 
 
 def _resumed_ms(overlay: ControlData, time_ms: int) -> int | None:
-    if overlay.resumed_at is None:
-        return None
-    _check_time("resumed_at", overlay.resumed_at, reason="bad-data")
-    resumed_ms = to_ms(overlay.resumed_at)
-    if resumed_ms > time_ms:
+    resumed_ms = _checked_ms("resumed_at", overlay.resumed_at)
+    if resumed_ms is not None and resumed_ms > time_ms:
         detail = (
             f"resumed_at is {rfc3339(resumed_ms)}, after the event's own time {rfc3339(time_ms)}: nobody can know yet "
             "that later actions work"
@@ -212,50 +212,16 @@ def _resumed_ms(overlay: ControlData, time_ms: int) -> int | None:
     return resumed_ms
 
 
-def _until_ms(overlay: ControlData) -> int | None:
-    if overlay.until is None:
-        return None
-    _check_time("until", overlay.until, reason="bad-data")
-    return to_ms(overlay.until)
-
-
-def _upkeep(overlay: ControlData) -> Upkeep:
-    return Upkeep(
-        *(
-            {name: _spell(f"{what} {name[:SHOWN_CHARACTERS]}", each) for name, each in sorted(spells.items())}
-            for what, spells in (
-                ("maintenance_brokers", overlay.maintenance_brokers),
-                ("maintenance_namespaces", overlay.maintenance_namespaces),
-                ("drained_brokers", overlay.drained_brokers),
-            )
+def _spells(field: str, spells: dict[str, SpellData]) -> dict[str, Spell]:
+    """What is under maintenance, or drained, by name. Raises ``Refusal``."""
+    found = {}
+    for name, spell in sorted(spells.items()):
+        shown = f"{field} {name[:SHOWN_CHARACTERS]}"
+        _check_time(f"since of {shown}", spell.since, reason="bad-data")
+        found[name] = Spell(
+            since_ms=to_ms(spell.since),
+            until_ms=_checked_ms(f"until of {shown}", spell.until),
+            who=(spell.who or "")[:MAX_REMARK_CHARACTERS],
+            why=(spell.why or "")[:MAX_REMARK_CHARACTERS],
         )
-    )
-
-
-def _spell(name: str, spell: SpellData) -> Spell:
-    _check_time(f"since of {name}", spell.since, reason="bad-data")
-    if spell.until is not None:
-        _check_time(f"until of {name}", spell.until, reason="bad-data")
-    return Spell(
-        since_ms=to_ms(spell.since),
-        until_ms=None if spell.until is None else to_ms(spell.until),
-        who=(spell.who or "")[:MAX_REMARK_CHARACTERS],
-        why=(spell.why or "")[:MAX_REMARK_CHARACTERS],
-    )
-
-
-def _kafka_event(message: KafkaMessage) -> KafkaLoadReport | Reassignment:
-    """The event of a message about a Kafka cluster. Raises ``BadReport``."""
-    id_, time_ms = message.id, to_ms(message.time)
-    if isinstance(message, KafkaLoadReportMessage):
-        return KafkaLoadReport(
-            id=id_,
-            time_ms=time_ms,
-            broker=message.subject,
-            logs=broker_logs(message.data, subject=message.subject),
-        )
-    return Reassignment(
-        id=id_,
-        time_ms=time_ms,
-        report=moves_report(message.data),
-    )
+    return found

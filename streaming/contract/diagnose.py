@@ -1,8 +1,9 @@
-"""Why a record could not be decoded: a slow and thorough look at a record that the typed decoder refused.
+"""Why a record could not be decoded: a slow and thorough look, with Python's own JSON reader, at a record that the typed decoder refused.
 
 The first thing wrong is named, from the outside in: JSON, envelope, type, cluster, subject, time, data.
 """
 
+import json
 import math
 import re
 from collections.abc import Iterator
@@ -11,7 +12,6 @@ from typing import Any
 import msgspec
 
 from state.events import Rejection
-from streaming.contract import plain_json
 from streaming.contract.messages import (
     CLUSTER_PATTERN,
     MAX_NAME_CHARACTERS,
@@ -44,7 +44,7 @@ def diagnose(value: bytes, key: str | None, error: Exception) -> tuple[str, Reje
     ``error`` is what the typed decoder raised.
     """
     try:
-        event = plain_json.load(value.decode())
+        event = load(value.decode())
     except ValueError as problem:
         return _reject_text(str(problem))
     except RecursionError:
@@ -180,3 +180,16 @@ def _numbers(data: object) -> Iterator[tuple[_Place, object]]:
             waiting.extend(((place, at), inner, False) for at, inner in enumerate(value))
         elif isinstance(value, float) or (isinstance(value, str) and is_number):
             yield place, value
+
+
+_MOST_DIGITS = 310
+"""A whole number with so many digits is above the largest double; Python refuses to read numbers with thousands of digits."""
+
+
+def load(text: str | bytes) -> Any:
+    """Read a text; a whole number that is too large for a double becomes infinite, as ``1e999`` does. Raises ``ValueError``."""
+    return json.loads(text, parse_int=_parse_integer)
+
+
+def _parse_integer(digits: str) -> int | float:
+    return int(digits) if len(digits) < _MOST_DIGITS else float(digits)

@@ -1,4 +1,7 @@
-"""From outputs to CloudEvents; ``data`` is already canonical JSON and is embedded as it is."""
+"""CloudEvents that trimtab publishes: decisions and round summaries, refused records, a take-over, and skipped input.
+
+``data`` of an output is already canonical JSON and is embedded as it is.
+"""
 
 import base64
 import hashlib
@@ -7,11 +10,20 @@ import msgspec
 
 from state.events import Rejection
 from state.outputs import Output, canonical, content_id, rfc3339
-from streaming.contract.origin import Origin
 
 REJECTED_TYPE = "trimtab.rejected.v1"
 MAX_QUOTED_BYTES = 64 * 1024
 """How many bytes of a refused record are kept in the dead letter."""
+
+
+class Origin(msgspec.Struct, frozen=True, order=True):
+    """Coordinates of a record in a log, or of a line in a file."""
+
+    topic: str
+    """Topic, or file name."""
+    partition: int
+    offset: int
+    """Offset, or number of the line, from 1."""
 
 
 class _Out(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -146,4 +158,74 @@ def encode_refused(record: Refused, source: str) -> bytes:
         time_ms=record.appended_ms,
         cluster=record.cluster,
         data=canonical(data),
+    )
+
+
+LEADER_TYPE = "trimtab.leader.v1"
+
+
+class LeaderData(msgspec.Struct, frozen=True, kw_only=True):
+    """`data` of a `trimtab.leader.v1`."""
+
+    controller: str
+    """Name of the controller."""
+    epoch: int
+    """Its epoch from now on; the `trimtab-epoch` header of the record has the same number."""
+
+
+def encode_leader(name: str, *, epoch: int, time_ms: int) -> bytes:
+    """The event of the controller of that name as a CloudEvent; it is the same for every partition of the topic."""
+    data = canonical(LeaderData(controller=name, epoch=epoch))
+    return encode_event(
+        type_=LEADER_TYPE,
+        id_=content_id(data),
+        source=source_of(name),
+        subject="leader",
+        time_ms=time_ms,
+        cluster="",
+        data=data,
+    )
+
+
+SKIPPED_TYPE = "trimtab.input-skipped.v1"
+
+
+class SkippedRange(msgspec.Struct, frozen=True, kw_only=True):
+    """Records of one partition that do not exist any more."""
+
+    topic: str
+    """Topic on the input's side; on Pulsar its full name."""
+    partition: int
+    """Its number; 0 for a topic without partitions."""
+    read_until: str
+    """How far it had been read: on Kafka the offset of the next record, on Pulsar `ledger:entry` of the last one."""
+    goes_on_from: str
+    """Where reading goes on, in the same terms."""
+    records_count: int | None = None
+    """How many records are missing; null where the number cannot be known."""
+
+    @property
+    def where(self) -> tuple[str, int]:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+
+class SkippedData(msgspec.Struct, frozen=True, kw_only=True):
+    """`data` of a `trimtab.input-skipped.v1`."""
+
+    ranges: list[SkippedRange]
+    """The skipped records, in the order of topic and partition."""
+
+
+def encode_skipped(ranges: list[SkippedRange], *, name: str, time_ms: int) -> bytes:
+    """The event of the controller of that name as a CloudEvent; the same ranges have the same id."""
+    data = canonical(SkippedData(ranges=ranges))
+    return encode_event(
+        type_=SKIPPED_TYPE,
+        id_=content_id(data),
+        source=source_of(name),
+        subject="input",
+        time_ms=time_ms,
+        cluster="",
+        data=data,
     )

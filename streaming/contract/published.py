@@ -11,10 +11,15 @@ from msgspec import Meta
 
 from state.outputs import RoundSummary, Split, Throttle, Unload
 from state.outputs.actions import ROUND_TYPE, SPLIT_TYPE, THROTTLE_TYPE, UNLOAD_TYPE
-from streaming.contract.encode import REJECTED_TYPE, RejectedData
-from streaming.contract.leader import LEADER_TYPE, LeaderData
+from streaming.contract.encode import (
+    LEADER_TYPE,
+    REJECTED_TYPE,
+    SKIPPED_TYPE,
+    LeaderData,
+    RejectedData,
+    SkippedData,
+)
 from streaming.contract.messages import CLUSTER_PATTERN, Cluster, Text
-from streaming.contract.skipped import SKIPPED_TYPE, SkippedData
 
 Id = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
 Source = Annotated[str, Meta(pattern=r"^/trimtab/[A-Za-z0-9._-]{1,100}$")]

@@ -17,13 +17,10 @@ from typing import TypeVar
 
 from streaming.contract.beat import every_s
 from streaming.controller.beats import Beats, Duty
-from streaming.controller.known import KNOWN_LABELS
-from streaming.controller.leading import Leading
-from streaming.controller.metrics import Metrics
-from streaming.controller.outages import outage_of
-from streaming.controller.readiness import Readiness
-from streaming.controller.standing_by import StandingBy
-from streaming.controller.watchdog import START_S, Watchdog
+from streaming.controller.health import Health
+from streaming.controller.leadership import Leading, outage_of
+from streaming.controller.metrics import KNOWN_LABELS, Metrics
+from streaming.controller.standby import StandingBy
 from streaming.ports.publishing import Fenced
 from streaming.ports.reading import Begin
 from streaming.ports.starts import StartWith
@@ -35,10 +32,10 @@ from streaming.process.stopping import stopped_by_signals
 from streaming.process.waiting import OutageWait, StoppedWaiting
 from streaming.settings import Settings
 from streaming.spark import session
-from streaming.spark.errors import SparkError, SparkGone, spark_errors
-from streaming.spark.frames import Frames
+from streaming.spark.failures import SparkError, SparkGone, spark_errors
 from streaming.spark.jars import JarError, JavaError
-from streaming.spark.spark_log import SparkLog
+from streaming.spark.query import Frames
+from streaming.spark.session import SparkLog
 from streaming.systems.events import beat_sink_of
 from streaming.systems.topics import validate_all
 
@@ -68,15 +65,14 @@ class Application:
         self._stopping = False
         self._start: session.Start | None = None
         """The start of Spark, while it is in progress."""
-        self._watchdog = Watchdog()
-        self._readiness = Readiness(trigger_interval_s=settings.spark.trigger_interval_s)
+        self._health = Health(trigger_interval_s=settings.spark.trigger_interval_s)
 
     def run(self) -> None:
         """Run until stopped; raises ``exits.Refused``, ``exits.FencedOff`` or ``exits.NotReached``."""
         server = HealthServer(
             self._metrics.registry,
-            self._readiness.checks,
-            liveness=self._watchdog.checks,
+            self._health.readiness,
+            liveness=self._health.liveness,
             host=self._settings.metrics.host,
             port=self._settings.metrics.port,
         )
@@ -99,7 +95,7 @@ class Application:
         self._check_topics()
         if self._stopping:
             return
-        self._show_phase("starting Spark")
+        self._health.show("starting Spark")
         with spark_errors():
             spark = self._spark()
             try:
@@ -126,8 +122,8 @@ class Application:
         """Where a supervisor would restart the process at once: stay, unready and showing the reason, until a stop is requested."""
         if self._settings.controller.when_refused == "end" or self._stopping:
             return
-        self._readiness.phase = error.message
-        self._watchdog.begin("staying after a refusal", math.inf)
+        self._health.phase = error.message
+        self._health.begin("staying after a refusal", math.inf)
         _LOG.error("staying, unready, because controller.when_refused is stay: %s", error.message)
         self._wait(math.inf)
 
@@ -148,14 +144,10 @@ class Application:
     def _wait_out(self, step: Callable[[], Value]) -> Value:
         """What the step returns, once brokers and store answer; raises ``NotReached`` after ``start_wait_s``."""
         limit_s = self._settings.controller.start_wait_s
-        wait = OutageWait(limit_s, outage_of=outage_of, pause=self._wait, show=self._show_phase)
+        wait = OutageWait(limit_s, outage_of=outage_of, pause=self._wait, show=self._health.show)
         found = wait.run(step)
-        self._show_phase("starting")
+        self._health.show("starting")
         return found
-
-    def _show_phase(self, text: str) -> None:
-        self._watchdog.begin(text, START_S)
-        self._readiness.phase = text
 
     @staticmethod
     def _require_java() -> None:
@@ -190,15 +182,14 @@ class Application:
                 spark=spark,
                 frames=Frames(spark.spark, self._settings),
                 metrics=self._metrics,
-                watchdog=self._watchdog,
-                readiness=self._readiness,
+                health=self._health,
                 duty=duty,
                 beats=beats,
                 wait=self._wait,
                 is_stopping=lambda: self._stopping,
             )
             if controller.standby:
-                self._readiness.has_standbys(lambda: beats.problem)
+                self._health.has_standbys(lambda: beats.problem)
                 StandingBy(
                     settings=self._settings,
                     leading=leading,
@@ -218,7 +209,7 @@ class Application:
             raise FencedOff(str(error)) from error
 
     def _is_alive(self) -> bool:
-        return all(check.ok for check in self._watchdog.checks())
+        return all(check.ok for check in self._health.liveness())
 
     def _wait(self, seconds: float) -> bool:
         """Wait so many seconds; returns whether to go on, False at once when a stop is requested."""

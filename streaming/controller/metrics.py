@@ -1,34 +1,32 @@
 """The Prometheus metrics of one running application, kept in the driver.
 
-Counters move when a batch has been published, and not for a batch that is skipped as already published. Every
-label value known beforehand exists from the first scrape, so that a rate over the first event is not lost; a
-cluster's series exist from its first round, or its first event that was used, until it is forgotten. Bundles and topics are never
-labels, brokers only in ``throttle_metrics``. Nothing here reads a clock; times are passed in.
+Counters move when a batch has been published, and not for a batch that is skipped as already published: a batch may close many rounds.
+Every label value known beforehand exists from the first scrape, so that a rate over the first event is not lost; a
+cluster's series exist from its first round, or its first event that was used, until it is forgotten. What the newest round of a cluster
+says is in ``gauges``. Nothing here reads a clock; times are passed in.
 """
 
 import math
 import platform
 from dataclasses import dataclass
-from typing import Literal, TypeVar, get_args
+from typing import Literal, get_args, get_type_hints
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.metrics import MetricWrapperBase
 
-from policies.shedding.contract import Stand
-from policies.shedding.registry import find_policy
-from policies.usage import RESOURCES
-from state.closing import Outcome
-from state.outputs import RoundSummary
+from policies.shedding import registry
+from policies.shedding.contract import BUNDLE_OUTCOMES
+from policies.splitting.plan import OUTCOMES
+from state.closing import GeneralReason, Outcome, SplitReason, UnloadReason
+from state.events import ActionOutcome, RejectReason
+from state.outputs import ApprovalSummary, Finding, RoundSummary
+from state.pulsar.masks import MASK_REASONS, SPLIT_MASK_OUTCOMES
 from streaming.contract import families
 from streaming.contract.families import Family
-from streaming.controller.approval_metrics import ApprovalMetrics
-from streaming.controller.effect_metrics import EffectMetrics
-from streaming.controller.followup import Repeat, Source
-from streaming.controller.published import Published
-from streaming.controller.throttle_metrics import ThrottleGauges
-from streaming.controller.upkeep_metrics import UpkeepGauges
+from streaming.controller.gauges import ClusterGauges, strip_numbers
+from streaming.controller.published import Published, Repeat, Source
 from streaming.intake.observation import EventObservation, EventResult
-from streaming.process import instruments
+from streaming.intake.records import EVENT_TYPES
+from streaming.process import serve
 
 UNKNOWN = "unknown"
 """The label of an event type that is not one of ours, so that unknown types cannot make series."""
@@ -36,15 +34,12 @@ UNKNOWN = "unknown"
 SPLIT_POLICY = "bundle-split"
 """The label ``policy`` of candidates for a split."""
 
-Declared = TypeVar("Declared", bound=MetricWrapperBase)
-
 Part = Literal["log", "metrics", "follow-up", "progress"]
 """What is reported about a batch."""
 
-_STATS = ("mean", "max", "stdev")
-_BROKER_STATES = ("reporting", "missing", "excluded")
-_FOREMOST = (families.DIFFERENCE, families.THRESHOLD, families.HIT_COUNT, families.NEEDED_HIT_COUNT)
 _PROGRESS = (families.STATE_ROWS, families.STATE_MEMORY, families.INPUT_BEHIND)
+_ANSWERS = ("acted", "rejected", "refused", "expired")
+"""What becomes of proposals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +58,29 @@ class KnownLabels:
     result_outcomes: tuple[str, ...] = ()
 
 
+KNOWN_LABELS = KnownLabels(
+    rejected_reasons=get_args(RejectReason),
+    event_types=EVENT_TYPES,
+    examined_outcomes=tuple(sorted({outcome for policy in registry.POLICIES for outcome in policy.outcomes})),
+    candidate_outcomes=tuple(
+        sorted(
+            {*BUNDLE_OUTCOMES, *MASK_REASONS, *get_args(GeneralReason), *get_args(UnloadReason)}
+            - {"", "masked"}
+        )
+    ),
+    calm_outcomes=tuple(
+        sorted({outcome for policy in registry.POLICIES for outcome in policy.calm_outcomes})
+    ),
+    result_outcomes=get_args(ActionOutcome),
+    split_outcomes=tuple(
+        sorted(
+            {*OUTCOMES, *SPLIT_MASK_OUTCOMES, *get_args(GeneralReason), *get_args(SplitReason)} - {"masked"}
+        )
+    ),
+    finding_kinds=get_args(get_type_hints(Finding)["kind"]),
+)
+
+
 class Metrics:
     """All metrics on a `registry` of their own. Thread-safe, as prometheus_client is."""
 
@@ -70,98 +88,85 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._known = known
         self._clusters: set[str] = set()
-        self._by_cluster: list[MetricWrapperBase] = []
-        """The metrics with a series for each cluster."""
-        self._declare_clusters()
-        self._declare_application()
-        build = self._gauge(families.BUILD_INFO)
-        build.labels(version, pyspark_version, platform.python_version()).set(1)
-        for reason in known.rejected_reasons:
-            self._rejected.labels(reason)
-        self._introduce_events("")
-
-    def _declare_clusters(self) -> None:
+        self._by_cluster: list[Counter] = []
+        """The counters with series for each cluster."""
+        self._gauges = ClusterGauges(finding_kinds=known.finding_kinds, calm_outcomes=known.calm_outcomes)
+        self.registry.register(self._gauges)
         self._rounds = self._counter(families.ROUNDS)
         self._examined = self._counter(families.EXAMINED)
         self._candidates = self._counter(families.CANDIDATES)
-        self._findings = self._gauge(families.FINDINGS)
         self._actions = self._counter(families.ACTIONS)
         self._results = self._counter(families.ACTION_RESULTS)
         self._repeated = self._counter(families.REPEATED_UNLOADS)
         self._events = self._counter(families.EVENTS)
-        self._usage = self._gauge(families.BROKER_USAGE)
-        self._brokers = self._gauge(families.BROKERS)
-        self._outliers = self._gauge(families.OUTLIERS)
-        self._foremost = tuple(map(self._gauge, _FOREMOST))
-        self._effects = EffectMetrics(self._counter, self._gauge)
-        self._report_age = self._gauge(families.OLDEST_REPORT_AGE)
-        self._dry_run = self._gauge(families.DRY_RUN)
-        self._paused = self._gauge(families.PAUSED)
-        self._failing = self._gauge(families.FAILING)
-        self._upkeep = UpkeepGauges(self._gauge)
-        self._approvals = ApprovalMetrics(self._counter, self._gauge)
-        self._round_end = self._gauge(families.LAST_ROUND_END)
-        self._round_length = self._gauge(families.ROUND_LENGTH)
-        self._throttles = ThrottleGauges(self._gauge)
-
-    def _declare_application(self) -> None:
+        self._promises = self._counter(families.PROMISES)
+        self._answers = self._counter(families.APPROVALS)
         self._rejected = self._counter(families.REJECTED)
         self._restarts = self._counter(families.QUERY_RESTARTS)
         self._skipped = self._counter(families.BATCHES_SKIPPED)
         self._differing = self._counter(families.ROUNDS_DIFFERING)
         self._telling_errors = self._counter(families.TELLING_ERRORS)
-        for part in get_args(Part):
-            self._telling_errors.labels(part)
         self._lag = self._histogram(families.DECISION_LAG)
         self._batch = self._histogram(families.BATCH_DURATION)
         self._publish = self._histogram(families.PUBLISH_DURATION)
         self._progress = tuple(map(self._gauge, _PROGRESS))
-        for gauge in self._progress:
-            gauge.set(math.nan)
         self._known_clusters = self._gauge(families.CLUSTERS)
         self._leader = self._gauge(families.LEADER)
         self._start = self._gauge(families.START)
-        self._start.set(math.nan)
+        for gauge in (*self._progress, self._start):
+            gauge.set(math.nan)
+        for part in get_args(Part):
+            self._telling_errors.labels(part)
+        for reason in known.rejected_reasons:
+            self._rejected.labels(reason)
+        self._introduce_events("")
+        build = self._gauge(families.BUILD_INFO)
+        build.labels(version, pyspark_version, platform.python_version()).set(1)
 
     def _counter(self, family: Family) -> Counter:
-        return self._declare(family, instruments.counter(self.registry, family))
+        counter = serve.counter(self.registry, family)
+        if "cluster" in family.labels:
+            self._by_cluster.append(counter)
+        return counter
 
     def _gauge(self, family: Family) -> Gauge:
-        return self._declare(family, instruments.gauge(self.registry, family))
-
-    def _declare(self, family: Family, metric: Declared) -> Declared:
-        if "cluster" in family.labels:
-            self._by_cluster.append(metric)
-        return metric
+        return serve.gauge(self.registry, family)
 
     def _histogram(self, family: Family) -> Histogram:
-        return instruments.histogram(self.registry, family)
+        return serve.histogram(self.registry, family)
 
     def observe_round(self, event: Published, *, published_s: float) -> None:
         """Count the round of a summary that was published at `published_s` (Unix time)."""
-        observed = event.data
-        assert isinstance(observed, RoundSummary), "pass a round summary here, not an action"
-        cluster, policy = observed.cluster, observed.policy
+        summary = event.data
+        assert isinstance(summary, RoundSummary), "pass a round summary here, not an action"
+        cluster, policy = summary.cluster, summary.policy
         self._introduce(cluster)
-        if observed.system == "pulsar":
+        if summary.system == "pulsar":
             self._introduce_outcomes(cluster, policy)
-        self._rounds.labels(cluster, observed.outcome).inc()
-        for outcome, count in observed.examined.outcomes.items():
-            self._examined.labels(cluster, policy, _strip_numbers(outcome)).inc(count)
-        for outcome, count in observed.candidates.outcomes.items():
-            self._candidates.labels(cluster, policy, _strip_numbers(outcome)).inc(count)
-        for outcome, count in observed.splits.outcomes.items():
+        self._rounds.labels(cluster, summary.outcome).inc()
+        for outcome, count in summary.examined.outcomes.items():
+            self._examined.labels(cluster, policy, strip_numbers(outcome)).inc(count)
+        for outcome, count in summary.candidates.outcomes.items():
+            self._candidates.labels(cluster, policy, strip_numbers(outcome)).inc(count)
+        for outcome, count in summary.splits.outcomes.items():
             self._candidates.labels(cluster, SPLIT_POLICY, outcome).inc(count)
-        for kind, count in _actions(observed).items():
-            self._actions.labels(cluster, kind, _flag(dry_run=observed.mode == "dry-run")).inc(count)
+        for kind, count in _actions(summary).items():
+            self._actions.labels(cluster, kind, _flag(dry_run=summary.mode == "dry-run")).inc(count)
+        if summary.promises is not None:
+            for outcome, count in summary.promises.checked.outcomes.items():
+                self._promises.labels(cluster, outcome).inc(count)
+        if summary.approval is not None:
+            self._count_answers(cluster, summary.approval)
         self._lag.observe(max(0.0, published_s - event.time_s))
-        self._show_state(observed, event.time_s)
-        if observed.system == "pulsar":
-            self._effects.show(observed)
-        if observed.throttle is not None:
-            self._throttles.show(cluster, observed.throttle)
-        elif observed.outcome == "decided":
-            self._show_balance(observed)
+        self._gauges.show(summary, end_s=event.time_s)
+
+    def _count_answers(self, cluster: str, approval: ApprovalSummary) -> None:
+        """Answers to proposals that are not open any more are not counted."""
+        self._answers.labels(cluster, "expired").inc(len(approval.expired))
+        for row in approval.answers:
+            if row.outcome not in {"unknown", "expired"}:
+                outcome = row.outcome if row.outcome in _ANSWERS else "refused"
+                self._answers.labels(cluster, outcome).inc()
 
     def _introduce_outcomes(self, cluster: str, policy: str) -> None:
         for outcome in self._known.examined_outcomes:
@@ -170,52 +175,6 @@ class Metrics:
             self._candidates.labels(cluster, policy, outcome)
         for outcome in self._known.split_outcomes:
             self._candidates.labels(cluster, SPLIT_POLICY, outcome)
-
-    def _show_state(self, observed: RoundSummary, end_s: float) -> None:
-        cluster = observed.cluster
-        counts = (
-            observed.brokers_reporting_count,
-            observed.brokers_missing_count,
-            len(observed.brokers_excluded),
-        )
-        for state, count in zip(_BROKER_STATES, counts, strict=True):
-            self._brokers.labels(cluster, state).set(count)
-        for resource in ("overall", *RESOURCES):
-            usage = observed.usage if resource == "overall" else observed.resources.get(resource)
-            points = usage and (usage.mean_points, usage.max_points, usage.stdev_points)
-            for stat, value in zip(_STATS, points or (math.nan,) * 3, strict=True):
-                self._usage.labels(cluster, resource, stat).set(value)
-        findings = observed.findings.outcomes
-        for kind in {*self._known.finding_kinds, *findings}:
-            self._findings.labels(cluster, kind).set(findings.get(kind, 0))
-        self._report_age.labels(cluster).set(observed.oldest_report_age_s)
-        self._dry_run.labels(cluster).set(observed.mode == "dry-run")
-        self._paused.labels(cluster).set(observed.paused)
-        self._failing.labels(cluster).set(
-            (observed.failing_since or observed.splits_failing_since) is not None
-        )
-        if observed.system == "pulsar":
-            self._upkeep.show(cluster, observed.upkeep)
-            self._approvals.show(cluster, observed.approval)
-        self._round_end.labels(cluster).set(end_s)
-        # Rounds are numbered by their start divided by their length, so the end tells the length.
-        self._round_length.labels(cluster).set(end_s / (observed.round + 1))
-
-    def _show_balance(self, observed: RoundSummary) -> None:
-        outliers = sum(
-            count
-            for outcome, count in observed.examined.outcomes.items()
-            if _strip_numbers(outcome) not in self._known.calm_outcomes
-        )
-        self._outliers.labels(observed.cluster).set(outliers)
-        found = _find_foremost_stand(observed)
-        values = (
-            (math.nan,) * len(_FOREMOST)
-            if found is None
-            else (found.difference_points, found.threshold_points, found.hit_count, found.needed_hit_count)
-        )
-        for gauge, value in zip(self._foremost, values, strict=True):
-            gauge.labels(observed.cluster).set(math.nan if value is None else value)
 
     def observe_events(self, observed: EventObservation) -> None:
         """Count a micro-batch's input events; those of a cluster not seen so far count under cluster=""."""
@@ -285,7 +244,7 @@ class Metrics:
         self._known_clusters.set(len(self._clusters))
         for metric in self._by_cluster:
             metric.remove_by_labels({"cluster": cluster})
-        self._throttles.forget(cluster)
+        self._gauges.forget(cluster)
 
     def forget_all(self) -> None:
         """Remove all clusters' series and blank those of Spark's progress: another process has the clusters now. Other counts stay."""
@@ -309,10 +268,11 @@ class Metrics:
             self._results.labels(cluster, outcome)
         for source in get_args(Source):
             self._repeated.labels(cluster, source)
-        self._effects.introduce(cluster)
-        self._approvals.introduce(cluster)
-        for gauge in (self._outliers, *self._foremost):
-            gauge.labels(cluster).set(math.nan)
+        for outcome in ("kept", "failed"):
+            self._promises.labels(cluster, outcome)
+        for outcome in _ANSWERS:
+            self._answers.labels(cluster, outcome)
+        self._gauges.introduce(cluster)
         self._introduce_events(cluster)
 
     def _introduce_events(self, cluster: str) -> None:
@@ -326,28 +286,14 @@ def is_used(observed: EventObservation) -> bool:
     return any(entry.result == "used" and entry.count for entry in observed.counts)
 
 
-def _actions(observed: RoundSummary) -> dict[str, int]:
+def _actions(summary: RoundSummary) -> dict[str, int]:
     """How many actions of each kind a round decided."""
-    if observed.system == "kafka":
-        return {"throttle": observed.actions_count}
-    approved = [] if observed.approval is None else observed.approval.answers
-    splits_count = observed.splits.outcomes.get("acted", 0)
+    if summary.system == "kafka":
+        return {"throttle": summary.actions_count}
+    approved = [] if summary.approval is None else summary.approval.answers
+    splits_count = summary.splits.outcomes.get("acted", 0)
     splits_count += sum(row.kind == "split" and row.outcome == "acted" for row in approved)
-    return {"unload": observed.actions_count - splits_count, "split": splits_count}
-
-
-def _find_foremost_stand(observed: RoundSummary) -> Stand | None:
-    """The stand of the row that stands out most, among the rows shown; None for a policy without such a number."""
-    policy = find_policy(observed.policy)
-    if policy is None or policy.headline.stand_of is None or not observed.examined.heaviest:
-        return None
-    stands = map(policy.headline.stand_of, (row.evidence for row in observed.examined.heaviest))
-    return max(stands, key=lambda each: each.difference_points)
-
-
-def _strip_numbers(outcome: str) -> str:
-    """The reason without its numbers: `hit-count 3/8` would be a series of its own for each count."""
-    return outcome.partition(" ")[0]
+    return {"unload": summary.actions_count - splits_count, "split": splits_count}
 
 
 def _flag(*, dry_run: bool) -> str:

@@ -1,37 +1,46 @@
 """Runs the query until it is told to stop: starts it again, with back-off, after every failure that may pass.
 
-Fencing, configuration errors and damaged data (``streaming.spark.failing``) end it. Before each start of the query it
-checks whether another controller has taken over and whether the topics and the checkpoint are what they were. At a stop the
-batch in progress is finished first.
+Fencing, configuration errors and damaged data (``streaming.spark.failures``) end it. Before each start of the query it
+checks whether another controller has taken over and whether the topics and the checkpoint are what they were. After a failure it
+probes brokers, store and disk, so that an outage is never taken for a damaged checkpoint. At a stop the batch in progress is finished
+first.
 """
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
 from streaming.controller.batches import BatchPublisher
+from streaming.controller.health import START_S, STOP_S, Health
 from streaming.controller.metrics import Metrics
-from streaming.controller.probes import failed_probe
-from streaming.controller.readiness import Readiness
 from streaming.controller.surroundings import Changed, Unanswered, Watch, refuse_regrown
-from streaming.controller.watchdog import START_S, STOP_S, Watchdog
 from streaming.ports.checkpoint import CheckpointError
 from streaming.ports.publisher import Publisher
 from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
 from streaming.ports.reading import NoAnswer
+from streaming.ports.topics import StartError
 from streaming.process.deadline import Deadline
 from streaming.process.exits import Refused
 from streaming.settings import Settings
 from streaming.spark.checkpoint import CheckpointDirectory
-from streaming.spark.damage import damaged_files
-from streaming.spark.errors import SparkError, SparkGone, spark_errors
-from streaming.spark.failing import Failure, Repeats, explain, final_remedy, repeated_remedy
-from streaming.spark.java_errors import failure_of
-from streaming.spark.query import Query
-from streaming.spark.runs import Runs
+from streaming.spark.failures import (
+    Failure,
+    Repeats,
+    SparkError,
+    SparkGone,
+    explain,
+    failure_of,
+    final_remedy,
+    repeated_remedy,
+    spark_errors,
+)
+from streaming.spark.probes import damaged_files, probe_local, probe_store
+from streaming.spark.query import Query, Runs
+from streaming.spark.session import Session
+from streaming.systems.topics import validate_all
 
 _LOG = logging.getLogger(__name__)
 
@@ -61,8 +70,7 @@ class QueryLoop:
     watch: Watch
     batches: BatchPublisher
     metrics: Metrics
-    watchdog: Watchdog
-    readiness: Readiness
+    health: Health
     wait: Callable[[float], bool]
     is_stopping: Callable[[], bool]
     write_last_beat: Callable[[], None]
@@ -109,7 +117,7 @@ class QueryLoop:
         except (SparkError, PublishError, NoAnswer, CheckpointError) as error:
             if isinstance(error, NoAnswer) and not error.passes:
                 raise
-            self._show_phase(f"the query failed: {error}")
+            self.health.show(f"the query failed: {error}")
             failure = self._failure(error)
             self._raise_if_final(failure, error)
             return failure
@@ -122,7 +130,7 @@ class QueryLoop:
                 self.watch.require_now()
                 refuse_regrown(self.settings, self.checkpoint.planned_batch())
             except (Unanswered, NoAnswer) as error:
-                self._show_phase(f"the query waits for the brokers: {error}")
+                self.health.show(f"the query waits for the brokers: {error}")
                 _LOG.warning("the query waits for the brokers: %s", error)
                 self.wait(_LOOK_S)
             else:
@@ -131,12 +139,8 @@ class QueryLoop:
     def _report_restart(self, failure: Failure, backoff_s: float) -> None:
         text = explain(failure)
         _LOG.warning("the query failed and is restarted in %g s: %s", backoff_s, text)
-        self._show_phase(f"the query failed and is started again: {text}")
+        self.health.show(f"the query failed and is started again: {text}")
         self.metrics.count_query_restart()
-
-    def _show_phase(self, text: str) -> None:
-        self.watchdog.begin(text, START_S)
-        self.readiness.phase = text
 
     def _failure(self, error: Exception) -> Failure:
         """What went wrong. Spark passes on only the text of the batch function's own error."""
@@ -171,9 +175,9 @@ class QueryLoop:
         return problem is None
 
     def _run_query(self) -> None:
-        self.watchdog.begin("starting the query", START_S)
+        self.health.begin("starting the query", START_S)
         query = self.runs.start_next(f"trimtab-{self.settings.controller.name}")
-        self.readiness.runs(query, self.batches)
+        self.health.runs(query, self.batches)
         looks = count(1)
         try:
             while not self._is_over(query):
@@ -195,9 +199,9 @@ class QueryLoop:
     def _check_query(self, query: Query) -> None:
         """One look at a running query. Raises ``Changed``."""
         batches = self.batches
-        self.readiness.note_triggers()
+        self.health.note_triggers()
         progress = query.batch_progress()
-        self.watchdog.note_turn(None if progress is None else (batches.published_count, progress))
+        self.health.note_turn(None if progress is None else (batches.published_count, progress))
         batches.reports.attempt("progress", partial(self._show_last_batch, query))
         if batches.published_count:
             self.checkpoint.drop_older()
@@ -218,7 +222,7 @@ class QueryLoop:
 
         If the input never ends, the next batch begins at once. So this waits for the end of the batch, not for a pause.
         """
-        self.watchdog.begin("stopping the query", STOP_S)
+        self.health.begin("stopping the query", STOP_S)
         deadline = Deadline(_DRAIN_S)
         try:
             finished = query.finished_batch_id if query.is_active else None
@@ -233,4 +237,23 @@ class QueryLoop:
                 self.write_last_beat()  # Spark takes seconds to stop, and a standby fences us anyway
             query.stop()
         finally:
-            self.readiness.note_end()
+            self.health.note_end()
+
+
+def failed_probe(session: Session, settings: Settings) -> str | None:
+    """The first problem found, as a sentence; None if all works. Raises ``SparkGone``."""
+    probes: Iterator[Callable[[], object]] = iter(
+        (
+            lambda: validate_all(settings),
+            lambda: probe_store(session.spark, settings.spark.checkpoint),
+            lambda: probe_local(session.spark),
+        )
+    )
+    for probe in probes:
+        try:
+            probe()
+        except SparkGone:
+            raise
+        except (StartError, SparkError, OSError) as error:
+            return str(error)
+    return None

@@ -16,8 +16,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from streaming.contract.encode import MAX_QUOTED_BYTES
-from streaming.contract.origin import Origin
+from streaming.contract.encode import MAX_QUOTED_BYTES, Origin
 from streaming.intake.records import Record
 
 _VERSION = 1

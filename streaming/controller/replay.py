@@ -1,4 +1,4 @@
-"""Replay: the same controller on a recording, without Spark and without a broker.
+"""Replay: the same controller on recordings, without Spark and without a broker.
 
 A line is an event, or a record of ``trimtab record`` with its key, partition, append time and topic: then what depends on those
 is repeated too. It streams: the outputs of a round are written and flushed as soon as it closes, so another program can drive it
@@ -7,19 +7,20 @@ publishes; a rejected event without coordinates carries its file and line.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO, Literal
 
 from state.closing import Identity
 from state.controller import Controller
-from state.events import Event
+from state.events import Control, Event
 from state.outputs import Output
 from state.settings import SettingsSource
 from state.store import DictStore
 from streaming.contract.decode import decode
-from streaming.contract.encode import MAX_QUOTED_BYTES, Refused, encode, encode_refused, source_of
-from streaming.contract.origin import Origin
-from streaming.controller.recording import PREFIX, BadRecording, decode_recorded
+from streaming.contract.encode import MAX_QUOTED_BYTES, Origin, Refused, encode, encode_refused, source_of
+from streaming.controller.recording import PREFIX, BadRecording, decode_recorded, opened_for_reading
 from streaming.intake.records import Intake, Record, Tally
 from streaming.settings.identity import EVERY_CLUSTER, AcceptedClusters
 
@@ -159,3 +160,49 @@ def _drain(stream: BinaryIO, start: bytes) -> tuple[bytes, int, str]:
         head += text[: MAX_QUOTED_BYTES - len(head)]
         piece = b"" if piece.endswith(b"\n") else stream.readline(_DRAIN_BYTES)
     return head, whole_bytes, digest.hexdigest()
+
+
+_ENDINGS = (".ndjson", ".ndjson.gz")
+
+
+class NoRecording(Exception):
+    """A folder without recordings; the text says what was looked for."""
+
+
+def files_of(paths: Sequence[str]) -> tuple[str, ...]:
+    """The files; a folder stands for the recordings in it, by name, which is their order in time. Raises ``NoRecording``."""
+    return tuple(file for path in paths for file in (_files_in(path) if Path(path).is_dir() else [path]))
+
+
+def _files_in(folder: str) -> list[str]:
+    found = sorted(str(each) for each in Path(folder).iterdir() if each.name.endswith(_ENDINGS))
+    if not found:
+        raise NoRecording(
+            f"{folder}: no file in it ends in {' or '.join(_ENDINGS)}, as `trimtab record` names them"
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedEvents:
+    """The events of some files, read anew with each call; picklable."""
+
+    files: tuple[str, ...]
+    since_ms: int | None = None
+    """Earlier events are left out, except control events: they hold until an operator sends others."""
+    until_ms: int | None = None
+    """Events from this time on are left out."""
+    max_record_bytes: int
+
+    def __call__(self) -> Iterator[tuple[str, Event]]:
+        """Each event with its cluster. Raises ``BadRecording``, and what ``gzip`` raises for a file that is not whole."""
+        for file in self.files:
+            with opened_for_reading(file) as stream:
+                for cluster, event in read_events(stream, file, self.max_record_bytes):
+                    if self._is_within(event):
+                        yield cluster, event
+
+    def _is_within(self, event: Event) -> bool:
+        if self.since_ms is not None and event.time_ms < self.since_ms and not isinstance(event, Control):
+            return False
+        return self.until_ms is None or event.time_ms < self.until_ms

@@ -32,7 +32,7 @@ from streaming.ports.actions import ActionRecord, Actions, Epochs
 from streaming.ports.control import ControlView
 from streaming.ports.events import EventSink
 from streaming.ports.publishing import PublishError
-from streaming.process.pulse import Pulse
+from streaming.process.heartbeat import Heartbeat, Sign
 from streaming.process.serve import Check
 from streaming.settings import Settings
 from streaming.systems.actions import actions_of
@@ -43,6 +43,13 @@ _LOG = logging.getLogger(__name__)
 _POLL_S = 1.0
 _RETRY_S = 5.0
 """Time between attempts to go on after the brokers failed."""
+_TURN = Sign("loop", lambda age_s: f"last turned {age_s:.0f} s ago", within_s=120.0)
+"""A turn of the loop polls for a second; the longest turn, without brokers, waits for a few timeouts of 20 s."""
+_ANSWER = Sign("poll", lambda age_s: f"the brokers last answered {age_s:.0f} s ago", within_s=120.0)
+"""A broker that is restarted is back well before."""
+_TAKEN_UP = Sign("batch", lambda age_s: f"its newest action was taken up {age_s:.0f} s ago", within_s=900.0)
+"""Longest time between two actions of a batch: each call has a timeout, and an action makes a few calls and waits for its effect."""
+_NO_BATCH = Sign("batch", lambda _: "none")
 
 
 class _Stopping(Exception):
@@ -98,7 +105,9 @@ class ActionLoop(ABC, Generic[ActionKind]):
         self._epochs = topics.epochs
         self._clock_s = clock_s
         self._stop = threading.Event()
-        self._pulse = Pulse()
+        self._heartbeat = Heartbeat(_TURN, _ANSWER, _NO_BATCH)
+        self._problem = ""
+        """What went wrong last; empty after the next success."""
         metrics.show_poll(clock_s())
         self._gating = threading.Lock()
         self._lost: PublishError | None = None
@@ -110,7 +119,7 @@ class ActionLoop(ABC, Generic[ActionKind]):
         """Run until ``stop``; with ``once`` until all actions there are dealt with. Raises ``PublishError`` only with ``once``."""
         with ThreadPoolExecutor(1, thread_name_prefix="batch") as worker:
             while not self._stop.is_set():
-                self._pulse.note_turn()
+                self._heartbeat.give(_TURN)
                 try:
                     if self._run_round(worker, once=once):
                         return
@@ -121,7 +130,7 @@ class ActionLoop(ABC, Generic[ActionKind]):
                 except _Stopping:
                     _LOG.info("stopping: the rest of the batch goes to the executor that reads actions next")
                 else:
-                    self._pulse.problem = ""
+                    self._problem = ""
 
     def stop(self) -> None:
         """End ``run`` after the actions in progress: nothing further is begun. For signal handlers."""
@@ -129,11 +138,11 @@ class ActionLoop(ABC, Generic[ActionKind]):
 
     def readiness(self) -> Sequence[Check]:
         """Whether the brokers answer when the loop polls for actions."""
-        return self._pulse.readiness()
+        return [self._heartbeat.check("poll", remark=self._problem, ok=not self._problem)]
 
     def liveness(self) -> Sequence[Check]:
         """Whether the loop polls for actions at all, and a batch in progress moves on."""
-        return self._pulse.liveness()
+        return [self._heartbeat.check("loop"), self._heartbeat.check("batch")]
 
     @abstractmethod
     def _deal_with(self, orders: Iterable[Order[ActionKind]]) -> None:
@@ -170,17 +179,17 @@ class ActionLoop(ABC, Generic[ActionKind]):
     def _stay_for(self, worker: Executor, work: Callable[[], None]) -> None:
         """Have the work done and stay in the group meanwhile; the work is over when this returns or raises."""
         self._lost = None
-        self._pulse.note_progress()
+        self._heartbeat.give(_TAKEN_UP)
         begun = worker.submit(work)
         while wait([begun], timeout=_POLL_S).not_done:
-            self._pulse.note_turn()
+            self._heartbeat.give(_TURN)
             try:
                 self._actions.keep_polled()
             except PublishError as error:
                 self._lost = self._lost or error
             else:
                 self._note_poll()
-        self._pulse.note_end()
+        self._heartbeat.give(_NO_BATCH)
         begun.result(timeout=0)
         if self._lost is not None:
             raise self._lost
@@ -195,14 +204,14 @@ class ActionLoop(ABC, Generic[ActionKind]):
 
     def _drop(self, error: PublishError) -> None:
         """Forget actions that were not committed, and wait a little before the next poll."""
-        self._pulse.problem = str(error)
+        self._problem = str(error)
         self.metrics.count_dropped()
         _LOG.warning("%s", error)
         self._actions.drop()
         self._stop.wait(_RETRY_S)
 
     def _note_poll(self) -> None:
-        self._pulse.note_poll()
+        self._heartbeat.give(_ANSWER)
         self.metrics.show_poll(self._clock_s())
 
     def _orders(self, records: Iterable[ActionRecord]) -> Iterable[Order[ActionKind]]:
@@ -221,7 +230,7 @@ class ActionLoop(ABC, Generic[ActionKind]):
 
         Thread-safe. Raises ``PublishError``.
         """
-        self._pulse.note_progress()
+        self._heartbeat.give(_TAKEN_UP)
         if order.id in self._succeeded:
             self._results.send(self._cluster, self._succeeded[order.id])
             return

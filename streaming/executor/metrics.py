@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from streaming.contract import families
 from streaming.executor.orders import SkipReason
-from streaming.process.instruments import counter, gauge, histogram
+from streaming.process.serve import counter, gauge, histogram
 
 KINDS = ("unload", "split")
 THROTTLE_KIND = "throttle"

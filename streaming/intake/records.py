@@ -29,7 +29,7 @@ from state.events import (
 from state.outputs import Output
 from state.rounds import PASSES_THROUGH, refusal
 from streaming.contract.decode import decode
-from streaming.contract.encode import Refused, encode_refused_event
+from streaming.contract.encode import Origin, Refused, encode_refused_event
 from streaming.contract.messages import (
     ActionResultMessage,
     ApprovalMessage,
@@ -43,7 +43,6 @@ from streaming.contract.messages import (
     TopicStatsMessage,
     type_of,
 )
-from streaming.contract.origin import Origin
 from streaming.settings.identity import EVERY_CLUSTER, AcceptedClusters
 
 UNKNOWN_TYPE = "unknown"

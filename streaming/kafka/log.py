@@ -10,8 +10,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaTimeoutError
 
-from streaming.process.deadline import Deadline
-from streaming.process.within import within
+from streaming.process.deadline import Deadline, within
 
 _POLL_MS = 200
 

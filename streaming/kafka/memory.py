@@ -26,7 +26,7 @@ from streaming.kafka.log import partitions_of, read_to_end
 from streaming.kafka.permissions import ANYBODY, Subject, describe_hidden_topic, describe_missing
 from streaming.ports.memory import HeldMemory, Remembered, Taken
 from streaming.ports.publishing import PublishError
-from streaming.process.within import within
+from streaming.process.deadline import within
 
 _TIMEOUT_S = 20.0
 

@@ -26,8 +26,8 @@ from kafka.errors import (
 )
 from kafka.producer.future import FutureRecordMetadata
 
+from streaming.contract.encode import encode_leader
 from streaming.contract.envelope import EPOCH_HEADER, LARGEST_RECORD_BYTES
-from streaming.contract.leader import encode_leader
 from streaming.kafka.ending import close_producer
 from streaming.kafka.marker_topic import MarkerTopic
 from streaming.kafka.permissions import Subject, acl_command
@@ -47,7 +47,7 @@ from streaming.ports.outbox import OutboundRecord, digest, pieces, sort_records
 from streaming.ports.publishing import CheckpointMismatch, Fenced, NotAllowed, PublishError
 from streaming.ports.starts import ADOPT, StartWith
 from streaming.process.closing import Closing
-from streaming.process.within import within
+from streaming.process.deadline import within
 
 _TRANSACTION_TIMEOUT_MS = 60_000
 """Timeout of an ordinary batch's transaction: one that a killed controller left open holds readers back for no longer."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kafka import KafkaConsumer, TopicPartition
 
-from streaming.contract.skipped import SkippedRange
+from streaming.contract.encode import SkippedRange
 from streaming.kafka.answers import retry_until_answered
 from streaming.kafka.link import Link
 from streaming.ports.places import Place

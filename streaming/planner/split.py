@@ -34,9 +34,9 @@ from policies.splitting.cut import (
     topic_loads,
 )
 from policies.splitting.ranges import FULL_UPPER, Bundle, is_full_name, positions_of
-from streaming.contract import plain_json
+from streaming.contract import diagnose
 from streaming.contract.messages import MAX_NUMBER, SHOWN_CHARACTERS, Traffic
-from streaming.contract.pulsar_report import RATES
+from streaming.contract.pulsar import RATES
 
 _SHOWN_TOPICS = 5
 
@@ -129,7 +129,7 @@ def read_request(text: bytes) -> PlanRequest:
 def _read_in_two_steps(text: bytes) -> PlanRequest:
     """The same for a text that the quick reader refused: that one stops at the first mistake, with half of the text unread."""
     try:
-        found = plain_json.load(text)
+        found = diagnose.load(text)
     except (ValueError, RecursionError) as error:
         raise NotJson(f"not JSON: {str(error)[:SHOWN_CHARACTERS]}") from error
     try:

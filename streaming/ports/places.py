@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from streaming.contract.skipped import SkippedRange
+from streaming.contract.encode import SkippedRange
 
 
 @dataclass(frozen=True, slots=True)

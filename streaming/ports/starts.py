@@ -1,6 +1,6 @@
 """What lies in a checkpoint: the directory of each start, the card that makes it count, and Spark's logs of batches.
 
-``streaming.spark.starts`` makes and deletes these directories; code that only looks at them needs no Spark.
+``streaming.spark.checkpoint`` makes and deletes these directories; code that only looks at them needs no Spark.
 """
 
 import re

@@ -1,7 +1,9 @@
-"""The one way to wait with a limit: a moment by which something has to be done, and a check that is repeated until then."""
+"""Waiting with a limit: for a moment, for a check that is repeated until then, or for a call whose client has no limit of its own."""
 
+import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 
 class Deadline:
@@ -30,3 +32,30 @@ def poll(is_done: Callable[[], bool], *, timeout_s: float, pause_s: float) -> bo
             return False
         time.sleep(min(pause_s, deadline.left_s))
     return True
+
+
+Value = TypeVar("Value")
+
+
+def within(timeout_s: float, call: Callable[[], Value], *, what: str) -> Value:
+    """What ``call`` returns or raises; ``TimeoutError`` where it takes longer.
+
+    The thread left behind by a timeout must hold nothing but a client that is closed next.
+    """
+    values: list[Value] = []
+    failures: list[Exception] = []
+
+    def run() -> None:
+        try:
+            values.append(call())
+        except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name=what, daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if failures:
+        raise failures[0]
+    if not values:
+        raise TimeoutError(f"{what}: no answer within {timeout_s:g} s")
+    return values[0]

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Self
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import msgspec
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
+
+from streaming.contract.families import Family
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -134,3 +136,18 @@ def _status(failed: Sequence[Check]) -> str:
 def _json(status: str, body: object, start_response: "StartResponse") -> list[bytes]:
     start_response(status, [("Content-Type", "application/json")])
     return [msgspec.json.encode(body)]
+
+
+def counter(registry: CollectorRegistry, family: Family) -> Counter:
+    """The counter of a family."""
+    return Counter(family.name, family.text, family.labels, registry=registry)
+
+
+def gauge(registry: CollectorRegistry, family: Family) -> Gauge:
+    """The gauge of a family."""
+    return Gauge(family.name, family.text, family.labels, registry=registry)
+
+
+def histogram(registry: CollectorRegistry, family: Family) -> Histogram:
+    """The histogram of a family."""
+    return Histogram(family.name, family.text, family.labels, registry=registry, buckets=family.buckets)

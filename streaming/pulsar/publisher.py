@@ -20,7 +20,7 @@ from operator import attrgetter
 
 import pulsar
 
-from streaming.contract.leader import encode_leader
+from streaming.contract.encode import encode_leader
 from streaming.ports.marker import (
     UNNAMED,
     BatchState,

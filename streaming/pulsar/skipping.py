@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from streaming.contract.skipped import SkippedRange
+from streaming.contract.encode import SkippedRange
 from streaming.ports.places import Place
 from streaming.ports.publishing import PublishError
 from streaming.pulsar.admin import AdminError

@@ -1,11 +1,17 @@
 """The query's checkpoint, seen from outside: whose it is, how far it got, and whether this trimtab may go on with it.
 
 Beside Spark's own files is ``trimtab.json``, the card: controller, memory version, round lengths, and the trimtab that wrote
-them. Each start has a directory with both (``starts``). A start changes nothing that counts before it has fenced its
-predecessor, so an older trimtab, or one with other settings, refuses before it has written anything.
+them. A start changes nothing that counts before it has fenced its predecessor, so an older trimtab, or one with other settings, refuses
+before it has written anything.
+
+Every start goes on in a directory of its own, copied from the newest one that counts: a predecessor that was frozen and goes on can
+write only into its own, because Spark plans batches, writes state and commits from threads that do not check for a successor. A
+directory counts once its card is there, which is written last and deleted first; the directory with the highest epoch is the newest. Files
+in the checkpoint itself count as the oldest start. Older starts are deleted once the new one has committed a batch.
 """
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -25,13 +31,10 @@ from streaming.ports.checkpoint import (
 )
 from streaming.ports.marker import Checkpoint, Marker
 from streaming.ports.places import Place, Progress
-from streaming.ports.starts import CARD, Start, StartWith, newest_number, newest_start
+from streaming.ports.starts import CARD, CLAIM, Start, StartWith, all_starts, newest_number, newest_start
 from streaming.settings import Settings
 from streaming.settings.identity import kept_digest
-from streaming.spark import starts
-from streaming.spark.files import Files
-from streaming.spark.offsets import decode_progress
-from streaming.spark.stores import UnsafeStore, require_promises
+from streaming.spark.files import Files, UnsafeStore, require_promises
 
 _LOG = logging.getLogger(__name__)
 
@@ -140,7 +143,7 @@ class CheckpointDirectory:
             self._others = self._settings_of(marker, without=kept_digest(settings))
             card = card_of(settings, self._topic_ids)
             card = msgspec.structs.replace(card, settings={**card.settings, **self._others})
-            starts.begin(self._files, own, msgspec.json.encode(card))
+            begin(self._files, own, msgspec.json.encode(card))
             self._copied_commit = newest_number(self._files, own, "commits")
         self._own = own
 
@@ -171,7 +174,7 @@ class CheckpointDirectory:
         try:
             if newest_number(self._files, own, "commits") == self._copied_commit:
                 return
-            starts.drop_older(self._files, own)
+            drop_older(self._files, own)
         except (Py4JJavaError, OSError) as error:
             _LOG.warning("older checkpoints below %s could not be deleted: %s", self.location, error)
         self._is_alone = True
@@ -217,3 +220,110 @@ class CheckpointDirectory:
                 f"the checkpoint {self.location} cannot be read or written ({cause}): "
                 f"check the path and its permissions, or set spark.checkpoint"
             ) from error
+
+
+_PARTS = ("commits", "offsets", "metadata", "sources", "state")
+"""What Spark writes. Commits are copied first, because Spark writes a commit after everything that belongs to it."""
+_SCHEMA_PATH = re.compile(rb'"[^"]*(/state/\d+/_stateSchema/[^"]*)"')
+"""Spark stores the whole path of a schema, which changes with the directory."""
+_ATTEMPTS = 3
+
+
+def begin(files: Files, own: Start, card: bytes) -> None:
+    """Copy what counts into the directory of this start, and make it count.
+
+    A process that ends while we copy may still delete what it wrote, so the same start must be the newest before and after the copy.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        before = newest_start(files)
+        _claim(files, own)
+        try:
+            if before is not None:
+                _copy(files, before, own)
+            if newest_start(files) == before:
+                files.write_whole(own.file(CARD), card)
+                return
+        except (Py4JJavaError, OSError):
+            if attempt == _ATTEMPTS:
+                files.delete(own.directory)
+                raise
+        files.delete(own.directory)
+    raise OSError(f"{files.address('')} is changed by another process while it is copied")
+
+
+def _claim(files: Files, own: Start) -> None:
+    """Let only one process work in a directory, even if two have the same epoch because their commits topics are not the same."""
+    try:
+        files.write_new(own.file(CLAIM), b"")
+    except FileExistsError as error:
+        raise OSError(
+            f"{files.address(own.directory)} belongs to another process with the same epoch: do two controllers with "
+            "different brokers share this checkpoint?"
+        ) from error
+
+
+def drop_older(files: Files, own: Start) -> None:
+    """Delete what was written before this start, its card first."""
+    for start in sorted(all_starts(files)):
+        if start >= own:
+            continue
+        files.delete(start.file(CARD))
+        for name in [start.directory] if start.directory else _PARTS:
+            files.delete(name)
+
+
+def _copy(files: Files, before: Start, own: Start) -> None:
+    for part in _PARTS:
+        if files.exists(before.file(part)):
+            files.copy(before.file(part), own.file(part))
+    _forget_unplanned(files, own)
+    for operator in files.names(own.file("state")):
+        _move_schemas(files, own, own.file("state", operator, "_metadata", "v2"))
+
+
+def _forget_unplanned(files: Files, own: Start) -> None:
+    """Keep only one planned batch: another one may have been committed and the next planned since the commits were copied."""
+    committed = newest_number(files, own, "commits")
+    most = 0 if committed is None else committed + 1
+    for name in files.names(own.file("offsets")):
+        if name.isdecimal() and int(name) > most:
+            files.delete(own.file("offsets", name))
+
+
+def _move_schemas(files: Files, own: Start, directory: str) -> None:
+    here = files.address(own.directory).encode()
+    for name in files.names(directory):
+        text = files.read(f"{directory}/{name}")
+        if text is not None:
+            moved = _SCHEMA_PATH.sub(lambda found: b'"%b%b"' % (here, found[1]), text)
+            files.write(f"{directory}/{name}", moved)
+
+
+_HEAD_LINES = 2
+_Source = dict[str, dict[str, int] | str]
+
+
+class _Batch(msgspec.Struct, frozen=True):
+    batchTimestampMs: int = 0  # noqa: N815  Spark's name
+
+
+def decode_progress(text: bytes) -> Progress:
+    """What an offsets file says. Raises ValueError if the text is not one."""
+    lines = text.decode().splitlines()
+    if len(lines) < _HEAD_LINES:
+        raise ValueError(f"{len(text)} bytes without a line about the batch")
+    try:
+        planned_ms = msgspec.json.decode(lines[1], type=_Batch).batchTimestampMs
+        sources = [msgspec.json.decode(line, type=_Source) for line in lines[2:] if line.startswith("{")]
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from error
+    places = [place for source in sources for name, value in source.items() for place in _places(name, value)]
+    return Progress(places, planned_ms)
+
+
+def _places(name: str, value: dict[str, int] | str) -> list[Place]:
+    if not isinstance(value, str):
+        return [Place(name, int(number), name, str(offset)) for number, offset in value.items()]
+    topic, mark, number = name.rpartition("-partition-")
+    is_numbered = bool(mark) and number.isdigit()
+    return [Place(topic, int(number), name, value) if is_numbered else Place(name, 0, name, value)]

@@ -1,7 +1,22 @@
-"""What the operator does with one cluster's records of a micro-batch. It is sent to Spark's workers, pickled."""
+"""What the operator does with one cluster's records of a micro-batch. It is sent to Spark's workers, pickled.
 
-from collections.abc import Iterator
+It is apart from ``operator``, which Spark loads at each start of a query only to get the state variables, because it loads all that decides.
 
+Spark hands over the rows of a cluster one by one, in no promised order. All of them have to be seen before the first can
+be taken, and a batch may hold 2,000 records of 32 MiB. So only the first ``IN_MEMORY_BYTES`` of values stay in memory; those
+that come later wait compressed in a temporary file, and only their order and their place in it are kept. The value of a large record
+comes in chunks, a row each, because Spark's own sort keeps some rows of each of its files in memory.
+"""
+
+import os
+import tempfile
+from array import array
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import IO
+
+import pyarrow as pa
 from pyspark.sql import Row
 
 from state.closing import Identity
@@ -9,14 +24,12 @@ from state.controller import Controller
 from state.outputs import Output
 from state.settings import SettingsSource
 from state.store import Store
-from streaming.contract.encode import source_of
-from streaming.contract.origin import Origin
+from streaming.contract.encode import Origin, source_of
 from streaming.intake.observation import encode
 from streaming.intake.observing import event_observation
 from streaming.intake.records import Intake, Record
 from streaming.settings.identity import EVERY_CLUSTER, AcceptedClusters
 from streaming.spark.rows import of_observation, of_output, refused_row
-from streaming.spark.spool import in_source_order
 
 
 class Deciding:
@@ -77,3 +90,95 @@ def _record(row: Row) -> Record:
         is_control=row.is_control,
         oversize=oversize,
     )
+
+
+IN_MEMORY_BYTES = 64 * 1024 * 1024
+"""A round of 1,000 brokers is about 4 MB: an ordinary batch, also one that catches up, never reaches the file."""
+_CODEC = "lz4"
+
+_WHERE = 4
+"""Numbers that say where a chunk is in the file."""
+
+
+class _Spool:
+    """Values in a file without a name, on the disk Spark uses for its own; it is gone when it is closed."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._end = 0
+
+    def put(self, value: bytes) -> tuple[int, int, int]:
+        """Write a value; returns its place in the file, its bytes there, and the bytes of the value."""
+        packed = pa.compress(value, codec=_CODEC, asbytes=True)
+        self._file.write(packed)
+        place, self._end = self._end, self._end + len(packed)
+        return place, len(packed), len(value)
+
+    def get(self, place: int, spooled_bytes: int, value_bytes: int) -> bytes:
+        self._file.seek(place)
+        packed = self._file.read(spooled_bytes)
+        value: bytes = pa.decompress(packed, decompressed_size=value_bytes, codec=_CODEC, asbytes=True)
+        return value
+
+
+class _PartialRecord:
+    """A record with the chunks seen so far: those in memory, and where in the file the others are, each by its number."""
+
+    __slots__ = ("_head", "_spooled", "_values")
+
+    def __init__(self, head: Record) -> None:
+        """``head`` is the chunk that was seen first, without its value if that is in the file."""
+        self._head = head
+        self._values: dict[int, bytes] = {}
+        self._spooled = array("q")
+        """For each chunk in the file its number, place, bytes there and bytes of the value; a batch may have 256,000 chunks."""
+
+    def keep(self, number: int, value: bytes) -> None:
+        self._values[number] = value
+
+    def keep_spooled(self, number: int, where: tuple[int, int, int]) -> None:
+        self._spooled.extend((number, *where))
+
+    def join(self, spool: _Spool | None) -> Record:
+        """The record; ``spool`` holds the chunks that are not in memory."""
+        values = self._values
+        if len(values) <= 1 and not self._spooled:
+            return self._head
+        for at in range(0, len(self._spooled), _WHERE):
+            assert spool is not None, "pass the spool: some chunks of this record are in its file"
+            number, *where = self._spooled[at : at + _WHERE]
+            values[number] = spool.get(*where)
+        return replace(self._head, value=b"".join(values[number] for number in sorted(values)))
+
+
+def in_source_order(
+    chunks: Iterable[tuple[Record, int]], *, in_memory_bytes: int = IN_MEMORY_BYTES
+) -> Iterator[Record]:
+    """Whole records in the order of their origins; control first, so that an operator's pause takes effect as early as possible.
+
+    A chunk is a record with a part of its value, and the part's number. Raises ``OSError`` for a full disk.
+    """
+    with ExitStack() as stack:
+        spool: _Spool | None = None
+        room_bytes = in_memory_bytes
+        taken: dict[tuple[bool, Origin], _PartialRecord] = {}
+        for chunk, number in chunks:
+            value, order = chunk.value or b"", (not chunk.is_control, chunk.origin)
+            is_kept = len(value) <= room_bytes
+            known = taken.get(order)
+            if known is None:
+                known = taken[order] = _PartialRecord(chunk if is_kept else replace(chunk, value=None))
+            if is_kept:
+                room_bytes -= len(value)
+                known.keep(number, value)
+                continue
+            if spool is None:
+                spool = _Spool(stack.enter_context(tempfile.TemporaryFile(dir=_directory())))
+            known.keep_spooled(number, spool.put(value))
+        for order in sorted(taken):
+            yield taken.pop(order).join(spool)
+
+
+def _directory() -> str | None:
+    """The directory that Spark's workers may write to; None outside a worker: the machine's default."""
+    return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None

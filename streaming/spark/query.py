@@ -1,17 +1,60 @@
-"""A running query: whether it works on a batch, how far it is, and its end.
+"""The query: its frame, the settings it runs with, its batches, and how far a running one is.
 
-Spark keeps its reports on batches in the JVM; a look takes a few calls and a few hundred bytes.
+A batch that is published and not yet committed by Spark runs once more after a restart. With other settings its outputs
+would differ from what was published, so it runs alone, with its own settings; the query after it has those of this start.
+A batch that is planned and not published runs with the settings of this start: a restart into a dry-run stops its actions.
+
+To make a frame takes hundreds of calls into the JVM, a quarter of a second, so a standby makes it before its turn. Spark keeps its
+reports on batches in the JVM; a look at a running query takes a few calls and a few hundred bytes.
 """
 
-from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Any
+import logging
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from streaming.contract.encode import SkippedRange
+from streaming.kafka.link import input_link
+from streaming.ports.places import is_past
+from streaming.ports.publisher import Publisher
+from streaming.ports.reading import Begin
+from streaming.process.exits import WrongUse
+from streaming.settings import ClusterSettingsSource, Settings, TopicNames
+from streaming.settings.identity import AcceptedClusters, NotReadable, identity_of, restore
+from streaming.spark import source
+from streaming.spark.checkpoint import CheckpointDirectory
+from streaming.spark.operator import ClusterProcessor
+from streaming.spark.rows import OUTPUT_SCHEMA, OutputRow
+from streaming.spark.session import Session
 
 _BEHIND = "maxOffsetsBehindLatest"
 """Metric of Spark's Kafka source: the lag of the partition that is furthest behind, in records."""
+
+
+class Batch:
+    """A batch whose rows are not collected yet; ``id`` is Spark's batch number."""
+
+    def __init__(self, frame: DataFrame, batch_id: int) -> None:
+        self.id = batch_id
+        self._frame = frame
+
+    def collect(self) -> Sequence[OutputRow]:
+        """All rows of the batch, in no fixed order. They are consumed whole, because Spark's state commit depends on it.
+
+        Arrow hands bytes over as they are; Spark's rows are pickled, and the JVM pickles bytes one by one.
+        """
+        columns = [column.to_pylist() for column in self._frame.toArrow().columns]
+        return [OutputRow(*values) for values in zip(*columns, strict=True)]
+
+    @property
+    def query_id(self) -> str:
+        """Spark's id of the query that runs this batch; known while the batch runs."""
+        context = self._frame.sparkSession.sparkContext
+        return str(context.getLocalProperty("sql.streaming.queryId"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +125,54 @@ class Query:
         )
 
 
+def decide_rows(rows: DataFrame, settings: Settings) -> DataFrame:
+    """The decisions on input rows."""
+    controller = settings.controller
+    processor = ClusterProcessor(
+        name=controller.name,
+        identity=identity_of(settings),
+        settings=ClusterSettingsSource(settings),
+        max_record_bytes=controller.max_record_bytes,
+        accepted=AcceptedClusters(controller.accepted_clusters),
+    )
+    return rows.groupBy("cluster").transformWithState(
+        statefulProcessor=processor,
+        outputStructType=OUTPUT_SCHEMA,
+        outputMode="Update",
+        timeMode="None",
+    )
+
+
+@dataclass(slots=True)
+class Frames:
+    """Keeps the frame of a query that goes on from its checkpoint, which is the same at each start."""
+
+    spark: SparkSession
+    settings: Settings
+    _kept: DataFrame | None = field(init=False, default=None)
+    _access: Mapping[str, str] = field(init=False, default_factory=dict)
+    """The certificates and passwords that the kept frame was made with: their files may have been renewed since."""
+
+    def prepare_frame(self) -> DataFrame:
+        """The frame of a query that has committed a batch; made at the first call, and when the access to Kafka has changed.
+
+        Raises ``WrongUse`` for a file that cannot be read at the first call; later the last access is kept: a new file may be coming.
+        """
+        try:
+            access = self._read_access()
+        except WrongUse:
+            if self._kept is None:
+                raise
+            access = self._access
+        if self._kept is None or access != self._access:
+            rows = source.records(self.spark, self.settings, _CHECKPOINT_SAYS)
+            self._kept, self._access = decide_rows(rows, self.settings), access
+        return self._kept
+
+    def _read_access(self) -> Mapping[str, str]:
+        return {} if self.settings.input.is_pulsar else input_link(self.settings).spark_options()
+
+
 def _stage_progress(stage: Any) -> Hashable:
     return (
         stage.stageId(),
@@ -92,3 +183,97 @@ def _stage_progress(stage: Any) -> Hashable:
         stage.shuffleWriteRecords(),
         stage.executorCpuTime(),
     )
+
+
+_LOG = logging.getLogger(__name__)
+
+
+class Batches(Protocol):
+    """Takes the batches of a query, one after another, each again after a failure."""
+
+    def publish_to(self, topics: TopicNames) -> None:
+        """Set the topics that outputs go to from the next batch on."""
+
+    def take(self, batch: Batch) -> None:
+        """Publish one batch."""
+
+
+class Runs:
+    """The runs of the query in one process, one after another."""
+
+    def __init__(
+        self,
+        session: Session,
+        settings: Settings,
+        begin: Begin,
+        *,
+        checkpoint: CheckpointDirectory,
+        publisher: Publisher,
+        batches: Batches,
+        frames: Frames,
+    ) -> None:
+        """``frames`` have the same session and settings. A new query begins at ``begin``."""
+        self.session = session
+        self._settings = settings
+        self._begin = begin
+        self._checkpoint = checkpoint
+        self._publisher = publisher
+        self._batches = batches
+        self._frames = frames
+        self._gaps: Sequence[SkippedRange] = ()
+
+    def skip(self, gaps: Sequence[SkippedRange]) -> None:
+        """Let the next queries skip what the input has lost, until they are past these gaps."""
+        self._gaps = gaps
+
+    @property
+    def is_past_gaps(self) -> bool:
+        """Whether there were gaps to skip and they are passed: this query has to end, so that a normal one can follow."""
+        return bool(self._gaps) and is_past(self._gaps, self._checkpoint.places())
+
+    def start_next(self, name: str) -> Query:
+        """Start the next query under this name; one for a single batch ends by itself."""
+        return Query(self._next().queryName(name).start(), self.session.spark)
+
+    def _next(self) -> DataStreamWriter:
+        if self.is_past_gaps:
+            self._gaps = ()
+        before = self._settings_of_unfinished()
+        settings = before or self._settings
+        self._batches.publish_to(settings.topics)
+        writer = self._frame(settings).writeStream.outputMode("update").foreachBatch(self._take)
+        writer = writer.option("checkpointLocation", self._checkpoint.in_use)
+        if before is not None:
+            return writer.trigger(once=True)
+        interval_ms = round(self._settings.spark.trigger_interval_s * 1000)
+        return writer.trigger(processingTime=f"{interval_ms} milliseconds")
+
+    def _take(self, frame: DataFrame, batch_id: int) -> None:
+        self._batches.take(Batch(frame, batch_id))
+
+    def _settings_of_unfinished(self) -> Settings | None:
+        marker = self._publisher.marker
+        tree = self._checkpoint.settings_of_unfinished(marker)
+        if tree is None:
+            return None
+        try:
+            settings = restore(self._settings, tree)
+        except NotReadable as error:
+            _LOG.warning(
+                "the settings that batch %s ran with cannot be read any more: %s", marker.batch_id, error
+            )
+            return None
+        _LOG.info("batch %s was published before: it runs once more with its old settings", marker.batch_id)
+        return settings
+
+    def _frame(self, settings: Settings) -> DataFrame:
+        is_usual = settings is self._settings and not self._gaps
+        if is_usual and self._checkpoint.places():
+            return self._frames.prepare_frame()
+        starting = source.starting_offsets(settings, self._begin)
+        rows = source.records(self.session.spark, settings, starting, skips_lost=bool(self._gaps))
+        return decide_rows(rows, settings)
+
+
+_CHECKPOINT_SAYS = source.Starting("earliest", "earliest")
+"""Spark reads these only until the query has committed a batch; from then on the checkpoint counts."""

@@ -3,7 +3,8 @@
 Records stay bytes: the key alone decides the cluster, and JSON is decoded once, in the operator. A record above
 ``max_record_bytes`` is cut to its head, with its size and hash, so that one record cannot exhaust a worker. A key is text in
 the worker, so bytes in it that are not UTF-8 are replaced: otherwise Python could not read the row, and the query would fail
-for ever.
+for ever. On Pulsar the offset is a message's packed place, the append time is the publish time, and a topic without partitions counts as
+partition 0.
 
 Invariant: a batch holds every control record that exists when it is planned, also when the input is too long for one batch.
 Otherwise a pause would come after the rounds it is meant for, and how late would depend on the size of a batch.
@@ -23,7 +24,6 @@ from streaming.kafka.starting import first_offsets
 from streaming.ports.places import Progress
 from streaming.ports.reading import Begin
 from streaming.settings import Settings
-from streaming.spark.pulsar_records import pulsar_records
 from streaming.spark.rows import INPUT_SCHEMA
 
 _FETCH_WAIT_MS = "20"
@@ -110,14 +110,16 @@ def _kafka_records(
     spark: SparkSession, settings: Settings, starting: Starting, *, skips_lost: bool
 ) -> DataFrame:
     topics, most = settings.topics, settings.spark.max_records_per_trigger_count
-    loads = _topic(spark, settings, topics.input, starting.input).option("maxOffsetsPerTrigger", most)
-    control = _topic(spark, settings, topics.control, starting.control)
+    loads = _kafka_topic(spark, settings, topics.input, starting.input).option("maxOffsetsPerTrigger", most)
+    control = _kafka_topic(spark, settings, topics.control, starting.control)
     fails = str(not skips_lost).lower()
     loads, control = (each.option("failOnDataLoss", fails) for each in (loads, control))
     return loads.load().union(control.load())
 
 
-def _topic(spark: SparkSession, settings: Settings, topic: str, starting_offsets: str) -> DataStreamReader:
+def _kafka_topic(
+    spark: SparkSession, settings: Settings, topic: str, starting_offsets: str
+) -> DataStreamReader:
     return (
         spark.readStream.format("kafka")
         .options(**input_link(settings).spark_options())
@@ -151,3 +153,54 @@ def _offsets_after(settings: Settings, topic: str, read: Progress) -> str:
         return json.dumps({place.log: place.at for place in read.places if place.topic == name})
     places = {str(place.partition): int(place.at) for place in read.places if place.topic == topic}
     return json.dumps({topic: first_offsets(input_link(settings), topic, "earliest") | places})
+
+
+def pulsar_records(
+    spark: SparkSession,
+    settings: Settings,
+    starting: tuple[str, str],
+    *,
+    skips_lost: bool = False,
+    only_looks: bool = False,
+) -> DataFrame:
+    """Input and control, each from where ``starting`` says; each batch has all control records there are.
+
+    With ``only_looks`` it keeps nothing from being trimmed, and moves no subscription.
+    """
+    from streaming.spark.pulsar_source import register  # noqa: PLC0415  brings the client
+
+    register(spark)
+    topics = settings.topics
+    most = settings.spark.max_records_per_trigger_count
+    begins_at, control_begins_at = starting
+    how = {
+        "fail_on_data_loss": str(not skips_lost).lower(),
+        "moves_subscription": str(not only_looks).lower(),
+    }
+    loads = _pulsar_topic(spark, settings, topics.input, begins_at, max_entries_per_trigger=str(most), **how)
+    frame = loads.union(_pulsar_topic(spark, settings, topics.control, control_begins_at, **how))
+    return frame.select(
+        "key",
+        "value",
+        "topic",
+        F.greatest(F.col("partition"), F.lit(0)).alias("partition"),
+        "offset",
+        F.timestamp_millis("publish_ms").alias("timestamp"),
+    )
+
+
+def _pulsar_topic(
+    spark: SparkSession, settings: Settings, topic: str, starting: str, **more: str
+) -> DataFrame:
+    pulsar = settings.input.pulsar
+    options = {
+        "service_url": settings.input.url,
+        "admin_url": pulsar.admin_url,
+        "topics": pulsar.full_name(topic),
+        "subscription": pulsar.subscription,
+        "starting": starting,
+        **more,
+    }
+    files = {"token_file": pulsar.token_file, "ca_file": pulsar.ca_file}
+    given = {name: file for name, file in files.items() if file is not None}
+    return spark.readStream.format("pulsar").options(**options, **given).load()

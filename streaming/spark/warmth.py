@@ -20,9 +20,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from streaming.process.deadline import Deadline
 from streaming.settings import Settings
 from streaming.spark import source
-from streaming.spark.batch import Batch
-from streaming.spark.errors import SparkError, SparkGone, spark_errors
-from streaming.spark.frames import decide_rows
+from streaming.spark.failures import SparkError, SparkGone, spark_errors
+from streaming.spark.query import Batch, decide_rows
 from streaming.spark.rows import INPUT_SCHEMA
 from streaming.spark.session import Session
 

@@ -8,7 +8,7 @@ the end of the gap, and not one record more. The event is published before anyth
 import time
 from collections.abc import Sequence
 
-from streaming.contract.skipped import SkippedRange, encode_skipped
+from streaming.contract.encode import SkippedRange, encode_skipped
 from streaming.kafka import skipping as kafka
 from streaming.kafka.link import input_link
 from streaming.ports.places import Place

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import LongType, StructField, StructType
 
 from streaming.cli import main
-from streaming.spark import frames
+from streaming.spark import query
 from streaming.spark.rows import ACTION
 
 _COUNT = StructType([StructField("value", LongType())])
@@ -71,5 +71,5 @@ if __name__ == "__main__":
     # Imported, not __main__'s own: Spark's workers find the class by its module's name.
     from tests.bench.empty_operator import CountingProcessor as Imported
 
-    with patch.object(frames, "ClusterProcessor", Imported):
+    with patch.object(query, "ClusterProcessor", Imported):
         main(args=sys.argv[1:], prog_name="trimtab")

@@ -5,9 +5,9 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-from streaming.contract.origin import Origin
+from streaming.contract.encode import Origin
+from streaming.controller.recorder import RotatingFolder
 from streaming.controller.recording import Recorded
-from streaming.controller.rotating import RotatingFolder
 from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet, tick
 from tests.bench.report import Row, Section
 

@@ -16,8 +16,7 @@ from state.closing import Outcome
 from state.settings import PulsarSettings
 from streaming.contract import families
 from streaming.contract.families import Family
-from streaming.controller.known import KNOWN_LABELS
-from streaming.controller.metrics import SPLIT_POLICY
+from streaming.controller.metrics import KNOWN_LABELS, SPLIT_POLICY
 from streaming.executor.orders import SkipReason
 from streaming.intake.observation import EventResult
 

@@ -17,7 +17,7 @@ from typing import Any
 from deploy.docs.schemas import KINDS
 from state.outputs import Output, rfc3339
 from state.settings import ClusterSettings
-from streaming.contract.origin import Origin
+from streaming.contract.encode import Origin
 from streaming.intake.records import Record
 from tests.fuzz.mutation import NUMBERS, encoded, extreme, mutate
 from tests.streaming import golden

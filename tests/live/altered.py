@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from streaming.spark import frames
+from streaming.spark import query
 from streaming.spark.operator import ClusterProcessor, SparkStore
 
 Before = Callable[[str], None]
@@ -38,10 +38,10 @@ def alter(*, before: Before = lambda _: None, after: After = lambda *_: None) ->
         processor.before, processor.after = before, after
         return processor
 
-    plain = frames.ClusterProcessor
-    frames.ClusterProcessor = made  # type: ignore[assignment,misc]
+    plain = query.ClusterProcessor
+    query.ClusterProcessor = made  # type: ignore[assignment,misc]
 
     def restore() -> None:
-        frames.ClusterProcessor = plain  # type: ignore[misc]
+        query.ClusterProcessor = plain  # type: ignore[misc]
 
     return restore

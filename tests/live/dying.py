@@ -21,9 +21,9 @@ from streaming.controller.batches import BatchPublisher
 from streaming.kafka.publisher import KafkaPublisher
 from streaming.ports.marker import BatchState
 from streaming.ports.outbox import OutboundRecord
-from streaming.spark import frames
-from streaming.spark.batch import Batch
+from streaming.spark import query
 from streaming.spark.operator import ClusterProcessor
+from streaming.spark.query import Batch
 
 POINTS = ("operator", "before-publish", "before-commit", "after-publish", "between")
 
@@ -82,7 +82,7 @@ def processor_of(deaths: Deaths) -> type[ClusterProcessor]:
 
 def arm_driver(deaths: Deaths) -> None:
     """Put in the points that do not depend on where outputs go."""
-    frames.ClusterProcessor = processor_of(deaths)  # type: ignore[misc]
+    query.ClusterProcessor = processor_of(deaths)  # type: ignore[misc]
     plain_take = BatchPublisher.take
 
     def take(self: BatchPublisher, batch: Batch) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from streaming.cli import main
 from streaming.controller import application
-from streaming.controller.watchdog import Watchdog
+from streaming.controller.health import Health
 from tests.live.altered import alter
 
 IMPATIENT_S = 15.0
@@ -25,7 +25,7 @@ def arm(flag: Path) -> None:
             time.sleep(0.1)
 
     alter(before=hang)
-    application.Watchdog = partial(Watchdog, batch_s=IMPATIENT_S, turn_s=IMPATIENT_S)  # type: ignore[assignment,misc]
+    application.Health = partial(Health, batch_s=IMPATIENT_S, turn_s=IMPATIENT_S)  # type: ignore[assignment,misc]
 
 
 if __name__ == "__main__":

@@ -10,8 +10,7 @@ from threading import Barrier
 
 from pyspark.sql import SparkSession
 
-from streaming.spark.files import Files
-from streaming.spark.stores import UnsafeStore, require_promises
+from streaming.spark.files import Files, UnsafeStore, require_promises
 
 RACERS, ROUNDS = 8, 40
 PATIENCE_S = 60.0

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.spark.files import Files
-from streaming.spark.stores import require_promises
+from streaming.spark.files import Files, require_promises
 from tests.live.driving import TRIMTAB, Child, Warm
 from tests.live.loads import closing, leaning, played
 from tests.live.stage import Stage, replayed

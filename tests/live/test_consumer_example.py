@@ -18,8 +18,8 @@ from kafka import KafkaProducer
 
 from deploy.local.kafka import LocalKafka
 from streaming.contract.decode import decode
+from streaming.contract.encode import encode_leader
 from streaming.contract.envelope import EPOCH_HEADER
-from streaming.contract.leader import encode_leader
 from tests.live.driving import ROOT, Child, until
 from tests.live.stage import Stage
 from tests.streaming.events import control

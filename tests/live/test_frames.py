@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from streaming.process.exits import WrongUse
 from streaming.settings import Settings, load
-from streaming.spark.frames import Frames
+from streaming.spark.query import Frames
 from streaming.spark.session import Start
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]

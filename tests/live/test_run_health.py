@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from streaming.controller.known import KNOWN_LABELS
+from streaming.controller.metrics import KNOWN_LABELS
 from tests.live.driving import Warm, ask, samples, until
 from tests.live.loads import played
 from tests.live.stage import Stage

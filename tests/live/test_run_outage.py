@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.kafka import LocalKafka
-from streaming.spark.failing import REPEATS_MAX
+from streaming.spark.failures import REPEATS_MAX
 from tests.live.driving import TRIMTAB, Child, Warm, WarmRun, ask, samples, until, wait_until_unready
 from tests.live.loads import played
 from tests.live.stage import Stage, replayed

@@ -36,7 +36,7 @@ from state.closing import Identity
 from state.controller import Controller
 from state.store import DictStore
 from streaming.contract import families
-from streaming.controller.known import KNOWN_LABELS
+from streaming.controller.metrics import KNOWN_LABELS
 from streaming.controller.metrics import Metrics
 from streaming.contract.encode import encode
 from streaming.controller.published import decode as decode_published

@@ -18,8 +18,7 @@ from typing import Any
 from state.controller import Controller
 from state.outputs import Output
 from state.store import DictStore
-from streaming.contract.encode import Refused, encode, encode_refused
-from streaming.contract.origin import Origin
+from streaming.contract.encode import Origin, Refused, encode, encode_refused
 from streaming.intake.records import Intake, Record
 from streaming.settings import ClusterSettingsSource, Settings, load
 from streaming.settings.identity import identity_of

@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 
 from state.settings import RoundSettings
 from streaming.contract.messages import ControlData
-from streaming.executor.loop import Topics
+from streaming.executor.loop import _ANSWER, _NO_BATCH, _TURN, Topics
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import Done, Order, Skip
 from streaming.executor.pulsar import ExecutorLoop, PulsarAction
 from streaming.ports.actions import ActionRecord, Epochs
 from streaming.ports.control import ControlView
 from streaming.ports.publishing import PublishError
-from streaming.process.pulse import Pulse
+from streaming.process.heartbeat import Heartbeat
 
 NOW_S = 1_800_000_000.0
 
@@ -124,7 +124,7 @@ class World:
             concurrent_count=4,
             clock_s=lambda: self.now_s,
         )
-        self.loop._pulse = Pulse(lambda: self.now_s)
+        self.loop._heartbeat = Heartbeat(_TURN, _ANSWER, _NO_BATCH, clock_s=lambda: self.now_s)
 
     def carry_out(self, order: Order[PulsarAction], still: Callable[[], None]) -> Done | Skip:
         """Stands in for the executor: looks at the cluster, which may take a while, then makes the call."""

@@ -8,7 +8,7 @@ import pytest
 from state.outputs import RoundSummary
 from streaming.cli.actions import Action, has_id, leader_text, read_action, read_leader, tail_text, why_text
 from streaming.cli.published import Epochs, UnreadableEvent, epoch_of, is_round_of, read_round
-from streaming.contract.leader import encode_leader
+from streaming.contract.encode import encode_leader
 from tests.streaming.golden import folders, messages
 
 UNLOAD = messages(folders()[0])["trimtab.action.unload.v1"]

@@ -9,9 +9,9 @@ from streaming.ports.checkpoint import CheckpointError, card_of
 from streaming.ports.marker import Checkpoint
 from streaming.ports.starts import Start
 from streaming.settings import Settings
-from streaming.spark import checkpoint, starts
+from streaming.spark import checkpoint
 from streaming.spark.checkpoint import CheckpointDirectory
-from streaming.spark.errors import SparkGone, spark_errors
+from streaming.spark.failures import SparkGone, spark_errors
 from tests.streaming.disk import Disk, lay_out
 
 SETTINGS = Settings()
@@ -40,7 +40,7 @@ def test_a_controller_that_has_just_begun_and_deletes_what_was_before_it_does_no
         if name.endswith(moment):
             monkeypatch.setattr(Disk, "read", read)
             lay_out(disk, Start(8), planned=5, committed=4, card=CARD)
-            starts.drop_older(disk, Start(8))
+            checkpoint.drop_older(disk, Start(8))
         return read(self, name)
 
     monkeypatch.setattr(Disk, "read", overtaken)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.spark.damage import is_whole
+from streaming.spark.probes import is_whole
 
 OFFSETS = b'v1\n{"batchWatermarkMs":0,"conf":{}}\n{"topic":{"0":7}}\n-'
 

@@ -25,7 +25,7 @@ from deploy.generated import problems, write
 from state.events import Rejection
 from state.outputs import RoundSummary
 from streaming.contract.decode import decode
-from streaming.contract.leader import LEADER_TYPE
+from streaming.contract.encode import LEADER_TYPE
 from streaming.contract.messages import Envelope
 from tests.streaming.golden import KAFKA, PULSAR, folders, messages, replayed
 

@@ -1,7 +1,7 @@
 """When a standby tries to lead: silence that was really heard, a goodbye, and one standby at a time."""
 
 from streaming.contract.beat import Beat, encode
-from streaming.controller.election import Election
+from streaming.controller.standby import Election
 
 SESSION_S = 10.0
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from streaming.contract.leader import encode_leader
+from streaming.contract.encode import encode_leader
 from streaming.contract.messages import ControlData
 from streaming.ports.publishing import PublishError
 from streaming.process.deadline import poll

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from state.outputs.actions import SPLIT_TYPE, UNLOAD_TYPE
-from streaming.contract.leader import encode_leader
+from streaming.contract.encode import encode_leader
 from streaming.contract.messages import PAUSED_REASON, ControlData, SpellData
 from streaming.executor.orders import (
     PULSAR_ACTIONS,

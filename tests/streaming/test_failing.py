@@ -4,7 +4,7 @@ import pytest
 
 from state.layouts import NewerStateError
 from streaming.ports.publishing import PublishError
-from streaming.spark.failing import (
+from streaming.spark.failures import (
     REPEATS_MAX,
     Cause,
     Failure,

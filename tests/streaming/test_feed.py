@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from streaming.contract.origin import Origin
-from streaming.controller.feed import FAST, Fed, shift_to
+from streaming.contract.encode import Origin
+from streaming.controller.feed import CLUSTER, FAST, Fed, sample_events, shift_to
 from streaming.controller.recording import BadRecording, Recorded, encode_recorded
 from streaming.controller.replay import Replay
-from streaming.controller.sample_fleet import CLUSTER, sample_events
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.identity import AcceptedClusters, identity_of
 from streaming.settings.load import compose

@@ -1,9 +1,7 @@
 """Which unloads move a bundle that was unloaded before."""
 
 from state.outputs import Unload
-from streaming.controller import followup
-from streaming.controller.followup import WINDOW_S, FollowUp, Repeat
-from streaming.controller.published import Published
+from streaming.controller.published import KEPT_COUNT, WINDOW_S, FollowUp, Published, Repeat
 
 ROUND_S = 60
 
@@ -73,10 +71,10 @@ def test_what_a_dry_run_decides_is_not_followed_for_nothing_moves() -> None:
 
 def test_what_is_remembered_is_bounded() -> None:
     follow = FollowUp()
-    several = followup.KEPT_COUNT + 500
+    several = KEPT_COUNT + 500
     observe(follow, *(unload(0, f"bundle-{n}", source=f"b{n}") for n in range(several)))
     known = follow._unloaded["east-1"]
-    assert len(known) == followup.KEPT_COUNT
+    assert len(known) == KEPT_COUNT
     assert f"bundle-{several - 1}" in known
     observe(follow, unload(10_000, "later"))
     assert list(known) == ["later"], "what is older than the window goes too"

@@ -5,8 +5,7 @@ from collections import Counter
 from state.closing import Identity
 from state.controller import Controller
 from state.store import DictStore
-from streaming.contract.encode import Refused
-from streaming.contract.origin import Origin
+from streaming.contract.encode import Origin, Refused
 from streaming.intake.records import Intake, Record
 from streaming.settings import ClusterSettingsSource, Settings
 from tests.streaming.events import (

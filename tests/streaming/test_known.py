@@ -8,7 +8,7 @@ import pytest
 from policies.shedding.contract import BUNDLE_OUTCOMES
 from policies.shedding.registry import find_policy
 from state.settings import PulsarSettings
-from streaming.controller.known import KNOWN_LABELS
+from streaming.controller.metrics import KNOWN_LABELS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/decisions.md").read_text(encoding="utf-8")
 POLICIES = get_args(get_type_hints(PulsarSettings)["shedding_policy"])

@@ -8,8 +8,7 @@ from typing import Self
 import pytest
 
 from streaming.contract.beat import Beat, encode
-from streaming.controller.election import Election
-from streaming.controller.listening import Listener
+from streaming.controller.standby import Election, Listener
 from streaming.ports.reading import TopicRecord
 from streaming.process.exits import Refused
 
@@ -68,7 +67,7 @@ def test_a_goodbye_ends_the_wait_and_names_who_has_left() -> None:
 def test_a_topic_that_cannot_be_read_is_named_and_read_again_by_a_connection_made_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("streaming.controller.listening._AGAIN_S", 0.0)
+    monkeypatch.setattr("streaming.controller.standby._AGAIN_S", 0.0)
     topic, connections = Topic(failing=2), threading.Semaphore(0)
     with listening(topic, connections.release) as listener:
         listener.wait(PATIENCE_S)

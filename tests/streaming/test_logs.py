@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming.controller.output_log import OutputLog
-from streaming.controller.published import decode
-from streaming.controller.refusal_log import RefusalLog
+from streaming.controller.published import OutputLog, RefusalLog, decode
 from streaming.process.exits import Refused
 from streaming.process.logs import EQUAL_PER_MINUTE, LimitedHandler, RateLimit, formatter, log_to_stderr
 from tests.streaming.golden import folders, messages

@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from deploy.docs import metrics_page
 from state.outputs import BrokerTraffic, JudgedRow, PromiseRow, PromisesSummary, Section
 from streaming.contract import families
-from streaming.controller.followup import Repeat
 from streaming.controller.metrics import KnownLabels, Metrics
+from streaming.controller.published import Repeat
 from streaming.intake.observation import EventCount, EventObservation, decode, encode
 from tests.streaming.summaries import ROUND, examined, published, section
 

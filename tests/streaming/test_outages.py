@@ -5,11 +5,11 @@ import errno
 import pytest
 from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 
-from streaming.controller.outages import outage_of
+from streaming.controller.leadership import outage_of
 from streaming.ports.checkpoint import CheckpointError
 from streaming.ports.publishing import NotAllowed, PublishError
 from streaming.ports.topics import TopicsWrong, Unreachable
-from streaming.spark.stores import UnsafeStore
+from streaming.spark.files import UnsafeStore
 
 
 def of_store(cause: Exception | None) -> CheckpointError:

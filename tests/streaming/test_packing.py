@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from state.layouts import VERSION, NewerStateError, unseal
 from state.memory import Header, encode_header
-from streaming.spark.packing import pack, unpack
+from streaming.spark.operator import pack, unpack
 
 LONG = bytes([VERSION]) + b"tenant/namespace/0x00000000_0x10000000\n" * 100
 

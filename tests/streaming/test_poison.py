@@ -13,8 +13,7 @@ from state.closing import Identity
 from state.controller import Controller
 from state.outputs import Output, rfc3339
 from state.store import DictStore
-from streaming.contract.encode import encode_refused
-from streaming.contract.origin import Origin
+from streaming.contract.encode import Origin, encode_refused
 from streaming.intake.records import Intake, Record
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.load import compose

@@ -8,18 +8,16 @@ import pytest
 from py4j.protocol import Py4JError
 
 from streaming.controller import query_loop
+from streaming.controller.health import Health
 from streaming.controller.query_loop import QueryLoop
-from streaming.controller.readiness import Readiness
 from streaming.controller.surroundings import Changed
-from streaming.controller.watchdog import Watchdog
 from streaming.ports.checkpoint import CheckpointError
 from streaming.ports.places import Progress
 from streaming.ports.publishing import Fenced, PublishError
 from streaming.process.exits import Refused
 from streaming.pulsar.positions import DataLoss
 from streaming.settings import Settings
-from streaming.spark.errors import SparkGone
-from streaming.spark.failing import REPEATS_MAX
+from streaming.spark.failures import REPEATS_MAX, SparkGone
 from streaming.spark.query import Query
 
 
@@ -67,8 +65,7 @@ class World:
         }
         return QueryLoop(
             **found,
-            watchdog=Watchdog(),
-            readiness=Readiness(trigger_interval_s=1),
+            health=Health(trigger_interval_s=1),
             wait=lambda _seconds: True,
             is_stopping=lambda: False,
             write_last_beat=lambda: None,
@@ -188,7 +185,7 @@ def test_a_query_that_fails_while_it_is_stopped_does_not_count_as_running(world:
     loop = world.loop()
     with pytest.raises(Enough):
         loop.run()
-    shown = {check.name: check.detail for check in loop.readiness.checks()}
+    shown = {check.name: check.detail for check in loop.health.readiness()}
     assert "the query ended" in shown["query"]
 
 

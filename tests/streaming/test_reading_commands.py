@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from streaming.cli import main, published
-from streaming.contract.leader import encode_leader
+from streaming.contract.encode import encode_leader
 from streaming.ports.reading import TopicRecord
 from streaming.process.exits import REFUSED
 

@@ -12,8 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streaming.cli import main
-from streaming.contract.origin import Origin
-from streaming.controller import recorder as recorder_module
+from streaming.contract.encode import Origin
 from streaming.controller.recorder import Recorder
 from streaming.controller.recording import (
     PREFIX,
@@ -234,7 +233,7 @@ def test_input_and_control_come_in_the_order_of_append_times_control_first_and_e
         CONTROL: [Log(0, [40, 60])],
     }
     monkeypatch.setattr(
-        recorder_module, "input_partitions", lambda _stack, _settings, topic, **_: topics[topic]
+        "streaming.controller.recorder.input_partitions", lambda _stack, _settings, topic, **_: topics[topic]
     )
 
     settings = load(file=None, flags={}, environ={}).settings

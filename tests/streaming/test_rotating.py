@@ -11,10 +11,10 @@ from click.testing import CliRunner
 
 from streaming.cli import main
 from streaming.cli.options import Size, size_text
-from streaming.contract.origin import Origin
+from streaming.contract.encode import Origin
+from streaming.controller.recorder import RotatingFolder
 from streaming.controller.recording import Recorded, decode_recorded
-from streaming.controller.recordings import files_of
-from streaming.controller.rotating import RotatingFolder
+from streaming.controller.replay import files_of
 from tests.streaming.events import report, tick, traffic
 
 ROUND_S = 3600

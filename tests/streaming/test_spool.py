@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.contract.origin import Origin
+from streaming.contract.encode import Origin
 from streaming.intake.records import Record
-from streaming.spark.spool import in_source_order
+from streaming.spark.deciding import in_source_order
 
 MIB = 1024 * 1024
 

@@ -16,7 +16,7 @@ from streaming.ports.checkpoint import CheckpointError
 from streaming.settings import Settings
 from streaming.spark import checkpoint
 from streaming.spark.checkpoint import CheckpointDirectory
-from streaming.spark.stores import UnsafeStore, require_promises, unsafe_mount
+from streaming.spark.files import UnsafeStore, require_promises, unsafe_mount
 from tests.streaming.disk import Disk
 
 RACERS, ROUNDS = 4, 200

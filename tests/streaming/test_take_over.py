@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streaming.controller.take_over import take_over
+from streaming.controller.leadership import take_over
 from streaming.ports.checkpoint import CheckpointError
 from streaming.ports.publishing import Fenced, PublishError
 from streaming.settings import Settings

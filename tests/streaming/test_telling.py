@@ -11,14 +11,12 @@ from prometheus_client import generate_latest
 from pyspark.sql import Row
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from streaming.controller.batch_reports import BatchReports
-from streaming.controller.batches import BatchPublisher
-from streaming.controller.known import KNOWN_LABELS
-from streaming.controller.metrics import Metrics
+from streaming.controller.batches import BatchPublisher, BatchReports
+from streaming.controller.metrics import KNOWN_LABELS, Metrics
 from streaming.intake.observation import EventCount, EventObservation, encode
 from streaming.ports.marker import BatchState
 from streaming.settings import TopicNames
-from streaming.spark.batch import Batch
+from streaming.spark.query import Batch
 from streaming.spark.rows import OBSERVED, OUTPUT_SCHEMA, ROUND, OutputRow, of_observation
 from tests.streaming.golden import folders, messages
 

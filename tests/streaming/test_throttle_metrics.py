@@ -10,8 +10,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from state.outputs import ThrottleSummary
-from streaming.controller.known import KNOWN_LABELS
-from streaming.controller.metrics import Metrics
+from streaming.controller.metrics import KNOWN_LABELS, Metrics
 from tests.streaming.summaries import THROTTLE as MOVING
 from tests.streaming.summaries import of_kafka, published
 

@@ -39,8 +39,8 @@ BOUNDED_BY = {
     ("consumer", "receive"): "timeout_millis",
     ("reader", "read_next"): "timeout_millis",
     ("log", "read_next"): "timeout_millis",
-    ("consumer", "partitions_for_topic"): "streaming.process.within",
-    ("consumer", "topics"): "streaming.process.within",
+    ("consumer", "partitions_for_topic"): "streaming.process.deadline",
+    ("consumer", "topics"): "streaming.process.deadline",
 }
 """(Last name of the object, function) → what limits the call: an argument of this name, or that it is made inside ``within``."""
 MAY_WAIT = SILENT | {name for _, name in BOUNDED_BY}
@@ -156,7 +156,7 @@ def test_nothing_waits_without_a_limit() -> None:
         if each.key not in ALLOWED
     ]
     assert not unbounded, "\n".join(
-        ["say how long at most (streaming.process.within does for any call), or why not:", *unbounded]
+        ["say how long at most (streaming.process.deadline does for any call), or why not:", *unbounded]
     )
 
 

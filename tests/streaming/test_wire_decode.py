@@ -18,7 +18,7 @@ from state.events import (
     TopicStats,
 )
 from state.facts import Facts, Isolation
-from streaming.contract import pulsar_report
+from streaming.contract import pulsar
 from streaming.contract.bundles import KnownBundles
 from streaming.contract.decode import decode
 from tests.streaming.events import (
@@ -216,7 +216,7 @@ def test_bundles_that_a_broker_owns_without_listing_them_are_named_too():
 
 
 def test_a_heartbeat_stays_unseen_when_the_memory_of_names_starts_again(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pulsar_report, "_known_bundles", KnownBundles(max_names=3))
+    monkeypatch.setattr(pulsar, "_known_bundles", KnownBundles(max_names=3))
     for bundles in ([HEARTBEAT, LOW], [HEARTBEAT, HIGH, "t/n/0x1_0x2"], [HEARTBEAT, LOW]):
         assert HEARTBEAT not in seen({"bundles": bundles}).bundles
         assert HEARTBEAT not in seen({"lastStats": dict.fromkeys(bundles, traffic(1))}).bundles

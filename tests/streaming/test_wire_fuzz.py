@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from state.events import Control, Event, LoadReport, Rejection
 from streaming.contract.decode import decode
-from streaming.contract.encode import encode_refused, encode_refused_event
-from streaming.contract.origin import Origin
+from streaming.contract.encode import Origin, encode_refused, encode_refused_event
 from tests.streaming.events import CLUSTER, TOPIC_STATS, control, event, report, result, tick, traffic
 
 CHECKED = settings(max_examples=75, deadline=None, derandomize=True)

@@ -1,4 +1,9 @@
-"""One turn as the leader: take over from the process that led under this name, then run the query until a stop or a successor."""
+"""One turn as the leader: take over from the process that led under this name, then run the query until a stop or a successor.
+
+A take-over looks, fences, looks again, claims, and only then touches the checkpoint. The first look refuses what can be refused without
+fencing, so that a refusal leaves the running controller running. What the second look finds is final: no other process can publish any
+more.
+"""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -7,28 +12,28 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-from streaming.contract.skipped import SkippedRange
+from streaming.contract.encode import SkippedRange
 from streaming.controller.batches import BatchPublisher
 from streaming.controller.beats import Beats, Duty
+from streaming.controller.health import Health
 from streaming.controller.metrics import Metrics
 from streaming.controller.query_loop import QueryLoop
-from streaming.controller.readiness import Readiness
 from streaming.controller.surroundings import Changed, Watch, find_problem, refuse_regrown
-from streaming.controller.take_over import take_over
-from streaming.controller.watchdog import Watchdog
 from streaming.ports.checkpoint import CheckpointError
+from streaming.ports.marker import Checkpoint
 from streaming.ports.publisher import Publisher
-from streaming.ports.publishing import CheckpointMismatch, PublishError
+from streaming.ports.publishing import CheckpointMismatch, NotAllowed, PublishError
 from streaming.ports.reading import Begin, NoAnswer
 from streaming.ports.starts import StartWith
 from streaming.process.exits import Refused
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.spark.checkpoint import CheckpointDirectory
-from streaming.spark.frames import Frames
-from streaming.spark.runs import Runs
+from streaming.spark.failures import failure_of, is_outage
+from streaming.spark.query import Frames, Runs
 from streaming.spark.session import Session
 from streaming.systems import skipping
 from streaming.systems.input import input_ids
+from streaming.systems.passing import passes
 from streaming.systems.publisher import publisher_of
 
 _LOG = logging.getLogger(__name__)
@@ -73,8 +78,7 @@ class Leading:
     spark: Session
     frames: Frames
     metrics: Metrics
-    watchdog: Watchdog
-    readiness: Readiness
+    health: Health
     duty: Duty
     beats: Beats
     wait: Callable[[float], bool]
@@ -109,7 +113,7 @@ class Leading:
         batches = BatchPublisher(publisher, self.metrics, settings.topics, forget_after_s=forget_after_s)
         self.duty.lead(begun.epoch, lambda: batches.newest_batch_id)
         self.beats.beat_now()
-        self.readiness.lead()
+        self.health.lead()
         self.metrics.show_leader(controller.name, leads=True)
         with refuse_errors(settings):
             runs = Runs(
@@ -132,8 +136,7 @@ class Leading:
                     watch=watch,
                     batches=batches,
                     metrics=self.metrics,
-                    watchdog=self.watchdog,
-                    readiness=self.readiness,
+                    health=self.health,
                     wait=self.wait,
                     is_stopping=self.is_stopping,
                     write_last_beat=self.beats.write_last_beat,
@@ -146,3 +149,42 @@ class Leading:
             skipping.publish_skipped(self.settings, gaps, epoch=begun.epoch)
         _LOG.warning("--skip-lost: %s", gaps or "nothing was lost")
         return gaps
+
+
+def take_over(
+    checkpoint: CheckpointDirectory,
+    publisher: Publisher,
+    settings: Settings,
+    *,
+    start_with: StartWith,
+) -> int:
+    """Returns the epoch of this start; raises ``CheckpointError`` and what ``Publisher.open`` does.
+
+    A process that takes over while the directory is made may delete it: then this start is fenced, not refused.
+    """
+
+    def inspect() -> Checkpoint:
+        return checkpoint.inspect(settings, start_with)
+
+    publisher.check(inspect, start_with=start_with)
+    epoch = publisher.open(inspect, start_with=start_with)
+    try:
+        checkpoint.begin(settings, publisher.marker, start_with)
+    except CheckpointError:
+        try:
+            publisher.ensure_owner()
+        finally:
+            publisher.close()  # it is opened again where the store is waited for
+        raise
+    return epoch
+
+
+def outage_of(error: Exception) -> str | None:
+    """The name of what does not answer now and may answer later; None for any other error."""
+    if isinstance(error, CheckpointError):
+        cause = error.__cause__
+        is_away = isinstance(cause, Exception) and is_outage(failure_of(cause))
+        return "the checkpoint's store" if is_away else None
+    if isinstance(error, PublishError):
+        return None if isinstance(error, NotAllowed) else "the brokers"
+    return "the brokers" if passes(error) else None

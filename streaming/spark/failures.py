@@ -1,4 +1,4 @@
-"""Failures of the query: what they are, by classes and Spark's error conditions, and whether another start can mend them.
+"""Failures of Spark and of the query: what they are, and whether another start can mend them.
 
 A failure is a chain of causes. Causes from Java carry their class and superclasses, those from Spark an error condition as well.
 An exception of a Python worker arrives as the text of its traceback, so the class named there is the only sign.
@@ -9,7 +9,13 @@ are waited out, however long they last; ``Repeats`` decides on all others, becau
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
 
 from state.controller import RoundLengthError
 from state.layouts import FRESH, NewerStateError, OlderStateError
@@ -19,6 +25,32 @@ from streaming.ports.starts import SKIP_LOST
 from streaming.pulsar.admin.errors import AdminError
 from streaming.pulsar.positions import DataLoss
 from streaming.spark.operator import at_cluster
+
+_NOT_STARTED = "JAVA_GATEWAY_EXITED"
+"""Spark's condition for a JVM that ended before it answered."""
+
+
+class SparkError(Exception):
+    """Spark failed, or a call of its JVM; what pyspark or py4j raised is the cause."""
+
+
+class SparkGone(SparkError):
+    """Spark's JVM has ended."""
+
+
+@contextmanager
+def spark_errors() -> Iterator[None]:
+    """Turn what pyspark and py4j raise into ``SparkError``."""
+    try:
+        yield
+    except (Py4JNetworkError, ConnectionRefusedError) as error:  # py4j passes the latter on unchanged
+        raise SparkGone(str(error)) from error
+    except PySparkException as error:
+        kind = SparkGone if error.getCondition() == _NOT_STARTED else SparkError
+        raise kind(str(error)) from error
+    except Py4JError as error:
+        raise SparkError(str(error)) from error
+
 
 REPEATS_MAX = 5
 """So many equal failures in a row are final. With the waits of 1, 2, 4 and 8 s between them and the starts of a query this takes
@@ -196,3 +228,66 @@ class Repeats:
         self._signature, self._batch_id = failure.signature, batch_id
         self.count += 1
         return self.count >= self.most
+
+
+_CAUSES_MAX = 30
+"""A limit, because Java does not forbid a chain of causes that is a loop."""
+
+
+def failure_of(error: Exception) -> Failure:
+    """All that is known of an error; a call to Java is made for each of its causes."""
+    cause = error.__cause__
+    with spark_errors():
+        causes = list(
+            _causes(cause if isinstance(error, SparkError) and isinstance(cause, Exception) else error)
+        )
+    return Failure(causes=tuple(causes), text=_describe(causes) or repr(error))
+
+
+def _describe(causes: Sequence[Cause]) -> str:
+    """Every text that no other one contains, whole; that of the first cause comes last."""
+    texts = list(dict.fromkeys(cause.text for cause in causes))
+    return "\n".join(text for text in texts if not any(text in other for other in texts if other is not text))
+
+
+def _causes(error: Exception) -> Iterator[Cause]:
+    throwable = _throwable(error)
+    if throwable is None:
+        yield Cause(
+            class_name(type(error)), str(error), ancestors=frozenset(map(class_name, type(error).__mro__))
+        )
+        return
+    for _ in range(_CAUSES_MAX):
+        yield (cause := _java_cause(throwable))
+        yield from causes_in_traceback(cause.text)
+        throwable = throwable.getCause()
+        if throwable is None:
+            return
+
+
+def _throwable(error: Exception) -> Any:
+    """Java's exception behind one of Python's, None where there is none."""
+    if isinstance(error, Py4JJavaError):
+        return error.java_exception
+    return getattr(error, "_origin", None) if isinstance(error, PySparkException) else None
+
+
+def _java_cause(throwable: Any) -> Cause:
+    names, kind = [], throwable.getClass()
+    while kind is not None:
+        names.append(str(kind.getName()))
+        kind = kind.getSuperclass()
+    return Cause(
+        names[0], str(throwable.getMessage() or ""), _condition(throwable), ancestors=frozenset(names[1:])
+    )
+
+
+def _condition(throwable: Any) -> str | None:
+    gateway, jvm = SparkContext._gateway, SparkContext._jvm  # noqa: SLF001  pyspark has no public way
+    assert gateway is not None
+    assert jvm is not None
+    is_sparks = jvm.py4j.reflection.TypeUtil.isInstanceOf("org.apache.spark.SparkThrowable", throwable)
+    if not is_sparks:
+        return None
+    condition = jvm.PythonErrorUtils.getCondition(throwable)
+    return None if condition is None else str(condition)

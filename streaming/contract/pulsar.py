@@ -1,7 +1,12 @@
-"""A Pulsar broker's load report and the statistics of its topics: their numbers as columns, or the reason for refusing them."""
+"""What is known of a Pulsar cluster, checked: load reports and topic statistics as columns, and the facts that come beside them.
+
+A report comes from a broker's own `LocalBrokerData` or, where the extensible load manager runs, from what the broker publishes.
+Whatever cannot be used is refused with its reason.
+"""
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 
 import msgspec
@@ -17,18 +22,24 @@ from state.events import (
     THROUGHPUT_OUT,
     TOPICS,
     BrokerReport,
+    Published,
     Rejection,
+    RejectReason,
     TopicTraffic,
     is_system_bundle,
 )
+from state.facts import SPLIT_ALGORITHM, Facts, Isolation
+from state.pulsar.groups import BadPattern, compile_pattern
 from streaming.contract.bundles import BadBundleName, KnownBundles
 from streaming.contract.kafka import BadReport
 from streaming.contract.messages import (
     MAX_NAME_CHARACTERS,
     MAX_NUMBER,
     SHOWN_CHARACTERS,
+    BrokerLoadData,
     BundleStats,
     LocalBrokerData,
+    PulsarClusterData,
     Resource,
     TopicLoad,
     Traffic,
@@ -230,3 +241,103 @@ def check_lengths(what: str, names: Iterable[str]) -> None:
         raise BadReport(
             f"{what} {longest[:SHOWN_CHARACTERS]!r} has {len(longest)} characters, at most {MAX_NAME_CHARACTERS} are taken"
         )
+
+
+_LAST_MS = 221_845_392_000_000
+"""Year 9000, the same limit as for the time of an event."""
+
+
+def published_report(data: BrokerLoadData, broker: tuple[str, str]) -> BrokerReport:
+    """The report of ``broker`` (its cluster and id). Raises ``Refusal``."""
+    names = [each.bundleName for each in data.topBundlesLoadData]
+    _check(data, names)
+    stats = {**data.otherBundles, **{each.bundleName: each.stats for each in data.topBundlesLoadData}}
+    given = {name: getattr(data, name) for name in LocalBrokerData.__struct_fields__ if hasattr(data, name)}
+    report = broker_report(LocalBrokerData(**given, lastStats=stats), broker)
+    volumes = [
+        (each.stats.msgThroughputIn or 0.0) + (each.stats.msgThroughputOut or 0.0)
+        for each in data.topBundlesLoadData
+    ]
+    published = Published(
+        usage_ratio=data.weightedMaxEMA,
+        bytes_per_s=data.msgThroughputEMA,
+        updated_ms=data.updatedAt,
+        top_bundles=names,
+        top_bytes_per_s=np.array(volumes, dtype=np.float64),
+    )
+    return replace(report, published=published)
+
+
+def _check(data: BrokerLoadData, names: list[str]) -> None:
+    smoothed: tuple[tuple[str, RejectReason], ...] = (
+        ("weightedMaxEMA", "negative-usage"),
+        ("msgThroughputEMA", "negative-rate"),
+    )
+    for name, reason in smoothed:
+        value = getattr(data, name)
+        if value < 0:
+            raise _make_refusal(f"{name} is {value!r}, expected 0 or more", reason)
+        if value > MAX_NUMBER:
+            raise _make_refusal(f"{name} is {value!r}, expected at most {MAX_NUMBER:g}")
+    if not 0 <= data.updatedAt <= _LAST_MS:
+        raise _make_refusal(f"updatedAt is {data.updatedAt}, expected milliseconds since 1970")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _make_refusal(f"topBundlesLoadData has {twice[:SHOWN_CHARACTERS]!r} twice")
+
+
+def _make_refusal(detail: str, reason: RejectReason = "bad-data") -> Refusal:
+    return Refusal(Rejection(reason=reason, detail=detail))
+
+
+def facts_of(found: PulsarClusterData) -> Facts:
+    """The facts of a cluster. Raises ``BadReport`` and ``Refusal``."""
+    check_lengths("broker", found.brokers)
+    check_lengths("isolation policy", found.isolation_policies)
+    check_lengths("anti-affinity group", found.anti_affinity_groups)
+    check_lengths("bundle", found.own_topics)
+    check_lengths("failure domain", found.failure_domains)
+    for name, policy in found.isolation_policies.items():
+        for pattern in (*policy.namespaces, *policy.primary):
+            _check_pattern(name, pattern)
+    brokers = sorted(found.brokers.items())
+    return Facts(
+        shedding_brokers=[name for name, broker in brokers if broker.shedding_enabled],
+        splitting_brokers=[name for name, broker in brokers if broker.auto_split_enabled],
+        unknown_brokers=[
+            name for name, broker in brokers if None in (broker.shedding_enabled, broker.auto_split_enabled)
+        ],
+        isolation=[
+            Isolation(name, policy.namespaces, policy.primary)
+            for name, policy in sorted(found.isolation_policies.items())
+        ],
+        anti_affinity={
+            group: sorted(found.anti_affinity_groups[group]) for group in sorted(found.anti_affinity_groups)
+        },
+        restricted_brokers=[
+            name
+            for name, broker in brokers
+            if broker.split_algorithms is not None and SPLIT_ALGORITHM not in broker.split_algorithms
+        ],
+        failure_domains={name: sorted(found.failure_domains[name]) for name in sorted(found.failure_domains)},
+        own_topics={bundle: _sums(bundle, found.own_topics[bundle]) for bundle in sorted(found.own_topics)},
+    )
+
+
+def _sums(bundle: str, topics: Mapping[str, Traffic]) -> tuple[float, float]:
+    """Messages/s and bytes/s of some topics, in + out."""
+    rates = np.array([[getattr(each, name) or 0.0 for name in RATES] for each in topics.values()])
+    rates = rates.reshape(-1, len(RATES))
+    if len(rates):
+        check_traffic(rates, [f"a topic of {bundle}"] * len(rates))
+    return math.fsum(rates[:, :2].ravel().tolist()), math.fsum(rates[:, 2:].ravel().tolist())
+
+
+def _check_pattern(policy: str, pattern: str) -> None:
+    try:
+        compile_pattern(pattern)
+    except BadPattern as error:
+        raise BadReport(
+            f"isolation policy {policy[:SHOWN_CHARACTERS]!r} has the regular expression {pattern[:SHOWN_CHARACTERS]!r}, which RE2 does not "
+            f"understand ({error}): write it without look-around and back-references"
+        ) from error
