@@ -52,8 +52,17 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Whether brokers do not answer, which may pass."""
 
 
-def _find(outcome: Outcome, finding: str, remedy: str | None = None, *, about: str = "") -> Finding:
-    return Finding(outcome=outcome, finding=finding, remedy=remedy, about=about)
+def _find(
+    outcome: Outcome,
+    finding: str,
+    remedy: str | None = None,
+    *,
+    about: str = "",
+    is_unreachable: bool = False,
+) -> Finding:
+    return Finding(
+        outcome=outcome, finding=finding, remedy=remedy, about=about, is_unreachable=is_unreachable
+    )
 
 
 _ok, _not_checked = partial(_find, "ok"), partial(_find, "not checked")
@@ -76,7 +85,7 @@ def _known(found: Value | Missed) -> Value:
 def _addresses(facts: Facts) -> Iterator[Finding]:
     for name, url, seen, _ in facts.sides:
         if isinstance(seen, Missed):
-            yield msgspec.structs.replace(_problem(seen.why, about=name), is_unreachable=seen.is_unreachable)
+            yield _problem(seen.why, about=name, is_unreachable=seen.is_unreachable)
         else:
             version = "" if seen.version is None else f", version {seen.version}"
             yield _ok(f"{url} answers: {seen.text}{version}", about=name)
@@ -334,25 +343,22 @@ class Check(NamedTuple):
 
 _REACH = "Start the brokers, or correct the url and the connection's settings of [input] or [output]"
 _SECURITY = "See docs/security.md"
-_NTP = "Keep the clocks of all machines by NTP: timedatectl status"
 _REFUSED = "See docs/operations.md, When the checkpoint is refused"
 _LOOK_THERE = "Run trimtab doctor where the controller runs, in its directory and with its settings"
 _START = "Start it: trimtab run. Its exit code and log say why it ended (docs/operations.md, Exit codes)"
 _STALLED = "See the other checks, the collector's log, and docs/runbooks/not-deciding.md"
 _LETTERS = "Run: trimtab rejected tail --from earliest --no-follow"
-_THROTTLES = "Find out which one, e.g. Cruise Control (docs/throttling.md)"
-_UPGRADE = "Run doctor with the same versions, or upgrade the older one"
 CHECKS = (
     Check("addresses", "Do the brokers answer?", _REACH, _addresses),
     Check("permissions", "May its user do what a controller does?", _SECURITY, _permissions),
     Check("topics", "Are they as they must be, and served?", "Run: trimtab topics create", _topics),
-    Check("clocks", "Do all clocks agree with the brokers'?", _NTP, _clocks),
+    Check("clocks", "Do all of them agree?", "Keep all clocks by NTP: timedatectl status", _clocks),
     Check("checkpoint", "Would a start go on with it, the marker and the epochs?", _REFUSED, _checkpoint),
     Check("leader", "Which process leads, and which stand by?", _START, _leader),
     Check("lag", "How old are the newest report and the newest rounds?", _STALLED, _lag),
     Check("rejected", "What could not be used in the last hour?", _LETTERS, _rejected),
-    Check("balancers", "Does somebody else balance a cluster?", _THROTTLES, _balancers),
-    Check("versions", "Are they the same everywhere?", _UPGRADE, _versions),
+    Check("balancers", "Does another program balance?", "Find out which (docs/throttling.md)", _balancers),
+    Check("versions", "Are they the same everywhere?", "Upgrade the older one", _versions),
 )
 """In such an order that a fault in one check explains faults in the next ones."""
 
@@ -361,20 +367,18 @@ def judge(facts: Facts) -> list[Finding]:
     """Every finding, in the order of the checks; one that fails does not end the others."""
     found = []
     for check in CHECKS:
-        for each in _run_check(check, facts):
+        said: list[Finding] = []
+        try:
+            said += check.judge(facts)
+        except _NotChecked as missed:
+            said.append(_not_checked(str(missed)))
+        except Exception as error:  # noqa: BLE001  reported in its place; the other checks go on
+            failure = f"{type(error).__name__}: {error}"
+            said.append(_not_checked(f"an error in trimtab itself, please report it: {failure}"))
+        for each in said:
             remedy = check.remedy if each.outcome in {"problem", "warning"} else None
             found.append(msgspec.structs.replace(each, check=check.name, remedy=each.remedy or remedy))
     return found
-
-
-def _run_check(check: Check, facts: Facts) -> Iterator[Finding]:
-    try:
-        yield from check.judge(facts)
-    except _NotChecked as missed:
-        yield _not_checked(str(missed))
-    except Exception as error:  # noqa: BLE001  reported in its place; the other checks go on
-        text = f"an error in trimtab itself, please report it: {type(error).__name__}: {error}"
-        yield _not_checked(text)
 
 
 def exit_code_of(findings: Iterable[Finding]) -> int:
@@ -400,12 +404,15 @@ def report_text(findings: Sequence[Finding]) -> str:
     return text_of([", ".join(head), *table_lines(rows)])
 
 
-@click.command("doctor", epilog=example("trimtab doctor --input kafka://broker:9092"))
+_QUESTIONS = "\n".join(["\b", "Checks:", *(f"  {each.name:12} {each.question}" for each in CHECKS)])
+
+
+@click.command("doctor", epilog=f"{_QUESTIONS}\n\n{example('trimtab doctor --input kafka://broker:9092')}")
 @settings_options
 @format_option("JSON and YAML are a list with one object per finding.")
 @click.pass_context
 def doctor_command(context: click.Context, settings: Settings, form: str) -> None:
-    """Look at brokers, permissions, topics, clocks, checkpoint, marker, leader, lag and other balancers.
+    """Look at everything that a person would look at first.
 
     Each finding says what is wrong and what to do. It only reads: it disturbs no controller and changes nothing, and
     ends within a minute. Give it the settings of the controller, on the controller's machine where that is possible.
