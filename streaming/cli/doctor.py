@@ -13,9 +13,8 @@ from typing import Literal, NamedTuple, TypeVar, get_args
 import click
 import msgspec
 
-from streaming.cli.configured import settings_options
 from streaming.cli.facts import REJECTED_COUNT, CheckpointSeen, Facts, Missed, gather_facts
-from streaming.cli.options import example
+from streaming.cli.options import example, settings_options
 from streaming.cli.output import age_text, counts_text, format_option, render, table_lines, text_of
 from streaming.contract.envelope import read_envelope
 from streaming.ports.marker import Checkpoint, Marker, next_start

@@ -21,9 +21,8 @@ from state.outputs import (
     UsageSummary,
 )
 from streaming.cli.beats import Process, newest_leaders, newest_processes
-from streaming.cli.configured import settings_options
 from streaming.cli.control import Standing, read_standings
-from streaming.cli.options import example
+from streaming.cli.options import example, settings_options
 from streaming.cli.output import (
     age_text,
     counts_text,

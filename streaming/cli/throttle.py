@@ -217,7 +217,7 @@ def _place(
     if bootstrap is None and cluster is None:
         return None
 
-    from streaming.cli.configured import read_settings  # noqa: PLC0415  settings, when needed
+    from streaming.cli.options import read_settings  # noqa: PLC0415  settings, when needed
     from streaming.cli.service import kafka_target  # noqa: PLC0415
     from streaming.settings import KafkaTarget  # noqa: PLC0415
 
