@@ -52,16 +52,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _find(
-    outcome: Outcome,
-    finding: str,
-    remedy: str | None = None,
-    *,
-    about: str = "",
-    is_unreachable: bool = False,
+    outcome: Outcome, finding: str, remedy: str | None = None, about: str = "", *, silent: bool = False
 ) -> Finding:
-    return Finding(
-        outcome=outcome, finding=finding, remedy=remedy, about=about, is_unreachable=is_unreachable
-    )
+    return Finding(outcome=outcome, finding=finding, remedy=remedy, about=about, is_unreachable=silent)
 
 
 _ok, _not_checked = partial(_find, "ok"), partial(_find, "not checked")
@@ -71,20 +64,17 @@ _problem = partial(_find, "problem")
 """Trimtab does not do its work, or would not start."""
 
 
-class _NotChecked(Exception):
-    """The rest of a check cannot be judged; the text says why."""
-
-
 def _known(found: Value | Missed) -> Value:
+    """Raises ``Missed``, which ends the check."""
     if isinstance(found, Missed):
-        raise _NotChecked(found.why)
+        raise found
     return found
 
 
 def _addresses(facts: Facts) -> Iterator[Finding]:
     for name, url, seen, _ in facts.sides:
         if isinstance(seen, Missed):
-            yield _problem(seen.why, about=name, is_unreachable=seen.is_unreachable)
+            yield _problem(seen.why, about=name, silent=seen.is_unreachable)
         else:
             version = "" if seen.version is None else f", version {seen.version}"
             yield _ok(f"{url} answers: {seen.text}{version}", about=name)
@@ -148,9 +138,7 @@ def _clocks(facts: Facts) -> Iterator[Finding]:
     for name, ahead_s in senders.items():
         text = f"its events are {_offset(ahead_s)} the brokers' clock"
         if ahead_s > most_s:
-            found.append(
-                _problem(f"{text}: they are refused as ahead-of-log from {most_s:g} s on", about=name)
-            )
+            found.append(_problem(f"{text}: refused as ahead-of-log from {most_s:g} s on", about=name))
         elif ahead_s > _FAR_S or ahead_s < -_BEHIND_S:
             found.append(_warning(text, about=name))
     yield from found or [_ok("the known clocks agree with the brokers'")]
@@ -184,15 +172,16 @@ def _checkpoint(facts: Facts) -> Iterator[Finding]:
             epochs[f"the newest round of {event.cluster}"] = epoch or 0
     if higher := [f"{what} has epoch {each}" for what, each in epochs.items() if each > newest]:
         known = f"{', '.join(higher)}, and the newest marker {newest or 'none'}"
-        yield _problem(
-            f"{known}: unless a controller has just started, {facts.settings.topics.commits} has lost records"
-        )
+        lost = f"{facts.settings.topics.commits} has lost records"
+        yield _problem(f"{known}: unless a controller has just started, {lost}")
     seen = _known(facts.checkpoint)
     refusal = _refusal(facts, seen, marker)
     if refusal is None:
-        planned = "nothing" if seen.checkpoint is None else f"batch {_number(seen.checkpoint.last_batch_id)}"
+        here = "a first start makes it"
+        if seen.checkpoint is not None:
+            here = f"it can be used, and is planned to batch {_number(seen.checkpoint.last_batch_id)}"
         published = "nothing" if marker is None else f"batch {_number(marker.batch_id)}"
-        yield _ok(f"{seen.location} can be used: {planned} is planned and {published} published")
+        yield _ok(f"{facts.settings.spark.checkpoint}: {here}; {published} is published")
     elif why := _why_elsewhere(facts, seen):
         here = f"a start on this machine, {facts.host}, would be refused: {_without_options(refusal)}"
         yield _not_checked(f"{here}; but {why}", _LOOK_THERE)
@@ -226,7 +215,7 @@ def _why_elsewhere(facts: Facts, seen: CheckpointSeen) -> str:
         return "the path is relative, and from another directory it leads elsewhere"
     if others:
         return f"the controller ran on {', '.join(others)}"
-    return "nobody knows where it ran" if not own and seen == CheckpointSeen(location=seen.location) else ""
+    return "nobody knows where it ran" if not own and seen == CheckpointSeen() else ""
 
 
 def _without_options(text: str) -> str:
@@ -307,9 +296,7 @@ def _balancers(facts: Facts) -> Iterator[Finding]:
             ("loadBalancerSheddingEnabled", others.shedding_brokers),
             ("loadBalancerAutoBundleSplitEnabled", others.splitting_brokers),
         ):
-            remedy = (
-                f"Run at one broker: pulsar-admin brokers update-dynamic-config --config {key} --value false"
-            )
+            remedy = f"Run: pulsar-admin brokers update-dynamic-config --config {key} --value false"
             if brokers:
                 yield say(f"Pulsar's own {key} is on at {', '.join(brokers)}", remedy, about=name)
             else:
@@ -369,8 +356,8 @@ def judge(facts: Facts) -> list[Finding]:
         said: list[Finding] = []
         try:
             said += check.judge(facts)
-        except _NotChecked as missed:
-            said.append(_not_checked(str(missed)))
+        except Missed as missed:
+            said.append(_not_checked(missed.why))
         except Exception as error:  # noqa: BLE001  reported in its place; the other checks go on
             failure = f"{type(error).__name__}: {error}"
             said.append(_not_checked(f"an error in trimtab itself, please report it: {failure}"))

@@ -31,11 +31,10 @@ NO_BEATS = Denied(what="lacks Write", remedy="Run: x", tolerable=True)
 DELETED = Marker(query_id="other", batch_id=42, digest="d", epoch=7)
 
 
-NO_CHECKPOINT = CheckpointSeen(location="checkpoint")
+NO_CHECKPOINT = CheckpointSeen()
 
 
 REFUSED_CHECKPOINT = CheckpointSeen(
-    location="checkpoint",
     refusal="checkpoint is of a newer trimtab: run that one, or start over with --fresh, which …",
 )
 
