@@ -12,8 +12,7 @@ import msgspec
 from state.outputs import RoundSummary
 from state.outputs.actions import ACTION_PREFIX
 from streaming.cli.approve import newest_rounds, open_proposals, proposal_text
-from streaming.cli.configured import settings_options
-from streaming.cli.options import example
+from streaming.cli.options import example, settings_options
 from streaming.cli.output import format_option, render, table_lines, text_of, value_text
 from streaming.cli.published import (
     Epochs,

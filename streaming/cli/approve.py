@@ -14,9 +14,8 @@ import msgspec
 
 from state.outputs import ApprovalRow, ProposalRow, rfc3339
 from state.pulsar.approvals import ROUND
-from streaming.cli.configured import settings_options
 from streaming.cli.control import Asker
-from streaming.cli.options import example, with_options
+from streaming.cli.options import example, settings_options, with_options
 from streaming.cli.published import Newest, Round, search_rounds
 from streaming.contract.encode import encode_event
 from streaming.contract.messages import ApprovalData, ApprovalMessage, type_of

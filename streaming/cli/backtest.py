@@ -12,8 +12,7 @@ import click
 
 from policies.shedding.registry import POLICIES
 from state.outputs import rfc3339
-from streaming.cli.configured import read_settings
-from streaming.cli.options import begin_of, example, moment_of
+from streaming.cli.options import begin_of, example, moment_of, read_settings
 from streaming.cli.output import format_option, render
 from streaming.cli.playing import card_table, html_option, play_with_progress
 from streaming.process.exits import WrongUse

@@ -13,9 +13,8 @@ from typing import Literal, NamedTuple, TypeVar, get_args
 import click
 import msgspec
 
-from streaming.cli.configured import settings_options
 from streaming.cli.facts import REJECTED_COUNT, CheckpointSeen, Facts, Missed, gather_facts
-from streaming.cli.options import example
+from streaming.cli.options import example, settings_options
 from streaming.cli.output import age_text, counts_text, format_option, render, table_lines, text_of
 from streaming.contract.envelope import read_envelope
 from streaming.ports.marker import Checkpoint, Marker, next_start
@@ -52,8 +51,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Whether brokers do not answer, which may pass."""
 
 
-def _find(outcome: Outcome, finding: str, remedy: str | None = None, *, about: str = "") -> Finding:
-    return Finding(outcome=outcome, finding=finding, remedy=remedy, about=about)
+def _find(
+    outcome: Outcome, finding: str, remedy: str | None = None, about: str = "", *, silent: bool = False
+) -> Finding:
+    return Finding(outcome=outcome, finding=finding, remedy=remedy, about=about, is_unreachable=silent)
 
 
 _ok, _not_checked = partial(_find, "ok"), partial(_find, "not checked")
@@ -63,20 +64,17 @@ _problem = partial(_find, "problem")
 """Trimtab does not do its work, or would not start."""
 
 
-class _NotChecked(Exception):
-    """The rest of a check cannot be judged; the text says why."""
-
-
 def _known(found: Value | Missed) -> Value:
+    """Raises ``Missed``, which ends the check."""
     if isinstance(found, Missed):
-        raise _NotChecked(found.why)
+        raise found
     return found
 
 
 def _addresses(facts: Facts) -> Iterator[Finding]:
     for name, url, seen, _ in facts.sides:
         if isinstance(seen, Missed):
-            yield msgspec.structs.replace(_problem(seen.why, about=name), is_unreachable=seen.is_unreachable)
+            yield _problem(seen.why, about=name, silent=seen.is_unreachable)
         else:
             version = "" if seen.version is None else f", version {seen.version}"
             yield _ok(f"{url} answers: {seen.text}{version}", about=name)
@@ -140,9 +138,7 @@ def _clocks(facts: Facts) -> Iterator[Finding]:
     for name, ahead_s in senders.items():
         text = f"its events are {_offset(ahead_s)} the brokers' clock"
         if ahead_s > most_s:
-            found.append(
-                _problem(f"{text}: they are refused as ahead-of-log from {most_s:g} s on", about=name)
-            )
+            found.append(_problem(f"{text}: refused as ahead-of-log from {most_s:g} s on", about=name))
         elif ahead_s > _FAR_S or ahead_s < -_BEHIND_S:
             found.append(_warning(text, about=name))
     yield from found or [_ok("the known clocks agree with the brokers'")]
@@ -176,15 +172,16 @@ def _checkpoint(facts: Facts) -> Iterator[Finding]:
             epochs[f"the newest round of {event.cluster}"] = epoch or 0
     if higher := [f"{what} has epoch {each}" for what, each in epochs.items() if each > newest]:
         known = f"{', '.join(higher)}, and the newest marker {newest or 'none'}"
-        yield _problem(
-            f"{known}: unless a controller has just started, {facts.settings.topics.commits} has lost records"
-        )
+        lost = f"{facts.settings.topics.commits} has lost records"
+        yield _problem(f"{known}: unless a controller has just started, {lost}")
     seen = _known(facts.checkpoint)
     refusal = _refusal(facts, seen, marker)
     if refusal is None:
-        planned = "nothing" if seen.checkpoint is None else f"batch {_number(seen.checkpoint.last_batch_id)}"
+        here = "a first start makes it"
+        if seen.checkpoint is not None:
+            here = f"it can be used, and is planned to batch {_number(seen.checkpoint.last_batch_id)}"
         published = "nothing" if marker is None else f"batch {_number(marker.batch_id)}"
-        yield _ok(f"{seen.location} can be used: {planned} is planned and {published} published")
+        yield _ok(f"{facts.settings.spark.checkpoint}: {here}; {published} is published")
     elif why := _why_elsewhere(facts, seen):
         here = f"a start on this machine, {facts.host}, would be refused: {_without_options(refusal)}"
         yield _not_checked(f"{here}; but {why}", _LOOK_THERE)
@@ -218,7 +215,7 @@ def _why_elsewhere(facts: Facts, seen: CheckpointSeen) -> str:
         return "the path is relative, and from another directory it leads elsewhere"
     if others:
         return f"the controller ran on {', '.join(others)}"
-    return "nobody knows where it ran" if not own and seen == CheckpointSeen(location=seen.location) else ""
+    return "nobody knows where it ran" if not own and seen == CheckpointSeen() else ""
 
 
 def _without_options(text: str) -> str:
@@ -299,9 +296,7 @@ def _balancers(facts: Facts) -> Iterator[Finding]:
             ("loadBalancerSheddingEnabled", others.shedding_brokers),
             ("loadBalancerAutoBundleSplitEnabled", others.splitting_brokers),
         ):
-            remedy = (
-                f"Run at one broker: pulsar-admin brokers update-dynamic-config --config {key} --value false"
-            )
+            remedy = f"Run: pulsar-admin brokers update-dynamic-config --config {key} --value false"
             if brokers:
                 yield say(f"Pulsar's own {key} is on at {', '.join(brokers)}", remedy, about=name)
             else:
@@ -334,25 +329,22 @@ class Check(NamedTuple):
 
 _REACH = "Start the brokers, or correct the url and the connection's settings of [input] or [output]"
 _SECURITY = "See docs/security.md"
-_NTP = "Keep the clocks of all machines by NTP: timedatectl status"
 _REFUSED = "See docs/operations.md, When the checkpoint is refused"
 _LOOK_THERE = "Run trimtab doctor where the controller runs, in its directory and with its settings"
 _START = "Start it: trimtab run. Its exit code and log say why it ended (docs/operations.md, Exit codes)"
 _STALLED = "See the other checks, the collector's log, and docs/runbooks/not-deciding.md"
 _LETTERS = "Run: trimtab rejected tail --from earliest --no-follow"
-_THROTTLES = "Find out which one, e.g. Cruise Control (docs/throttling.md)"
-_UPGRADE = "Run doctor with the same versions, or upgrade the older one"
 CHECKS = (
     Check("addresses", "Do the brokers answer?", _REACH, _addresses),
     Check("permissions", "May its user do what a controller does?", _SECURITY, _permissions),
     Check("topics", "Are they as they must be, and served?", "Run: trimtab topics create", _topics),
-    Check("clocks", "Do all clocks agree with the brokers'?", _NTP, _clocks),
+    Check("clocks", "Do all of them agree?", "Keep all clocks by NTP: timedatectl status", _clocks),
     Check("checkpoint", "Would a start go on with it, the marker and the epochs?", _REFUSED, _checkpoint),
     Check("leader", "Which process leads, and which stand by?", _START, _leader),
     Check("lag", "How old are the newest report and the newest rounds?", _STALLED, _lag),
     Check("rejected", "What could not be used in the last hour?", _LETTERS, _rejected),
-    Check("balancers", "Does somebody else balance a cluster?", _THROTTLES, _balancers),
-    Check("versions", "Are they the same everywhere?", _UPGRADE, _versions),
+    Check("balancers", "Does another program balance?", "Find out which (docs/throttling.md)", _balancers),
+    Check("versions", "Are they the same everywhere?", "Upgrade the older one", _versions),
 )
 """In such an order that a fault in one check explains faults in the next ones."""
 
@@ -361,20 +353,18 @@ def judge(facts: Facts) -> list[Finding]:
     """Every finding, in the order of the checks; one that fails does not end the others."""
     found = []
     for check in CHECKS:
-        for each in _run_check(check, facts):
+        said: list[Finding] = []
+        try:
+            said += check.judge(facts)
+        except Missed as missed:
+            said.append(_not_checked(missed.why))
+        except Exception as error:  # noqa: BLE001  reported in its place; the other checks go on
+            failure = f"{type(error).__name__}: {error}"
+            said.append(_not_checked(f"an error in trimtab itself, please report it: {failure}"))
+        for each in said:
             remedy = check.remedy if each.outcome in {"problem", "warning"} else None
             found.append(msgspec.structs.replace(each, check=check.name, remedy=each.remedy or remedy))
     return found
-
-
-def _run_check(check: Check, facts: Facts) -> Iterator[Finding]:
-    try:
-        yield from check.judge(facts)
-    except _NotChecked as missed:
-        yield _not_checked(str(missed))
-    except Exception as error:  # noqa: BLE001  reported in its place; the other checks go on
-        text = f"an error in trimtab itself, please report it: {type(error).__name__}: {error}"
-        yield _not_checked(text)
 
 
 def exit_code_of(findings: Iterable[Finding]) -> int:
@@ -400,12 +390,15 @@ def report_text(findings: Sequence[Finding]) -> str:
     return text_of([", ".join(head), *table_lines(rows)])
 
 
-@click.command("doctor", epilog=example("trimtab doctor --input kafka://broker:9092"))
+_QUESTIONS = "\n".join(["\b", "Checks:", *(f"  {each.name:12} {each.question}" for each in CHECKS)])
+
+
+@click.command("doctor", epilog=f"{_QUESTIONS}\n\n{example('trimtab doctor --input kafka://broker:9092')}")
 @settings_options
 @format_option("JSON and YAML are a list with one object per finding.")
 @click.pass_context
 def doctor_command(context: click.Context, settings: Settings, form: str) -> None:
-    """Look at brokers, permissions, topics, clocks, checkpoint, marker, leader, lag and other balancers.
+    """Look at everything that a person would look at first.
 
     Each finding says what is wrong and what to do. It only reads: it disturbs no controller and changes nothing, and
     ends within a minute. Give it the settings of the controller, on the controller's machine where that is possible.

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from streaming.cli.configured import input_option, output_option
-from streaming.cli.options import example, with_options
+from streaming.cli.options import example, input_option, output_option, with_options
 from streaming.cli.service import kafka_target, pulsar_target, refuse_errors, run_service, service_options
 from streaming.settings import Settings
 

@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
-import msgspec
-
 from streaming.cli.beats import Process, newest_processes
 from streaming.cli.published import Newest, Round, UnreadableEvent, epoch_of, read_rejected, records_of
 from streaming.ports import checkpoint as checkpoints
@@ -47,11 +45,12 @@ _EXPECTED = (StartError, PublishError, CheckpointMismatch, NoAnswer, Refused, Wr
 Value = TypeVar("Value")
 
 
-class Missed(msgspec.Struct, frozen=True):
+class Missed(Exception):
     """Something that could not be looked at."""
 
-    why: str
-    is_unreachable: bool = False
+    def __init__(self, why: str, *, is_unreachable: bool = False) -> None:
+        super().__init__(why)
+        self.why, self.is_unreachable = why, is_unreachable
 
 
 class SideSeen(NamedTuple):
@@ -65,9 +64,8 @@ class SideSeen(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSeen:
-    """The checkpoint as this machine has it; both other fields are None if it has none."""
+    """The checkpoint as this machine has it; both fields are None if it has none."""
 
-    location: str
     checkpoint: Checkpoint | None = None
     refusal: str | None = None
     """Why a start would refuse it, whatever the marker says."""
@@ -235,4 +233,4 @@ def checkpoint_seen(settings: Settings, topic_ids: Mapping[str, str]) -> Checkpo
             refusal = str(error)
         if refusal is None or newest_start(files) == start:
             break
-    return CheckpointSeen(location=location, checkpoint=query, refusal=refusal)
+    return CheckpointSeen(checkpoint=query, refusal=refusal)

@@ -8,9 +8,8 @@ from typing import Any
 import click
 import msgspec
 
-from streaming.cli.configured import settings_options
 from streaming.cli.control import Edit, Standing, read_standings
-from streaming.cli.options import Duration, example
+from streaming.cli.options import Duration, example, settings_options
 from streaming.cli.output import format_option, render
 from streaming.cli.request import (
     Request,

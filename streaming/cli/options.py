@@ -1,14 +1,20 @@
-"""Options that several commands have, each defined once, and the values that they take."""
+"""Options that several commands have, each defined once, the values that they take, and the settings that they override."""
 
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import wraps
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import click
 
 from streaming.ports.reading import Begin
+from streaming.process.exits import WrongUse
+
+if TYPE_CHECKING:
+    from streaming.settings import Settings
 
 Command = Callable[..., Any]
 Option = Callable[[Command], Command]
@@ -20,6 +26,82 @@ config_option: Option = click.option(
     help="Settings file; ./trimtab.toml if there is one.",
 )
 verbose_option: Option = click.option("--verbose", "-v", is_flag=True, help="Log more.")
+
+
+def example(line: str) -> str:
+    """The end of a command's help: how it is called."""
+    return f"\b\nExample:\n  {line}"
+
+
+def with_options(*options: Option) -> Option:
+    """All these options as one decorator; the help shows them in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def read_settings(config: Path | None, flags: Mapping[str, object]) -> "Settings":
+    """The settings in force. Raises ``WrongUse`` naming all that is wrong."""
+    from streaming.settings import SettingsError, load  # noqa: PLC0415  only some commands have settings
+
+    try:
+        return load(file=config, flags=flags, environ=os.environ).settings
+    except SettingsError as error:
+        raise WrongUse(str(error)) from error
+
+
+class SettingOption(NamedTuple):
+    """An option that overrides the setting ``key``."""
+
+    key: str
+    parameter: str
+    option: Option
+
+
+def setting_option(key: str, *names: str, **attributes: Any) -> SettingOption:
+    """The option of click with these names and attributes."""
+    parameter = key.replace(".", "_")
+    return SettingOption(key, parameter, click.option(*names, parameter, **attributes))
+
+
+def input_option(help_: str) -> SettingOption:
+    """``--input``; ``help_`` says what the command does with it."""
+    return setting_option("input.url", "--input", metavar="URL", help=help_)
+
+
+def output_option(help_: str) -> SettingOption:
+    """``--output``; ``help_`` says what the command does with it."""
+    return setting_option("output.url", "--output", metavar="URL", help=help_)
+
+
+def metrics_port_option(key: str) -> SettingOption:
+    """``--metrics-port``; ``key`` is the program's setting."""
+    help_ = "Where metrics and health are served; 0 takes a free port."
+    return setting_option(key, "--metrics-port", type=int, help=help_)
+
+
+def with_settings(*options: SettingOption) -> Option:
+    """Adds ``--config`` and these options to a command, which gets the settings in force as ``settings``."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(*, config: Path | None, **others: Any) -> None:
+            flags = {each.key: others.pop(each.parameter) for each in options}
+            command(settings=read_settings(config, flags), **others)
+
+        return with_options(config_option, *(each.option for each in options))(run)
+
+    return decorate
+
+
+settings_options = with_settings(
+    input_option("Overrides input.url: kafka://host:port[,…] or pulsar://…."),
+    output_option("Overrides output.url."),
+)
 
 
 class Duration(click.ParamType[timedelta]):
@@ -58,22 +140,6 @@ class Moment(click.ParamType[datetime]):
         if moment.tzinfo is None:
             self.fail(f"{value!r} has no offset: add Z for UTC", param, ctx)
         return moment.astimezone(UTC)
-
-
-def example(line: str) -> str:
-    """The end of a command's help: how it is called."""
-    return f"\b\nExample:\n  {line}"
-
-
-def with_options(*options: Option) -> Option:
-    """All these options as one decorator; the help shows them in this order."""
-
-    def decorate(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
 
 
 _UNITS = {

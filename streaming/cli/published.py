@@ -15,8 +15,7 @@ import msgspec
 
 from state.outputs import RoundSummary
 from state.outputs.actions import ROUND_TYPE
-from streaming.cli.configured import settings_options
-from streaming.cli.options import begin_of, with_options
+from streaming.cli.options import begin_of, settings_options, with_options
 from streaming.cli.output import format_option, to_yaml
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
 from streaming.contract.envelope import EPOCH_HEADER, ReadEnvelope, read_envelope

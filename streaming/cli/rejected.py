@@ -5,8 +5,7 @@ from typing import Any
 
 import click
 
-from streaming.cli.configured import settings_options
-from streaming.cli.options import example
+from streaming.cli.options import example, settings_options
 from streaming.cli.output import table_lines, text_of
 from streaming.cli.published import (
     Rejected,

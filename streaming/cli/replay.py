@@ -9,8 +9,7 @@ from pathlib import Path
 
 import click
 
-from streaming.cli.configured import setting_option, with_settings
-from streaming.cli.options import example
+from streaming.cli.options import example, setting_option, with_settings
 from streaming.controller.recording import STANDARD, BadRecording, opened_for_reading
 from streaming.controller.replay import NoRecording, Only, Replay, files_of, ignore_size
 from streaming.process.exits import WrongUse

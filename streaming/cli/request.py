@@ -14,7 +14,6 @@ import msgspec
 from state.events import System
 from state.outputs import rfc3339
 from state.settings import Mode
-from streaming.cli.configured import settings_options
 from streaming.cli.control import (
     Asker,
     Edit,
@@ -30,7 +29,7 @@ from streaming.cli.control import (
     upkeep_of,
     write_control,
 )
-from streaming.cli.options import with_options
+from streaming.cli.options import settings_options, with_options
 from streaming.cli.output import text_of
 from streaming.cli.published import Newest, Round, search_rounds
 from streaming.contract.decode import to_ms

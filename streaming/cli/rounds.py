@@ -11,8 +11,7 @@ import msgspec
 
 from policies.shedding.registry import find_policy
 from state.outputs import CandidateRow, LeftRow, RoundSummary, Section, SplitRow
-from streaming.cli.configured import settings_options
-from streaming.cli.options import example
+from streaming.cli.options import example, settings_options
 from streaming.cli.output import table_lines, text_of, value_text
 from streaming.cli.published import (
     LOOK_BACK_S,

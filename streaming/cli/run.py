@@ -4,14 +4,16 @@ import time
 
 import click
 
-from streaming.cli.configured import (
+from streaming.cli.options import (
+    begin_of,
+    example,
     input_option,
     metrics_port_option,
     output_option,
     setting_option,
+    verbose_option,
     with_settings,
 )
-from streaming.cli.options import begin_of, example, verbose_option
 from streaming.ports.reading import Begin
 from streaming.ports.starts import StartWith
 from streaming.process.logs import log_to_stderr

@@ -8,8 +8,14 @@ from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from streaming.cli.configured import SettingOption, metrics_port_option, with_settings
-from streaming.cli.options import Option, verbose_option, with_options
+from streaming.cli.options import (
+    Option,
+    SettingOption,
+    metrics_port_option,
+    verbose_option,
+    with_options,
+    with_settings,
+)
 from streaming.ports.events import NoTopic
 from streaming.ports.publishing import PublishError
 from streaming.process.exits import Refused, WrongUse

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from policies.shedding.registry import POLICIES
-from streaming.cli.configured import read_settings
+from streaming.cli.options import read_settings
 from streaming.cli.output import format_option, render
 from streaming.cli.playing import card_table, html_option, play_with_progress
 from streaming.process.exits import WrongUse

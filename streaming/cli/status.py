@@ -21,9 +21,8 @@ from state.outputs import (
     UsageSummary,
 )
 from streaming.cli.beats import Process, newest_leaders, newest_processes
-from streaming.cli.configured import settings_options
 from streaming.cli.control import Standing, read_standings
-from streaming.cli.options import example
+from streaming.cli.options import example, settings_options
 from streaming.cli.output import (
     age_text,
     counts_text,
@@ -54,21 +53,38 @@ class ClusterStatus:
 
     event: Round
     epoch: int | None
-    runs: bool | None
-    """Whether the controller that closed the round runs, by its beats; None where they cannot be read."""
-    leader: Process | None
-    """That controller, by its newest beat within the last hour."""
-    standbys: Sequence[Process]
-    """The processes that stand by for it."""
     waiting: str | None
     """The newest control event if the round does not obey it yet, or why it was refused; None if the round obeys it or there is none."""
-    age_s: float
-    """Seconds since the round's end."""
+    leaders: Mapping[str, Process] | None
+    """By their names, the controllers that lead or led last, by their beats; None where those cannot be read."""
+    processes: Sequence[Process] = ()
+    now_ms: int
 
     @property
     def controller(self) -> str:
         """Name of the controller that closed the round."""
         return self.event.source.rpartition("/")[2]
+
+    @property
+    def leader(self) -> Process | None:
+        """That controller, by its newest beat within the last hour."""
+        return None if self.leaders is None else self.leaders.get(self.controller)
+
+    @property
+    def runs(self) -> bool | None:
+        """Whether that controller runs; None where it is not known."""
+        return None if self.leaders is None else self.leader is not None and self.leader.runs
+
+    @property
+    def standbys(self) -> list[Process]:
+        """The processes that stand by for it."""
+        key = (self.controller, "standby")
+        return [each for each in self.processes if each.runs and (each.beat.name, each.beat.role) == key]
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the round's end."""
+        return self.now_ms / 1000 - datetime.fromisoformat(self.event.data.end).timestamp()
 
     @property
     def is_late(self) -> bool:
@@ -125,8 +141,8 @@ def _statuses(settings: Settings, wanted: set[str], newest: Newest) -> Iterator[
     stands = _read_standings(settings, systems)
     for event, epoch in rounds:
         waiting = _describe_waiting(event, stands.get(event.cluster, Standing()))
-        yield status_of(
-            event, epoch=epoch, waiting=waiting, leaders=leaders, processes=processes, now_ms=now_ms
+        yield ClusterStatus(
+            event=event, epoch=epoch, waiting=waiting, leaders=leaders, processes=processes, now_ms=now_ms
         )
 
 
@@ -185,34 +201,6 @@ def _describe_waiting(event: Round, stands: Standing) -> str | None:
     if written is None or (obeyed is not None and obeyed.id == written.id):
         return None
     return f"{written.who or 'somebody'}: {written.why or 'no reason given'} ({written.id}), which no round obeys yet"
-
-
-def status_of(
-    event: Round,
-    *,
-    epoch: int | None,
-    waiting: str | None,
-    leaders: Mapping[str, Process] | None,
-    processes: Sequence[Process] = (),
-    now_ms: int,
-) -> ClusterStatus:
-    """From the newest summary of a cluster, and the newest beats; ``leaders`` by name is None if they cannot be read."""
-    controller = event.source.rpartition("/")[2]
-    leader = None if leaders is None else leaders.get(controller)
-    standbys = [
-        each
-        for each in processes
-        if each.runs and (each.beat.name, each.beat.role) == (controller, "standby")
-    ]
-    return ClusterStatus(
-        event=event,
-        epoch=epoch,
-        runs=None if leaders is None else leader is not None and leader.runs,
-        leader=leader,
-        standbys=standbys,
-        waiting=waiting,
-        age_s=now_ms / 1000 - datetime.fromisoformat(event.data.end).timestamp(),
-    )
 
 
 _FIELDS = (

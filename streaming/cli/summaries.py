@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from policies.wording import counted
 from state.outputs import CandidateRow, DrainRow, ExaminedRow, RoundSummary, Section, SplitRow, UpkeepSummary
-from streaming.cli.output import counts_text, table_lines, value_text
+from streaming.cli.output import counts_text, table_lines, text_of, value_text
 from streaming.cli.published import Round
 
 RowT = TypeVar("RowT")
@@ -35,7 +35,7 @@ def round_text(event: Round) -> str:
         "",
         f"Actions of the round: {', '.join(data.actions) or 'none'}",
     ]
-    return "".join(f"{line}\n" for line in lines)
+    return text_of(lines)
 
 
 def circumstances_lines(data: RoundSummary) -> list[str]:
@@ -53,16 +53,21 @@ def circumstances_lines(data: RoundSummary) -> list[str]:
 def looked_at_lines(data: RoundSummary, *, but: str = "") -> Iterator[str]:
     """What the policy looked at, and bundles with what became of each; ``but`` is a bundle that is shown elsewhere."""
     yield from _section("Looked at", data.examined, _examined_row)
-    yield from _section("Bundles of the brokers that fired", _drop_row(data.candidates, but), _candidate_row)
+    candidates = _drop_row(data.candidates, but)
+    yield from _section("Bundles of the brokers that fired", candidates, _candidate_row)
     if data.splits.count:
-        yield from _section("Bundles that stood out for a split", _drop_row(data.splits, but), _split_row)
+        yield from _section(
+            "Bundles that stood out for a split",
+            _drop_row(data.splits, but),
+            lambda row: (row.bundle, f"at {row.broker}", row.detail),
+        )
 
 
 def _section(title: str, section: Section[RowT], row_of: Callable[[RowT], tuple[str, ...]]) -> Iterator[str]:
     """Title and counts, the heaviest rows, and how many are not shown."""
     yield from ("", f"{title}: {counts_text(section.outcomes)}")
     rows = [row_of(row) for row in section.heaviest[:_ROWS_MAX]]
-    yield from table_lines(rows) if rows else ()
+    yield from table_lines(rows)
     if section.count > len(rows):
         yield f"  and {section.count - len(rows)} more, counted above"
 
@@ -89,10 +94,6 @@ def _candidate_row(row: CandidateRow) -> tuple[str, ...]:
     return (row.bundle, f"at {row.broker}", row.detail, traffic)
 
 
-def _split_row(row: SplitRow) -> tuple[str, ...]:
-    return (row.bundle, f"at {row.broker}", row.detail)
-
-
 def _aftermath_lines(data: RoundSummary) -> Iterator[str]:
     """Earlier actions whose effect is now known, proposals, maintenance and drains, and findings, which no action can help."""
     if data.judged is not None:
@@ -103,11 +104,12 @@ def _aftermath_lines(data: RoundSummary) -> Iterator[str]:
         )
     if data.approval is not None:
         yield from ("", f"Proposals: {data.approval.open_count} open, {len(data.approval.expired)} expired")
-        said = [
-            (f"{row.verdict} by {row.who}", row.proposal_id, row.outcome, row.detail)
-            for row in data.approval.answers
-        ]
-        yield from table_lines(said) if said else ()
+        yield from table_lines(
+            [
+                (f"{row.verdict} by {row.who}", row.proposal_id, row.outcome, row.detail)
+                for row in data.approval.answers
+            ]
+        )
     upkeep = list(upkeep_lines(data.upkeep))
     if upkeep:
         yield from ("", "Maintenance and drains", *(f"  {line}" for line in upkeep))

@@ -2,8 +2,7 @@
 
 import click
 
-from streaming.cli.configured import settings_options
-from streaming.cli.options import example
+from streaming.cli.options import example, settings_options
 from streaming.ports.topics import StartError
 from streaming.process.exits import Refused
 from streaming.settings import Settings

@@ -8,9 +8,8 @@ import click
 import msgspec
 
 from state.outputs import RoundSummary
-from streaming.cli.configured import settings_options
 from streaming.cli.control import Asker, Edit, Planned, read_standings, upkeep_of
-from streaming.cli.options import Moment, example
+from streaming.cli.options import Moment, example, settings_options
 from streaming.cli.output import format_option, render, text_of
 from streaming.cli.published import Newest, Round, pass_over_outage
 from streaming.cli.request import KnownCluster, Request, change, standing_lines, with_request_options

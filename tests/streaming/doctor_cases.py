@@ -31,11 +31,10 @@ NO_BEATS = Denied(what="lacks Write", remedy="Run: x", tolerable=True)
 DELETED = Marker(query_id="other", batch_id=42, digest="d", epoch=7)
 
 
-NO_CHECKPOINT = CheckpointSeen(location="checkpoint")
+NO_CHECKPOINT = CheckpointSeen()
 
 
 REFUSED_CHECKPOINT = CheckpointSeen(
-    location="checkpoint",
     refusal="checkpoint is of a newer trimtab: run that one, or start over with --fresh, which …",
 )
 
@@ -248,8 +247,8 @@ WRONG = [
         "no standby is running",
         "trimtab run --standby",
     ),
-    ("versions", {"processes": [process(version="0.2.0")]}, "warning", "it has trimtab 0.2.0", "upgrade"),
-    ("versions", {"processes": [process(spark_version="4.1.0")]}, "warning", "it has Spark 4.1.0", "upgrade"),
+    ("versions", {"processes": [process(version="0.2.0")]}, "warning", "it has trimtab 0.2.0", "Upgrade"),
+    ("versions", {"processes": [process(spark_version="4.1.0")]}, "warning", "it has Spark 4.1.0", "Upgrade"),
     ("lag", {"input": []}, "problem", "no record came in the last day", "trimtab collect"),
     ("lag", {"input": reported(age_s=400)}, "problem", "came 7 min ago", "collector's log"),
     ("lag", {"rounds": []}, "problem", "no round in the last day", "not-deciding.md"),
@@ -303,7 +302,7 @@ WRONG = [
         },
         "warning",
         "another program has set throttles: leader:1",
-        "Cruise Control",
+        "docs/throttling.md",
     ),
     (
         "rejected",

@@ -101,9 +101,7 @@ WELL = Facts(
     now_ms=NOW_MS,
     sides=side(),
     marker=Marker(query_id="q", batch_id=42, digest="d", epoch=7),
-    checkpoint=CheckpointSeen(
-        location="checkpoint", checkpoint=Checkpoint(query_id="q", last_batch_id=43, epoch=7)
-    ),
+    checkpoint=CheckpointSeen(checkpoint=Checkpoint(query_id="q", last_batch_id=43, epoch=7)),
     processes=[LEADER],
     rounds=heard(),
     input=reported(),

@@ -19,7 +19,7 @@ from state.outputs import (
 from state.outputs.actions import ROUND_TYPE
 from streaming.cli.beats import Process, newest_leaders, newest_processes
 from streaming.cli.published import Newest, Round, read_round
-from streaming.cli.status import ClusterStatus, status_of, status_text
+from streaming.cli.status import ClusterStatus, status_text
 from streaming.contract.beat import Beat, encode
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.ports.reading import TopicRecord
@@ -99,7 +99,7 @@ def status(
     **fields: Any,
 ) -> ClusterStatus:
     now_ms = round(END_MS + 1000 * after_s)
-    return status_of(of(data, **fields), epoch=7, waiting=None, leaders=beats, now_ms=now_ms)
+    return ClusterStatus(event=of(data, **fields), epoch=7, waiting=None, leaders=beats, now_ms=now_ms)
 
 
 def record(event: Round, *, epoch: int = 1, offset: int = 0) -> TopicRecord:
@@ -219,7 +219,9 @@ def test_of_a_kafka_cluster_it_says_what_moves_and_at_which_rates() -> None:
 
 
 def test_what_a_newer_control_event_asks_for_is_shown_as_waiting() -> None:
-    found = status_of(of(ROUND), epoch=None, waiting="ann: calmer (c2)", leaders=None, now_ms=END_MS)
+    found = ClusterStatus(
+        event=of(ROUND), epoch=None, waiting="ann: calmer (c2)", leaders=None, now_ms=END_MS
+    )
     assert "  waiting     ann: calmer (c2)\n" in status_text(found)
     assert "  controller  main, epoch unknown; whether it runs is not known\n" in status_text(found)
 
@@ -311,8 +313,13 @@ def test_it_names_who_stands_by_and_why_one_could_not_lead() -> None:
 
     def shown_at(now_ms: int) -> ClusterStatus:
         processes = newest_processes(records, now_ms=now_ms)
-        return status_of(
-            of(ROUND), epoch=7, waiting=None, leaders=running(), processes=processes, now_ms=END_MS + 1000
+        return ClusterStatus(
+            event=of(ROUND),
+            epoch=7,
+            waiting=None,
+            leaders=running(),
+            processes=processes,
+            now_ms=END_MS + 1000,
         )
 
     shown = shown_at(2_000)
