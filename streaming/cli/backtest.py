@@ -185,22 +185,21 @@ def _backtest(
     from streaming.simulator.differences import backtest_of  # noqa: PLC0415
 
     surveys = backtest.survey(recorded())
-    contenders = [backtest.Contender.of(each.name, each.settings) for each in chosen]
     jobs = [
         job
         for each in surveys.values()
         for job in backtest.jobs_of(
             recorded,
             each,
-            contenders,
+            chosen,
             closed=loop != "open",
             opened=loop != "closed",
             keeps_recorded_moves=keeps,
         )
     ]
-    closed, opened = backtest.sorted_results(
-        jobs, play_with_progress(jobs, backtest.play_job, processes, label="backtest")
-    )
+    results = play_with_progress(jobs, processes, label="backtest")
+    closed = [each for each in results if not isinstance(each, backtest.Opened)]
+    opened = [each for each in results if isinstance(each, backtest.Opened)]
     return backtest_of(_describe_input(list(surveys.values()), sources), list(surveys), closed, opened)
 
 

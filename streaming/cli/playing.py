@@ -14,7 +14,6 @@ from streaming.process.exits import WrongUse
 if TYPE_CHECKING:
     from streaming.simulator.score import Column, Figures
 
-JobT = TypeVar("JobT")
 RunT = TypeVar("RunT")
 
 
@@ -34,17 +33,13 @@ html_option = click.option(
 
 
 def play_with_progress(
-    jobs: Sequence[JobT], play: Callable[[JobT], RunT], processes: int | None, *, label: str
+    jobs: Sequence[Callable[[], RunT]], processes: int | None, *, label: str
 ) -> list[RunT]:
-    """Every run, in the order in which they end."""
+    """The result of every job, in their order."""
     from streaming.simulator.runs import play_all  # noqa: PLC0415  see `commands`
 
-    runs = []
     with _progress(len(jobs), label) as advance:
-        for run in play_all(jobs, play, processes):
-            runs.append(run)
-            advance(1)
-    return runs
+        return play_all(jobs, processes, advance)
 
 
 @contextmanager

@@ -105,7 +105,7 @@ def simulate_command(
     The controller is the one that runs live, with all its guards and budgets, in mode act. It is compared with no balancer at all, and
     with one that knows the true load. The same seeds give the same figures. Nothing is read from or written to a broker.
     """
-    from streaming.simulator.runs import NOBODY, PERFECT, jobs_of, play, sort_runs  # noqa: PLC0415  see `commands`
+    from streaming.simulator.runs import NOBODY, PERFECT, jobs_of  # noqa: PLC0415  see `commands`
 
     if recording is not None and names:
         raise WrongUse("--from and --scenario: a fleet is either recorded or made up; leave one of them out")
@@ -116,7 +116,7 @@ def simulate_command(
         range(first_seed, first_seed + seeds_count),
         [NOBODY, *candidates, PERFECT],
     )
-    runs = sort_runs(play_with_progress(jobs, play, processes, label="simulate"), jobs)
+    runs = play_with_progress(jobs, processes, label="simulate")
     if html is not None:
         from streaming.simulator.page import render_page  # noqa: PLC0415  the plotting library takes a second
 
