@@ -23,13 +23,7 @@ import numpy as np
 
 from policies.columns import Code, Codes, Floats, Ints
 from policies.shedding.contract import (
-    ACTED,
-    BUNDLE_LIMIT,
-    MASKED,
-    NEED_MET,
-    NO_DESTINATION,
-    NO_TRAFFIC,
-    TOO_BIG,
+    BundleOutcome,
     Evidence,
     Examined,
     Headline,
@@ -283,7 +277,7 @@ class Round:
             transfer.outcome = Outcome.SOLE_BUNDLE if top else Outcome.NO_TOP_BUNDLES
             return transfer
         self._choose(transfer, top)
-        transfer.outcome = Outcome.FIRED if ACTED in transfer.outcomes else Outcome.NOTHING_FITS
+        transfer.outcome = Outcome.FIRED if BundleOutcome.ACTED in transfer.outcomes else Outcome.NOTHING_FITS
         return transfer
 
     def _choose(self, transfer: Transfer, top: list[tuple[int, float]]) -> None:
@@ -295,21 +289,21 @@ class Round:
             if row == NOT_OWNED:
                 continue
             if not movable[row]:
-                transfer.note(row, MASKED)
+                transfer.note(row, BundleOutcome.MASKED)
             elif not may_receive[transfer.low]:
-                transfer.note(row, NO_DESTINATION)
+                transfer.note(row, BundleOutcome.NO_DESTINATION)
             elif is_over:
                 transfer.note(row, is_over)
             elif left_count <= 1:
-                is_over = BUNDLE_LIMIT
+                is_over = BundleOutcome.BUNDLE_LIMIT
                 transfer.note(row, is_over)
             elif volume == 0:
-                transfer.note(row, NO_TRAFFIC)
+                transfer.note(row, BundleOutcome.NO_TRAFFIC)
             elif transfer.marked + volume > transfer.to_move and not self._swap(transfer, row, volume, back):
-                is_over = TOO_BIG if volume > transfer.to_move else NEED_MET
+                is_over = BundleOutcome.TOO_BIG if volume > transfer.to_move else BundleOutcome.NEED_MET
                 transfer.note(row, is_over)
             else:
-                transfer.note(row, ACTED, destination)
+                transfer.note(row, BundleOutcome.ACTED, destination)
                 transfer.marked += volume
                 left_count -= 1
 
@@ -331,7 +325,7 @@ class Round:
                 high, low = high + returning, low - returning
                 if low <= high < before * SWAPPED_RATIO:
                     for each in taken:
-                        transfer.note(each, ACTED, transfer.high, in_return_for=leaving)
+                        transfer.note(each, BundleOutcome.ACTED, transfer.high, in_return_for=leaving)
                     return True
         return False
 

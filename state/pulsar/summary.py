@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from policies.columns import Floats
-from policies.shedding.contract import BUNDLE_OUTCOMES, MASKED, SheddingPlan
+from policies.shedding.contract import BUNDLE_OUTCOMES, BundleOutcome, SheddingPlan
 from policies.shedding.registry import AnyPolicy
 from policies.shedding.view import Side, Traffic
 from policies.usage import RESOURCES
@@ -150,6 +150,6 @@ def candidates_section(
 def _candidate_outcome(eligible: Eligible, row: int, code: int, holds: dict[int, Hold]) -> str:
     if row in holds:
         return holds[row].reason
-    if code == MASKED:
+    if code == BundleOutcome.MASKED:
         return MASK_REASONS[int(eligible.mask_codes[row])]
     return BUNDLE_OUTCOMES[code]
