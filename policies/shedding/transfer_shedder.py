@@ -175,18 +175,13 @@ class Transfer:
     deviation: float = 0.0
     to_move: float = 0.0
     marked: float = 0.0
-    rows: list[int] = field(default_factory=list)
-    outcomes: list[int] = field(default_factory=list)
-    destinations: list[int] = field(default_factory=list)
-    sakes: list[int] = field(default_factory=list)
+    tried: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """Of each bundle that was tried its row, outcome and destination, and the row for whose sake it moves."""
 
     def note(
         self, row: int, outcome: int, destination: int = NOBODY, *, in_return_for: int | None = None
     ) -> None:
-        self.rows.append(row)
-        self.outcomes.append(outcome)
-        self.destinations.append(destination)
-        self.sakes.append(row if in_return_for is None else in_return_for)
+        self.tried.append((row, outcome, destination, row if in_return_for is None else in_return_for))
 
 
 class Round:
@@ -277,7 +272,8 @@ class Round:
             transfer.outcome = Outcome.SOLE_BUNDLE if top else Outcome.NO_TOP_BUNDLES
             return transfer
         self._choose(transfer, top)
-        transfer.outcome = Outcome.FIRED if BundleOutcome.ACTED in transfer.outcomes else Outcome.NOTHING_FITS
+        acts = any(outcome == BundleOutcome.ACTED for _, outcome, _, _ in transfer.tried)
+        transfer.outcome = Outcome.FIRED if acts else Outcome.NOTHING_FITS
         return transfer
 
     def _choose(self, transfer: Transfer, top: list[tuple[int, float]]) -> None:
@@ -372,16 +368,11 @@ def _build(
 ) -> SheddingPlan:
     builder = PlanBuilder()
     for number, transfer in enumerate(transfers):
-        rows = np.array(transfer.rows, dtype=np.int64)
+        rows, outcomes, destinations, sakes = np.array(transfer.tried, dtype=np.int64).reshape(-1, 4).T
         tried = Candidates(
             rows=rows, examined=np.full(len(rows), number, dtype=np.int64), ends=np.array([len(rows)])
         )
-        builder.add(
-            tried,
-            outcomes=np.array(transfer.outcomes, dtype=np.int8),
-            destinations=np.array(transfer.destinations, dtype=np.int64),
-            sakes=np.array(transfer.sakes, dtype=np.int64),
-        )
+        builder.add(tried, outcomes=outcomes.astype(np.int8), destinations=destinations, sakes=sakes)
     high, low = (
         np.array([getattr(transfer, side) for transfer in transfers], dtype=np.int64)
         for side in ("high", "low")

@@ -8,6 +8,7 @@ statistics of topics were recorded; without them nothing can be split. A bundle 
 import math
 from collections import defaultdict
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
@@ -69,20 +70,10 @@ class RecordedFleet:
 
     def __call__(self, _rng: np.random.Generator) -> Setup:
         """The fleet at its beginning; bundles are copied, because a run changes them."""
-        own = self.bundles
         return Setup(
             machines=self.machines,
             sources=self.sources,
-            bundles=Bundles(
-                names=list(own.names),
-                source=own.source.copy(),
-                share=own.share.copy(),
-                owner=own.owner.copy(),
-                topics=list(own.topics),
-                position=own.position.copy(),
-                topic_bundle=own.topic_bundle.copy(),
-                topic_share=own.topic_share.copy(),
-            ),
+            bundles=deepcopy(self.bundles),
             alive=np.ones(len(self.machines), dtype=np.bool_),
             hours=_HOURS,
             measuring=self.measuring,
