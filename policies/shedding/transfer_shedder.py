@@ -147,7 +147,7 @@ class Spread:
     deviation: float
 
     @staticmethod
-    def of(usage: list[float]) -> "Spread":
+    def from_usage(usage: list[float]) -> "Spread":
         """The sums of these usages, added up in the order of names, in plain doubles, as Pulsar adds them up."""
         total = squares = 0.0
         for each in usage:
@@ -196,7 +196,7 @@ class Round:
         fresh = published.age_s <= settings.load_data_ttl_s
         self._counted = [usage for usage, is_fresh in zip(self._usage, fresh, strict=True) if is_fresh]
         self._fresh = fresh
-        self.spread = Spread.of(self._counted or [0.0])
+        self.spread = Spread.from_usage(self._counted or [0.0])
 
     def find_transfers(self, hit_count: int) -> tuple[list[Transfer], int]:
         """What was examined, in order, and the hit count."""

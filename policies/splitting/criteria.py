@@ -238,7 +238,7 @@ def _judge(
         return Outcome.RANGE_TOO_NARROW
     if room is not None and room <= 0:
         return Outcome.NAMESPACE_FULL
-    topics = snapshot.topic_table.of(row).take_range(range_)
+    topics = snapshot.topic_table.topics_of(row).take_range(range_)
     question = SplitQuestion(
         range=range_,
         topics=topics,

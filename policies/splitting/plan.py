@@ -166,7 +166,7 @@ class TopicTable:
         start = int(self.starts[bundle])
         return slice(start, max(start, int(self.ends[bundle])))
 
-    def of(self, bundle: int) -> TopicLoads:
+    def topics_of(self, bundle: int) -> TopicLoads:
         """Topics of one bundle, each where its name hashes to."""
         rows = self.rows_of(bundle)
         names = self.names[rows]
