@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from policies.columns import Floats, Ints
-from policies.shedding.contract import ACTED, NO_DESTINATION, Evidence, SheddingPlan
+from policies.shedding.contract import BundleOutcome, Evidence, SheddingPlan
 from policies.shedding.view import NOBODY, RoundView
 
 
@@ -68,7 +68,7 @@ class Placement:
         destinations, least = self.loads(view, plan.unload_rows, sources, overloaded_ratio).take(sources)
         placed = destinations != NOBODY
         outcomes = plan.tried_outcomes.copy()
-        outcomes[np.flatnonzero(outcomes == ACTED)[~placed]] = NO_DESTINATION
+        outcomes[np.flatnonzero(outcomes == BundleOutcome.ACTED)[~placed]] = BundleOutcome.NO_DESTINATION
         return replace(
             plan,
             unload_rows=plan.unload_rows[placed],

@@ -19,12 +19,7 @@ import numpy as np
 
 from policies.columns import Bools, Codes, Floats, Ints, first_code
 from policies.shedding.contract import (
-    ACTED,
-    MASKED,
-    NEED_MET,
-    NO_DESTINATION,
-    NO_TRAFFIC,
-    TOO_BIG,
+    BundleOutcome,
     Evidence,
     Examined,
     Headline,
@@ -245,24 +240,26 @@ def _choose(view: RoundView, builder: PlanBuilder, examined: Examined, needs: _N
     need = np.where(needs.by_messages, needs.messages_per_s, needs.bytes_per_s)
     outcomes = _fit(tried, traffic, bundles.movable[tried.rows], need)
     destinations = examined.low[tried.examined]
-    outcomes[(outcomes == ACTED) & ~view.brokers.may_receive[destinations]] = NO_DESTINATION
+    outcomes[(outcomes == BundleOutcome.ACTED) & ~view.brokers.may_receive[destinations]] = (
+        BundleOutcome.NO_DESTINATION
+    )
     builder.add(tried, outcomes=outcomes, destinations=destinations)
 
 
 def _fit(tried: Candidates, traffic: Floats, movable: Bools, need: Floats) -> Codes:
     """Outcome of each bundle: taken, heaviest first, while it fits into what is left of its pair's ``need``."""
-    outcomes = np.full(len(traffic), NEED_MET, dtype=np.int8)
-    outcomes[traffic > need[tried.examined]] = TOO_BIG
-    outcomes[traffic <= 0] = NO_TRAFFIC
-    outcomes[~movable] = MASKED
-    fitting = np.flatnonzero(outcomes == NEED_MET)
+    outcomes = np.full(len(traffic), BundleOutcome.NEED_MET, dtype=np.int8)
+    outcomes[traffic > need[tried.examined]] = BundleOutcome.TOO_BIG
+    outcomes[traffic <= 0] = BundleOutcome.NO_TRAFFIC
+    outcomes[~movable] = BundleOutcome.MASKED
+    fitting = np.flatnonzero(outcomes == BundleOutcome.NEED_MET)
     loads = traffic[fitting].tolist()
     pairs, starts = np.unique(tried.examined[fitting], return_index=True)
     ends = np.append(starts, len(loads))[1:]
     taken: list[int] = []
     for left, start, end in zip(need[pairs].tolist(), starts.tolist(), ends.tolist(), strict=True):
         taken.extend(_take(loads, start, end, left))
-    outcomes[fitting[np.array(taken, dtype=np.int64)]] = ACTED
+    outcomes[fitting[np.array(taken, dtype=np.int64)]] = BundleOutcome.ACTED
     return outcomes
 
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from policies.columns import Bools, Codes, Findings, Floats, Ints
+from policies.columns import Bools, Code, Codes, Findings, Floats, Ints
 from policies.shedding.view import RoundView
 
 FIRED = "fired"
@@ -68,20 +68,22 @@ COMMON: Mapping[str, OutcomeText] = {
 _LEFT_RATIO = 0.01
 """Share of a running average's past that is left when the past no longer counts."""
 
-BUNDLE_OUTCOMES = (
-    "acted",
-    "need-met",
-    "too-big",
-    "no-traffic",
-    "masked",
-    "no-destination",
-    "bundle-limit",
-    "budget",
-)
-"""Outcomes of a bundle that was tried, by code. ``masked``: not movable; the caller that masked it knows why."""
-ACTED, NEED_MET, TOO_BIG, NO_TRAFFIC, MASKED, NO_DESTINATION, BUNDLE_LIMIT, BUDGET = range(
-    len(BUNDLE_OUTCOMES)
-)
+
+class BundleOutcome(Code):
+    """What became of a bundle that was tried. ``MASKED``: not movable; the caller that masked it knows why."""
+
+    ACTED = 0
+    NEED_MET = 1
+    TOO_BIG = 2
+    NO_TRAFFIC = 3
+    MASKED = 4
+    NO_DESTINATION = 5
+    BUNDLE_LIMIT = 6
+    BUDGET = 7
+
+
+BUNDLE_OUTCOMES = BundleOutcome.names()
+
 
 ADMITTED, REFUSED, POSTPONED = range(3)
 """What became of a wanted unload: it happens; it is refused for a reason of its own; or it has to wait because nothing, or

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.columns import Codes, Floats, Ints, empty_rows
-from policies.shedding.contract import ACTED, MASKED, NEED_MET, Examined, SheddingPlan
+from policies.shedding.contract import BundleOutcome, Examined, SheddingPlan
 from policies.shedding.view import NOBODY, BundleTable, RoundView
 
 FEWEST_BROKERS = 2
@@ -74,9 +74,9 @@ class PlanBuilder:
         ``sakes`` are the bundle rows for whose sake they move; None: each for its own.
         """
         self._tried.append(tried)
-        self._sakes.append((tried.rows if sakes is None else sakes)[outcomes == ACTED])
+        self._sakes.append((tried.rows if sakes is None else sakes)[outcomes == BundleOutcome.ACTED])
         self._outcomes.append(outcomes)
-        self._destinations.append(destinations[outcomes == ACTED])
+        self._destinations.append(destinations[outcomes == BundleOutcome.ACTED])
 
     @property
     def is_empty(self) -> bool:
@@ -90,9 +90,9 @@ class PlanBuilder:
         outcomes = np.concatenate([np.zeros(0, dtype=np.int8), *self._outcomes])
         return SheddingPlan(
             examined=examined,
-            unload_rows=rows[outcomes == ACTED],
+            unload_rows=rows[outcomes == BundleOutcome.ACTED],
             unload_destinations=np.concatenate([empty_rows(), *self._destinations]),
-            unload_examined=by[outcomes == ACTED],
+            unload_examined=by[outcomes == BundleOutcome.ACTED],
             unload_for=np.concatenate([empty_rows(), *self._sakes]),
             tried_rows=rows,
             tried_outcomes=outcomes,
@@ -116,13 +116,15 @@ def choose_biggest_first(
     bundles, brokers = view.bundles, examined.high[fired]
     tried = candidates(bundles, fired=fired, brokers=brokers)
     tried, traffic = tried.heaviest_first(bundles.bytes_per_s[tried.rows])
-    outcomes = np.where(bundles.movable[tried.rows], NEED_MET, MASKED).astype(np.int8)
-    movable = np.flatnonzero(outcomes == NEED_MET)
+    outcomes = np.where(bundles.movable[tried.rows], BundleOutcome.NEED_MET, BundleOutcome.MASKED).astype(
+        np.int8
+    )
+    movable = np.flatnonzero(outcomes == BundleOutcome.NEED_MET)
     loads = traffic[movable].tolist()
     by = tried.examined[movable]
     starts, ends = np.searchsorted(by, fired, side="left"), np.searchsorted(by, fired, side="right")
     for need, start, end in zip(to_move[brokers].tolist(), starts.tolist(), ends.tolist(), strict=True):
-        outcomes[movable[start : start + _needed_count(loads, start, end, need)]] = ACTED
+        outcomes[movable[start : start + _needed_count(loads, start, end, need)]] = BundleOutcome.ACTED
     builder.add(tried, outcomes=outcomes, destinations=np.full(len(outcomes), NOBODY, dtype=np.int64))
 
 

@@ -23,13 +23,7 @@ import numpy as np
 
 from policies.columns import Code, Codes, Floats, Ints
 from policies.shedding.contract import (
-    ACTED,
-    BUNDLE_LIMIT,
-    MASKED,
-    NEED_MET,
-    NO_DESTINATION,
-    NO_TRAFFIC,
-    TOO_BIG,
+    BundleOutcome,
     Evidence,
     Examined,
     Headline,
@@ -153,7 +147,7 @@ class Spread:
     deviation: float
 
     @staticmethod
-    def of(usage: list[float]) -> "Spread":
+    def from_usage(usage: list[float]) -> "Spread":
         """The sums of these usages, added up in the order of names, in plain doubles, as Pulsar adds them up."""
         total = squares = 0.0
         for each in usage:
@@ -181,18 +175,13 @@ class Transfer:
     deviation: float = 0.0
     to_move: float = 0.0
     marked: float = 0.0
-    rows: list[int] = field(default_factory=list)
-    outcomes: list[int] = field(default_factory=list)
-    destinations: list[int] = field(default_factory=list)
-    sakes: list[int] = field(default_factory=list)
+    tried: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """Of each bundle that was tried its row, outcome and destination, and the row for whose sake it moves."""
 
     def note(
         self, row: int, outcome: int, destination: int = NOBODY, *, in_return_for: int | None = None
     ) -> None:
-        self.rows.append(row)
-        self.outcomes.append(outcome)
-        self.destinations.append(destination)
-        self.sakes.append(row if in_return_for is None else in_return_for)
+        self.tried.append((row, outcome, destination, row if in_return_for is None else in_return_for))
 
 
 class Round:
@@ -207,7 +196,7 @@ class Round:
         fresh = published.age_s <= settings.load_data_ttl_s
         self._counted = [usage for usage, is_fresh in zip(self._usage, fresh, strict=True) if is_fresh]
         self._fresh = fresh
-        self.spread = Spread.of(self._counted or [0.0])
+        self.spread = Spread.from_usage(self._counted or [0.0])
 
     def find_transfers(self, hit_count: int) -> tuple[list[Transfer], int]:
         """What was examined, in order, and the hit count."""
@@ -283,7 +272,8 @@ class Round:
             transfer.outcome = Outcome.SOLE_BUNDLE if top else Outcome.NO_TOP_BUNDLES
             return transfer
         self._choose(transfer, top)
-        transfer.outcome = Outcome.FIRED if ACTED in transfer.outcomes else Outcome.NOTHING_FITS
+        acts = any(outcome == BundleOutcome.ACTED for _, outcome, _, _ in transfer.tried)
+        transfer.outcome = Outcome.FIRED if acts else Outcome.NOTHING_FITS
         return transfer
 
     def _choose(self, transfer: Transfer, top: list[tuple[int, float]]) -> None:
@@ -295,21 +285,21 @@ class Round:
             if row == NOT_OWNED:
                 continue
             if not movable[row]:
-                transfer.note(row, MASKED)
+                transfer.note(row, BundleOutcome.MASKED)
             elif not may_receive[transfer.low]:
-                transfer.note(row, NO_DESTINATION)
+                transfer.note(row, BundleOutcome.NO_DESTINATION)
             elif is_over:
                 transfer.note(row, is_over)
             elif left_count <= 1:
-                is_over = BUNDLE_LIMIT
+                is_over = BundleOutcome.BUNDLE_LIMIT
                 transfer.note(row, is_over)
             elif volume == 0:
-                transfer.note(row, NO_TRAFFIC)
+                transfer.note(row, BundleOutcome.NO_TRAFFIC)
             elif transfer.marked + volume > transfer.to_move and not self._swap(transfer, row, volume, back):
-                is_over = TOO_BIG if volume > transfer.to_move else NEED_MET
+                is_over = BundleOutcome.TOO_BIG if volume > transfer.to_move else BundleOutcome.NEED_MET
                 transfer.note(row, is_over)
             else:
-                transfer.note(row, ACTED, destination)
+                transfer.note(row, BundleOutcome.ACTED, destination)
                 transfer.marked += volume
                 left_count -= 1
 
@@ -331,7 +321,7 @@ class Round:
                 high, low = high + returning, low - returning
                 if low <= high < before * SWAPPED_RATIO:
                     for each in taken:
-                        transfer.note(each, ACTED, transfer.high, in_return_for=leaving)
+                        transfer.note(each, BundleOutcome.ACTED, transfer.high, in_return_for=leaving)
                     return True
         return False
 
@@ -378,16 +368,11 @@ def _build(
 ) -> SheddingPlan:
     builder = PlanBuilder()
     for number, transfer in enumerate(transfers):
-        rows = np.array(transfer.rows, dtype=np.int64)
+        rows, outcomes, destinations, sakes = np.array(transfer.tried, dtype=np.int64).reshape(-1, 4).T
         tried = Candidates(
             rows=rows, examined=np.full(len(rows), number, dtype=np.int64), ends=np.array([len(rows)])
         )
-        builder.add(
-            tried,
-            outcomes=np.array(transfer.outcomes, dtype=np.int8),
-            destinations=np.array(transfer.destinations, dtype=np.int64),
-            sakes=np.array(transfer.sakes, dtype=np.int64),
-        )
+        builder.add(tried, outcomes=outcomes.astype(np.int8), destinations=destinations, sakes=sakes)
     high, low = (
         np.array([getattr(transfer, side) for transfer in transfers], dtype=np.int64)
         for side in ("high", "low")

@@ -20,11 +20,7 @@ import numpy as np
 
 from policies.columns import Codes, Floats
 from policies.shedding.contract import (
-    ACTED,
-    BUNDLE_LIMIT,
-    MASKED,
-    NEED_MET,
-    TOO_BIG,
+    BundleOutcome,
     Evidence,
     Examined,
     Headline,
@@ -232,15 +228,15 @@ def _fit(loads: list[float], movable: list[bool], need: int, limit: int) -> Code
     left, taken_count = need, 0
     for place, load in enumerate(loads):
         if not movable[place]:
-            outcomes[place] = MASKED
+            outcomes[place] = BundleOutcome.MASKED
         elif taken_count == limit:
-            outcomes[place] = BUNDLE_LIMIT
+            outcomes[place] = BundleOutcome.BUNDLE_LIMIT
         elif load <= left:
-            outcomes[place] = ACTED
+            outcomes[place] = BundleOutcome.ACTED
             left -= int(load)
             taken_count += 1
         else:
-            outcomes[place] = TOO_BIG if load > need else NEED_MET
+            outcomes[place] = BundleOutcome.TOO_BIG if load > need else BundleOutcome.NEED_MET
     return outcomes
 
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from policies.columns import Bools, Codes, Findings, Floats, Ints
+from policies.columns import Bools, Code, Codes, Findings, Floats, Ints
 from policies.splitting import algorithms, balanced_flow_divide
 from policies.splitting.algorithms import ALGORITHMS, UnknownAlgorithm
 from policies.splitting.cut import (
@@ -97,31 +97,23 @@ class SplitSettings:
         return BundleLimits(messages_per_s=self.max_messages_per_s, bytes_per_s=self.max_bytes_per_s)
 
 
-OUTCOMES = (
-    "acted",
-    "sole-topic",
-    "hit-count",
-    "masked",
-    "budget",
-    "range-too-narrow",
-    "namespace-full",
-    "no-topic-stats",
-    "one-topic",
-    "no-boundary",
-)
-"""Outcomes of a candidate, by code. ``masked``: it may not be split now; the caller that masked it knows why."""
-(
-    ACTED,
-    SOLE_TOPIC,
-    HIT_COUNT,
-    MASKED,
-    BUDGET,
-    RANGE_TOO_NARROW,
-    NAMESPACE_FULL,
-    NO_TOPIC_STATS,
-    ONE_TOPIC,
-    NO_BOUNDARY,
-) = range(len(OUTCOMES))
+class Outcome(Code):
+    """What became of a candidate. ``MASKED``: it may not be split now; the caller that masked it knows why."""
+
+    ACTED = 0
+    SOLE_TOPIC = 1
+    HIT_COUNT = 2
+    MASKED = 3
+    BUDGET = 4
+    RANGE_TOO_NARROW = 5
+    NAMESPACE_FULL = 6
+    NO_TOPIC_STATS = 7
+    ONE_TOPIC = 8
+    NO_BOUNDARY = 9
+
+
+OUTCOMES = Outcome.names()
+
 
 TRIGGERS = ("topics", "sessions", "messages", "bytes", "broker-messages", "broker-bytes")
 """Why a bundle is a candidate, by code: the limit it is above, the first in Pulsar's order if there are several; or the
@@ -174,7 +166,7 @@ class TopicTable:
         start = int(self.starts[bundle])
         return slice(start, max(start, int(self.ends[bundle])))
 
-    def of(self, bundle: int) -> TopicLoads:
+    def topics_of(self, bundle: int) -> TopicLoads:
         """Topics of one bundle, each where its name hashes to."""
         rows = self.rows_of(bundle)
         names = self.names[rows]

@@ -172,7 +172,7 @@ class ListSteps:
     """Brokers that are not alive: no rate can be set on them, and none be taken off."""
 
     @classmethod
-    def of(
+    def from_lists(
         cls,
         there: ThrottledLists,
         added: ThrottledLists,

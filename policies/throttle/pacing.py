@@ -67,7 +67,7 @@ def decide(snapshot: PacingSnapshot, memory: PacingMemory, settings: ThrottleSet
     waits = needs.lacks_minimums and memory.stale_rounds < settings.stale_rounds_count
     if knows_nothing or waits:
         return _decide_without_reports(snapshot, memory, settings, needs)
-    return _decide_with_reports(Round.of(snapshot, memory, settings, snapshot.moves, needs))
+    return _decide_with_reports(Round.observe(snapshot, memory, settings, snapshot.moves, needs))
 
 
 def _finish(memory: PacingMemory) -> Step:
@@ -201,7 +201,7 @@ def is_another(
 
 def _is_over_cap(now: Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]) -> bool:
     capped = {
-        role: min(rates[role], cap) for role in wanted if (cap := now.snapshot.caps.of(role)) is not None
+        role: min(rates[role], cap) for role in wanted if (cap := now.snapshot.caps.cap_of(role)) is not None
     }
     return _is_changed(now, rates, capped, up=False, down=True)
 
@@ -239,7 +239,7 @@ def _cap_rates(
     now: Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]
 ) -> dict[BrokerRole, int]:
     """The rates in force, at most the caps: it is not known what all partitions will need."""
-    caps = {role: cap for role in wanted if (cap := now.snapshot.caps.of(role)) is not None}
+    caps = {role: cap for role in wanted if (cap := now.snapshot.caps.cap_of(role)) is not None}
     if now.settings.rates == "uniform":
         caps = dict.fromkeys(wanted, min(caps.values()))
     return {role: min(rates[role], caps.get(role, rates[role])) for role in wanted}
@@ -256,7 +256,7 @@ def _decide_without_reports(
     explanation = PacingExplanation(outcome="stale", needs=needs, differs_from_plan=memory.differs_from_plan)
     lists = None
     if snapshot.moves is not None:
-        lists = ListSteps.of(
+        lists = ListSteps.from_lists(
             snapshot.lists, memory.added, snapshot.moves, lost=snapshot.lost, down=snapshot.down
         )
     rates = memory.rates()

@@ -209,7 +209,7 @@ class Round:
     """The end of the move at the rates in force."""
 
     @classmethod
-    def of(
+    def observe(
         cls,
         snapshot: PacingSnapshot,
         memory: PacingMemory,
@@ -236,7 +236,9 @@ class Round:
             ),
             inflow=memory.inflow.measure(moves, at_ms=snapshot.now_ms),
         )
-        lists = ListSteps.of(snapshot.lists, memory.added, moves, lost=snapshot.lost, down=snapshot.down)
+        lists = ListSteps.from_lists(
+            snapshot.lists, memory.added, moves, lost=snapshot.lost, down=snapshot.down
+        )
         return cls(
             snapshot=snapshot,
             memory=replace(memory, differs_from_plan=_differs(snapshot, memory, moves, lists)),

@@ -50,7 +50,7 @@ class Caps:
     roles: Mapping[BrokerRole, int] = field(default_factory=dict)
     """Caps that differ from the default, bytes/s."""
 
-    def of(self, role: BrokerRole) -> int | None:
+    def cap_of(self, role: BrokerRole) -> int | None:
         """The cap of one role of one broker."""
         return self.roles.get(role, self.default_bytes_per_s)
 
@@ -152,10 +152,10 @@ def loads_of(needs: Needs) -> tuple[Load, ...]:
 def uniform_plan(loads: tuple[Load, ...], rule: RateRule) -> UniformPlan:
     """The largest of what each role needs, at most the smallest of their caps and the largest number Kafka takes."""
     wanted = _largest(_wanted_rate(load, rule) for load in loads)
-    caps = [cap for load in loads if (cap := rule.caps.of(load.role)) is not None]
+    caps = [cap for load in loads if (cap := rule.caps.cap_of(load.role)) is not None]
     rate = rule.fixed_bytes_per_s
     if rate is None and wanted is not None:
-        rooms = [rule.room.of(load.role) or 0 for load in loads]
+        rooms = [rule.room.cap_of(load.role) or 0 for load in loads]
         rate = min([max(wanted, rule.floor_bytes_per_s, min(rooms, default=0)), LARGEST_NUMBER, *caps])
     return UniformPlan(
         min_bytes_per_s=_largest(load.min_bytes_per_s for load in loads),
@@ -207,7 +207,7 @@ def _wanted_rate(load: Load, rule: RateRule) -> int | None:
     if load.bytes_left is None:
         return None
     in_time = load.min_bytes_per_s + ceil_ratio(load.bytes_left, 1 / rule.deadline_s)
-    if rule.deadline_most_bytes_per_s is not None and rule.caps.of(load.role) is None:
+    if rule.deadline_most_bytes_per_s is not None and rule.caps.cap_of(load.role) is None:
         in_time = min(in_time, rule.deadline_most_bytes_per_s)
     return max(wanted, in_time)
 
@@ -215,10 +215,10 @@ def _wanted_rate(load: Load, rule: RateRule) -> int | None:
 def _own_rate(load: Load, rule: RateRule) -> int | None:
     if rule.fixed_bytes_per_s is not None:
         return rule.fixed_bytes_per_s
-    wanted, cap = _wanted_rate(load, rule), rule.caps.of(load.role)
+    wanted, cap = _wanted_rate(load, rule), rule.caps.cap_of(load.role)
     if wanted is None:
         return None
-    rate = max(wanted, rule.floor_bytes_per_s, rule.room.of(load.role) or 0)
+    rate = max(wanted, rule.floor_bytes_per_s, rule.room.cap_of(load.role) or 0)
     return min(rate, LARGEST_NUMBER) if cap is None else min(rate, LARGEST_NUMBER, cap)
 
 
@@ -333,7 +333,7 @@ class NetworkCapacitySettings:
     def __post_init__(self) -> None:
         _require_network(self, self.network_bytes_per_s)
 
-    def of(self, broker: int) -> int | None:
+    def network_of(self, broker: int) -> int | None:
         """Bytes per second of one broker; None: not declared."""
         own = self.brokers.get(str(broker))
         if own is None or own.network_bytes_per_s is None:
@@ -372,7 +372,7 @@ def network_limits(
     caps: dict[BrokerRole, int] = {}
     rooms: dict[BrokerRole, int] = {}
     for role in roles:
-        declared = capacity.of(role.broker)
+        declared = capacity.network_of(role.broker)
         if declared is None:
             continue
         most = ceil_ratio(declared, fraction_of(share_ratio))

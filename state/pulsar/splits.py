@@ -18,11 +18,10 @@ from policies.splitting.criteria import split
 from policies.splitting.cut import ChildLoad
 from policies.splitting.evidence import NO_STATISTICS, heaviest_topic
 from policies.splitting.plan import (
-    MASKED,
     NO_TOPIC,
-    NO_TOPIC_STATS,
     TRIGGERS,
     UNITS,
+    Outcome,
     Proposals,
     SplitDecision,
     SplitMemory,
@@ -298,7 +297,7 @@ def _outcome(splits: Splits, row: int) -> str:
     hold = splits.hold_of(int(splits.plan.examined.rows[row]))
     if outcome == "acted" and hold is not None:
         return hold.reason
-    if int(splits.plan.examined.outcome[row]) == MASKED:
+    if int(splits.plan.examined.outcome[row]) == Outcome.MASKED:
         return masks.SPLIT_MASK_REASONS[int(splits.mask_codes[splits.plan.examined.rows[row]])]
     return outcome
 
@@ -314,7 +313,7 @@ def _detail(splits: Splits, row: int, outcome: str) -> str:
     if int(examined.heaviest_topic[row]) != NO_TOPIC:
         topic, share = one_topic(splits, row)
         return f"{topic} carries {share:.0%} of it: a split cannot help"
-    if int(examined.outcome[row]) == NO_TOPIC_STATS:
+    if int(examined.outcome[row]) == Outcome.NO_TOPIC_STATS:
         return examined.reasons.get(row, NO_STATISTICS)
     return examined.reasons.get(row, outcome)
 

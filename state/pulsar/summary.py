@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from policies.shedding.contract import BUNDLE_OUTCOMES, MASKED, SheddingPlan
+from policies.shedding.contract import BUNDLE_OUTCOMES, BundleOutcome, SheddingPlan
 from policies.shedding.registry import AnyPolicy
 from policies.shedding.view import Side, Traffic
 from policies.usage import RESOURCES
@@ -179,7 +179,7 @@ def candidates_section(
 def _candidate_outcome(eligible: Eligible, row: int, code: int, holds: dict[int, Hold]) -> str:
     if row in holds:
         return holds[row].reason
-    if code == MASKED:
+    if code == BundleOutcome.MASKED:
         return MASK_REASONS[int(eligible.mask_codes[row])]
     return BUNDLE_OUTCOMES[code]
 

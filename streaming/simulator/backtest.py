@@ -8,24 +8,16 @@ A first pass over the recording learns what traffic costs the brokers of each cl
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from functools import partial
 
 import msgspec
 import numpy as np
 
 from policies.columns import Floats
-from policies.costs import (
-    BANDWIDTH_IN,
-    BANDWIDTH_OUT,
-    CPU,
-    IDLE_CPU_POINTS,
-    KBIT_PER_BYTE,
-    CostMemory,
-    Costs,
-    learn,
-)
+from policies.costs import CostMemory, Costs, learn
 from policies.usage import CAPACITIES, NOT_MEASURED, percent
 from state.closing import Identity
 from state.controller import Controller
@@ -36,11 +28,10 @@ from state.settings import PulsarSettings, SettingsSource
 from state.store import DictStore
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.identity import identity_of
-from streaming.simulator.fleet import Moved, Order
-from streaming.simulator.recorded_world import Landed, World
-from streaming.simulator.runs import ACTING, Candidate, Wish, wishes_of
+from streaming.simulator.fleet import Moved
+from streaming.simulator.recorded_world import World
+from streaming.simulator.runs import ACTING, Candidate, wishes_of
 from streaming.simulator.score import Counter, Run, series_of
-from streaming.simulator.setup import Machines
 
 AS_RECORDED, NOBODY_ACTS = "as recorded", "nobody acts"
 REFERENCES = frozenset({AS_RECORDED, NOBODY_ACTS})
@@ -51,13 +42,36 @@ Read = Callable[[], Iterator[tuple[str, Event]]]
 
 
 _ROUND_MS = 60_000
+_FEWEST_BROKERS = 2
+
+
+class NoFleet(Exception):
+    """A recording without a fleet that could be simulated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Survey:
+    """A recorded cluster."""
+
+    cluster: str
+    brokers: tuple[str, ...]
+    """Ascending."""
+    costs: Costs
+    """What traffic costs them, as it is known at the end."""
+    first_ms: int
+    """Time of its first load report."""
+    last_ms: int
+    reports_count: int
 
 
 @dataclass(slots=True)
 class RecordedCosts:
     """Learns round after round, so that a recording of any length needs little memory."""
 
-    reports_count: int = 0
+    _reports_count: int = 0
+    _times_ms: tuple[int, int] | None = None
+    """Of the first and the last report."""
+    _has_bundles: bool = False
     _newest: dict[str, BrokerReport] = field(default_factory=dict)
     """The last report of every broker."""
     _waiting: set[str] = field(default_factory=set)
@@ -70,9 +84,30 @@ class RecordedCosts:
         if event.time_ms // _ROUND_MS > self._round:
             self._end_round()
             self._round = event.time_ms // _ROUND_MS
-        self.reports_count += 1
+        self._reports_count += 1
+        first_ms, last_ms = self._times_ms or (event.time_ms, event.time_ms)
+        self._times_ms = min(first_ms, event.time_ms), max(last_ms, event.time_ms)
+        self._has_bundles = self._has_bundles or bool(event.report.bundles)
         self._newest[event.broker] = event.report
         self._waiting.add(event.broker)
+
+    @property
+    def is_fleet(self) -> bool:
+        """Whether there is something to balance."""
+        return len(self._newest) >= _FEWEST_BROKERS and self._has_bundles
+
+    def survey(self, cluster: str) -> Survey:
+        """What the recording shows of the cluster; there is a report."""
+        brokers, costs = self.costs()
+        first_ms, last_ms = self._times_ms or (0, 0)
+        return Survey(
+            cluster=cluster,
+            brokers=brokers,
+            costs=costs,
+            first_ms=first_ms,
+            last_ms=last_ms,
+            reports_count=self._reports_count,
+        )
 
     def costs(self) -> tuple[tuple[str, ...], Costs]:
         """All brokers, ascending, and their costs as they are known at the end of the recording; there is a report."""
@@ -110,185 +145,91 @@ def _rates(report: BrokerReport) -> Floats:
     return rates
 
 
-def machines_of(names: tuple[str, ...], costs: Costs) -> Machines:
-    """The machines of brokers by what their traffic costs."""
-    own = costs.factor[:, :, None] * costs.rule
-    limits = costs.limits[:, : BANDWIDTH_OUT + 1]
-    measured = limits > 0
-    network = np.where(measured, limits, 0.0)[:, BANDWIDTH_IN:].max(axis=1) * 1000 / 8
-    return Machines(
-        names=names,
-        cores=np.where(measured[:, CPU], limits[:, CPU] / 100.0, 1.0),
-        network_bytes_per_s=np.where(network > 0, network, np.inf),
-        idle_points=np.where(measured[:, CPU], IDLE_CPU_POINTS, 0.0),
-        cpu_s_per_message=own[:, CPU, 0] / 100.0,
-        cpu_s_per_byte=own[:, CPU, 1] / 100.0,
-        network_per_byte=np.stack([own[:, BANDWIDTH_IN], own[:, BANDWIDTH_OUT, ::-1]], axis=1)
-        / KBIT_PER_BYTE,
-        sessions_count=np.full(len(names), np.inf),
-        is_measured=measured,
-    )
-
-
-_FEWEST_BROKERS = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Survey:
-    """A recorded cluster."""
-
-    cluster: str
-    brokers: tuple[str, ...]
-    """Ascending."""
-    costs: Costs
-    """What traffic costs them, as it is known at the end."""
-    first_ms: int
-    """Time of its first load report."""
-    last_ms: int
-    reports_count: int
-
-
-@dataclass(slots=True)
-class _Cluster:
-    learned: RecordedCosts = field(default_factory=RecordedCosts)
-    brokers: set[str] = field(default_factory=set)
-    first_ms: int | None = None
-    last_ms: int = 0
-    has_bundles: bool = False
-
-    def add(self, event: LoadReport) -> None:
-        self.learned.add(event)
-        self.brokers.add(event.broker)
-        self.first_ms = event.time_ms if self.first_ms is None else min(self.first_ms, event.time_ms)
-        self.last_ms = max(self.last_ms, event.time_ms)
-        self.has_bundles = self.has_bundles or bool(event.report.bundles)
-
-
 def survey(events: Iterable[tuple[str, Event]]) -> dict[str, Survey]:
     """The Pulsar clusters of a recording by name, in one pass. Raises ``NoFleet`` where there is none."""
-    clusters: dict[str, _Cluster] = {}
+    clusters: dict[str, RecordedCosts] = defaultdict(RecordedCosts)
     for cluster, event in events:
         if isinstance(event, LoadReport):
-            clusters.setdefault(cluster, _Cluster()).add(event)
-    found = {
-        name: _make_survey(name, each)
-        for name, each in sorted(clusters.items())
-        if len(each.brokers) >= _FEWEST_BROKERS and each.has_bundles
-    }
+            clusters[cluster].add(event)
+    found = {name: each.survey(name) for name, each in sorted(clusters.items()) if each.is_fleet}
     if not found:
         raise NoFleet("it has no Pulsar cluster with two brokers and a bundle between --from and --to")
     return found
 
 
-def _make_survey(name: str, cluster: _Cluster) -> Survey:
-    brokers, costs = cluster.learned.costs()
-    return Survey(
-        cluster=name,
-        brokers=brokers,
-        costs=costs,
-        first_ms=cluster.first_ms or 0,
-        last_ms=cluster.last_ms,
-        reports_count=cluster.learned.reports_count,
+def play_closed(
+    read: Read, survey: Survey, candidate: Candidate, judge: PulsarSettings, *, keeps_recorded_moves: bool
+) -> Run:
+    """Balance the recorded cluster from the first report to the last.
+
+    ``judge`` are the settings that decide how loaded a broker is and how long a round of the score card is, the same for every
+    candidate.
+    """
+    world = World(survey.brokers, survey.costs, judge, keeps_recorded_moves=keeps_recorded_moves)
+    loop = _ClosedLoop(survey, candidate, world, judge.rounds.length_s)
+    for cluster, event in read():
+        if cluster == survey.cluster:
+            loop.take(event)
+    loop.end_round()
+    return Run(
+        scenario=survey.cluster,
+        candidate=candidate.name,
+        seed=0,
+        score=loop.counter.score(),
+        series=series_of(loop.counter, start_ms=survey.first_ms),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClosedJob:
-    """One candidate on one recorded cluster."""
-
-    read: Read
-    survey: Survey
-    candidate: Candidate
-    judge: PulsarSettings
-    """The settings that decide how loaded a broker is and how long a round of the score card is, the same for every candidate."""
-    keeps_recorded_moves: bool
-
-
-def play_closed(job: ClosedJob) -> Run:
-    """Balance the recorded cluster from the first report to the last."""
-    return _Loop(job).play()
-
-
-class _Loop:
-    def __init__(self, job: ClosedJob) -> None:
-        self._job = job
-        brokers = job.survey.brokers
-        self._world = World(
-            brokers, job.survey.costs, job.judge, keeps_recorded_moves=job.keeps_recorded_moves
-        )
-        self._counter = Counter(self._world, brokers, round_s=job.judge.rounds.length_s)
-        settings, cluster = job.candidate.settings, job.survey.cluster
+class _ClosedLoop:
+    def __init__(self, survey: Survey, candidate: Candidate, world: World, round_s: float) -> None:
+        self.counter = Counter(world, survey.brokers, round_s=round_s)
+        self._world, self._first_ms = world, survey.first_ms
         self._controller = (
-            None if settings is None else Controller(cluster, DictStore(), identity=ACTING, settings=settings)
+            None
+            if candidate.settings is None
+            else Controller(survey.cluster, DictStore(), identity=ACTING, settings=candidate.settings)
         )
-        self._round_ms = round(1000 * job.judge.rounds.length_s)
-        self._next_ms = job.survey.first_ms + self._round_ms
+        self._round_ms = round(1000 * round_s)
+        self._next_ms = survey.first_ms + self._round_ms
 
-    def play(self) -> Run:
-        job, world = self._job, self._world
-        for cluster, event in job.read():
-            if cluster != job.survey.cluster:
-                continue
-            self._end_rounds(event.time_ms)
-            seen = world.take(event)
-            if seen is not None and self._controller is not None:
-                self._act(self._controller.step(seen).outputs)
-        self._end_round()
-        return Run(
-            scenario=job.survey.cluster,
-            candidate=job.candidate.name,
-            seed=0,
-            score=self._counter.score(),
-            series=series_of(self._counter, start_ms=job.survey.first_ms),
-        )
-
-    def _end_rounds(self, time_ms: int) -> None:
+    def take(self, event: Event) -> None:
         """End the rounds before an event; in a gap of the recording only the first, because nothing is known of the others."""
-        if time_ms < self._next_ms:
-            return
-        self._end_round()
-        self._next_ms += self._round_ms * ((time_ms - self._next_ms) // self._round_ms + 1)
+        if event.time_ms >= self._next_ms:
+            self.end_round()
+            self._next_ms += self._round_ms * ((event.time_ms - self._next_ms) // self._round_ms + 1)
+        seen = self._world.take(event)
+        if seen is not None:
+            self._step(seen)
 
-    def _end_round(self) -> None:
+    def end_round(self) -> None:
         self._world.end_round()
         if self._world.alive.any():
-            self._counter.end_round()
+            self.counter.end_round()
 
-    def _act(self, outputs: list[Output]) -> None:
-        wishes, cuts = wishes_of(outputs)
+    def _step(self, event: Event) -> None:
+        """Let the controller decide, carry its actions out at once, and answer as an executor does."""
+        if self._controller is None:
+            return
+        wishes, cuts = wishes_of(self._controller.step(event).outputs)
         for wish in wishes:
-            self._unload(wish)
+            self.counter.note_decision(wish.bundle)
+            landed = self._world.unload(wish.bundle, wish.destination)
+            time_s = (self._world.now_ms - self._first_ms) / 1000
+            where = {} if landed is None else landed._asdict()
+            self.counter.note_moved(
+                Moved(bundle=wish.bundle, succeeded=landed is not None, time_s=time_s, **where)
+            )
+            self._answer(wish.id, succeeded=landed is not None)
         for each in cuts:
             succeeded = self._world.split(each.bundle, each.boundaries)
-            self._counter.splits += succeeded
+            self.counter.splits += succeeded
             self._answer(each.id, succeeded=succeeded)
 
-    def _unload(self, wish: Wish) -> None:
-        self._counter.note_decision(wish.bundle)
-        landed = self._world.unload(wish.bundle, wish.destination)
-        self._counter.note_moved(self._make_moved(wish, landed))
-        self._answer(wish.id, succeeded=landed is not None)
-
-    def _make_moved(self, wish: Wish, landed: Landed | None) -> Moved:
-        time_s = (self._world.now_ms - self._job.survey.first_ms) / 1000
-        order = Order(id=wish.id, bundle=wish.bundle, destination=None, begins_s=time_s, fails=landed is None)
-        if landed is None:
-            return Moved(order=order, succeeded=False, time_s=time_s)
-        return Moved(
-            order=order,
-            succeeded=True,
-            time_s=time_s,
-            source=landed.source,
-            destination=landed.destination,
-            messages_per_s=landed.messages_per_s,
-        )
-
     def _answer(self, id_: str, *, succeeded: bool) -> None:
-        """Give the controller the result of an action, as an executor does."""
         outcome: ActionOutcome = "succeeded" if succeeded else "failed"
-        assert self._controller is not None
-        result = ActionResult(id=f"result/{id_}", time_ms=self._world.now_ms, action_id=id_, outcome=outcome)
-        self._act(self._controller.step(result).outputs)
+        self._step(
+            ActionResult(id=f"result/{id_}", time_ms=self._world.now_ms, action_id=id_, outcome=outcome)
+        )
 
 
 _MOST_ROWS = 25
@@ -346,17 +287,6 @@ class OpenRound(msgspec.Struct, frozen=True, kw_only=True):
 _WHY = msgspec.msgpack.Decoder(Why)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenJob:
-    """One candidate on one recorded cluster."""
-
-    read: Read
-    cluster: str
-    name: str
-    identity: Identity
-    settings: SettingsSource
-
-
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """What a candidate decided."""
 
@@ -367,19 +297,19 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """Events that its controller refused."""
 
 
-def play_open(job: OpenJob) -> Opened:
+def play_open(read: Read, cluster: str, name: str, identity: Identity, settings: SettingsSource) -> Opened:
     """Decide on the recording from the first event to the last, including the round that it leaves open."""
-    controller = Controller(job.cluster, DictStore(), identity=job.identity, settings=job.settings)
+    controller = Controller(cluster, DictStore(), identity=identity, settings=settings)
     rounds: list[OpenRound] = []
     rejected_count = 0
-    for cluster, event in job.read():
-        if cluster != job.cluster or isinstance(event, Control | ActionResult):
+    for of_cluster, event in read():
+        if of_cluster != cluster or isinstance(event, Control | ActionResult):
             continue
         step = controller.step(event)
         rejected_count += step.rejection is not None
         rounds += _rounds(step.outputs)
     rounds += _rounds(controller.close_open())
-    return Opened(cluster=job.cluster, candidate=job.name, rounds=rounds, rejected_count=rejected_count)
+    return Opened(cluster=cluster, candidate=name, rounds=rounds, rejected_count=rejected_count)
 
 
 def _rounds(outputs: list[Output]) -> Iterator[OpenRound]:
@@ -402,89 +332,39 @@ def _rounds(outputs: list[Output]) -> Iterator[OpenRound]:
                 Act(kind="split", bundle=cut.bundle, source=cut.broker, destination=None, reason=cut.reason)
             )
         elif output.type == ROUND_TYPE:
-            yield OpenRound(
-                end_ms=output.time_ms, acts=acts, packed_why=_pack_reasons(_SUMMARY.decode(output.data))
+            summary = _SUMMARY.decode(output.data)
+            why = OpenRound.pack(
+                summary.reason,
+                [(each.high_broker, each.detail) for each in summary.examined.heaviest[:_MOST_ROWS]],
+                [(each.bundle, each.detail) for each in summary.candidates.heaviest[:_MOST_ROWS]],
             )
+            yield OpenRound(end_ms=output.time_ms, acts=acts, packed_why=why)
             acts = []
-
-
-def _pack_reasons(summary: RoundSummary) -> bytes:
-    return OpenRound.pack(
-        summary.reason,
-        [(each.high_broker, each.detail) for each in summary.examined.heaviest[:_MOST_ROWS]],
-        [(each.bundle, each.detail) for each in summary.candidates.heaviest[:_MOST_ROWS]],
-    )
-
-
-Job = ClosedJob | OpenJob
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contender:
-    """Settings to compare."""
-
-    name: str
-    identity: Identity
-    settings: ClusterSettingsSource
-
-    @classmethod
-    def of(cls, name: str, settings: Settings) -> Self:
-        """The settings of a file under a name."""
-        return cls(name=name, identity=identity_of(settings), settings=ClusterSettingsSource(settings))
 
 
 def jobs_of(
     read: Read,
     survey: Survey,
-    contenders: list[Contender],
+    chosen: Sequence[tuple[str, Settings]],
     *,
     closed: bool,
     opened: bool,
     keeps_recorded_moves: bool,
-) -> list[Job]:
-    """What is to be played for a cluster. The first contender's settings say how loaded a broker is."""
-    jobs: list[Job] = []
+) -> list[Callable[[], Run | Opened]]:
+    """What is to be played for a cluster. The first candidate's settings say how loaded a broker is."""
+    sources = {name: ClusterSettingsSource(settings) for name, settings in chosen}
+    jobs: list[Callable[[], Run | Opened]] = []
     if closed:
+        judge = sources[chosen[0][0]].base(survey.cluster).pulsar
         nobody = Candidate(name=AS_RECORDED if keeps_recorded_moves else NOBODY_ACTS, kind="nobody")
-        live = [Candidate(name=each.name, kind="live", settings=each.settings) for each in contenders]
+        live = [Candidate(name=name, kind="live", settings=source) for name, source in sources.items()]
         jobs += [
-            ClosedJob(
-                read=read,
-                survey=survey,
-                candidate=candidate,
-                judge=contenders[0].settings.base(survey.cluster).pulsar,
-                keeps_recorded_moves=keeps_recorded_moves,
-            )
-            for candidate in [nobody, *live]
+            partial(play_closed, read, survey, each, judge, keeps_recorded_moves=keeps_recorded_moves)
+            for each in [nobody, *live]
         ]
     if opened:
         jobs += [
-            OpenJob(
-                read=read,
-                cluster=survey.cluster,
-                name=each.name,
-                identity=each.identity,
-                settings=each.settings,
-            )
-            for each in contenders
+            partial(play_open, read, survey.cluster, name, identity_of(settings), sources[name])
+            for name, settings in chosen
         ]
     return jobs
-
-
-def play_job(job: Job) -> Run | Opened:
-    """Play one job."""
-    return play_closed(job) if isinstance(job, ClosedJob) else play_open(job)
-
-
-def sorted_results(jobs: list[Job], results: list[Run | Opened]) -> tuple[list[Run], list[Opened]]:
-    """Closed and open runs in the order of their jobs."""
-    closed = {(each.scenario, each.candidate): each for each in results if isinstance(each, Run)}
-    opened = {(each.cluster, each.candidate): each for each in results if isinstance(each, Opened)}
-    return (
-        [closed[job.survey.cluster, job.candidate.name] for job in jobs if isinstance(job, ClosedJob)],
-        [opened[job.cluster, job.name] for job in jobs if isinstance(job, OpenJob)],
-    )
-
-
-class NoFleet(Exception):
-    """A recording without a fleet that could be simulated."""

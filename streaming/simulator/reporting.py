@@ -213,8 +213,8 @@ class Reporter:
         self._add_up()
         self._renew_figures()
         for each in moved:
-            if each.order.id:
-                self.answer(each.order.id, succeeded=each.succeeded)
+            if each.id:
+                self.answer(each.id, succeeded=each.succeeded)
         if self._tick % SWEEP_TICKS == 0:
             self._sweep()
         due = sorted(each for each in self._arriving if each.at_s <= self._fleet.time_s)

@@ -6,9 +6,10 @@ give the same bytes.
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple, Protocol, TypeVar
 from zlib import crc32
 
@@ -235,68 +236,57 @@ NOBODY = Candidate(name="nobody acts", kind="nobody")
 PERFECT = Candidate(name="perfect information", kind="perfect")
 
 
-JobT = TypeVar("JobT")
 RunT = TypeVar("RunT")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """One run to make."""
-
-    scenario: str
-    build: Build
-    seed: int
-    candidate: Candidate
-    with_series: bool
 
 
 def jobs_of(
     scenarios: Sequence[tuple[str, Build]], seeds: Sequence[int], candidates: Sequence[Candidate]
-) -> list[Job]:
+) -> list[Callable[[], Run]]:
     """Every scenario with every seed and candidate; the runs with the first seed are plotted."""
     return [
-        Job(scenario=name, build=build, seed=seed, candidate=candidate, with_series=seed == seeds[0])
+        partial(play, name, build, seed, candidate, with_series=seed == seeds[0])
         for name, build in scenarios
         for seed in seeds
         for candidate in candidates
     ]
 
 
-def play(job: Job) -> Run:
+def play(scenario: str, build: Build, seed: int, candidate: Candidate, *, with_series: bool) -> Run:
     """Make a run."""
-    candidate = job.candidate
     counter = run(
-        job.scenario,
-        job.seed,
-        job.build,
+        scenario,
+        seed,
+        build,
         candidate.player(),
         with_topics=candidate.splits,
         are_published=candidate.needs_published,
     )
     return Run(
-        scenario=job.scenario,
-        candidate=job.candidate.name,
-        seed=job.seed,
+        scenario=scenario,
+        candidate=candidate.name,
+        seed=seed,
         score=counter.score(),
-        series=series_of(counter) if job.with_series else None,
+        series=series_of(counter) if with_series else None,
     )
 
 
 def play_all(
-    jobs: Sequence[JobT], play_one: Callable[[JobT], RunT], processes_count: int | None = None
-) -> Iterator[RunT]:
-    """Every run as it ends; in an order that differs from time to time."""
+    jobs: Sequence[Callable[[], RunT]],
+    processes_count: int | None = None,
+    advance: Callable[[int], None] = lambda _count: None,
+) -> list[RunT]:
+    """The result of every job, in their order; ``advance`` is called with 1 when one has ended."""
     count = min(processes_count or os.cpu_count() or 1, len(jobs))
     if count <= 1:
-        yield from map(play_one, jobs)
-        return
+        runs = []
+        for job in jobs:
+            runs.append(job())
+            advance(1)
+        return runs
     context = multiprocessing.get_context("spawn")  # a fork would copy whatever threads the program has
     with ProcessPoolExecutor(count, mp_context=context) as pool:
-        for done in as_completed([pool.submit(play_one, job) for job in jobs]):
-            yield done.result()
-
-
-def sort_runs(runs: Sequence[Run], jobs: Sequence[Job]) -> list[Run]:
-    """The runs in the order of their jobs."""
-    place = {(job.scenario, job.seed, job.candidate.name): at for at, job in enumerate(jobs)}
-    return sorted(runs, key=lambda each: place[each.scenario, each.seed, each.candidate])
+        futures = [pool.submit(job) for job in jobs]
+        for done in as_completed(futures):
+            done.result()
+            advance(1)
+        return [done.result() for done in futures]

@@ -176,21 +176,13 @@ class Scenario:
         return setup
 
 
-def _set(**values: Any) -> Change:
+def _change(setup: Setup, _rng: np.random.Generator, **values: Any) -> Setup:
     """Set attributes of the setup."""
-    return partial(_change_setup, values)
-
-
-def _change_setup(values: dict[str, Any], setup: Setup, _rng: np.random.Generator) -> Setup:
     return replace(setup, **values)
 
 
-def _set_sources(**values: Any) -> Change:
+def _change_sources(setup: Setup, _rng: np.random.Generator, **values: Any) -> Setup:
     """Set attributes of the traffic."""
-    return partial(_change_sources, values)
-
-
-def _change_sources(values: dict[str, Any], setup: Setup, _rng: np.random.Generator) -> Setup:
     return replace(setup, sources=replace(setup.sources, **values))
 
 
@@ -331,7 +323,7 @@ def _place_by_messages(setup: Setup, _rng: np.random.Generator) -> Setup:
     return setup
 
 
-_UNDISTURBED: Final = _set(disturbed_s=())
+_UNDISTURBED: Final = partial(_change, disturbed_s=())
 _HOT: Final = (1.75,)
 SCENARIOS: Final = (
     Scenario("one-hot-broker", "one broker carries far more than the others", Shape(factors=_HOT)),
@@ -366,11 +358,12 @@ SCENARIOS: Final = (
         Shape(placement_spread=0.03, noise_ratio=0.4, common_noise_ratio=0.1, swing_ratio=0.05),
         (
             _UNDISTURBED,
-            _set_sources(drift_ratio=0.02),
-            _set(
+            partial(_change_sources, drift_ratio=0.02),
+            partial(
+                _change,
                 measuring=Measuring(
                     cpu_error_points=4.0, cpu_error_s=60.0, spike_ratio=1 / 30, spike_points=30.0
-                )
+                ),
             ),
         ),
     ),
@@ -413,7 +406,7 @@ SCENARIOS: Final = (
         "wrong-limit",
         "brokers between half busy and full report 95 to 165 %, because the limit of CPU is too low",
         Shape(mean_points=72.0, placement_spread=0.2),
-        (_set(measuring=Measuring(cpu_limit_ratio=40 / 23)),),
+        (partial(_change, measuring=Measuring(cpu_limit_ratio=40 / 23)),),
     ),
     Scenario(
         "small-bundles",
@@ -446,7 +439,7 @@ SCENARIOS: Final = (
         "flapping-bundles",
         "a hot broker, and bundles that are missing from every second report",
         Shape(factors=_HOT),
-        (_flap, _set(measuring=Measuring(silent_ratio=0.03))),
+        (_flap, partial(_change, measuring=Measuring(silent_ratio=0.03))),
     ),
     Scenario(
         "kept-apart",
@@ -464,13 +457,13 @@ SCENARIOS: Final = (
         "late-and-lost",
         "a hot broker, and reports that are late or lost",
         Shape(factors=_HOT),
-        (_set(measuring=Measuring(lost_ratio=0.08, late_ratio=0.2)),),
+        (partial(_change, measuring=Measuring(lost_ratio=0.08, late_ratio=0.2)),),
     ),
     Scenario(
         "two-balancers",
         "another program moves bundles as well",
         Shape(factors=_HOT),
-        (_set(other_balancer_s=10 * _MINUTE_S),),
+        (partial(_change, other_balancer_s=10 * _MINUTE_S),),
     ),
 )
 """In the order of the table."""

@@ -93,32 +93,30 @@ class Counter:
         self._needless = self._twice = self._back = self._wrong = 0
         self._moved_ratio = self._disrupted = 0.0
         self._came_from: dict[str, int] = {}
-        self._asked: dict[str, tuple[bool, Floats]] = {}
+        self._asked: dict[str, Floats] = {}
 
     def note_decision(self, bundle: str) -> None:
         """An unload was decided."""
         points = np.where(self._fleet.alive, self._fleet.structural_points(), np.nan)
         self.unloads += 1
         self._needless += bool(np.nanmax(points) - np.nanmin(points) <= BALANCED_POINTS)
-        self._asked[bundle] = (True, points)
+        self._asked[bundle] = points
 
     def note_moved(self, moved: Moved) -> None:
         """An order ended; moves by other balancers are plotted, not counted."""
-        bundle = moved.order.bundle
         if moved.succeeded:
             minute = moved.time_s / _MINUTE_S
             self.marks.append(Mark(minute=minute, source=moved.source, destination=moved.destination))
-        asked = self._asked.pop(bundle, None)
-        if asked is None:
+        points = self._asked.pop(moved.bundle, None)
+        if points is None:
             return
         if not moved.succeeded:
             self._failed += 1
             return
-        _, points = asked
-        before = self._came_from.get(bundle)
+        before = self._came_from.get(moved.bundle)
         self._twice += before is not None
         self._back += before == moved.destination
-        self._came_from[bundle] = moved.source
+        self._came_from[moved.bundle] = moved.source
         self._wrong += bool(points[moved.destination] > points[moved.source])
         self._moved_ratio += moved.messages_per_s / self._fleet.messages_per_s()
         self._disrupted += moved.messages_per_s * moved.outage_s
@@ -231,8 +229,14 @@ class Column(NamedTuple):
     key: str
     title: str
     meaning: str
-    value: Callable[[Score], float | None]
     digits: int = 1
+    value: Callable[[Score], float | None] | None = None
+    """None: the figure of that name."""
+
+    def value_of(self, score: Score) -> float | None:
+        """The figure of one run; None where it is not known."""
+        found: float | None = getattr(score, self.key) if self.value is None else self.value(score)
+        return found
 
 
 def _mean_recovery(score: Score) -> float | None:
@@ -245,71 +249,36 @@ COLUMNS = (
         "unbalanced_percent",
         "unbalanced %",
         "rounds that ended with more than 15 points between the hottest and the coldest broker, noise left out",
-        lambda score: 100.0 * score.unbalanced_rounds / score.rounds,
+        value=lambda score: 100.0 * score.unbalanced_rounds / score.rounds,
     ),
-    Column("unloads", "unloads", "moves that were decided", lambda score: score.unloads),
-    Column(
-        "needless",
-        "needless",
-        "unloads while the fleet was within 15 points",
-        lambda score: score.needless,
-        2,
-    ),
-    Column(
-        "sent_back",
-        "sent back",
-        "unloads back to where the bundle came from",
-        lambda score: score.sent_back,
-        2,
-    ),
-    Column(
-        "moved_twice",
-        "twice",
-        "unloads of a bundle that had been unloaded before",
-        lambda score: score.moved_twice,
-    ),
-    Column(
-        "wrong_sign",
-        "uphill",
-        "unloads to a broker that was hotter than the source",
-        lambda score: score.wrong_sign,
-    ),
-    Column("splits", "splits", "bundles cut", lambda score: score.splits),
+    Column("unloads", "unloads", "moves that were decided"),
+    Column("needless", "needless", "unloads while the fleet was within 15 points", 2),
+    Column("sent_back", "sent back", "unloads back to where the bundle came from", 2),
+    Column("moved_twice", "twice", "unloads of a bundle that had been unloaded before"),
+    Column("wrong_sign", "uphill", "unloads to a broker that was hotter than the source"),
+    Column("splits", "splits", "bundles cut"),
     Column(
         "moved_percent",
         "moved %",
         "message rate of everything moved, in percent of the fleet's",
-        lambda score: 100.0 * score.moved_messages_ratio,
+        value=lambda score: 100.0 * score.moved_messages_ratio,
     ),
-    Column(
-        "disrupted_messages",
-        "disrupted",
-        "messages that had to wait for a move",
-        lambda score: score.disrupted_messages,
-        0,
-    ),
+    Column("disrupted_messages", "disrupted", "messages that had to wait for a move", 0),
     Column(
         "recovery_rounds",
         "recovery",
         "rounds from a disturbance until the fleet was balanced, where it was before the next one",
-        _mean_recovery,
+        value=_mean_recovery,
     ),
     Column(
         "ended_balanced_percent",
         "ends balanced %",
         "runs whose last ten rounds were balanced",
-        lambda score: 100.0 * score.ended_balanced,
         0,
+        lambda score: 100.0 * score.ended_balanced,
     ),
-    Column(
-        "hottest_points", "hottest", "mean usage of the hottest broker", lambda score: score.hottest_points
-    ),
-    Column(
-        "spread_points",
-        "spread",
-        "points between the hottest and the coldest broker, mean",
-        lambda score: score.spread_points,
-    ),
+    Column("hottest_points", "hottest", "mean usage of the hottest broker"),
+    Column("spread_points", "spread", "points between the hottest and the coldest broker, mean"),
 )
 
 
@@ -329,7 +298,7 @@ def _by_candidate(runs: Sequence[Run]) -> dict[str, Figures]:
 def _figures(scores: Sequence[Score]) -> Figures:
     found: Figures = {}
     for column in COLUMNS:
-        values = [value for score in scores if (value := column.value(score)) is not None]
+        values = [value for score in scores if (value := column.value_of(score)) is not None]
         found[column.key] = round(fmean(values), 3) if values else None
     return found
 

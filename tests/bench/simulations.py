@@ -16,7 +16,7 @@ from statistics import fmean
 
 from policies.shedding.registry import POLICIES
 from streaming.settings import ClusterSettingsSource, load
-from streaming.simulator.runs import NOBODY, PERFECT, Candidate, jobs_of, play, play_all
+from streaming.simulator.runs import NOBODY, PERFECT, Candidate, jobs_of, play_all
 from streaming.simulator.scenarios import SCENARIOS
 from streaming.simulator.score import Run, Score
 from streaming.simulator.setup import SESSIONS_COUNT
@@ -109,7 +109,7 @@ def main() -> None:
     candidates += [NOBODY, PERFECT] if given.bounds else []
     jobs = jobs_of([(each.name, each.build) for each in chosen], seeds_of(given.seeds), candidates)
     begun = time.perf_counter()
-    runs = list(play_all(jobs, play, given.processes))
+    runs = play_all(jobs, given.processes)
     if given.runs:
         for each in sorted(runs, key=lambda run: (_place(run), run.candidate, run.seed)):
             figures = "".join(f"{value(each.score):13.2f}" for _, value in FIGURES)

@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from policies.shedding.contract import (
-    ACTED,
-    MASKED,
-    NEED_MET,
+    BundleOutcome,
     Evidence,
     Examined,
     Headline,
@@ -47,8 +45,8 @@ def plan(view: RoundView, memory: TurnTakerMemory, settings: TurnTakerSettings) 
         tried = candidates(view.bundles, fired=np.array([0]), brokers=np.array([busiest]))
         tried, _ = tried.heaviest_first(view.bundles.rates[tried.rows].sum(axis=1))
         movable = view.bundles.movable[tried.rows]
-        outcomes = np.where(movable, NEED_MET, MASKED).astype(np.int8)
-        outcomes[np.flatnonzero(movable)[:1]] = ACTED
+        outcomes = np.where(movable, BundleOutcome.NEED_MET, BundleOutcome.MASKED).astype(np.int8)
+        outcomes[np.flatnonzero(movable)[:1]] = BundleOutcome.ACTED
         builder.add(tried, outcomes=outcomes, destinations=np.full(len(outcomes), idlest))
     whole_fleet, code = np.array([NOBODY]), np.array([fires], dtype=np.int8)
     examined = Examined(

@@ -21,15 +21,9 @@ import numpy as np
 from policies.columns import Bools, Code, Codes, Floats, Ints, empty_rows
 from policies.costs import SATURATED_POINTS
 from policies.shedding.contract import (
-    ACTED,
     ADMITTED,
-    BUDGET,
-    MASKED,
-    NEED_MET,
-    NO_DESTINATION,
-    NO_TRAFFIC,
     POSTPONED,
-    TOO_BIG,
+    BundleOutcome,
     Evidence,
     Examined,
     Headline,
@@ -332,12 +326,12 @@ def _tried_outcomes(
     view: RoundView, levels: Levels, found: Found, tried: Ints, examined: Examined, tried_examined: Ints
 ) -> Codes:
     """Outcome of each tried bundle; of a broker that could not be helped, which of its bundles are too big and which have no place."""
-    outcomes = np.full(len(tried), NEED_MET, dtype=np.int8)
+    outcomes = np.full(len(tried), BundleOutcome.NEED_MET, dtype=np.int8)
     if not len(tried):
         return outcomes
     fleet, bundles = Fleet(view, levels), view.bundles
     owners = examined.high[tried_examined]
-    outcomes[np.isin(owners, sorted(found.waiting))] = BUDGET
+    outcomes[np.isin(owners, sorted(found.waiting))] = BundleOutcome.BUDGET
     for broker in np.unique(owners[np.isin(owners, sorted(found.stuck))]).tolist():
         of_broker = owners == broker
         outcomes[of_broker] = _why_it_stays(fleet, tried[of_broker], broker)
@@ -345,9 +339,9 @@ def _tried_outcomes(
     for owner in np.unique(owners[loads]).tolist():
         idle = loads & (owners == owner)
         takes = (fleet.amounts(tried[idle], owner) * fleet.unit[owner]).max(axis=1) > 0
-        outcomes[np.flatnonzero(idle)[~takes]] = NO_TRAFFIC
-    outcomes[~bundles.movable[tried]] = MASKED
-    outcomes[np.isin(tried, [move.bundle for move in found.moves])] = ACTED
+        outcomes[np.flatnonzero(idle)[~takes]] = BundleOutcome.NO_TRAFFIC
+    outcomes[~bundles.movable[tried]] = BundleOutcome.MASKED
+    outcomes[np.isin(tried, [move.bundle for move in found.moves])] = BundleOutcome.ACTED
     return outcomes
 
 
@@ -355,10 +349,12 @@ def _why_it_stays(fleet: Fleet, rows: Ints, broker: int) -> Codes:
     """Why each bundle of a broker that could not be helped stays, (k,)."""
     receivers = fleet.receivers(broker, 0.0)
     if not len(receivers):
-        return np.full(len(rows), NO_DESTINATION, dtype=np.int8)
+        return np.full(len(rows), BundleOutcome.NO_DESTINATION, dtype=np.int8)
     amounts, cold = fleet.amounts(rows, broker), receivers[0]
     worse = fleet.scores_after(int(cold), amounts * fleet.unit[cold])
-    return np.where(worse >= fleet.score[broker], TOO_BIG, NO_DESTINATION).astype(np.int8)
+    return np.where(worse >= fleet.score[broker], BundleOutcome.TOO_BIG, BundleOutcome.NO_DESTINATION).astype(
+        np.int8
+    )
 
 
 def _round_shown(column: Floats) -> Floats:

@@ -148,7 +148,7 @@ class _Placed(TopicTable):
 
     tables: list[TopicLoads]
 
-    def of(self, bundle: int) -> TopicLoads:
+    def topics_of(self, bundle: int) -> TopicLoads:
         return self.tables[bundle]
 
 

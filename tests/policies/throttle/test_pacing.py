@@ -370,8 +370,8 @@ def test_the_network_leaves_its_share_less_what_is_not_ours(
         use=use,
         rates_in_force={role: 20},
     )
-    assert (caps.of(role), rooms.of(role)) == (cap, room)
-    assert caps.of(BrokerRole("follower", 2)) is None
+    assert (caps.cap_of(role), rooms.cap_of(role)) == (cap, room)
+    assert caps.cap_of(BrokerRole("follower", 2)) is None
 
 
 @pytest.mark.parametrize(
