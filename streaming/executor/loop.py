@@ -20,10 +20,11 @@ from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Generic, Literal
+from typing import Generic
 
 import msgspec
 
+from state.events import System
 from streaming.contract.encode import encode_event
 from streaming.contract.messages import ActionResultData, ActionResultMessage, type_of
 from streaming.executor.metrics import ExecutorMetrics
@@ -64,7 +65,7 @@ def open_topics(
     settings: Settings,
     *,
     cluster: str,
-    system: Literal["kafka", "pulsar"],
+    system: System,
     records_max: int,
 ) -> Topics:
     """Connect to the topics; ``stack`` closes them again. Raises ``PublishError`` or ``NoTopic``, each with its remedy."""

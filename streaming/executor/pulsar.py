@@ -46,15 +46,9 @@ from streaming.pulsar.admin import EXTENSIBLE, AdminError, HttpClient, PulsarAdm
 from streaming.pulsar.admin.http import CredentialsError
 from streaming.settings import PulsarTarget, Settings
 
-PulsarAction = UnloadAction | SplitAction
-
 _LOG = logging.getLogger(__name__)
 _BATCH = 4
 """Actions in a batch for each that is carried out at the same time: a batch waits for its slowest action, and the others go on."""
-
-
-Value = TypeVar("Value")
-
 _POLL_S = 0.2
 _PROBE_TOPICS_MAX = 100_000
 """Names tried until one falls into a bundle: a bundle of a thousandth of the hashes needs about a thousand."""
@@ -65,6 +59,9 @@ _ATTEMPTS_MAX = 4
 _LOCKS = 64
 """More than there are unloads at a time; ranges that share one only wait for each other."""
 _NOT_CUT = "Pulsar reported success but split nothing, as it does for a bundle with fewer than two topics loaded at its owner"
+
+PulsarAction = UnloadAction | SplitAction
+Value = TypeVar("Value")
 
 
 class Executor:
@@ -468,10 +465,7 @@ def start(
         stack, settings, cluster=cluster, system="pulsar", records_max=_BATCH * concurrent_count
     )
     executor = Executor(
-        admin,
-        pulsar_cluster=pulsar_cluster,
-        verify_timeout_s=target.verify_timeout_s,
-        dry_run=dry_run,
+        admin, pulsar_cluster=pulsar_cluster, verify_timeout_s=target.verify_timeout_s, dry_run=dry_run
     )
     loop = ExecutorLoop(executor, metrics, topics, cluster=cluster, concurrent_count=concurrent_count)
     stack.callback(loop.close)
