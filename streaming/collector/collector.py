@@ -43,7 +43,7 @@ class Cadence:
     sweeps_per_round: int
 
     @classmethod
-    def of(cls, rounds: RoundSettings, *, sweeps_per_round: int) -> "Cadence":
+    def from_rounds(cls, rounds: RoundSettings, *, sweeps_per_round: int) -> "Cadence":
         """The cadence of a cluster with these rounds."""
         return cls(length_s=rounds.length_s, lateness_s=rounds.lateness_s, sweeps_per_round=sweeps_per_round)
 

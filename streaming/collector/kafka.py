@@ -310,7 +310,7 @@ class KafkaCollector(Collector):
         super().__init__(
             metrics,
             cluster=cluster,
-            cadence=Cadence.of(rounds, sweeps_per_round=target.sweeps_per_round_count),
+            cadence=Cadence.from_rounds(rounds, sweeps_per_round=target.sweeps_per_round_count),
             clock_s=clock_s,
         )
         self._target = target

@@ -185,7 +185,7 @@ class Sweeper:
         self._metrics.count_read(result)
         if self._managers.ask(broker):
             return (
-                f"its load manager has changed to {self._managers.of(broker)}; the next sweep reads the broker "
+                f"its load manager has changed to {self._managers.manager(broker)}; the next sweep reads the broker "
                 "accordingly"
             )
         return str(error)
@@ -264,11 +264,11 @@ class PulsarCollector(Collector):
         super().__init__(
             metrics,
             cluster=cluster,
-            cadence=Cadence.of(decisions.rounds, sweeps_per_round=target.sweeps_per_round_count),
+            cadence=Cadence.from_rounds(decisions.rounds, sweeps_per_round=target.sweeps_per_round_count),
             clock_s=clock_s,
         )
         self._target = target
-        self._own = OwnTopics.of(settings)
+        self._own = OwnTopics.from_settings(settings)
         self._http, self._admin, found = self._connect()
         self._pulsar_cluster = found.cluster_name
         self._managers = LoadManagers(self._admin, self.metrics, cluster=cluster, first=found.load_manager)

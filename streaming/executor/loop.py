@@ -141,10 +141,10 @@ class ActionLoop(ABC, Generic[ActionKind]):
         """Call ``_carry_out`` for each, in any suitable order; ends only when none of them runs any more. Raises ``PublishError``."""
 
     @abstractmethod
-    def _try(self, order: Order[ActionKind], still: Callable[[], None]) -> Done | Skip:
+    def _try(self, order: Order[ActionKind], recheck: Callable[[], None]) -> Done | Skip:
         """Carry an order out and return the result; a cluster that refuses it is a failed result, not an error.
 
-        Calls ``still`` right before each call that changes the cluster: it raises ``Held`` if the call is not allowed any
+        Calls ``recheck`` right before each call that changes the cluster: it raises ``Held`` if the call is not allowed any
         more, and the errors that end the batch. Raises ``PublishError``.
         """
 
