@@ -238,7 +238,7 @@ def sweeping(url: str) -> Iterator[tuple[Sweeper, Sink]]:
     admin = PulsarAdmin(http, target)
     sweeper = Sweeper(
         admin,
-        EventWriter(sink, metrics, cluster="east-1", clock_ms=lambda: 1),
+        EventWriter(sink, metrics, cluster="east-1", clock_s=lambda: 0.001),
         metrics,
         target=target,
         limits=SplitSettings(),

@@ -1,12 +1,14 @@
 """A collector is alive while it begins sweeps, also when they fail."""
 
 import threading
+from io import BytesIO
 
 import pytest
 
 from streaming.collector import collector
 from streaming.collector.collector import Cadence, Collector
 from streaming.collector.metrics import CollectorMetrics
+from streaming.ports.events import LineEvents
 
 
 class Hanging(Collector):
@@ -14,7 +16,8 @@ class Hanging(Collector):
 
     def __init__(self) -> None:
         cadence = Cadence(length_s=0.02, lateness_s=0.0, sweeps_per_round=2)
-        super().__init__(CollectorMetrics("c"), cluster="c", cadence=cadence, clock_s=lambda: 0.0)
+        sink = LineEvents(BytesIO())
+        super().__init__(CollectorMetrics("c"), cluster="c", sink=sink, cadence=cadence, clock_s=lambda: 0.0)
         self.hangs, self.go_on = threading.Event(), threading.Event()
         self.count = 0
 
