@@ -43,7 +43,7 @@ class Cadence:
     sweeps_per_round: int
 
     @classmethod
-    def of(cls, rounds: RoundSettings, *, sweeps_per_round: int) -> "Cadence":
+    def from_rounds(cls, rounds: RoundSettings, *, sweeps_per_round: int) -> "Cadence":
         """The cadence of a cluster with these rounds."""
         return cls(length_s=rounds.length_s, lateness_s=rounds.lateness_s, sweeps_per_round=sweeps_per_round)
 
@@ -110,16 +110,20 @@ class EventWriter:
     """Writes the events of one cluster's collector. Thread-safe. Every method raises ``PublishError``."""
 
     def __init__(
-        self, sink: EventSink, metrics: CollectorMetrics, *, cluster: str, clock_ms: Callable[[], int]
+        self, sink: EventSink, metrics: CollectorMetrics, *, cluster: str, clock_s: Callable[[], float]
     ) -> None:
         self._sink = sink
         self._metrics = metrics
         self._cluster = cluster
-        self._clock_ms = clock_ms
+        self._clock_s = clock_s
+
+    def now_ms(self) -> int:
+        """Unix time in milliseconds."""
+        return int(1000 * self._clock_s())
 
     def write(self, kind: str, type_: str, subject: str, data: bytes, *, time_ms: int | None = None) -> None:
         """Hand an event over; ``kind`` is the metric's label, ``data`` is JSON, ``time_ms`` is now where it is not given."""
-        time_ms = self._clock_ms() if time_ms is None else time_ms
+        time_ms = self.now_ms() if time_ms is None else time_ms
         event = encode_event(
             type_=type_,
             id_=f"{subject}/{time_ms}",
@@ -156,18 +160,20 @@ class EventWriter:
 
 
 class Collector(ABC):
-    """Sweeps the cluster ``cluster``. ``run`` is for one thread."""
+    """Sweeps the cluster ``cluster`` into ``sink``; ``clock_s`` is Unix time. ``run`` is for one thread."""
 
     def __init__(
         self,
         metrics: CollectorMetrics,
         *,
         cluster: str,
+        sink: EventSink,
         cadence: Cadence,
         clock_s: Callable[[], float],
     ) -> None:
         self.metrics = metrics
         self._cluster = cluster
+        self._writer = EventWriter(sink, metrics, cluster=cluster, clock_s=clock_s)
         self._cadence = cadence
         self._clock_s = clock_s
         self._stop = threading.Event()

@@ -42,7 +42,7 @@ class OwnTopics:
     """What the names of the controllers' own topics begin with."""
 
     @staticmethod
-    def of(settings: Settings) -> "OwnTopics":
+    def from_settings(settings: Settings) -> "OwnTopics":
         """Those of the settings; without a namespace if everything is on Kafka."""
         links = (input_on_pulsar(settings), output_on_pulsar(settings))
         return OwnTopics(
@@ -174,14 +174,14 @@ class LoadManagers:
         self._has_changed = False
         self._lock = threading.Lock()
 
-    def of(self, broker: str) -> str:
+    def manager(self, broker: str) -> str:
         """Class of a broker's load manager, without the package."""
         with self._lock:
             return self._own.get(broker, self._common)
 
     def is_extensible(self, broker: str) -> bool:
         """Whether a broker publishes its load instead of answering with a report."""
-        return self.of(broker) == EXTENSIBLE
+        return self.manager(broker) == EXTENSIBLE
 
     def begin_sweep(self, brokers: Sequence[str]) -> None:
         """Choose the brokers to ask in this sweep: one, the next one each time, or all after one has changed."""
@@ -195,7 +195,7 @@ class LoadManagers:
                 else set()
             )
             self._has_changed = False
-        self._metrics.show_load_managers(Counter(map(self.of, brokers)))
+        self._metrics.show_load_managers(Counter(map(self.manager, brokers)))
 
     def ask_if_due(self, broker: str) -> None:
         """Ask a broker for its manager if it is due in this sweep."""
@@ -220,7 +220,7 @@ class LoadManagers:
                 self._note(broker, manager)
 
     def _note(self, broker: str, found: str) -> bool:
-        before = self.of(broker)
+        before = self.manager(broker)
         if not found or found == before:
             return False
         with self._lock:

@@ -126,23 +126,20 @@ def planned_move(target: tuple[int, ...], state: PartitionState) -> RunningMove:
 
 
 class KafkaSweeper:
-    """Sweeps the cluster ``cluster`` into ``sink``; ``clock_s`` is Unix time. For one thread."""
+    """Sweeps one cluster. For one thread."""
 
     def __init__(
         self,
-        sink: EventSink,
+        writer: EventWriter,
         metrics: CollectorMetrics,
         *,
-        cluster: str,
-        clock_s: Callable[[], float],
         planned_file: str | None = None,
         meter: NetworkMeter | None = None,
     ) -> None:
         self._planned_file = planned_file
         self._meter = meter
         self._metrics = metrics
-        self._clock_s = clock_s
-        self._events = EventWriter(sink, metrics, cluster=cluster, clock_ms=self._now_ms)
+        self._writer = writer
         self._patience = Patience()
         self._warned: list[str] = []
         self._planned: Planned = {}
@@ -155,7 +152,7 @@ class KafkaSweeper:
         alive = kafka.brokers()
         if self._meter is not None:
             self._meter.begin(alive)
-        moves, moved_ms = self._moves(kafka, alive), self._now_ms()
+        moves, moved_ms = self._moves(kafka, alive), self._writer.now_ms()
         wanted = sorted(
             alive.keys() | {broker for move in moves.values() for broker in (*move.replicas, *move.adding)}
         )
@@ -173,7 +170,7 @@ class KafkaSweeper:
             failed={str(broker): reason for broker, reason in sorted(failed.items())},
             moving_count=len(moves),
         )
-        self._events.tick(swept.asked, swept.failed)
+        self._writer.tick(swept.asked, swept.failed)
         return swept
 
     def _moves(self, kafka: KafkaCluster, alive: Collection[int]) -> dict[Partition, Move]:
@@ -247,7 +244,7 @@ class KafkaSweeper:
             network=Network() if self._meter is None else self._meter.traffic(broker),
             replicas=replicas,
         )
-        self._events.write(
+        self._writer.write(
             "load-report", type_of(KafkaLoadReportMessage), str(broker), msgspec.json.encode(data)
         )
 
@@ -264,16 +261,13 @@ class KafkaSweeper:
             throttled=Throttled(leader=dict(lists.leader), follower=dict(lists.follower)),
             live_brokers=sorted(alive),
         )
-        self._events.write(
+        self._writer.write(
             "reassignment",
             type_of(ReassignmentMessage),
             "reassignments",
             msgspec.json.encode(data),
             time_ms=time_ms,
         )
-
-    def _now_ms(self) -> int:
-        return int(1000 * self._clock_s())
 
 
 def _move(where: Partition, move: RunningMove, state: PartitionState | None) -> Move:
@@ -310,18 +304,14 @@ class KafkaCollector(Collector):
         super().__init__(
             metrics,
             cluster=cluster,
-            cadence=Cadence.of(rounds, sweeps_per_round=target.sweeps_per_round_count),
+            sink=sink,
+            cadence=Cadence.from_rounds(rounds, sweeps_per_round=target.sweeps_per_round_count),
             clock_s=clock_s,
         )
         self._target = target
         self._meter = self._network_meter()
         self._sweeper = KafkaSweeper(
-            sink,
-            self.metrics,
-            cluster=cluster,
-            clock_s=clock_s,
-            planned_file=target.planned_file,
-            meter=self._meter,
+            self._writer, metrics, planned_file=target.planned_file, meter=self._meter
         )
         self._connection = ExitStack()
         self._kafka: KafkaCluster | None = self._connect()

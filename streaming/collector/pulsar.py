@@ -185,7 +185,7 @@ class Sweeper:
         self._metrics.count_read(result)
         if self._managers.ask(broker):
             return (
-                f"its load manager has changed to {self._managers.of(broker)}; the next sweep reads the broker "
+                f"its load manager has changed to {self._managers.manager(broker)}; the next sweep reads the broker "
                 "accordingly"
             )
         return str(error)
@@ -264,18 +264,16 @@ class PulsarCollector(Collector):
         super().__init__(
             metrics,
             cluster=cluster,
-            cadence=Cadence.of(decisions.rounds, sweeps_per_round=target.sweeps_per_round_count),
+            sink=sink,
+            cadence=Cadence.from_rounds(decisions.rounds, sweeps_per_round=target.sweeps_per_round_count),
             clock_s=clock_s,
         )
         self._target = target
-        self._own = OwnTopics.of(settings)
+        self._own = OwnTopics.from_settings(settings)
         self._http, self._admin, found = self._connect()
         self._pulsar_cluster = found.cluster_name
         self._managers = LoadManagers(self._admin, self.metrics, cluster=cluster, first=found.load_manager)
         self._load_data = LoadData(self._admin, self._http, target)
-        self._writer = EventWriter(
-            sink, self.metrics, cluster=cluster, clock_ms=lambda: int(1000 * self._clock_s())
-        )
         self._sweeper = Sweeper(
             self._admin,
             self._writer,
@@ -285,7 +283,7 @@ class PulsarCollector(Collector):
             pulsar_cluster=self._pulsar_cluster,
             managers=self._managers,
             load_data=self._load_data,
-            unowned=Unowned(self._admin, lambda: int(1000 * self._clock_s())),
+            unowned=Unowned(self._admin, self._writer.now_ms),
         )
         self._facts_due_s = 0.0
         self._facts_reader: threading.Thread | None = None
@@ -303,7 +301,10 @@ class PulsarCollector(Collector):
         _LOG.info("sweep of %s: %d brokers, %d failed", self._cluster, len(swept.asked), len(swept.failed))
         if ended_s >= self._facts_due_s:
             self._facts_due_s = ended_s + self._target.cluster_interval_s
-            self._begin_facts(swept.asked)
+            self._facts_reader = threading.Thread(
+                target=self._read_facts, args=(swept.asked,), name="facts", daemon=True
+            )
+            self._facts_reader.start()
         return True
 
     def join_facts(self) -> None:
@@ -333,14 +334,8 @@ class PulsarCollector(Collector):
             raise StartRefused(str(error)) from error
         return http, admin, found
 
-    def _begin_facts(self, brokers: Sequence[str]) -> None:
-        """Read the facts beside the sweeps: a cluster with thousands of namespaces takes a while."""
-        self._facts_reader = threading.Thread(
-            target=self._read_facts, args=(brokers,), name="facts", daemon=True
-        )
-        self._facts_reader.start()
-
     def _read_facts(self, brokers: Sequence[str]) -> None:
+        """Runs beside the sweeps: a cluster with thousands of namespaces takes a while."""
         try:
             require_reports(self._admin.configuration(), cluster=self._cluster)
             with ThreadPoolExecutor(_FACTS_THREADS, thread_name_prefix="facts") as pool:

@@ -68,11 +68,11 @@ class ThrottleExecutor:
         self._dry_run = dry_run
 
     def carry_out(
-        self, kafka: KafkaCluster, action: ThrottleAction, still: Callable[[], None]
+        self, kafka: KafkaCluster, action: ThrottleAction, recheck: Callable[[], None]
     ) -> Done | Skip:
         """Check the precondition, set the throttle, check that it is there.
 
-        ``still`` is called right before the cluster is changed, and raises ``Held`` if that is not allowed now.
+        ``recheck`` is called right before the cluster is changed, and raises ``Held`` if that is not allowed now.
 
         Raises ``ClusterError`` if the cluster does not accept it,
         and ``PublishError`` if it cannot be remembered.
@@ -85,7 +85,7 @@ class ThrottleExecutor:
             detail = f"{len(aim.rates)} rates would be set and {len(aim.clear)} taken off"
             return Skip("executor-dry-run", detail)
         with self._memory.hold() as held:
-            done = self._change_to(kafka, held, _aim(action, held.remembered), still)
+            done = self._change_to(kafka, held, _aim(action, held.remembered), recheck)
         missing = [line for line in done if line.startswith("NOT")]
         later = [line for line in done if line.startswith("LATER")]
         return Done(
@@ -94,8 +94,8 @@ class ThrottleExecutor:
             was_done_before=len(later) == len(done),
         )
 
-    def sweep(self, kafka: KafkaCluster, still: Callable[[], None]) -> list[str]:
-        """Take off all that is ours, if nothing moves any more; returns a line for each change. ``still``: see ``carry_out``."""
+    def sweep(self, kafka: KafkaCluster, recheck: Callable[[], None]) -> list[str]:
+        """Take off all that is ours, if nothing moves any more; returns a line for each change. ``recheck``: see ``carry_out``."""
         if self._dry_run or self._memory.read().is_empty:
             return []
         with self._memory.hold() as held:
@@ -106,11 +106,11 @@ class ThrottleExecutor:
             if is_running or remembered.is_planned:
                 return []
             return self._change_to(
-                kafka, held, _Aim(remove=remembered.added, clear=_roles(remembered)), still
+                kafka, held, _Aim(remove=remembered.added, clear=_roles(remembered)), recheck
             )
 
     def _change_to(
-        self, kafka: KafkaCluster, held: HeldMemory, aim: "_Aim", still: Callable[[], None]
+        self, kafka: KafkaCluster, held: HeldMemory, aim: "_Aim", recheck: Callable[[], None]
     ) -> list[str]:
         """Remember, set, read back, remember what is left; returns a line for each change and each broker that failed or is down."""
         remembered = held.remembered
@@ -140,7 +140,7 @@ class ThrottleExecutor:
         )
         if changes or during != remembered:
             held.write(during)
-        self._carry_out_changes(kafka, held, changes, during, after, still)
+        self._carry_out_changes(kafka, held, changes, during, after, recheck)
         return [
             *(f"set and read back: {change}" for change in changes),
             *(
@@ -157,14 +157,14 @@ class ThrottleExecutor:
         changes: Sequence[Change],
         during: Remembered,
         after: Remembered,
-        still: Callable[[], None],
+        recheck: Callable[[], None],
     ) -> None:
         """Make the changes, then remember what is there; ``Held`` after the first one is a failure, because some were made."""
         settled = held.remembered
         try:
             for count, change in enumerate(changes):
                 try:
-                    still()
+                    recheck()
                 except Held as why:
                     if count == 0:
                         raise
@@ -332,10 +332,10 @@ class ThrottleLoop(ActionLoop[ThrottleAction]):
         """While there is nothing else to do, leftovers are looked for."""
         return self._sweep if self._clock_s() >= self._sweep_due_s else None
 
-    def _try(self, order: Order[ThrottleAction], still: Callable[[], None]) -> Done | Skip:
+    def _try(self, order: Order[ThrottleAction], recheck: Callable[[], None]) -> Done | Skip:
         try:
             with cluster_of(self._target, cluster=self._cluster) as kafka:
-                return self._executor.carry_out(kafka, order.action, still)
+                return self._executor.carry_out(kafka, order.action, recheck)
         except (ClusterError, ValueError) as error:
             return Done(outcome="failed", reason=str(error) or repr(error))
 

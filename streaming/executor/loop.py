@@ -20,10 +20,11 @@ from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Generic, Literal
+from typing import Generic
 
 import msgspec
 
+from state.events import System
 from streaming.contract.encode import encode_event
 from streaming.contract.messages import ActionResultData, ActionResultMessage, type_of
 from streaming.executor.metrics import ExecutorMetrics
@@ -71,7 +72,7 @@ def open_topics(
     settings: Settings,
     *,
     cluster: str,
-    system: Literal["kafka", "pulsar"],
+    system: System,
     records_max: int,
 ) -> Topics:
     """Connect to the topics; ``stack`` closes them again. Raises ``PublishError`` or ``NoTopic``, each with its remedy."""
@@ -149,10 +150,10 @@ class ActionLoop(ABC, Generic[ActionKind]):
         """Call ``_carry_out`` for each, in any suitable order; ends only when none of them runs any more. Raises ``PublishError``."""
 
     @abstractmethod
-    def _try(self, order: Order[ActionKind], still: Callable[[], None]) -> Done | Skip:
+    def _try(self, order: Order[ActionKind], recheck: Callable[[], None]) -> Done | Skip:
         """Carry an order out and return the result; a cluster that refuses it is a failed result, not an error.
 
-        Calls ``still`` right before each call that changes the cluster: it raises ``Held`` if the call is not allowed any
+        Calls ``recheck`` right before each call that changes the cluster: it raises ``Held`` if the call is not allowed any
         more, and the errors that end the batch. Raises ``PublishError``.
         """
 

@@ -45,15 +45,9 @@ from streaming.pulsar.admin import EXTENSIBLE, AdminError, HttpClient, PulsarAdm
 from streaming.pulsar.admin.http import CredentialsError
 from streaming.settings import PulsarTarget, Settings
 
-PulsarAction = UnloadAction | SplitAction
-
 _LOG = logging.getLogger(__name__)
 _BATCH = 4
 """Actions in a batch for each that is carried out at the same time: a batch waits for its slowest action, and the others go on."""
-
-
-Value = TypeVar("Value")
-
 _POLL_S = 0.2
 _PROBE_TOPICS_MAX = 100_000
 """Names tried until one falls into a bundle: a bundle of a thousandth of the hashes needs about a thousand."""
@@ -64,6 +58,9 @@ _ATTEMPTS_MAX = 4
 _LOCKS = 64
 """More than there are unloads at a time; ranges that share one only wait for each other."""
 _NOT_CUT = "Pulsar reported success but split nothing, as it does for a bundle with fewer than two topics loaded at its owner"
+
+PulsarAction = UnloadAction | SplitAction
+Value = TypeVar("Value")
 
 
 class Executor:
@@ -85,27 +82,27 @@ class Executor:
         self._pause = pause
         self._ranges = [threading.Lock() for _ in range(_LOCKS)]
 
-    def carry_out(self, order: Order[PulsarAction], still: Callable[[], None]) -> Done | Skip:
+    def carry_out(self, order: Order[PulsarAction], recheck: Callable[[], None]) -> Done | Skip:
         """Check the precondition, carry the order out, check the effect.
 
         Raises ``AdminError`` when the cluster cannot be asked beforehand. If the namespace is deleted meanwhile, that is a
         skip, too: neither a failure nor worth waiting for.
 
-        ``still`` is called right before each call that changes anything, and raises ``Held`` if it is not allowed now.
+        ``recheck`` is called right before each call that changes anything, and raises ``Held`` if it is not allowed now.
         """
         action = order.action
         try:
             if isinstance(action, SplitAction):
-                return self._split(action, still)
+                return self._split(action, recheck)
             with self._ranges[position_of(str(action.bundle.range)) % _LOCKS]:
-                return self._unload(action, still)
+                return self._unload(action, recheck)
         except AdminError as error:
             gone = self._skip_if_gone(action.bundle, error)
             if gone is None:
                 raise
             return gone
 
-    def _unload(self, action: UnloadAction, still: Callable[[], None]) -> Done | Skip:
+    def _unload(self, action: UnloadAction, recheck: Callable[[], None]) -> Done | Skip:
         bundle, destination = action.bundle, action.destination_broker
         found = self._boundaries(bundle)
         if isinstance(found, Skip):
@@ -114,7 +111,7 @@ class Executor:
         if destination is not None and owner == destination:
             return Done(outcome="succeeded", broker=owner, was_done_before=True)
         if destination is None and owner != action.precondition.owner and _has(found, [bundle]):
-            return self._finish_left(action, owner, still)
+            return self._finish_left(action, owner, recheck)
         skip = self._check_precondition(action, found, owner) or self._skip_if_unreachable(destination)
         if skip is not None:
             return skip
@@ -123,21 +120,23 @@ class Executor:
                 "executor-dry-run", f"{bundle} would be moved from {owner} to {destination or 'another'}"
             )
         topic = self._topic_of(bundle)
-        failure = self._retry_change(lambda: self._admin.unload(bundle, destination=destination), still)
-        return self._wait_until_landed(action, still, topic=topic, failure=failure)
+        failure = self._retry_change(lambda: self._admin.unload(bundle, destination=destination), recheck)
+        return self._wait_until_landed(action, recheck, topic=topic, failure=failure)
 
-    def _finish_left(self, action: UnloadAction, owner: str | None, still: Callable[[], None]) -> Done | Skip:
+    def _finish_left(
+        self, action: UnloadAction, owner: str | None, recheck: Callable[[], None]
+    ) -> Done | Skip:
         """Finish an unload without destination whose bundle has left its broker, perhaps by this action before a crash."""
         if owner is not None:
             return Done(outcome="succeeded", broker=owner, was_done_before=True)
         if self._dry_run:
             return Skip("executor-dry-run", f"{action.bundle} has no owner and would be looked up")
-        return self._wait_until_landed(action, still, topic=self._topic_of(action.bundle), failure=None)
+        return self._wait_until_landed(action, recheck, topic=self._topic_of(action.bundle), failure=None)
 
     def _topic_of(self, bundle: Bundle) -> str | None:
         return next(iter(self._retry(lambda: self._admin.topics(bundle))), None)
 
-    def _split(self, action: SplitAction, still: Callable[[], None]) -> Done | Skip:
+    def _split(self, action: SplitAction, recheck: Callable[[], None]) -> Done | Skip:
         bundle, boundaries = action.bundle, sorted(set(action.boundaries))
         if not boundaries or not all(bundle.range.lower < each < bundle.range.upper for each in boundaries):
             return Skip("bad-boundaries", f"{action.boundaries} are not all strictly inside {bundle.range}")
@@ -156,9 +155,9 @@ class Executor:
                 f"{bundle} would be cut into {', '.join(str(each.range) for each in children)}",
             )
         if len(boundaries) > 1 and self._cuts_one_by_one(action.precondition.owner):
-            failure = self._split_one_by_one(bundle, boundaries, still)
+            failure = self._split_one_by_one(bundle, boundaries, recheck)
         else:
-            failure = self._retry_change(lambda: self._admin.split(bundle, boundaries), still)
+            failure = self._retry_change(lambda: self._admin.split(bundle, boundaries), recheck)
         return self._cut(bundle, children, failure=failure)
 
     def _cuts_one_by_one(self, owner: str) -> bool:
@@ -166,13 +165,13 @@ class Executor:
         return self._retry(lambda: self._admin.configuration(owner)).load_manager == EXTENSIBLE
 
     def _split_one_by_one(
-        self, bundle: Bundle, boundaries: Sequence[int], still: Callable[[], None]
+        self, bundle: Bundle, boundaries: Sequence[int], recheck: Callable[[], None]
     ) -> AdminError | None:
         """Split at one boundary after the other: once a cut is seen, the next one is made in the bundle above it."""
         rest = bundle
         for boundary in boundaries:
             try:
-                failure = self._cut_off(rest, boundary, still)
+                failure = self._cut_off(rest, boundary, recheck)
             except Held as held:
                 if rest is bundle:
                     raise
@@ -182,9 +181,9 @@ class Executor:
             rest = Bundle(bundle.namespace, BundleRange(boundary, bundle.range.upper))
         return None
 
-    def _cut_off(self, bundle: Bundle, boundary: int, still: Callable[[], None]) -> AdminError | None:
+    def _cut_off(self, bundle: Bundle, boundary: int, recheck: Callable[[], None]) -> AdminError | None:
         """Split at one boundary and wait until that is seen. Raises ``Held`` only if no call was made."""
-        failure = self._retry_change(lambda: self._admin.split(bundle, [boundary]), still)
+        failure = self._retry_change(lambda: self._admin.split(bundle, [boundary]), recheck)
         deadline = Deadline(self._verify_timeout_s)
         while failure is None or failure.failure == "no-answer":
             if boundary in self._retry(lambda: self._admin.boundaries(bundle.namespace)):
@@ -246,7 +245,7 @@ class Executor:
                 self._pause(_POLL_S * 2**attempt)
         return call()
 
-    def _retry_change(self, call: Callable[[], None], still: Callable[[], None]) -> AdminError | None:
+    def _retry_change(self, call: Callable[[], None], recheck: Callable[[], None]) -> AdminError | None:
         """Call as ``_retry`` does and return the error. It is not the result yet: what is seen afterwards counts.
 
         Raises ``Held`` only if no call was made: a call that failed may have had its effect.
@@ -255,7 +254,7 @@ class Executor:
 
         def attempt() -> None:
             nonlocal failure
-            still()
+            recheck()
             try:
                 call()
             except AdminError as error:
@@ -275,7 +274,7 @@ class Executor:
     def _wait_until_landed(
         self,
         action: UnloadAction,
-        still: Callable[[], None],
+        recheck: Callable[[], None],
         *,
         topic: str | None,
         failure: AdminError | None,
@@ -308,7 +307,7 @@ class Executor:
                 unloads_count += 1
                 try:
                     failure = self._retry_change(
-                        lambda: self._admin.unload(action.bundle, destination=destination), still
+                        lambda: self._admin.unload(action.bundle, destination=destination), recheck
                     )
                 except Held as held:
                     return Done(outcome="failed", reason=f"{source} took it back; {held.skip}", broker=source)
@@ -439,9 +438,9 @@ class ExecutorLoop(ActionLoop[PulsarAction]):
         for order in chain:
             self._carry_out(order)
 
-    def _try(self, order: Order[PulsarAction], still: Callable[[], None]) -> Done | Skip:
+    def _try(self, order: Order[PulsarAction], recheck: Callable[[], None]) -> Done | Skip:
         try:
-            return self._executor.carry_out(order, still)
+            return self._executor.carry_out(order, recheck)
         except (AdminError, CredentialsError) as error:
             return Done(outcome="failed", reason=str(error))
 
@@ -467,10 +466,7 @@ def start(
         stack, settings, cluster=cluster, system="pulsar", records_max=_BATCH * concurrent_count
     )
     executor = Executor(
-        admin,
-        pulsar_cluster=pulsar_cluster,
-        verify_timeout_s=target.verify_timeout_s,
-        dry_run=dry_run,
+        admin, pulsar_cluster=pulsar_cluster, verify_timeout_s=target.verify_timeout_s, dry_run=dry_run
     )
     loop = ExecutorLoop(executor, metrics, topics, cluster=cluster, concurrent_count=concurrent_count)
     stack.callback(loop.close)

@@ -71,37 +71,7 @@ def survey(
     states = kafka.partitions([row.topic for row in request.partitions])
     running = kafka.reassignments()
     rows, refused = sift(request.partitions, lambda row: _misfit(row, states, running, alive))
-    places = [row.where for row in rows]
-    adding = [running[where].adding if where in running else () for where in places]
-    added = [
-        set(row.target) - (set(states[row.where].replicas) - set(joining))
-        for row, joining in zip(rows, adding, strict=True)
-    ]
-    before, _ = _read_logs(kafka, places, added, [states[where].leader for where in places])
-    wait(interval_s)
-    now = kafka.partitions([row.topic for row in rows])
-    leaders = [now[where].leader if where in now else NO_LEADER for where in places]
-    after, sizes = _read_logs(kafka, places, added, leaders)
-    columns = MoveColumns(
-        topics=[row.topic for row in rows],
-        partitions=[row.partition for row in rows],
-        current=[states[where].replicas for where in places],
-        adding=adding,
-        target=[row.target for row in rows],
-        leaders=leaders,
-        write_bytes_per_s=_fill_in_measured(
-            whole_numbers(rows, "write_bytes_per_s"), write_rates(before, after)
-        ),
-        log_size_bytes=_fill_in_measured(whole_numbers(rows, "log_size_bytes"), after.log_size_bytes),
-        in_sync=[states[where].in_sync for where in places],
-        present_bytes=[
-            {
-                broker: sizes.sizes_bytes.get(where, {}).get(broker, 0)
-                for broker in brokers - sizes.failed.keys()
-            }
-            for where, brokers in zip(places, added, strict=True)
-        ],
-    )
+    columns, sizes = _measure(kafka, rows, states, running, interval_s, wait)
     checked = _without_full_disks(check(columns, refused), sizes)
     moves = checked.reassignment.moves
     brokers = {*moves.sources.brokers.tolist(), *moves.added.brokers.tolist()}
@@ -143,6 +113,49 @@ def _misfit(
     if row.current_replicas is not None and set(row.current_replicas) != set(state.replicas):
         return f"current_replicas is {row.current_replicas}, and the cluster has {list(state.replicas)}"
     return None
+
+
+def _measure(
+    kafka: KafkaCluster,
+    rows: Sequence[PartitionRow],
+    states: Mapping[Partition, PartitionState],
+    running: Mapping[Partition, RunningMove],
+    interval_s: float,
+    wait: Callable[[float], None],
+) -> tuple[MoveColumns, LogSizes]:
+    """The rows with what the cluster says about each, and the logs as they were read last."""
+    places = [row.where for row in rows]
+    adding = [running[where].adding if where in running else () for where in places]
+    added = [
+        set(row.target) - (set(states[row.where].replicas) - set(joining))
+        for row, joining in zip(rows, adding, strict=True)
+    ]
+    before, _ = _read_logs(kafka, places, added, [states[where].leader for where in places])
+    wait(interval_s)
+    now = kafka.partitions([row.topic for row in rows])
+    leaders = [now[where].leader if where in now else NO_LEADER for where in places]
+    after, sizes = _read_logs(kafka, places, added, leaders)
+    columns = MoveColumns(
+        topics=[row.topic for row in rows],
+        partitions=[row.partition for row in rows],
+        current=[states[where].replicas for where in places],
+        adding=adding,
+        target=[row.target for row in rows],
+        leaders=leaders,
+        write_bytes_per_s=_fill_in_measured(
+            whole_numbers(rows, "write_bytes_per_s"), write_rates(before, after)
+        ),
+        log_size_bytes=_fill_in_measured(whole_numbers(rows, "log_size_bytes"), after.log_size_bytes),
+        in_sync=[states[where].in_sync for where in places],
+        present_bytes=[
+            {
+                broker: sizes.sizes_bytes.get(where, {}).get(broker, 0)
+                for broker in brokers - sizes.failed.keys()
+            }
+            for where, brokers in zip(places, added, strict=True)
+        ],
+    )
+    return columns, sizes
 
 
 def _read_logs(

@@ -278,12 +278,12 @@ def test_what_an_executor_sets_after_another_took_all_off_does_not_stay_behind(
     """The other one comes in between this one's last look and its calls: nothing can keep it from making them."""
     other, looked = ThrottleExecutor(memory), []
 
-    def still() -> None:
+    def recheck() -> None:
         if not looked:
             looked.append(other.carry_out(moving.cluster, action("none"), nothing_against_it))
 
     with pytest.raises(Taken):
-        ThrottleExecutor(memory).carry_out(moving.cluster, first(moving.topic), still)
+        ThrottleExecutor(memory).carry_out(moving.cluster, first(moving.topic), recheck)
     assert moving.throttle() != Throttle()
     assert other.sweep(moving.cluster, nothing_against_it)
     assert moving.throttle() == Throttle()
@@ -294,17 +294,17 @@ def test_what_is_paused_in_the_middle_is_a_failure_and_what_was_done_of_it_is_ta
 ) -> None:
     asked = []
 
-    def still() -> None:
+    def recheck() -> None:
         asked.append(moving.throttle())
         if len(asked) in {1, 4}:
             raise Held(Skip("paused", "the sale"))
 
     executor = ThrottleExecutor(memory)
     with pytest.raises(Held):
-        executor.carry_out(moving.cluster, first(moving.topic), still)
+        executor.carry_out(moving.cluster, first(moving.topic), recheck)
     assert memory.read().is_empty, "nothing was set"
     with pytest.raises(ClusterError, match="2 of 5 settings made, then paused: the sale"):
-        executor.carry_out(moving.cluster, first(moving.topic), still)
+        executor.carry_out(moving.cluster, first(moving.topic), recheck)
     assert moving.throttle() != Throttle()
     assert executor.carry_out(moving.cluster, action("none"), nothing_against_it) == Done(outcome="succeeded")
     assert moving.throttle() == Throttle()

@@ -126,10 +126,10 @@ class World:
         )
         self.loop._heartbeat = Heartbeat(_TURN, _ANSWER, _NO_BATCH, clock_s=lambda: self.now_s)
 
-    def carry_out(self, order: Order[PulsarAction], still: Callable[[], None]) -> Done | Skip:
+    def carry_out(self, order: Order[PulsarAction], recheck: Callable[[], None]) -> Done | Skip:
         """Stands in for the executor: looks at the cluster, which may take a while, then makes the call."""
         self.before_call(order.id)
-        still()
+        recheck()
         self.called.append(order.id)
         return Done(outcome="succeeded")
 

@@ -41,7 +41,7 @@ class Cluster:
     changes: list[Asked] = field(default_factory=list)
     stumbles: dict[str, int] = field(default_factory=dict)
     """How many more times a question is answered with 500, by the beginning of its path."""
-    still: Callable[[], None] = lambda: None
+    recheck: Callable[[], None] = lambda: None
     """The executor calls it right before each change; it raises ``Held`` to prevent the change."""
     is_one_by_one: bool = False
     """Whether it makes each change that it answers with OK, and refuses several boundaries, as the extensible load manager does."""
@@ -118,7 +118,7 @@ class Cluster:
                 PulsarAdmin(http, target), pulsar_cluster="c", verify_timeout_s=0.6, pause=lambda _: None
             )
             order = Order(id="a", source="/c", epoch=1, action=action)
-            return executor.carry_out(order, self.still)
+            return executor.carry_out(order, self.recheck)
 
     def unload(self) -> Done | Skip:
         return self.carry_out(UnloadAction(**self._common(), destination_broker=self.ids[1]))
@@ -231,17 +231,17 @@ def held_at(attempt: int) -> Callable[[], None]:
     """A check that raises ``Held`` at that attempt, from 1 on, and at no other."""
     attempts = iter(range(1, 99))
 
-    def still() -> None:
+    def recheck() -> None:
         if next(attempts) == attempt:
             raise Held(Skip("expired", "meanwhile"))
 
-    return still
+    return recheck
 
 
 @pytest.mark.parametrize("kind", ["unload", "split"])
 def test_what_is_held_right_before_its_call_is_not_called(cluster: Callable[..., Cluster], kind: str) -> None:
     pulsar = cluster([OK], 1)
-    pulsar.still = held_at(1)
+    pulsar.recheck = held_at(1)
     with pytest.raises(Held):
         pulsar.unload() if kind == "unload" else pulsar.split()
     assert not pulsar.changes
@@ -253,7 +253,7 @@ def test_what_is_held_after_a_call_that_failed_is_not_called_again_but_looked_af
     cluster: Callable[..., Cluster], kind: str, takes: int, outcome: str
 ) -> None:
     pulsar = cluster([refusal(500)], takes)
-    pulsar.still = held_at(2)
+    pulsar.recheck = held_at(2)
     done = pulsar.unload() if kind == "unload" else pulsar.split()
     assert isinstance(done, Done)
     assert done.outcome == outcome
@@ -279,7 +279,7 @@ def test_a_question_after_a_split_that_fails_for_a_moment_is_no_verdict(
     cluster: Callable[..., Cluster],
 ) -> None:
     pulsar = cluster([OK], 1)
-    pulsar.still = lambda: pulsar.stumbles.update({"/admin/v2/namespaces/": 1})
+    pulsar.recheck = lambda: pulsar.stumbles.update({"/admin/v2/namespaces/": 1})
     done = pulsar.split()
     assert isinstance(done, Done)
     assert done.outcome == "succeeded", done.reason
@@ -301,12 +301,12 @@ def test_what_may_not_be_tried_any_more_is_not_unloaded_again(cluster: Callable[
     pulsar = cluster([OK], 0)
     asked: list[None] = []
 
-    def still() -> None:
+    def recheck() -> None:
         asked.append(None)
         if len(asked) > 1:
             raise Held(Skip("paused", "the cluster is paused"))
 
-    pulsar.still = still
+    pulsar.recheck = recheck
     done = pulsar.unload()
     assert isinstance(done, Done)
     assert (done.outcome, len(pulsar.changes)) == ("failed", 1)

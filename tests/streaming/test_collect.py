@@ -30,7 +30,7 @@ from streaming.pulsar.load_data import LoadData
 from streaming.settings import PulsarTarget
 from tests.streaming.http_broker import Answer, Asked, answer_owner, http_brokers
 
-MINUTE = Cadence.of(RoundSettings(length_s=60, lateness_s=10), sweeps_per_round=2)
+MINUTE = Cadence.from_rounds(RoundSettings(length_s=60, lateness_s=10), sweeps_per_round=2)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def sweeping(url: str) -> Iterator[tuple[Sweeper, Sink]]:
     admin = PulsarAdmin(http, target)
     sweeper = Sweeper(
         admin,
-        EventWriter(sink, metrics, cluster="east-1", clock_ms=lambda: 1),
+        EventWriter(sink, metrics, cluster="east-1", clock_s=lambda: 0.001),
         metrics,
         target=target,
         limits=SplitSettings(),
