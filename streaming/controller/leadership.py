@@ -117,13 +117,11 @@ class Leading:
         self.metrics.show_leader(controller.name, leads=True)
         with refuse_errors(settings):
             runs = Runs(
-                self.spark,
-                settings,
-                self.begin,
+                frames=self.frames,
+                begin=self.begin,
                 checkpoint=checkpoint,
                 publisher=publisher,
                 batches=batches,
-                frames=self.frames,
             )
             if skip_lost:
                 runs.skip(wait_out(lambda: self._publish_gaps(begun)))

@@ -8,7 +8,7 @@ first.
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -38,8 +38,7 @@ from streaming.spark.failures import (
     spark_errors,
 )
 from streaming.spark.probes import damaged_files, probe_local, probe_store
-from streaming.spark.query import Query, Runs
-from streaming.spark.session import Session
+from streaming.spark.query import Frames, Query, Runs
 from streaming.systems.topics import validate_all
 
 _LOG = logging.getLogger(__name__)
@@ -161,13 +160,13 @@ class QueryLoop:
     def _find_damaged(self) -> list[str]:
         location = self.settings.spark.checkpoint
         try:
-            return damaged_files(self.runs.session.spark, location)
+            return damaged_files(self.runs.frames.spark, location)
         except SparkError as error:
             _LOG.warning("the files of the checkpoint %s could not be checked: %s", location, error)
             return []
 
     def _is_sound(self) -> bool:
-        problem = failed_probe(self.runs.session, self.settings)
+        problem = failed_probe(self.runs.frames)
         if problem is not None:
             _LOG.warning(
                 "a test of the brokers, the checkpoint's store and the disk failed as well: %s", problem
@@ -240,20 +239,14 @@ class QueryLoop:
             self.health.note_end()
 
 
-def failed_probe(session: Session, settings: Settings) -> str | None:
-    """The first problem found, as a sentence; None if all works. Raises ``SparkGone``."""
-    probes: Iterator[Callable[[], object]] = iter(
-        (
-            lambda: validate_all(settings),
-            lambda: probe_store(session.spark, settings.spark.checkpoint),
-            lambda: probe_local(session.spark),
-        )
-    )
-    for probe in probes:
-        try:
-            probe()
-        except SparkGone:
-            raise
-        except (StartError, SparkError, OSError) as error:
-            return str(error)
+def failed_probe(frames: Frames) -> str | None:
+    """The first problem of brokers, store and local directories, as a sentence; None if all work. Raises ``SparkGone``."""
+    try:
+        validate_all(frames.settings)
+        probe_store(frames.spark, frames.settings.spark.checkpoint)
+        probe_local(frames.spark)
+    except SparkGone:
+        raise
+    except (StartError, SparkError, OSError) as error:
+        return str(error)
     return None

@@ -53,7 +53,7 @@ class World:
         found: dict[str, Any] = {
             "settings": Settings(),
             "runs": SimpleNamespace(
-                session=SimpleNamespace(spark=None), start_next=lambda _name: self.run_query()
+                frames=SimpleNamespace(spark=None), start_next=lambda _name: self.run_query()
             ),
             "publisher": SimpleNamespace(ensure_owner=self.ensure_owner),
             "checkpoint": SimpleNamespace(planned_batch=self.planned),
