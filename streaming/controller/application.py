@@ -15,6 +15,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import TypeVar
 
+from streaming.contract import families
 from streaming.contract.beat import every_s
 from streaming.controller.beats import Beats, Duty
 from streaming.controller.health import Health
@@ -60,8 +61,8 @@ class Application:
         self._metrics = Metrics(
             KNOWN_LABELS, version=version("trimtab"), pyspark_version=session.SPARK_VERSION
         )
-        self._metrics.show_start(at_s=time.time())
-        self._metrics.show_leader(settings.controller.name, leads=False)
+        self._metrics.show(families.START, value=time.time())
+        self._metrics.show(families.LEADER, settings.controller.name, value=0)
         self._stopping = False
         self._start: session.Start | None = None
         """The start of Spark, while it is in progress."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
+from streaming.contract import families
 from streaming.contract.encode import SkippedRange
 from streaming.controller.batches import BatchPublisher
 from streaming.controller.beats import Beats, Duty
@@ -99,7 +100,7 @@ class Leading:
                 epoch = wait_out(lambda: take_over(checkpoint, publisher, settings, start_with=start_with))
             yield Begun(publisher=publisher, checkpoint=checkpoint, ids=ids, epoch=epoch)
         finally:
-            self.metrics.show_leader(settings.controller.name, leads=False)
+            self.metrics.show(families.LEADER, settings.controller.name, value=0)
             publisher.close()
 
     def lead(self, begun: Begun, wait_out: WaitingOut, *, skip_lost: bool = False) -> None:
@@ -114,7 +115,7 @@ class Leading:
         self.duty.lead(begun.epoch, lambda: batches.newest_batch_id)
         self.beats.beat_now()
         self.health.lead()
-        self.metrics.show_leader(controller.name, leads=True)
+        self.metrics.show(families.LEADER, controller.name, value=1)
         with refuse_errors(settings):
             runs = Runs(
                 frames=self.frames,

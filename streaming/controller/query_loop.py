@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
+from streaming.contract import families
 from streaming.controller.batches import BatchPublisher
 from streaming.controller.health import START_S, STOP_S, Health
 from streaming.controller.metrics import Metrics
@@ -139,7 +140,7 @@ class QueryLoop:
         text = explain(failure)
         _LOG.warning("the query failed and is restarted in %g s: %s", backoff_s, text)
         self.health.show(f"the query failed and is started again: {text}")
-        self.metrics.count_query_restart()
+        self.metrics.count(families.QUERY_RESTARTS)
 
     def _failure(self, error: Exception) -> Failure:
         """What went wrong. Spark passes on only the text of the batch function's own error."""

@@ -61,7 +61,7 @@ class World:
             "batches": SimpleNamespace(
                 take_raised=lambda: self.raised, newest_batch_id=7, error=None, published_count=0
             ),
-            "metrics": SimpleNamespace(count_query_restart=lambda: None),
+            "metrics": SimpleNamespace(count=lambda _family: None),
         }
         return QueryLoop(
             **found,
