@@ -76,6 +76,7 @@ class Leading:
 
     settings: Settings
     begin: Begin
+    start_with: StartWith
     spark: Session
     frames: Frames
     metrics: Metrics
@@ -86,9 +87,9 @@ class Leading:
     is_stopping: Callable[[], bool]
 
     @contextmanager
-    def taken_over(self, wait_out: WaitingOut, start_with: StartWith) -> Iterator[Begun]:
+    def taken_over(self, wait_out: WaitingOut) -> Iterator[Begun]:
         """Take over, until the end of the block. Raises ``Refused``, ``NotReached`` or ``Fenced``."""
-        settings = self.settings
+        settings, start_with = self.settings, self.start_with
         publisher = publisher_of(settings)
         try:
             with refuse_errors(settings):
