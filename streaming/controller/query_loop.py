@@ -90,7 +90,10 @@ class QueryLoop:
                 if failure is not None:
                     if time.monotonic() - started > _HEALTHY_S:
                         backoff_s = _BACKOFF_FIRST_S
-                    self._report_restart(failure, backoff_s)
+                    text = explain(failure)
+                    _LOG.warning("the query failed and is restarted in %g s: %s", backoff_s, text)
+                    self.health.show(f"the query failed and is started again: {text}")
+                    self.metrics.count(families.QUERY_RESTARTS)
                     self.wait(backoff_s)
                     backoff_s = min(2 * backoff_s, _BACKOFF_MOST_S)
         except (Refused, Changed, CheckpointMismatch, NoAnswer):
@@ -118,9 +121,7 @@ class QueryLoop:
             if isinstance(error, NoAnswer) and not error.passes:
                 raise
             self.health.show(f"the query failed: {error}")
-            failure = self._failure(error)
-            self._raise_if_final(failure, error)
-            return failure
+            return self._passing_failure(error)
         return None
 
     def _wait_until_unchanged(self) -> None:
@@ -136,35 +137,21 @@ class QueryLoop:
             else:
                 return
 
-    def _report_restart(self, failure: Failure, backoff_s: float) -> None:
-        text = explain(failure)
-        _LOG.warning("the query failed and is restarted in %g s: %s", backoff_s, text)
-        self.health.show(f"the query failed and is started again: {text}")
-        self.metrics.count(families.QUERY_RESTARTS)
-
-    def _failure(self, error: Exception) -> Failure:
-        """What went wrong. Spark passes on only the text of the batch function's own error."""
+    def _passing_failure(self, error: Exception) -> Failure:
+        """What went wrong; raised if no restart can mend it. Spark passes on only the text of the batch function's own error."""
         raised = self.batches.take_raised()
         if isinstance(raised, Fenced | CheckpointMismatch):
             raise raised from error
-        return failure_of(raised or error)
-
-    def _raise_if_final(self, failure: Failure, error: Exception) -> None:
-        remedy, repeats = final_remedy(failure), self._repeats
-        batch_id = self.batches.newest_batch_id
-        if remedy is None and repeats.note(failure, batch_id=batch_id, is_sound=self._is_sound):
+        failure, repeats = failure_of(raised or error), self._repeats
+        remedy = final_remedy(failure)
+        if remedy is None and repeats.note(
+            failure, batch_id=self.batches.newest_batch_id, is_sound=self._is_sound
+        ):
             location = self.settings.spark.checkpoint
-            remedy = repeated_remedy(failure, repeats.count, location, self._find_damaged())
+            remedy = repeated_remedy(failure, repeats.count, location, self._find_damaged(location))
         if remedy is not None:
             raise Refused(f"{remedy}\n{failure.text}") from error
-
-    def _find_damaged(self) -> list[str]:
-        location = self.settings.spark.checkpoint
-        try:
-            return damaged_files(self.runs.frames.spark, location)
-        except SparkError as error:
-            _LOG.warning("the files of the checkpoint %s could not be checked: %s", location, error)
-            return []
+        return failure
 
     def _is_sound(self) -> bool:
         problem = failed_probe(self.runs.frames)
@@ -173,6 +160,13 @@ class QueryLoop:
                 "a test of the brokers, the checkpoint's store and the disk failed as well: %s", problem
             )
         return problem is None
+
+    def _find_damaged(self, location: str) -> list[str]:
+        try:
+            return damaged_files(self.runs.frames.spark, location)
+        except SparkError as error:
+            _LOG.warning("the files of the checkpoint %s could not be checked: %s", location, error)
+            return []
 
     def _run_query(self) -> None:
         self.health.begin("starting the query", START_S)
