@@ -34,8 +34,8 @@ from streaming.spark.rows import OUTPUT_SCHEMA, OutputRow
 
 _LOG = logging.getLogger(__name__)
 
-_CHECKPOINT_SAYS = source.Starting("earliest", "earliest")
-"""Spark reads these only until the query has committed a batch; from then on the checkpoint counts."""
+_CHECKPOINT_SAYS = "earliest"
+"""Spark reads this only until the query has committed a batch; from then on the checkpoint counts."""
 _BEHIND = "maxOffsetsBehindLatest"
 """Metric of Spark's Kafka source: the lag of the partition that is furthest behind, in records."""
 
