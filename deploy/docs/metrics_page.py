@@ -17,6 +17,7 @@ from streaming.collector.kafka import READ_RESULTS as KAFKA_RESULTS
 from streaming.collector.metrics import EVENTS as PULSAR_EVENTS
 from streaming.collector.metrics import READ_RESULTS as PULSAR_RESULTS
 from streaming.collector.metrics import CollectorMetrics
+from streaming.contract.families import LEADER
 from streaming.controller.metrics import KNOWN_LABELS, KnownLabels, Metrics
 from streaming.controller.published import Published
 from streaming.executor.metrics import KINDS, THROTTLE_KIND, ExecutorMetrics
@@ -112,7 +113,7 @@ def _make_controller_metrics() -> Metrics:
     for event in _rounds():
         metrics.observe_round(event, published_s=event.time_s)
     metrics.observe_events(_EVENTS)
-    metrics.show_leader("trimtab", leads=True)
+    metrics.show(LEADER, "trimtab", value=1)
     return metrics
 
 

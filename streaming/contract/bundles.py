@@ -16,6 +16,7 @@ import numpy as np
 from policies.columns import Bools, Ints
 from state.events import is_system_bundle
 from streaming.contract.messages import MAX_NAME_CHARACTERS, SHOWN_CHARACTERS
+from streaming.contract.refusal import Refusal
 
 BUNDLE = re.compile(r"[^/\s]+/(?:[^/\s]+/)?[^/\s]+/0x[0-9a-fA-F]{1,8}_0x[0-9a-fA-F]{1,8}")
 MAX_NAMES = 1_000_000
@@ -23,13 +24,14 @@ MAX_NAMES = 1_000_000
 listing about 30, so together at most about 130 MB. Above the limit they are forgotten and learned again."""
 
 
-class BadBundleName(Exception):
+class BadBundleName(Refusal):
     """A name that is not the name of a bundle; the message quotes it."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
+            "bad-bundle-name",
             f"{name[:SHOWN_CHARACTERS]!r} is no bundle: expected tenant/namespace/0x00000000_0xffffffff "
-            f"or tenant/cluster/namespace/0x00000000_0xffffffff"
+            f"or tenant/cluster/namespace/0x00000000_0xffffffff",
         )
 
 

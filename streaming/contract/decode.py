@@ -27,7 +27,7 @@ from state.outputs import rfc3339
 from state.summary import MAX_REMARK_CHARACTERS
 from state.upkeep import Spell, Upkeep
 from streaming.contract.diagnose import diagnose
-from streaming.contract.kafka import BadReport, broker_logs, moves_report
+from streaming.contract.kafka import broker_logs, moves_report
 from streaming.contract.messages import (
     MAX_UNOWNED_COUNT,
     PAUSED_REASON,
@@ -49,7 +49,8 @@ from streaming.contract.messages import (
     TickMessage,
     TopicStatsMessage,
 )
-from streaming.contract.pulsar import Refusal, broker_report, facts_of, published_report, topic_traffic
+from streaming.contract.pulsar import broker_report, facts_of, published_report, topic_traffic
+from streaming.contract.refusal import Refusal
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_YEAR = 9000
@@ -89,8 +90,6 @@ def decode(
         event = _common_event(message) if isinstance(message, CommonMessage) else _system_event(message)
     except Refusal as refused:
         return message.cluster, refused.rejection, None
-    except BadReport as error:
-        return message.cluster, Rejection(reason="bad-data", detail=str(error)), None
     return message.cluster, event, None if message.recordedtime is None else to_ms(message.recordedtime)
 
 
@@ -99,7 +98,7 @@ def _check_attributes(message: Message) -> None:
         detail = (
             f"datacontenttype is {message.datacontenttype[:SHOWN_CHARACTERS]!r}, expected 'application/json'"
         )
-        raise Refusal(Rejection(reason="not-cloudevent", detail=detail))
+        raise Refusal("not-cloudevent", detail)
     _check_time("time", message.time, reason="bad-time")
     if message.recordedtime is not None:
         _check_time("recordedtime", message.recordedtime, reason="bad-time")
@@ -108,11 +107,11 @@ def _check_attributes(message: Message) -> None:
 def _check_time(name: str, moment: datetime, *, reason: RejectReason) -> None:
     if moment < _EPOCH or moment.year >= _LAST_YEAR:
         detail = f"{name} {moment.isoformat()} is not between 1970 and {_LAST_YEAR}"
-        raise Refusal(Rejection(reason=reason, detail=detail))
+        raise Refusal(reason, detail)
 
 
 def _system_event(message: PulsarMessage | KafkaMessage) -> Event:
-    """The event of a message about clusters of one system. Raises ``Refusal`` or ``BadReport``."""
+    """The event of a message about clusters of one system. Raises ``Refusal``."""
     id_, time_ms = message.id, to_ms(message.time)
     match message:
         case LoadReportMessage(data=load):
@@ -208,7 +207,7 @@ def _resumed_ms(overlay: ControlData, time_ms: int) -> int | None:
             f"resumed_at is {rfc3339(resumed_ms)}, after the event's own time {rfc3339(time_ms)}: nobody can know yet "
             "that later actions work"
         )
-        raise Refusal(Rejection(reason="bad-data", detail=detail))
+        raise Refusal("bad-data", detail)
     return resumed_ms
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from state.events import Rejection
+from state.events import Rejection, RejectReason
 from streaming.contract.messages import (
     CLUSTER_PATTERN,
     MAX_NAME_CHARACTERS,
@@ -25,6 +25,8 @@ from streaming.contract.messages import (
     type_of,
 )
 
+_Problem = tuple[RejectReason, str]
+"""A reason, and what is wrong in detail."""
 _NOT_FINITE_TEXT = frozenset({"NaN", "Infinity", "-Infinity", "+Infinity", "INF", "-INF", "+INF"})
 """How Jackson and others write what JSON has no number for."""
 _NUMBER_FIELDS = frozenset(
@@ -49,108 +51,93 @@ def diagnose(value: bytes, key: str | None, error: Exception) -> tuple[str, Reje
         return _reject_text(str(problem))
     except RecursionError:
         return _reject_text("nested too deeply")
-    return _diagnose(event, key, error)
-
-
-def _diagnose(event: object, key: str | None, error: Exception) -> tuple[str, Rejection]:
     if not isinstance(event, dict):
         detail = f"expected a JSON object, found {type(event).__name__}"
         return "", Rejection(reason="not-cloudevent", detail=detail)
-    cluster_problem = _cluster_problem(event, key)
-    rejection = (
-        _envelope_problem(event) or cluster_problem or _attribute_problem(event) or _not_finite_problem(event)
-    )
-    if rejection is None and not isinstance(error, msgspec.ValidationError):
+    reason, detail = next(_problems(event, key), (None, ""))
+    if reason is None and not isinstance(error, msgspec.ValidationError):
         return _reject_text(str(error))
-    if rejection is None:
-        rejection = Rejection(reason="bad-data", detail=f"{event['type']}: {str(error)[:SHOWN_CHARACTERS]}")
-    return ("" if cluster_problem else event["cluster"]), rejection
+    if reason is None:
+        reason, detail = "bad-data", f"{event['type']}: {str(error)[:SHOWN_CHARACTERS]}"
+    has_cluster = next(_cluster_problems(event, key), None) is None
+    return event["cluster"] if has_cluster else "", Rejection(reason=reason, detail=detail)
 
 
 def _reject_text(detail: str) -> tuple[str, Rejection]:
     return "", Rejection(reason="not-json", detail=f"not JSON: {detail[:SHOWN_CHARACTERS]}")
 
 
-def _shorten(value: object) -> str:
-    return repr(value)[:SHOWN_CHARACTERS]
+def _problems(event: dict[str, Any], key: str | None) -> Iterator[_Problem]:
+    """What is wrong, in the order in which it is named; only the first of them is asked for."""
+    yield from _envelope_problems(event)
+    yield from _cluster_problems(event, key)
+    yield from _attribute_problems(event)
+    for place, value in _numbers(event.get("data")):
+        if (isinstance(value, float) and not math.isfinite(value)) or value in _NOT_FINITE_TEXT:
+            where = ascii(_path(place))[1:-1][:SHOWN_CHARACTERS]
+            yield "not-finite", f"{where} is {_shorten(value)}, expected a finite number"
 
 
-def _envelope_problem(event: dict[str, Any]) -> Rejection | None:
+def _envelope_problems(event: dict[str, Any]) -> Iterator[_Problem]:
     if event.get("specversion") != "1.0":
-        detail = f"specversion is {_shorten(event.get('specversion'))}, expected '1.0' (CloudEvents, structured JSON)"
-        return Rejection(reason="not-cloudevent", detail=detail)
+        version = _shorten(event.get("specversion"))
+        yield "not-cloudevent", f"specversion is {version}, expected '1.0' (CloudEvents, structured JSON)"
     for name in ("id", "source", "type"):
         if not isinstance(event.get(name), str) or not event[name]:
-            detail = f"{name} is {_shorten(event.get(name))}, expected a non-empty string"
-            return Rejection(reason="not-cloudevent", detail=detail)
+            yield "not-cloudevent", f"{name} is {_shorten(event.get(name))}, expected a non-empty string"
         if len(event[name]) > MAX_NAME_CHARACTERS:
-            return Rejection(reason="not-cloudevent", detail=_describe_length(name, event[name]))
+            yield "not-cloudevent", _describe_length(name, event[name])
     if event["type"] not in _KNOWN_TYPES:
-        detail = f"type is {_shorten(event['type'])}, expected one of {', '.join(sorted(_KNOWN_TYPES))}"
-        return Rejection(reason="unknown-type", detail=detail)
+        known = ", ".join(sorted(_KNOWN_TYPES))
+        yield "unknown-type", f"type is {_shorten(event['type'])}, expected one of {known}"
     content = event.get("datacontenttype")
     if content is not None and not isinstance(content, str):
-        detail = f"datacontenttype is {_shorten(content)}, expected 'application/json'"
-        return Rejection(reason="not-cloudevent", detail=detail)
-    return None
+        yield "not-cloudevent", f"datacontenttype is {_shorten(content)}, expected 'application/json'"
 
 
-def _describe_length(name: str, value: str) -> str:
-    return f"{name} is {_shorten(value)}, {len(value)} characters: at most {MAX_NAME_CHARACTERS} are taken"
-
-
-def _cluster_problem(event: dict[str, object], key: str | None) -> Rejection | None:
+def _cluster_problems(event: dict[str, Any], key: str | None) -> Iterator[_Problem]:
     cluster = event.get("cluster")
     if cluster is None or cluster == "":
-        return Rejection(reason="missing-cluster", detail="the attribute cluster is missing")
+        yield "missing-cluster", "the attribute cluster is missing"
     if (
         not isinstance(cluster, str)
         or re.fullmatch(CLUSTER_PATTERN, cluster) is None
         or cluster.endswith("\n")
     ):
-        detail = f"cluster is {_shorten(cluster)}, expected 1 to 100 of the characters A-Z a-z 0-9 . _ -"
-        return Rejection(reason="invalid-cluster", detail=detail)
+        expected = "expected 1 to 100 of the characters A-Z a-z 0-9 . _ -"
+        yield "invalid-cluster", f"cluster is {_shorten(cluster)}, {expected}"
     if key is not None and key != cluster:
         detail = f"the record's key is {_shorten(key)}, its cluster {cluster!r}: they must be equal"
-        return Rejection(reason="cluster-mismatch", detail=detail)
-    return None
+        yield "cluster-mismatch", detail
 
 
-def _attribute_problem(event: dict[str, object]) -> Rejection | None:
+def _attribute_problems(event: dict[str, Any]) -> Iterator[_Problem]:
     subject = event.get("subject")
     if not isinstance(subject, str) or not subject:
-        return Rejection(
-            reason="no-subject", detail=f"subject is {_shorten(subject)}, expected a non-empty string"
-        )
-    if len(subject) > MAX_NAME_CHARACTERS:
-        return Rejection(reason="bad-data", detail=_describe_length("subject", subject))
+        yield "no-subject", f"subject is {_shorten(subject)}, expected a non-empty string"
+    if len(event["subject"]) > MAX_NAME_CHARACTERS:
+        yield "bad-data", _describe_length("subject", event["subject"])
     for name in ("time", "recordedtime"):
-        if event.get(name) is not None or name == "time":
-            problem = _time_problem(name, event.get(name))
-            if problem is not None:
-                return problem
-    return None
+        moment = event.get(name)
+        if (moment is not None or name == "time") and not _is_time(moment):
+            expected = "expected RFC 3339 with an offset, such as 2026-11-21T13:21:25.206Z"
+            yield "bad-time", f"{name} is {_shorten(moment)}, {expected}"
 
 
-def _time_problem(name: str, value: object) -> Rejection | None:
-    expected = "expected RFC 3339 with an offset, such as 2026-11-21T13:21:25.206Z"
-    if not isinstance(value, str):
-        return Rejection(reason="bad-time", detail=f"{name} is {_shorten(value)}, {expected}")
+def _is_time(value: object) -> bool:
     try:
         msgspec.convert(value, Time)
     except (msgspec.ValidationError, UnicodeEncodeError):  # a lone surrogate cannot be encoded
-        return Rejection(reason="bad-time", detail=f"{name} is {_shorten(value)}, {expected}")
-    return None
+        return False
+    return isinstance(value, str)
 
 
-def _not_finite_problem(event: dict[str, object]) -> Rejection | None:
-    for place, value in _numbers(event.get("data")):
-        if (isinstance(value, float) and not math.isfinite(value)) or value in _NOT_FINITE_TEXT:
-            where = ascii(_path(place))[1:-1][:SHOWN_CHARACTERS]
-            return Rejection(
-                reason="not-finite", detail=f"{where} is {_shorten(value)}, expected a finite number"
-            )
-    return None
+def _shorten(value: object) -> str:
+    return repr(value)[:SHOWN_CHARACTERS]
+
+
+def _describe_length(name: str, value: str) -> str:
+    return f"{name} is {_shorten(value)}, {len(value)} characters: at most {MAX_NAME_CHARACTERS} are taken"
 
 
 _Place = tuple["_Place | None", str | int]
@@ -188,8 +175,6 @@ _MOST_DIGITS = 310
 
 def load(text: str | bytes) -> Any:
     """Read a text; a whole number that is too large for a double becomes infinite, as ``1e999`` does. Raises ``ValueError``."""
-    return json.loads(text, parse_int=_parse_integer)
-
-
-def _parse_integer(digits: str) -> int | float:
-    return int(digits) if len(digits) < _MOST_DIGITS else float(digits)
+    return json.loads(
+        text, parse_int=lambda digits: int(digits) if len(digits) < _MOST_DIGITS else float(digits)
+    )

@@ -345,3 +345,5 @@ EXECUTOR_LAST_POLL = _gauge(
 
 FAMILIES: tuple[Family, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Family))
 """All families, in the order of their declaration."""
+CONTROLLER = tuple(family for family in FAMILIES if not family.stem.startswith(("collector_", "executor_")))
+"""Those of the controller."""

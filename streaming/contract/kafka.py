@@ -13,6 +13,7 @@ from msgspec import Meta
 from policies.throttle.lists import EVERYTHING, BadList, ThrottledLists, entries_of
 from policies.throttle.moves import LARGEST_BROKER, LARGEST_NUMBER, LARGEST_PARTITION, TOPIC_PATTERN, BadMove
 from state.events import BrokerLogs, MoveRow, MovesReport, MoveTable, ReplicaTable
+from streaming.contract.refusal import Refusal
 
 Topic = Annotated[str, Meta(pattern=rf"^{TOPIC_PATTERN}(?![\s\S])")]
 Broker = Annotated[int, Meta(ge=0, le=LARGEST_BROKER)]
@@ -110,17 +111,15 @@ class ReassignmentData(msgspec.Struct, frozen=True):
     """All brokers of the cluster that are registered and not fenced, whether or not they could be read; null: not known."""
 
 
-class BadReport(ValueError):
-    """A report has impossible contents; the message names what is wrong."""
-
-
 def broker_logs(data: KafkaBrokerData, *, subject: str) -> BrokerLogs:
-    """The report as the state keeps it. Raises ``BadReport``."""
+    """The report as the state keeps it. Raises ``Refusal``."""
     if subject != str(data.broker):
-        raise BadReport(f"subject is {subject[:200]!r}, and data.broker is {data.broker}: they must be equal")
+        raise Refusal(
+            "bad-data", f"subject is {subject[:200]!r}, and data.broker is {data.broker}: they must be equal"
+        )
     rows = data.replicas
     if len({(row.topic, row.partition) for row in rows}) < len(rows):
-        raise BadReport(f"{_first_twice(rows)} is reported twice; report each replica once")
+        raise Refusal("bad-data", f"{_first_twice(rows)} is reported twice; report each replica once")
     replicas = ReplicaTable.of(
         [row.topic for row in rows],
         [row.partition for row in rows],
@@ -140,7 +139,7 @@ def broker_logs(data: KafkaBrokerData, *, subject: str) -> BrokerLogs:
 
 
 def moves_report(data: ReassignmentData) -> MovesReport:
-    """The reassignments as the state keeps them. Raises ``BadReport``."""
+    """The reassignments as the state keeps them. Raises ``Refusal``."""
     moves = _move_table(data.moves)
     for lists in (data.throttled.leader, data.throttled.follower):
         for topic, text in lists.items():
@@ -156,8 +155,9 @@ def _move_table(rows: list[Move]) -> MoveTable:
     for row in rows:
         strangers = sorted(set(row.removing) - set(row.replicas))
         if strangers:
-            raise BadReport(
-                f"{row.topic}-{row.partition}: removing has {strangers}, which are not among replicas {row.replicas}"
+            raise Refusal(
+                "bad-data",
+                f"{row.topic}-{row.partition}: removing has {strangers}, which are not among replicas {row.replicas}",
             )
     try:
         return MoveTable.of_rows(
@@ -175,7 +175,7 @@ def _move_table(rows: list[Move]) -> MoveTable:
             ]
         )
     except BadMove as error:
-        raise BadReport(str(error)) from error
+        raise Refusal("bad-data", str(error)) from error
 
 
 def _check_list(topic: str, text: str) -> None:
@@ -183,7 +183,7 @@ def _check_list(topic: str, text: str) -> None:
         if text.strip() != EVERYTHING:
             entries_of(text)
     except BadList as error:
-        raise BadReport(f"throttled list of topic {topic}: {error}") from error
+        raise Refusal("bad-data", f"throttled list of topic {topic}: {error}") from error
 
 
 def _first_twice(replicas: list[Replica]) -> str:

@@ -12,7 +12,7 @@ from operator import attrgetter
 import msgspec
 import numpy as np
 
-from policies.columns import Floats, Ints
+from policies.columns import Floats
 from policies.usage import NOT_MEASURED
 from state.events import (
     RATE_IN,
@@ -23,15 +23,13 @@ from state.events import (
     TOPICS,
     BrokerReport,
     Published,
-    Rejection,
     RejectReason,
     TopicTraffic,
     is_system_bundle,
 )
 from state.facts import SPLIT_ALGORITHM, Facts, Isolation
 from state.pulsar.groups import BadPattern, compile_pattern
-from streaming.contract.bundles import BadBundleName, KnownBundles
-from streaming.contract.kafka import BadReport
+from streaming.contract.bundles import KnownBundles
 from streaming.contract.messages import (
     MAX_NAME_CHARACTERS,
     MAX_NUMBER,
@@ -44,6 +42,7 @@ from streaming.contract.messages import (
     TopicLoad,
     Traffic,
 )
+from streaming.contract.refusal import Refusal
 
 _MIN_LIMIT = 1 / MAX_NUMBER
 """Smallest limit above 0 that a percentage can be computed with."""
@@ -73,24 +72,16 @@ _TOPIC_ROW, _STATS_ROW = _packed_row(TopicLoad), _packed_row(BundleStats)
 _known_bundles = KnownBundles()
 
 
-class Refusal(Exception):
-    """Why a record is refused."""
-
-    def __init__(self, rejection: Rejection) -> None:
-        super().__init__(rejection.detail)
-        self.rejection = rejection
-
-
 def broker_report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerReport:
     stats = data.lastStats or {}
-    try:
-        listing = _known_bundles.listing(broker, stats, data.bundles)
-        _known_bundles.check({*(data.pulsarsOwn or ())})
-    except BadBundleName as error:
-        raise _refuse_name(error) from error
+    listing = _known_bundles.listing(broker, stats, data.bundles)
+    _known_bundles.check({*(data.pulsarsOwn or ())})
     columns = _columns(stats.values(), _STATS_ROW)
     _check_stats(columns, listing.with_stats, BundleStats)
     found = columns.take(listing.stats_rows, axis=0)
+    topics, producers, consumers = found[:, len(RATES) :].T
+    counts = np.empty((len(found), 2), dtype=np.int64)
+    counts[:, TOPICS], counts[:, SESSIONS] = topics, producers + consumers
     rate_in, rate_out, volume_in, volume_out = _broker_rates(data, stats)
     return BrokerReport(
         resources=_resources(data),
@@ -100,23 +91,11 @@ def broker_report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerRepor
         bundles=listing.bundles,
         traffic=found[:, : len(RATES)],
         has_traffic=listing.has_stats,
-        counts=_topics_and_sessions(found[:, len(RATES) :]),
+        counts=counts,
         pulsars_own=sorted({*listing.pulsars_own, *filter(is_system_bundle, data.pulsarsOwn)})
         if data.pulsarsOwn
         else listing.pulsars_own,
     )
-
-
-def _topics_and_sessions(counts: Floats) -> Ints:
-    """From (n, 3) to (n, 2): producers and consumers are added up to sessions."""
-    found = np.empty((len(counts), 2), dtype=np.int64)
-    found[:, TOPICS] = counts[:, 0]
-    found[:, SESSIONS] = counts[:, 1] + counts[:, 2]
-    return found
-
-
-def _refuse_name(error: BadBundleName) -> Refusal:
-    return Refusal(Rejection(reason="bad-bundle-name", detail=str(error)))
 
 
 def _columns(rows: Collection[Traffic], packed_row: "np.dtype[np.void]") -> Floats:
@@ -147,7 +126,7 @@ def check_traffic(traffic: Floats, names: Sequence[str]) -> None:
         return
     row = int(np.argmax(((traffic < 0) | (traffic > MAX_NUMBER)).any(axis=1)))
     worst = float(traffic[row].min()) if traffic[row].min() < 0 else float(traffic[row].max())
-    raise Refusal(_bad_rate(f"a rate of {names[row][:SHOWN_CHARACTERS]}", worst))
+    raise _bad_rate(f"a rate of {names[row][:SHOWN_CHARACTERS]}", worst)
 
 
 def _check_stats(columns: Floats, names: Sequence[str], struct: type[Traffic]) -> None:
@@ -161,13 +140,13 @@ def _check_stats(columns: Floats, names: Sequence[str], struct: type[Traffic]) -
         row, column = bad[0].tolist()
         count = struct.__struct_fields__[len(RATES) + column]
         detail = f"{count} of {names[row][:SHOWN_CHARACTERS]} is {counts[row, column]:g}, expected 0 to {_MAX_COUNT}"
-        raise Refusal(Rejection(reason="bad-data", detail=detail))
+        raise Refusal("bad-data", detail)
 
 
-def _bad_rate(what: str, value: float) -> Rejection:
+def _bad_rate(what: str, value: float) -> Refusal:
     if value < 0:
-        return Rejection(reason="negative-rate", detail=f"{what} is {value!r}, expected 0 or more")
-    return Rejection(reason="bad-data", detail=f"{what} is {value!r}, expected at most {MAX_NUMBER:g}")
+        return Refusal("negative-rate", f"{what} is {value!r}, expected 0 or more")
+    return Refusal("bad-data", f"{what} is {value!r}, expected at most {MAX_NUMBER:g}")
 
 
 def _broker_rates(data: LocalBrokerData, stats: Mapping[str, Traffic]) -> list[float]:
@@ -176,7 +155,7 @@ def _broker_rates(data: LocalBrokerData, stats: Mapping[str, Traffic]) -> list[f
     for name, given in zip(RATES, _rates(data), strict=True):
         value = math.fsum(getattr(row, name) or 0.0 for row in stats.values()) if given is None else given
         if not 0 <= value <= MAX_NUMBER:
-            raise Refusal(_bad_rate(name, value))
+            raise _bad_rate(name, value)
         rates.append(value)
     return rates
 
@@ -208,17 +187,14 @@ def _measurement(resource: Resource | None) -> tuple[float, float]:
 def _check_resource(name: str, usage: float, limit: float) -> None:
     if usage < 0 and not usage == limit == NOT_MEASURED:
         detail = f"{name}.usage is {usage!r} with limit {limit!r}, expected 0 or more, or -1 with limit -1"
-        raise Refusal(Rejection(reason="negative-usage", detail=detail))
+        raise Refusal("negative-usage", detail)
     if usage > MAX_NUMBER or 0 < limit < _MIN_LIMIT or limit > MAX_NUMBER:
         detail = f"{name} has usage {usage!r} and limit {limit!r}: no percentage can be computed of them"
-        raise Refusal(Rejection(reason="bad-data", detail=detail))
+        raise Refusal("bad-data", detail)
 
 
 def topic_traffic(data: dict[str, dict[str, TopicLoad]]) -> TopicTraffic:
-    try:
-        _known_bundles.check(data.keys())
-    except BadBundleName as error:
-        raise _refuse_name(error) from error
+    _known_bundles.check(data.keys())
     names = [topic for topics in data.values() for topic in topics]
     check_lengths("topic", names)
     columns = _columns([row for topics in data.values() for row in topics.values()], _TOPIC_ROW)
@@ -235,11 +211,12 @@ def topic_traffic(data: dict[str, dict[str, TopicLoad]]) -> TopicTraffic:
 
 
 def check_lengths(what: str, names: Iterable[str]) -> None:
-    """Raise ``BadReport`` for a name that is too long: a round summary may quote such names for a hundred bundles."""
+    """Raise ``Refusal`` for a name that is too long: a round summary may quote such names for a hundred bundles."""
     longest = max(names, key=len, default="")
     if len(longest) > MAX_NAME_CHARACTERS:
-        raise BadReport(
-            f"{what} {longest[:SHOWN_CHARACTERS]!r} has {len(longest)} characters, at most {MAX_NAME_CHARACTERS} are taken"
+        raise Refusal(
+            "bad-data",
+            f"{what} {longest[:SHOWN_CHARACTERS]!r} has {len(longest)} characters, at most {MAX_NAME_CHARACTERS} are taken",
         )
 
 
@@ -276,22 +253,18 @@ def _check(data: BrokerLoadData, names: list[str]) -> None:
     for name, reason in smoothed:
         value = getattr(data, name)
         if value < 0:
-            raise _make_refusal(f"{name} is {value!r}, expected 0 or more", reason)
+            raise Refusal(reason, f"{name} is {value!r}, expected 0 or more")
         if value > MAX_NUMBER:
-            raise _make_refusal(f"{name} is {value!r}, expected at most {MAX_NUMBER:g}")
+            raise Refusal("bad-data", f"{name} is {value!r}, expected at most {MAX_NUMBER:g}")
     if not 0 <= data.updatedAt <= _LAST_MS:
-        raise _make_refusal(f"updatedAt is {data.updatedAt}, expected milliseconds since 1970")
+        raise Refusal("bad-data", f"updatedAt is {data.updatedAt}, expected milliseconds since 1970")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise _make_refusal(f"topBundlesLoadData has {twice[:SHOWN_CHARACTERS]!r} twice")
-
-
-def _make_refusal(detail: str, reason: RejectReason = "bad-data") -> Refusal:
-    return Refusal(Rejection(reason=reason, detail=detail))
+        raise Refusal("bad-data", f"topBundlesLoadData has {twice[:SHOWN_CHARACTERS]!r} twice")
 
 
 def facts_of(found: PulsarClusterData) -> Facts:
-    """The facts of a cluster. Raises ``BadReport`` and ``Refusal``."""
+    """The facts of a cluster. Raises ``Refusal``."""
     check_lengths("broker", found.brokers)
     check_lengths("isolation policy", found.isolation_policies)
     check_lengths("anti-affinity group", found.anti_affinity_groups)
@@ -337,7 +310,8 @@ def _check_pattern(policy: str, pattern: str) -> None:
     try:
         compile_pattern(pattern)
     except BadPattern as error:
-        raise BadReport(
+        raise Refusal(
+            "bad-data",
             f"isolation policy {policy[:SHOWN_CHARACTERS]!r} has the regular expression {pattern[:SHOWN_CHARACTERS]!r}, which RE2 does not "
-            f"understand ({error}): write it without look-around and back-references"
+            f"understand ({error}): write it without look-around and back-references",
         ) from error

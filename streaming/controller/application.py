@@ -10,11 +10,13 @@ import logging
 import math
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
 from typing import TypeVar
 
+from streaming.contract import families
 from streaming.contract.beat import every_s
 from streaming.controller.beats import Beats, Duty
 from streaming.controller.health import Health
@@ -47,6 +49,15 @@ _LOOK_S = 1
 """A stop request ends a wait within this time."""
 
 
+@contextmanager
+def _refuse(*kinds: type[Exception]) -> Iterator[None]:
+    """Raise ``Refused`` for errors of these kinds."""
+    try:
+        yield
+    except kinds as error:
+        raise Refused(str(error)) from error
+
+
 class Application:
     """One controller process."""
 
@@ -60,8 +71,8 @@ class Application:
         self._metrics = Metrics(
             KNOWN_LABELS, version=version("trimtab"), pyspark_version=session.SPARK_VERSION
         )
-        self._metrics.show_start(at_s=time.time())
-        self._metrics.show_leader(settings.controller.name, leads=False)
+        self._metrics.show(families.START, value=time.time())
+        self._metrics.show(families.LEADER, settings.controller.name, value=0)
         self._stopping = False
         self._start: session.Start | None = None
         """The start of Spark, while it is in progress."""
@@ -77,7 +88,8 @@ class Application:
             port=self._settings.metrics.port,
         )
         with stopped_by_signals(self._stop):
-            _LOG.info("metrics and health at %s", self._serve(server))
+            with _refuse(OSError):
+                _LOG.info("metrics and health at %s", server.start())
             try:
                 self._run_checked()
             except StoppedWaiting:
@@ -91,8 +103,10 @@ class Application:
                 server.stop()
 
     def _run_checked(self) -> None:
-        self._require_java()
-        self._check_topics()
+        with _refuse(JavaError, StartError):
+            session.require_java()
+            for warning in self._wait_out(lambda: validate_all(self._settings)):
+                _LOG.warning("%s", warning)
         if self._stopping:
             return
         self._health.show("starting Spark")
@@ -127,20 +141,6 @@ class Application:
         _LOG.error("staying, unready, because controller.when_refused is stay: %s", error.message)
         self._wait(math.inf)
 
-    @staticmethod
-    def _serve(server: HealthServer) -> str:
-        try:
-            return server.start()
-        except OSError as error:
-            raise Refused(str(error)) from error
-
-    def _check_topics(self) -> None:
-        try:
-            for warning in self._wait_out(lambda: validate_all(self._settings)):
-                _LOG.warning("%s", warning)
-        except StartError as error:
-            raise Refused(str(error)) from error
-
     def _wait_out(self, step: Callable[[], Value]) -> Value:
         """What the step returns, once brokers and store answer; raises ``NotReached`` after ``start_wait_s``."""
         limit_s = self._settings.controller.start_wait_s
@@ -149,21 +149,15 @@ class Application:
         self._health.show("starting")
         return found
 
-    @staticmethod
-    def _require_java() -> None:
-        try:
-            session.require_java()
-        except JavaError as error:
-            raise Refused(str(error)) from error
-
     def _spark(self) -> session.Session:
         self._start = start = session.Start()
         if self._stopping:
             start.cancel()
         try:
-            return start.connect(self._settings)
-        except (JarError, JavaError) as error:
-            raise Refused(str(error)) from error
+            with _refuse(JarError, JavaError):
+                return start.connect(self._settings)
+        except Refused:
+            raise
         except Exception as error:
             if self._stopping:  # the JVM was ended before it had begun anything
                 raise StoppedWaiting from error
@@ -173,12 +167,13 @@ class Application:
 
     def _run_on(self, spark: session.Session) -> None:
         controller = self._settings.controller
-        duty = Duty(name=controller.name, session_s=controller.session_s, is_alive=self._is_alive)
+        duty = Duty(name=controller.name, session_s=controller.session_s, is_alive=self._health.is_alive)
         sink = partial(beat_sink_of, self._settings)
         with Beats(sink, duty.beat, every_s=every_s(controller.session_s)) as beats:
             leading = Leading(
                 settings=self._settings,
                 begin=self._begin,
+                start_with=self._start_with,
                 spark=spark,
                 frames=Frames(spark.spark, self._settings),
                 metrics=self._metrics,
@@ -190,26 +185,18 @@ class Application:
             )
             if controller.standby:
                 self._health.has_standbys(lambda: beats.problem)
-                StandingBy(
-                    settings=self._settings,
-                    leading=leading,
-                    wait_out=self._wait_out,
-                    start_with=self._start_with,
-                ).run()
+                StandingBy(leading=leading, wait_out=self._wait_out).run()
             else:
                 self._lead(leading)
 
     def _lead(self, leading: Leading) -> None:
         """Lead without standing by: a successor ends this process."""
         try:
-            with leading.taken_over(self._wait_out, self._start_with) as begun:
+            with leading.taken_over(self._wait_out) as begun:
                 leading.lead(begun, self._wait_out, skip_lost=self._skip_lost)
         except Fenced as error:
             leading.duty.be_silent()
             raise FencedOff(str(error)) from error
-
-    def _is_alive(self) -> bool:
-        return all(check.ok for check in self._health.liveness())
 
     def _wait(self, seconds: float) -> bool:
         """Wait so many seconds; returns whether to go on, False at once when a stop is requested."""

@@ -15,6 +15,7 @@ from functools import partial
 from threading import Lock
 
 from state.outputs import RoundSummary
+from streaming.contract import families
 from streaming.controller.metrics import Metrics, Part, is_used
 from streaming.controller.published import FollowUp, OutputLog, Published, RefusalLog
 from streaming.controller.published import decode as decode_published
@@ -96,7 +97,7 @@ class BatchReports:
             _LOG.exception(
                 "%s: a published batch could not be reported completely; the batch itself is published", part
             )
-            self._metrics.count_telling_error(part)
+            self._metrics.count(families.TELLING_ERRORS, part)
 
     def _observe_events(self, value: bytes) -> None:
         observed = decode(value)
@@ -155,7 +156,7 @@ class BatchPublisher:
             raise
         self.error = None
         self.published_count += 1
-        self._metrics.observe_batch(duration_s=time.monotonic() - started)
+        self._metrics.observe(families.BATCH_DURATION, time.monotonic() - started)
 
     def take_raised(self) -> Exception | None:
         """The error that a batch raised since the last call, which Spark wraps beyond recognition; None if there was none."""
@@ -168,11 +169,11 @@ class BatchPublisher:
         found = self._publisher.publish(batch.id, batch.query_id, records)
         if not found:
             _LOG.info("batch %d was published before the restart: skipped", batch.id)
-            self._metrics.count_skipped_batch()
+            self._metrics.count(families.BATCHES_SKIPPED)
             if found is BatchState.OTHERWISE:
                 self._name_differing(batch.id, rows)
             return
-        self._metrics.observe_publish(duration_s=time.monotonic() - started)
+        self._metrics.observe(families.PUBLISH_DURATION, time.monotonic() - started)
         self.reports.report(rows)
 
     def _name_differing(self, batch_id: int, rows: Sequence[OutputRow]) -> None:
@@ -184,7 +185,7 @@ class BatchPublisher:
             batch_id,
             named,
         )
-        self._metrics.count_differing_rounds(len(rounds))
+        self._metrics.count(families.ROUNDS_DIFFERING, by=len(rounds))
 
     def _record(self, row: OutputRow) -> OutboundRecord:
         return OutboundRecord(

@@ -24,15 +24,6 @@ FAST = 12
 _events = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def sample_events() -> Iterator[bytes]:
-    """Load reports and ticks as lines, from the epoch on."""
-    for number in range(_SWEEPS_COUNT):
-        time_ms = 1000 * _SWEEP_S * number
-        for broker, count in _BROKERS.items():
-            yield _event(_LOAD_REPORT, broker, time_ms, _report(broker, count, number))
-        yield _event(_TICK, "tick", time_ms, {"asked": list(_BROKERS), "failed": {}})
-
-
 @dataclass(frozen=True, slots=True)
 class Fed:
     """A record to be written at a moment."""
@@ -109,6 +100,15 @@ _CPU_POINTS_PER_BUNDLE, _IDLE_CPU_POINTS = 6.5, 5.0
 _SWEEP_S, _SWEEPS_COUNT = 20, 3 * 60
 """Three sweeps in a round of a minute, for an hour."""
 _LOAD_REPORT, _TICK = type_of(LoadReportMessage), type_of(TickMessage)
+
+
+def sample_events() -> Iterator[bytes]:
+    """Load reports and ticks as lines, from the epoch on."""
+    for number in range(_SWEEPS_COUNT):
+        time_ms = 1000 * _SWEEP_S * number
+        for broker, count in _BROKERS.items():
+            yield _event(_LOAD_REPORT, broker, time_ms, _report(broker, count, number))
+        yield _event(_TICK, "tick", time_ms, {"asked": list(_BROKERS), "failed": {}})
 
 
 def _report(broker: str, count: int, number: int) -> dict[str, object]:

@@ -45,11 +45,7 @@ _UNKNOWN_AT_FIRST: Mapping[str, Sequence[Sample]] = {
 }
 """The samples that a cluster has before a round says more, by the part of the summaries that they are from."""
 _SHOWN = tuple(
-    family
-    for family in families.FAMILIES
-    if family.kind == "gauge"
-    and family.labels[:1] == ("cluster",)
-    and not family.stem.startswith(("collector_", "executor_"))
+    family for family in families.CONTROLLER if family.kind == "gauge" and "cluster" in family.labels
 )
 
 

@@ -136,6 +136,10 @@ class Health:
         self._is_told = bool(failed)
         return checks
 
+    def is_alive(self) -> bool:
+        """Whether all these checks hold."""
+        return all(check.ok for check in self.liveness())
+
     def readiness(self) -> Sequence[Check]:
         """The checks for ``/readyz``."""
         if (standby := self._standby) is not None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
+from streaming.contract import families
 from streaming.contract.encode import SkippedRange
 from streaming.controller.batches import BatchPublisher
 from streaming.controller.beats import Beats, Duty
@@ -75,6 +76,7 @@ class Leading:
 
     settings: Settings
     begin: Begin
+    start_with: StartWith
     spark: Session
     frames: Frames
     metrics: Metrics
@@ -85,9 +87,9 @@ class Leading:
     is_stopping: Callable[[], bool]
 
     @contextmanager
-    def taken_over(self, wait_out: WaitingOut, start_with: StartWith) -> Iterator[Begun]:
+    def taken_over(self, wait_out: WaitingOut) -> Iterator[Begun]:
         """Take over, until the end of the block. Raises ``Refused``, ``NotReached`` or ``Fenced``."""
-        settings = self.settings
+        settings, start_with = self.settings, self.start_with
         publisher = publisher_of(settings)
         try:
             with refuse_errors(settings):
@@ -99,7 +101,7 @@ class Leading:
                 epoch = wait_out(lambda: take_over(checkpoint, publisher, settings, start_with=start_with))
             yield Begun(publisher=publisher, checkpoint=checkpoint, ids=ids, epoch=epoch)
         finally:
-            self.metrics.show_leader(settings.controller.name, leads=False)
+            self.metrics.show(families.LEADER, settings.controller.name, value=0)
             publisher.close()
 
     def lead(self, begun: Begun, wait_out: WaitingOut, *, skip_lost: bool = False) -> None:
@@ -114,16 +116,14 @@ class Leading:
         self.duty.lead(begun.epoch, lambda: batches.newest_batch_id)
         self.beats.beat_now()
         self.health.lead()
-        self.metrics.show_leader(controller.name, leads=True)
+        self.metrics.show(families.LEADER, controller.name, value=1)
         with refuse_errors(settings):
             runs = Runs(
-                self.spark,
-                settings,
-                self.begin,
+                frames=self.frames,
+                begin=self.begin,
                 checkpoint=checkpoint,
                 publisher=publisher,
                 batches=batches,
-                frames=self.frames,
             )
             if skip_lost:
                 runs.skip(wait_out(lambda: self._publish_gaps(begun)))

@@ -85,55 +85,45 @@ class Metrics:
     """All metrics on a `registry` of their own. Thread-safe, as prometheus_client is."""
 
     def __init__(self, known: KnownLabels, *, version: str, pyspark_version: str) -> None:
-        self.registry = CollectorRegistry()
+        registry = self.registry = CollectorRegistry()
         self._known = known
         self._clusters: set[str] = set()
-        self._by_cluster: list[Counter] = []
-        """The counters with series for each cluster."""
-        self._gauges = ClusterGauges(finding_kinds=known.finding_kinds, calm_outcomes=known.calm_outcomes)
-        self.registry.register(self._gauges)
-        self._rounds = self._counter(families.ROUNDS)
-        self._examined = self._counter(families.EXAMINED)
-        self._candidates = self._counter(families.CANDIDATES)
-        self._actions = self._counter(families.ACTIONS)
-        self._results = self._counter(families.ACTION_RESULTS)
-        self._repeated = self._counter(families.REPEATED_UNLOADS)
-        self._events = self._counter(families.EVENTS)
-        self._promises = self._counter(families.PROMISES)
-        self._answers = self._counter(families.APPROVALS)
-        self._rejected = self._counter(families.REJECTED)
-        self._restarts = self._counter(families.QUERY_RESTARTS)
-        self._skipped = self._counter(families.BATCHES_SKIPPED)
-        self._differing = self._counter(families.ROUNDS_DIFFERING)
-        self._telling_errors = self._counter(families.TELLING_ERRORS)
-        self._lag = self._histogram(families.DECISION_LAG)
-        self._batch = self._histogram(families.BATCH_DURATION)
-        self._publish = self._histogram(families.PUBLISH_DURATION)
-        self._progress = tuple(map(self._gauge, _PROGRESS))
-        self._known_clusters = self._gauge(families.CLUSTERS)
-        self._leader = self._gauge(families.LEADER)
-        self._start = self._gauge(families.START)
-        for gauge in (*self._progress, self._start):
-            gauge.set(math.nan)
+        self._of_clusters = ClusterGauges(
+            finding_kinds=known.finding_kinds, calm_outcomes=known.calm_outcomes
+        )
+        registry.register(self._of_clusters)
+        self._counters: dict[Family, Counter] = {}
+        self._gauges: dict[Family, Gauge] = {}
+        self._histograms: dict[Family, Histogram] = {}
+        for family in families.CONTROLLER:
+            if family.kind == "counter":
+                self._counters[family] = serve.counter(registry, family)
+            elif family.kind == "histogram":
+                self._histograms[family] = serve.histogram(registry, family)
+            elif "cluster" not in family.labels:
+                self._gauges[family] = serve.gauge(registry, family)
+        for family in (*_PROGRESS, families.START):
+            self.show(family, value=math.nan)
+        self.show(families.BUILD_INFO, version, pyspark_version, platform.python_version(), value=1)
         for part in get_args(Part):
-            self._telling_errors.labels(part)
+            self.count(families.TELLING_ERRORS, part, by=0)
         for reason in known.rejected_reasons:
-            self._rejected.labels(reason)
+            self.count(families.REJECTED, reason, by=0)
         self._introduce_events("")
-        build = self._gauge(families.BUILD_INFO)
-        build.labels(version, pyspark_version, platform.python_version()).set(1)
 
-    def _counter(self, family: Family) -> Counter:
-        counter = serve.counter(self.registry, family)
-        if "cluster" in family.labels:
-            self._by_cluster.append(counter)
-        return counter
+    def count(self, family: Family, *labels: str, by: float = 1) -> None:
+        """Count something; ``by=0`` only makes the series."""
+        counter = self._counters[family]
+        (counter.labels(*labels) if labels else counter).inc(by)
 
-    def _gauge(self, family: Family) -> Gauge:
-        return serve.gauge(self.registry, family)
+    def show(self, family: Family, *labels: str, value: float) -> None:
+        """Set a gauge that is not about a cluster."""
+        gauge = self._gauges[family]
+        (gauge.labels(*labels) if labels else gauge).set(value)
 
-    def _histogram(self, family: Family) -> Histogram:
-        return serve.histogram(self.registry, family)
+    def observe(self, family: Family, value: float) -> None:
+        """Add a value to a histogram."""
+        self._histograms[family].observe(value)
 
     def observe_round(self, event: Published, *, published_s: float) -> None:
         """Count the round of a summary that was published at `published_s` (Unix time)."""
@@ -143,38 +133,38 @@ class Metrics:
         self._introduce(cluster)
         if summary.system == "pulsar":
             self._introduce_outcomes(cluster, policy)
-        self._rounds.labels(cluster, summary.outcome).inc()
+        self.count(families.ROUNDS, cluster, summary.outcome)
         for outcome, count in summary.examined.outcomes.items():
-            self._examined.labels(cluster, policy, strip_numbers(outcome)).inc(count)
+            self.count(families.EXAMINED, cluster, policy, strip_numbers(outcome), by=count)
         for outcome, count in summary.candidates.outcomes.items():
-            self._candidates.labels(cluster, policy, strip_numbers(outcome)).inc(count)
+            self.count(families.CANDIDATES, cluster, policy, strip_numbers(outcome), by=count)
         for outcome, count in summary.splits.outcomes.items():
-            self._candidates.labels(cluster, SPLIT_POLICY, outcome).inc(count)
+            self.count(families.CANDIDATES, cluster, SPLIT_POLICY, outcome, by=count)
         for kind, count in _actions(summary).items():
-            self._actions.labels(cluster, kind, _flag(dry_run=summary.mode == "dry-run")).inc(count)
+            self.count(families.ACTIONS, cluster, kind, _flag(dry_run=summary.mode == "dry-run"), by=count)
         if summary.promises is not None:
             for outcome, count in summary.promises.checked.outcomes.items():
-                self._promises.labels(cluster, outcome).inc(count)
+                self.count(families.PROMISES, cluster, outcome, by=count)
         if summary.approval is not None:
             self._count_answers(cluster, summary.approval)
-        self._lag.observe(max(0.0, published_s - event.time_s))
-        self._gauges.show(summary, end_s=event.time_s)
+        self.observe(families.DECISION_LAG, max(0.0, published_s - event.time_s))
+        self._of_clusters.show(summary, end_s=event.time_s)
 
     def _count_answers(self, cluster: str, approval: ApprovalSummary) -> None:
         """Answers to proposals that are not open any more are not counted."""
-        self._answers.labels(cluster, "expired").inc(len(approval.expired))
+        self.count(families.APPROVALS, cluster, "expired", by=len(approval.expired))
         for row in approval.answers:
             if row.outcome not in {"unknown", "expired"}:
                 outcome = row.outcome if row.outcome in _ANSWERS else "refused"
-                self._answers.labels(cluster, outcome).inc()
+                self.count(families.APPROVALS, cluster, outcome)
 
     def _introduce_outcomes(self, cluster: str, policy: str) -> None:
         for outcome in self._known.examined_outcomes:
-            self._examined.labels(cluster, policy, outcome)
+            self.count(families.EXAMINED, cluster, policy, outcome, by=0)
         for outcome in self._known.candidate_outcomes:
-            self._candidates.labels(cluster, policy, outcome)
+            self.count(families.CANDIDATES, cluster, policy, outcome, by=0)
         for outcome in self._known.split_outcomes:
-            self._candidates.labels(cluster, SPLIT_POLICY, outcome)
+            self.count(families.CANDIDATES, cluster, SPLIT_POLICY, outcome, by=0)
 
     def observe_events(self, observed: EventObservation) -> None:
         """Count a micro-batch's input events; those of a cluster not seen so far count under cluster=""."""
@@ -185,100 +175,69 @@ class Metrics:
         cluster = observed.cluster if observed.cluster in self._clusters else ""
         for entry in observed.counts:
             name = entry.type if entry.type in self._known.event_types else UNKNOWN
-            self._events.labels(cluster, name, entry.result).inc(entry.count)
+            self.count(families.EVENTS, cluster, name, entry.result, by=entry.count)
         for reason, count in observed.rejected.items():
-            self._rejected.labels(reason).inc(count)
+            self.count(families.REJECTED, reason, by=count)
         for outcome, count in observed.action_results.items():
-            self._results.labels(cluster, outcome).inc(count)
+            self.count(families.ACTION_RESULTS, cluster, outcome, by=count)
 
     def count_repeat(self, repeat: Repeat) -> None:
         """Count an unload of a bundle that was unloaded before."""
         self._introduce(repeat.cluster)
-        self._repeated.labels(repeat.cluster, repeat.source).inc()
+        self.count(families.REPEATED_UNLOADS, repeat.cluster, repeat.source)
 
     def show_progress(
         self, *, state_rows: float, state_memory_bytes: float, input_behind_records: float | None
     ) -> None:
         """Show what Spark last reported about its state store and the input; None if it did not report it."""
         values = (state_rows, state_memory_bytes, input_behind_records)
-        for gauge, value in zip(self._progress, values, strict=True):
-            gauge.set(math.nan if value is None else value)
-
-    def show_leader(self, controller: str, *, leads: bool) -> None:
-        """Show whether this process leads the controller of this name."""
-        self._leader.labels(controller).set(leads)
-
-    def show_start(self, *, at_s: float) -> None:
-        """Show when this process started (Unix time)."""
-        self._start.set(at_s)
-
-    def observe_batch(self, *, duration_s: float) -> None:
-        """Record the duration of a whole micro-batch."""
-        self._batch.observe(duration_s)
-
-    def observe_publish(self, *, duration_s: float) -> None:
-        """Record the duration of publishing a batch that was not skipped."""
-        self._publish.observe(duration_s)
-
-    def count_skipped_batch(self) -> None:
-        """Count a re-run batch that was already published."""
-        self._skipped.inc()
-
-    def count_differing_rounds(self, count: int) -> None:
-        """Count rounds that were published with other contents than are remembered."""
-        self._differing.inc(count)
-
-    def count_query_restart(self) -> None:
-        """Count a restart of the streaming query within this process."""
-        self._restarts.inc()
-
-    def count_telling_error(self, part: Part) -> None:
-        """Count an error in what is only reported about a published batch."""
-        self._telling_errors.labels(part).inc()
+        for family, value in zip(_PROGRESS, values, strict=True):
+            self.show(family, value=math.nan if value is None else value)
 
     def forget(self, cluster: str) -> None:
         """Remove a cluster's series; they begin anew with its next round or event."""
         if cluster not in self._clusters:
             return
         self._clusters.remove(cluster)
-        self._known_clusters.set(len(self._clusters))
-        for metric in self._by_cluster:
-            metric.remove_by_labels({"cluster": cluster})
-        self._gauges.forget(cluster)
+        self.show(families.CLUSTERS, value=len(self._clusters))
+        for family, counter in self._counters.items():
+            if "cluster" in family.labels:
+                counter.remove_by_labels({"cluster": cluster})
+        self._of_clusters.forget(cluster)
 
     def forget_all(self) -> None:
         """Remove all clusters' series and blank those of Spark's progress: another process has the clusters now. Other counts stay."""
         for cluster in sorted(self._clusters):
             self.forget(cluster)
-        for gauge in self._progress:
-            gauge.set(math.nan)
+        for family in _PROGRESS:
+            self.show(family, value=math.nan)
 
     def _introduce(self, cluster: str) -> None:
         """Make a cluster's series, once."""
         if cluster in self._clusters:
             return
         self._clusters.add(cluster)
-        self._known_clusters.set(len(self._clusters))
+        self.show(families.CLUSTERS, value=len(self._clusters))
         for outcome in get_args(Outcome):
-            self._rounds.labels(cluster, outcome)
+            self.count(families.ROUNDS, cluster, outcome, by=0)
         for kind in self._known.action_kinds:
             for dry_run in (True, False):
-                self._actions.labels(cluster, kind, _flag(dry_run=dry_run))
+                self.count(families.ACTIONS, cluster, kind, _flag(dry_run=dry_run), by=0)
         for outcome in self._known.result_outcomes:
-            self._results.labels(cluster, outcome)
+            self.count(families.ACTION_RESULTS, cluster, outcome, by=0)
         for source in get_args(Source):
-            self._repeated.labels(cluster, source)
+            self.count(families.REPEATED_UNLOADS, cluster, source, by=0)
         for outcome in ("kept", "failed"):
-            self._promises.labels(cluster, outcome)
+            self.count(families.PROMISES, cluster, outcome, by=0)
         for outcome in _ANSWERS:
-            self._answers.labels(cluster, outcome)
-        self._gauges.introduce(cluster)
+            self.count(families.APPROVALS, cluster, outcome, by=0)
+        self._of_clusters.introduce(cluster)
         self._introduce_events(cluster)
 
     def _introduce_events(self, cluster: str) -> None:
         for name in (*self._known.event_types, UNKNOWN):
             for result in get_args(EventResult):
-                self._events.labels(cluster, name, result)
+                self.count(families.EVENTS, cluster, name, result, by=0)
 
 
 def is_used(observed: EventObservation) -> bool:

@@ -8,11 +8,12 @@ first.
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
+from streaming.contract import families
 from streaming.controller.batches import BatchPublisher
 from streaming.controller.health import START_S, STOP_S, Health
 from streaming.controller.metrics import Metrics
@@ -38,8 +39,7 @@ from streaming.spark.failures import (
     spark_errors,
 )
 from streaming.spark.probes import damaged_files, probe_local, probe_store
-from streaming.spark.query import Query, Runs
-from streaming.spark.session import Session
+from streaming.spark.query import Frames, Query, Runs
 from streaming.systems.topics import validate_all
 
 _LOG = logging.getLogger(__name__)
@@ -90,7 +90,10 @@ class QueryLoop:
                 if failure is not None:
                     if time.monotonic() - started > _HEALTHY_S:
                         backoff_s = _BACKOFF_FIRST_S
-                    self._report_restart(failure, backoff_s)
+                    text = explain(failure)
+                    _LOG.warning("the query failed and is restarted in %g s: %s", backoff_s, text)
+                    self.health.show(f"the query failed and is started again: {text}")
+                    self.metrics.count(families.QUERY_RESTARTS)
                     self.wait(backoff_s)
                     backoff_s = min(2 * backoff_s, _BACKOFF_MOST_S)
         except (Refused, Changed, CheckpointMismatch, NoAnswer):
@@ -118,9 +121,7 @@ class QueryLoop:
             if isinstance(error, NoAnswer) and not error.passes:
                 raise
             self.health.show(f"the query failed: {error}")
-            failure = self._failure(error)
-            self._raise_if_final(failure, error)
-            return failure
+            return self._passing_failure(error)
         return None
 
     def _wait_until_unchanged(self) -> None:
@@ -136,43 +137,36 @@ class QueryLoop:
             else:
                 return
 
-    def _report_restart(self, failure: Failure, backoff_s: float) -> None:
-        text = explain(failure)
-        _LOG.warning("the query failed and is restarted in %g s: %s", backoff_s, text)
-        self.health.show(f"the query failed and is started again: {text}")
-        self.metrics.count_query_restart()
-
-    def _failure(self, error: Exception) -> Failure:
-        """What went wrong. Spark passes on only the text of the batch function's own error."""
+    def _passing_failure(self, error: Exception) -> Failure:
+        """What went wrong; raised if no restart can mend it. Spark passes on only the text of the batch function's own error."""
         raised = self.batches.take_raised()
         if isinstance(raised, Fenced | CheckpointMismatch):
             raise raised from error
-        return failure_of(raised or error)
-
-    def _raise_if_final(self, failure: Failure, error: Exception) -> None:
-        remedy, repeats = final_remedy(failure), self._repeats
-        batch_id = self.batches.newest_batch_id
-        if remedy is None and repeats.note(failure, batch_id=batch_id, is_sound=self._is_sound):
+        failure, repeats = failure_of(raised or error), self._repeats
+        remedy = final_remedy(failure)
+        if remedy is None and repeats.note(
+            failure, batch_id=self.batches.newest_batch_id, is_sound=self._is_sound
+        ):
             location = self.settings.spark.checkpoint
-            remedy = repeated_remedy(failure, repeats.count, location, self._find_damaged())
+            remedy = repeated_remedy(failure, repeats.count, location, self._find_damaged(location))
         if remedy is not None:
             raise Refused(f"{remedy}\n{failure.text}") from error
-
-    def _find_damaged(self) -> list[str]:
-        location = self.settings.spark.checkpoint
-        try:
-            return damaged_files(self.runs.session.spark, location)
-        except SparkError as error:
-            _LOG.warning("the files of the checkpoint %s could not be checked: %s", location, error)
-            return []
+        return failure
 
     def _is_sound(self) -> bool:
-        problem = failed_probe(self.runs.session, self.settings)
+        problem = failed_probe(self.runs.frames)
         if problem is not None:
             _LOG.warning(
                 "a test of the brokers, the checkpoint's store and the disk failed as well: %s", problem
             )
         return problem is None
+
+    def _find_damaged(self, location: str) -> list[str]:
+        try:
+            return damaged_files(self.runs.frames.spark, location)
+        except SparkError as error:
+            _LOG.warning("the files of the checkpoint %s could not be checked: %s", location, error)
+            return []
 
     def _run_query(self) -> None:
         self.health.begin("starting the query", START_S)
@@ -240,20 +234,14 @@ class QueryLoop:
             self.health.note_end()
 
 
-def failed_probe(session: Session, settings: Settings) -> str | None:
-    """The first problem found, as a sentence; None if all works. Raises ``SparkGone``."""
-    probes: Iterator[Callable[[], object]] = iter(
-        (
-            lambda: validate_all(settings),
-            lambda: probe_store(session.spark, settings.spark.checkpoint),
-            lambda: probe_local(session.spark),
-        )
-    )
-    for probe in probes:
-        try:
-            probe()
-        except SparkGone:
-            raise
-        except (StartError, SparkError, OSError) as error:
-            return str(error)
+def failed_probe(frames: Frames) -> str | None:
+    """The first problem of brokers, store and local directories, as a sentence; None if all work. Raises ``SparkGone``."""
+    try:
+        validate_all(frames.settings)
+        probe_store(frames.spark, frames.settings.spark.checkpoint)
+        probe_local(frames.spark)
+    except SparkGone:
+        raise
+    except (StartError, SparkError, OSError) as error:
+        return str(error)
     return None

@@ -14,9 +14,9 @@ import gzip
 import heapq
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,7 +24,6 @@ import msgspec
 
 from streaming.contract.encode import Origin
 from streaming.controller.recording import Recorded, decode_recorded, encode_recorded
-from streaming.ports.places import Place, Progress
 from streaming.ports.reading import Begin, Reader, TopicRecord
 from streaming.settings import Settings
 from streaming.systems.reading import input_partitions, input_topic
@@ -39,13 +38,11 @@ class _Log:
     partition: int
     is_control: bool
     is_on_pulsar: bool
-    end: Place | None = None
-    """Where reading ends; None for the end that the partition has when it is read."""
 
     def records(self) -> Iterator[tuple[tuple[int, bool, Origin], Recorded]]:
-        """The records up to the end, each with its place in the order; an append time below the one before counts as that one."""
+        """The records that are there, each with its place in the order; an append time below the one before counts as that one."""
         latest_ms = 0
-        for record in self.reader.read_to_end() if self.end is None else self.reader.read_until(self.end):
+        for record in self.reader.read_to_end():
             latest_ms = max(latest_ms, record.timestamp)
             recorded = self._record(record)
             yield (latest_ms, not self.is_control, recorded.origin), recorded
@@ -64,17 +61,14 @@ class _Log:
 
 
 class Recorder:
-    """Reads both topics, only up to ``until`` if it is given; ``stack`` closes the connections. Raises ``exits.Refused``."""
+    """Reads both topics; ``stack`` closes the connections. Raises ``exits.Refused``."""
 
-    def __init__(
-        self, stack: ExitStack, settings: Settings, *, begin: Begin, until: Progress | None = None
-    ) -> None:
+    def __init__(self, stack: ExitStack, settings: Settings, *, begin: Begin) -> None:
         topics = settings.topics
-        logs = [
+        self._logs = [
             *_logs(stack, settings, topics.input, begin=begin, is_control=False),
             *_logs(stack, settings, topics.control, begin="earliest", is_control=True),
         ]
-        self._logs: Sequence[_Log] = logs if until is None else list(_limit_logs(logs, until))
 
     def records(self, *, is_stopped: Callable[[], bool]) -> Iterator[Recorded]:
         """One pass: all records that are there and were not yet returned."""
@@ -91,15 +85,6 @@ class Recorder:
             count += 1
         out.flush()
         return count
-
-
-def _limit_logs(logs: Iterable[_Log], until: Progress) -> Iterator[_Log]:
-    """Each partition with its end; one that had not been read at all is left out."""
-    ends = until.by_partition()
-    for log in logs:
-        end = ends.get((log.topic, log.partition))
-        if end is not None:
-            yield replace(log, end=end)
 
 
 def _logs(
@@ -119,7 +104,7 @@ _GZIP = 16 + zlib.MAX_WBITS
 """``wbits`` of zlib for data in the frame of a gzip member."""
 
 
-class RecordedPlace(msgspec.Struct, frozen=True, kw_only=True):
+class Place(msgspec.Struct, frozen=True, kw_only=True):
     """How far a partition was recorded."""
 
     topic: str
@@ -171,7 +156,7 @@ class RotatingFolder:
         self._lines.append(line)
         self._waiting_bytes += len(line)
         origin = record.origin
-        self._places[origin.topic, origin.partition] = RecordedPlace(
+        self._places[origin.topic, origin.partition] = Place(
             topic=origin.topic,
             partition=origin.partition,
             offset=origin.offset,
@@ -235,11 +220,11 @@ def _number(file: Path) -> int:
     return int(head) if head.isdecimal() else 0
 
 
-def _read_places(file: Path) -> list[RecordedPlace]:
+def _read_places(file: Path) -> list[Place]:
     if not file.exists():
         return []
     try:
-        return msgspec.json.decode(file.read_bytes(), type=list[RecordedPlace])
+        return msgspec.json.decode(file.read_bytes(), type=list[Place])
     except msgspec.MsgspecError as error:
         raise OSError(
             f"{file} holds the positions of the recording, but cannot be read: {error}; remove it to begin "

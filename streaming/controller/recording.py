@@ -9,8 +9,7 @@ import base64
 import gzip
 import hashlib
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -108,31 +107,22 @@ def decode_recorded(line: bytes) -> Recorded:
     )
 
 
-@contextmanager
-def opened_for_reading(file: str) -> Iterator[BinaryIO]:
+def opened_for_reading(file: str) -> AbstractContextManager[BinaryIO]:
     """Standard input for ``-``, else a file: packed if its name ends in .gz."""
     if file == STANDARD:
-        yield sys.stdin.buffer
-        return
+        return nullcontext(sys.stdin.buffer)
     if file.endswith(".gz"):
-        with gzip.open(file, "rb") as packed:
-            yield cast("BinaryIO", packed)
-        return
-    with Path(file).open("rb", buffering=_BUFFER_BYTES) as stream:
-        yield stream
+        return cast("BinaryIO", gzip.open(file, "rb"))
+    return Path(file).open("rb", buffering=_BUFFER_BYTES)
 
 
-@contextmanager
-def opened_for_recording(file: str) -> Iterator[BinaryIO]:
+def opened_for_recording(file: str) -> AbstractContextManager[BinaryIO]:
     """Where a recording is written: ``-`` is standard output, a name ending in .gz is packed. Raises FileExistsError."""
     if file == STANDARD:
-        yield sys.stdout.buffer
-    elif file.endswith(".gz"):
-        with gzip.open(file, "xb") as packed:
-            yield cast("BinaryIO", packed)
-    else:
-        with Path(file).open("xb") as stream:
-            yield stream
+        return nullcontext(sys.stdout.buffer)
+    if file.endswith(".gz"):
+        return cast("BinaryIO", gzip.open(file, "xb"))
+    return Path(file).open("xb")
 
 
 def _may_stand_as_json(value: bytes | None) -> bool:

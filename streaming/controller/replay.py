@@ -27,37 +27,12 @@ from streaming.settings.identity import EVERY_CLUSTER, AcceptedClusters
 Only = Literal["actions", "rounds", "rejected"]
 
 _DRAIN_BYTES = 1024 * 1024
+_ENDINGS = (".ndjson", ".ndjson.gz")
+"""How names of recordings end."""
 
 
 def ignore_size(_size_bytes: int) -> None:
     """For a replay that shows no progress."""
-
-
-class Controllers:
-    """The controllers of all clusters, with their memory in dicts."""
-
-    def __init__(
-        self,
-        *,
-        identity: Identity,
-        settings: SettingsSource,
-        max_record_bytes: int,
-        accepted: AcceptedClusters = EVERY_CLUSTER,
-    ) -> None:
-        self._identity = identity
-        self._settings = settings
-        self.intake = Intake(self.of, max_record_bytes=max_record_bytes, accepted=accepted)
-        self.stores: dict[str, DictStore] = {}
-        self.by_cluster: dict[str, Controller] = {}
-
-    def of(self, cluster: str) -> Controller:
-        """The controller of a cluster, made at the first call."""
-        found = self.by_cluster.get(cluster)
-        if found is None:
-            store = self.stores[cluster] = DictStore()
-            found = Controller(cluster, store, identity=self._identity, settings=self._settings)
-            self.by_cluster[cluster] = found
-        return found
 
 
 class Replay:
@@ -76,12 +51,12 @@ class Replay:
     ) -> None:
         self._out = out
         self._source = source_of(name)
+        self._identity = identity
+        self._settings = settings
         self._max_record_bytes = max_record_bytes
         self._only = only
-        self._controllers = Controllers(
-            identity=identity, settings=settings, max_record_bytes=max_record_bytes, accepted=accepted
-        )
-        self._intake = self._controllers.intake
+        self._controllers: dict[str, Controller] = {}
+        self._intake = Intake(self._controller_of, max_record_bytes=max_record_bytes, accepted=accepted)
         self.taken_count = 0
         """Records read so far; those not in ``tally`` wait in open rounds."""
         self.written_count = 0
@@ -101,8 +76,16 @@ class Replay:
 
     def close_open(self) -> None:
         """Close the open rounds of every cluster."""
-        for cluster in sorted(self._controllers.by_cluster):
+        for cluster in sorted(self._controllers):
             self._write(self._intake.close_open(cluster), None)
+
+    def _controller_of(self, cluster: str) -> Controller:
+        """The controller of a cluster, made at the first call; its memory is in a dict."""
+        if cluster not in self._controllers:
+            self._controllers[cluster] = Controller(
+                cluster, DictStore(), identity=self._identity, settings=self._settings
+            )
+        return self._controllers[cluster]
 
     def _write(self, outputs: list[Output], refused: Refused | None) -> None:
         lines = [
@@ -131,7 +114,13 @@ def _records(stream: BinaryIO, file: str, max_record_bytes: int) -> Iterator[tup
         number += 1
         if line.startswith(PREFIX):
             line += b"" if line.endswith(b"\n") else stream.readline()
-            yield _read_recorded(line, f"{file}, line {number}", max_record_bytes), len(line)
+            try:
+                record = decode_recorded(line).to_record(max_record_bytes)
+            except BadRecording as error:
+                raise BadRecording(
+                    f"{file}, line {number}: {error}; the lines before this one were replayed"
+                ) from error
+            yield record, len(line)
             continue
         size_bytes = len(line)
         value = line.rstrip(b"\r\n")
@@ -141,13 +130,6 @@ def _records(stream: BinaryIO, file: str, max_record_bytes: int) -> Iterator[tup
             yield Record(value=head, origin=origin, oversize=(whole_bytes, digest)), whole_bytes
         elif value:
             yield Record(value=value, origin=origin), size_bytes
-
-
-def _read_recorded(line: bytes, where: str, max_record_bytes: int) -> Record:
-    try:
-        return decode_recorded(line).to_record(max_record_bytes)
-    except BadRecording as error:
-        raise BadRecording(f"{where}: {error}; the lines before this one were replayed") from error
 
 
 def _drain(stream: BinaryIO, start: bytes) -> tuple[bytes, int, str]:
@@ -160,9 +142,6 @@ def _drain(stream: BinaryIO, start: bytes) -> tuple[bytes, int, str]:
         head += text[: MAX_QUOTED_BYTES - len(head)]
         piece = b"" if piece.endswith(b"\n") else stream.readline(_DRAIN_BYTES)
     return head, whole_bytes, digest.hexdigest()
-
-
-_ENDINGS = (".ndjson", ".ndjson.gz")
 
 
 class NoRecording(Exception):

@@ -22,12 +22,10 @@ from streaming.contract.beat import Beat, Unreadable
 from streaming.controller.leadership import Leading, WaitingOut, outage_of, refuse_errors
 from streaming.ports.publishing import Fenced
 from streaming.ports.reading import Reader
-from streaming.ports.starts import StartWith
 from streaming.ports.topics import BEATS_RETENTION_MS
 from streaming.process.closing import Closing
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotReached, Refused
-from streaming.settings import Settings
 from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.failures import spark_errors
 from streaming.spark.warmth import KEEP_EVERY_S, keep_warm, warm_up
@@ -42,6 +40,11 @@ _TURN_S = 1.0
 _LOOK_AGAIN_S = 2.0
 _SURE_COUNT = 2
 """So many looks in a row make a problem sure: at one look the checkpoint may just be changing hands."""
+_MOST_BETWEEN_READS_S = 0.5
+"""A goodbye is heard within this time."""
+_READS_A_SESSION = 20
+_AGAIN_S = 1.0
+"""Seconds between attempts to read a topic that could not be read."""
 
 Value = TypeVar("Value")
 
@@ -207,10 +210,8 @@ class Listener(Closing):
 class StandingBy:
     """The turns of one process: stand by, lead, stand by."""
 
-    settings: Settings
     leading: Leading
     wait_out: WaitingOut
-    start_with: StartWith
     _problem: str = field(init=False, default="")
     """Why it could not lead; empty where it could."""
     _wrong_count: int = field(init=False, default=0)
@@ -219,8 +220,8 @@ class StandingBy:
         """Run until a stop is requested. Raises ``Refused`` from leading, or ``SparkError``."""
         with spark_errors():
             self._show("warming up")
-            warm_up(self.leading.spark, self.settings, self.leading.is_stopping)
-            if self.start_with == "checkpoint":
+            warm_up(self.leading.spark, self.leading.settings, self.leading.is_stopping)
+            if self.leading.start_with == "checkpoint":
                 self.leading.frames.prepare_frame()  # made now, so that a take-over need not make it
             while not self.leading.is_stopping() and self._stand_by():
                 self._lead()
@@ -230,7 +231,7 @@ class StandingBy:
         leading = self.leading
         with ExitStack() as stack:
             try:
-                begun = stack.enter_context(leading.taken_over(_run_without_waiting, self.start_with))
+                begun = stack.enter_context(leading.taken_over(_run_without_waiting))
             except Fenced as error:
                 _LOG.warning(
                     "another process was faster, so this standby does not lead and stands by again: %s", error
@@ -249,7 +250,7 @@ class StandingBy:
 
     def _stand_by(self) -> bool:
         """Wait for a turn; False when a stop is requested."""
-        leading, controller = self.leading, self.settings.controller
+        leading, controller = self.leading, self.leading.settings.controller
         leading.duty.stand_by(self._problem)
         leading.beats.beat_now()
         leading.metrics.forget_all()
@@ -261,7 +262,9 @@ class StandingBy:
         with Listener(self._reader, election, session_s=session_s) as listener:
             while not leading.is_stopping():
                 problem = self._problem or listener.problem
-                self._show(_describe_leader(listener.leader), problem)
+                leader = listener.leader
+                who_leads = "no leader was heard" if leader is None else f"{leader.instance} leads"
+                self._show(f"standing by: {who_leads}", problem)
                 if next_look.is_over:
                     keep_warm(leading.spark)
                     self._check_takeover()
@@ -278,14 +281,14 @@ class StandingBy:
 
     def _check_takeover(self) -> None:
         """Check whether it could go on where the leader is; if that cannot be known now, the last answer stays."""
-        settings, spark = self.settings, self.leading.spark.spark
+        settings, spark = self.leading.settings, self.leading.spark.spark
         try:
             with publisher_of(settings) as publisher, refuse_errors(settings):
                 ids = _run_without_waiting(partial(input_ids, settings))
                 location = settings.spark.checkpoint
                 checkpoint = _run_without_waiting(lambda: CheckpointDirectory(spark, location, topic_ids=ids))
-                look = partial(checkpoint.inspect, settings, self.start_with)
-                _run_without_waiting(lambda: publisher.check(look, start_with=self.start_with))
+                look = partial(checkpoint.inspect, settings, self.leading.start_with)
+                _run_without_waiting(lambda: publisher.check(look, start_with=self.leading.start_with))
         except Refused as error:
             self._note(error.message)
         except NotReached as error:
@@ -309,8 +312,9 @@ class StandingBy:
         leading.duty.stand_by(problem)
 
     def _reader(self) -> Reader:
+        settings = self.leading.settings
         begin_ms = round(time.time() * 1000) - BEATS_RETENTION_MS
-        return output_reader(self.settings, self.settings.topics.beats, begin=begin_ms)
+        return output_reader(settings, settings.topics.beats, begin=begin_ms)
 
 
 def _run_without_waiting(step: Callable[[], Value]) -> Value:
@@ -321,14 +325,3 @@ def _run_without_waiting(step: Callable[[], Value]) -> Value:
         if outage_of(error) is None:
             raise
         raise NotReached(str(error)) from error
-
-
-def _describe_leader(leader: Beat | None) -> str:
-    return "standing by: " + ("no leader was heard" if leader is None else f"{leader.instance} leads")
-
-
-_MOST_BETWEEN_READS_S = 0.5
-"""A goodbye is heard within this time."""
-_READS_A_SESSION = 20
-_AGAIN_S = 1.0
-"""Seconds between attempts to read a topic that could not be read."""

@@ -84,21 +84,16 @@ class CheckpointDirectory:
         return self._progress("offsets")
 
     def _progress(self, log: str) -> Progress:
-        return self._decode(self._newest_offsets(log))
-
-    def _decode(self, text: bytes | None) -> Progress:
+        """What the offsets file of the newest batch in one of Spark's logs says."""
+        with self._explain_errors():
+            start = self._own or newest_start(self._files) or Start(0)
+            number = newest_number(self._files, start, log)
+            text = None if number is None else self._files.read(start.file("offsets", str(number)))
         try:
             return Progress() if text is None else decode_progress(text)
         except ValueError as error:  # Spark fails on it as well; that error names file and remedy
             _LOG.warning("the newest offsets of %s cannot be read: %s", self.location, error)
             return Progress()
-
-    def _newest_offsets(self, log: str) -> bytes | None:
-        """The offsets of the newest batch in one of Spark's logs."""
-        with self._explain_errors():
-            start = self._own or newest_start(self._files) or Start(0)
-            number = newest_number(self._files, start, log)
-            return None if number is None else self._files.read(start.file("offsets", str(number)))
 
     def inspect(self, settings: Settings, start_with: StartWith) -> Checkpoint:
         """What the checkpoint says, if it is this controller's and fits the settings; for ``fresh``, whatever is there.
@@ -143,7 +138,7 @@ class CheckpointDirectory:
             self._others = self._settings_of(marker, without=kept_digest(settings))
             card = card_of(settings, self._topic_ids)
             card = msgspec.structs.replace(card, settings={**card.settings, **self._others})
-            begin(self._files, own, msgspec.json.encode(card))
+            begin_start(self._files, own, msgspec.json.encode(card))
             self._copied_commit = newest_number(self._files, own, "commits")
         self._own = own
 
@@ -174,27 +169,24 @@ class CheckpointDirectory:
         try:
             if newest_number(self._files, own, "commits") == self._copied_commit:
                 return
-            drop_older(self._files, own)
+            drop_older_starts(self._files, own)
         except (Py4JJavaError, OSError) as error:
             _LOG.warning("older checkpoints below %s could not be deleted: %s", self.location, error)
         self._is_alone = True
 
     def _inspect_start(self, newest: Start | None, settings: Settings, *, is_fresh: bool) -> Checkpoint:
-        if is_fresh:
-            return self._read_if_possible(newest or Start(0))
+        if is_fresh:  # as much as can be read of a checkpoint that may be damaged or missing
+            start = newest or Start(0)
+            try:
+                return read_query(self._files, self.location, start)
+            except CheckpointError:
+                return Checkpoint(query_id=None, last_batch_id=None, epoch=start.epoch)
         if newest is None:
             refuse_strangers(self._files, self.location)
             return Checkpoint(query_id=None, last_batch_id=None)
         found = read_card(self._files, self.location, newest)
         refuse_other_cards(self.location, found, card_of(settings, self._topic_ids))
         return read_query(self._files, self.location, newest)
-
-    def _read_if_possible(self, start: Start) -> Checkpoint:
-        """As much as can be read of a checkpoint that may be damaged or missing."""
-        try:
-            return read_query(self._files, self.location, start)
-        except CheckpointError:
-            return Checkpoint(query_id=None, last_batch_id=None, epoch=start.epoch)
 
     def _move_aside(self) -> None:
         if not self._files.names():
@@ -229,7 +221,7 @@ _SCHEMA_PATH = re.compile(rb'"[^"]*(/state/\d+/_stateSchema/[^"]*)"')
 _ATTEMPTS = 3
 
 
-def begin(files: Files, own: Start, card: bytes) -> None:
+def begin_start(files: Files, own: Start, card: bytes) -> None:
     """Copy what counts into the directory of this start, and make it count.
 
     A process that ends while we copy may still delete what it wrote, so the same start must be the newest before and after the copy.
@@ -262,7 +254,7 @@ def _claim(files: Files, own: Start) -> None:
         ) from error
 
 
-def drop_older(files: Files, own: Start) -> None:
+def drop_older_starts(files: Files, own: Start) -> None:
     """Delete what was written before this start, its card first."""
     for start in sorted(all_starts(files)):
         if start >= own:

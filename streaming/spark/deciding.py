@@ -13,7 +13,7 @@ import tempfile
 from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import IO
 
 import pyarrow as pa
@@ -21,7 +21,6 @@ from pyspark.sql import Row
 
 from state.closing import Identity
 from state.controller import Controller
-from state.outputs import Output
 from state.settings import SettingsSource
 from state.store import Store
 from streaming.contract.encode import Origin, source_of
@@ -31,41 +30,41 @@ from streaming.intake.records import Intake, Record
 from streaming.settings.identity import EVERY_CLUSTER, AcceptedClusters
 from streaming.spark.rows import of_observation, of_output, refused_row
 
+IN_MEMORY_BYTES = 64 * 1024 * 1024
+"""A round of 1,000 brokers is about 4 MB: an ordinary batch, also one that catches up, never reaches the file."""
+_CODEC = "lz4"
+_WHERE = 4
+"""Numbers that say where a chunk is in the file."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deciding:
     """Decides on records for the controller ``name``."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        identity: Identity,
-        settings: SettingsSource,
-        max_record_bytes: int,
-        accepted: AcceptedClusters = EVERY_CLUSTER,
-    ) -> None:
-        self._source = source_of(name)
-        self._identity = identity
-        self._settings = settings
-        self._max_record_bytes = max_record_bytes
-        self._accepted = accepted
+    name: str
+    identity: Identity
+    settings: SettingsSource
+    max_record_bytes: int
+    accepted: AcceptedClusters = EVERY_CLUSTER
 
     def decide(self, cluster: str, rows: Iterator[Row], store: Store) -> Iterator[Row]:
         """Rows of ``OUTPUT_SCHEMA``; the store is written at the end."""
+        source = source_of(self.name)
         controller: Controller | None = None
 
         def controller_of(_cluster: str) -> Controller:
             nonlocal controller
             if controller is None:
-                controller = Controller(cluster, store, identity=self._identity, settings=self._settings)
+                controller = Controller(cluster, store, identity=self.identity, settings=self.settings)
             return controller
 
-        intake = Intake(controller_of, max_record_bytes=self._max_record_bytes, accepted=self._accepted)
+        intake = Intake(controller_of, max_record_bytes=self.max_record_bytes, accepted=self.accepted)
         for record in in_source_order((_record(row), row.chunk) for row in rows):
             outputs, refused = intake.take(record)
-            yield from self._rows(outputs)
+            for output in outputs:
+                yield of_output(output, source)
             if refused is not None:
-                yield refused_row(refused, self._source)
+                yield refused_row(refused, source)
         forgotten = controller is not None and controller.is_forgotten
         if controller is not None:
             controller.commit()
@@ -74,10 +73,6 @@ class Deciding:
             cluster if is_known or forgotten else "", intake.tally, forgotten=forgotten
         )
         yield of_observation(cluster, encode(observation))
-
-    def _rows(self, outputs: list[Output]) -> Iterator[Row]:
-        for output in outputs:
-            yield of_output(output, self._source)
 
 
 def _record(row: Row) -> Record:
@@ -90,14 +85,6 @@ def _record(row: Row) -> Record:
         is_control=row.is_control,
         oversize=oversize,
     )
-
-
-IN_MEMORY_BYTES = 64 * 1024 * 1024
-"""A round of 1,000 brokers is about 4 MB: an ordinary batch, also one that catches up, never reaches the file."""
-_CODEC = "lz4"
-
-_WHERE = 4
-"""Numbers that say where a chunk is in the file."""
 
 
 class _Spool:
@@ -158,6 +145,8 @@ def in_source_order(
 
     A chunk is a record with a part of its value, and the part's number. Raises ``OSError`` for a full disk.
     """
+    # The directory that Spark's workers may write to; outside of a worker the machine's default.
+    directory = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
     with ExitStack() as stack:
         spool: _Spool | None = None
         room_bytes = in_memory_bytes
@@ -173,12 +162,7 @@ def in_source_order(
                 known.keep(number, value)
                 continue
             if spool is None:
-                spool = _Spool(stack.enter_context(tempfile.TemporaryFile(dir=_directory())))
+                spool = _Spool(stack.enter_context(tempfile.TemporaryFile(dir=directory)))
             known.keep_spooled(number, spool.put(value))
         for order in sorted(taken):
             yield taken.pop(order).join(spool)
-
-
-def _directory() -> str | None:
-    """The directory that Spark's workers may write to; None outside a worker: the machine's default."""
-    return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None

@@ -29,8 +29,11 @@ from streaming.spark import source
 from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.operator import ClusterProcessor
 from streaming.spark.rows import OUTPUT_SCHEMA, OutputRow
-from streaming.spark.session import Session
 
+_LOG = logging.getLogger(__name__)
+
+_CHECKPOINT_SAYS = "earliest"
+"""Spark reads this only until the query has committed a batch; from then on the checkpoint counts."""
 _BEHIND = "maxOffsetsBehindLatest"
 """Metric of Spark's Kafka source: the lag of the partition that is furthest behind, in records."""
 
@@ -125,6 +128,18 @@ class Query:
         )
 
 
+def _stage_progress(stage: Any) -> Hashable:
+    return (
+        stage.stageId(),
+        stage.numCompleteTasks(),
+        stage.inputRecords(),
+        stage.shuffleReadRecords(),
+        stage.shuffleReadBytes(),
+        stage.shuffleWriteRecords(),
+        stage.executorCpuTime(),
+    )
+
+
 def decide_rows(rows: DataFrame, settings: Settings) -> DataFrame:
     """The decisions on input rows."""
     controller = settings.controller
@@ -159,33 +174,15 @@ class Frames:
         Raises ``WrongUse`` for a file that cannot be read at the first call; later the last access is kept: a new file may be coming.
         """
         try:
-            access = self._read_access()
+            access = {} if self.settings.input.is_pulsar else input_link(self.settings).spark_options()
         except WrongUse:
             if self._kept is None:
                 raise
-            access = self._access
+            access = dict(self._access)
         if self._kept is None or access != self._access:
             rows = source.records(self.spark, self.settings, _CHECKPOINT_SAYS)
             self._kept, self._access = decide_rows(rows, self.settings), access
         return self._kept
-
-    def _read_access(self) -> Mapping[str, str]:
-        return {} if self.settings.input.is_pulsar else input_link(self.settings).spark_options()
-
-
-def _stage_progress(stage: Any) -> Hashable:
-    return (
-        stage.stageId(),
-        stage.numCompleteTasks(),
-        stage.inputRecords(),
-        stage.shuffleReadRecords(),
-        stage.shuffleReadBytes(),
-        stage.shuffleWriteRecords(),
-        stage.executorCpuTime(),
-    )
-
-
-_LOG = logging.getLogger(__name__)
 
 
 class Batches(Protocol):
@@ -198,29 +195,16 @@ class Batches(Protocol):
         """Publish one batch."""
 
 
+@dataclass(slots=True, kw_only=True)
 class Runs:
-    """The runs of the query in one process, one after another."""
+    """The runs of the query in one process, one after another. A new query begins at ``begin``."""
 
-    def __init__(
-        self,
-        session: Session,
-        settings: Settings,
-        begin: Begin,
-        *,
-        checkpoint: CheckpointDirectory,
-        publisher: Publisher,
-        batches: Batches,
-        frames: Frames,
-    ) -> None:
-        """``frames`` have the same session and settings. A new query begins at ``begin``."""
-        self.session = session
-        self._settings = settings
-        self._begin = begin
-        self._checkpoint = checkpoint
-        self._publisher = publisher
-        self._batches = batches
-        self._frames = frames
-        self._gaps: Sequence[SkippedRange] = ()
+    frames: Frames
+    begin: Begin
+    checkpoint: CheckpointDirectory
+    publisher: Publisher
+    batches: Batches
+    _gaps: Sequence[SkippedRange] = field(init=False, default=())
 
     def skip(self, gaps: Sequence[SkippedRange]) -> None:
         """Let the next queries skip what the input has lost, until they are past these gaps."""
@@ -229,35 +213,35 @@ class Runs:
     @property
     def is_past_gaps(self) -> bool:
         """Whether there were gaps to skip and they are passed: this query has to end, so that a normal one can follow."""
-        return bool(self._gaps) and is_past(self._gaps, self._checkpoint.places())
+        return bool(self._gaps) and is_past(self._gaps, self.checkpoint.places())
 
     def start_next(self, name: str) -> Query:
         """Start the next query under this name; one for a single batch ends by itself."""
-        return Query(self._next().queryName(name).start(), self.session.spark)
+        return Query(self._next().queryName(name).start(), self.frames.spark)
 
     def _next(self) -> DataStreamWriter:
         if self.is_past_gaps:
             self._gaps = ()
         before = self._settings_of_unfinished()
-        settings = before or self._settings
-        self._batches.publish_to(settings.topics)
+        settings = before or self.frames.settings
+        self.batches.publish_to(settings.topics)
         writer = self._frame(settings).writeStream.outputMode("update").foreachBatch(self._take)
-        writer = writer.option("checkpointLocation", self._checkpoint.in_use)
+        writer = writer.option("checkpointLocation", self.checkpoint.in_use)
         if before is not None:
             return writer.trigger(once=True)
-        interval_ms = round(self._settings.spark.trigger_interval_s * 1000)
+        interval_ms = round(self.frames.settings.spark.trigger_interval_s * 1000)
         return writer.trigger(processingTime=f"{interval_ms} milliseconds")
 
     def _take(self, frame: DataFrame, batch_id: int) -> None:
-        self._batches.take(Batch(frame, batch_id))
+        self.batches.take(Batch(frame, batch_id))
 
     def _settings_of_unfinished(self) -> Settings | None:
-        marker = self._publisher.marker
-        tree = self._checkpoint.settings_of_unfinished(marker)
+        marker = self.publisher.marker
+        tree = self.checkpoint.settings_of_unfinished(marker)
         if tree is None:
             return None
         try:
-            settings = restore(self._settings, tree)
+            settings = restore(self.frames.settings, tree)
         except NotReadable as error:
             _LOG.warning(
                 "the settings that batch %s ran with cannot be read any more: %s", marker.batch_id, error
@@ -267,13 +251,9 @@ class Runs:
         return settings
 
     def _frame(self, settings: Settings) -> DataFrame:
-        is_usual = settings is self._settings and not self._gaps
-        if is_usual and self._checkpoint.places():
-            return self._frames.prepare_frame()
-        starting = source.starting_offsets(settings, self._begin)
-        rows = source.records(self.session.spark, settings, starting, skips_lost=bool(self._gaps))
+        is_usual = settings is self.frames.settings and not self._gaps
+        if is_usual and self.checkpoint.places():
+            return self.frames.prepare_frame()
+        starting = source.starting_offsets(settings, self.begin)
+        rows = source.records(self.frames.spark, settings, starting, skips_lost=bool(self._gaps))
         return decide_rows(rows, settings)
-
-
-_CHECKPOINT_SAYS = source.Starting("earliest", "earliest")
-"""Spark reads these only until the query has committed a batch; from then on the checkpoint counts."""

@@ -25,8 +25,6 @@ ACTION, DRY_RUN_ACTION, ROUND, REJECTED, OBSERVED = (
 )
 """Kinds of output row; ``OBSERVED`` is for the driver's metrics and is not published."""
 
-OUTPUT_COLUMNS = ("kind", "key", "round", "place", "value", "topic", "partition", "offset")
-
 OUTPUT_SCHEMA = StructType(
     [
         StructField("kind", StringType(), nullable=False),

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from py4j.protocol import Py4JError
 from pyspark import java_gateway
 from pyspark.sql import SparkSession
 
-from streaming.settings import Settings, SparkSettings
+from streaming.settings import Settings
 from streaming.spark.jars import CONNECTOR_LOCK, ensure, find_java
 
 _LOG = logging.getLogger(__name__)
@@ -104,9 +104,12 @@ class Start:
             builder = builder.master(master)
             if master.startswith("local"):
                 os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-            builder = builder.config("spark.jars", ",".join(map(str, _jars(spark))))
+            own_jars = None if spark.jars_dir is None else sorted(Path(spark.jars_dir).glob("*.jar"))
+            jars = ensure(CONNECTOR_LOCK) if own_jars is None else own_jars
+            builder = builder.config("spark.jars", ",".join(map(str, jars)))
             builder = builder.config("spark.driver.memory", spark.driver_memory)
-        for name, value in {**_CONF, **_partitions(spark), **spark.extra}.items():
+        partitions = {"spark.sql.shuffle.partitions": str(spark.shuffle_partitions)}
+        for name, value in {**_CONF, **partitions, **spark.extra}.items():
             builder = builder.config(name, value)
         with self._separate_jvm(), ThreadPoolExecutor(1, thread_name_prefix="spark-start") as starter:
             made = starter.submit(
@@ -146,7 +149,7 @@ class Start:
             return jvm
 
         launcher.Popen = launch
-        threading.Thread(target=_log_lines, args=(lines,), name="jvm-output", daemon=True).start()
+        threading.Thread(target=_log_lines, args=(lines, _log_output), name="jvm-output", daemon=True).start()
         try:
             yield
         finally:
@@ -165,27 +168,21 @@ def require_java() -> None:
         find_java()
 
 
-def _log_lines(descriptor: int) -> None:
-    """Log what the JVM and its Python workers write, until all of them have ended."""
+def _log_lines(descriptor: int, log: Callable[[str], None]) -> None:
+    """Log each line, until all that write have ended."""
     with open(descriptor, encoding="utf-8", errors="replace") as lines:
         for line in lines:
-            if text := line.rstrip():
-                _JVM_LOG.info("%s", text)
+            log(line)
+
+
+def _log_output(line: str) -> None:
+    if text := line.rstrip():
+        _JVM_LOG.info("%s", text)
 
 
 def _is_submitted() -> bool:
     """Whether ``spark-submit`` started us: it then decides on master, memory and jars."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
-
-
-def _jars(spark: SparkSettings) -> list[Path]:
-    if spark.jars_dir is not None:
-        return sorted(Path(spark.jars_dir).glob("*.jar"))
-    return ensure(CONNECTOR_LOCK)
-
-
-def _partitions(spark: SparkSettings) -> dict[str, str]:
-    return {"spark.sql.shuffle.partitions": str(spark.shuffle_partitions)}
 
 
 _APPENDER, _CONSOLE = "trimtab", "console"
@@ -235,7 +232,9 @@ class SparkLog:
         reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # before the writer, which waits for a reader
         self._attach(str(pipe))
         os.set_blocking(reader, True)
-        self._thread = threading.Thread(target=_log_lines_of, args=(reader,), name="spark-log", daemon=True)
+        self._thread = threading.Thread(
+            target=_log_lines, args=(reader, log_line), name="spark-log", daemon=True
+        )
         self._thread.start()
         return self
 
@@ -278,13 +277,6 @@ class SparkLog:
 
     def _root(self) -> Any:
         return self._context().getConfiguration().getRootLogger()
-
-
-def _log_lines_of(reader: int) -> None:
-    """Log the lines of the pipe until the JVM closes its end."""
-    with os.fdopen(reader, encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            log_line(line)
 
 
 def log_line(line: str) -> None:

@@ -11,17 +11,15 @@ Otherwise a pause would come after the rounds it is meant for, and how late woul
 """
 
 import json
-from typing import NamedTuple
+from functools import partial
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
-from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from streaming.contract.encode import MAX_QUOTED_BYTES
 from streaming.contract.messages import CLUSTER_PATTERN
 from streaming.kafka.link import input_link
 from streaming.kafka.starting import first_offsets
-from streaming.ports.places import Progress
 from streaming.ports.reading import Begin
 from streaming.settings import Settings
 from streaming.spark.rows import INPUT_SCHEMA
@@ -39,38 +37,30 @@ _CHUNK_BYTES = 262_144
 300 files for a batch of 2,000 records of 32 MiB."""
 
 
-class Starting(NamedTuple):
-    """Where a new query begins, in the format of the source: for Kafka ``earliest`` or the JSON of the first offsets."""
-
-    input: str
-    control: str
-
-
-def peek_records(spark: SparkSession, settings: Settings) -> DataFrame:
-    """Like ``records``, from the beginning, for a reader that only looks: it skips what is lost, and moves no subscription."""
-    beginning = Starting("earliest", "earliest")
-    return records(spark, settings, beginning, skips_lost=True, only_looks=True)
-
-
 def records(
     spark: SparkSession,
     settings: Settings,
-    starting: Starting,
+    starting: str,
     *,
     skips_lost: bool = False,
     only_looks: bool = False,
 ) -> DataFrame:
-    """A streaming frame with the columns of ``INPUT_SCHEMA``; ``starting`` counts at a first start only.
+    """A streaming frame with the columns of ``INPUT_SCHEMA``; ``starting`` counts at a first start only, and control begins at its beginning.
 
-    With ``skips_lost`` it goes on where the logs begin now; otherwise the query ends if records are gone that it has not read.
+    With ``skips_lost`` it goes on where the logs begin now; otherwise the query ends if records are gone that it has not read. With
+    ``only_looks`` it keeps nothing from being trimmed, and moves no subscription.
     """
-    topics = settings.topics
-    if settings.input.is_pulsar:
-        frame = pulsar_records(spark, settings, starting, skips_lost=skips_lost, only_looks=only_looks)
-        control = settings.input.pulsar.full_name(topics.control)
-    else:
-        frame = _kafka_records(spark, settings, starting, skips_lost=skips_lost)
-        control = topics.control
+    topics, is_pulsar = settings.topics, settings.input.is_pulsar
+    read = partial(
+        _pulsar_topic if is_pulsar else _kafka_topic,
+        spark,
+        settings,
+        skips_lost=skips_lost,
+        only_looks=only_looks,
+    )
+    most = settings.spark.max_records_per_trigger_count
+    frame = read(topics.input, starting, most=most).union(read(topics.control, "earliest", most=None))
+    control = settings.input.pulsar.full_name(topics.control) if is_pulsar else topics.control
     key = F.make_valid_utf8(F.coalesce(F.col("key").cast("string"), F.lit("")))
     size = F.length("value")
     is_oversize = size > settings.controller.max_record_bytes
@@ -106,26 +96,23 @@ def _chunks(value: Column) -> Column:
     return F.when(F.length(value) > most, F.flatten(F.transform(whole, cut))).otherwise(whole)
 
 
-def _kafka_records(
-    spark: SparkSession, settings: Settings, starting: Starting, *, skips_lost: bool
-) -> DataFrame:
-    topics, most = settings.topics, settings.spark.max_records_per_trigger_count
-    loads = _kafka_topic(spark, settings, topics.input, starting.input).option("maxOffsetsPerTrigger", most)
-    control = _kafka_topic(spark, settings, topics.control, starting.control)
-    fails = str(not skips_lost).lower()
-    loads, control = (each.option("failOnDataLoss", fails) for each in (loads, control))
-    return loads.load().union(control.load())
-
-
 def _kafka_topic(
-    spark: SparkSession, settings: Settings, topic: str, starting_offsets: str
-) -> DataStreamReader:
-    return (
+    spark: SparkSession,
+    settings: Settings,
+    topic: str,
+    starting: str,
+    *,
+    most: int | None,
+    skips_lost: bool,
+    only_looks: bool,  # noqa: ARG001  a reader on Kafka leaves no traces
+) -> DataFrame:
+    reader = (
         spark.readStream.format("kafka")
         .options(**input_link(settings).spark_options())
         .option("kafka.bootstrap.servers", settings.input.bootstrap)
         .option("subscribe", topic)
-        .option("startingOffsets", starting_offsets)
+        .option("startingOffsets", starting)
+        .option("failOnDataLoss", str(not skips_lost).lower())
         .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
         .option("kafka.max.poll.records", _POLL_RECORDS)
         .option("kafka.isolation.level", "read_committed")
@@ -133,65 +120,31 @@ def _kafka_topic(
         .option("kafka.request.timeout.ms", _ANSWER_MS)
         .option("fetchOffset.numRetries", _ATTEMPTS)
     )
+    return (reader if most is None else reader.option("maxOffsetsPerTrigger", most)).load()
 
 
-def starting_offsets(settings: Settings, begin: Begin | Progress) -> Starting:
-    """Where input and control begin: after places that were read, or the input at ``begin`` and control at its beginning."""
-    topics = settings.topics
-    if isinstance(begin, Progress):
-        return Starting(*(_offsets_after(settings, topic, begin) for topic in (topics.input, topics.control)))
+def starting_offsets(settings: Settings, begin: Begin) -> str:
+    """Where a new query begins with the input, in the format of the source; control begins at its beginning."""
     if settings.input.is_pulsar:
-        return Starting(str(max(0, begin) if isinstance(begin, int) else begin), "earliest")
-    found = first_offsets(input_link(settings), topics.input, begin)
-    return Starting(json.dumps({topics.input: found}), "earliest")
-
-
-def _offsets_after(settings: Settings, topic: str, read: Progress) -> str:
-    """Where a topic goes on; a new partition is read from its beginning."""
-    if settings.input.is_pulsar:
-        name = settings.input.pulsar.full_name(topic)
-        return json.dumps({place.log: place.at for place in read.places if place.topic == name})
-    places = {str(place.partition): int(place.at) for place in read.places if place.topic == topic}
-    return json.dumps({topic: first_offsets(input_link(settings), topic, "earliest") | places})
-
-
-def pulsar_records(
-    spark: SparkSession,
-    settings: Settings,
-    starting: tuple[str, str],
-    *,
-    skips_lost: bool = False,
-    only_looks: bool = False,
-) -> DataFrame:
-    """Input and control, each from where ``starting`` says; each batch has all control records there are.
-
-    With ``only_looks`` it keeps nothing from being trimmed, and moves no subscription.
-    """
-    from streaming.spark.pulsar_source import register  # noqa: PLC0415  brings the client
-
-    register(spark)
-    topics = settings.topics
-    most = settings.spark.max_records_per_trigger_count
-    begins_at, control_begins_at = starting
-    how = {
-        "fail_on_data_loss": str(not skips_lost).lower(),
-        "moves_subscription": str(not only_looks).lower(),
-    }
-    loads = _pulsar_topic(spark, settings, topics.input, begins_at, max_entries_per_trigger=str(most), **how)
-    frame = loads.union(_pulsar_topic(spark, settings, topics.control, control_begins_at, **how))
-    return frame.select(
-        "key",
-        "value",
-        "topic",
-        F.greatest(F.col("partition"), F.lit(0)).alias("partition"),
-        "offset",
-        F.timestamp_millis("publish_ms").alias("timestamp"),
-    )
+        return str(max(0, begin) if isinstance(begin, int) else begin)
+    topic = settings.topics.input
+    return json.dumps({topic: first_offsets(input_link(settings), topic, begin)})
 
 
 def _pulsar_topic(
-    spark: SparkSession, settings: Settings, topic: str, starting: str, **more: str
+    spark: SparkSession,
+    settings: Settings,
+    topic: str,
+    starting: str,
+    *,
+    most: int | None,
+    skips_lost: bool,
+    only_looks: bool,
 ) -> DataFrame:
+    """A topic on Pulsar, with the columns that Kafka's source has."""
+    from streaming.spark.pulsar_source import register  # noqa: PLC0415  brings the client
+
+    register(spark)
     pulsar = settings.input.pulsar
     options = {
         "service_url": settings.input.url,
@@ -199,8 +152,23 @@ def _pulsar_topic(
         "topics": pulsar.full_name(topic),
         "subscription": pulsar.subscription,
         "starting": starting,
-        **more,
+        "max_entries_per_trigger": None if most is None else str(most),
+        "fail_on_data_loss": str(not skips_lost).lower(),
+        "moves_subscription": str(not only_looks).lower(),
+        "token_file": pulsar.token_file,
+        "ca_file": pulsar.ca_file,
     }
-    files = {"token_file": pulsar.token_file, "ca_file": pulsar.ca_file}
-    given = {name: file for name, file in files.items() if file is not None}
-    return spark.readStream.format("pulsar").options(**options, **given).load()
+    given = {name: value for name, value in options.items() if value is not None}
+    return (
+        spark.readStream.format("pulsar")
+        .options(**given)
+        .load()
+        .select(
+            "key",
+            "value",
+            "topic",
+            F.greatest(F.col("partition"), F.lit(0)).alias("partition"),
+            "offset",
+            F.timestamp_millis("publish_ms").alias("timestamp"),
+        )
+    )

@@ -40,7 +40,7 @@ def test_a_controller_that_has_just_begun_and_deletes_what_was_before_it_does_no
         if name.endswith(moment):
             monkeypatch.setattr(Disk, "read", read)
             lay_out(disk, Start(8), planned=5, committed=4, card=CARD)
-            checkpoint.drop_older(disk, Start(8))
+            checkpoint.drop_older_starts(disk, Start(8))
         return read(self, name)
 
     monkeypatch.setattr(Disk, "read", overtaken)

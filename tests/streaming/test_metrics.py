@@ -164,10 +164,10 @@ def test_events_are_counted_by_type_and_result_and_strangers_share_one_type() ->
 
 def test_batches_publishing_skips_and_restarts_are_measured() -> None:
     metrics = new_metrics()
-    metrics.observe_batch(duration_s=0.2)
-    metrics.observe_publish(duration_s=0.02)
-    metrics.count_skipped_batch()
-    metrics.count_query_restart()
+    metrics.observe(families.BATCH_DURATION, 0.2)
+    metrics.observe(families.PUBLISH_DURATION, 0.02)
+    metrics.count(families.BATCHES_SKIPPED)
+    metrics.count(families.QUERY_RESTARTS)
     assert value(metrics, "trimtab_batch_duration_seconds_sum") == 0.2
     assert value(metrics, "trimtab_publish_duration_seconds_bucket", le="0.025") == 1
     assert value(metrics, "trimtab_batches_skipped_total") == 1
@@ -176,10 +176,10 @@ def test_batches_publishing_skips_and_restarts_are_measured() -> None:
 
 def test_every_name_has_the_prefix_and_help_and_two_applications_do_not_share_series() -> None:
     metrics = new_metrics()
-    metrics.count_query_restart()
-    families = list(text_string_to_metric_families(generate_latest(metrics.registry).decode()))
-    assert families
-    assert all(family.name.startswith("trimtab_") and family.documentation for family in families)
+    metrics.count(families.QUERY_RESTARTS)
+    served = list(text_string_to_metric_families(generate_latest(metrics.registry).decode()))
+    assert served
+    assert all(family.name.startswith("trimtab_") and family.documentation for family in served)
     assert value(new_metrics(), "trimtab_query_restarts_total") == 0
 
 
@@ -305,7 +305,7 @@ def test_what_spark_has_not_said_yet_is_not_zero() -> None:
     metrics.show_progress(state_rows=3, state_memory_bytes=4096, input_behind_records=None)
     assert value(metrics, "trimtab_state_memory_bytes") == 4096
     assert math.isnan(value(metrics, "trimtab_input_behind_records") or 0)
-    metrics.show_start(at_s=1.5)
+    metrics.show(families.START, value=1.5)
     assert value(metrics, "trimtab_start_timestamp_seconds") == 1.5
 
 

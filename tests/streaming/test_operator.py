@@ -15,7 +15,7 @@ from streaming.intake.observation import decode
 from streaming.settings import ClusterSettingsSource, Settings, load
 from streaming.settings.identity import AcceptedClusters
 from streaming.spark.operator import ClusterProcessor
-from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, OUTPUT_COLUMNS, REJECTED, ROUND
+from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, REJECTED, ROUND, OutputRow
 from tests.live.loads import START_S, closing, leaning, played
 from tests.live.stage import QUICK
 from tests.streaming.events import control
@@ -73,7 +73,7 @@ def published(found: list[Row]) -> list[Row]:
 def test_rounds_that_close_in_a_batch_yield_their_actions_and_then_their_summary(tester: TwsTester) -> None:
     found = tester.test("east-1", rows(played(range(3))))
     assert [row.kind for row in published(found)] == [ROUND, ROUND, ACTION, ROUND]
-    assert {tuple(row.__fields__) for row in found} == {OUTPUT_COLUMNS}
+    assert {tuple(row.__fields__) for row in found} == {OutputRow._fields}
     numbers = [row.round for row in published(found)]
     assert numbers == sorted(numbers)
     last = [row.place for row in published(found) if row.round == numbers[-1]]

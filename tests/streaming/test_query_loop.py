@@ -53,7 +53,7 @@ class World:
         found: dict[str, Any] = {
             "settings": Settings(),
             "runs": SimpleNamespace(
-                session=SimpleNamespace(spark=None), start_next=lambda _name: self.run_query()
+                frames=SimpleNamespace(spark=None), start_next=lambda _name: self.run_query()
             ),
             "publisher": SimpleNamespace(ensure_owner=self.ensure_owner),
             "checkpoint": SimpleNamespace(planned_batch=self.planned),
@@ -61,7 +61,7 @@ class World:
             "batches": SimpleNamespace(
                 take_raised=lambda: self.raised, newest_batch_id=7, error=None, published_count=0
             ),
-            "metrics": SimpleNamespace(count_query_restart=lambda: None),
+            "metrics": SimpleNamespace(count=lambda _family: None),
         }
         return QueryLoop(
             **found,

@@ -18,7 +18,7 @@ def disk(tmp_path: Path) -> Disk:
 def test_a_start_goes_on_with_a_copy_of_the_newest_that_counts(disk: Disk, epoch: int) -> None:
     lay_out(disk, Start(epoch), planned=3, committed=2)
     disk.write("start-8/offsets/9", b"begun, and never counted")
-    checkpoint.begin(disk, Start(9), b"new card")
+    checkpoint.begin_start(disk, Start(9), b"new card")
     assert newest_start(disk) == Start(9)
     assert newest_number(disk, Start(9), "offsets") == 3
     assert newest_number(disk, Start(9), "commits") == 2
@@ -31,12 +31,12 @@ def test_a_start_goes_on_with_a_copy_of_the_newest_that_counts(disk: Disk, epoch
 
 def test_what_was_planned_behind_a_commit_that_came_while_it_was_copied_is_planned_anew(disk: Disk) -> None:
     lay_out(disk, Start(7), planned=4, committed=2)
-    checkpoint.begin(disk, Start(9), b"")
+    checkpoint.begin_start(disk, Start(9), b"")
     assert newest_number(disk, Start(9), "offsets") == 3
 
 
 def test_a_first_start_has_nothing_to_copy(disk: Disk) -> None:
-    checkpoint.begin(disk, Start(9), b"card")
+    checkpoint.begin_start(disk, Start(9), b"card")
     assert newest_start(disk) == Start(9)
     assert sorted(disk.names("start-9")) == ["claim", CARD]
 
@@ -57,10 +57,10 @@ def test_a_start_that_is_killed_while_it_writes_its_card_does_not_count(
 
     monkeypatch.setattr(Disk, "write", killed)
     with pytest.raises(Killed):
-        checkpoint.begin(disk, Start(8), b"new card")
+        checkpoint.begin_start(disk, Start(8), b"new card")
     monkeypatch.undo()
     assert newest_start(disk) == Start(7)
-    checkpoint.begin(disk, Start(9), b"new card")
+    checkpoint.begin_start(disk, Start(9), b"new card")
     assert disk.read(Start(9).file(CARD)) == b"new card"
 
 
@@ -74,10 +74,10 @@ def test_what_ceases_to_count_while_it_is_copied_is_not_gone_on_with(
         copy(self, name, to)
         monkeypatch.undo()
         lay_out(disk, Start(8), planned=5, committed=5)
-        checkpoint.drop_older(disk, Start(8))
+        checkpoint.drop_older_starts(disk, Start(8))
 
     monkeypatch.setattr(Disk, "copy", overtaken)
-    checkpoint.begin(disk, Start(9), b"")
+    checkpoint.begin_start(disk, Start(9), b"")
     assert newest_number(disk, Start(9), "commits") == 5
 
 
@@ -94,7 +94,7 @@ def test_a_copy_that_fails_does_not_count_and_leaves_nothing_behind(
 
     monkeypatch.setattr(Disk, "copy", full)
     with pytest.raises(OSError, match="no space left"):
-        checkpoint.begin(disk, Start(9), b"")
+        checkpoint.begin_start(disk, Start(9), b"")
     assert newest_start(disk) == Start(7)
     assert not disk.exists("start-9")
 
@@ -103,7 +103,7 @@ def test_older_ones_go_and_what_is_not_ours_or_newer_stays(disk: Disk) -> None:
     for epoch in (0, 7, 8, 9):
         lay_out(disk, Start(epoch), planned=1, committed=1)
     disk.write("letters.txt", b"mine")
-    checkpoint.drop_older(disk, Start(8))
+    checkpoint.drop_older_starts(disk, Start(8))
     assert sorted(disk.names()) == ["letters.txt", "start-8", "start-9"]
 
 
@@ -111,6 +111,6 @@ def test_a_directory_that_another_process_has_claimed_is_left_to_it(disk: Disk) 
     lay_out(disk, Start(7), planned=3, committed=2)
     disk.write("start-9/claim", b"")
     with pytest.raises(OSError, match="start-9 belongs to another process with the same epoch"):
-        checkpoint.begin(disk, Start(9), b"card")
+        checkpoint.begin_start(disk, Start(9), b"card")
     assert disk.names("start-9") == ["claim"]
     assert newest_start(disk) == Start(7)
