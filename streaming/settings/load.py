@@ -77,6 +77,14 @@ _TYPE_NAMES: Mapping[Any, str] = {
     tuple[str, ...]: "a list of texts",
 }
 
+_LIMITS: Mapping[str, str] = {
+    "greater_than": "more than {gt:g}",
+    "greater_than_equal": "{ge:g} or more",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "at most {le:g}",
+}
+"""How a limit that is declared with a setting is said, by pydantic's name for its error."""
+
 _REFUSED: Tree = {"": None}
 """Replaces what JSON cannot hold and what has a complaint already: no setting accepts such a table."""
 
@@ -333,7 +341,9 @@ def _complaint(detail: ErrorDetails, tree: Mapping[str, Any], root: type) -> Pro
         path, kind, found = (*path, part), below, found[part]
     if detail["type"] == "value_error":
         return Problem("", path, detail["msg"].removeprefix("Value error, "), is_about_section=True)
-    return Problem("", path, f"expected {_expectation(kind)}, found {_describe(found, kind)}")
+    limit = _LIMITS.get(detail["type"])
+    expected = _expectation(kind) if limit is None else limit.format_map(detail["ctx"])
+    return Problem("", path, f"expected {expected}, found {_describe(found, kind)}")
 
 
 def _describe(value: object, kind: Any) -> str:

@@ -14,10 +14,13 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from policies.throttle.moves import TOPIC_PATTERN
 from state.guard_settings import Approval
-from state.settings import LONGEST_S, KafkaSettings, Mode, PulsarSettings
+from state.settings import KafkaSettings, Mode, PulsarSettings
 from streaming.settings.targets import (
     HOST_PORT,
-    PORT_MAX,
+    Count,
+    NotNegative,
+    Port,
+    Positive,
     PulsarTarget,
     SecuritySettings,
     TargetSection,
@@ -75,16 +78,16 @@ class ControllerSettings:
     """``required`` turns unloads and splits into proposals in mode ``act``: each waits for ``trimtab approve``, and is dropped after
     ``proposal_ttl_s``. Kafka throttles are published as always, because one that waits could leave a throttle behind. It is meant
     for the first weeks."""
-    proposal_ttl_s: float = 3600.0
+    proposal_ttl_s: Positive = 3600.0
     """How long a proposal waits for approval. An hour, because later the load has changed."""
-    action_ttl_s: float = 180.0
+    action_ttl_s: Positive = 180.0
     """How long after its round's end an action may still be carried out; later the load has changed. The default is three rounds."""
-    warm_start_s: float = 900.0
+    warm_start_s: NotNegative = 900.0
     """How far back the first start reads the input, so that averages and history do not begin empty. 0 = from now."""
-    max_record_bytes: int = 33554432
+    max_record_bytes: Count = 33554432
     """Largest input record that is read, in bytes; a larger one goes to the dead letter. 32 MiB, because the report of
     a broker with 100,000 bundles is about 28 MB. Kafka: ``max.message.bytes``."""
-    start_wait_s: float = 600.0
+    start_wait_s: NotNegative = 600.0
     """How long a start waits for brokers, or a checkpoint's store, that do not answer, before it ends with exit code 6. Meanwhile
     it is not ready and says so. Ten minutes are longer than the restart of a machine with its brokers; a wrong address looks the
     same as such a restart. 0 = do not wait. Executors and collectors wait as long."""
@@ -95,7 +98,7 @@ class ControllerSettings:
     standby: bool = False
     """Whether this controller stands by while another one of its name leads, and takes over when that one is silent or says
     that it ends. When it is superseded, it stands by again instead of ending. Run two or more controllers, all with this on."""
-    session_s: float = 10.0
+    session_s: Annotated[float, Field(ge=_SESSION_S_MIN, le=_SESSION_S_MAX)] = 10.0
     """If no beat of the leader comes for so long, a standby takes over. A leader sends five beats in this time. A shorter time
     notices a failure sooner; a longer one tolerates brokers that are slow to accept a beat."""
     accepted_clusters: tuple[str, ...] = ("*",)
@@ -108,27 +111,6 @@ class ControllerSettings:
 
     def __post_init__(self) -> None:
         require(NAME_PATTERN.fullmatch(self.name), "name", self.name, "1 to 100 of A-Z a-z 0-9 . _ -")
-        require(
-            0 < self.action_ttl_s <= LONGEST_S,
-            "action_ttl_s",
-            self.action_ttl_s,
-            f"more than 0 and at most {LONGEST_S:g}",
-        )
-        require(
-            0 < self.proposal_ttl_s <= LONGEST_S,
-            "proposal_ttl_s",
-            self.proposal_ttl_s,
-            f"more than 0 and at most {LONGEST_S:g}",
-        )
-        require(self.warm_start_s >= 0, "warm_start_s", self.warm_start_s, "0 or more")
-        require(self.start_wait_s >= 0, "start_wait_s", self.start_wait_s, "0 or more")
-        require(
-            _SESSION_S_MIN <= self.session_s <= _SESSION_S_MAX,
-            "session_s",
-            self.session_s,
-            f"{_SESSION_S_MIN:g} to {_SESSION_S_MAX:g}",
-        )
-        require(self.max_record_bytes > 0, "max_record_bytes", self.max_record_bytes, "more than 0")
         for pattern in self.accepted_clusters:
             expected = "names of 1 to 100 of A-Z a-z 0-9 . _ -, or patterns with * and ?"
             require(PATTERN.fullmatch(pattern), "accepted_clusters", pattern, expected)
@@ -270,10 +252,10 @@ class SparkSettings:
     trigger_interval_s: float = 1.0
     """Time between looks at the input, above 0 and at most 30: Spark kills Python workers that idle for 60 s, and each
     batch would then begin with starting them. One second is well below any round. Spark: ``processingTime``."""
-    shuffle_partitions: int = 2
+    shuffle_partitions: Count = 2
     """Partitions of the clusters' memory; a cluster is one key, so more partitions than cores or clusters gain nothing,
     and each costs time in every batch. Fixed once a checkpoint exists. Spark: ``spark.sql.shuffle.partitions``."""
-    max_records_per_trigger_count: int = 2000
+    max_records_per_trigger_count: Count = 2000
     """Largest number of records of one micro-batch, so that catching up needs bounded memory; 1,000 brokers report 1,000 times
     a round. Spark: ``maxOffsetsPerTrigger``."""
     jars_dir: str | None = None
@@ -291,8 +273,6 @@ class SparkSettings:
             self.trigger_interval_s,
             f"above 0 and at most {_TRIGGER_INTERVAL_S_MAX}, because Spark kills Python workers that idle for 60 s",
         )
-        for name in ("shuffle_partitions", "max_records_per_trigger_count"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
         require(
             _MEMORY.fullmatch(self.driver_memory),
             "driver_memory",
@@ -316,18 +296,15 @@ class MetricsSettings:
 
     host: str = "127.0.0.1"
     """Address to listen on; this machine only, because the page asks for no password. ``0.0.0.0`` = every address."""
-    port: int = 9464
+    port: Port = 9464
     """Port of ``trimtab run``; the one OpenTelemetry's Prometheus exporters use. 0 = any free port, for all programs."""
-    collector_port: int | None = None
+    collector_port: Port | None = None
     """Port of ``trimtab collect``; unset = 9465, next to the controller's. Give further collectors on a host ``--metrics-port``."""
-    executor_port: int | None = None
+    executor_port: Port | None = None
     """Port of ``trimtab execute``; unset = 9466, next to the collector's. Give further executors on a host ``--metrics-port``."""
 
     def __post_init__(self) -> None:
         require(self.host, "host", self.host, "an address")
-        for name in ("port", "collector_port", "executor_port"):
-            port = getattr(self, name)
-            require(port is None or 0 <= port <= PORT_MAX, name, port, f"0 to {PORT_MAX}")
 
     def port_of(self, program: Program) -> int:
         """The port that this program listens on; 0 is any free one."""

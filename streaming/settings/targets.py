@@ -8,9 +8,9 @@ own; no command takes one as an option, because everybody can read a process's a
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import SecretStr
+from pydantic import Field, SecretStr
 
 Protocol = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -87,8 +87,13 @@ TopicStatsWanted = Literal["hot", "all", "none"]
 HOST_PORT = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
 _ADMIN_URL = re.compile(rf"https?://{HOST_PORT}(?:,{HOST_PORT})*/?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-PORT_MAX = 65535
-_SWEEPS_MIN = 2
+_PORT_MAX = 65535
+
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=1)]
+Port = Annotated[int, Field(ge=0, le=_PORT_MAX)]
+"""0 is any free one."""
 
 
 def require(accepted: object, name: str, value: object, expected: str) -> None:
@@ -116,28 +121,28 @@ class PulsarTarget:
     """Client certificate (PEM) of trimtab, where brokers require one. Pulsar: ``tlsCertificateFilePath``."""
     key_file: str | None = None
     """The certificate's key (PEM). Pulsar: ``tlsKeyFilePath``."""
-    web_port: int | None = None
+    web_port: Annotated[int, Field(ge=1, le=_PORT_MAX)] | None = None
     """Port of every broker's web service, where it is not the one in the brokers' ids (HTTPS beside HTTP); unset = that
     of the ids. Pulsar: ``webServicePortTls``."""
-    timeout_s: float = 10.0
+    timeout_s: Positive = 10.0
     """How long one call may take; ten times what a broker with 1,000 bundles needs."""
-    concurrent_calls_count: int = 64
+    concurrent_calls_count: Count = 64
     """Brokers called at the same time: slow and dead ones delay the others only if there are this many of them."""
-    sweeps_per_round_count: int = 2
+    sweeps_per_round_count: Annotated[int, Field(ge=2)] = 2
     """How often each broker is read in a round, at least 2, so that one failed read leaves no gap."""
     topic_stats: TopicStatsWanted = "hot"
     """Bundles whose traffic is reported by topic: ``hot`` = those above ``topic_stats_ratio`` of a split limit; ``all`` = every
     bundle; ``none`` = no bundle, so that no split can be computed."""
-    topic_stats_ratio: float = 0.5
+    topic_stats_ratio: NotNegative = 0.5
     """Share of a split limit (rate, throughput, topics or sessions) from which a bundle's topics are reported; half, so
     that they are there before the limit is reached."""
-    cluster_interval_s: float = 300.0
+    cluster_interval_s: Positive = 300.0
     """Time between looks at isolation policies, anti-affinity groups and whether Pulsar balances by itself: each look
     makes a call for every namespace."""
-    concurrent_actions_count: int = 8
+    concurrent_actions_count: Count = 8
     """Actions carried out at the same time, beside a split none in its namespace; an unload disconnects the clients of a bundle. On three
     brokers, 4 at a time were 3 unloads a second, 8 were 6, and 16 or 32 were 8, with brokers that answered later and later."""
-    verify_timeout_s: float = 30.0
+    verify_timeout_s: Positive = 30.0
     """How long an action may take to show in the cluster after the call; with live clients an unload needs a second."""
 
     def __post_init__(self) -> None:
@@ -155,19 +160,6 @@ class PulsarTarget:
         if self.token_env is not None:
             # The value is not quoted: a user who mistakes it for the token itself has put a secret there.
             require(_VARIABLE.fullmatch(self.token_env), "token_env", "(not shown)", "the name of a variable")
-        if self.web_port is not None:
-            require(0 < self.web_port <= PORT_MAX, "web_port", self.web_port, f"1 to {PORT_MAX}")
-        for name in ("timeout_s", "cluster_interval_s", "verify_timeout_s"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
-        for name in ("concurrent_calls_count", "concurrent_actions_count"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
-        require(
-            self.sweeps_per_round_count >= _SWEEPS_MIN,
-            "sweeps_per_round_count",
-            self.sweeps_per_round_count,
-            f"{_SWEEPS_MIN} or more",
-        )
-        require(self.topic_stats_ratio >= 0, "topic_stats_ratio", self.topic_stats_ratio, "0 or more")
 
     def _require_tls_for(self, *names: str) -> None:
         for name in names:
@@ -209,10 +201,10 @@ class KafkaTarget:
     )
     """The same for what a broker sends. Without rules the exporter's names are
     ``kafka_server_BrokerTopicMetrics_Count{name="BytesOutPerSec"}`` and the like."""
-    timeout_s: float = 10.0
+    timeout_s: Positive = 10.0
     """How long one call may take; a broker that is down takes this time in each sweep that calls it. A metrics page may
     take as long, and delays nothing."""
-    sweeps_per_round_count: int = 2
+    sweeps_per_round_count: Annotated[int, Field(ge=2)] = 2
     """How often the cluster is read in a round, at least 2, so that one failed read leaves no gap. Write rates are
     measured over 5 s and more, so sweeps closer than that gain nothing."""
 
@@ -233,13 +225,6 @@ class KafkaTarget:
                 counters,
                 'one or more of name or name{label="value"}',
             )
-        require(self.timeout_s > 0, "timeout_s", self.timeout_s, "more than 0")
-        require(
-            self.sweeps_per_round_count >= _SWEEPS_MIN,
-            "sweeps_per_round_count",
-            self.sweeps_per_round_count,
-            f"{_SWEEPS_MIN} or more",
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

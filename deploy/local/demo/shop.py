@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pulsar as pulsar_client
@@ -23,35 +22,13 @@ from streaming.settings import PulsarTarget
 TENANT, NAMESPACE = "shop", "shop/orders"
 HOT_MESSAGES_PER_S = 180.0
 HOT_TOPICS_COUNT = 6
-RATES_MESSAGES_PER_S = (
-    HOT_MESSAGES_PER_S,
-    80.0,
-    70.0,
-    60.0,
-    50.0,
-    50.0,
-    45.0,
-    40.0,
-    35.0,
-    30.0,
-    25.0,
-    20.0,
-    15.0,
-)
+RATES_MESSAGES_PER_S = (HOT_MESSAGES_PER_S, 80, 70, 60, 50, 50, 45, 40, 35, 30, 25, 20, 15)
 """The rate of each bundle; with more bundles there would be nothing to see, with fewer nothing to choose from."""
 TOTAL_MESSAGES_PER_S = sum(RATES_MESSAGES_PER_S)
 PAYLOAD = b"x" * 200
 BEAT_S = 0.05
 TIMEOUT_S = 120.0
 POLL_S = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class _Stream:
-    topic: str
-    messages_per_s: float
-
-
 _STOP_S = 10.0
 
 
@@ -74,8 +51,8 @@ class Shop:
         )
         bundles = {"bundles": {"numBundles": len(RATES_MESSAGES_PER_S)}}
         call("PUT", f"/admin/v2/namespaces/{NAMESPACE}", body=bundles)
-        for stream in self._streams():
-            call("PUT", f"/admin/v2/persistent/{stream.topic.removeprefix('persistent://')}")
+        for topic in self._rates():
+            call("PUT", f"/admin/v2/persistent/{topic.removeprefix('persistent://')}")
         first = self._pulsar.broker_ids[0]
         for bundle, topics in self._topics():
             _wait(lambda each=topics[0]: self._owner(each) is not None, f"{bundle} has no owner")  # type: ignore[misc]
@@ -92,10 +69,10 @@ class Shop:
         logger = pulsar_client.FileLogger(pulsar_client.LoggerLevel.Warn, str(log))
         client = pulsar_client.Client(self._pulsar.service_url, logger=logger)
         stop = threading.Event()
-        streams = self._streams()
-        producers = [client.create_producer(each.topic, block_if_queue_full=True) for each in streams]
-        rates = [each.messages_per_s for each in streams]
-        sender = threading.Thread(target=_send, args=(producers, rates, stop), name="traffic", daemon=True)
+        rates = self._rates()
+        producers = [client.create_producer(topic, block_if_queue_full=True) for topic in rates]
+        given = (producers, list(rates.values()), stop)
+        sender = threading.Thread(target=_send, args=given, name="traffic", daemon=True)
         sender.start()
         try:
             _wait(self._is_reported, "the first broker does not report the traffic")
@@ -127,12 +104,13 @@ class Shop:
             for bundle, rate in zip(bundles, RATES_MESSAGES_PER_S, strict=True)
         ]
 
-    def _streams(self) -> list[_Stream]:
-        return [
-            _Stream(topic, rate / len(topics))
+    def _rates(self) -> dict[str, float]:
+        """Messages/s by topic: the topics of a bundle share its rate."""
+        return {
+            topic: rate / len(topics)
             for (_, topics), rate in zip(self._topics(), RATES_MESSAGES_PER_S, strict=True)
             for topic in topics
-        ]
+        }
 
 
 def _names(bundle: Bundle, count: int) -> list[str]:

@@ -117,7 +117,7 @@ class Story:
         """Take what became readable."""
         match received:
             case Closed():
-                self.observe_round(received)
+                self._observe_round(received)
             case Decided():
                 self._observe_decision(received)
             case Result():
@@ -164,8 +164,7 @@ class Story:
         topics = None if broker is None else broker.topics.get(split.bundle)
         return None if topics is None else plan_cut(split, topics, self.limits)
 
-    def observe_round(self, received: Closed) -> None:
-        """Take a round's summary."""
+    def _observe_round(self, received: Closed) -> None:
         self.rounds_count += 1
         self.last_round = received.summary
         self.lags_s.append(received.lag_s)
