@@ -1,17 +1,25 @@
-"""From a report's bytes to columns in the controller's hands."""
+"""Events in bulk: from bytes to the controller's columns, through `trimtab replay` as a user runs it, and into a recording's files."""
 
+import os
+import subprocess
+import tempfile
+import time
 from functools import partial
+from itertools import pairwise
+from pathlib import Path
 
 from state.closing import Identity
 from state.controller import Controller
 from state.settings import ClusterSettings
 from state.store import DictStore
 from streaming.contract.origin import Origin
+from streaming.controller.recording import Recorded
+from streaming.controller.rotating import RotatingFolder
 from streaming.intake.records import Intake, Record
-from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet
+from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet, tick
 from tests.bench.policies import FixedSettings
-from tests.bench.report import Limit, Row, Section
-from tests.bench.timing import best_cpu_s
+from tests.bench.report import Limit, Row, Section, best_cpu_s
+from tests.bench.running import ROOT, TRIMTAB
 
 _BROKERS_COUNT = 50
 """So few that a call takes milliseconds, so that some calls are not disturbed."""
@@ -58,3 +66,118 @@ def _ingest(reports: list[bytes]) -> None:
             Record(value=value, origin=Origin(topic="bench", partition=0, offset=offset))
         )
         assert refused is None, f"a report was refused: {refused}"
+
+
+_GB = 1e9
+_SIZES = ((10, 20), (1000, 1))
+"""Brokers, and sweeps that are written: enough for a steady rate."""
+_SWEEPS_A_ROUND = 2
+_PASSES_A_SWEEP = 10
+"""A collector spreads a sweep over some seconds, and `record` packs what comes in each by itself."""
+_SWEEPS_A_DAY = _SWEEPS_A_ROUND * 24 * 3600 * 1000 // ROUND_MS
+
+
+def measure_recording(*, quick: bool) -> Section:
+    """Recordings of a small and a large cluster."""
+    rows = [row for brokers, sweeps in _SIZES for row in _measure(brokers, 1 if quick else sweeps * 4)]
+    return Section(
+        title="A recording",
+        method=f"`trimtab record --max-total-size` of brokers with {BUNDLES_COUNT} bundles each, {_SWEEPS_A_ROUND} sweeps a minute, "
+        f"written in {_PASSES_A_SWEEP} passes a sweep as they come in; the traffic of every bundle is random, which packs badly. A month "
+        "has 30 days.",
+        rows=rows,
+    )
+
+
+def _measure(brokers_count: int, sweeps_count: int) -> list[Row]:
+    sweeps = [_sweep(brokers_count, number) for number in range(sweeps_count)]
+    with tempfile.TemporaryDirectory(prefix="trimtab-bench-") as directory:
+        folder = Path(directory) / "recordings"
+        begun_s = time.process_time()
+        out = RotatingFolder(folder, file_bytes=2**26, total_bytes=2**40, tell=lambda _: None)
+        for sweep in sweeps:
+            edges = [len(sweep) * place // _PASSES_A_SWEEP for place in range(_PASSES_A_SWEEP + 1)]
+            for low, high in pairwise(edges):
+                for record in sweep[low:high]:
+                    out.write(record)
+                out.flush()
+        spent_s = (time.process_time() - begun_s) / sweeps_count
+        packed_bytes = sum(file.stat().st_size for file in folder.glob("*.gz")) / sweeps_count
+    plain_bytes = sum(len(record.value or b"") for sweep in sweeps for record in sweep) / sweeps_count
+    size = f"{brokers_count} x {BUNDLES_COUNT}"
+    return [
+        Row(name=f"{size}: a day", value=packed_bytes * _SWEEPS_A_DAY / _GB, unit="GB"),
+        Row(name=f"{size}: a month", value=30 * packed_bytes * _SWEEPS_A_DAY / _GB, unit="GB"),
+        Row(name=f"{size}: packed, of plain", value=100 * packed_bytes / plain_bytes, unit="%"),
+        Row(
+            name=f"{size}: packing, of one processor",
+            value=100 * spent_s * _SWEEPS_A_ROUND * 1000 / ROUND_MS,
+            unit="%",
+        ),
+    ]
+
+
+def _sweep(brokers_count: int, number: int) -> list[Recorded]:
+    time_ms = number * ROUND_MS // _SWEEPS_A_ROUND
+    values = [*Fleet(brokers_count=brokers_count).reports(time_ms=time_ms), tick(time_ms=time_ms)]
+    return [
+        Recorded(
+            origin=Origin(topic="trimtab.input", partition=0, offset=number * len(values) + place),
+            key=CLUSTER.encode(),
+            value=value,
+            appended_ms=time_ms,
+            is_control=False,
+        )
+        for place, value in enumerate(values)
+    ]
+
+
+_MB2 = 1e6
+_LARGE_BROKERS_COUNT = 1000
+
+
+def measure_replay(*, quick: bool) -> Section:
+    """How quickly a recording is decided."""
+    rounds_count = 2 if quick else 12
+    with tempfile.TemporaryDirectory(prefix="trimtab-bench-") as directory:
+        recording = Path(directory) / "recording.ndjson"
+        _record(recording, rounds_count)
+        size_mb = recording.stat().st_size / _MB2
+        walls, cpus = zip(*(_replay(recording) for _ in range(1 if quick else 5)), strict=True)
+    return Section(
+        title="Replay",
+        method=f"`trimtab replay FILE >/dev/null`: {rounds_count} rounds of {_LARGE_BROKERS_COUNT} x {BUNDLES_COUNT}, "
+        f"{size_mb:.0f} MB, the start of the process included; the best run.",
+        rows=[
+            Row(
+                name="by the clock",
+                value=size_mb / min(walls),
+                unit="MB/s",
+                limit=Limit(value=100.0, at_least=True),
+            ),
+            Row(name="by CPU time", value=size_mb / min(cpus), unit="MB/s"),
+        ],
+    )
+
+
+def _record(file: Path, rounds_count: int) -> None:
+    fleet = Fleet(brokers_count=_LARGE_BROKERS_COUNT)
+    with file.open("wb") as out:
+        for number in range(rounds_count):
+            out.writelines(report + b"\n" for report in fleet.reports(time_ms=number * ROUND_MS))
+
+
+def _replay(recording: Path) -> tuple[float, float]:
+    """Seconds by the clock and of CPU."""
+    before, begun = os.times(), time.perf_counter()
+    subprocess.run(
+        [*TRIMTAB, "replay", str(recording)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=ROOT,
+        check=True,
+    )
+    wall_s, after = time.perf_counter() - begun, os.times()
+    return wall_s, (after.children_user + after.children_system) - (
+        before.children_user + before.children_system
+    )

@@ -25,8 +25,7 @@ from state.settings import ClusterSettings, GuardSettings, PulsarSettings, Round
 from state.store import DictStore
 from streaming.contract.decode import decode
 from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet
-from tests.bench.report import Limit, Row, Section
-from tests.bench.timing import best_cpu_s
+from tests.bench.report import Limit, Row, Section, best_cpu_s
 from tests.policies.fleets import decide
 
 SHARES = (0.0, 0.1, 0.5)

@@ -12,9 +12,8 @@ import pulsar
 from deploy.local.pulsar import StandalonePulsar
 from tests.bench.end_to_end import closing, first_round
 from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet
-from tests.bench.report import Row, Section
+from tests.bench.report import Row, Section, percentile
 from tests.bench.running import Clients, Controller, System, is_leader, local_kafka, running, wait_for
-from tests.bench.timing import percentile
 
 _BROKERS_COUNT = 20
 _TRIGGER_S = 0.05

@@ -20,9 +20,8 @@ from kafka import KafkaConsumer, KafkaProducer
 from deploy.local.kafka import LocalKafka
 from streaming.process.deadline import Deadline
 from tests.bench.loads import CLUSTER, ROUND_MS, Fleet, tick
-from tests.bench.report import machine, today
+from tests.bench.report import machine, percentile, today
 from tests.bench.running import Controller, local_kafka, running
-from tests.bench.timing import percentile
 
 PAGE = Path(__file__).parents[2] / "docs" / "scaling.md"
 BUSY_SHARE = 0.5

@@ -10,8 +10,7 @@ from policies.splitting.positions import positions_of
 from policies.splitting.ranges import FULL_RANGE
 from policies.splitting.settings import SplitSettings
 from policies.splitting.topics import topic_loads
-from tests.bench.report import Limit, Row, Section
-from tests.bench.timing import best_cpu_s
+from tests.bench.report import Limit, Row, Section, best_cpu_s
 
 _SMALL, _LARGE = 10_000, 100_000
 _LIMITS_CARRIED = 3.0

@@ -1,6 +1,7 @@
-"""Throttling: the plan of many moving partitions, a round of pacing them, and the command from file to JSON."""
+"""Throttling: a plan of many moving partitions, a round of pacing them, the command from file to JSON, and whole rounds."""
 
 import json
+from collections.abc import Iterator
 from functools import partial
 
 import msgspec
@@ -14,10 +15,24 @@ from policies.throttle.pacing import decide
 from policies.throttle.pacing_plan import PacingMemory, PacingSnapshot
 from policies.throttle.rates import RateRule, loads_of, per_broker_plan, uniform_plan
 from policies.throttle.settings import ThrottleSettings
+from state.closing import Identity
+from state.controller import Controller
+from state.events import (
+    BrokerLogs,
+    Event,
+    KafkaLoadReport,
+    MoveRow,
+    MovesReport,
+    MoveTable,
+    Reassignment,
+    ReplicaTable,
+    Tick,
+)
+from state.store import DictStore
 from streaming.planner.throttle.plan import answer_of, make_plan
 from streaming.planner.throttle.request import checked_request, read_request
-from tests.bench.report import Limit, Row, Section
-from tests.bench.timing import best_cpu_s
+from streaming.settings import ClusterSettingsSource, Settings
+from tests.bench.report import Limit, Row, Section, best_cpu_s
 
 _SMALL, _LARGE = 10_000, 100_000
 _BROKERS_COUNT = 1000
@@ -140,3 +155,84 @@ def _request(columns: MoveColumns) -> bytes:
         "log_size_bytes",
     )
     return json.dumps({"partitions": [dict(zip(keys, row, strict=True)) for row in rows]}).encode()
+
+
+_ROUND2 = 10_000
+_PARTS2 = 50
+_SIZES = ((100, 1_000), (100, 10_000), (1_000, 100_000))
+"""Brokers, and partitions that move."""
+
+
+def measure_kafka_rounds(*, quick: bool) -> Section:
+    """One round with everything known, and the size of what is remembered."""
+    rows = []
+    for brokers_count, count in _SIZES[: 1 if quick else None]:
+        rounds = [list(_events(brokers_count, count, number)) for number in range(4)]
+        store = DictStore()
+        _play(store, [*rounds[0], *rounds[1]])
+        seconds = best_cpu_s(
+            lambda rounds=rounds, store=store: _play(_copy(store), rounds[2]), times=1 if quick else 3
+        )
+        rows += [
+            Row(name=f"a round, {count:,} partitions on {brokers_count:,} brokers", value=seconds, unit="s"),
+            Row(
+                name=f"memory of it, {count:,} partitions",
+                value=len(store.fleet() or b"") / 1e6,
+                unit="MB",
+            ),
+        ]
+    return Section(
+        title="Kafka rounds",
+        method=f"Partitions of {_PARTS2} to a topic with three replicas, each moving to another broker; every "
+        "broker reports, and the round is the third: a throttle is in force. From typed events to encoded outputs and memory, "
+        "CPU time, the best of 3.",
+        rows=rows,
+    )
+
+
+def _play(store: DictStore, events: list[Event]) -> None:
+    controller = Controller(
+        "kafka", store, identity=Identity(mode="act"), settings=ClusterSettingsSource(Settings())
+    )
+    outputs = [output for event in events for output in controller.step(event).outputs]
+    controller.commit()
+    assert outputs, "no round was closed: it measures nothing"
+
+
+def _copy(store: DictStore) -> DictStore:
+    """The same memory again, so that a round can be played many times."""
+    found = DictStore()
+    header, fleet = store.header(), store.fleet()
+    assert header is not None
+    assert fleet is not None
+    found.put_header(header)
+    found.put_fleet(fleet)
+    for key, value in store.all_waiting():
+        found.put_waiting(key, value)
+    return found
+
+
+def _events(brokers_count: int, count: int, number: int) -> Iterator[Event]:
+    draw = np.random.default_rng(1)
+    first = draw.integers(0, brokers_count, count)
+    brokers = ((first[:, None] + np.array([0, 7, 19, 53])) % brokers_count).tolist()
+    writes = draw.integers(0, 10**6, count).tolist()
+    time_ms = number * _ROUND2 + _ROUND2 // 2
+    names = [(f"topic-{row // _PARTS2}", row % _PARTS2) for row in range(count)]
+    moves = [
+        MoveRow(topic, partition, four, four[3:], four[:1], four[0], four[:3])
+        for (topic, partition), four in zip(names, brokers, strict=True)
+    ]
+    yield Reassignment(id=str(number), time_ms=time_ms, report=MovesReport(MoveTable.of_rows(moves)))
+    logs: list[list[tuple[str, int, int, None]]] = [[] for _ in range(brokers_count)]
+    for (topic, partition), four, rate in zip(names, brokers, writes, strict=True):
+        size = 10**10 + rate * number * _ROUND2 // 1000
+        for broker in four[:3]:
+            logs[broker].append((topic, partition, size, None))
+        logs[four[3]].append((topic, partition, number * 10**6, None))
+    for broker, replicas in enumerate(logs):
+        table = ReplicaTable.of(*zip(*replicas, strict=True))
+        yield KafkaLoadReport(
+            id=str(number), time_ms=time_ms, broker=str(broker), logs=BrokerLogs(broker, table)
+        )
+    yield Tick(id=str(number), time_ms=time_ms + 5_000 + _ROUND2 // 2, asked=(), failed=())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.go_programs import GoProgram
+from tests.support.programs import GoProgram
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 FILE = DEPLOY / "compose.yaml"

@@ -6,8 +6,8 @@ import pytest
 
 from deploy.grafana.queries import each_step, in_a_day
 from streaming.contract import families
-from tests.deploy.promtool import check
-from tests.deploy.queries import Asked
+from tests.support.programs import check
+from tests.support.queries import Asked
 
 TARGET = 'job="trimtab",instance="a:9464"'
 START = f"trimtab_start_timestamp_seconds{{{TARGET}}}"

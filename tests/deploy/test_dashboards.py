@@ -18,7 +18,7 @@ from deploy.grafana.__main__ import render, write
 from deploy.grafana.panels import WIDTH
 from deploy.grafana.queries import select
 from streaming.contract import families
-from tests.deploy.queries import DASHBOARDS, ROOT, Asked, asked_by_dashboards, problems
+from tests.support.queries import DASHBOARDS, ROOT, Asked, asked_by_dashboards, problems
 
 register_default_plugins()
 

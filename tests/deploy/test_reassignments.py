@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.promtool import check
-from tests.deploy.queries import KAFKA_ONLY, Asked, asked_by_dashboards, asked_by_rules
+from tests.support.programs import check
+from tests.support.queries import KAFKA_ONLY, Asked, asked_by_dashboards, asked_by_rules
 
 TARGET = 'job="trimtab",instance="127.0.0.1:9464"'
 BOARD = "trimtab / Reassignments"

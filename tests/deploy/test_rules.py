@@ -13,8 +13,8 @@ from deploy.docs.metrics_page import _used_families
 from deploy.local.prometheus import configuration
 from state.outputs import INFORMATION, Finding
 from streaming.operators.upkeep import WILL_NOT_PASS
-from tests.deploy.promtool import promtool
-from tests.deploy.queries import ROOT, RULES, Asked, alerts, asked_by_rules, problems
+from tests.support.programs import promtool
+from tests.support.queries import ROOT, RULES, Asked, alerts, asked_by_rules, problems
 
 CASES = sorted((Path(__file__).parent / "rules").glob("*.test.yml"))
 RUNBOOKS = ROOT / "docs/runbooks"

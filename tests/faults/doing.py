@@ -13,10 +13,9 @@ from tests.faults.load import CLUSTER, GARBAGE, Load
 from tests.faults.schedule import Fault
 from tests.faults.supervisor import Part, Supervisor
 from tests.faults.world import World
-from tests.live.disks import filled
-from tests.live.driving import until
-from tests.live.stage import Stage
 from tests.streaming.events import control
+from tests.support.processes import until
+from tests.support.stage import Stage, filled
 
 _START_S = 90.0
 """How long a started controller may take until it says that it is ready, or ends."""

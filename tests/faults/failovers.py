@@ -14,8 +14,8 @@ from typing import cast
 from tests.faults.doing import DEEDS, Deed, Scene
 from tests.faults.schedule import DISTURBANCES, Fault
 from tests.faults.supervisor import Part, Supervisor
-from tests.live.driving import Child, until
-from tests.live.standing import stands_by
+from tests.support.controllers import stands_by
+from tests.support.processes import Child, until
 
 _LEADS_S = 120.0
 """How long it may take until another one leads and one more stands by: a cold start on two cores that others use, too."""

@@ -19,10 +19,9 @@ from deploy.local.pulsar import LocalPulsar
 from streaming.pulsar.admin import AdminError
 from streaming.pulsar.clients import close
 from tests.faults.world import Sender, World
-from tests.live.driving import meanwhile
-from tests.live.pulsar.lab import CLUSTER, Lab, connected
-from tests.live.pulsar.stage import PulsarStage
-from tests.live.stage import Stage
+from tests.support.processes import meanwhile
+from tests.support.pulsar import CLUSTER, Lab, PulsarStage, connected
+from tests.support.stage import Stage
 
 _SEND_MS = 10_000
 _READY_S = 60.0

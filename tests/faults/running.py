@@ -16,16 +16,14 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay
 from streaming.process.deadline import poll
 from tests.faults import oracle
 from tests.faults.doing import DEEDS, Scene
-from tests.faults.executions import misdone, unanswered
 from tests.faults.failovers import FAILOVER_DEEDS, is_paired
 from tests.faults.load import Load
-from tests.faults.oracle import NOTHING, Seen, wanted_of
+from tests.faults.oracle import NOTHING, Seen, misdone, unanswered, wanted_of
 from tests.faults.schedule import Fault
 from tests.faults.supervisor import Supervisor
 from tests.faults.world import World
-from tests.live.disks import small_disk
-from tests.live.driving import command
-from tests.live.stage import Stage
+from tests.support.processes import command
+from tests.support.stage import Stage, small_disk
 
 RECOVERY_S = 120.0
 """On two cores that others use too; a cold start alone may take a third of it."""

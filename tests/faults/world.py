@@ -17,7 +17,7 @@ from deploy.local.kafka import LocalKafka, Node
 from deploy.local.ports import free_ports
 from tests.faults.proxy import Mode, Proxy
 from tests.faults.schedule import System
-from tests.live.stage import Stage, staged
+from tests.support.stage import Stage, staged
 
 _PREFERRED = 0
 _SEND_S = 5

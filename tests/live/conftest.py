@@ -16,10 +16,10 @@ from deploy.local.pulsar_jvms import NEWEST_PULSAR_LOCK
 from deploy.local.secure_kafka import SecureKafka
 from deploy.local.secure_pulsar import SecurePulsar
 from streaming.kafka.memory import ExecutorMemory
-from tests.live.access import USERS, Access, password_of
-from tests.live.driving import Warm
-from tests.live.moving import CLUSTER, Moving, UsualFetches
-from tests.live.stage import Stage, staged
+from tests.support.moving import CLUSTER, Moving, UsualFetches
+from tests.support.permissions import USERS, Access, password_of
+from tests.support.processes import Warm
+from tests.support.stage import Stage, staged
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist looks at the marks in the same hook
@@ -49,22 +49,19 @@ def group_of(path: Path) -> str:
 GROUPS = ("controllers", "pulsar", "kafka", "alone", "replayed", "paced", "secured", "moves")
 """The longest first."""
 BY_FILE = {
-    **dict.fromkeys(("test_run_recording", "test_run_settings_changed"), "replayed"),
-    "test_run_secure": "secured",
+    "test_run_recording": "replayed",
+    "test_permissions": "secured",
     "test_throttle_live": "paced",
     **dict.fromkeys(
         (
             "test_demo",
             "test_extensible",
-            "test_extensible_switch",
             "test_faults",
-            "test_local_kafka",
+            "test_local",
             "test_permissions_pulsar",
             "test_run_crash",
             "test_run_damage",
             "test_run_standalone",
-            "test_secure_extensible",
-            "test_secure_pulsar",
         ),
         "alone",
     ),

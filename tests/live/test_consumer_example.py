@@ -20,10 +20,10 @@ from deploy.local.kafka import LocalKafka
 from streaming.contract.decode import decode
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.contract.leader import encode_leader
-from tests.live.driving import ROOT, Child, until
-from tests.live.stage import Stage
 from tests.streaming.events import control
 from tests.streaming.golden import folders, messages
+from tests.support.processes import ROOT, Child, until
+from tests.support.stage import Stage
 
 pytestmark = pytest.mark.live
 

@@ -14,9 +14,9 @@ from streaming.ports.marker import Checkpoint
 from streaming.process.exits import OK, REFUSED, UNREACHABLE
 from streaming.settings import load
 from streaming.systems.publisher import publisher_of
-from tests.live.driving import command, until
-from tests.live.loads import closing, leaning
-from tests.live.stage import Stage
+from tests.support.loads import closing, leaning
+from tests.support.processes import command, until
+from tests.support.stage import Stage
 
 pytestmark = pytest.mark.live
 

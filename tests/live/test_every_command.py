@@ -10,9 +10,9 @@ import click
 import pytest
 
 from streaming.cli import main
-from tests.live.driving import TRIMTAB
-from tests.live.loads import closing, leaning
-from tests.live.stage import QUICK, Stage
+from tests.support.loads import closing, leaning
+from tests.support.processes import TRIMTAB
+from tests.support.stage import QUICK, Stage
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

@@ -1,23 +1,126 @@
-"""Exactly-once publishing on a real Kafka: order, kills, outages, and batches of any size."""
+"""Exactly-once publishing on a real Kafka: order, kills, outages, batches of any size, and hand-over between controllers."""
 
 import os
 import signal
+import subprocess
+import sys
+import textwrap
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from uuid import uuid4
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.kafka import LocalKafka
+from streaming.contract.envelope import EPOCH_HEADER
 from streaming.kafka.publisher import KafkaPublisher
+from streaming.ports.marker import UNNAMED, RanWith
 from streaming.ports.outbox import OutboundRecord
-from streaming.ports.publishing import PublishError
-from tests.live.checkpoints import at
-from tests.live.publishing import Setting, setting_on
-from tests.live.suites.publisher import QUERY, PublisherSuite, opened, values
+from streaming.ports.publishing import Fenced, PublishError
+from tests.support.processes import until
+from tests.support.publisher_suite import QUERY, PublisherSuite, opened, values
+from tests.support.stage import at
 
 pytestmark = pytest.mark.live
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Topics and a controller name of one test's own."""
+
+    bootstrap: str
+    name: str
+    actions: str
+    commits: str
+
+    def publisher(
+        self,
+        *,
+        timeout_s: float = 20.0,
+        claim_wait_s: float = 5.0,
+        ran_with: RanWith = UNNAMED,
+        announces: bool = False,
+    ) -> KafkaPublisher:
+        return KafkaPublisher(
+            self.bootstrap,
+            name=self.name,
+            commits_topic=self.commits,
+            announce_on=self.actions if announces else None,
+            timeout_s=timeout_s,
+            claim_wait_s=claim_wait_s,
+            ran_with=ran_with,
+        )
+
+    def batch(self, number: int, text: str = "batch", count: int = 3) -> list[OutboundRecord]:
+        return [
+            OutboundRecord(self.actions, "east-1", f"{text} {number}.{place}".encode(), number, place)
+            for place in range(count)
+        ]
+
+    def another(self) -> "Setting":
+        return replace(self, name=f"{self.name}-other")
+
+    def create(self, topic: str) -> None:
+        """One partition; that of the commits is compacted."""
+        configs = {"cleanup.policy": "compact"} if topic == self.commits else {}
+        with KafkaAdminClient(bootstrap_servers=self.bootstrap) as admin:
+            made = {topic: {"num_partitions": 1, "replication_factor": 1, "configs": configs}}
+            admin.create_topics(made, wait_for_metadata=True)
+
+    def visible(self) -> list[tuple[str, str]]:
+        """(value, epoch) of every action that a read_committed consumer sees, up to the end of the log."""
+        partition = TopicPartition(self.actions, 0)
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+        )
+        consumer.assign([partition])
+        seen = []
+        end = consumer.end_offsets([partition])[partition]
+        while consumer.position(partition) < end:
+            seen += [
+                (record.value.decode(), dict(record.headers)[EPOCH_HEADER].decode())
+                for record in consumer.poll(timeout_ms=200).get(partition, [])
+            ]
+        consumer.close()
+        return seen
+
+    def run(self, body: str) -> "subprocess.CompletedProcess[str]":
+        """Run a controller in a process of its own, which may kill itself."""
+        program = f"""
+            import os, signal, sys
+            from kafka import KafkaProducer
+            from streaming.kafka.publisher import KafkaPublisher
+            from streaming.ports.outbox import OutboundRecord
+            from tests.support.stage import at
+            publisher = KafkaPublisher({self.bootstrap!r}, name={self.name!r}, commits_topic={self.commits!r})
+            def batch(number):
+                values = [f"batch {{number}}.{{place}}".encode() for place in range(3)]
+                return [OutboundRecord({self.actions!r}, "east-1", value, number, place)
+                        for place, value in enumerate(values)]
+            def die(*_):
+                os.kill(os.getpid(), signal.SIGKILL)
+        """
+        source = textwrap.dedent(program) + textwrap.dedent(body)
+        return subprocess.run(
+            [sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, timeout=90, check=False
+        )
+
+
+def setting_on(bootstrap: str) -> Setting:
+    """A setting with its topics made."""
+    unique = uuid4().hex[:8]
+    made = Setting(bootstrap, f"trimtab-{unique}", f"actions-{unique}", f"commits-{unique}")
+    made.create(made.actions)
+    made.create(made.commits)
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -175,3 +278,49 @@ def test_a_batch_that_takes_longer_than_any_wait_for_the_broker_goes_out_whole(s
         assert not publisher.publish(0, QUERY, batch)
         assert publisher.publish(1, QUERY, setting.batch(1))
     assert [len(each) for each, _ in setting.visible()] == [100_000] * 2_000 + [len("batch 1.0")] * 3
+
+
+def test_the_epoch_rises_also_where_the_commits_topic_was_lost(setting: Setting) -> None:
+    with setting.publisher() as publisher:
+        before = publisher.open(at())
+        publisher.publish(5, QUERY, setting.batch(5))
+    with KafkaAdminClient(bootstrap_servers=setting.bootstrap) as admin:
+        admin.delete_topics([setting.commits])
+        until(lambda: setting.commits not in admin.list_topics(), what="the topic to be gone")
+    setting.create(setting.commits)
+    until(lambda: time.time() >= before + 1, what="the clock's next second")
+    with setting.publisher() as publisher:
+        assert publisher.open(at(QUERY, 5), start_with="adopt") > before
+        assert publisher.publish(6, QUERY, setting.batch(6))
+    assert [value for value, _ in setting.visible()] == values(5) + values(6)
+
+
+def test_asking_whether_it_is_still_the_one_does_not_hold_a_batch_up(setting: Setting) -> None:
+    with opened(setting) as publisher:
+        took_s = []
+        for batch_id in range(5):
+            assert not publisher.is_superseded(), "a look leaves a fetch on its way"
+            began_s = time.monotonic()
+            publisher.publish(batch_id, QUERY, [])
+            took_s.append(time.monotonic() - began_s)
+    assert sorted(took_s)[2] < 0.2, took_s
+
+
+def test_a_controller_fenced_in_the_middle_of_a_transaction_publishes_nothing_of_it(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(setting) as first, setting.publisher() as second:
+        first.publish(0, QUERY, setting.batch(0))
+        commit = KafkaProducer.commit_transaction
+
+        def overtaken(producer: KafkaProducer) -> None:
+            monkeypatch.undo()
+            second.open(at(QUERY, 1))
+            commit(producer)
+
+        monkeypatch.setattr(KafkaProducer, "commit_transaction", overtaken)
+        with pytest.raises(Fenced):
+            first.publish(1, QUERY, setting.batch(1, "zombie"))
+        assert second.publish(1, QUERY, setting.batch(1))
+        assert second.publish(2, QUERY, setting.batch(2))
+    assert [value for value, _ in setting.visible()] == values(0) + values(1) + values(2)

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
-from tests.live.driving import Warm, command, until
-from tests.live.loads import LENGTH_S, START_S, closing, leaning, played
-from tests.live.stage import Outputs, Stage
 from tests.streaming.events import control
+from tests.support.loads import LENGTH_S, START_S, closing, leaning, played
+from tests.support.processes import Warm, command, until
+from tests.support.stage import Outputs, Stage
 
 pytestmark = pytest.mark.live
 

@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 
 from streaming.process.exits import REFUSED
-from tests.live.checkpoints import newest_start
-from tests.live.disks import filled, small_disk
-from tests.live.driving import TRIMTAB, Child, Warm, ask, until
-from tests.live.loads import played
-from tests.live.stage import Stage
+from tests.support.loads import played
+from tests.support.processes import TRIMTAB, Child, Warm, ask, until
+from tests.support.stage import Stage, filled, newest_start, small_disk
 
 pytestmark = pytest.mark.live
 
@@ -97,7 +95,7 @@ def test_the_memory_of_a_cluster_that_cannot_be_decoded_is_final_and_names_the_c
     arguments = ("run", "--config", str(config), "--from", "earliest")
     stage.send(played([0]))
     stage.send(played([0], cluster="west-1"))
-    with warm.start("-m", "tests.live.garbling", "east-1", *arguments) as run:
+    with warm.start("-m", "tests.support.misbehaving", "garbles", "east-1", "", *arguments) as run:
         stage.wait_for(stage.topics.audit, 2, running=[run])
         assert run.terminate() == 0
     stage.send(played([1]))

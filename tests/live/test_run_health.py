@@ -1,16 +1,21 @@
-"""What an operator sees of a running controller: `/metrics`, `/healthz`, `/readyz`."""
+"""What an operator sees of a running controller: `/metrics`, `/healthz` and `/readyz`, also of one that hangs or starts late."""
 
 import json
+import os
+import signal
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from streaming.controller.known import KNOWN_LABELS
-from tests.live.driving import Warm, ask, samples, until
-from tests.live.loads import played
-from tests.live.stage import Stage
+from tests.support.controllers import misbehaving
+from tests.support.loads import played
+from tests.support.processes import TRIMTAB, Child, Warm, ask, members, samples, until
+from tests.support.stage import Stage, replayed
 
 pytestmark = pytest.mark.live
+
 
 Page = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -93,3 +98,59 @@ def test_the_metrics_agree_with_what_was_published_and_an_idle_controller_stays_
         assert value(samples(url), "trimtab_batch_duration_seconds_count") == batches, "idle costs no batches"
         assert run.terminate() == 0
         assert ask(f"{url}/healthz").status == 0
+
+
+@pytest.mark.slow
+def test_a_frozen_jvm_and_a_batch_that_stands_still_show_in_healthz_until_they_go_on(stage: Stage) -> None:
+    config, flag = stage.settings(), stage.directory / "flags"
+    stage.send(played([0]))
+    with misbehaving(stage, config, "hangs") as run:
+        stage.wait_for(stage.topics.audit, 1, running=[run])
+
+        def health(status: int, message: str = "") -> bool:
+            answer = ask(f"{run.url}/healthz")
+            return answer.status == status and message in answer.body
+
+        until(lambda: health(200), what="the first batch to be over", running=[run])
+        flag.touch()
+        stage.send(played([1]))
+        until(lambda: health(503, '"batch"'), what="the batch to be missed", running=[run])
+        flag.unlink()
+        stage.wait_for(stage.topics.audit, 2, running=[run])
+        until(lambda: health(200), what="life again", running=[run])
+
+        java = next(each.pid for each in members(run.process.pid) if each.name == "java")
+        os.kill(java, signal.SIGSTOP)
+        until(lambda: health(503, '"driver"'), what="the JVM to be missed", running=[run])
+        os.kill(java, signal.SIGCONT)
+        until(lambda: health(200), what="life again", running=[run])
+        assert "not alive: driver" in run.output
+        assert run.terminate() == 0
+
+
+DELAY = """
+import pathlib, sys, time
+
+flag = pathlib.Path({flag!r})
+if any("transform_with_state_driver_worker" in each for each in sys.orig_argv) and not flag.exists():
+    flag.touch()
+    time.sleep(12)
+"""
+
+
+@pytest.mark.slow
+def test_a_python_that_starts_too_late_is_named_and_the_next_start_of_the_query_goes_on(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flag = tmp_path / "was-late"
+    (tmp_path / "sitecustomize.py").write_text(DELAY.format(flag=str(flag)))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    config = stage.settings()
+    wanted = replayed(config, played(range(3)))
+    stage.send(played(range(3)))
+    with Child((*TRIMTAB, "run", "--config", str(config), "--from", "earliest"), tmp_path / "run.log") as run:
+        stage.wait_for_outputs(wanted, running=[run])
+        assert run.terminate() == 0
+    assert flag.exists()
+    assert "is restarted in 1 s: this machine was too busy to start a Python process" in run.output
+    assert stage.published() == wanted

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from tests.live.driving import TRIMTAB, Child, Warm, command
-from tests.live.loads import closing, leaning, played
-from tests.live.operating import output_of
-from tests.live.stage import Stage, replayed
 from tests.streaming.events import control, report, traffic
+from tests.support.loads import closing, leaning, played
+from tests.support.operating import output_of
+from tests.support.processes import TRIMTAB, Child, Warm, command
+from tests.support.stage import Stage, replayed
 
 pytestmark = pytest.mark.live
 

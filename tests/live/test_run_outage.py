@@ -9,9 +9,9 @@ import pytest
 
 from deploy.local.kafka import LocalKafka
 from streaming.spark.failing import REPEATS_MAX
-from tests.live.driving import TRIMTAB, Child, Warm, WarmRun, ask, samples, until, wait_until_unready
-from tests.live.loads import played
-from tests.live.stage import Stage, replayed
+from tests.support.loads import played
+from tests.support.processes import TRIMTAB, Child, Warm, WarmRun, ask, samples, until, wait_until_unready
+from tests.support.stage import Stage, replayed
 
 pytestmark = pytest.mark.live
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.driving import TRIMTAB, Child, until
-from tests.live.loads import played
-from tests.live.stage import QUICK, Outputs, Stage, replayed
-from tests.live.standalone import SETTINGS, Standalone
+from tests.support.loads import played
+from tests.support.processes import TRIMTAB, Child, until
+from tests.support.stage import QUICK, Outputs, Stage, replayed
+from tests.support.standalone import SETTINGS, Standalone
 
 pytestmark = pytest.mark.live
 

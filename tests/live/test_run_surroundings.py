@@ -8,10 +8,9 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from streaming.process.exits import REFUSED
-from tests.live.checkpoints import newest_start
-from tests.live.driving import Warm, until
-from tests.live.loads import played
-from tests.live.stage import Outputs, Stage, replayed
+from tests.support.loads import played
+from tests.support.processes import Warm, until
+from tests.support.stage import Outputs, Stage, newest_start, replayed
 
 pytestmark = pytest.mark.live
 

@@ -13,8 +13,11 @@ import pytest
 
 from deploy.local.ports import free_ports
 from deploy.local.prometheus import Prometheus
-from tests.deploy.promtool import need
-from tests.deploy.queries import (
+from tests.streaming.events import result
+from tests.support.loads import LENGTH_S, START_S, played
+from tests.support.processes import Running, Warm, until
+from tests.support.programs import need
+from tests.support.queries import (
     KAFKA_ONLY,
     OF_PROGRAMS,
     Asked,
@@ -24,10 +27,7 @@ from tests.deploy.queries import (
     parts,
     rules,
 )
-from tests.live.driving import Running, Warm, until
-from tests.live.loads import LENGTH_S, START_S, played
-from tests.live.stage import Stage
-from tests.streaming.events import result
+from tests.support.stage import Stage
 
 pytestmark = pytest.mark.live
 

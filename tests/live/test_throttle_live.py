@@ -17,10 +17,10 @@ from policies.throttle.rates import BrokerRole
 from streaming.cli import main
 from streaming.kafka.throttles import Throttle, apply, changes_of
 from streaming.settings import KafkaTarget, load
-from tests.live.driving import Patience, Running, Warm, until
-from tests.live.moving import CLUSTER, Moving, pipeline, planned
-from tests.live.stage import Stage
 from tests.streaming.http_broker import Answer, Asked, http_brokers
+from tests.support.moving import CLUSTER, Moving, pipeline, planned
+from tests.support.processes import Patience, Running, Warm, until
+from tests.support.stage import Stage
 
 pytestmark = pytest.mark.live
 

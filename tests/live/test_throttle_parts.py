@@ -1,15 +1,21 @@
-"""Collector and executor of Kafka on a real cluster, each by itself: what they report is true, and nothing of others is touched."""
+"""Collector and executor of Kafka on a real cluster: what they report is true, nothing of others is touched, brokers may be away."""
 
 import json
-from collections.abc import Callable, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResourceType
 from kafka.admin._configs import AlterConfigOp
+from kafka.errors import KafkaError
 from kafka.protocol.admin import IncrementalAlterConfigsRequest
 
 from deploy.local.kafka import LocalKafka
@@ -18,19 +24,25 @@ from policies.throttle.rates import BrokerRole
 from state.events import KafkaLoadReport, Reassignment, Rejection, Tick
 from streaming.cli import main
 from streaming.contract.decode import decode
+from streaming.contract.envelope import EPOCH_HEADER
 from streaming.executor import kafka_carry_out
+from streaming.executor.kafka import start
 from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
 from streaming.executor.kafka_orders import ThrottleAction
+from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import Held, Skip
-from streaming.kafka.cluster import read_brokers, read_end_offsets
-from streaming.kafka.connection import ClusterError
+from streaming.kafka.admin import KafkaCluster, cluster_of
+from streaming.kafka.cluster import read_brokers, read_end_offsets, read_partitions
+from streaming.kafka.connection import ClusterError, Unanswered
 from streaming.kafka.events import KafkaEvents
 from streaming.kafka.memory import ExecutorMemory
 from streaming.kafka.throttles import Change, Throttle, apply, changes_of, list_key, rate_key
 from streaming.ports.memory import Taken
-from tests.live.driving import until
-from tests.live.moving import CLUSTER, Moving
+from streaming.settings import KafkaTarget, load
 from tests.streaming.throttle_actions import F3, L1, L2, action, first, nothing_against_it
+from tests.support.moving import CLUSTER, Moving
+from tests.support.processes import EXIT_S, until
+from tests.support.stage import Stage
 
 pytestmark = pytest.mark.live
 
@@ -322,3 +334,168 @@ def once_before(plain: Callable[..., Any], work: Callable[[], object]) -> Callab
         return plain(*arguments)
 
     return call
+
+
+REACHED_S = 20.0
+"""How soon an open client has to reach a broker that came back: its metadata are at most 5 s old. kafka-python by itself took 288 s."""
+LATER = "LATER, broker 3 is down: its rates stay as they are"
+
+
+def died(brokers: LocalKafka, kafka: KafkaCluster) -> None:
+    brokers.stop_node(3)
+    until(answered(lambda: 3 not in kafka.brokers()), what="broker 3 to be missed")
+
+
+def returned(brokers: LocalKafka, kafka: KafkaCluster) -> None:
+    """Start broker 3, and wait until an open client reads its settings."""
+    brokers.start_node(3)
+    began_s = time.monotonic()
+    until(
+        answered(lambda: 3 in kafka.brokers() and not kafka.throttle(topics=[], brokers=[3]).failed),
+        what="the open client to reach broker 3",
+    )
+    assert time.monotonic() - began_s < REACHED_S
+
+
+def answered(condition: Callable[[], bool]) -> Callable[[], bool]:
+    """The condition, false while the client asks the broker that is down, or on its way up."""
+
+    def asked() -> bool:
+        try:
+            return condition()
+        except Unanswered:
+            return False
+
+    return asked
+
+
+def test_a_broker_that_is_down_fails_no_action_and_gets_its_rate_and_loses_it_once_it_is_back(
+    brokers: LocalKafka, moving: Moving, memory: ExecutorMemory
+) -> None:
+    executor, asked = ThrottleExecutor(memory), first(moving.topic)
+    with cluster_of(KafkaTarget(bootstrap=brokers.bootstrap), cluster=CLUSTER) as kafka:
+        try:
+            died(brokers, kafka)
+            assert executor.carry_out(kafka, asked, nothing_against_it) == Paced(
+                outcome="succeeded", reason=LATER
+            )
+            assert executor.carry_out(kafka, asked, nothing_against_it) == Paced(
+                outcome="succeeded", reason=LATER, was_done_before=True
+            )
+            found = kafka.throttle(topics=[moving.topic], brokers=[1, 2]).throttle
+            assert found.lists == ThrottledLists(
+                leader={moving.topic: "0:1,0:2"}, follower={moving.topic: "0:3"}
+            )
+            assert found.rates_bytes_per_s == {L1: 2_000_000, L2: 2_000_000}
+
+            returned(brokers, kafka)
+            assert executor.carry_out(kafka, asked, nothing_against_it) == Paced(outcome="succeeded")
+            assert kafka.throttle(topics=[], brokers=[3]).throttle.rates_bytes_per_s == {F3: 2_000_000}
+
+            died(brokers, kafka)
+            done = executor.carry_out(
+                kafka,
+                action("unknown", clear_leader_rates=[1, 2], clear_follower_rates=[3]),
+                nothing_against_it,
+            )
+            assert done == Paced(outcome="succeeded", reason=LATER)
+        finally:
+            returned(brokers, kafka)
+        assert kafka.throttle(topics=[], brokers=[1, 2, 3]).throttle.rates_bytes_per_s == {F3: 2_000_000}
+        assert executor.sweep(kafka, nothing_against_it)
+        moving.connect()
+        assert moving.throttle() == Throttle()
+        assert memory.read().is_empty
+
+
+@pytest.fixture
+def stage(brokers: LocalKafka, tmp_path: Path) -> Iterator[Stage]:
+    """A stage without topics yet."""
+    made = Stage(brokers.bootstrap, f"t-{uuid4().hex[:8]}", tmp_path)
+    yield made
+    made.close()
+
+
+def placed(brokers: LocalKafka, stage: Stage) -> int:
+    """Make the topics on broker 1, but the control topic on the broker returned, which the groups do not need either."""
+    with KafkaAdminClient(bootstrap_servers=brokers.bootstrap) as admin:
+        offsets = "__consumer_offsets"
+        until(lambda: group_asked(admin) and read_partitions(admin, [offsets]), what="groups")
+        away = next(each for each in (3, 2) if each != read_partitions(admin, [offsets])[offsets, 0].leader)
+        names = stage.topics
+        on = {names.input: 1, names.actions: 1, names.executor_kafka: 1, names.control: away}
+        topics = {topic: {"assignments": {0: [broker]}} for topic, broker in on.items()}
+        admin.create_topics(topics, wait_for_metadata=True)
+    return away
+
+
+def group_asked(admin: KafkaAdminClient) -> bool:
+    """Ask for any group, which makes the topic of positions; whether that succeeded."""
+    try:
+        admin.describe_groups(["any"])
+    except KafkaError:
+        return False
+    return True
+
+
+def say_expired(stage: Stage) -> None:
+    """Publish an expired action, which the gate skips once it can check it."""
+    data = {
+        "precondition": {"reassignments": "unknown"},
+        "expires_at": (datetime.now(UTC) - timedelta(seconds=1)).isoformat(),
+        "dry_run": False,
+        **{
+            f"{change}_{role}_throttled_replicas": {}
+            for change in ("add", "remove")
+            for role in ("leader", "follower")
+        },
+        **{f"{role}_rate_bytes_per_s": {} for role in ("leader", "follower")},
+        **{f"clear_{role}_rates": [] for role in ("leader", "follower")},
+    }
+    event = {
+        "id": "a1",
+        "source": "/c",
+        "type": "trimtab.action.throttle.v1",
+        "cluster": CLUSTER,
+        "data": data,
+    }
+    stage.send_raw(
+        CLUSTER.encode(), json.dumps(event).encode(), to=stage.topics.actions, headers=[(EPOCH_HEADER, b"1")]
+    )
+    stage.flush()
+
+
+@pytest.mark.slow
+def test_without_a_leader_of_the_control_topic_nothing_is_carried_out_and_the_executor_ends_when_told(
+    brokers: LocalKafka, stage: Stage
+) -> None:
+    away = placed(brokers, stage)
+    target = f'[targets."{CLUSTER}".kafka]\nbootstrap = "{brokers.bootstrap}"\n'
+    config = stage.settings(base=target)
+    settings = load(file=config, flags={}, environ={}).settings
+    with ExitStack() as stack:
+        loop = start(
+            stack,
+            settings,
+            ExecutorMetrics(CLUSTER),
+            cluster=CLUSTER,
+            target=settings.targets[CLUSTER].kafka,
+            dry_run=True,
+        )
+        thread = threading.Thread(target=loop.run, daemon=True)
+        brokers.stop_node(away)
+        try:
+            say_expired(stage)
+            thread.start()
+            until(lambda: not loop.readiness()[0].ok, what="the executor to say that it cannot go on")
+            assert "control topic" in loop.readiness()[0].detail
+            assert all(check.ok for check in loop.liveness())
+            assert not stage.values(stage.topics.input), "unknown is not unpaused"
+            told_s = time.monotonic()
+            loop.stop()
+            thread.join(EXIT_S)
+            assert not thread.is_alive(), (
+                f"still waiting {time.monotonic() - told_s:.0f} s after it was told to end"
+            )
+        finally:
+            brokers.start_node(away)

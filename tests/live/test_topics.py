@@ -1,4 +1,4 @@
-"""Creating and checking the topics of a real Kafka."""
+"""Creating and checking the topics of a real Kafka, and what programs may rely on there."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -16,9 +16,12 @@ from streaming.kafka.topic_specs import RECORD_HEADROOM_BYTES
 from streaming.kafka.topics import create, validate
 from streaming.ports.memory import Remembered
 from streaming.ports.topics import Outcome, StartError
-from streaming.settings import TopicNames
+from streaming.settings import Settings, TopicNames, load
+from tests.support.ports_suite import PortsSuite
+from tests.support.stage import Stage
 
 pytestmark = pytest.mark.live
+
 
 RECORD_BYTES = 4 * 1024 * 1024
 
@@ -244,3 +247,12 @@ def test_everything_wrong_is_said_at_once(
 def test_an_address_that_does_not_answer_is_refused_by_name() -> None:
     with pytest.raises(StartError, match=r"127\.0\.0\.1:1 .*address is right"):
         validate("127.0.0.1:1", TopicNames(), max_record_bytes=1)
+
+
+@pytest.fixture
+def settings(stage: Stage) -> Settings:
+    return load(file=stage.settings(), flags={}, environ={}).settings
+
+
+class TestPorts(PortsSuite):
+    """The same tests as on Pulsar."""

@@ -2,6 +2,8 @@
 
 import json
 import subprocess
+import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,8 @@ from policies.splitting.positions import position_of
 from policies.splitting.settings import SplitSettings
 from state.events import ClusterFacts, LoadReport, Tick, TopicStats
 from state.settings import PulsarSettings
-from streaming.collector.pulsar import StartRefused
+from streaming.collector.metrics import CollectorMetrics
+from streaming.collector.pulsar import PulsarCollector, StartRefused
 from streaming.contract.decode import decode
 from streaming.contract.messages import (
     LoadReportMessage,
@@ -23,13 +26,14 @@ from streaming.contract.messages import (
     type_of,
 )
 from streaming.settings import PulsarTarget, Settings
-from tests.live.driving import ROOT, TRIMTAB, command, until
-from tests.live.pulsar.hearing import Heard, collector
-from tests.live.pulsar.lab import CLUSTER, Lab, connected
-from tests.live.pulsar.stage import PulsarStage
-from tests.live.stage import Stage
+from tests.support.processes import ROOT, TRIMTAB, command, until
+from tests.support.pulsar import CLUSTER, Lab, PulsarStage, connected, other_than
+from tests.support.pulsar_programs import Commander, Heard, collector
+from tests.support.stage import Stage
 
 pytestmark = pytest.mark.live
+
+
 SESSIONS = Settings(pulsar=PulsarSettings(split=SplitSettings(max_sessions_count=8)))
 """With which a bundle with four clients has its topics reported."""
 
@@ -240,3 +244,98 @@ def test_a_missing_topic_and_a_missing_target_are_refused_with_the_remedy(
     ):
         asked = ("collect", "pulsar", CLUSTER, "--config", str(settings), "--once")
         assert message in command(*asked, code=code).stderr
+
+
+def test_a_used_bundle_that_nobody_owns_becomes_a_finding_and_a_lookup_ends_it(
+    pulsar: LocalPulsar, tmp_path: Path
+) -> None:
+    lab, heard, ahead_s = Lab(pulsar), Heard(), [0.0]
+    bundle, name = lab.bundles()[1], str(lab.bundles()[1])
+    collecting = PulsarCollector(
+        Settings(),
+        CollectorMetrics(CLUSTER),
+        cluster=CLUSTER,
+        target=lab.target,
+        sink=heard,
+        clock_s=lambda: time.time() + ahead_s[0],
+    )
+
+    def listed() -> bool:
+        assert collecting.sweep()
+        return any(name in each["lastStats"] for each in heard.of(LoadReportMessage).values())
+
+    def unowned() -> object:
+        ahead_s[0] += 35.0
+        assert collecting.sweep()
+        return heard.of(TickMessage)["tick"].get("unowned")
+
+    topic = lab.topic_in(bundle)
+    with lab.traffic([topic]):
+        until(listed, what=f"{name} in a report", running=[pulsar])
+    lab.admin.unload(bundle, destination=None)
+    until(lambda: lab.owner(bundle) is None, what=f"no owner of {name}", running=[pulsar])
+    found = until(unowned, what=f"a tick that names {name}", running=[pulsar])
+    assert isinstance(found, dict)
+    assert list(found) == [name]
+    assert lab.owner(bundle) is None, "to look for owners assigns nothing"
+    assert [("unowned", name)] == _findings(heard, tmp_path)
+
+    lab.admin.lookup(topic)
+    until(lambda: lab.owner(bundle), what=f"an owner of {name}", running=[pulsar])
+    until(lambda: not unowned(), what="a tick that names none", running=[pulsar])
+    collecting.close()
+
+
+def _findings(heard: Heard, folder: Path) -> list[tuple[str, str]]:
+    """Those of the last round of a controller that gets these events."""
+    config = folder / "trimtab.toml"
+    config.write_text("[pulsar.rounds]\nmax_ahead_s = 86400\n")
+    replayed = subprocess.run(
+        [*TRIMTAB, "replay", "--config", str(config), "--only", "rounds"],
+        cwd=ROOT,
+        input=b"\n".join(heard.values),
+        capture_output=True,
+        check=False,
+    )
+    assert replayed.returncode == 0, replayed.stderr.decode()
+    last = json.loads(replayed.stdout.splitlines()[-1])
+    return [(each["kind"], each["subject"]) for each in last["data"]["findings"]["heaviest"]]
+
+
+@pytest.mark.slow
+def test_a_killed_broker_fails_by_name_its_actions_fail_with_the_remedy_and_the_others_are_read_without_waiting(
+    pulsar: LocalPulsar, stage: Stage
+) -> None:
+    lab, heard, commander = Lab(pulsar), Heard(), Commander(stage, pulsar)
+    *rest, killed = pulsar.broker_ids
+    bundle = lab.bundles()[0]
+    if lab.assigned(bundle) != killed:
+        lab.admin.unload(bundle, destination=killed)
+        until(lambda: lab.assigned(bundle) == killed, what=f"{bundle} at {killed}", running=[pulsar])
+    collecting = collector(lab.target, heard)
+    action = commander.unload(bundle, owner=killed, to=other_than(lab, killed))
+    with ExitStack() as stack:
+        executing = commander.start(stack)
+        pulsar.kill_broker(3)
+        stack.callback(pulsar.start_broker, 3)
+        assert collecting.sweep()
+        assert set(heard.of(LoadReportMessage)) == set(rest)
+        tick = heard.of(TickMessage)["tick"]
+        assert tick["asked"] == sorted(pulsar.broker_ids), "ZooKeeper still lists it"
+        assert "check admin_url" in tick["failed"][killed]
+
+        executing.run(once=True)
+        result = commander.results()[action]
+        if result["outcome"] == "failed":
+            assert "check admin_url" in str(result["reason"])
+        else:  # its session in ZooKeeper has ended since
+            assert "nobody owns it" in str(result["reason"]), result
+
+        def gone() -> bool:
+            assert collecting.sweep()
+            return heard.of(TickMessage)["tick"] == {"asked": sorted(rest), "failed": {}}
+
+        until(gone, what="the end of the broker's session", running=[pulsar])
+    assert collecting.sweep()
+    assert set(heard.of(LoadReportMessage)) == set(pulsar.broker_ids), "and it is read again at once"
+    collecting.close()

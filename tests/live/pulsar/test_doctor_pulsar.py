@@ -10,9 +10,8 @@ from deploy.local.pulsar import LocalPulsar
 from streaming.ports.marker import Checkpoint
 from streaming.process.exits import REFUSED
 from streaming.systems.publisher import publisher_of
-from tests.live.driving import command
-from tests.live.pulsar.lab import Lab
-from tests.live.pulsar.stage import PulsarStage
+from tests.support.processes import command
+from tests.support.pulsar import Lab, PulsarStage
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

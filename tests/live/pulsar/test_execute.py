@@ -1,6 +1,6 @@
 """The executor on a real cluster: what it says happened is what the brokers say, and nothing is done twice."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,10 +9,11 @@ import pytest
 
 from deploy.local.pulsar import LocalPulsar
 from policies.splitting.ranges import Bundle, BundleRange
-from tests.live.driving import command, until
-from tests.live.pulsar.commanding import Commander
-from tests.live.pulsar.lab import CLUSTER, Lab, other_than
-from tests.live.stage import Stage
+from streaming.pulsar.admin import PulsarAdmin
+from tests.support.processes import command, until
+from tests.support.pulsar import CLUSTER, Lab, PulsarStage, other_than
+from tests.support.pulsar_programs import Commander
+from tests.support.stage import Stage
 
 pytestmark = pytest.mark.live
 
@@ -222,3 +223,116 @@ def test_unloads_of_equal_ranges_in_two_namespaces_all_land_where_they_should(
     assert {id_: (results[id_]["outcome"], results[id_]["broker"]) for id_ in wanted} == {
         id_: ("succeeded", destination) for id_, destination in wanted.items()
     }
+
+
+VERIFY_S = 60
+
+
+@pytest.fixture
+def patient(stage: Stage, pulsar: LocalPulsar) -> Commander:
+    return Commander(stage, pulsar, verify_timeout_s=VERIFY_S)
+
+
+def delete(lab: Lab) -> None:
+    """Delete a namespace with all the topics that ``assigned`` made in it."""
+    for bundle in lab.bundles():
+        for topic in lab.admin.topics(bundle):
+            lab.delete(f"persistent/{topic.removeprefix('persistent://')}?force=true")
+    lab.delete(f"namespaces/{lab.namespace}")
+
+
+def asked(commander: Commander, kind: str, bundle: Bundle, *, owner: str, to: str) -> str:
+    """Publish an unload or a split; returns its id."""
+    if kind == "unload":
+        return commander.unload(bundle, owner=owner, to=to)
+    return commander.split(bundle, owner=owner, at=[bundle.range.lower + 5])
+
+
+def assert_gone(commander: Commander, lab: Lab, *actions: str) -> None:
+    for action in actions:
+        result = commander.results()[action]
+        assert result["outcome"] == "skipped", result
+        assert str(result["reason"]).startswith(f"namespace-gone: Pulsar knows no namespace {lab.namespace}")
+
+
+def test_a_namespace_deleted_between_decision_and_execution_is_left_alone_and_the_others_go_on(
+    pulsar: LocalPulsar, patient: Commander
+) -> None:
+    gone, stays = Lab(pulsar), Lab(pulsar, bundles_count=1)
+    bundle, (moved,) = gone.bundles()[0], stays.bundles()
+    owner, source = gone.assigned(bundle), stays.assigned(moved)
+    actions = [
+        asked(patient, kind, bundle, owner=owner, to=other_than(gone, owner)) for kind in ("unload", "split")
+    ]
+    last = patient.unload(moved, owner=source, to=other_than(stays, source))
+    delete(gone)
+    patient.execute()
+    assert_gone(patient, gone, *actions)
+    assert patient.results()[last]["outcome"] == "succeeded"
+    patient.execute()
+    assert patient.results_count() == 3, "none is told again"
+
+
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.slow), "after"])
+@pytest.mark.parametrize("kind", ["unload", "split"])
+def test_a_namespace_deleted_around_the_call_itself_is_named_at_once_and_the_others_go_on(
+    pulsar: LocalPulsar, patient: Commander, monkeypatch: pytest.MonkeyPatch, kind: str, when: str
+) -> None:
+    """All checks before the call passed; what is looked at after the call is gone."""
+    gone, stays = Lab(pulsar, bundles_count=1), Lab(pulsar, bundles_count=1)
+    (bundle,), (moved,) = gone.bundles(), stays.bundles()
+    owner, source = gone.assigned(bundle), stays.assigned(moved)
+    first = asked(patient, kind, bundle, owner=owner, to=other_than(gone, owner))
+    last = patient.unload(moved, owner=source, to=other_than(stays, source))
+    plain: Callable[..., None] = getattr(PulsarAdmin, kind)
+
+    def call(self: PulsarAdmin, named: Bundle, *arguments: object, **more: object) -> None:
+        if named == bundle and when == "before":
+            delete(gone)
+        plain(self, named, *arguments, **more)
+        if named == bundle and when == "after":
+            delete(gone)
+
+    monkeypatch.setattr(PulsarAdmin, kind, call)
+    patient.execute()
+    assert_gone(patient, gone, first)
+    assert patient.results()[first]["took_s"] < VERIFY_S, "nobody waits for what cannot come"
+    assert patient.results()[last]["outcome"] == "succeeded"
+    patient.execute()
+    assert patient.results_count() == 2, "none is told again"
+
+
+@pytest.fixture
+def on_pulsar(pulsar: LocalPulsar, tmp_path: Path) -> Iterator[PulsarStage]:
+    made = PulsarStage.of(Lab(pulsar, bundles_count=1), tmp_path)
+    yield made
+    made.close()
+
+
+def test_actions_are_taken_from_pulsar_once_and_results_pauses_and_epochs_outlive_the_process(
+    pulsar: LocalPulsar, on_pulsar: PulsarStage
+) -> None:
+    commander, lab = Commander(on_pulsar, pulsar), Lab(pulsar)
+    commander.execute()
+    assert commander.results_count() == 0, "there is nothing to do yet"
+    bundle, *_ = lab.bundles()
+    owner = lab.assigned(bundle)
+    destination = other_than(lab, owner)
+    on_pulsar.send_raw(b"east-1", b"no action", to=on_pulsar.topics.actions)
+    moved = commander.unload(bundle, owner=owner, to=destination, epoch=2)
+    commander.execute()
+    assert commander.results()[moved]["outcome"] == "succeeded", commander.results()
+    assert lab.owner(bundle) == destination
+    count = commander.results_count()
+    commander.execute()
+    assert commander.results_count() == count, "what was dealt with does not come again"
+
+    stale = commander.unload(bundle, owner=destination, to=owner, epoch=1)
+    commander.execute()
+    assert "epoch" in str(commander.results()[stale]["reason"])
+    commander.control(paused=True, who="ops", why="test")
+    commander.clear_control(b"")
+    held = commander.unload(bundle, owner=destination, to=owner, epoch=2)
+    commander.execute()
+    assert "paused" in str(commander.results()[held]["reason"])
+    assert lab.owner(bundle) == destination

@@ -23,10 +23,9 @@ from streaming.contract.messages import ActionResultMessage, type_of
 from streaming.executor.pulsar import ExecutorLoop
 from streaming.process.deadline import Deadline
 from streaming.pulsar.clients import close
-from tests.live.driving import meanwhile, until
-from tests.live.pulsar.commanding import Commander
-from tests.live.pulsar.lab import Lab, connected
-from tests.live.pulsar.stage import PulsarStage
+from tests.support.processes import meanwhile, until
+from tests.support.pulsar import Lab, PulsarStage, connected
+from tests.support.pulsar_programs import Commander
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

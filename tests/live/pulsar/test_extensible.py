@@ -4,9 +4,11 @@ The tests of a version share a cluster; the last of them kills a broker.
 """
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +16,27 @@ import pytest
 
 from deploy.local.pulsar import LocalPulsar
 from deploy.local.pulsar_jvms import NEWEST_PULSAR_LOCK, PULSAR_LOCK
+from deploy.local.pulsar_settings import LoadManager
+from deploy.local.secure_pulsar import SUPER_USER, SecurePulsar
 from policies.splitting.ranges import Bundle, BundleRange
 from state.events import BrokerLoad
 from streaming.contract.decode import decode
 from streaming.contract.messages import (
     BrokerLoadMessage,
+    LoadReportMessage,
     PulsarClusterMessage,
     TickMessage,
     TopicStatsMessage,
 )
+from streaming.pulsar.load_data import LOAD_TOPIC
 from streaming.settings import PulsarTarget, load
-from tests.live.driving import Warm, until
-from tests.live.pulsar.balancing import BUNDLES, controller, gather, trio
-from tests.live.pulsar.commanding import Commander
-from tests.live.pulsar.hearing import Heard, collector
-from tests.live.pulsar.lab import CLUSTER, Lab, other_than
-from tests.live.stage import Stage
+from tests.support.processes import Warm, until
+from tests.support.pulsar import CLUSTER, Lab, other_than, target_of
+from tests.support.pulsar_programs import BUNDLES, Commander, Heard, collector, controller, gather, trio
+from tests.support.stage import Stage
 
-pytestmark = [pytest.mark.live, pytest.mark.slow]
+pytestmark = pytest.mark.live
+
 
 QUICK = {"pulsar.rounds.length_s": 8, "pulsar.rounds.lateness_s": 1}
 """A sweep waits up to two seconds for a broker to publish anew."""
@@ -64,6 +69,7 @@ def published_bundles(data: Mapping[str, Any]) -> dict[str, float]:
     return {each["bundleName"]: each["stats"]["msgRateIn"] for each in data["topBundlesLoadData"]}
 
 
+@pytest.mark.slow
 def test_what_brokers_publish_is_collected_and_unloads_and_cuts_do_what_they_say(
     extensible: LocalPulsar, stage: Stage
 ) -> None:
@@ -119,6 +125,7 @@ def test_what_brokers_publish_is_collected_and_unloads_and_cuts_do_what_they_say
     assert middle in lab.admin.boundaries(lab.namespace)
 
 
+@pytest.mark.slow
 def test_several_cuts_are_made_one_after_the_other(extensible: LocalPulsar, stage: Stage) -> None:
     lab, commander = Lab(extensible), Commander(stage, extensible)
     cut = lab.bundles()[0]
@@ -151,6 +158,7 @@ def loads_of(heard: Heard, lab: Lab) -> list[float]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["transfer-shedder", "fleet-planner"])
 def test_an_unbalanced_cluster_is_balanced(
     extensible: LocalPulsar, stage: Stage, warm: Warm, tmp_path: Path, policy: str
@@ -189,6 +197,7 @@ target_std_ratio = 1.0
 """
 
 
+@pytest.mark.slow
 def test_a_killed_broker_fails_by_name_and_the_others_are_read_until_it_is_back(
     extensible: LocalPulsar,
 ) -> None:
@@ -224,3 +233,69 @@ def test_a_killed_broker_fails_by_name_and_the_others_are_read_until_it_is_back(
         assert dead not in json.dumps(heard.of(BrokerLoadMessage).get(dead, {}))
     until(all_read, what="every broker's load again", running=[extensible])
     collecting.close()
+
+
+@pytest.mark.slow
+def test_a_switch_of_load_managers_is_said_and_collected_through_in_both_directions(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    with LocalPulsar(tmp_path, brokers=2) as pulsar:
+        lab, heard = Lab(pulsar), Heard()
+        collecting = collecting_from(lab, heard)
+
+        def all_read_as(kind: type[BrokerLoadMessage | LoadReportMessage]) -> bool:
+            heard.values.clear()
+            return collecting.sweep() and set(heard.of(kind)) == set(pulsar.broker_ids)
+
+        def switch(manager: LoadManager) -> None:
+            pulsar.use_load_manager(manager)
+            for number in (1, 2):
+                pulsar.stop_broker(number)
+                pulsar.start_broker(number)
+
+        until(lambda: all_read_as(LoadReportMessage), what="reports", running=[pulsar])
+        switch("extensible")
+        until(lambda: all_read_as(BrokerLoadMessage), what="published loads", running=[pulsar])
+        switch("modular")
+        until(lambda: all_read_as(LoadReportMessage), what="reports again", running=[pulsar])
+        collecting.close()
+    said = [each.getMessage() for each in caplog.records if "has changed" in each.getMessage()]
+    for broker in pulsar.broker_ids:
+        assert any(f"{broker} runs ExtensibleLoadManagerImpl now" in each for each in said)
+        assert any(f"{broker} runs ModularLoadManagerImpl now" in each for each in said)
+
+
+VARIABLE = "TRIMTAB_TEST_PULSAR_TOKEN"
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecurePulsar]:
+    with SecurePulsar(tmp_path_factory.mktemp("secured"), load_manager="extensible") as running:
+        yield running
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given_by", ["file", "variable"])
+def test_what_a_broker_publishes_is_read_over_tls_with_the_collectors_token(
+    secured: SecurePulsar, monkeypatch: pytest.MonkeyPatch, given_by: str
+) -> None:
+    lab, heard, target = Lab(secured), Heard(), target_of(secured)
+    if given_by == "variable":
+        monkeypatch.setenv(VARIABLE, secured.token_of(SUPER_USER))
+        target = replace(target, token_file=None, token_env=VARIABLE)
+    assert lab.admin.service_url(LOAD_TOPIC) == secured.secure_service_url
+    bundle = lab.bundles()[0]
+    owner = lab.assigned(bundle)
+    collecting = collector(target, heard)
+
+    def is_published() -> bool:
+        assert collecting.sweep()
+        found = heard.of(BrokerLoadMessage).get(owner, {"topBundlesLoadData": []})
+        return str(bundle) in {each["bundleName"] for each in found["topBundlesLoadData"]}  # type: ignore[attr-defined]
+
+    with lab.traffic([lab.topic_in(bundle)]):
+        until(is_published, what=f"{bundle} published by {owner}", running=[secured])
+    collecting.close()
+    assert str(bundle) in heard.of(BrokerLoadMessage)[owner]["bundles"]  # type: ignore[operator]
+    assert heard.of(TickMessage)["tick"] == {"asked": [owner], "failed": {}}

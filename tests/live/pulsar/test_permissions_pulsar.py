@@ -1,26 +1,40 @@
-"""trimtab's topics on a real Pulsar that asks for tokens, over TLS: the documented permissions are enough, any one less is named."""
+"""A real Pulsar that asks for tokens, over TLS: the documented permissions are enough, and any one less is named."""
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import trustme
+from click.testing import Result
 
 from deploy.local.secure_pulsar import SecurePulsar
+from policies.splitting.positions import position_of
+from streaming.contract.messages import LoadReportMessage, type_of
+from streaming.executor import pulsar as executor
+from streaming.executor.metrics import ExecutorMetrics
 from streaming.ports.memory import Remembered
 from streaming.ports.publishing import PublishError
 from streaming.process.exits import REFUSED
+from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.pulsar.link import input_on_pulsar
 from streaming.pulsar.memory import PulsarExecutorMemory
-from streaming.settings import load
-from tests.live.driving import Warm, command
-from tests.live.golden_events import decided, events_for_the_controller, golden_action, publish, results
-from tests.live.operating import operate
-from tests.live.pulsar.grants import Role, documented
-from tests.live.pulsar.lab import CLUSTER, TENANT, Lab
-from tests.live.pulsar.stage import PulsarStage
-from tests.live.stage import QUICK
+from streaming.settings import PulsarTarget, Settings, load
+from tests.support.operating import operate
+from tests.support.permissions import (
+    Role,
+    decided,
+    events_for_the_controller,
+    golden_action,
+    granted,
+    publish,
+    results,
+)
+from tests.support.processes import Warm, command, until
+from tests.support.pulsar import CLUSTER, TENANT, Lab, PulsarStage, target_of
+from tests.support.stage import QUICK
 
 pytestmark = pytest.mark.live
 
@@ -82,7 +96,7 @@ def test_an_operators_commands_write_nothing_before_naming_the_permission_that_i
     operator = Role(stage, "operator")
     known = f'[clusters."{CLUSTER}".pulsar.avg_shedder]\nlow_hit_count = 4\n'
     pause = ("pause", "--config", settings_of(operator, more=known), "--all", "--why", "the sale")
-    for missing in operator.one_less(documented("trimtab pause")):
+    for missing in operator.one_less(granted("trimtab pause")):
         assert operator.command(missing) in command(*pause, code=REFUSED).stderr
         assert stage.values(stage.topics.control) == []
     assert "paused: no -> yes" in command(*pause).output
@@ -100,7 +114,7 @@ def test_watching_works_with_its_permissions_and_names_the_one_that_is_missing(s
         "trimtab.beats": (status, 0),
         "trimtab.dead-letter": (rejected, REFUSED),
     }
-    for missing in onlooker.one_less(documented("trimtab actions tail")):
+    for missing in onlooker.one_less(granted("trimtab actions tail")):
         asked, code = asking.get(missing.topic, (why, REFUSED))
         assert onlooker.command(missing) in command(*asked, code=code).stderr
     assert "Bundles of the brokers that fired" in command(*why).output
@@ -116,10 +130,10 @@ def test_a_collector_works_with_its_permission_and_names_it_where_it_is_missing(
         "pulsar",
         CLUSTER,
         "--config",
-        settings_of(collector, more=target_of(stage)),
+        settings_of(collector, more=target_section(stage)),
         "--once",
     )
-    for missing in collector.one_less(documented("trimtab collect")):
+    for missing in collector.one_less(granted("trimtab collect")):
         assert collector.command(missing) in command(*sweep, code=REFUSED).stderr
     command(*sweep)
     assert events_for_the_controller(stage, "trimtab.tick.v1")[-1]["failed"] == {}
@@ -128,10 +142,10 @@ def test_a_collector_works_with_its_permission_and_names_it_where_it_is_missing(
 def test_an_executor_works_with_its_permissions_and_names_the_one_that_is_missing(stage: PulsarStage) -> None:
     stage.create_topics()
     executor = Role(stage, "executor")
-    config = settings_of(executor, more=target_of(stage))
+    config = settings_of(executor, more=target_section(stage))
     execute = ("execute", "pulsar", CLUSTER, "--config", config, "--once")
     publish(stage, stage.topics.actions, golden_action("unload"))
-    for missing in executor.one_less(documented("trimtab execute")):
+    for missing in executor.one_less(granted("trimtab execute")):
         assert executor.command(missing) in command(*execute, code=REFUSED).stderr
     command(*execute)
     assert results(stage)[-1]["outcome"] == "skipped", "there is no such bundle"
@@ -147,7 +161,7 @@ def test_an_executor_of_kafka_remembers_on_pulsar_with_its_permissions_and_names
     memory = PulsarExecutorMemory(link, stage.topics.executor_kafka, CLUSTER)
     put = Remembered.parse(b'{"added":{"leader":{"orders":"0:1"}}}')
     tried: dict[str, Callable[[], object]] = {"consume": memory.read, "produce": lambda: write(memory, put)}
-    for missing in executor.one_less(documented("trimtab execute kafka")):
+    for missing in executor.one_less(granted("trimtab execute kafka")):
         with pytest.raises(PublishError) as refused:
             tried[missing.action]()
         assert executor.command(missing) in str(refused.value)
@@ -160,7 +174,7 @@ def write(memory: PulsarExecutorMemory, remembered: Remembered) -> None:
         held.write(remembered)
 
 
-def target_of(stage: PulsarStage) -> str:
+def target_section(stage: PulsarStage) -> str:
     """The same Pulsar as the cluster that is read or acted on, as its super-user."""
     assert stage.lab is not None
     lines = {
@@ -168,3 +182,75 @@ def target_of(stage: PulsarStage) -> str:
     }
     text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items())
     return f'[targets."{CLUSTER}".pulsar]\n{text}'
+
+
+def target_with(secured: SecurePulsar, token: str, directory: Path) -> PulsarTarget:
+    file = directory / "token"
+    file.write_text(token + "\n")
+    return PulsarTarget(
+        admin_url=secured.secure_admin_url,
+        ca_file=str(secured.ca_file),
+        token_file=str(file),
+        web_port=secured.secure_port,
+    )
+
+
+def collect(target: PulsarTarget, directory: Path, *, code: int = 0) -> Result:
+    """One sweep to standard output."""
+    values = {name: getattr(target, name) for name in ("admin_url", "ca_file", "token_file", "web_port")}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in values.items() if value is not None]
+    config = directory / "trimtab.toml"
+    config.write_text("\n".join([f'[targets."{CLUSTER}".pulsar]', *lines]))
+    asked = ("collect", "pulsar", CLUSTER, "--config", str(config), "--once", "--stdout")
+    return command(*asked, code=code)
+
+
+def test_with_a_super_users_token_over_tls_it_reads_reports_and_moves_a_bundle(
+    secured: SecurePulsar, tmp_path: Path
+) -> None:
+    target = target_of(secured)
+    done = collect(target, tmp_path)
+    assert [json.loads(line)["type"] for line in done.stdout.splitlines()].count(
+        type_of(LoadReportMessage)
+    ) == 1
+    with HttpClient(target) as http:
+        admin = PulsarAdmin(http, target)
+        broker, *_ = admin.brokers(secured.cluster)
+        topic = "persistent://public/default/moved"
+        admin.call("PUT", "/admin/v2/persistent/public/default/moved")
+        admin.lookup(topic)
+        bundles = admin.bundles("public/default")
+        bundle = next(each for each in bundles if each.range.contains(position_of(topic)))
+        assert admin.owner(bundle, [broker]) == broker
+
+        def is_let_go() -> bool:
+            return admin.owner(bundle, [broker]) is None
+
+        admin.unload(bundle, destination=None)
+        until(is_let_go, what="the bundle to be let go", running=[secured])
+
+
+@pytest.mark.parametrize(
+    ("role", "message"),
+    [("somebody", "superUserRoles"), (None, "token_file or token_env")],
+)
+def test_a_wrong_token_and_a_missing_permission_are_refused_with_the_remedy(
+    secured: SecurePulsar, tmp_path: Path, role: str | None, message: str
+) -> None:
+    token = "not.a.token" if role is None else secured.token_of(role)
+    target = target_with(secured, token, tmp_path)
+    done = collect(target, tmp_path, code=5)
+    assert message in done.stderr
+    assert token not in done.stderr
+    with ExitStack() as stack, pytest.raises(AdminError, match=message):
+        executor.start(
+            stack, Settings(), ExecutorMetrics(CLUSTER), cluster=CLUSTER, target=target, dry_run=False
+        )
+
+
+def test_a_certificate_of_an_unknown_authority_is_refused_with_the_remedy(
+    secured: SecurePulsar, tmp_path: Path
+) -> None:
+    done = collect(replace(target_of(secured), ca_file=None), tmp_path, code=5)
+    assert "CERTIFICATE_VERIFY_FAILED" in done.stderr
+    assert "check ca_file" in done.stderr

@@ -1,26 +1,145 @@
-"""Publishing each output once on a real Pulsar: kills, restarts, hand-over, and checkpoints that do not fit."""
+"""Publishing each output once on a real Pulsar: kills, outages, hand-over, and checkpoints that do not fit."""
 
 import os
 import random
 import signal
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from uuid import uuid4
 
 import pytest
 
-from deploy.local.pulsar import LocalPulsar
-from streaming.ports.marker import BatchState
+from deploy.local.pulsar import LocalPulsar, StandalonePulsar
+from streaming.contract.envelope import EPOCH_HEADER
+from streaming.ports.marker import UNNAMED, BatchState, RanWith
 from streaming.ports.outbox import OutboundRecord
 from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
 from streaming.pulsar.link import PulsarLink
+from streaming.pulsar.log import PartitionReader
+from streaming.pulsar.positions import Position
 from streaming.pulsar.producers import Acknowledged, Producers
 from streaming.pulsar.publisher import PulsarPublisher
-from tests.live.checkpoints import at
-from tests.live.pulsar.lab import Lab
-from tests.live.pulsar.publishing import ACTIONS, AUDIT, COMMITS, Setting, batch, values_of
-from tests.live.pulsar.stage import messages
-from tests.live.suites.publisher import QUERY, PublisherSuite, opened
+from streaming.settings import PulsarTopics
+from tests.support.processes import ROOT
+from tests.support.publisher_suite import QUERY, PublisherSuite, opened
+from tests.support.pulsar import Lab, connected, messages
+from tests.support.stage import at
 
 pytestmark = pytest.mark.live
+
+
+ACTIONS, AUDIT, COMMITS = "trimtab.actions", "trimtab.audit", "trimtab.commits"
+
+
+@dataclass
+class Setting:
+    """A namespace with a controller's topics."""
+
+    lab: Lab
+    name: str = field(default_factory=lambda: f"trimtab-{uuid4().hex[:8]}")
+
+    def __post_init__(self) -> None:
+        """Topics come into being when they are used, deduplicated by their namespace."""
+        self.lab.post(f"namespaces/{self.lab.namespace}/deduplication", True)
+        place = PulsarTopics(admin_url=self.lab.pulsar.admin_url, namespace=self.lab.namespace)
+        self.link = PulsarLink(self.lab.pulsar.service_url, "output", place)
+        self.client = connected(self.lab.pulsar)
+
+    def publisher(
+        self,
+        *,
+        timeout_s: float = 20.0,
+        claim_wait_s: float = 5.0,
+        ran_with: RanWith = UNNAMED,
+        announces: bool = False,
+    ) -> PulsarPublisher:
+        return PulsarPublisher(
+            self.link,
+            name=self.name,
+            commits_topic=COMMITS,
+            announce_on=ACTIONS if announces else None,
+            timeout_s=timeout_s,
+            claim_wait_s=claim_wait_s,
+            ran_with=ran_with,
+        )
+
+    def batch(self, number: int, text: str = "batch", count: int = 3) -> list[OutboundRecord]:
+        return [record for record in batch(number, text, count) if record.topic == ACTIONS]
+
+    def another(self) -> "Setting":
+        return replace(self, name=f"{self.name}-other")
+
+    def seen(self, topic: str = ACTIONS) -> list[str]:
+        """Values of all messages of an output, in order."""
+        return [message.value.decode() for message in messages(self.client, self.link.full_name(topic))]
+
+    def visible(self) -> list[tuple[str, str]]:
+        found = messages(self.client, self.link.full_name(ACTIONS))
+        return [(message.value.decode(), dict(message.headers)[EPOCH_HEADER].decode()) for message in found]
+
+    def start(self, body: str) -> "subprocess.Popen[str]":
+        """A controller in a process of its own; `at` is what is called after each message that is out."""
+        program = f"""
+            import os, signal, sys
+            from streaming.pulsar.link import PulsarLink
+            from streaming.settings import PulsarTopics
+            from streaming.ports.outbox import OutboundRecord
+            from streaming.pulsar.publisher import PulsarPublisher
+            from streaming.pulsar.producers import Producers
+            from tests.support.stage import at
+            place = PulsarTopics(admin_url={self.lab.pulsar.admin_url!r}, namespace={self.lab.namespace!r})
+            link = PulsarLink({self.lab.pulsar.service_url!r}, "output", place)
+            publisher = PulsarPublisher(link, name={self.name!r}, commits_topic={COMMITS!r})
+            def batch(number):
+                return [OutboundRecord(topic, "east-1", f"batch {{number}}.{{place}}".encode(), number, place)
+                        for topic in ({ACTIONS!r}, {AUDIT!r}) for place in range(3)]
+            def die(*_):
+                os.kill(os.getpid(), signal.SIGKILL)
+            plain_send, plain_commit = Producers.send, Producers.commit
+            sent_count, commits_count = 0, 0
+            def on_send(count, act):
+                def send(self, *arguments, **named):
+                    global sent_count
+                    plain_send(self, *arguments, **named)
+                    named["sent"].wait(timeout_s=20)
+                    sent_count += 1
+                    if sent_count == count:
+                        act()
+                Producers.send = send
+            def on_commit(count, act):
+                def commit(self, *arguments):
+                    global commits_count
+                    plain_commit(self, *arguments)
+                    commits_count += 1
+                    if commits_count == count:
+                        act()
+                Producers.commit = commit
+        """
+        source = textwrap.dedent(program) + textwrap.dedent(body)
+        return subprocess.Popen(
+            [sys.executable, "-c", source],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+
+def batch(number: int, text: str = "batch", count: int = 3) -> list[OutboundRecord]:
+    return [
+        OutboundRecord(topic, "east-1", f"{text} {number}.{place}".encode(), number, place)
+        for topic in (ACTIONS, AUDIT)
+        for place in range(count)
+    ]
+
+
+def values_of(*numbers: int, text: str = "batch") -> list[str]:
+    return [f"{text} {number}.{place}" for number in numbers for place in range(3)]
 
 
 @pytest.fixture
@@ -173,3 +292,93 @@ def test_an_address_that_does_not_answer_is_a_publish_error_that_names_it(settin
     publisher = PulsarPublisher(absent, name="trimtab", commits_topic=COMMITS, timeout_s=1.0)
     with pytest.raises(PublishError, match=r"127\.0\.0\.1:1.*output\.url"):
         publisher.open(at())
+
+
+MESSAGES = 3_000
+"""More messages than a reader fetches in advance."""
+TIMEOUT_S = 10.0
+"""A publisher's timeout: what a busy machine needs to open one, and hardly more, because two attempts wait for it in vain."""
+
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandalonePulsar]:
+    """A Pulsar that may be stopped."""
+    with StandalonePulsar(tmp_path_factory.mktemp("standalone")) as running:
+        yield running
+
+
+def publish_until_it_succeeds(publisher: PulsarPublisher, number: int) -> None:
+    """The caller's part: the same batch again after every PublishError; each attempt waits for the broker."""
+    failures = []
+    for _ in range(20):
+        try:
+            publisher.publish(number, QUERY, batch(number))
+        except PublishError as error:
+            failures.append(error)
+        else:
+            return
+    raise ExceptionGroup("the broker is back, but no attempt succeeded", failures)
+
+
+@pytest.mark.slow
+def test_a_restart_between_batches_needs_no_help_from_the_caller(standalone: StandalonePulsar) -> None:
+    setting = Setting(Lab(standalone, bundles_count=1))
+    with opened(setting) as publisher:
+        publisher.publish(0, QUERY, batch(0))
+        standalone.restart()
+        assert publisher.publish(1, QUERY, batch(1))
+    assert setting.seen(ACTIONS) == setting.seen(AUDIT) == values_of(0, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed_at", [1, 2, 4, 6])
+def test_killed_in_the_middle_of_a_batch_publishing_fails_in_time_and_goes_on_where_it_was(
+    standalone: StandalonePulsar, monkeypatch: pytest.MonkeyPatch, killed_at: int
+) -> None:
+    setting = Setting(Lab(standalone, bundles_count=1))
+    with opened(setting, timeout_s=TIMEOUT_S) as publisher:
+        publisher.publish(0, QUERY, batch(0))
+        plain, count = Producers.send, 0
+
+        def in_the_dark(self: Producers, *arguments: str | bytes, sent: Acknowledged, **named: int) -> None:
+            nonlocal count
+            count += 1
+            if count == killed_at:
+                standalone.kill()
+            plain(self, *arguments, sent=sent, **named)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Producers, "send", in_the_dark)
+        with pytest.raises(PublishError, match="batch 1"):
+            publisher.publish(1, QUERY, batch(1))
+        with pytest.raises(PublishError):
+            publisher.publish(1, QUERY, batch(1))
+        monkeypatch.undo()
+        standalone.start()
+        publish_until_it_succeeds(publisher, 1)
+        assert not publisher.is_superseded()
+        assert publisher.publish(2, QUERY, batch(2))
+    setting.client.close()
+    again = Setting(setting.lab, name=setting.name)
+    assert again.seen(ACTIONS) == again.seen(AUDIT) == values_of(0, 1, 2)
+    again.client.close()
+
+
+@pytest.mark.slow
+def test_killed_while_a_batch_is_read_the_rest_of_it_comes_when_it_is_back(
+    standalone: StandalonePulsar,
+) -> None:
+    lab = Lab(standalone, bundles_count=1)
+    topic = f"persistent://{lab.namespace}/read"
+    with closing(connected(standalone)) as client:
+        producer = client.create_producer(topic, batching_enabled=False, block_if_queue_full=True)
+        first = producer.send(b"0")
+        for number in range(1, MESSAGES - 1):
+            producer.send_async(f"{number}".encode(), None)
+        last = producer.send(f"{MESSAGES - 1}".encode())
+        start, end = Position(first.ledger_id(), -1), Position(last.ledger_id(), last.entry_id())
+        found = PartitionReader(client, topic).read(start, end, fail_on_data_loss=True)
+        before = [next(found).value for _ in range(10)]
+        standalone.kill()
+        standalone.start()
+        after = [message.value for message in found]
+    assert before + after == [f"{number}".encode() for number in range(MESSAGES)]

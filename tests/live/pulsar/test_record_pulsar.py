@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from tests.live.driving import Warm
-from tests.live.loads import START_S, closing, leaning, played
-from tests.live.pulsar.lab import Lab
-from tests.live.pulsar.stage import PulsarStage
 from tests.live.test_record import check_equal, pause
+from tests.support.loads import START_S, closing, leaning, played
+from tests.support.processes import Warm
+from tests.support.pulsar import Lab, PulsarStage
 
 pytestmark = pytest.mark.live
 

@@ -1,23 +1,51 @@
 """The Pulsar source: every message once, the same again when a batch is read again, and lost data never unnoticed."""
 
 import json
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pulsar as pulsar_client
 import pytest
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from deploy.local.pulsar import LocalPulsar
 from streaming.pulsar.admin import HttpClient, PulsarAdmin
 from streaming.pulsar.positions import DataLoss
 from streaming.pulsar.topic_names import NonPersistentTopic, topic_path
-from streaming.spark import pulsar_source
+from streaming.settings import Settings, SparkSettings
+from streaming.spark import pulsar_source, session
 from streaming.spark.pulsar_source import SCHEMA, PulsarReader, PulsarSource
-from tests.live.driving import Warm, until
-from tests.live.pulsar.lab import Lab, connected
+from tests.support.processes import Warm, until
+from tests.support.pulsar import Lab, connected
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Ends when it has taken everything that was there at the start."""
+    options, checkpoint, taken = arguments
+    spark = (
+        session.Start().connect(Settings(spark=SparkSettings(master="local[1]", driver_memory="512m"))).spark
+    )
+
+    def keep(batch: DataFrame, _id: int) -> None:
+        with Path(taken).open("a") as lines:
+            lines.writelines(f"{bytes(row.value).decode()}\n" for row in batch.collect())
+
+    try:
+        pulsar_source.register(spark)
+        frame = spark.readStream.format("pulsar").options(**json.loads(options)).load()
+        writer = frame.writeStream.foreachBatch(keep).option("checkpointLocation", checkpoint)
+        writer.trigger(availableNow=True).start().awaitTermination()
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+
 
 pytestmark = pytest.mark.live
 
@@ -293,6 +321,6 @@ def test_a_spark_query_reads_on_after_a_restart_without_a_gap_or_a_repetition(
     wanted = [str(number) for number in range(150)]
     for part in (wanted[:100], wanted[100:]):
         produce(client, topic, part)
-        with warm.start("-m", "tests.live.pulsar.sourcing", query, str(tmp_path / "c"), str(taken)) as run:
+        with warm.start("-m", "tests.live.pulsar.test_source", query, str(tmp_path / "c"), str(taken)) as run:
             assert run.wait() == 0, run.output
     assert taken.read_text().splitlines() == wanted

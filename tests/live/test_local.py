@@ -1,0 +1,309 @@
+"""The local Kafka, Prometheus and Grafana: they start, keep what they were given, leave nothing behind, and say what is missing."""
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from deploy.local import grafana, prometheus
+from deploy.local import kafka as local_kafka
+from deploy.local.grafana import Grafana
+from deploy.local.kafka import LocalKafka, LocalKafkaError
+from deploy.local.ports import free_ports
+from deploy.local.prometheus import Prometheus
+from deploy.local.watching import STOP_TIMEOUT_S, WatcherError
+from tests.support.processes import ROOT, ask, until
+from tests.support.programs import need
+from tests.support.queries import DASHBOARDS
+
+pytestmark = pytest.mark.live
+
+
+MIB = 1024 * 1024
+linux_only = pytest.mark.skipif(
+    sys.platform != "linux", reason="reads /proc; parent-death signals are Linux's"
+)
+
+
+def brokers_of(pid: int) -> list[int]:
+    """The pids of the brokers that the process `pid` started and that are still there."""
+    pids = [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    ]
+    return [child for child in pids if b"kafka.Kafka" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def create(kafka: LocalKafka, topic: str, **configs: str) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap)
+    admin.create_topics([NewTopic(topic, 1, len(kafka.bootstrap.split(",")), topic_configs=configs)])
+    admin.close()
+
+
+def produce(kafka: LocalKafka, topic: str, *values: bytes) -> None:
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap, acks="all", max_request_size=40 * MIB)
+    for value in values:
+        producer.send(topic, value).get(timeout=30)
+    producer.close()
+
+
+def read(kafka: LocalKafka, topic: str) -> list[bytes]:
+    partition = TopicPartition(topic, 0)
+    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap, max_partition_fetch_bytes=40 * MIB)
+    consumer.assign([partition])
+    consumer.seek_to_beginning(partition)
+    end = consumer.end_offsets([partition])[partition]
+    values: list[bytes] = []
+    while consumer.position(partition) < end:
+        values += [record.value for record in consumer.poll(timeout_ms=1000).get(partition, [])]
+    consumer.close()
+    return values
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    with LocalKafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.mark.slow
+@linux_only
+def test_what_was_produced_survives_a_restart_at_the_same_address_and_a_kill(tmp_path: Path) -> None:
+    before = brokers_of(os.getpid())
+    with LocalKafka(tmp_path) as kafka:
+        address = kafka.bootstrap
+        create(kafka, "t")
+        produce(kafka, "t", b"1")
+        kafka.restart()
+        assert kafka.bootstrap == address
+        produce(kafka, "t", b"2")
+        assert len(brokers_of(os.getpid())) == len(before) + 1
+        kafka.kill()
+        assert brokers_of(os.getpid()) == before
+    with LocalKafka(tmp_path) as reopened:
+        assert read(reopened, "t") == [b"1", b"2"]
+    assert brokers_of(os.getpid()) == before
+
+
+@pytest.mark.slow
+def test_a_topic_that_allows_it_takes_a_record_of_32_mib(kafka: LocalKafka) -> None:
+    create(kafka, "large", **{"max.message.bytes": str(33 * MIB)})
+    produce(kafka, "large", bytes(32 * MIB))
+    assert [len(value) for value in read(kafka, "large")] == [32 * MIB]
+
+
+def test_starting_twice_is_refused(kafka: LocalKafka) -> None:
+    with pytest.raises(LocalKafkaError, match="already running"):
+        kafka.start()
+
+
+def test_a_broker_that_does_not_come_up_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
+    store = tmp_path / "node1"
+    store.mkdir()
+    (store / "meta.properties").write_text("version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\nnode.id=9\n")
+    with pytest.raises(LocalKafkaError, match=r"(?s)node 1 .* ended with 1; .*node1\.log:.*node.id"):
+        LocalKafka(tmp_path).start()
+
+
+@pytest.mark.slow
+def test_a_port_lost_between_choosing_and_binding_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        choose = local_kafka.free_ports
+        answers = iter([[choose(1)[0], port], choose(2)])
+        monkeypatch.setattr(local_kafka, "free_ports", lambda _count: next(answers))
+        with LocalKafka(tmp_path) as kafka:
+            assert kafka.bootstrap != f"127.0.0.1:{port}"
+
+
+@linux_only
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)])
+def test_the_broker_ends_with_the_command_that_runs_it(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    command = [sys.executable, "-m", "deploy.local.kafka", "--directory", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("127.0.0.1:")
+        (broker,) = brokers_of(process.pid)
+        ended = os.pidfd_open(broker)
+        process.send_signal(number)
+        assert select.select([ended], [], [], 20)[0], "the broker is still there"
+        os.close(ended)
+        assert process.wait(20) == code
+
+
+@pytest.mark.slow
+def test_three_nodes_lose_one_and_take_it_back(tmp_path: Path) -> None:
+    with LocalKafka(tmp_path, nodes=3) as kafka:
+        create(kafka, "t")
+        produce(kafka, "t", b"1")
+        kafka.stop_node(3)
+        produce(kafka, "t", b"2")
+        kafka.start_node(3)
+        assert read(kafka, "t") == [b"1", b"2"]
+
+
+def test_it_watches_until_it_is_stopped_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    need("prometheus")
+    with Prometheus(tmp_path, target="127.0.0.1:1", port=free_ports(1)[0], interval_s=0.2) as running:
+        until(
+            lambda: json.loads(ask(f"{running.url}/api/v1/query?query=up").body)["data"]["result"],
+            what="the first scrape",
+        )
+        running.check()
+    assert ask(f"{running.url}/-/ready").status == 0
+
+
+def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:
+    need("prometheus")
+    with (
+        Prometheus(tmp_path / "first", target="127.0.0.1:1", port=free_ports(1)[0]) as running,
+        pytest.raises(WatcherError, match=r"already in use.*another port"),
+        Prometheus(tmp_path / "second", target="127.0.0.1:1", port=int(running.url.rpartition(":")[2])),
+    ):
+        pass
+
+
+def test_make_watch_says_where_to_look_and_ends_with_ctrl_c() -> None:
+    need("prometheus")
+    port, grafana_port = free_ports(2)
+    ports = {"--port": port, "--grafana-port": grafana_port, "--metrics-port": 1}
+    arguments = [word for option, value in ports.items() for word in (option, str(value))]
+    command = [sys.executable, "-m", "deploy.local.watch", *arguments]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert f"http://127.0.0.1:{port}/alerts" in process.stdout.readline()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/rules", timeout=10) as answer:
+            assert {group["name"] for group in json.load(answer)["data"]["groups"]} == {
+                "trimtab",
+                "trimtab-recording",
+            }
+        process.send_signal(signal.SIGINT)
+        assert process.wait(2 * STOP_TIMEOUT_S + 5) == 0
+    assert ask(f"http://127.0.0.1:{port}/-/ready").status == 0
+
+
+def test_the_distributions_package_is_unpacked_into_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The download is apt-get's business; a package made here stands in for the one it would leave."""
+    made = tmp_path / "made"
+    for program in ("prometheus", "promtool"):
+        path = made / "usr/bin" / program
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    (made / "DEBIAN").mkdir()
+    fields = {
+        "Package": "prometheus",
+        "Version": "0",
+        "Architecture": "all",
+        "Maintainer": "x",
+        "Description": "x",
+    }
+    (made / "DEBIAN/control").write_text("".join(f"{name}: {value}\n" for name, value in fields.items()))
+    dpkg = prometheus.shutil.which("dpkg-deb")
+    if dpkg is None:
+        pytest.skip("packages are Debian's, and there is no dpkg-deb here")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(prometheus, "_find_on_path", lambda _program: None)
+
+    def download(_apt: str, directory: str) -> bool:
+        return (
+            subprocess.run([dpkg, "--build", made, directory], check=True, stdout=sys.stderr).returncode == 0
+        )
+
+    monkeypatch.setattr(prometheus, "_download", download)
+    assert prometheus.find("promtool") is None
+    assert prometheus.ensure() == tmp_path / "cache/trimtab/prometheus/usr/bin/prometheus"
+    assert prometheus.find("promtool") == tmp_path / "cache/trimtab/prometheus/usr/bin/promtool"
+
+
+def test_where_it_cannot_be_had_the_command_that_installs_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert prometheus.main() == 1
+    assert prometheus.INSTALL in capsys.readouterr().err
+    with (
+        pytest.warns(UserWarning, match="NOT tested"),
+        pytest.raises(pytest.skip.Exception, match="apt-get install"),
+    ):
+        need("promtool")
+
+
+def need_grafana() -> None:
+    if grafana.find() is None:
+        text = f"there is no grafana on the PATH, so the dashboards are NOT shown by a real one: {grafana.INSTALL}"
+        warnings.warn(text, stacklevel=2)
+        pytest.skip(text)
+
+
+def answer(url: str) -> Any:
+    return json.loads(ask(url).body)
+
+
+def uids(shown: Grafana) -> set[str]:
+    return {board["uid"] for board in answer(f"{shown.url}/api/search?type=dash-db")}
+
+
+def asked_of_prometheus(url: str, expr: str) -> list[Any]:
+    """The frames Grafana makes of what its Prometheus answers, as a panel gets them."""
+    query = {"refId": "A", "datasource": {"uid": "prometheus"}, "expr": expr, "instant": True}
+    request = urllib.request.Request(  # noqa: S310  http on loopback
+        f"{url}/api/ds/query",
+        data=json.dumps({"queries": [query], "from": "now-5m", "to": "now"}).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=10) as answered:  # noqa: S310  http on loopback
+        frames: list[Any] = json.load(answered)["results"]["A"]["frames"]
+    return [frame for frame in frames if any(frame["data"]["values"])]
+
+
+def test_whoever_reaches_it_sees_the_dashboards_their_data_and_the_runbooks(tmp_path: Path) -> None:
+    need("prometheus")
+    need_grafana()
+    ports = free_ports(2)
+    with (
+        Prometheus(tmp_path / "p", target="127.0.0.1:1", port=ports[0], interval_s=0.2) as prometheus,
+        Grafana(tmp_path / "g", prometheus_url=prometheus.url, port=ports[1]) as shown,
+    ):
+        until(
+            lambda: uids(shown) == {path.stem for path in DASHBOARDS},
+            what="the dashboards, which it reads once it answers",
+            running=[shown],
+        )
+        home = answer(f"{shown.url}/api/dashboards/home")
+        assert home["dashboard"]["uid"] == "trimtab-overview"
+        until(lambda: asked_of_prometheus(shown.url, "up"), what="the first scrape", running=[shown])
+        page = ask(f"{shown.url}/public/runbooks/down.md")
+        assert page.body.startswith("# ")
+    assert ask(f"{shown.url}/api/health").status == 0
+
+
+def test_where_there_is_none_it_says_where_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with (
+        pytest.raises(WatcherError, match=r"not installed: https://grafana\."),
+        Grafana(tmp_path, prometheus_url="http://127.0.0.1:1", port=free_ports(1)[0]),
+    ):
+        pass
