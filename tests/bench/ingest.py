@@ -18,12 +18,13 @@ from streaming.controller.rotating import RotatingFolder
 from streaming.intake.records import Intake, Record
 from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet, tick
 from tests.bench.policies import FixedSettings
-from tests.bench.report import Limit, Row, Section, best_cpu_s
-from tests.bench.running import ROOT, TRIMTAB
+from tests.bench.report import Row, Section, best_cpu_s
+from tests.support.processes import ROOT, TRIMTAB
 
 _BROKERS_COUNT = 50
 """So few that a call takes milliseconds, so that some calls are not disturbed."""
-_MB = 1e6
+_MB, _GB = 1e6, 1e9
+_LARGE_BROKERS_COUNT = 1000
 _SETTINGS = FixedSettings(ClusterSettings())
 
 
@@ -42,13 +43,8 @@ def measure_ingest(*, quick: bool) -> Section:
         "the controller's open round; CPU time of one core. Names of bundles are checked once: a broker's first report "
         "takes longer than those that follow.",
         rows=[
-            Row(
-                name="reports of brokers seen before",
-                value=size_mb / known,
-                unit="MB/s",
-                limit=Limit(value=250.0, at_least=True),
-            ),
-            Row(name="first reports, every name new", value=size_mb / first, unit="MB/s"),
+            Row("reports of brokers seen before", size_mb / known, "MB/s", at_least=250.0),
+            Row("first reports, every name new", size_mb / first, "MB/s"),
         ],
     )
 
@@ -68,7 +64,6 @@ def _ingest(reports: list[bytes]) -> None:
         assert refused is None, f"a report was refused: {refused}"
 
 
-_GB = 1e9
 _SIZES = ((10, 20), (1000, 1))
 """Brokers, and sweeps that are written: enough for a steady rate."""
 _SWEEPS_A_ROUND = 2
@@ -106,14 +101,10 @@ def _measure(brokers_count: int, sweeps_count: int) -> list[Row]:
     plain_bytes = sum(len(record.value or b"") for sweep in sweeps for record in sweep) / sweeps_count
     size = f"{brokers_count} x {BUNDLES_COUNT}"
     return [
-        Row(name=f"{size}: a day", value=packed_bytes * _SWEEPS_A_DAY / _GB, unit="GB"),
-        Row(name=f"{size}: a month", value=30 * packed_bytes * _SWEEPS_A_DAY / _GB, unit="GB"),
-        Row(name=f"{size}: packed, of plain", value=100 * packed_bytes / plain_bytes, unit="%"),
-        Row(
-            name=f"{size}: packing, of one processor",
-            value=100 * spent_s * _SWEEPS_A_ROUND * 1000 / ROUND_MS,
-            unit="%",
-        ),
+        Row(f"{size}: a day", packed_bytes * _SWEEPS_A_DAY / _GB, "GB"),
+        Row(f"{size}: a month", 30 * packed_bytes * _SWEEPS_A_DAY / _GB, "GB"),
+        Row(f"{size}: packed, of plain", 100 * packed_bytes / plain_bytes, "%"),
+        Row(f"{size}: packing, of one processor", 100 * spent_s * _SWEEPS_A_ROUND * 1000 / ROUND_MS, "%"),
     ]
 
 
@@ -132,52 +123,30 @@ def _sweep(brokers_count: int, number: int) -> list[Recorded]:
     ]
 
 
-_MB2 = 1e6
-_LARGE_BROKERS_COUNT = 1000
-
-
 def measure_replay(*, quick: bool) -> Section:
     """How quickly a recording is decided."""
-    rounds_count = 2 if quick else 12
+    rounds_count, fleet = 2 if quick else 12, Fleet(brokers_count=_LARGE_BROKERS_COUNT)
     with tempfile.TemporaryDirectory(prefix="trimtab-bench-") as directory:
         recording = Path(directory) / "recording.ndjson"
-        _record(recording, rounds_count)
-        size_mb = recording.stat().st_size / _MB2
+        with recording.open("wb") as out:
+            for number in range(rounds_count):
+                out.writelines(report + b"\n" for report in fleet.reports(time_ms=number * ROUND_MS))
+        size_mb = recording.stat().st_size / _MB
         walls, cpus = zip(*(_replay(recording) for _ in range(1 if quick else 5)), strict=True)
     return Section(
         title="Replay",
         method=f"`trimtab replay FILE >/dev/null`: {rounds_count} rounds of {_LARGE_BROKERS_COUNT} x {BUNDLES_COUNT}, "
         f"{size_mb:.0f} MB, the start of the process included; the best run.",
         rows=[
-            Row(
-                name="by the clock",
-                value=size_mb / min(walls),
-                unit="MB/s",
-                limit=Limit(value=100.0, at_least=True),
-            ),
-            Row(name="by CPU time", value=size_mb / min(cpus), unit="MB/s"),
+            Row("by the clock", size_mb / min(walls), "MB/s", at_least=100.0),
+            Row("by CPU time", size_mb / min(cpus), "MB/s"),
         ],
     )
-
-
-def _record(file: Path, rounds_count: int) -> None:
-    fleet = Fleet(brokers_count=_LARGE_BROKERS_COUNT)
-    with file.open("wb") as out:
-        for number in range(rounds_count):
-            out.writelines(report + b"\n" for report in fleet.reports(time_ms=number * ROUND_MS))
 
 
 def _replay(recording: Path) -> tuple[float, float]:
     """Seconds by the clock and of CPU."""
     before, begun = os.times(), time.perf_counter()
-    subprocess.run(
-        [*TRIMTAB, "replay", str(recording)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd=ROOT,
-        check=True,
-    )
+    subprocess.run([*TRIMTAB, "replay", str(recording)], capture_output=True, cwd=ROOT, check=True)
     wall_s, after = time.perf_counter() - begun, os.times()
-    return wall_s, (after.children_user + after.children_system) - (
-        before.children_user + before.children_system
-    )
+    return wall_s, sum(after[2:4]) - sum(before[2:4])

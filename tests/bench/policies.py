@@ -25,18 +25,18 @@ from state.settings import ClusterSettings, GuardSettings, PulsarSettings, Round
 from state.store import DictStore
 from streaming.contract.decode import decode
 from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet
-from tests.bench.report import Limit, Row, Section, best_cpu_s
+from tests.bench.report import Row, Section, best_cpu_s
 from tests.policies.fleets import decide
 
 SHARES = (0.0, 0.1, 0.5)
 """Share of the brokers that shed."""
 _SMALL, _LARGE = 100, 1000
 _PLANNER = "FleetPlanner"
-_LIMITS = {(_LARGE, 0.0): Limit(value=1.0), (_LARGE, 0.5): Limit(value=30.0)}
-_PLANNER_LIMITS = {**_LIMITS, (_LARGE, 0.0): Limit(value=4.0)}
+_LIMITS_MS = {(_LARGE, 0.0): 1.0, (_LARGE, 0.5): 30.0}
+_PLANNER_LIMITS_MS = {**_LIMITS_MS, (_LARGE, 0.0): 4.0}
 """The planner also learns in calm rounds."""
 _SMALL_BUNDLES_COUNT = 1000
-_SMALL_BUNDLES_LIMIT = Limit(value=60.0)
+_SMALL_BUNDLES_LIMIT_MS = 60.0
 
 Shed = Callable[[RoundView], object]
 
@@ -52,18 +52,18 @@ def measure_policies(*, quick: bool) -> Section:
         }
         rows.extend(
             Row(
-                name=_title(name, brokers, share),
-                value=value,
-                unit="ms",
-                limit=(_PLANNER_LIMITS if name == _PLANNER else _LIMITS).get((brokers, share)),
+                _title(name, brokers, share),
+                value,
+                "ms",
+                at_most=(_PLANNER_LIMITS_MS if name == _PLANNER else _LIMITS_MS).get((brokers, share)),
             )
             for (brokers, share), value in found.items()
         )
         rows.extend(
             Row(
-                name=f"{name}, {share:.0%} shedding: {_LARGE} ÷ {_SMALL} brokers",
-                value=found[_LARGE, share] / found[_SMALL, share],
-                unit="x",
+                f"{name}, {share:.0%} shedding: {_LARGE} ÷ {_SMALL} brokers",
+                found[_LARGE, share] / found[_SMALL, share],
+                "x",
             )
             for share in SHARES
         )
@@ -86,8 +86,8 @@ def _planned(*, times: int) -> list[Row]:
         name = _title(_PLANNER, brokers, max(SHARES), bundles)
         if bundles != BUNDLES_COUNT:
             value = 1000 * best_cpu_s(lambda: shed(snapshot), times=times)  # noqa: B023  called at once
-            rows.append(Row(name=name, value=value, unit="ms", limit=_SMALL_BUNDLES_LIMIT))
-        rows.append(Row(name=f"{name}: moves planned", value=len(shed(snapshot).unload_rows), unit="moves"))
+            rows.append(Row(name, value, "ms", at_most=_SMALL_BUNDLES_LIMIT_MS))
+        rows.append(Row(f"{name}: moves planned", len(shed(snapshot).unload_rows), "moves"))
     return rows
 
 
@@ -252,13 +252,8 @@ def measure_round(*, quick: bool) -> Section:
         "bytes, ownership and averages, masks, policy, budgets, actions and summary, the fleet written to bytes. CPU "
         "time, the best round.",
         rows=[
-            Row(name="taking 1000 decoded reports", value=1000 * min(taken_s), unit="ms"),
-            Row(
-                name="closing the round and writing the memory",
-                value=1000 * min(closed_s[1:]),
-                unit="ms",
-                limit=Limit(value=60.0),
-            ),
+            Row("taking 1000 decoded reports", 1000 * min(taken_s), "ms"),
+            Row("closing the round and writing the memory", 1000 * min(closed_s[1:]), "ms", at_most=60.0),
         ],
     )
 

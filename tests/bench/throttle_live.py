@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming.settings import load
-from tests.bench.report import Limit, Row, Section
+from tests.bench.report import Row, Section
 from tests.support.moving import Moving, UsualFetches, pipeline, planned
 from tests.support.processes import TRIMTAB, Child, ask, until
 from tests.support.stage import Stage
@@ -96,26 +96,26 @@ def measure_throttle_live(*, quick: bool) -> Section:
     PICTURE.write_text(_picture(run), encoding="utf-8")
     ratio = run.measured_s / run.before.eta_s
     rows = [
-        Row(name="bytes to copy", value=run.left[0][1], unit="MB"),
-        Row(name="minimum of the busiest role", value=run.before.minimum / _MB, unit="MB/s"),
-        Row(name="rate", value=run.before.rate / _MB, unit="MB/s"),
-        Row(name="predicted before the start", value=run.before.eta_s, unit="s"),
-        Row(name="measured", value=run.measured_s, unit="s"),
-        Row(name="measured ÷ predicted", value=max(ratio, 1 / ratio), unit="x", limit=Limit(value=1.3)),
+        Row("bytes to copy", run.left[0][1], "MB"),
+        Row("minimum of the busiest role", run.before.minimum / _MB, "MB/s"),
+        Row("rate", run.before.rate / _MB, "MB/s"),
+        Row("predicted before the start", run.before.eta_s, "s"),
+        Row("measured", run.measured_s, "s"),
+        Row("measured ÷ predicted", max(ratio, 1 / ratio), "x", at_most=1.3),
     ]
     if run.observed:
         rows += [
             Row(
-                name=f"end foretold by the first round with a slope, {_OBSERVED_AFTER_S} s or more after the start: off by",
-                value=run.off_percent(run.observed[0]),
-                unit="%",
-                limit=Limit(value=10.0),
+                f"end foretold by the first round with a slope, {_OBSERVED_AFTER_S} s or more after the start: off by",
+                run.off_percent(run.observed[0]),
+                "%",
+                at_most=10.0,
             ),
             Row(
-                name="the same of the round that was off most, from then on",
-                value=max(run.off_percent(prediction) for prediction in run.observed),
-                unit="%",
-                limit=Limit(value=10.0),
+                "the same of the round that was off most, from then on",
+                max(run.off_percent(prediction) for prediction in run.observed),
+                "%",
+                at_most=10.0,
             ),
         ]
     return Section(

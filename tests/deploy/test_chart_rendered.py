@@ -159,11 +159,7 @@ def test_with_everything_on_it_is_valid_and_says_what_the_values_say(tmp_path: P
 def test_two_controllers_share_a_checkpoint_stand_by_for_each_other_and_are_spread(
     tmp_path: Path, persistence: dict[str, Any], checkpoint: str
 ) -> None:
-    values = {
-        "replicas": 2,
-        "persistence": persistence,
-        "settings": {"spark": {"checkpoint": checkpoint}},
-    }
+    values = {"replicas": 2, "persistence": persistence, "settings": {"spark": {"checkpoint": checkpoint}}}
     manifests = render(values_file(tmp_path, values))
     check_valid(manifests)
     check_commands(manifests)

@@ -58,10 +58,7 @@ WHILE_MOVING: dict[str, list[dict[str, float]]] = {
     "Sources": [{'{cluster="logs",broker="101"}': 2600}, {'{cluster="logs",broker="101"}': 2600}],
     "Destinations": [{'{cluster="logs",broker="104"}': 2600}, {'{cluster="logs",broker="104"}': 1300}],
     "Rate to minimum": [
-        {
-            '{cluster="logs",broker="101",role="leader"}': 1,
-            '{cluster="logs",broker="104",role="follower"}': 2,
-        }
+        {'{cluster="logs",broker="101",role="leader"}': 1, '{cluster="logs",broker="104",role="follower"}': 2}
     ],
     "Feasible and late": [{'{cluster="logs"}': 0}, {'{cluster="logs"}': 1}],
     "Throttles": [{}],

@@ -6,30 +6,33 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from deploy.local.ports import free_ports
+from streaming.contract.envelope import EPOCH_HEADER
 from tests.faults import supervisor as supervisor_module
-from tests.faults.doing import DEEDS
-from tests.faults.failovers import FAILOVER_DEEDS
+from tests.faults.doing import DEEDS, FAILOVER_DEEDS
 from tests.faults.oracle import Seen, differences, is_complete, misdone, unanswered, wanted_of
-from tests.faults.proxy import DELAY_S, Proxy
 from tests.faults.results import TIMES_PASSED, Row, append, read, tally
+from tests.faults.running import run_schedule, seen_of
 from tests.faults.schedule import (
     DISTURBANCES,
     ENDINGS,
     FAULTS_MAX,
     FAULTS_MIN,
     KINDS,
+    Fault,
     System,
     drawn,
     drawn_failovers,
 )
 from tests.faults.supervisor import Supervisor
+from tests.faults.world import DELAY_S, KafkaWorld, Proxy, PulsarWorld, World
 from tests.streaming.events import ACTION_RESULT, at, event
 from tests.support.processes import until
 
@@ -43,7 +46,7 @@ def result_of(outcome: str, *, time_s: float, took_s: float = 1.0, **data: objec
     return event(ACTION_RESULT, time_s=time_s, subject="a1", data=whole)
 
 
-def test_an_action_without_a_result_is_unanswered_and_garbage_on_the_input_is_no_result():
+def test_an_action_without_a_result_is_unanswered():
     assert unanswered([ACTION], [b"garbage \xff"]) == ["action a1 was never answered"]
     assert unanswered([ACTION], [result_of("skipped", time_s=500)]) == []
 
@@ -187,16 +190,6 @@ def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert read(tmp_path / "results.tsv") == rows
 
 
-def test_runs_that_share_the_file_lose_no_result(tmp_path: Path) -> None:
-    file = tmp_path / "results.tsv"
-    threads = [threading.Thread(target=append, args=(row("garbage", seed=seed), file)) for seed in range(50)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(each.seed for each in read(file)) == list(range(50))
-
-
 def test_the_same_schedule_counts_once_and_other_systems_do_not() -> None:
     rows = [row("garbage"), row("garbage", seed=2), row("pause/3.0s"), row("pause/4.0s", system="pulsar")]
     first, kinds = tally(rows, "kafka")
@@ -212,6 +205,12 @@ def test_a_schedule_that_failed_owes_ten_passes_after_its_last_failure() -> None
 
 
 SYSTEMS: tuple[System, ...] = ("kafka", "pulsar")
+Worlds = Callable[[System], World]
+
+
+def slowly(test: Callable[..., None]) -> Callable[..., None]:
+    """A schedule on real brokers, with real controllers."""
+    return pytest.mark.live(pytest.mark.slow(test))
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -276,9 +275,7 @@ def is_up(supervisor: Supervisor) -> bool:
     return child is not None and "started" in child.output
 
 
-def test_a_failure_and_a_kill_are_followed_by_a_start_and_a_stop_in_order_is_no_problem(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_after_a_failure_and_a_kill_it_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with supervised(tmp_path, monkeypatch, "1") as supervisor:
         until(lambda: is_up(supervisor), what="a second start")
         assert supervisor.restarts_count == 1
@@ -287,11 +284,11 @@ def test_a_failure_and_a_kill_are_followed_by_a_start_and_a_stop_in_order_is_no_
         assert supervisor.end() == []
 
 
-@pytest.mark.parametrize(
-    ("code", "message"),
-    [("5", "a person has to fix"), ("2", "a person has to fix"), ("4", "no process is left")],
-)
-def test_what_a_person_would_have_to_mend_is_a_problem_and_nothing_is_started(
+MENDED = {"5": "a person has to fix", "2": "a person has to fix", "4": "no process is left"}
+
+
+@pytest.mark.parametrize(("code", "message"), MENDED.items())
+def test_what_a_person_would_have_to_mend_is_a_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, message: str
 ):
     with supervised(tmp_path, monkeypatch, code) as supervisor:
@@ -311,9 +308,7 @@ def test_a_refusal_that_was_asked_for_is_no_problem(tmp_path: Path, monkeypatch:
         assert supervisor.end() == []
 
 
-def test_a_superseded_one_is_left_alone_while_its_successor_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_superseded_one_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with supervised(tmp_path, monkeypatch, "") as supervisor:
         until(lambda: is_up(supervisor), what="a start")
         (tmp_path / "codes").write_text("4")
@@ -323,3 +318,55 @@ def test_a_superseded_one_is_left_alone_while_its_successor_runs(
         until(lambda: supervisor.newest is not superseded, what="its end is seen")
         assert supervisor.restarts_count == 0
         assert supervisor.end() == []
+
+
+@pytest.fixture(scope="module")
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worlds]:
+    """The brokers of a system, started when they are asked for."""
+    kinds: dict[System, type[World]] = {"kafka": KafkaWorld, "pulsar": PulsarWorld}
+    with ExitStack() as stack:
+        yield cache(lambda name: stack.enter_context(kinds[name](tmp_path_factory.mktemp(name) / "brokers")))
+
+
+@slowly
+def test_a_schedule_on_kafka_loses_nothing_and_what_is_repeated_is_seen(worlds: Worlds, tmp_path: Path):
+    faults = [
+        Fault(kind="garbage", wait_s=1),
+        Fault(kind="cut-network", wait_s=1, for_s=3, choice="cut"),
+        Fault(kind="kill-controller", wait_s=1, choice="jvm"),
+        Fault(kind="move-leaders", wait_s=1),
+    ]
+    outcome = run_schedule(worlds("kafka"), faults, tmp_path, seed=1)
+    assert list(outcome.problems) == [], outcome.notes
+
+    stage, wanted = outcome.stage, outcome.wanted
+    assert stage is not None
+    actions = stage.topics.actions
+    first = stage.read(actions)[0]
+    stage.send_raw(first.key, first.value, to=actions, headers=[(EPOCH_HEADER, b"1")])
+    stage.flush()
+    found = differences(seen_of(stage), wanted)
+    stage.close()
+    assert any("1 seen again" in difference for difference in found)
+    assert any("epochs" in difference for difference in found), "an old controller's voice"
+
+
+@slowly
+def test_a_schedule_on_pulsar_loses_nothing(worlds: Worlds, tmp_path: Path):
+    faults = [
+        Fault(kind="stop-broker", wait_s=1, for_s=2, choice="orderly", broker=2),
+        Fault(kind="kill-executor", wait_s=1),
+        Fault(kind="kill-collector", wait_s=1),
+    ]
+    outcome = run_schedule(worlds("pulsar"), faults, tmp_path, seed=1)
+    assert list(outcome.problems) == [], outcome.notes
+
+
+@slowly
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_leaders_that_end_beside_a_standby_lose_nothing(worlds: Worlds, tmp_path: Path, system: System):
+    world = worlds(system)
+    faults = drawn_failovers(system, 1, brokers=world.brokers, count=4)
+    outcome = run_schedule(world, faults, tmp_path, seed=1, is_pair=True)
+    assert list(outcome.problems) == [], outcome.notes
+    assert outcome.failovers_count == 4

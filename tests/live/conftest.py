@@ -56,7 +56,6 @@ BY_FILE = {
         (
             "test_demo",
             "test_extensible",
-            "test_faults",
             "test_local",
             "test_permissions_pulsar",
             "test_run_crash",
@@ -87,9 +86,7 @@ def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
         yield running
 
 
-@pytest.fixture(
-    params=["4.0", pytest.param("4.2", marks=pytest.mark.slow)],
-)
+@pytest.fixture(params=["4.0", pytest.param("4.2", marks=pytest.mark.slow)])
 def any_pulsar(request: pytest.FixtureRequest) -> LocalPulsar:
     """A Pulsar of each version that is tested."""
     found = request.getfixturevalue("pulsar" if request.param == "4.0" else "newest_pulsar")

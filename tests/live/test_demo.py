@@ -167,9 +167,7 @@ def test_plain_lines_tell_decisions_moves_and_rounds_once_each() -> None:
 def test_a_stop_ends_processes_that_left_the_group_of_trimtab_but_not_its_session(tmp_path: Path) -> None:
     trimtab = Trimtab(tmp_path, bootstrap="127.0.0.1:1", metrics_port=1)
     trimtab._process = subprocess.Popen(
-        [sys.executable, "-c", LEAVING],
-        stdout=subprocess.PIPE,
-        start_new_session=True,
+        [sys.executable, "-c", LEAVING], stdout=subprocess.PIPE, start_new_session=True
     )
     session = trimtab._process.pid
     assert trimtab._process.stdout is not None

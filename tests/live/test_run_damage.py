@@ -42,9 +42,7 @@ def changelog(checkpoint: Path) -> Path:
     return max(files, key=lambda file: (file.stat().st_size, file.name))
 
 
-QUICK_ONES: dict[str, Damage] = {
-    "an empty offsets file": lambda at: emptied(newest(at / "offsets")),
-}
+QUICK_ONES: dict[str, Damage] = {"an empty offsets file": lambda at: emptied(newest(at / "offsets"))}
 SLOW_ONES: dict[str, Damage] = {
     "an empty card": lambda at: emptied(at / "trimtab.json"),
     "a torn offsets file": lambda at: torn(newest(at / "offsets")),

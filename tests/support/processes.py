@@ -44,7 +44,7 @@ QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _CLASSES = Path(sys.prefix) / ".classes.jsa"
 """Made by ``tests.live.classes``."""
 _LOG_LINES_SHOWN = 40
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_PAGE_BYTES, _TICKS_PER_S = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 _SERVED_AT = re.compile(r"metrics and health at (http://[\w.:\[\]]+)")
 
 Value = TypeVar("Value")
@@ -175,6 +175,8 @@ class Child(Closing):
 
     command: tuple[str, ...]
     log: Path
+    is_short: bool = True
+    """Whether it lives for seconds only, see ``QUICK_JVM``."""
     process: subprocess.Popen[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -186,7 +188,7 @@ class Child(Closing):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=environment(self.log.parent),
+                env=environment(self.log.parent, is_short=self.is_short),
                 start_new_session=True,
             )
 
@@ -236,6 +238,8 @@ class Member:
     pid: int
     name: str
     resident_bytes: int
+    cpu_s: float
+    """User and system time of its own."""
 
 
 def state_of(pid: int) -> str:
@@ -252,9 +256,10 @@ def members(session: int) -> list[Member]:
             pages = int((folder / "statm").read_text().split()[1])
         except OSError:  # it ended while we looked
             continue
-        state, _, _, its_session = tail.split()[:4]
+        state, _, _, its_session, *more = tail.split()
         if int(its_session) == session and state != "Z":
-            found.append(Member(int(folder.name), head.partition("(")[2], pages * _PAGE_BYTES))
+            cpu_s = sum(map(int, more[7:9])) / _TICKS_PER_S
+            found.append(Member(int(folder.name), head.partition("(")[2], pages * _PAGE_BYTES, cpu_s))
     return found
 
 
@@ -342,9 +347,12 @@ def _end(message: str) -> str:
     return "\n".join(message.splitlines()[-_LOG_LINES_SHOWN:])
 
 
-def environment(directory: Path) -> dict[str, str]:
+def environment(directory: Path, *, is_short: bool = True) -> dict[str, str]:
     """Our environment without settings of trimtab; Spark's scratch files lie with the test's."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
     path = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))
+    there = kept | {"PYTHONPATH": path, "SPARK_LOCAL_DIRS": str(directory)}
+    if not is_short:
+        return there
     options = f"{QUICK_JVM} -XX:SharedArchiveFile={_CLASSES}" if _CLASSES.exists() else QUICK_JVM
-    return kept | {"PYTHONPATH": path, "SPARK_LOCAL_DIRS": str(directory), "JAVA_TOOL_OPTIONS": options}
+    return there | {"JAVA_TOOL_OPTIONS": options}

@@ -60,16 +60,14 @@ class PublisherSuite:
     """A subclass has a fixture ``setting``."""
 
     def test_a_batch_is_published_in_its_total_order_whatever_the_order_it_was_collected_in(
-        self,
-        setting: PublisherSetting,
+        self, setting: PublisherSetting
     ) -> None:
         with opened(setting) as publisher:
             assert publisher.publish(0, QUERY, list(reversed(setting.batch(0))))
         assert [value for value, _ in setting.visible()] == values(0)
 
     def test_a_batch_that_is_already_out_is_skipped_even_when_collected_in_another_order(
-        self,
-        setting: PublisherSetting,
+        self, setting: PublisherSetting
     ) -> None:
         with opened(setting) as publisher:
             publisher.publish(0, QUERY, setting.batch(0))
@@ -86,8 +84,7 @@ class PublisherSuite:
         assert [value for value, _ in setting.visible()] == values(0) + values(2)
 
     def test_a_re_run_with_other_contents_is_refused_and_adopt_leaves_it_as_it_was_published(
-        self,
-        setting: PublisherSetting,
+        self, setting: PublisherSetting
     ) -> None:
         with opened(setting) as publisher:
             publisher.publish(0, QUERY, setting.batch(0))
@@ -289,8 +286,7 @@ class PublisherSuite:
         assert [value for value, _ in setting.visible()] == values(0) + values(1)
 
     def test_a_newcomer_that_refuses_its_checkpoint_does_not_end_the_running_controller(
-        self,
-        setting: PublisherSetting,
+        self, setting: PublisherSetting
     ) -> None:
         with opened(setting, claim_wait_s=0.2) as running:
             running.publish(0, QUERY, setting.batch(0))

@@ -27,10 +27,7 @@ RULES = ROOT / "deploy/prometheus"
 
 TARGET_LABELS = frozenset({"job", "instance"})
 """Every scraped series has them."""
-FOREIGN = {
-    "up": TARGET_LABELS,
-    "ALERTS": TARGET_LABELS | {"alertname", "alertstate", "severity"},
-}
+FOREIGN = {"up": TARGET_LABELS, "ALERTS": TARGET_LABELS | {"alertname", "alertstate", "severity"}}
 """Series that Prometheus makes itself."""
 KNOWN_VALUES: Mapping[tuple[Family, str], frozenset[str]] = {
     (families.ROUNDS, "outcome"): frozenset(get_args(Outcome)),

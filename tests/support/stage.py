@@ -60,12 +60,7 @@ class Stage:
 
     def create_topics(self) -> None:
         """Create the topics as `trimtab topics create` does."""
-        create(
-            self.bootstrap,
-            self.topics,
-            input_partitions=1,
-            max_record_bytes=RECORD_BYTES,
-        )
+        create(self.bootstrap, self.topics, input_partitions=1, max_record_bytes=RECORD_BYTES)
 
     def repartition(self, count: int) -> None:
         """Give the input topic, still empty, more partitions."""

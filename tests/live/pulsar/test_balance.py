@@ -226,10 +226,7 @@ def test_proposals_are_approved_and_rejected_by_commands_and_every_command_reads
     stage = PulsarStage.of(Lab(pulsar, bundles_count=1), tmp_path)
     config, topics = tmp_path / "trimtab.toml", stage.topics
     asking = {"controller__approval": "required"}
-    with (
-        controller(pulsar, stage, warm, **asking) as running,
-        unbalanced(pulsar) as lab,
-    ):
+    with controller(pulsar, stage, warm, **asking) as running, unbalanced(pulsar) as lab:
         until(lambda: all_at_first(lab), what="traffic", running=[pulsar])
         with trio(lab, stage, running, tmp_path) as three:
             until(lambda: stage.values(topics.actions_dry_run), what="proposals", running=three.alive)

@@ -205,11 +205,7 @@ def test_a_sweep_to_standard_output_can_be_replayed_without_any_kafka(
 
 @pytest.mark.parametrize(
     ("admin_url", "message"),
-    [
-        ("http://127.0.0.1:1", "check admin_url"),
-        ("{kafka}", "admin_url"),
-        ("{pulsar}/", None),
-    ],
+    [("http://127.0.0.1:1", "check admin_url"), ("{kafka}", "admin_url"), ("{pulsar}/", None)],
 )
 def test_a_wrong_address_is_refused_at_the_start_with_the_remedy(
     pulsar: LocalPulsar, stage: Stage, admin_url: str, message: str | None

@@ -45,11 +45,7 @@ IDLER = {number: {"loadBalancerCPUResourceWeight": 0.1} for number in (2, 3)}
 
 
 @pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(PULSAR_LOCK, id="4.0"),
-        pytest.param(NEWEST_PULSAR_LOCK, id="4.2"),
-    ],
+    scope="module", params=[pytest.param(PULSAR_LOCK, id="4.0"), pytest.param(NEWEST_PULSAR_LOCK, id="4.2")]
 )
 def extensible(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

@@ -231,8 +231,7 @@ def test_with_a_super_users_token_over_tls_it_reads_reports_and_moves_a_bundle(
 
 
 @pytest.mark.parametrize(
-    ("role", "message"),
-    [("somebody", "superUserRoles"), (None, "token_file or token_env")],
+    ("role", "message"), [("somebody", "superUserRoles"), (None, "token_file or token_env")]
 )
 def test_a_wrong_token_and_a_missing_permission_are_refused_with_the_remedy(
     secured: SecurePulsar, tmp_path: Path, role: str | None, message: str
