@@ -54,56 +54,6 @@ KNOWN_VALUES: Mapping[tuple[Family, str], frozenset[str]] = {
     (families.REJECTED, "reason"): frozenset(KNOWN_LABELS.rejected_reasons),
     (families.EXECUTOR_SKIPS, "reason"): frozenset(get_args(SkipReason)),
 }
-KAFKA_ONLY = frozenset(
-    {
-        *(
-            f"trimtab / Reassignments: {panel}"
-            for panel in (
-                "Left",
-                "Done in",
-                "Moves for",
-                "Bytes left",
-                "ETA against elapsed",
-                "Sources",
-                "Destinations",
-                "Rate to minimum",
-                "Feasible and late",
-                "Throttles",
-                "Not as decided",
-            )
-        ),
-        "TrimtabThrottleInfeasible",
-        "TrimtabReassignmentBroken",
-        "TrimtabReassignmentLate",
-        "TrimtabThrottleNotSet",
-    }
-)
-"""What only a Kafka cluster has something to say to, so that without one there is nothing."""
-OF_PROGRAMS = frozenset(
-    {
-        *(
-            f"trimtab / Executors and collectors: {panel}"
-            for panel in (
-                "Last poll",
-                "Last sweep",
-                "Carried out",
-                "Skipped, and why",
-                "Began again",
-                "Duration of actions",
-                "Not as asked",
-                "Sweeps",
-                "Brokers asked",
-                "Brokers",
-                "Duration of sweeps",
-                "Events written",
-            )
-        ),
-        "TrimtabExecutorNotPolling",
-        "TrimtabExecutorStumbling",
-        "TrimtabCollectorStalled",
-    }
-)
-"""What only an executor or a collector has something to say to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +79,8 @@ _MS = {"m": 60_000, "h": 3_600_000}
 
 def rules() -> list[dict[str, Any]]:
     """Recording and alerting rules."""
-    files = sorted(RULES.glob("*.rules.yml"))
-    return [
-        rule
-        for file in files
-        for group in yaml.safe_load(file.read_text())["groups"]
-        for rule in group["rules"]
-    ]
+    groups = (yaml.safe_load(file.read_text())["groups"] for file in sorted(RULES.glob("*.rules.yml")))
+    return [rule for found in groups for group in found for rule in group["rules"]]
 
 
 def alerts() -> dict[str, dict[str, Any]]:
@@ -159,6 +104,24 @@ def _asked_by(board: dict[str, Any]) -> Iterator[Asked]:
             yield Asked(f"{board['title']}: {panel['title']}", target["expr"])
     for annotation in board["annotations"].get("list", []):
         yield Asked(f"{board['title']}: annotation {annotation['name']}", annotation["expr"])
+
+
+def _panels_of(board: str, *but: str) -> set[str]:
+    found = {asked.where for asked in asked_by_dashboards() if asked.where.startswith(f"{board}: ")}
+    return found - {f"{board}: {panel}" for panel in but}
+
+
+KAFKA_ONLY = {
+    *_panels_of("trimtab / Reassignments", "Never end", "Late", "Broken", "Last to finish"),
+    *("TrimtabThrottleInfeasible", "TrimtabReassignmentBroken"),
+    *("TrimtabReassignmentLate", "TrimtabThrottleNotSet"),
+}
+"""What only a Kafka cluster has something to say to, so that without one there is nothing."""
+OF_PROGRAMS = {
+    *_panels_of("trimtab / Executors and collectors"),
+    *("TrimtabExecutorNotPolling", "TrimtabExecutorStumbling", "TrimtabCollectorStalled"),
+}
+"""What only an executor or a collector has something to say to."""
 
 
 @dataclass(slots=True)
@@ -195,16 +158,10 @@ def parts(expr: str) -> Parts:
 
 def known_samples() -> dict[str, frozenset[str]]:
     """Labels of every series there can be, by name."""
-    ours = {
-        name: TARGET_LABELS | set(labels)
-        for family in families.FAMILIES
-        for name, labels in family.samples.items()
-    }
-    recorded = {
-        rule["record"]: frozenset(parts(rule["expr"]).grouped - {"le"})
-        for rule in rules()
-        if "record" in rule
-    }
+    every = [sample for family in families.FAMILIES for sample in family.samples.items()]
+    ours = {name: TARGET_LABELS | set(labels) for name, labels in every}
+    recording = [rule for rule in rules() if "record" in rule]
+    recorded = {rule["record"]: frozenset(parts(rule["expr"]).grouped - {"le"}) for rule in recording}
     return {**FOREIGN, **ours, **recorded}
 
 
@@ -235,12 +192,6 @@ def problems(asked: Asked) -> list[str]:
 
 def _unknown_values(name: str, matcher: promql.Matcher) -> list[str]:
     """Alternatives of a matcher that its label never has; a label without a list may have any."""
-    known = next(
-        (
-            values
-            for (family, label), values in KNOWN_VALUES.items()
-            if (family.name, label) == (name, matcher.name)
-        ),
-        None,
-    )
-    return [] if known is None else sorted(set(matcher.value.split("|")) - known)
+    known = {(family.name, label): values for (family, label), values in KNOWN_VALUES.items()}
+    there = known.get((name, matcher.name))
+    return [] if there is None else sorted(set(matcher.value.split("|")) - there)
