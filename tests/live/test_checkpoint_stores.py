@@ -22,7 +22,7 @@ from streaming.spark.files import Files
 from streaming.spark.jars import ensure
 from streaming.spark.stores import UnsafeStore, require_promises
 from tests.support.loads import closing, leaning, played
-from tests.support.processes import ROOT, TRIMTAB, Child, Warm
+from tests.support.processes import ROOT, Warm, cold
 from tests.support.programs import GoProgram
 from tests.support.stage import QUICK, Stage, replayed
 
@@ -91,18 +91,17 @@ def test_a_controller_that_is_killed_is_replaced_by_one_that_goes_on_from_hdfs(
 ) -> None:
     location = f"{hdfs.url}/{stage.name}/checkpoint"
     config = stage.settings(spark__checkpoint=location)
-    arguments = ("run", "--config", str(config), "--from", "earliest")
+    ("run", "--config", str(config), "--from", "earliest")
     wanted = replayed(config, played(range(6)))
     assert wanted.actions_count == 2, "the third and the sixth hit fire"
 
     stage.send(played(range(2)))
-    with Child((*TRIMTAB, *arguments), stage.directory / "first.log") as first:
+    with cold(config, stage.directory / "first.log") as first:
         stage.wait_for(stage.topics.audit, 2, running=[first])
         first.close()  # SIGKILL to it and all its children
     stage.send([*played(range(2, 5)), *leaning(5), closing(5)])
-    with warm.start(*arguments) as second:
+    with warm.run(config) as second:
         stage.wait_for_outputs(wanted, running=[second])
-        assert second.terminate() == 0
     assert stage.published() == wanted
     assert stage.epochs(stage.topics.audit)[0] < stage.epochs(stage.topics.audit)[-1]
 
@@ -181,17 +180,16 @@ def test_a_controller_that_is_killed_is_replaced_by_one_that_goes_on_from_the_ob
         base=f"{QUICK}\n[spark.extra]\n{extra(conf)}",
         spark__checkpoint=f"s3a://{KEEPS}/{stage.name}/checkpoint",
     )
-    run = (*TRIMTAB, "run", "--config", str(config), "--from", "earliest")
     wanted = replayed(config, played(range(6)))
     assert wanted.actions_count == 2, "the third and the sixth hit fire"
 
-    with Child(run, stage.directory / "first.log") as first:
+    with cold(config, stage.directory / "first.log") as first:
         for number in range(2):  # the second batch begins once the memory of the first is in the store
             stage.send(played([number]))
             stage.wait_for(stage.topics.audit, number + 1, running=[first, store])
         first.close()  # SIGKILL to it and all its children
     stage.send([*played(range(2, 5)), *leaning(5), closing(5)])
-    with Child(run, stage.directory / "second.log") as second:
+    with cold(config, stage.directory / "second.log") as second:
         stage.wait_for_outputs(wanted, running=[second, store])
         assert second.terminate() == 0
     assert stage.published() == wanted

@@ -306,10 +306,9 @@ def test_with_the_documented_permissions_it_runs_over_sasl_ssl_and_with_one_less
         file="certified.toml",
         input__url=f"kafka://{secure.certified_bootstrap}",
     )
-    with warm.start("run", "--config", str(certified)) as run:
+    with warm.run(certified) as run:
         collect(sender, default_stage, events[len(played(range(3))) :])
         default_stage.wait_for_outputs(wanted, running=[run])
-        assert run.terminate() == 0
     assert default_stage.published() == wanted, "the rounds are long before the pause"
 
     access.allow(WATCHER, documented("Watching"))

@@ -72,7 +72,7 @@ def test_a_replay_of_the_record_repeats_garbage_wrong_partitions_pauses_and_a_co
                 producer.send(stage.topics.input, key=CLUSTER.encode(), value=value, partition=partition)
             producer.flush()
 
-        with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+        with warm.run(config) as run:
             send_to(0, played(range(4)))
             stage.wait_for(stage.topics.audit, 4, running=[run])
             send_to(1, leaning(4))
@@ -84,7 +84,6 @@ def test_a_replay_of_the_record_repeats_garbage_wrong_partitions_pauses_and_a_co
             stage.wait_for(stage.topics.audit, 5, running=[run])
             send_to(0, played(range(5, 9)))
             stage.wait_for(stage.topics.audit, 9, running=[run])
-            assert run.terminate() == 0
     published = stage.published()
     assert published.actions_count > 0
     assert len(stage.rejected()) == refused_count

@@ -8,7 +8,7 @@ import pytest
 
 from streaming.process.exits import REFUSED
 from tests.support.loads import played
-from tests.support.processes import TRIMTAB, Child, Warm, ask, until
+from tests.support.processes import Warm, ask, cold, is_ready, until
 from tests.support.stage import Stage, filled, newest_start, small_disk
 
 pytestmark = pytest.mark.live
@@ -61,26 +61,23 @@ SLOW_ONES: dict[str, Damage] = {
 def test_a_damaged_checkpoint_is_final_and_names_the_file(stage: Stage, warm: Warm, name: str) -> None:
     config = stage.settings(spark__max_records_per_trigger_count=3)
     stage.send(played(range(2)))
-    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+    with warm.run(config) as run:
         stage.wait_for(stage.topics.audit, 2, running=[run])
-        assert run.terminate() == 0
     shutil.copytree(stage.checkpoint, stage.directory / "sound")
     start = newest_start(stage.checkpoint)
     file = (QUICK_ONES | SLOW_ONES)[name](start)
     stage.send(played(range(2, 3)))
-    with warm.start("run", "--config", str(config)) as run:
-        assert run.wait() == REFUSED, run.output
-        assert str(stage.checkpoint) in run.output
-        assert f"/{file.relative_to(start)}" in run.output, "in the directory of either start"
-        assert "--fresh" in run.output
-        if file.name not in {"trimtab.json", "metadata"}:
-            assert "ERROR org.apache.spark.sql." in run.output, "Spark's own word on it"
+    said = warm.refused(config)
+    assert str(stage.checkpoint) in said
+    assert f"/{file.relative_to(start)}" in said, "in the directory of either start"
+    assert "--fresh" in said
+    if file.name not in {"trimtab.json", "metadata"}:
+        assert "ERROR org.apache.spark.sql." in said, "Spark's own word on it"
     before = stage.published()
     shutil.rmtree(stage.checkpoint)
     (stage.directory / "sound").rename(stage.checkpoint)
-    with warm.start("run", "--config", str(config)) as run:
+    with warm.run(config) as run:
         stage.wait_for(stage.topics.audit, 3, running=[run])
-        assert run.terminate() == 0
     after = stage.published()
     assert after.rounds["east-1"][:2] == before.rounds["east-1"], "the copy that was put back goes on"
 
@@ -113,9 +110,8 @@ def test_what_a_full_disk_leaves_behind_before_the_first_batch_does_not_end_the_
             pytest.skip("mounting a small disk needs root")
         checkpoint = disk / "checkpoint"
         config = stage.settings(spark__checkpoint=str(checkpoint))
-        started = (*TRIMTAB, "run", "--config", str(config), "--from", "earliest")
-        with Child(started, stage.directory / "run.log") as run:
-            until(lambda: ask(f"{run.url}/readyz").status == 200, what="the start", running=[run])
+        with cold(config, stage.directory / "run.log") as run:
+            until(lambda: is_ready(run), what="the start", running=[run])
             with filled(disk):
                 stage.send(played(range(2)))
                 until(lambda: "No space left" in run.output, what="a batch to fail", running=[run])
@@ -132,8 +128,7 @@ def test_a_disk_that_is_full_at_the_start_is_named_in_a_line_and_waited_for(
         if disk is None:
             pytest.skip("mounting a small disk needs root")
         config = stage.settings(spark__checkpoint=str(disk / "checkpoint"))
-        started = (*TRIMTAB, "run", "--config", str(config), "--from", "earliest")
-        with Child(started, stage.directory / "run.log") as run:
+        with cold(config, stage.directory / "run.log") as run:
             with filled(disk):
                 until(lambda: "No space left" in run.output, what="the line", running=[run])
                 assert ask(f"{run.url}/readyz").status == 503

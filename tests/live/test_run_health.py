@@ -11,7 +11,7 @@ import pytest
 from streaming.controller.known import KNOWN_LABELS
 from tests.support.controllers import misbehaving
 from tests.support.loads import played
-from tests.support.processes import TRIMTAB, Child, Warm, ask, members, samples, until
+from tests.support.processes import Warm, ask, cold, members, samples, until
 from tests.support.stage import Stage, replayed
 
 pytestmark = pytest.mark.live
@@ -148,7 +148,7 @@ def test_a_python_that_starts_too_late_is_named_and_the_next_start_of_the_query_
     config = stage.settings()
     wanted = replayed(config, played(range(3)))
     stage.send(played(range(3)))
-    with Child((*TRIMTAB, "run", "--config", str(config), "--from", "earliest"), tmp_path / "run.log") as run:
+    with cold(config, tmp_path / "run.log") as run:
         stage.wait_for_outputs(wanted, running=[run])
         assert run.terminate() == 0
     assert flag.exists()

@@ -29,7 +29,7 @@ def test_a_proposal_is_approved_a_broker_drained_and_a_replay_of_the_record_is_w
     config = stage.settings(base=AHEAD, controller__approval="required")
     asked = ("--who", "maria", "--why=a test")
     stage.send(played(range(3)))
-    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+    with warm.run(config) as run:
         stage.wait_for(stage.topics.audit, 3, running=[run])
         (waiting,) = json.loads(output_of(config, "actions", "list", "--pending", "-o", "json"))
         (proposal,) = map(json.loads, stage.values(stage.topics.actions_dry_run))
@@ -65,7 +65,6 @@ def test_a_proposal_is_approved_a_broker_drained_and_a_replay_of_the_record_is_w
             running=[run],
         )
         assert "required for unloads and splits" in status
-        assert run.terminate() == 0
     record = tmp_path / "record.ndjson"
     command("record", "--config", str(config), "--until-now", str(record))
     replayed = command("replay", "--config", str(config), "--keep-open", str(record)).stdout_bytes
@@ -119,7 +118,7 @@ def test_a_cluster_that_is_gone_is_forgotten_by_a_command_and_leaves_neither_sta
 ) -> None:
     config = stage.settings()
     stage.send(played(range(2)))
-    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+    with warm.run(config) as run:
         stage.wait_for(stage.topics.audit, 2, running=[run])
         until(lambda: number(run.url, "trimtab_clusters") == 1, what="the cluster's series", running=[run])
         until(lambda: number(run.url, "trimtab_state_rows") > 0, what="the cluster's state", running=[run])
@@ -130,7 +129,6 @@ def test_a_cluster_that_is_gone_is_forgotten_by_a_command_and_leaves_neither_sta
         until(lambda: number(run.url, "trimtab_clusters") == 0, what="no series of it", running=[run])
         assert not any("east-1" in dict(labels).values() for _, labels in samples(run.url))
         until(lambda: number(run.url, "trimtab_state_rows") == 0, what="no state of it", running=[run])
-        assert run.terminate() == 0
 
 
 def test_a_command_that_waits_says_which_round_obeys_it(stage: Stage) -> None:

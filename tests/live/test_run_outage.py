@@ -10,16 +10,21 @@ import pytest
 from deploy.local.kafka import LocalKafka
 from streaming.spark.failing import REPEATS_MAX
 from tests.support.loads import played
-from tests.support.processes import TRIMTAB, Child, Warm, WarmRun, ask, samples, until, wait_until_unready
+from tests.support.processes import (
+    TRIMTAB,
+    Child,
+    Warm,
+    ask,
+    is_ready,
+    samples,
+    until,
+    wait_until_unready,
+)
 from tests.support.stage import Stage, replayed
 
 pytestmark = pytest.mark.live
 
 RESTARTS = ("trimtab_query_restarts_total", frozenset[tuple[str, str]]())
-
-
-def is_ready(running: Child | WarmRun) -> bool:
-    return ask(f"{running.url}/readyz").status == 200
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +43,9 @@ def test_a_kafka_outage_loses_nothing_is_counted_and_shows_in_readiness(
     wanted = replayed(config, played(range(7)))
     assert wanted.actions_count == 2
     stage.send(played(range(2)))
-    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+    with warm.run(config) as run:
         stage.wait_for(stage.topics.audit, 2, running=[run])
-        until(lambda: ask(f"{run.url}/readyz").status == 200, what="readiness", running=[run])
+        until(lambda: is_ready(run), what="readiness", running=[run])
 
         stage.close()
         own_kafka.stop()
@@ -51,8 +56,7 @@ def test_a_kafka_outage_loses_nothing_is_counted_and_shows_in_readiness(
         own_kafka.start()
         stage.send(played(range(2, 7)))
         stage.wait_for_outputs(wanted, running=[run])
-        until(lambda: ask(f"{run.url}/readyz").status == 200, what="readiness again", running=[run])
-        assert run.terminate() == 0
+        until(lambda: is_ready(run), what="readiness again", running=[run])
     assert stage.published() == wanted
     assert stage.rejected() == []
     stage.close()
@@ -66,7 +70,7 @@ def test_more_outages_at_one_batch_than_a_damaged_checkpoint_is_given_failures_a
     stage.create_topics()
     config = stage.settings()
     stage.send(played([0]))
-    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+    with warm.run(config) as run:
         stage.wait_for(stage.topics.audit, 1, running=[run])
         stage.close()
         for count in range(1, REPEATS_MAX + 2):
@@ -76,7 +80,6 @@ def test_more_outages_at_one_batch_than_a_damaged_checkpoint_is_given_failures_a
             until(lambda: is_ready(run), what="readiness again", running=[run])
         stage.send(played([1]))
         stage.wait_for(stage.topics.audit, 2, running=[run])
-        assert run.terminate() == 0
     stage.close()
 
 
@@ -91,13 +94,12 @@ def test_brokers_that_are_down_at_the_start_are_waited_for_alive_unready_and_tol
     config = stage.settings()
     own_kafka.stop()
     try:
-        with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+        with warm.run(config) as run:
             wait_until_unready(run, because="waiting for the brokers")
             assert own_kafka.bootstrap in ask(f"{run.url}/readyz").body
             own_kafka.start()
             stage.wait_for(stage.topics.audit, 1, running=[run])
-            until(lambda: ask(f"{run.url}/readyz").status == 200, what="readiness", running=[run])
-            assert run.terminate() == 0
+            until(lambda: is_ready(run), what="readiness", running=[run])
     finally:
         stage.close()
 

@@ -24,7 +24,7 @@ from tests.support.loads import (
     shuffled,
     time_of,
 )
-from tests.support.processes import TRIMTAB, Child, Member, Warm, meanwhile, members, samples, until
+from tests.support.processes import Member, Warm, cold, meanwhile, members, samples, until
 from tests.support.stage import QUICK, RECORD_BYTES, Stage, newest_start, replayed
 
 pytestmark = pytest.mark.live
@@ -86,9 +86,8 @@ def check_equal(variant: Variant, stage: Stage, warm: Warm) -> None:
         stage.repartition(variant.input_partitions)
     stage.send(control, to=stage.topics.control)
     stage.send(fleet_events(variant.seed))
-    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+    with warm.run(config) as run:
         stage.wait_for_outputs(wanted, running=[run])
-        assert run.terminate() == 0
     assert wanted.actions_count > 20
     assert all(
         any(b"trimtab.action.split.v1" in action for action in actions) for actions in wanted.actions.values()
@@ -172,8 +171,8 @@ def test_memory_and_checkpoint_are_flat_over_two_thousand_batches(stage: Stage) 
     events = played(range(BATCHES_COUNT // 3 + 1))
     wanted = replayed(config, events)
     stage.send(events)
-    arguments = ("run", "--config", str(config), "--from", "earliest")
-    with Child((*TRIMTAB, *arguments), stage.directory / "run.log") as run:
+    ("run", "--config", str(config), "--from", "earliest")
+    with cold(config, stage.directory / "run.log") as run:
         url = run.url
 
         def reached(count: int) -> None:
@@ -258,7 +257,7 @@ def test_records_of_32_mib_pass_in_one_batch_with_2_gib_of_memory(
     stage.send([end])
     peak: list[Member] = []
     log = stage.directory / "run.log"
-    with Child((*TRIMTAB, "run", "--config", str(config), "--from", "earliest"), log) as run:
+    with cold(config, log) as run:
 
         def watch(stop: Event) -> None:
             nonlocal peak

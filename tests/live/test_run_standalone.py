@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.loads import played
-from tests.support.processes import TRIMTAB, Child, until
+from tests.support.processes import Child, cold, until
 from tests.support.stage import QUICK, Outputs, Stage, replayed
 from tests.support.standalone import SETTINGS, Standalone
 
@@ -44,9 +44,7 @@ def spark(tmp_path: Path) -> Iterator[Standalone]:
 
 
 def start(stage: Stage, config: Path, name: str) -> Child:
-    return Child(
-        (*TRIMTAB, "run", "--config", str(config), "--from", "earliest"), stage.directory / f"{name}.log"
-    )
+    return cold(config, stage.directory / f"{name}.log")
 
 
 def expected(config: Path, events: list[bytes]) -> Outputs:

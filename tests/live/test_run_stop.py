@@ -20,18 +20,23 @@ from deploy.local.kafka import LocalKafka
 from deploy.local.ports import free_ports
 from tests.support.controllers import leads, standing, stands_by
 from tests.support.loads import played
-from tests.support.processes import EXIT_S, TRIMTAB, Child, ask, environment, members, until
+from tests.support.processes import EXIT_S, TRIMTAB, Child, ask, cold, environment, is_ready, members, until
 from tests.support.stage import QUICK, Stage, newest_start
 
 pytestmark = pytest.mark.live
 
-
 Stop = Literal["Ctrl-C", "SIGTERM"]
+HOWS = pytest.mark.parametrize("how", get_args(Stop))
+SLOW = pytest.mark.slow
+OWN = '[targets.here.kafka]\nbootstrap = "{bootstrap}"\n'
 
 
 @dataclass(slots=True)
 class Foreground(Child):
-    """A command in the foreground of a terminal of its own; what the terminal shows is its log."""
+    """A command in the foreground of a terminal of its own, as a person starts it; what the terminal shows is its log.
+
+    Ctrl-C goes to its whole process group.
+    """
 
     _terminal: int = field(init=False)
 
@@ -85,6 +90,16 @@ class Foreground(Child):
             assert word not in ending, self.output
 
 
+@contextmanager
+def started(stage: Stage, *arguments: str, **settings: object) -> Iterator[Foreground]:
+    """A command in a terminal."""
+    config = stage.settings(base=QUICK + OWN.format(bootstrap=stage.bootstrap), **settings)
+    given = [each.format(folder=stage.directory) for each in arguments]
+    command = (*TRIMTAB, *given, "--config", str(config))
+    with Foreground(command, stage.directory / "terminal.log") as program:
+        yield program
+
+
 def hears_stops(child: Child) -> bool:
     """Whether it has a handler of SIGTERM of its own: from then on a stop ends it in order."""
     status = Path(f"/proc/{child.process.pid}/status").read_text()
@@ -92,125 +107,130 @@ def hears_stops(child: Child) -> bool:
     return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
 
-HOWS = pytest.mark.parametrize("how", get_args(Stop))
-SLOW = pytest.mark.slow
-
-SMALL = {
-    "collect": ("collect", "kafka", "here"),
-    "execute": ("execute", "kafka", "here"),
-    "record": ("record", "{folder}/recorded.ndjson"),
-    "rotating record": ("record", "--max-total-size", "1GiB", "{folder}/recordings"),
-    "feed": ("feed",),
-}
-"""Every program without Spark that runs until it is told to stop."""
-SAYS = {"record": "records written", "rotating record": "records written", "feed": "records fed"}
-"""What the programs without a log say in the end."""
-OWN = '[targets.here.kafka]\nbootstrap = "{bootstrap}"\n'
+def said(text: str) -> Callable[[Child], bool]:
+    return lambda program: text in program.output
 
 
-@contextmanager
-def started(stage: Stage, *arguments: str, **settings: object) -> Iterator[Foreground]:
-    """A command in a terminal."""
-    base = QUICK + OWN.format(bootstrap=stage.bootstrap)
-    config = stage.settings(base=base, **settings)
-    given = [each.format(folder=stage.directory) for each in arguments]
-    command = (*TRIMTAB, *given, "--config", str(config))
-    with Foreground(command, stage.directory / "terminal.log") as program:
-        yield program
-
-
-def ready(program: Child) -> bool:
-    return ask(f"{program.url}/readyz").status == 200
+def unready(text: str) -> Callable[[Child], bool]:
+    return lambda program: text in ask(f"{program.url}/readyz").body
 
 
 def has_recorded(program: Child) -> bool:
     return any(file.stat().st_size for file in program.log.parent.rglob("*.ndjson*"))
 
 
-def has_fed(program: Child) -> bool:
-    return "feeding" in program.output
+@dataclass(frozen=True, slots=True)
+class Small:
+    """A program without Spark that runs until it is told to stop: when it is at work, and what it says in the end."""
+
+    arguments: tuple[str, ...]
+    is_at_work: Callable[[Child], bool]
+    says: str | None = None
 
 
-AT_WORK: dict[str, Callable[[Child], bool]] = {
-    "collect": ready,
-    "execute": ready,
-    "record": has_recorded,
-    "rotating record": has_recorded,
-    "feed": has_fed,
+SMALL = {
+    "collect": Small(("collect", "kafka", "here"), is_ready),
+    "execute": Small(("execute", "kafka", "here"), is_ready),
+    "record": Small(("record", "{folder}/recorded.ndjson"), has_recorded, "records written"),
+    "rotating record": Small(
+        ("record", "--max-total-size", "1GiB", "{folder}/recordings"), has_recorded, "records written"
+    ),
+    "feed": Small(("feed",), said("feeding"), "records fed"),
+}
+EACH_SMALL = pytest.mark.parametrize("program", SMALL.values(), ids=SMALL)
+
+
+@HOWS
+@EACH_SMALL
+@pytest.mark.parametrize("is_at_work", [False, True], ids=["imported", "at work"])
+def test_a_program_ends_in_order_while_it_is_imported_and_at_work(
+    stage: Stage, program: Small, how: Stop, *, is_at_work: bool
+) -> None:
+    stage.send(played(range(2)))
+    moment = program.is_at_work if is_at_work else hears_stops
+    with started(stage, *program.arguments) as child:
+        until(lambda: moment(child), what="the moment", running=[child])
+        child.assert_ends_in_order(how, saying=program.says)
+
+
+@HOWS
+@EACH_SMALL
+def test_a_program_whose_brokers_are_down_ends_in_order(stage: Stage, program: Small, how: Stop) -> None:
+    nowhere = f"kafka://127.0.0.1:{free_ports(1)[0]}"
+    with started(stage, *program.arguments, input__url=nowhere) as child:
+        until(lambda: "waiting for" in child.output or bool(program.says), what="it to wait", running=[child])
+        until(lambda: hears_stops(child), what="it to hear", running=[child])
+        child.assert_ends_in_order(how, saying=program.says)
+
+
+MOMENTS: dict[str, Callable[[Child], bool]] = {
+    "is imported": hears_stops,
+    "waits for brokers": said("waiting for"),
+    "starts Spark": unready("starting Spark"),
+    "has just a JVM": said("Setting Spark log level"),
+    "warms up": unready("warming up"),
 }
 
 
-@HOWS
-@pytest.mark.parametrize("name", SMALL)
-@pytest.mark.parametrize("is_at_work", [False, True], ids=["imported", "at work"])
-def test_a_program_ends_in_order_while_it_is_imported_and_at_work(
-    stage: Stage, name: str, how: Stop, *, is_at_work: bool
-) -> None:
+def at(stage: Stage, moment: str) -> dict[str, object]:
+    """Settings with which a controller comes to the moment."""
     stage.send(played(range(2)))
-    moment = AT_WORK[name] if is_at_work else hears_stops
-    with started(stage, *SMALL[name]) as program:
-        until(lambda: moment(program), what=f"{name}'s moment", running=[program])
-        program.assert_ends_in_order(how, saying=SAYS.get(name))
-
-
-@HOWS
-@pytest.mark.parametrize("name", SMALL)
-def test_a_program_whose_brokers_are_down_ends_in_order(stage: Stage, name: str, how: Stop) -> None:
-    nowhere = f"kafka://127.0.0.1:{free_ports(1)[0]}"
-    with started(stage, *SMALL[name], input__url=nowhere) as program:
-        until(lambda: waits(program) or name in SAYS, what=f"{name} waits", running=[program])
-        until(lambda: hears_stops(program), what=f"{name} hears", running=[program])
-        program.assert_ends_in_order(how, saying=SAYS.get(name))
-
-
-def waits(program: Child) -> bool:
-    return "waiting for" in program.output
+    down = {"input__url": f"kafka://127.0.0.1:{free_ports(1)[0]}"}
+    return {"waits for brokers": down, "warms up": {"controller__standby": True}}.get(moment, {})
 
 
 @HOWS
 @pytest.mark.parametrize(
-    ("moment", "settings"),
+    "moment",
     [
-        pytest.param("is imported", {}, id="is imported"),
-        pytest.param("waits for brokers", {}, id="waits for brokers"),
-        pytest.param("starts Spark", {}, id="starts Spark", marks=SLOW),
-        pytest.param("has just a JVM", {}, id="has just a JVM", marks=SLOW),
-        pytest.param("warms up", {"controller__standby": True}, id="warms up", marks=SLOW),
+        "is imported",
+        "waits for brokers",
+        *(pytest.param(each, marks=SLOW) for each in ("starts Spark", "has just a JVM", "warms up")),
     ],
 )
-def test_a_controller_that_starts_ends_in_order(
-    stage: Stage, how: Stop, moment: str, settings: dict[str, object]
-) -> None:
-    stage.send(played(range(2)))
-    if moment == "waits for brokers":
-        settings = {"input__url": f"kafka://127.0.0.1:{free_ports(1)[0]}"}
-    with started(stage, "run", "--from", "earliest", **settings) as run:
-        until(lambda: RUN_MOMENTS[moment](run), what=moment, running=[run])
+def test_a_controller_that_starts_ends_in_order(stage: Stage, how: Stop, moment: str) -> None:
+    with started(stage, "run", "--from", "earliest", **at(stage, moment)) as run:
+        until(lambda: MOMENTS[moment](run), what=moment, running=[run])
         run.assert_ends_in_order(how)
 
 
-RUN_MOMENTS: dict[str, Callable[[Child], bool]] = {
-    "is imported": hears_stops,
-    "waits for brokers": waits,
-    "starts Spark": lambda run: "starting Spark" in ask(f"{run.url}/readyz").body,
-    "has just a JVM": lambda run: "Setting Spark log level" in run.output,
-    "warms up": lambda run: "warming up" in ask(f"{run.url}/readyz").body,
-}
+@pytest.mark.parametrize(
+    "moment",
+    ["waits for brokers", *(pytest.param(each, marks=SLOW) for each in ("starts Spark", "has just a JVM"))],
+)
+def test_a_stop_of_the_whole_group_ends_it_in_order(stage: Stage, moment: str) -> None:
+    config = stage.settings(**at(stage, moment))
+    with cold(config, stage.directory / "run.log") as run:
+        until(lambda: MOMENTS[moment](run), what=moment, running=[run])
+        os.killpg(run.process.pid, signal.SIGTERM)
+        assert run.wait(EXIT_S) == 0, run.output
+        assert "Traceback" not in run.output
+        until(run.is_gone, what="the end of its JVM")
+
+
+def test_a_stop_of_every_process_by_itself_is_a_stop_and_no_failure(stage: Stage) -> None:
+    """As systemd does it with ``KillMode=control-group``, its default."""
+    with cold(stage.settings(controller__log_format="json"), stage.directory / "run.log") as run:
+        until(lambda: is_ready(run), what="a running query", running=[run])
+        for process in members(run.process.pid):
+            os.kill(process.pid, signal.SIGTERM)
+        assert run.wait(EXIT_S) == 0, run.output
+    loggers = {json.loads(line)["logger"] for line in run.output.splitlines()}
+    assert "spark.jvm" in loggers, "what the JVM writes is a line like any other"
 
 
 @pytest.mark.parametrize("how", ["Ctrl-C", pytest.param("SIGTERM", marks=SLOW)])
 def test_a_controller_that_is_in_a_batch_finishes_and_commits_it(stage: Stage, how: Stop) -> None:
+    def newest_in(log: str) -> int:
+        """The newest batch in one of Spark's logs: planned ones are in `offsets`, finished ones in `commits`."""
+        return max(int(file.name) for file in (newest_start(stage.checkpoint) / log).glob("[0-9]*"))
+
     stage.send(played(range(40)))
     with started(stage, "run", "--from", "earliest", spark__max_records_per_trigger_count=3) as run:
         stage.wait_for(stage.topics.audit, 2, running=[run])
-        under_way = newest_in(stage, "offsets")
+        under_way = newest_in("offsets")
         run.assert_ends_in_order(how)
-    assert newest_in(stage, "commits") >= under_way
-
-
-def newest_in(stage: Stage, log: str) -> int:
-    """The newest batch in one of Spark's logs: planned ones are in `offsets`, finished ones in `commits`."""
-    return max(int(file.name) for file in (newest_start(stage.checkpoint) / log).glob("[0-9]*"))
+    assert newest_in("commits") >= under_way
 
 
 @SLOW
@@ -219,9 +239,8 @@ def test_a_standby_ends_in_order_and_its_leader_goes_on(stage: Stage, how: Stop)
     with ExitStack() as stack:
         leader = standing(stage, stack, "leader")
         until(lambda: leads(leader), what="one to lead", running=[leader])
-        standby = stack.enter_context(
-            started(stage, "run", controller__standby=True, controller__session_s=3.0)
-        )
+        session = {"controller__standby": True, "controller__session_s": 3.0}
+        standby = stack.enter_context(started(stage, "run", **session))
         until(lambda: stands_by(standby), what="the other to stand by", running=[leader, standby])
         standby.assert_ends_in_order(how)
         assert leads(leader)
@@ -241,58 +260,3 @@ def test_a_controller_that_waits_to_start_its_query_again_ends_in_order(tmp_path
             kafka.kill()
             until(lambda: "the query failed and is restarted" in run.output, what="back-off", running=[run])
             run.assert_ends_in_order(how)
-
-
-def is_waiting(run: Child) -> bool:
-    return "wait" in str(ask(f"{run.url}/readyz"))
-
-
-def is_starting_spark(run: Child) -> bool:
-    return "starting Spark" in str(ask(f"{run.url}/readyz"))
-
-
-def is_making_its_context(run: Child) -> bool:
-    return "To adjust logging level" in run.output
-
-
-def is_running(run: Child) -> bool:
-    return ask(f"{run.url}/readyz").status == 200
-
-
-@pytest.mark.parametrize(
-    ("moment", "is_reachable"),
-    [
-        pytest.param(is_waiting, False, id="brokers that are down are waited for"),
-        pytest.param(is_starting_spark, True, id="Spark is being started", marks=pytest.mark.slow),
-        pytest.param(is_making_its_context, True, id="Spark's JVM has just started", marks=pytest.mark.slow),
-        pytest.param(is_running, True, id="it runs", marks=pytest.mark.slow),
-    ],
-)
-def test_a_stop_of_the_whole_group_ends_it_in_order_whatever_it_does(
-    stage: Stage, moment: Callable[[Child], bool], *, is_reachable: bool
-) -> None:
-    stage.create_topics()
-    stage.send(played(range(3)))
-    url = {} if is_reachable else {"input__url": f"kafka://127.0.0.1:{free_ports(1)[0]}"}
-    config = stage.settings(**url)
-    command = (*TRIMTAB, "run", "--config", str(config), "--from", "earliest")
-    with Child(command, stage.directory / "run.log") as run:
-        until(lambda: moment(run), what="the moment", running=[run])
-        os.killpg(run.process.pid, signal.SIGTERM)
-        assert run.wait(EXIT_S) == 0, run.output
-        assert "Traceback" not in run.output
-        until(run.is_gone, what="the end of its JVM")
-
-
-def test_a_stop_of_every_process_by_itself_is_a_stop_and_no_failure(stage: Stage) -> None:
-    """As systemd does it with ``KillMode=control-group``, its default."""
-    stage.create_topics()
-    config = stage.settings(controller__log_format="json")
-    command = (*TRIMTAB, "run", "--config", str(config))
-    with Child(command, stage.directory / "run.log") as run:
-        until(lambda: is_running(run), what="a running query", running=[run])
-        for process in members(run.process.pid):
-            os.kill(process.pid, signal.SIGTERM)
-        assert run.wait(EXIT_S) == 0, run.output
-    loggers = {json.loads(line)["logger"] for line in run.output.splitlines()}
-    assert "spark.jvm" in loggers, "what the JVM writes is a line like any other"

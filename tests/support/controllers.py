@@ -10,7 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.loads import RECORDED_CLUSTER, RECORDED_SETTINGS, recording
-from tests.support.processes import TRIMTAB, Child, Warm, ask, members, query_failures, state_of, until
+from tests.support.processes import (
+    TRIMTAB,
+    Child,
+    Warm,
+    ask,
+    is_ready,
+    members,
+    query_failures,
+    state_of,
+    until,
+)
 from tests.support.stage import Outputs, Stage, replayed
 
 KILLED = -9
@@ -114,7 +124,7 @@ RAISED = (sys.executable, "-c", _RAISED)
 
 
 def leads(child: Child) -> bool:
-    return "query" in ask(f"{child.url}/readyz").body and ask(f"{child.url}/readyz").status == 200
+    return "query" in ask(f"{child.url}/readyz").body and is_ready(child)
 
 
 def stands_by(child: Child) -> bool:

@@ -16,7 +16,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -29,6 +29,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from streaming.cli import main
 from streaming.process.closing import Closing
 from streaming.process.deadline import Deadline
+from streaming.process.exits import REFUSED
 
 ROOT = Path(__file__).parents[2]
 TRIMTAB = (sys.executable, "-c", "from streaming.cli import main; main(prog_name='trimtab')")
@@ -149,6 +150,10 @@ def wait_until_unready(running: Serving, *, because: str) -> None:
     until(lambda: because in ask(f"{url}/readyz").body, what=f"unready: {because}", running=[running])
     assert ask(f"{url}/readyz").status == 503
     assert ask(f"{url}/healthz").status == 200
+
+
+def is_ready(running: Serving) -> bool:
+    return ask(f"{running.url}/readyz").status == 200
 
 
 def samples(url: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -282,6 +287,20 @@ class Warm:
         new.rename(order)
         return WarmRun(child, order.with_suffix(".exit"), begin)
 
+    @contextmanager
+    def run(self, config: Path, *flags: str) -> Iterator["WarmRun"]:
+        """`trimtab run` from the earliest event on, to the end of the block, where a stop ends it in order."""
+        with self.start("run", "--config", str(config), "--from", "earliest", *flags) as run:
+            yield run
+            assert run.terminate() == 0, run.output
+
+    def refused(self, config: Path, *flags: str, code: int = REFUSED) -> str:
+        """What `trimtab run` said when it ended by itself with this code."""
+        with self.start("run", "--config", str(config), *flags) as run:
+            assert run.wait() == code, run.output
+            assert "Traceback" not in run.output
+            return run.output
+
     def _running_child(self) -> Child:
         if self._child is None or self._child.process.poll() is not None:
             self.close()
@@ -345,6 +364,11 @@ def _served(message: str) -> str | None:
 
 def _end(message: str) -> str:
     return "\n".join(message.splitlines()[-_LOG_LINES_SHOWN:])
+
+
+def cold(config: Path, log: Path, *, build: Sequence[str] = TRIMTAB) -> Child:
+    """`trimtab run` from the earliest event on, as a process of its own."""
+    return Child((*build, "run", "--config", str(config), "--from", "earliest"), log)
 
 
 def environment(directory: Path, *, is_short: bool = True) -> dict[str, str]:

@@ -20,7 +20,7 @@ def test_a_replay_of_the_record_repeats_garbage_and_a_pause(
     stage = PulsarStage.of(Lab(pulsar), tmp_path)
     config = stage.settings()
     stage.send([pause(paused=True, time_s=START_S)], to=stage.topics.control)
-    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+    with warm.run(config) as run:
         stage.send(played(range(4)))
         stage.wait_for(stage.topics.audit, 4, running=[run])
         stage.send([pause(paused=False, time_s=START_S)], to=stage.topics.control)
@@ -37,7 +37,6 @@ def test_a_replay_of_the_record_repeats_garbage_and_a_pause(
         stage.send(played(range(5, 9)))
         stage.wait_for(stage.topics.audit, 9, running=[run])
         stage.wait_for(stage.topics.dead_letter, len(garbage), running=[run])
-        assert run.terminate() == 0
     assert stage.published().actions_count > 0
     check_equal(stage, config, tmp_path / "run.ndjson.gz")
     stage.close()

@@ -68,9 +68,8 @@ def test_from_pulsar_to_kafka_what_comes_in_is_decided_as_in_replay(
     wanted = replayed(config, played(range(8)))
     assert wanted.actions_count > 0
     stage.send(played(range(8)))
-    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+    with warm.run(config) as run:
         stage.wait_for_outputs(wanted, running=[run])
-        assert run.terminate() == 0
     assert stage.published() == wanted
     assert stage.rejected() == []
     stage.close()
@@ -97,9 +96,8 @@ def test_from_kafka_to_pulsar_a_successor_ends_the_controller_and_a_checkpoint_t
     assert stage.rejected() == []
 
     shutil.rmtree(stage.checkpoint)
-    with warm.start("run", "--config", str(config)) as run:
-        assert run.wait() == REFUSED, run.output
-        assert "the checkpoint was deleted or replaced by a new one" in run.output
+    said = warm.refused(config)
+    assert "the checkpoint was deleted or replaced by a new one" in said
     stage.close()
 
 
@@ -175,21 +173,19 @@ def decide_through(
         [event for cluster in clusters for event in played(range(at, at + ROUNDS), cluster=cluster)]
         for at in range(0, 4 * ROUNDS, ROUNDS)
     ]
-    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+    with warm.run(config) as run:
         for number in (1, 2):
             stage.send(parts[number - 1])
             stage.wait_for_outputs(replayed(config, chain(*parts[:number])), running=[run])
             disturb()
         stage.send(parts[2])
         stage.wait_for_outputs(replayed(config, chain(*parts[:3])), running=[run])
-        assert run.terminate() == 0, run.output
     disturb()
-    with warm.start("run", "--config", str(config)) as run:
+    with warm.run(config) as run:
         stage.send(parts[3])
         wanted = replayed(config, chain(*parts))
         assert wanted.actions_count > 0
         stage.wait_for_outputs(wanted, running=[run])
-        assert run.terminate() == 0, run.output
     assert stage.published() == wanted
     assert stage.rejected() == []
 
@@ -215,21 +211,18 @@ def test_input_that_was_taken_away_unread_is_refused_and_passed_over_when_told_t
     assert lab is not None
     before, gone, after = played(range(3)), played(range(3, 5)), played(range(5, 8))
     stage.send(before)
-    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+    with warm.run(config) as run:
         stage.wait_for_outputs(replayed(config, before), running=[run])
-        assert run.terminate() == 0, run.output
     stage.send(gone)
     until(lambda: truncated(stage, lab), what="nothing to be left of the input")
-    with warm.start("run", "--config", str(config)) as run:
-        assert run.wait() == REFUSED, run.output
-        assert "was trimmed" in run.output
-        assert "--skip-lost" in run.output
+    said = warm.refused(config)
+    assert "was trimmed" in said
+    assert "--skip-lost" in said
 
     wanted = replayed(config, [*before, *after])
-    with warm.start("run", "--config", str(config), "--skip-lost") as run:
+    with warm.run(config, "--skip-lost") as run:
         stage.send(after)
         stage.wait_for(stage.topics.audit, wanted.rounds_count + 1, running=[run])
-        assert run.terminate() == 0, run.output
     assert stage.published() == wanted
     (message,) = [
         event
