@@ -104,26 +104,6 @@ def test_the_shipped_settings_balance_the_fleet_within_a_minute_and_keep_it_so()
     assert max(apart[35:]) < 20
 
 
-QUICK_AVG_SHEDDER = {
-    "pulsar.shedding_policy": "avg-shedder",
-    "pulsar.avg_shedder.low_threshold_points": 10,
-    "pulsar.avg_shedder.low_hit_count": 3,
-    "pulsar.avg_shedder.high_hit_count": 2,
-    "pulsar.avg_shedder.min_unload_messages_per_s": 500,
-    "pulsar.avg_shedder.min_unload_bytes_per_s": 262144,
-}
-"""Settings of AvgShedder that are as quick as the demo's rounds let it be."""
-
-
-def test_the_planner_balances_most_such_fleets_sooner_than_avg_shedder() -> None:
-    is_sooner = []
-    for seed in (7, 9, 10, 11, 12):
-        planned, paired = play(60, seed=seed)[0], play(60, seed=seed, flags=QUICK_AVG_SHEDDER)[0]
-        assert planned.balanced_after_s is not None
-        is_sooner.append(planned.balanced_after_s < (paired.balanced_after_s or float("inf")))
-    assert sum(is_sooner) >= 4
-
-
 def test_an_unbalanced_story_says_what_is_wrong() -> None:
     story, _ = play(4)
     assert not story.is_balanced

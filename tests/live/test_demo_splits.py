@@ -11,7 +11,6 @@ from deploy.local.demo.bundles import HOT_BUNDLE, HOT_MESSAGES_PER_S
 from deploy.local.demo.child import SETTINGS
 from deploy.local.demo.fleet import BROKERS, Fleet
 from deploy.local.demo.lines import Lines
-from deploy.local.demo.link import Closed
 from deploy.local.demo.screen import render
 from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle
@@ -86,13 +85,6 @@ def test_a_split_takes_effect_in_the_next_sweep_and_every_topic_is_where_it_hash
     assert total == pytest.approx(sum(topics.values()), rel=0.15)
 
 
-def test_the_mean_traffic_of_children_adds_up_to_the_parent_s() -> None:
-    [parent] = [bundle for bundle in Fleet()._bundles.values() if bundle.name == HOT_BUNDLE]
-    children = parent.cut([0x7B000000, 0x7C000000, 0x7D000000])
-    assert sum(child.messages_per_s for child in children) == pytest.approx(HOT_MESSAGES_PER_S)
-    assert {child.drift_phase for child in children} == {parent.drift_phase}
-
-
 def test_a_split_that_no_longer_fits_is_skipped_with_the_reason() -> None:
     fleet = Fleet()
     good = split_of(fleet, [0x7C000000])
@@ -143,17 +135,6 @@ def test_the_shipped_settings_split_the_hot_bundle_and_move_its_children_like_an
     assert story.bundles_count == 64 + sum(
         len(split.action.boundaries) for split in splits_in(story) if isinstance(split.action, Split)
     )
-
-
-def test_a_round_that_decides_a_split_is_not_calm() -> None:
-    story, _ = play(120)
-    summary = story.last_round
-    assert summary is not None
-    assert story.is_balanced
-    splits = msgspec.structs.replace(summary.splits, count=1, outcomes={"acted": 1})
-    story.observe_round(Closed(summary=msgspec.structs.replace(summary, splits=splits), lag_s=1.5))
-    assert not story.is_balanced
-    assert any("only 0 calm rounds" in problem for problem in story.problems())
 
 
 def test_plain_lines_draw_a_cut_once_with_its_topics_boundaries_and_children() -> None:

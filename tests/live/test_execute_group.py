@@ -1,28 +1,26 @@
 """The executor's consumer on a real Kafka, in its group: while it works or is frozen, and when another executor joins."""
 
-import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, KafkaConsumer
 
 from deploy.local.kafka import LocalKafka
-from streaming.contract.envelope import EPOCH_HEADER
-from streaming.contract.messages import ActionResultMessage, type_of
 from streaming.kafka.actions import ActionsTopic
 from streaming.kafka.throttles import read_throttle
 from streaming.ports.actions import ActionRecord, Epochs
 from streaming.ports.publishing import PublishError
 from streaming.process.deadline import Deadline
-from tests.support.processes import Child, ask, until
+from tests.support.actions import publish, results, throttle
+from tests.support.controllers import is_frozen
+from tests.support.processes import Child, is_ready, until
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.live
@@ -51,6 +49,12 @@ def consumer(stage: Stage, stack: ExitStack) -> ActionsTopic:
     )
 
 
+@pytest.fixture
+def admin(kafka: LocalKafka) -> Iterator[KafkaAdminClient]:
+    with KafkaAdminClient(bootstrap_servers=kafka.bootstrap) as made:
+        yield made
+
+
 def say(stage: Stage, value: bytes) -> None:
     stage.send_raw(b"c", value, to=stage.topics.actions)
     stage.flush()
@@ -69,9 +73,7 @@ def stays(actions: ActionsTopic, *, while_: Callable[[], bool]) -> None:
         actions.keep_polled()
 
 
-def test_a_batch_that_takes_longer_than_the_poll_interval_is_kept_and_what_comes_meanwhile_is_not_lost(
-    stage: Stage,
-) -> None:
+def test_a_batch_that_takes_longer_than_the_poll_interval_is_kept(stage: Stage) -> None:
     with ExitStack() as stack:
         actions = consumer(stage, stack)
         say(stage, b"long")
@@ -83,9 +85,7 @@ def test_a_batch_that_takes_longer_than_the_poll_interval_is_kept_and_what_comes
         assert polled(actions) == [b"meanwhile"]
 
 
-def test_what_was_polled_before_the_group_changed_is_not_committed_but_comes_again_to_whoever_has_it_then(
-    stage: Stage,
-) -> None:
+def test_what_was_polled_before_the_group_changed_comes_again_to_who_has_it_then(stage: Stage) -> None:
     with ExitStack() as stack:
         first = consumer(stage, stack)
         say(stage, b"a1")
@@ -108,7 +108,9 @@ def test_what_was_polled_before_the_group_changed_is_not_committed_but_comes_aga
         assert ([record.value for record in found] or polled(first, second)) == [b"a1"]
 
 
-def test_a_replica_that_joins_waits_for_work_that_another_one_has(stage: Stage) -> None:
+def test_a_replica_that_joins_waits_for_work_that_another_one_has(
+    stage: Stage, admin: KafkaAdminClient
+) -> None:
     """The executor that has the partition keeps it, and the other one gets it only when the first one ends."""
     with ExitStack() as stack:
         with ExitStack() as own:
@@ -117,7 +119,7 @@ def test_a_replica_that_joins_waits_for_work_that_another_one_has(stage: Stage) 
             assert polled(first) == [b"a1"]
             first.commit()
             second = consumer(stage, stack)
-            until(lambda: _has_joined(second, first), what="the other one to join")
+            until(lambda: _have_joined(admin, stage, first, second), what="the other one to join")
             for value in (b"a2", b"a3"):
                 say(stage, value)
                 until(lambda: first.poll(timeout_s=0.3), what="the next action")
@@ -127,12 +129,12 @@ def test_a_replica_that_joins_waits_for_work_that_another_one_has(stage: Stage) 
         assert polled(second) == [b"a4"]
 
 
-def _has_joined(second: ActionsTopic, first: ActionsTopic) -> bool:
-    """Poll both; whether the group has settled with both."""
-    polled_by = [each.poll(timeout_s=0.3) for each in (first, second)]
-    assert polled_by == [[], []]
-    members = second._consumer._coordinator._generation.member_id, second._consumer._coordinator.state
-    return bool(members[0]) and "STABLE" in str(members[1]).upper() and bool(first._consumer.assignment())
+def _have_joined(admin: KafkaAdminClient, stage: Stage, *actions: ActionsTopic) -> bool:
+    """Poll all of them; whether the group has settled with each."""
+    assert [each.poll(timeout_s=0.3) for each in actions] == [[] for _ in actions]
+    group = f"trimtab-execute-{stage.name}"
+    found = admin.describe_groups([group])[group]
+    return len(found["members"]) == len(actions) and found["group_state"] == "Stable"
 
 
 def test_a_dropped_batch_comes_again_to_the_same_executor(stage: Stage) -> None:
@@ -147,22 +149,23 @@ def test_a_dropped_batch_comes_again_to_the_same_executor(stage: Stage) -> None:
         assert polled(actions) == [b"a2"]
 
 
-def test_a_partition_that_leaves_while_its_beginning_is_asked_for_is_left_to_whoever_has_it(
+def test_a_partition_that_leaves_while_its_beginning_is_asked_for_is_left_alone(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ExitStack() as stack:
         first = consumer(stage, stack)
         say(stage, b"a1")
-        client = first._consumer
-        committed = client.committed
+        committed, clients = KafkaConsumer.committed, []
 
-        def committed_and_taken(*arguments: object, **named: object) -> object:
-            found = committed(*arguments, **named)
+        def committed_and_taken(client: KafkaConsumer, *arguments: object, **named: object) -> object:
+            found = committed(client, *arguments, **named)
             client.unsubscribe()
+            clients.append(client)
             return found
 
-        monkeypatch.setattr(client, "committed", committed_and_taken)
-        until(lambda: first.poll(timeout_s=0.3) == [] and not client.assignment(), what="it to leave")
+        monkeypatch.setattr(KafkaConsumer, "committed", committed_and_taken)
+        until(lambda: first.poll(timeout_s=0.3) == [] and clients, what="it to leave")
+        assert not clients[0].assignment()
         monkeypatch.undo()
         assert first.poll(timeout_s=0.3) == []
 
@@ -192,132 +195,80 @@ class Executor:
         asked = ("execute", "kafka", self.cluster, "--config", str(config))
         self.child = Child((*program, *asked), self.stage.directory / "executor.log")
 
+    def close(self) -> None:
+        self.child.close()
+
     def say(self, id_: str, entry: str, *, lives_s: float = 600.0) -> datetime:
         """Publish an action that throttles a replica; returns when it expires."""
         expires = datetime.now(UTC) + timedelta(seconds=lives_s)
-        data = {
-            "precondition": {"reassignments": "unknown"},
-            "expires_at": expires.isoformat(),
-            "dry_run": False,
-            "add_leader_throttled_replicas": {self.stage.topics.audit: entry},
-            "add_follower_throttled_replicas": {},
-            "remove_leader_throttled_replicas": {},
-            "remove_follower_throttled_replicas": {},
-            "leader_rate_bytes_per_s": {},
-            "follower_rate_bytes_per_s": {},
-            "clear_leader_rates": [],
-            "clear_follower_rates": [],
-        }
-        event = {
-            "specversion": "1.0",
-            "id": id_,
-            "source": "/c",
-            "type": "trimtab.action.throttle.v1",
-            "cluster": self.cluster,
-            "data": data,
-        }
-        self.stage.send_raw(
-            self.cluster.encode(),
-            json.dumps(event).encode(),
-            to=self.stage.topics.actions,
-            headers=[(EPOCH_HEADER, b"1")],
-        )
-        self.stage.flush()
+        named = {"cluster": self.cluster, "id_": id_, "expires_at": expires.isoformat()}
+        publish(self.stage, throttle(self.stage.topics.audit, entry, {}, **named))
         return expires
 
     def results(self) -> list[tuple[str, str]]:
         """Action and outcome, with the reason's name, of every result that was written."""
-        events = [json.loads(value) for value in self.stage.values(self.stage.topics.input)]
+        found = [(each["subject"], each["data"]) for each in results(self.stage)]
         return [
-            (
-                each["subject"],
-                f"{each['data']['outcome']} {(each['data']['reason'] or '').partition(':')[0]}".strip(),
-            )
-            for each in events
-            if each["type"] == type_of(ActionResultMessage)
+            (id_, f"{data['outcome']} {(data['reason'] or '').partition(':')[0]}".strip())
+            for id_, data in found
         ]
 
-    def wait_for(self, *wanted: tuple[str, str]) -> None:
-        """Wait for exactly these results, in order."""
+    def wait_for(self, *wanted: str) -> None:
+        """Wait for exactly these actions to have succeeded, in order."""
         until(lambda: len(self.results()) >= len(wanted), what=f"{wanted}", running=[self.child])
-        assert self.results() == list(wanted)
+        assert self.results() == [(each, "succeeded") for each in wanted]
 
     def throttled(self) -> str:
         """The replicas that are throttled."""
         found = read_throttle(self.admin, topics=[self.stage.topics.audit], brokers=[])
         return found.throttle.lists.leader.get(self.stage.topics.audit, "")
 
+    def committed(self) -> int:
+        """The committed position of the group."""
+        found = self.admin.list_group_offsets([self.group])[self.group]
+        return sum(each.offset for each in found.values())
+
     def members(self) -> int:
         return len(self.admin.describe_groups([self.group])[self.group]["members"])
-
-    def is_frozen(self) -> bool:
-        status = Path(f"/proc/{self.child.process.pid}/stat").read_text()
-        return status.rpartition(")")[2].split()[0] == "T"
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """The executor has stopped itself; after the block it goes on, once its group has removed it."""
-        until(self.is_frozen, what="it to stop itself", running=[self.child])
+        until(lambda: is_frozen(self.child), what="it to stop itself", running=[self.child])
         yield
         until(lambda: not self.members(), what="the group to be without it")
         os.kill(self.child.process.pid, signal.SIGCONT)
 
 
-@pytest.fixture
-def admin(kafka: LocalKafka) -> Iterator[KafkaAdminClient]:
-    with KafkaAdminClient(bootstrap_servers=kafka.bootstrap) as made:
-        yield made
-
-
-@contextmanager
-def started(stage: Stage, admin: KafkaAdminClient, point: str) -> Iterator[Executor]:
-    executor = Executor(stage, admin, point)
-    try:
-        yield executor
-    finally:
-        executor.child.close()
-
-
-def test_frozen_for_longer_than_an_action_lives_it_does_not_call_and_then_goes_on(
+def test_frozen_for_longer_than_an_action_lives_it_does_not_call(
     stage: Stage, admin: KafkaAdminClient
 ) -> None:
-    with started(stage, admin, "before-gate") as executor:
+    with closing(Executor(stage, admin, "before-gate")) as executor:
         expires = executor.say("late", "0:7", lives_s=10.0)
         with executor.frozen():
             until(lambda: datetime.now(UTC) > expires, what="the action to expire")
-        until(
-            lambda: ("late", "skipped expired") in executor.results(),
-            what="a result",
-            running=[executor.child],
-        )
+        skipped = ("late", "skipped expired")
+        until(lambda: skipped in executor.results(), what="a result", running=[executor.child])
         executor.say("new", "0:1")
         until(lambda: ("new", "succeeded") in executor.results(), what="the next", running=[executor.child])
         assert executor.throttled() == "0:1", "only what was in time"
         assert {outcome for action, outcome in executor.results() if action == "late"} == {"skipped expired"}
         assert [each for each in executor.results() if each[0] == "new"] == [("new", "succeeded")], "once"
-        url = executor.child.url
-        until(lambda: ask(f"{url}/readyz").status == 200, what="it to be ready", running=[executor.child])
-        assert ask(f"{url}/healthz").status == 200
+        until(lambda: is_ready(executor.child), what="it to be ready", running=[executor.child])
         assert executor.child.terminate() == 0
 
 
-def test_dropped_out_of_its_group_before_the_commit_it_joins_again_and_does_not_repeat_one_action_for_ever(
+def test_dropped_out_of_its_group_it_joins_again_and_does_not_repeat_for_ever(
     stage: Stage, admin: KafkaAdminClient
 ) -> None:
-    with started(stage, admin, "before-commit") as executor:
+    with closing(Executor(stage, admin, "before-commit")) as executor:
         executor.say("a1", "0:1")
         with executor.frozen():
             pass
         executor.say("a2", "0:1,0:2")
-        executor.wait_for(("a1", "succeeded"), ("a1", "succeeded"), ("a2", "succeeded"))
+        executor.wait_for("a1", "a1", "a2")
         executor.say("a3", "0:3")
-        executor.wait_for(("a1", "succeeded"), ("a1", "succeeded"), ("a2", "succeeded"), ("a3", "succeeded"))
+        executor.wait_for("a1", "a1", "a2", "a3")
         assert executor.throttled() == "0:1,0:2,0:3"
-        until(lambda: committed(executor) == 3, what="all three to be committed", running=[executor.child])
+        until(lambda: executor.committed() == 3, what="all three to be committed", running=[executor.child])
         assert executor.child.terminate() == 0
-
-
-def committed(executor: Executor) -> int:
-    """The committed position of the group."""
-    found = executor.admin.list_group_offsets([executor.group])[executor.group]
-    return sum(each.offset for each in found.values())

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import KafkaAdminClient, NewTopic
 
 from deploy.local import grafana, prometheus
 from deploy.local import kafka as local_kafka
@@ -27,11 +25,10 @@ from deploy.local.watching import STOP_TIMEOUT_S, WatcherError
 from tests.support.processes import ROOT, ask, until
 from tests.support.programs import need
 from tests.support.queries import DASHBOARDS
+from tests.support.stage import Follower, Stage
 
 pytestmark = pytest.mark.live
 
-
-MIB = 1024 * 1024
 linux_only = pytest.mark.skipif(
     sys.platform != "linux", reason="reads /proc; parent-death signals are Linux's"
 )
@@ -39,38 +36,9 @@ linux_only = pytest.mark.skipif(
 
 def brokers_of(pid: int) -> list[int]:
     """The pids of the brokers that the process `pid` started and that are still there."""
-    pids = [
-        int(child)
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        for child in (task / "children").read_text().split()
-    ]
+    tasks = [(task / "children").read_text().split() for task in Path(f"/proc/{pid}/task").iterdir()]
+    pids = [int(child) for children in tasks for child in children]
     return [child for child in pids if b"kafka.Kafka" in Path(f"/proc/{child}/cmdline").read_bytes()]
-
-
-def create(kafka: LocalKafka, topic: str, **configs: str) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap)
-    admin.create_topics([NewTopic(topic, 1, len(kafka.bootstrap.split(",")), topic_configs=configs)])
-    admin.close()
-
-
-def produce(kafka: LocalKafka, topic: str, *values: bytes) -> None:
-    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap, acks="all", max_request_size=40 * MIB)
-    for value in values:
-        producer.send(topic, value).get(timeout=30)
-    producer.close()
-
-
-def read(kafka: LocalKafka, topic: str) -> list[bytes]:
-    partition = TopicPartition(topic, 0)
-    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap, max_partition_fetch_bytes=40 * MIB)
-    consumer.assign([partition])
-    consumer.seek_to_beginning(partition)
-    end = consumer.end_offsets([partition])[partition]
-    values: list[bytes] = []
-    while consumer.position(partition) < end:
-        values += [record.value for record in consumer.poll(timeout_ms=1000).get(partition, [])]
-    consumer.close()
-    return values
 
 
 @pytest.fixture(scope="module")
@@ -79,30 +47,31 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
         yield running
 
 
+def sent(kafka: LocalKafka, directory: Path, value: bytes) -> None:
+    stage = Stage(kafka.bootstrap, "kept", directory)
+    stage.send_raw(b"key", value)
+    stage.close()
+
+
 @pytest.mark.slow
 @linux_only
 def test_what_was_produced_survives_a_restart_at_the_same_address_and_a_kill(tmp_path: Path) -> None:
     before = brokers_of(os.getpid())
     with LocalKafka(tmp_path) as kafka:
-        address = kafka.bootstrap
-        create(kafka, "t")
-        produce(kafka, "t", b"1")
+        address, stage = kafka.bootstrap, Stage(kafka.bootstrap, "kept", tmp_path)
+        stage.create_topics()
+        sent(kafka, tmp_path, b"1")
         kafka.restart()
         assert kafka.bootstrap == address
-        produce(kafka, "t", b"2")
+        sent(kafka, tmp_path, b"2")
         assert len(brokers_of(os.getpid())) == len(before) + 1
         kafka.kill()
         assert brokers_of(os.getpid()) == before
     with LocalKafka(tmp_path) as reopened:
-        assert read(reopened, "t") == [b"1", b"2"]
+        follower = Follower(reopened.bootstrap, stage.topics.input)
+        assert [record.value for record in follower.read()] == [b"1", b"2"]
+        follower.close()
     assert brokers_of(os.getpid()) == before
-
-
-@pytest.mark.slow
-def test_a_topic_that_allows_it_takes_a_record_of_32_mib(kafka: LocalKafka) -> None:
-    create(kafka, "large", **{"max.message.bytes": str(33 * MIB)})
-    produce(kafka, "large", bytes(32 * MIB))
-    assert [len(value) for value in read(kafka, "large")] == [32 * MIB]
 
 
 def test_starting_twice_is_refused(kafka: LocalKafka) -> None:
@@ -148,36 +117,27 @@ def test_the_broker_ends_with_the_command_that_runs_it(
         assert process.wait(20) == code
 
 
-@pytest.mark.slow
-def test_three_nodes_lose_one_and_take_it_back(tmp_path: Path) -> None:
-    with LocalKafka(tmp_path, nodes=3) as kafka:
-        create(kafka, "t")
-        produce(kafka, "t", b"1")
-        kafka.stop_node(3)
-        produce(kafka, "t", b"2")
-        kafka.start_node(3)
-        assert read(kafka, "t") == [b"1", b"2"]
+def answer(url: str) -> Any:
+    return json.loads(ask(url).body)
 
 
-def test_it_watches_until_it_is_stopped_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def watched(directory: Path, *, port: int = 0) -> Prometheus:
+    """A Prometheus that looks at nothing."""
+    return Prometheus(directory, target="127.0.0.1:1", port=port or free_ports(1)[0], interval_s=0.2)
+
+
+def test_prometheus_watches_until_it_is_stopped_and_one_that_cannot_start_says_why(tmp_path: Path) -> None:
     need("prometheus")
-    with Prometheus(tmp_path, target="127.0.0.1:1", port=free_ports(1)[0], interval_s=0.2) as running:
-        until(
-            lambda: json.loads(ask(f"{running.url}/api/v1/query?query=up").body)["data"]["result"],
-            what="the first scrape",
-        )
+    with watched(tmp_path / "first") as running:
+        url = f"{running.url}/api/v1/query?query=up"
+        until(lambda: answer(url)["data"]["result"], what="the first scrape")
         running.check()
+        with (
+            pytest.raises(WatcherError, match=r"already in use.*another port"),
+            watched(tmp_path / "second", port=int(running.url.rpartition(":")[2])),
+        ):
+            pass
     assert ask(f"{running.url}/-/ready").status == 0
-
-
-def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:
-    need("prometheus")
-    with (
-        Prometheus(tmp_path / "first", target="127.0.0.1:1", port=free_ports(1)[0]) as running,
-        pytest.raises(WatcherError, match=r"already in use.*another port"),
-        Prometheus(tmp_path / "second", target="127.0.0.1:1", port=int(running.url.rpartition(":")[2])),
-    ):
-        pass
 
 
 def test_make_watch_says_where_to_look_and_ends_with_ctrl_c() -> None:
@@ -186,16 +146,12 @@ def test_make_watch_says_where_to_look_and_ends_with_ctrl_c() -> None:
     ports = {"--port": port, "--grafana-port": grafana_port, "--metrics-port": 1}
     arguments = [word for option, value in ports.items() for word in (option, str(value))]
     command = [sys.executable, "-m", "deploy.local.watch", *arguments]
-    with subprocess.Popen(
-        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
-    ) as process:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert f"http://127.0.0.1:{port}/alerts" in process.stdout.readline()
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/rules", timeout=10) as answer:
-            assert {group["name"] for group in json.load(answer)["data"]["groups"]} == {
-                "trimtab",
-                "trimtab-recording",
-            }
+        groups = answer(f"http://127.0.0.1:{port}/api/v1/rules")["data"]["groups"]
+        assert {group["name"] for group in groups} == {"trimtab", "trimtab-recording"}
         process.send_signal(signal.SIGINT)
         assert process.wait(2 * STOP_TIMEOUT_S + 5) == 0
     assert ask(f"http://127.0.0.1:{port}/-/ready").status == 0
@@ -205,21 +161,16 @@ def test_the_distributions_package_is_unpacked_into_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The download is apt-get's business; a package made here stands in for the one it would leave."""
-    made = tmp_path / "made"
+    made, place = tmp_path / "made", tmp_path / "cache/trimtab/prometheus/usr/bin"
     for program in ("prometheus", "promtool"):
         path = made / "usr/bin" / program
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("#!/bin/sh\n")
         path.chmod(0o755)
     (made / "DEBIAN").mkdir()
-    fields = {
-        "Package": "prometheus",
-        "Version": "0",
-        "Architecture": "all",
-        "Maintainer": "x",
-        "Description": "x",
-    }
-    (made / "DEBIAN/control").write_text("".join(f"{name}: {value}\n" for name, value in fields.items()))
+    (made / "DEBIAN/control").write_text(
+        "Package: prometheus\nVersion: 0\nArchitecture: all\nMaintainer: x\nDescription: x\n"
+    )
     dpkg = prometheus.shutil.which("dpkg-deb")
     if dpkg is None:
         pytest.skip("packages are Debian's, and there is no dpkg-deb here")
@@ -227,14 +178,14 @@ def test_the_distributions_package_is_unpacked_into_the_cache(
     monkeypatch.setattr(prometheus, "_find_on_path", lambda _program: None)
 
     def download(_apt: str, directory: str) -> bool:
-        return (
-            subprocess.run([dpkg, "--build", made, directory], check=True, stdout=sys.stderr).returncode == 0
-        )
+        return not subprocess.run(
+            [dpkg, "--build", made, directory], check=True, stdout=sys.stderr
+        ).returncode
 
     monkeypatch.setattr(prometheus, "_download", download)
     assert prometheus.find("promtool") is None
-    assert prometheus.ensure() == tmp_path / "cache/trimtab/prometheus/usr/bin/prometheus"
-    assert prometheus.find("promtool") == tmp_path / "cache/trimtab/prometheus/usr/bin/promtool"
+    assert prometheus.ensure() == place / "prometheus"
+    assert prometheus.find("promtool") == place / "promtool"
 
 
 def test_where_it_cannot_be_had_the_command_that_installs_it_is_named(
@@ -249,21 +200,11 @@ def test_where_it_cannot_be_had_the_command_that_installs_it_is_named(
         pytest.raises(pytest.skip.Exception, match="apt-get install"),
     ):
         need("promtool")
-
-
-def need_grafana() -> None:
-    if grafana.find() is None:
-        text = f"there is no grafana on the PATH, so the dashboards are NOT shown by a real one: {grafana.INSTALL}"
-        warnings.warn(text, stacklevel=2)
-        pytest.skip(text)
-
-
-def answer(url: str) -> Any:
-    return json.loads(ask(url).body)
-
-
-def uids(shown: Grafana) -> set[str]:
-    return {board["uid"] for board in answer(f"{shown.url}/api/search?type=dash-db")}
+    with (
+        pytest.raises(WatcherError, match=r"not installed: https://grafana\."),
+        Grafana(tmp_path, prometheus_url="http://127.0.0.1:1", port=free_ports(1)[0]),
+    ):
+        pass
 
 
 def asked_of_prometheus(url: str, expr: str) -> list[Any]:
@@ -279,31 +220,23 @@ def asked_of_prometheus(url: str, expr: str) -> list[Any]:
     return [frame for frame in frames if any(frame["data"]["values"])]
 
 
-def test_whoever_reaches_it_sees_the_dashboards_their_data_and_the_runbooks(tmp_path: Path) -> None:
+def test_whoever_reaches_grafana_sees_the_dashboards_their_data_and_the_runbooks(tmp_path: Path) -> None:
     need("prometheus")
-    need_grafana()
-    ports = free_ports(2)
+    if grafana.find() is None:
+        text = f"there is no grafana on the PATH, so the dashboards are NOT shown by a real one: {grafana.INSTALL}"
+        warnings.warn(text, stacklevel=2)
+        pytest.skip(text)
     with (
-        Prometheus(tmp_path / "p", target="127.0.0.1:1", port=ports[0], interval_s=0.2) as prometheus,
-        Grafana(tmp_path / "g", prometheus_url=prometheus.url, port=ports[1]) as shown,
+        watched(tmp_path / "p") as asked,
+        Grafana(tmp_path / "g", prometheus_url=asked.url, port=free_ports(1)[0]) as shown,
     ):
+        wanted, search = {path.stem for path in DASHBOARDS}, f"{shown.url}/api/search?type=dash-db"
         until(
-            lambda: uids(shown) == {path.stem for path in DASHBOARDS},
+            lambda: {board["uid"] for board in answer(search)} == wanted,
             what="the dashboards, which it reads once it answers",
             running=[shown],
         )
-        home = answer(f"{shown.url}/api/dashboards/home")
-        assert home["dashboard"]["uid"] == "trimtab-overview"
+        assert answer(f"{shown.url}/api/dashboards/home")["dashboard"]["uid"] == "trimtab-overview"
         until(lambda: asked_of_prometheus(shown.url, "up"), what="the first scrape", running=[shown])
-        page = ask(f"{shown.url}/public/runbooks/down.md")
-        assert page.body.startswith("# ")
+        assert ask(f"{shown.url}/public/runbooks/down.md").body.startswith("# ")
     assert ask(f"{shown.url}/api/health").status == 0
-
-
-def test_where_there_is_none_it_says_where_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with (
-        pytest.raises(WatcherError, match=r"not installed: https://grafana\."),
-        Grafana(tmp_path, prometheus_url="http://127.0.0.1:1", port=free_ports(1)[0]),
-    ):
-        pass

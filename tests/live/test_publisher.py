@@ -9,31 +9,35 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.kafka import LocalKafka
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.kafka.publisher import KafkaPublisher
-from streaming.ports.marker import UNNAMED, RanWith
 from streaming.ports.outbox import OutboundRecord
 from streaming.ports.publishing import Fenced, PublishError
-from tests.support.processes import until
-from tests.support.publisher_suite import QUERY, PublisherSuite, opened, values
-from tests.support.stage import at
+from tests.support.processes import ROOT, until
+from tests.support.publisher_suite import (
+    PATIENT,
+    QUERY,
+    PublisherSetting,
+    PublisherSuite,
+    opened,
+    publish_until_it_succeeds,
+    values,
+)
+from tests.support.stage import Follower, at
 
 pytestmark = pytest.mark.live
 
 
-ROOT = Path(__file__).parents[2]
-
-
 @dataclass(frozen=True)
-class Setting:
+class Setting(PublisherSetting):
     """Topics and a controller name of one test's own."""
 
     bootstrap: str
@@ -41,29 +45,15 @@ class Setting:
     actions: str
     commits: str
 
-    def publisher(
-        self,
-        *,
-        timeout_s: float = 20.0,
-        claim_wait_s: float = 5.0,
-        ran_with: RanWith = UNNAMED,
-        announces: bool = False,
-    ) -> KafkaPublisher:
+    def publisher(self, *, announces: bool = False, **options: Any) -> KafkaPublisher:
+        announce_on = self.actions if announces else None
         return KafkaPublisher(
             self.bootstrap,
             name=self.name,
             commits_topic=self.commits,
-            announce_on=self.actions if announces else None,
-            timeout_s=timeout_s,
-            claim_wait_s=claim_wait_s,
-            ran_with=ran_with,
+            announce_on=announce_on,
+            **PATIENT | options,
         )
-
-    def batch(self, number: int, text: str = "batch", count: int = 3) -> list[OutboundRecord]:
-        return [
-            OutboundRecord(self.actions, "east-1", f"{text} {number}.{place}".encode(), number, place)
-            for place in range(count)
-        ]
 
     def another(self) -> "Setting":
         return replace(self, name=f"{self.name}-other")
@@ -76,21 +66,10 @@ class Setting:
             admin.create_topics(made, wait_for_metadata=True)
 
     def visible(self) -> list[tuple[str, str]]:
-        """(value, epoch) of every action that a read_committed consumer sees, up to the end of the log."""
-        partition = TopicPartition(self.actions, 0)
-        consumer = KafkaConsumer(
-            bootstrap_servers=self.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
-        )
-        consumer.assign([partition])
-        seen = []
-        end = consumer.end_offsets([partition])[partition]
-        while consumer.position(partition) < end:
-            seen += [
-                (record.value.decode(), dict(record.headers)[EPOCH_HEADER].decode())
-                for record in consumer.poll(timeout_ms=200).get(partition, [])
-            ]
-        consumer.close()
-        return seen
+        follower = Follower(self.bootstrap, self.actions)
+        found = [(each.value.decode(), dict(each.headers)[EPOCH_HEADER].decode()) for each in follower.read()]
+        follower.close()
+        return found
 
     def run(self, body: str) -> "subprocess.CompletedProcess[str]":
         """Run a controller in a process of its own, which may kill itself."""
@@ -98,13 +77,11 @@ class Setting:
             import os, signal, sys
             from kafka import KafkaProducer
             from streaming.kafka.publisher import KafkaPublisher
-            from streaming.ports.outbox import OutboundRecord
-            from tests.support.stage import at
+            from tests.support.publisher_suite import records
+            from tests.support.stage import Follower, at
             publisher = KafkaPublisher({self.bootstrap!r}, name={self.name!r}, commits_topic={self.commits!r})
             def batch(number):
-                values = [f"batch {{number}}.{{place}}".encode() for place in range(3)]
-                return [OutboundRecord({self.actions!r}, "east-1", value, number, place)
-                        for place, value in enumerate(values)]
+                return records({self.actions!r}, number)
             def die(*_):
                 os.kill(os.getpid(), signal.SIGKILL)
         """
@@ -112,15 +89,6 @@ class Setting:
         return subprocess.run(
             [sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, timeout=90, check=False
         )
-
-
-def setting_on(bootstrap: str) -> Setting:
-    """A setting with its topics made."""
-    unique = uuid4().hex[:8]
-    made = Setting(bootstrap, f"trimtab-{unique}", f"actions-{unique}", f"commits-{unique}")
-    made.create(made.actions)
-    made.create(made.commits)
-    return made
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +99,11 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 
 @pytest.fixture
 def setting(kafka: LocalKafka) -> Setting:
-    return setting_on(kafka.bootstrap)
+    unique = uuid4().hex[:8]
+    made = Setting(kafka.bootstrap, f"trimtab-{unique}", f"actions-{unique}", f"commits-{unique}")
+    made.create(made.actions)
+    made.create(made.commits)
+    return made
 
 
 class TestPublisher(PublisherSuite):
@@ -153,58 +125,52 @@ def test_a_broker_that_compresses_every_topic_changes_nothing(setting: Setting, 
     with opened(setting, last_batch_id=0) as publisher:
         assert not publisher.publish(0, QUERY, setting.batch(0))
         assert publisher.publish(1, QUERY, setting.batch(1))
-    assert [value for value, _ in setting.visible()] == values(0) + values(1)
+    assert setting.seen() == values(0, 1)
 
 
-def test_killed_between_flush_and_commit_nothing_is_seen_and_the_re_run_publishes_once(
-    setting: Setting,
+KILLED = {
+    "between flush and commit": (
+        f"KafkaProducer.commit_transaction = die; publisher.publish(1, {QUERY!r}, batch(1))",
+        1,
+    ),
+    "after the commit": ("die()", 0),
+}
+
+
+@pytest.mark.parametrize(("killed", "planned"), KILLED.values(), ids=KILLED)
+def test_killed_around_the_commit_the_re_run_publishes_once(
+    setting: Setting, killed: str, planned: int
 ) -> None:
     ended = setting.run(f"""
         publisher.open(at())
         publisher.publish(0, {QUERY!r}, batch(0))
-        KafkaProducer.commit_transaction = die
-        publisher.publish(1, {QUERY!r}, batch(1))
+        {killed}
     """)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
-    with opened(setting, last_batch_id=1) as publisher:
-        assert publisher.publish(1, QUERY, setting.batch(1))
-        assert publisher.publish(2, QUERY, setting.batch(2))
-    assert [value for value, _ in setting.visible()] == values(0) + values(1) + values(2)
+    with opened(setting, last_batch_id=planned) as publisher:
+        assert bool(publisher.publish(planned, QUERY, setting.batch(planned))) == bool(planned)
+        assert publisher.publish(planned + 1, QUERY, setting.batch(planned + 1))
+    assert setting.seen() == values(*range(planned + 2))
 
 
-def test_killed_after_the_commit_the_re_run_is_skipped(setting: Setting) -> None:
-    ended = setting.run(f"""
-        publisher.open(at())
-        publisher.publish(0, {QUERY!r}, batch(0))
-        die()
-    """)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
-    with opened(setting, last_batch_id=0) as publisher:
-        assert not publisher.publish(0, QUERY, setting.batch(0))
-        assert publisher.publish(1, QUERY, setting.batch(1))
-    assert [value for value, _ in setting.visible()] == values(0) + values(1)
-
-
-def test_a_broker_restart_between_batches_needs_no_help_from_the_caller(
-    kafka: LocalKafka, setting: Setting
-) -> None:
+def test_a_broker_restart_between_batches_needs_no_help(kafka: LocalKafka, setting: Setting) -> None:
     with opened(setting) as publisher:
         publisher.publish(0, QUERY, setting.batch(0))
         kafka.restart()
         assert publisher.publish(1, QUERY, setting.batch(1))
-    assert [value for value, _ in setting.visible()] == values(0) + values(1)
+    assert setting.seen() == values(0, 1)
 
 
 @pytest.mark.parametrize(
     "moment", [pytest.param("begin_transaction", marks=pytest.mark.slow), "commit_transaction"]
 )
-def test_while_the_broker_is_away_publishing_fails_in_time_and_goes_on_afterwards(
+def test_while_the_broker_is_away_publishing_fails_in_time(
     kafka: LocalKafka, setting: Setting, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     with opened(setting, timeout_s=2.0) as publisher:
         publisher.publish(0, QUERY, setting.batch(0))
         # A lone broker killed before it has written the commit markers leaves the transaction hanging for good.
-        while [value for value, _ in setting.visible()] != values(0):
+        while setting.seen() != values(0):
             pass
         proceed = getattr(KafkaProducer, moment)
 
@@ -218,25 +184,12 @@ def test_while_the_broker_is_away_publishing_fails_in_time_and_goes_on_afterward
                 publisher.publish(1, QUERY, setting.batch(1))
         monkeypatch.undo()
         kafka.start()
-        publish_until_it_succeeds(publisher, setting, batch_id=1)
+        publish_until_it_succeeds(publisher, 1, setting.batch(1))
         publisher.publish(2, QUERY, setting.batch(2))
-    assert [value for value, _ in setting.visible()] == values(0) + values(1) + values(2)
+    assert setting.seen() == values(0, 1, 2)
 
 
-def publish_until_it_succeeds(publisher: KafkaPublisher, setting: Setting, *, batch_id: int) -> None:
-    """The caller's part: the same batch again after every PublishError; each attempt waits for the broker."""
-    failures = []
-    for _ in range(10):
-        try:
-            publisher.publish(batch_id, QUERY, setting.batch(batch_id))
-        except PublishError as error:
-            failures.append(error)
-        else:
-            return
-    raise ExceptionGroup("the broker is back, but no attempt succeeded", failures)
-
-
-def test_a_commit_whose_answer_was_lost_is_recognized_and_not_repeated(
+def test_a_commit_whose_answer_was_lost_is_not_repeated(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(setting, timeout_s=2.0) as publisher:
@@ -251,7 +204,7 @@ def test_a_commit_whose_answer_was_lost_is_recognized_and_not_repeated(
             publisher.publish(0, QUERY, setting.batch(0))
         monkeypatch.undo()
         assert not publisher.publish(0, QUERY, setting.batch(0))
-    assert [value for value, _ in setting.visible()] == values(0)
+    assert setting.seen() == values(0)
 
 
 def test_an_address_that_does_not_answer_is_a_publish_error_that_names_it() -> None:
@@ -266,7 +219,7 @@ def test_a_record_larger_than_the_topic_allows_fails_the_batch_as_a_whole(settin
         with pytest.raises(PublishError, match="MessageSizeTooLarge"):
             publisher.publish(0, QUERY, [*setting.batch(0), huge])
         assert publisher.publish(1, QUERY, setting.batch(1))
-    assert [value for value, _ in setting.visible()] == values(1)
+    assert setting.seen() == values(1)
 
 
 def test_a_batch_that_takes_longer_than_any_wait_for_the_broker_goes_out_whole(setting: Setting) -> None:
@@ -292,7 +245,7 @@ def test_the_epoch_rises_also_where_the_commits_topic_was_lost(setting: Setting)
     with setting.publisher() as publisher:
         assert publisher.open(at(QUERY, 5), start_with="adopt") > before
         assert publisher.publish(6, QUERY, setting.batch(6))
-    assert [value for value, _ in setting.visible()] == values(5) + values(6)
+    assert setting.seen() == values(5, 6)
 
 
 def test_asking_whether_it_is_still_the_one_does_not_hold_a_batch_up(setting: Setting) -> None:
@@ -323,4 +276,4 @@ def test_a_controller_fenced_in_the_middle_of_a_transaction_publishes_nothing_of
             first.publish(1, QUERY, setting.batch(1, "zombie"))
         assert second.publish(1, QUERY, setting.batch(1))
         assert second.publish(2, QUERY, setting.batch(2))
-    assert [value for value, _ in setting.visible()] == values(0) + values(1) + values(2)
+    assert setting.seen() == values(0, 1, 2)

@@ -1,12 +1,10 @@
 """Who may do what on a Kafka or Pulsar with access control: docs/security.md, what is granted and taken back, and events to try it with."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
-from uuid import uuid4
+from typing import NamedTuple
 
 from kafka import KafkaAdminClient
 from kafka.admin import (
@@ -21,7 +19,7 @@ from kafka.admin import (
 
 from deploy.local.secure_kafka import SecureKafka
 from streaming.pulsar.denied import AuthAction
-from tests.streaming.golden import folders, messages
+from streaming.settings import TopicNames
 from tests.support.processes import ROOT, until
 from tests.support.pulsar import PulsarStage
 from tests.support.stage import QUICK, Stage
@@ -43,19 +41,8 @@ OPERATIONS = {
 
 
 USERS = (
-    "admin",
-    "collector",
-    "doctor",
-    "executor",
-    "hand",
-    "maria",
-    "onlooker",
-    "operator",
-    "pacer",
-    "reader",
-    "sender",
-    "trimtab",
-    "watcher",
+    *("admin", "collector", "doctor", "executor", "hand", "onlooker", "operator", "pacer"),
+    *("reader", "sender", "trimtab"),
 )
 """Everybody that the Kafka with access control knows."""
 
@@ -119,37 +106,67 @@ def password_of(user: str) -> str:
     return f"{user}'s secret"
 
 
-def by_password(secure: SecureKafka, stage: Stage, user: str, mechanism: str, *, section: str) -> str:
-    """A section of the settings: `user`, whose password is in a file of its own."""
-    secret = stage.directory / f"{user}.password"
-    secret.write_text(f"{password_of(user)}\n")
-    return f"""
-[{section}]
-protocol = "sasl_ssl"
-mechanism = "{mechanism}"
-ca_file = "{secure.ca_file}"
-username = "{user}"
-password_file = "{secret}"
-"""
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody who comes with a password, and what he or she may do on the topics of a stage."""
 
+    name: str
+    mechanism: str
+    secure: SecureKafka
+    stage: Stage
+    access: Access
 
-def by_certificate(secure: SecureKafka, user: str, *, section: str) -> str:
-    """A section of the settings: `user`, which its certificate names."""
-    certificate, key = secure.certificate_of(user)
-    return f"""
+    def settings(self, *, more: str = "") -> Path:
+        """A settings file of this user; ``more`` are further sections."""
+        url = f"kafka://{self.secure.secure_bootstrap}"
+        base = QUICK + self._by_password("input.security") + more
+        return self.stage.settings(base=base, file=f"{self.name}.toml", input__url=url)
+
+    def target(self, cluster: str, *lines: str) -> str:
+        """A section of the settings: the Kafka as the cluster that this user reads or acts on."""
+        section = f'targets."{cluster}".kafka'
+        reached = (f"[{section}]", f'bootstrap = "{self.secure.secure_bootstrap}"', *lines)
+        return "\n".join(reached) + "\n" + self._by_password(f"{section}.security")
+
+    def by_certificate(self, section: str) -> str:
+        """A section of the settings: the user that its certificate names."""
+        certificate, key = self.secure.certificate_of(self.name)
+        return f"""
 [{section}]
 protocol = "ssl"
-ca_file = "{secure.ca_file}"
+ca_file = "{self.secure.ca_file}"
 certificate_file = "{certificate}"
 key_file = "{key}"
 """
 
+    def _by_password(self, section: str) -> str:
+        secret = self.stage.directory / f"{self.name}.password"
+        secret.write_text(f"{password_of(self.name)}\n")
+        return f"""
+[{section}]
+protocol = "sasl_ssl"
+mechanism = "{self.mechanism}"
+ca_file = "{self.secure.ca_file}"
+username = "{self.name}"
+password_file = "{secret}"
+"""
 
-def settings_of(secure: SecureKafka, stage: Stage, user: str, mechanism: str, *, more: str = "") -> Path:
-    """A settings file of one user; ``more`` are further sections."""
-    security = by_password(secure, stage, user, mechanism, section="input.security")
-    url = f"kafka://{secure.secure_bootstrap}"
-    return stage.settings(base=QUICK + security + more, file=f"{user}.toml", input__url=url)
+    def entries(self, component: str) -> list[Entry]:
+        """The documented entries, for this stage's topics."""
+        names = dict(zip(asdict(TopicNames()).values(), asdict(self.stage.topics).values(), strict=True))
+        return [entry._replace(name=names.get(entry.name, entry.name)) for entry in documented(component)]
+
+    def lacks(self, entry: Entry) -> str:
+        """How a refusal names the entry."""
+        return f"User:{self.name} {entry.lacking}"
+
+    def one_less(self, component: str) -> Iterator[str]:
+        """Allow what the component needs, and yield how a refusal names each entry while it is taken back."""
+        self.access.allow(self.name, self.entries(component))
+        for entry in self.entries(component):
+            self.access.take_back(self.name, entry)
+            yield self.lacks(entry)
+            self.access.allow(self.name, [entry])
 
 
 class Grant(NamedTuple):
@@ -210,56 +227,3 @@ class Role:
             else:
                 self.stage.lab.delete(path)
         self._granted = wanted
-
-
-CLUSTER = "east-1"
-FOR_EVER = "2999-01-01T00:00:00.000Z"
-GOLDEN = messages(folders()[-1])
-
-
-def golden_action(kind: str, **data: object) -> dict[str, Any]:
-    """A golden action for ``CLUSTER``, which is no dry-run and never expires."""
-    event = json.loads(json.dumps(GOLDEN[f"trimtab.action.{kind}.v1"]))
-    event |= {"id": uuid4().hex, "cluster": CLUSTER}
-    event["data"] |= {"cluster": CLUSTER, "dry_run": False, "expires_at": FOR_EVER, **data}
-    return dict(event)
-
-
-def publish(stage: Stage, topic: str, event: dict[str, Any]) -> None:
-    """Publish an event with epoch 1; returns when the brokers have it."""
-    header = ("trimtab-epoch", b"1")
-    stage.send_raw(CLUSTER.encode(), json.dumps(event).encode(), to=topic, headers=[header])
-    stage.flush()
-
-
-def decided(stage: Stage) -> dict[str, Any]:
-    """An unload with the summary of its round, both published."""
-    action = golden_action("unload")
-    summary = json.loads(json.dumps(GOLDEN["trimtab.round.v1"])) | {"cluster": CLUSTER}
-    summary["data"] |= {"cluster": CLUSTER, "round": action["data"]["round"]}
-    publish(stage, stage.topics.actions, action)
-    publish(stage, stage.topics.audit, summary)
-    return action
-
-
-def throttle_of(topic: str, *, number: int) -> dict[str, Any]:
-    """The golden action for one topic of broker 1; each number has another rate and another entry to add."""
-    return golden_action(
-        "throttle",
-        precondition={"reassignments": "planned"},
-        add_leader_throttled_replicas={topic: f"0:{number}"},
-        add_follower_throttled_replicas={},
-        leader_rate_bytes_per_s={"1": number * 1_000_000},
-        follower_rate_bytes_per_s={},
-    )
-
-
-def events_for_the_controller(stage: Stage, kind: str) -> list[dict[str, Any]]:
-    """`data` of every event of a type on the input topic."""
-    events = [json.loads(value) for value in stage.values(stage.topics.input)]
-    return [event["data"] for event in events if event["type"] == kind]
-
-
-def results(stage: Stage) -> list[dict[str, Any]]:
-    """`data` of every result."""
-    return events_for_the_controller(stage, "trimtab.action-result.v1")

@@ -90,9 +90,9 @@ def meanwhile(work: Callable[[threading.Event], None]) -> Iterator[None]:
             done.result()
 
 
-def command(*arguments: str, code: int = 0) -> Result:
+def command(*arguments: str, code: int = 0, given: bytes | str | None = None) -> Result:
     """Run `trimtab` in this process, because one of its own takes seconds to start; it has to end with ``code``."""
-    done = CliRunner().invoke(main, arguments)
+    done = CliRunner().invoke(main, arguments, input=given)
     assert done.exit_code == code, (arguments, done.output, done.exception)
     return done
 

@@ -2,11 +2,12 @@
 
 import json
 import time
-from typing import Protocol
+from abc import ABC, abstractmethod
+from typing import Any
 
 import pytest
 
-from streaming.ports.marker import UNNAMED, BatchState, Checkpoint, RanWith
+from streaming.ports.marker import BatchState, Checkpoint, RanWith
 from streaming.ports.outbox import OutboundRecord
 from streaming.ports.publisher import Publisher
 from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
@@ -16,32 +17,48 @@ from tests.support.stage import at
 QUERY = "11111111-1111-1111-1111-111111111111"
 
 
-class PublisherSetting(Protocol):
+class PublisherSetting(ABC):
     """Topics and a controller name of one test's own."""
 
-    def publisher(
-        self,
-        *,
-        timeout_s: float = 20.0,
-        claim_wait_s: float = 5.0,
-        ran_with: RanWith = UNNAMED,
-        announces: bool = False,
-    ) -> Publisher:
+    actions: str
+    """The topic of actions."""
+
+    @abstractmethod
+    def publisher(self, *, announces: bool = False, **options: Any) -> Publisher:
         """A publisher that is not yet connected, as a context manager. With ``announces`` it announces on the topic of actions."""
 
-    def batch(self, number: int, text: str = "batch", count: int = 3) -> list[OutboundRecord]:
-        """Actions of one round."""
-
+    @abstractmethod
     def visible(self) -> list[tuple[str, str]]:
         """(value, epoch) of every action that a consumer sees, up to the end of the log."""
 
+    @abstractmethod
     def another(self) -> "PublisherSetting":
         """A controller of another name on the same topics."""
 
+    def seen(self) -> list[str]:
+        """The values of ``visible``."""
+        return [value for value, _ in self.visible()]
 
-def values(number: int, text: str = "batch") -> list[str]:
-    """The values of a batch."""
-    return [f"{text} {number}.{place}" for place in range(3)]
+    def batch(self, number: int, text: str = "batch", count: int = 3) -> list[OutboundRecord]:
+        """Actions of one round."""
+        return records(self.actions, number, text, count)
+
+
+PATIENT = {"timeout_s": 20.0, "claim_wait_s": 5.0}
+"""Options of a publisher, where a test has no others."""
+
+
+def records(topic: str, number: int, text: str = "batch", count: int = 3) -> list[OutboundRecord]:
+    """Records of one round on a topic."""
+    return [
+        OutboundRecord(topic, "east-1", f"{text} {number}.{place}".encode(), number, place)
+        for place in range(count)
+    ]
+
+
+def values(*numbers: int) -> list[str]:
+    """The values of batches."""
+    return [f"batch {number}.{place}" for number in numbers for place in range(3)]
 
 
 def _told(value: str) -> str:
@@ -49,41 +66,58 @@ def _told(value: str) -> str:
     return str(json.loads(value)["type"]) if value.startswith("{") else value
 
 
-def opened(setting: PublisherSetting, *, last_batch_id: int | None = None, **options: float) -> Publisher:
+def opened(setting: PublisherSetting, *, last_batch_id: int | None = None, **options: Any) -> Publisher:
     """A publisher that has taken over."""
     publisher = setting.publisher(**options)
     publisher.open(at(None if last_batch_id is None else QUERY, last_batch_id))
     return publisher
 
 
+def publish_until_it_succeeds(publisher: Publisher, number: int, batch: list[OutboundRecord]) -> None:
+    """The caller's part: the same batch again after every PublishError; each attempt waits for the broker."""
+    failures = []
+    for _ in range(20):
+        try:
+            publisher.publish(number, QUERY, batch)
+        except PublishError as error:
+            failures.append(error)
+        else:
+            return
+    raise ExceptionGroup("the broker is back, but no attempt succeeded", failures)
+
+
+MISFITS = {
+    "rolled-back": (QUERY, 3, "older than what was published"),
+    "emptied": (QUERY, None, "older than what was published"),
+    "deleted": (None, None, "deleted or replaced"),
+    "swapped": ("another", 9, "belongs to another query"),
+}
+
+
 class PublisherSuite:
     """A subclass has a fixture ``setting``."""
 
-    def test_a_batch_is_published_in_its_total_order_whatever_the_order_it_was_collected_in(
-        self, setting: PublisherSetting
-    ) -> None:
+    def test_a_batch_is_published_in_its_total_order(self, setting: PublisherSetting) -> None:
         with opened(setting) as publisher:
             assert publisher.publish(0, QUERY, list(reversed(setting.batch(0))))
-        assert [value for value, _ in setting.visible()] == values(0)
+        assert setting.seen() == values(0)
 
-    def test_a_batch_that_is_already_out_is_skipped_even_when_collected_in_another_order(
-        self, setting: PublisherSetting
-    ) -> None:
+    def test_a_batch_that_is_out_is_skipped_in_any_order(self, setting: PublisherSetting) -> None:
         with opened(setting) as publisher:
             publisher.publish(0, QUERY, setting.batch(0))
             assert not publisher.publish(0, QUERY, list(reversed(setting.batch(0))))
         with opened(setting, last_batch_id=0) as publisher:
             assert not publisher.publish(0, QUERY, setting.batch(0))
-        assert [value for value, _ in setting.visible()] == values(0)
+        assert setting.seen() == values(0)
 
     def test_an_empty_batch_makes_no_transaction_and_leaves_a_gap(self, setting: PublisherSetting) -> None:
         with opened(setting) as publisher:
             publisher.publish(0, QUERY, setting.batch(0))
             assert publisher.publish(1, QUERY, [])
             assert publisher.publish(2, QUERY, setting.batch(2))
-        assert [value for value, _ in setting.visible()] == values(0) + values(2)
+        assert setting.seen() == values(0, 2)
 
-    def test_a_re_run_with_other_contents_is_refused_and_adopt_leaves_it_as_it_was_published(
+    def test_a_re_run_with_other_contents_is_refused_and_left_alone_by_adopt(
         self, setting: PublisherSetting
     ) -> None:
         with opened(setting) as publisher:
@@ -96,7 +130,7 @@ class PublisherSuite:
             publisher.open(at(QUERY, 0), start_with="adopt")
             assert publisher.publish(0, QUERY, setting.batch(0, "other")) is BatchState.OTHERWISE
             assert publisher.publish(1, QUERY, setting.batch(1)) is BatchState.NEW
-        assert [value for value, _ in setting.visible()] == values(0) + values(1)
+        assert setting.seen() == values(0, 1)
 
     def test_another_version_leaves_a_batch_as_it_was_published(self, setting: PublisherSetting) -> None:
         with setting.publisher(ran_with=RanWith(version="1", settings="s")) as publisher:
@@ -110,7 +144,7 @@ class PublisherSuite:
             assert publisher.publish(1, QUERY, setting.batch(1)) is BatchState.NEW
             with pytest.raises(CheckpointMismatch, match="published with other contents"):
                 publisher.publish(1, QUERY, setting.batch(1, "other"))
-        assert [value for value, _ in setting.visible()] == values(0) + values(1)
+        assert setting.seen() == values(0, 1)
 
     def test_a_batch_of_another_query_or_from_the_past_is_refused(self, setting: PublisherSetting) -> None:
         with opened(setting) as publisher:
@@ -131,9 +165,7 @@ class PublisherSuite:
         assert epochs[0] >= began_s
         assert [epoch for _, epoch in setting.visible()] == [str(epoch) for epoch in epochs]
 
-    def test_each_take_over_is_said_before_its_first_action_and_a_batch_that_is_out_stays_so(
-        self, setting: PublisherSetting
-    ) -> None:
+    def test_each_take_over_is_said_before_its_first_action(self, setting: PublisherSetting) -> None:
         epochs = []
         for start in range(2):
             with setting.publisher(announces=True) as publisher:
@@ -149,16 +181,9 @@ class PublisherSuite:
         ]
 
     @pytest.mark.parametrize(
-        ("query_id", "last_batch_id", "explanation"),
-        [
-            (QUERY, 3, "older than what was published"),
-            (QUERY, None, "older than what was published"),
-            (None, None, "deleted or replaced"),
-            ("another", 9, "belongs to another query"),
-        ],
-        ids=["rolled-back", "emptied", "deleted", "swapped"],
+        ("query_id", "last_batch_id", "explanation"), MISFITS.values(), ids=MISFITS.keys()
     )
-    def test_a_checkpoint_that_does_not_fit_the_marker_is_refused_with_both_sides_and_the_remedies(
+    def test_a_checkpoint_that_does_not_fit_the_marker_is_refused(
         self, setting: PublisherSetting, query_id: str | None, last_batch_id: int | None, explanation: str
     ) -> None:
         with opened(setting) as publisher:
@@ -173,9 +198,7 @@ class PublisherSuite:
         with pytest.raises(CheckpointMismatch, match="no marker says which were published"):
             setting.publisher().open(at(QUERY, 12))
 
-    def test_a_start_before_anything_was_published_accepts_the_checkpoint(
-        self, setting: PublisherSetting
-    ) -> None:
+    def test_a_start_before_anything_was_published_is_accepted(self, setting: PublisherSetting) -> None:
         opened(setting).close()
         with opened(setting, last_batch_id=4) as publisher:
             assert publisher.publish(5, QUERY, setting.batch(5))
@@ -188,11 +211,9 @@ class PublisherSuite:
             assert publisher.publish(0, "another", setting.batch(0))
             with pytest.raises(CheckpointMismatch):
                 publisher.publish(6, QUERY, setting.batch(6))
-        assert [value for value, _ in setting.visible()] == values(5) + values(0)
+        assert setting.seen() == values(5, 0)
 
-    def test_a_query_given_up_by_fresh_is_over_also_before_its_successor_has_published(
-        self, setting: PublisherSetting
-    ) -> None:
+    def test_a_query_given_up_by_fresh_is_over_at_once(self, setting: PublisherSetting) -> None:
         with opened(setting) as publisher:
             publisher.publish(5, QUERY, setting.batch(5))
         with setting.publisher() as publisher:
@@ -208,11 +229,9 @@ class PublisherSuite:
         with setting.publisher() as publisher:
             publisher.open(at(QUERY, 5), start_with="adopt")
             assert publisher.publish(6, QUERY, setting.batch(6))
-        assert [value for value, _ in setting.visible()] == values(5) + values(0) + values(6)
+        assert setting.seen() == values(5, 0, 6)
 
-    def test_a_refusal_that_is_known_before_the_start_disturbs_nobody(
-        self, setting: PublisherSetting
-    ) -> None:
+    def test_a_refusal_before_the_start_disturbs_nobody(self, setting: PublisherSetting) -> None:
         with opened(setting) as running:
             running.publish(0, QUERY, setting.batch(0))
             with (
@@ -221,9 +240,9 @@ class PublisherSuite:
             ):
                 newcomer.check(at())
             assert running.publish(1, QUERY, setting.batch(1))
-        assert [value for value, _ in setting.visible()] == values(0) + values(1)
+        assert setting.seen() == values(0, 1)
 
-    def test_a_successor_compares_what_it_reads_when_nobody_else_can_publish_any_more(
+    def test_a_successor_compares_when_nobody_else_can_publish_any_more(
         self, setting: PublisherSetting
     ) -> None:
         planned = 0
@@ -239,11 +258,9 @@ class PublisherSuite:
             second.open(read)
             first.close()  # as it does once it knows that it is superseded
             assert second.publish(2, QUERY, setting.batch(2))
-        assert [value for value, _ in setting.visible()] == values(0) + values(1) + values(2)
+        assert setting.seen() == values(0, 1, 2)
 
-    def test_a_superseded_controller_is_told_so_in_an_empty_batch_too(
-        self, setting: PublisherSetting
-    ) -> None:
+    def test_a_superseded_controller_is_told_so_in_an_empty_batch(self, setting: PublisherSetting) -> None:
         with opened(setting) as first, setting.publisher() as second:
             first.publish(0, QUERY, setting.batch(0))
             first.ensure_owner()
@@ -256,7 +273,7 @@ class PublisherSuite:
                 first.ensure_owner()
             assert second.publish(1, QUERY, [])
 
-    def test_adopt_trusts_a_rolled_back_checkpoint_but_not_another_query(
+    def test_adopt_trusts_a_rolled_back_checkpoint_and_no_other_query(
         self, setting: PublisherSetting
     ) -> None:
         with opened(setting) as publisher:
@@ -267,9 +284,7 @@ class PublisherSuite:
                 publisher.publish(4, "another", setting.batch(4))
             assert publisher.publish(4, QUERY, setting.batch(4))
 
-    def test_an_idle_controller_notices_its_successor_and_can_publish_no_more(
-        self, setting: PublisherSetting
-    ) -> None:
+    def test_an_idle_controller_notices_its_successor(self, setting: PublisherSetting) -> None:
         with opened(setting) as first, setting.publisher() as second:
             first.publish(0, QUERY, setting.batch(0))
             assert not first.is_superseded()
@@ -283,11 +298,9 @@ class PublisherSuite:
             with pytest.raises(Fenced):
                 first.publish(1, QUERY, setting.batch(1, "zombie"))
             assert second.publish(1, QUERY, setting.batch(1))
-        assert [value for value, _ in setting.visible()] == values(0) + values(1)
+        assert setting.seen() == values(0, 1)
 
-    def test_a_newcomer_that_refuses_its_checkpoint_does_not_end_the_running_controller(
-        self, setting: PublisherSetting
-    ) -> None:
+    def test_a_newcomer_that_refuses_its_checkpoint_ends_nobody(self, setting: PublisherSetting) -> None:
         with opened(setting, claim_wait_s=0.2) as running:
             running.publish(0, QUERY, setting.batch(0))
             with pytest.raises(CheckpointMismatch):
@@ -296,11 +309,9 @@ class PublisherSuite:
             with pytest.raises(PublishError):
                 running.publish(1, QUERY, setting.batch(1))
             assert running.publish(1, QUERY, setting.batch(1))
-        assert [value for value, _ in setting.visible()] == values(0) + values(1)
+        assert setting.seen() == values(0, 1)
 
-    def test_controllers_of_different_names_share_the_commits_topic_without_meeting(
-        self, setting: PublisherSetting
-    ) -> None:
+    def test_controllers_of_different_names_do_not_meet(self, setting: PublisherSetting) -> None:
         with opened(setting) as one, opened(setting.another()) as two:
             one.publish(0, QUERY, setting.batch(0))
             two.publish(7, "another", setting.batch(7))

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,15 @@ import msgspec
 
 from deploy.local.pulsar import LocalPulsar
 from policies.splitting.ranges import Bundle
-from state.outputs.actions import SPLIT_TYPE, UNLOAD_TYPE
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.pulsar import PulsarCollector
 from streaming.collector.reports import read_report
-from streaming.contract.envelope import EPOCH_HEADER
-from streaming.contract.messages import ActionResultMessage, type_of
+from streaming.contract.messages import type_of
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.pulsar import ExecutorLoop, start
 from streaming.settings import PulsarTarget, Settings, load
+from tests.streaming.events import control
+from tests.support.actions import golden_action, publish, results
 from tests.support.processes import TRIMTAB, Child, Running, Warm, WarmRun, until
 from tests.support.pulsar import CLUSTER, Lab, passing_errors_are_false
 from tests.support.stage import Stage
@@ -63,9 +63,6 @@ def collector(target: PulsarTarget, heard: Heard, *, settings: Settings | None =
     )
 
 
-SOURCE = "/trimtab/controller"
-
-
 class Commander:
     """Publishes actions on a stage's topics as a controller would, and reads their results."""
 
@@ -75,56 +72,25 @@ class Commander:
         target += f"verify_timeout_s = {verify_timeout_s}\n"
         self.config = stage.settings(base=target)
         self.settings: Settings = load(file=self.config, flags={}, environ={}).settings
-        self._count = 0
 
-    def say(
-        self, kind: str, bundle: Bundle, *, epoch: int | None = 1, id_: str | None = None, **data: object
-    ) -> str:
+    def say(self, kind: str, bundle: Bundle, *, epoch: int | None = 1, id_: str = "", **data: Any) -> str:
         """Publish an action; returns its id."""
-        self._count += 1
-        id_ = id_ or f"a{self._count}"
-        data = {
-            "cluster": CLUSTER,
-            "bundle": str(bundle),
-            "expires_at": (datetime.now(UTC) + timedelta(minutes=5)).isoformat(),
-            "dry_run": False,
-            **data,
-        }
-        event = {
-            "specversion": "1.0",
-            "id": id_,
-            "source": SOURCE,
-            "type": kind,
-            "cluster": CLUSTER,
-            "data": data,
-        }
-        headers = [] if epoch is None else [(EPOCH_HEADER, str(epoch).encode())]
-        self.stage.send_raw(
-            CLUSTER.encode(), json.dumps(event).encode(), to=self.stage.topics.actions, headers=headers
-        )
-        self.stage.flush()
-        return id_
+        event = golden_action(kind, id_=id_, bundle=str(bundle), **data)
+        return publish(self.stage, event, epoch=epoch)
 
     def unload(self, bundle: Bundle, *, owner: str, to: str | None, **more: Any) -> str:
         precondition = {"owner": owner, "range": str(bundle.range)}
-        return self.say(UNLOAD_TYPE, bundle, precondition=precondition, destination_broker=to, **more)
+        return self.say("unload", bundle, precondition=precondition, destination_broker=to, **more)
 
     def split(self, bundle: Bundle, *, owner: str, at: list[int], **more: Any) -> str:
         precondition = {"owner": owner, "range": str(bundle.range)}
-        return self.say(SPLIT_TYPE, bundle, precondition=precondition, boundaries=at, **more)
+        return self.say("split", bundle, precondition=precondition, boundaries=at, **more)
 
     def control(self, **data: object) -> None:
-        event = {
-            "specversion": "1.0",
-            "id": uuid4().hex,
-            "source": "/operator",
-            "type": "trimtab.control.v1",
-            "subject": "control",
-            "time": datetime.now(UTC).isoformat(),
-            "cluster": CLUSTER,
-            "data": data,
-        }
-        self.stage.send([json.dumps(event).encode()], to=self.stage.topics.control)
+        """Publish a control event of this moment."""
+        now_s = datetime.now(UTC).timestamp()
+        event = control(time_s=now_s, cluster=CLUSTER, id=uuid4().hex, data=data)
+        self.stage.send([event], to=self.stage.topics.control)
 
     def clear_control(self, tombstone: bytes | None) -> None:
         """Write a value that compaction takes as the deletion of the key."""
@@ -142,12 +108,9 @@ class Commander:
         with ExitStack() as stack:
             self.start(stack, dry_run=dry_run).run(once=True)
 
-    def results(self) -> dict[str, dict[str, object]]:
+    def results(self) -> dict[str, dict[str, Any]]:
         """`data` of the newest result of each action."""
-        events = [json.loads(value) for value in self.stage.values(self.stage.topics.input)]
-        return {
-            each["subject"]: each["data"] for each in events if each["type"] == type_of(ActionResultMessage)
-        }
+        return {each["subject"]: each["data"] for each in results(self.stage)}
 
     def results_count(self) -> int:
         return len(self.stage.values(self.stage.topics.input))
@@ -239,23 +202,18 @@ class Trio:
         """All that must not end by itself."""
         return [self.lab.pulsar, self.running, *self.children]
 
-    def actions(self) -> dict[str, dict[str, object]]:
+    def actions(self) -> dict[str, dict[str, Any]]:
         """`data` of every action with its type, by id."""
-        events = [json.loads(value) for value in self.stage.values(self.stage.topics.actions)]
+        events = self.stage.events(self.stage.topics.actions)
         return {event["id"]: {"type": event["type"], **event["data"]} for event in events}
 
-    def results(self) -> list[tuple[str, dict[str, object]]]:
+    def results(self) -> list[tuple[str, dict[str, Any]]]:
         """Id of the action and `data` of every result, in order."""
-        return [(each["subject"], each["data"]) for each in self.input("trimtab.action-result.v1")]
+        return [(each["subject"], each["data"]) for each in results(self.stage)]
 
-    def input(self, kind: str) -> list[dict[str, object]]:
-        """Events of a type on the input topic."""
-        events = [json.loads(value) for value in self.stage.values(self.stage.topics.input)]
-        return [event for event in events if event["type"] == kind]
-
-    def rounds(self) -> list[dict[str, object]]:
+    def rounds(self) -> list[dict[str, Any]]:
         """`data` of every summary."""
-        return [json.loads(value)["data"] for value in self.stage.values(self.stage.topics.audit)]
+        return self.stage.data(self.stage.topics.audit)
 
     def wait_for_all_results(self) -> None:
         """Wait until every action that was decided has a result."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -131,6 +132,15 @@ class Stage:
         """The values of ``read``."""
         return [record.value for record in self.read(topic)]
 
+    def events(self, topic: str, kind: str = "") -> list[dict[str, Any]]:
+        """The events on a topic, of a type whose name ends so."""
+        found = [json.loads(value) for value in self.values(topic)]
+        return [event for event in found if event["type"].endswith(kind)]
+
+    def data(self, topic: str, kind: str = "") -> list[dict[str, Any]]:
+        """`data` of ``events``."""
+        return [event["data"] for event in self.events(topic, kind)]
+
     def published(self) -> "Outputs":
         """Actions and round summaries, by cluster."""
         return Outputs.of([*self.values(self.topics.actions), *self.values(self.topics.audit)])
@@ -141,7 +151,7 @@ class Stage:
 
     def rejected(self) -> list[dict[str, object]]:
         """`data` of every dead letter."""
-        return [json.loads(value)["data"] for value in self.values(self.topics.dead_letter)]
+        return self.data(self.topics.dead_letter)
 
     def wait_for(self, topic: str, count: int, *, running: Sequence[Running] = ()) -> list[bytes]:
         """Wait for at least so many records on an output topic; returns the values."""

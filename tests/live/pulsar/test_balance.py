@@ -112,7 +112,9 @@ def test_a_broker_killed_in_the_middle_is_named_nothing_wrong_is_done_and_the_re
 
                 until(rest_balanced, what="balance of the rest", running=three.alive)
                 three.wait_for_all_results()
-                named = [tick["data"]["failed"].get(killed) for tick in three.input("trimtab.tick.v1")]
+                named = [
+                    tick["data"]["failed"].get(killed) for tick in stage.events(stage.topics.input, "tick.v1")
+                ]
                 rounds = three.rounds()
                 decided, results = three.actions(), three.results()
             finally:

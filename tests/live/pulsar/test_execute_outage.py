@@ -4,7 +4,6 @@ Others write to the topic of the results all the time, as collectors do, so that
 never works again.
 """
 
-import json
 import signal
 import threading
 import time
@@ -19,10 +18,10 @@ import pytest
 
 from deploy.local.pulsar import LocalPulsar
 from policies.splitting.ranges import Bundle, BundleRange
-from streaming.contract.messages import ActionResultMessage, type_of
 from streaming.executor.pulsar import ExecutorLoop
 from streaming.process.deadline import Deadline
 from streaming.pulsar.clients import close
+from tests.support.actions import results
 from tests.support.processes import meanwhile, until
 from tests.support.pulsar import Lab, PulsarStage, connected
 from tests.support.pulsar_programs import Commander
@@ -85,10 +84,9 @@ class Asker:
         """How often the result of each action was written; empty while Pulsar does not answer."""
         self._stage.connect_anew()
         try:
-            events = [json.loads(value) for value in self._stage.values(self._stage.topics.input)]
+            return Counter(each["subject"] for each in results(self._stage))
         except pulsar_client.PulsarException:
             return Counter()
-        return Counter(each["subject"] for each in events if each["type"] == type_of(ActionResultMessage))
 
     def wait_for(self, action: str) -> None:
         until(lambda: action in self.shown(), what=f"the result of {action}", timeout_s=RECOVERY_S)

@@ -22,16 +22,9 @@ from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.pulsar.link import input_on_pulsar
 from streaming.pulsar.memory import PulsarExecutorMemory
 from streaming.settings import PulsarTarget, Settings, load
+from tests.support.actions import decided, golden_action, publish, results
 from tests.support.operating import operate
-from tests.support.permissions import (
-    Role,
-    decided,
-    events_for_the_controller,
-    golden_action,
-    granted,
-    publish,
-    results,
-)
+from tests.support.permissions import Role, granted
 from tests.support.processes import Warm, command, until
 from tests.support.pulsar import CLUSTER, TENANT, Lab, PulsarStage, target_of
 from tests.support.stage import QUICK
@@ -134,7 +127,7 @@ def test_a_collector_works_with_its_permission_and_names_it_where_it_is_missing(
     for missing in collector.one_less(granted("trimtab collect")):
         assert collector.command(missing) in command(*sweep, code=REFUSED).stderr
     command(*sweep)
-    assert events_for_the_controller(stage, "trimtab.tick.v1")[-1]["failed"] == {}
+    assert stage.data(stage.topics.input, "trimtab.tick.v1")[-1]["failed"] == {}
 
 
 def test_an_executor_works_with_its_permissions_and_names_the_one_that_is_missing(stage: PulsarStage) -> None:
@@ -142,11 +135,11 @@ def test_an_executor_works_with_its_permissions_and_names_the_one_that_is_missin
     executor = Role(stage, "executor")
     config = settings_of(executor, more=target_section(stage))
     execute = ("execute", "pulsar", CLUSTER, "--config", config, "--once")
-    publish(stage, stage.topics.actions, golden_action("unload"))
+    publish(stage, golden_action("unload"))
     for missing in executor.one_less(granted("trimtab execute")):
         assert executor.command(missing) in command(*execute, code=REFUSED).stderr
     command(*execute)
-    assert results(stage)[-1]["outcome"] == "skipped", "there is no such bundle"
+    assert results(stage)[-1]["data"]["outcome"] == "skipped", "there is no such bundle"
 
 
 def test_an_executor_of_kafka_remembers_on_pulsar_with_its_permissions_and_names_the_one_that_is_missing(

@@ -9,13 +9,14 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from deploy.local.pulsar import LocalPulsar, StandalonePulsar
 from streaming.contract.envelope import EPOCH_HEADER
-from streaming.ports.marker import UNNAMED, BatchState, RanWith
+from streaming.ports.marker import BatchState
 from streaming.ports.outbox import OutboundRecord
 from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
 from streaming.pulsar.link import PulsarLink
@@ -25,7 +26,16 @@ from streaming.pulsar.producers import Acknowledged, Producers
 from streaming.pulsar.publisher import PulsarPublisher
 from streaming.settings import PulsarTopics
 from tests.support.processes import ROOT
-from tests.support.publisher_suite import QUERY, PublisherSuite, opened
+from tests.support.publisher_suite import (
+    PATIENT,
+    QUERY,
+    PublisherSetting,
+    PublisherSuite,
+    opened,
+    publish_until_it_succeeds,
+    records,
+    values,
+)
 from tests.support.pulsar import Lab, connected, messages
 from tests.support.stage import at
 
@@ -36,11 +46,12 @@ ACTIONS, AUDIT, COMMITS = "trimtab.actions", "trimtab.audit", "trimtab.commits"
 
 
 @dataclass
-class Setting:
+class Setting(PublisherSetting):
     """A namespace with a controller's topics."""
 
     lab: Lab
     name: str = field(default_factory=lambda: f"trimtab-{uuid4().hex[:8]}")
+    actions: str = ACTIONS
 
     def __post_init__(self) -> None:
         """Topics come into being when they are used, deduplicated by their namespace."""
@@ -49,26 +60,11 @@ class Setting:
         self.link = PulsarLink(self.lab.pulsar.service_url, "output", place)
         self.client = connected(self.lab.pulsar)
 
-    def publisher(
-        self,
-        *,
-        timeout_s: float = 20.0,
-        claim_wait_s: float = 5.0,
-        ran_with: RanWith = UNNAMED,
-        announces: bool = False,
-    ) -> PulsarPublisher:
+    def publisher(self, *, announces: bool = False, **options: Any) -> PulsarPublisher:
+        announce_on = ACTIONS if announces else None
         return PulsarPublisher(
-            self.link,
-            name=self.name,
-            commits_topic=COMMITS,
-            announce_on=ACTIONS if announces else None,
-            timeout_s=timeout_s,
-            claim_wait_s=claim_wait_s,
-            ran_with=ran_with,
+            self.link, name=self.name, commits_topic=COMMITS, announce_on=announce_on, **PATIENT | options
         )
-
-    def batch(self, number: int, text: str = "batch", count: int = 3) -> list[OutboundRecord]:
-        return [record for record in batch(number, text, count) if record.topic == ACTIONS]
 
     def another(self) -> "Setting":
         return replace(self, name=f"{self.name}-other")
@@ -87,16 +83,15 @@ class Setting:
             import os, signal, sys
             from streaming.pulsar.link import PulsarLink
             from streaming.settings import PulsarTopics
-            from streaming.ports.outbox import OutboundRecord
             from streaming.pulsar.publisher import PulsarPublisher
             from streaming.pulsar.producers import Producers
+            from tests.support.publisher_suite import PATIENT, QUERY, PublisherSetting, PublisherSuite, opened, publish_until_it_succeeds, records, values
             from tests.support.stage import at
             place = PulsarTopics(admin_url={self.lab.pulsar.admin_url!r}, namespace={self.lab.namespace!r})
             link = PulsarLink({self.lab.pulsar.service_url!r}, "output", place)
             publisher = PulsarPublisher(link, name={self.name!r}, commits_topic={COMMITS!r})
             def batch(number):
-                return [OutboundRecord(topic, "east-1", f"batch {{number}}.{{place}}".encode(), number, place)
-                        for topic in ({ACTIONS!r}, {AUDIT!r}) for place in range(3)]
+                return [*records({ACTIONS!r}, number), *records({AUDIT!r}, number)]
             def die(*_):
                 os.kill(os.getpid(), signal.SIGKILL)
             plain_send, plain_commit = Producers.send, Producers.commit
@@ -130,16 +125,8 @@ class Setting:
         )
 
 
-def batch(number: int, text: str = "batch", count: int = 3) -> list[OutboundRecord]:
-    return [
-        OutboundRecord(topic, "east-1", f"{text} {number}.{place}".encode(), number, place)
-        for topic in (ACTIONS, AUDIT)
-        for place in range(count)
-    ]
-
-
-def values_of(*numbers: int, text: str = "batch") -> list[str]:
-    return [f"{text} {number}.{place}" for number in numbers for place in range(3)]
+def batch(number: int, text: str = "batch") -> list[OutboundRecord]:
+    return [*records(ACTIONS, number, text), *records(AUDIT, number, text)]
 
 
 @pytest.fixture
@@ -153,9 +140,7 @@ class TestPublisher(PublisherSuite):
     """The same tests as on Kafka."""
 
 
-def test_a_batch_is_published_in_order_with_its_epoch_and_once_however_often_it_is_run(
-    setting: Setting,
-) -> None:
+def test_a_batch_is_published_in_order_with_its_epoch_and_once(setting: Setting) -> None:
     with opened(setting) as publisher:
         assert publisher.publish(0, QUERY, list(reversed(batch(0))))
         assert not publisher.publish(0, QUERY, batch(0))
@@ -165,7 +150,7 @@ def test_a_batch_is_published_in_order_with_its_epoch_and_once_however_often_it_
         publisher.open(at(QUERY, 2))
         assert not publisher.publish(2, QUERY, batch(2))
         assert publisher.publish(3, QUERY, batch(3))
-    assert setting.seen(ACTIONS) == setting.seen(AUDIT) == values_of(0, 2, 3)
+    assert setting.seen(ACTIONS) == setting.seen(AUDIT) == values(0, 2, 3)
     epochs = [epoch for _, epoch in setting.visible()]
     assert epochs == [epochs[0]] * 6 + [epochs[-1]] * 3
     assert epochs[0] < epochs[-1]
@@ -181,7 +166,7 @@ def test_a_batch_is_published_in_order_with_its_epoch_and_once_however_often_it_
         pytest.param("on_commit(5, die)", 6, id="finished", marks=pytest.mark.slow),
     ],
 )
-def test_killed_at_any_moment_of_a_batch_its_re_run_publishes_what_is_missing_and_no_more(
+def test_killed_at_any_moment_of_a_batch_its_re_run_publishes_what_is_missing(
     setting: Setting, killed: str, out_count: int
 ) -> None:
     process = setting.start(f"""
@@ -197,7 +182,7 @@ def test_killed_at_any_moment_of_a_batch_its_re_run_publishes_what_is_missing_an
     with opened(setting, last_batch_id=1) as publisher:
         assert bool(publisher.publish(1, QUERY, list(reversed(batch(1))))) == (out_count < 6)
         assert publisher.publish(2, QUERY, batch(2))
-    assert setting.seen(ACTIONS) == setting.seen(AUDIT) == values_of(0, 1, 2)
+    assert setting.seen(ACTIONS) == setting.seen(AUDIT) == values(0, 1, 2)
 
 
 def test_a_batch_that_was_begun_is_not_gone_on_with_in_another_form(setting: Setting) -> None:
@@ -216,10 +201,10 @@ def test_a_batch_that_was_begun_is_not_gone_on_with_in_another_form(setting: Set
         publisher.open(at(QUERY, 0), start_with="adopt")
         assert publisher.publish(0, QUERY, batch(0, "other")) is BatchState.OTHERWISE
         assert publisher.publish(1, QUERY, batch(1)) is BatchState.NEW
-    assert setting.seen(ACTIONS) == [*values_of(0)[:2], *values_of(1)], "left as it was published"
+    assert setting.seen(ACTIONS) == [*values(0)[:2], *values(1)], "left as it was published"
 
 
-def test_a_controller_that_is_overtaken_in_the_middle_of_a_batch_is_fenced_and_nothing_is_out_twice(
+def test_a_controller_that_is_overtaken_in_the_middle_of_a_batch_is_fenced(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(setting) as first, setting.publisher() as second:
@@ -236,13 +221,11 @@ def test_a_controller_that_is_overtaken_in_the_middle_of_a_batch_is_fenced_and_n
             first.publish(1, QUERY, batch(1))
         second.publish(1, QUERY, batch(1))
         assert second.publish(2, QUERY, batch(2))
-    assert setting.seen(ACTIONS) == setting.seen(AUDIT) == values_of(0, 1, 2)
+    assert setting.seen(ACTIONS) == setting.seen(AUDIT) == values(0, 1, 2)
 
 
 @pytest.mark.slow
-def test_a_controller_frozen_in_the_middle_of_a_batch_is_taken_over_from_and_ends_when_it_thaws(
-    setting: Setting,
-) -> None:
+def test_a_controller_frozen_in_the_middle_of_a_batch_ends_when_it_thaws(setting: Setting) -> None:
     frozen = setting.start(f"""
         from streaming.ports.publishing import Fenced
         def freeze():
@@ -266,12 +249,10 @@ def test_a_controller_frozen_in_the_middle_of_a_batch_is_taken_over_from_and_end
     finally:
         frozen.kill()
         frozen.communicate()
-    assert setting.seen(ACTIONS) == setting.seen(AUDIT) == values_of(0, 1, 2)
+    assert setting.seen(ACTIONS) == setting.seen(AUDIT) == values(0, 1, 2)
 
 
-def test_lists_of_eight_mib_fit_and_what_does_not_is_refused_with_the_remedy_before_anything_after_it_is_out(
-    setting: Setting,
-) -> None:
+def test_lists_of_eight_mib_fit_and_what_does_not_is_refused_with_the_remedy(setting: Setting) -> None:
     chance = random.Random(1)  # noqa: S311  a test wants the same lists every time
     replicas = [f"{chance.randrange(100_000)}:{chance.randrange(100, 200)}" for _ in range(900_000)]
     lists = ",".join(replicas).encode()[: 8 * 1024 * 1024]
@@ -307,19 +288,6 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneP
         yield running
 
 
-def publish_until_it_succeeds(publisher: PulsarPublisher, number: int) -> None:
-    """The caller's part: the same batch again after every PublishError; each attempt waits for the broker."""
-    failures = []
-    for _ in range(20):
-        try:
-            publisher.publish(number, QUERY, batch(number))
-        except PublishError as error:
-            failures.append(error)
-        else:
-            return
-    raise ExceptionGroup("the broker is back, but no attempt succeeded", failures)
-
-
 @pytest.mark.slow
 def test_a_restart_between_batches_needs_no_help_from_the_caller(standalone: StandalonePulsar) -> None:
     setting = Setting(Lab(standalone, bundles_count=1))
@@ -327,12 +295,12 @@ def test_a_restart_between_batches_needs_no_help_from_the_caller(standalone: Sta
         publisher.publish(0, QUERY, batch(0))
         standalone.restart()
         assert publisher.publish(1, QUERY, batch(1))
-    assert setting.seen(ACTIONS) == setting.seen(AUDIT) == values_of(0, 1)
+    assert setting.seen(ACTIONS) == setting.seen(AUDIT) == values(0, 1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("killed_at", [1, 2, 4, 6])
-def test_killed_in_the_middle_of_a_batch_publishing_fails_in_time_and_goes_on_where_it_was(
+def test_without_a_broker_in_the_middle_of_a_batch_it_fails_in_time_and_goes_on(
     standalone: StandalonePulsar, monkeypatch: pytest.MonkeyPatch, killed_at: int
 ) -> None:
     setting = Setting(Lab(standalone, bundles_count=1))
@@ -354,19 +322,17 @@ def test_killed_in_the_middle_of_a_batch_publishing_fails_in_time_and_goes_on_wh
             publisher.publish(1, QUERY, batch(1))
         monkeypatch.undo()
         standalone.start()
-        publish_until_it_succeeds(publisher, 1)
+        publish_until_it_succeeds(publisher, 1, batch(1))
         assert not publisher.is_superseded()
         assert publisher.publish(2, QUERY, batch(2))
     setting.client.close()
     again = Setting(setting.lab, name=setting.name)
-    assert again.seen(ACTIONS) == again.seen(AUDIT) == values_of(0, 1, 2)
+    assert again.seen(ACTIONS) == again.seen(AUDIT) == values(0, 1, 2)
     again.client.close()
 
 
 @pytest.mark.slow
-def test_killed_while_a_batch_is_read_the_rest_of_it_comes_when_it_is_back(
-    standalone: StandalonePulsar,
-) -> None:
+def test_the_rest_of_a_batch_comes_when_a_broker_is_back(standalone: StandalonePulsar) -> None:
     lab = Lab(standalone, bundles_count=1)
     topic = f"persistent://{lab.namespace}/read"
     with closing(connected(standalone)) as client:
