@@ -37,14 +37,14 @@ def absurdity(row: Row) -> str | None:
         (Row("speed", 60.0, "MB/s", at_least=250.0), False),
     ],
 )
-def test_a_figure_that_cannot_be_true_is_told_from_a_slow_machine(row: Row, *, is_absurd: bool) -> None:
+def test_a_figure_that_cannot_be_true_is_told_from_a_slow_machine(row: Row, *, is_absurd: bool):
     assert (absurdity(row) is not None) == is_absurd
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", list(PARTS))
-def test_the_section_runs_and_none_of_its_figures_is_absurd(name: str) -> None:
+def test_the_section_runs_and_none_of_its_figures_is_absurd(name: str):
     section = PARTS[name](quick=True)
     assert section.rows
     found = {row.name: f"{row.value:g} {row.unit} {why}" for row in section.rows if (why := absurdity(row))}

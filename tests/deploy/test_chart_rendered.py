@@ -110,13 +110,13 @@ def check_unprivileged(manifests: list[Manifest]) -> None:
             assert {"/tmp", "/var/lib/trimtab"} <= mounted  # noqa: S108  in the container
 
 
-def test_the_chart_is_clean_for_helm_with_its_own_and_with_full_values() -> None:
+def test_the_chart_is_clean_for_helm_with_its_own_and_with_full_values():
     for options in ((), ("--values", EVERYTHING)):
         done = helm("lint", "--strict", CHART, "--kube-version", KUBERNETES, *options)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_by_default_one_controller_in_dry_run_keeps_its_checkpoint_in_a_volume(tmp_path: Path) -> None:
+def test_by_default_one_controller_in_dry_run_keeps_its_checkpoint_in_a_volume(tmp_path: Path):
     manifests = render()
     check_valid(manifests)
     check_commands(manifests)
@@ -136,7 +136,7 @@ def test_by_default_one_controller_in_dry_run_keeps_its_checkpoint_in_a_volume(t
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
 
 
-def test_with_everything_on_it_is_valid_and_says_what_the_values_say(tmp_path: Path) -> None:
+def test_with_everything_on_it_is_valid_and_says_what_the_values_say(tmp_path: Path):
     manifests = render(EVERYTHING)
     check_valid(manifests)
     check_commands(manifests)
@@ -156,9 +156,9 @@ def test_with_everything_on_it_is_valid_and_says_what_the_values_say(tmp_path: P
         ({"enabled": True, "existingClaim": "shared"}, "/var/lib/trimtab/checkpoint"),
     ],
 )
-def test_two_controllers_share_a_checkpoint_stand_by_for_each_other_and_are_spread(
+def test_two_controllers_share_a_checkpoint_and_are_spread(
     tmp_path: Path, persistence: dict[str, Any], checkpoint: str
-) -> None:
+):
     values = {"replicas": 2, "persistence": persistence, "settings": {"spark": {"checkpoint": checkpoint}}}
     manifests = render(values_file(tmp_path, values))
     check_valid(manifests)
@@ -173,7 +173,7 @@ def test_two_controllers_share_a_checkpoint_stand_by_for_each_other_and_are_spre
     assert budget["selector"] == stateful["selector"]
 
 
-def test_secrets_appear_as_references_only() -> None:
+def test_secrets_appear_as_references_only():
     (pod,) = pods(render(EVERYTHING))
     (container,) = pod["containers"]
     assert container["env"] == [
@@ -185,9 +185,7 @@ def test_secrets_appear_as_references_only() -> None:
     assert [volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume] == ["ca"]
 
 
-def test_collectors_and_executors_run_commands_that_exist_and_read_targets_that_are_there(
-    tmp_path: Path,
-) -> None:
+def test_collectors_and_executors_run_commands_that_exist_and_read_targets_that_are_there(tmp_path: Path):
     wanted = targets_values()
     manifests = render(values_file(tmp_path, wanted))
     check_valid(manifests)
@@ -200,7 +198,7 @@ def test_collectors_and_executors_run_commands_that_exist_and_read_targets_that_
         assert {("collect", target["system"], cluster), ("execute", target["system"], cluster)} <= asked
 
 
-def test_load_reports_may_come_from_pulsar(tmp_path: Path) -> None:
+def test_load_reports_may_come_from_pulsar(tmp_path: Path):
     given = {
         "settings": {
             "input": {
@@ -225,7 +223,7 @@ def test_load_reports_may_come_from_pulsar(tmp_path: Path) -> None:
     assert "/etc/trimtab/secrets/pulsar" in mounted
 
 
-def test_dashboards_and_rules_in_the_cluster_are_the_files_beside_the_chart() -> None:
+def test_dashboards_and_rules_in_the_cluster_are_the_files_beside_the_chart():
     manifests = render(EVERYTHING)
     boards = {
         name: text
@@ -245,7 +243,7 @@ def test_dashboards_and_rules_in_the_cluster_are_the_files_beside_the_chart() ->
     assert only(manifests, "PrometheusRule")["spec"]["groups"] == groups
 
 
-def test_alerts_link_to_runbooks_where_they_are_served(tmp_path: Path) -> None:
+def test_alerts_link_to_runbooks_where_they_are_served(tmp_path: Path):
     given = {"prometheusRule": {"enabled": True, "runbookBaseUrl": "https://wiki.example/trimtab/"}}
     groups = only(render(values_file(tmp_path, given)), "PrometheusRule")["spec"]["groups"]
     urls = [
@@ -255,7 +253,7 @@ def test_alerts_link_to_runbooks_where_they_are_served(tmp_path: Path) -> None:
     assert all(url.startswith("https://wiki.example/trimtab/") for url in urls)
 
 
-def test_prometheus_finds_the_controller_under_the_job_that_rules_and_dashboards_name() -> None:
+def test_prometheus_finds_the_controller_under_the_job_that_rules_and_dashboards_name():
     manifests = render(EVERYTHING)
     monitor, service = only(manifests, "ServiceMonitor")["spec"], only(manifests, "Service")
     labels = service["metadata"]["labels"]
@@ -279,9 +277,7 @@ def test_prometheus_finds_the_controller_under_the_job_that_rules_and_dashboards
         ({"settings": {"input": {"security": {"password": "hunter2"}}}}, "password"),
     ],
 )
-def test_what_could_not_work_is_refused_with_the_reason(
-    values: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_what_could_not_work_is_refused_with_the_reason(values: dict[str, Any], message: str, tmp_path: Path):
     done = helm(
         "template", "ours", CHART, "--kube-version", KUBERNETES, "--values", values_file(tmp_path, values)
     )

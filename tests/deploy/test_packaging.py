@@ -61,7 +61,7 @@ def copied_from_the_clone(steps: list[tuple[str, str]]) -> Iterator[str]:
             yield from (word for word in words[:-1] if not word.startswith("--"))
 
 
-def test_the_base_is_pinned_to_a_patch_release_or_a_digest(steps: list[tuple[str, str]]) -> None:
+def test_the_base_is_pinned_to_a_patch_release_or_a_digest(steps: list[tuple[str, str]]):
     preset = dict(value.split("=", 1) for value in arguments_of(steps, "ARG"))
     stages = {value.split()[-1] for value in arguments_of(steps, "FROM") if " AS " in value}
     for value in arguments_of(steps, "FROM"):
@@ -69,14 +69,14 @@ def test_the_base_is_pinned_to_a_patch_release_or_a_digest(steps: list[tuple[str
         assert image in stages or re.search(r":\d+\.\d+\.\d+-|@sha256:[0-9a-f]{64}$", image), image
 
 
-def test_nothing_is_fetched_past_the_locks(steps: list[tuple[str, str]]) -> None:
+def test_nothing_is_fetched_past_the_locks(steps: list[tuple[str, str]]):
     assert arguments_of(steps, "ADD") == []
     message = "\n".join(arguments_of(steps, "RUN"))
     assert not re.search(r"\b(curl|wget|git clone)\b|https?://", message)
     assert "--require-hashes --no-deps -r runtime.lock" in message
 
 
-def test_what_is_copied_is_in_the_clone_and_reaches_the_builder(steps: list[tuple[str, str]]) -> None:
+def test_what_is_copied_is_in_the_clone_and_reaches_the_builder(steps: list[tuple[str, str]]):
     sources = list(copied_from_the_clone(steps))
     assert {"policies", "state", "streaming", "deploy/container/runtime.lock"} <= set(sources)
     for source in sources:
@@ -84,12 +84,12 @@ def test_what_is_copied_is_in_the_clone_and_reaches_the_builder(steps: list[tupl
         assert not ignored(Path(source)), source
 
 
-def test_no_secret_history_or_test_reaches_the_builder() -> None:
+def test_no_secret_history_or_test_reaches_the_builder():
     for name in (".git/config", ".venv/bin/python", "tests/streaming/test_readme.py", "trimtab.toml", ".env"):
         assert ignored(Path(name)), name
 
 
-def test_what_runs_is_not_root_and_says_whether_it_lives(steps: list[tuple[str, str]]) -> None:
+def test_what_runs_is_not_root_and_says_whether_it_lives(steps: list[tuple[str, str]]):
     last_stage = steps[max(place for place, (name, _) in enumerate(steps) if name == "FROM") :]
     assert arguments_of(last_stage, "USER") == ["10001:10001"]
     assert "/healthz" in arguments_of(last_stage, "HEALTHCHECK")[0]
@@ -101,7 +101,7 @@ def pins_in(lock: str) -> set[str]:
     return set(re.findall(r"^[A-Za-z0-9][^\n]*==.*(?= \\$)", lock, re.MULTILINE))
 
 
-def test_the_image_holds_what_the_application_declares_and_no_tool_of_developers() -> None:
+def test_the_image_holds_what_the_application_declares_and_no_tool_of_developers():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = {re.split(r"[><=~! \[]", line)[0] for line in project["project"]["dependencies"]}
     kept = names_in(RUNTIME_LOCK)
@@ -110,7 +110,7 @@ def test_the_image_holds_what_the_application_declares_and_no_tool_of_developers
     assert not {"pytest", "mypy", "ruff", "hypothesis", "import-linter", "pluggy", "rich", "uv"} & kept
 
 
-def test_the_image_holds_the_versions_that_are_tested() -> None:
+def test_the_image_holds_the_versions_that_are_tested():
     """`make locks` writes both locks; nothing else may."""
     pins = pins_in(RUNTIME_LOCK)
     assert pins
@@ -135,9 +135,7 @@ def services() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", services())
-def test_what_a_service_mounts_is_in_the_clone_or_a_declared_volume_and_read_only_where_it_is_ours(
-    name: str,
-) -> None:
+def test_what_a_service_mounts_is_in_the_clone_or_a_declared_volume_and_read_only_where_it_is_ours(name: str):
     declared = yaml.safe_load(FILE.read_text())["volumes"]
     for mount in services()[name]["volumes"]:
         source, target, *mode = mount.split(":")
@@ -150,7 +148,7 @@ def test_what_a_service_mounts_is_in_the_clone_or_a_declared_volume_and_read_onl
 
 
 @pytest.mark.parametrize("name", services())
-def test_images_are_pinned_and_nothing_listens_beyond_this_machine(name: str) -> None:
+def test_images_are_pinned_and_nothing_listens_beyond_this_machine(name: str):
     service = services()[name]
     assert re.search(r":v?\d+\.\d+\.\d+$", service["image"]), service["image"]
     assert service["network_mode"] == "host"
@@ -159,7 +157,7 @@ def test_images_are_pinned_and_nothing_listens_beyond_this_machine(name: str) ->
     assert "0.0.0.0" not in text  # noqa: S104  the point
 
 
-def test_files_that_settings_of_a_service_name_are_inside_its_mounts() -> None:
+def test_files_that_settings_of_a_service_name_are_inside_its_mounts():
     for name, service in services().items():
         mounts = dict(mount.split(":")[:2][::-1] for mount in service["volumes"])
         named = re.findall(
@@ -173,7 +171,7 @@ def test_files_that_settings_of_a_service_name_are_inside_its_mounts() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_composes_own_loader_takes_the_file_and_sees_every_mount() -> None:
+def test_composes_own_loader_takes_the_file_and_sees_every_mount():
     done = LOADER.run("-format", "json", FILE, cwd=DEPLOY)
     assert done.returncode == 0, done.stderr
     loaded = json.loads(done.stdout)
@@ -185,7 +183,7 @@ def test_composes_own_loader_takes_the_file_and_sees_every_mount() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_composes_own_loader_refuses_what_is_not_in_the_specification(tmp_path: Path) -> None:
+def test_composes_own_loader_refuses_what_is_not_in_the_specification(tmp_path: Path):
     wrong = tmp_path / "compose.yaml"
     wrong.write_text(FILE.read_text().replace("network_mode:", "network_mood:"))
     done = LOADER.run(wrong, cwd=tmp_path)
@@ -193,7 +191,7 @@ def test_composes_own_loader_refuses_what_is_not_in_the_specification(tmp_path: 
     assert "network_mood" in done.stderr
 
 
-def test_the_readme_leads_from_the_demo_to_the_dashboards_in_two_commands() -> None:
+def test_the_readme_leads_from_the_demo_to_the_dashboards_in_two_commands():
     page = (DEPLOY.parent / "README.md").read_text()
     block = next(each for each in page.split("```")[1::2] if "docker compose" in each)
     commands = [line.partition("#")[0].split() for line in block.strip().splitlines()]
@@ -215,7 +213,7 @@ def read(unit: Path) -> ConfigParser:
     return parser
 
 
-def test_there_is_a_unit_of_each_program() -> None:
+def test_there_is_a_unit_of_each_program():
     assert [unit.name for unit in UNITS] == [
         "trimtab-collect@.service",
         "trimtab-execute@.service",
@@ -224,7 +222,7 @@ def test_there_is_a_unit_of_each_program() -> None:
 
 
 @each_unit
-def test_what_a_unit_starts_is_a_command_with_its_options(unit: Path) -> None:
+def test_what_a_unit_starts_is_a_command_with_its_options(unit: Path):
     line = read(unit)["Service"]["ExecStart"].replace("${SYSTEM}", "pulsar").replace("%i", "east-1")
     _, *arguments = line.split()
     result = CliRunner().invoke(main, arguments)
@@ -233,7 +231,7 @@ def test_what_a_unit_starts_is_a_command_with_its_options(unit: Path) -> None:
 
 
 @each_unit
-def test_a_crash_and_an_outage_are_started_again_and_what_a_person_has_to_mend_is_not(unit: Path) -> None:
+def test_a_crash_and_an_outage_are_started_again_and_what_a_person_has_to_mend_is_not(unit: Path):
     found = read(unit)
     service = found["Service"]
     assert service["Restart"] == "on-failure"
@@ -244,7 +242,7 @@ def test_a_crash_and_an_outage_are_started_again_and_what_a_person_has_to_mend_i
 
 
 @each_unit
-def test_systemd_understands_the_unit(unit: Path, tmp_path: Path) -> None:
+def test_systemd_understands_the_unit(unit: Path, tmp_path: Path):
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("no systemd here")
@@ -257,7 +255,7 @@ def test_systemd_understands_the_unit(unit: Path, tmp_path: Path) -> None:
     assert copy.name not in done.stderr, done.stderr
 
 
-def test_the_page_says_of_every_exit_code_what_becomes_of_it_under_systemd() -> None:
+def test_the_page_says_of_every_exit_code_what_becomes_of_it_under_systemd():
     page = (ROOT / "docs" / "operations.md").read_text()
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()]
     rows = {int(row[0]): row for row in cells if len(row) == 5 and row[0].isdigit()}

@@ -38,9 +38,9 @@ COUNTERS = {
 
 
 @pytest.mark.parametrize(("started", "counted", "step", "shown"), COUNTERS.values(), ids=COUNTERS.keys())
-def test_a_bar_shows_what_was_counted_since_the_last_and_no_bar_shows_it_again(
+def test_a_bar_shows_what_was_counted_since_the_last(
     tmp_path: Path, started: str, counted: str, step: str, shown: dict[int, float]
-) -> None:
+):
     expr = Asked("a graph", each_step(families.ROUNDS, by="cluster")).filled(interval=step)
     for minute, rise in shown.items():
         expected = {'{cluster="east-1"}': rise} if rise else {}
@@ -65,7 +65,7 @@ DAYS = {
 @pytest.mark.parametrize(("started", "counted", "at", "shown"), DAYS.values(), ids=DAYS.keys())
 def test_a_day_shows_a_whole_number_of_what_was_counted(
     tmp_path: Path, started: str, counted: str, at: str, shown: float
-) -> None:
+):
     expr = in_a_day(families.QUERY_RESTARTS)
     check(tmp_path, {START: started, RESTARTS: counted}, [(expr, {"{}": shown})], at=at)
 
@@ -152,7 +152,7 @@ def asked_by(panel: str) -> list[Asked]:
 )
 def test_every_panel_shows_what_is_the_case(
     tmp_path: Path, series: dict[str, str], answers: dict[str, list[dict[str, float]]]
-) -> None:
+):
     asked = {
         asked.where.removeprefix(f"{BOARD}: ") for asked in asked_by_dashboards() if BOARD in asked.where
     }
@@ -165,7 +165,7 @@ def test_every_panel_shows_what_is_the_case(
     check(tmp_path, series, expected, at="20m")
 
 
-def test_what_is_unknown_counts_as_moving_and_never_as_nothing(tmp_path: Path) -> None:
+def test_what_is_unknown_counts_as_moving_and_never_as_nothing(tmp_path: Path):
     unknown = {
         f"trimtab_reassignment_left_bytes{OF_CLUSTER}": "0x10 " + " ".join(["NaN"] * 20),
         f"trimtab_reassignment_eta_seconds{OF_CLUSTER}": "0x10 600x20",
@@ -175,14 +175,14 @@ def test_what_is_unknown_counts_as_moving_and_never_as_nothing(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("left", ["72000-1000x20", "NaN " + " ".join(["NaN"] * 20)], ids=["known", "unknown"])
-def test_a_move_that_nobody_saw_begin_is_not_shown_as_none(tmp_path: Path, left: str) -> None:
+def test_a_move_that_nobody_saw_begin_is_not_shown_as_none(tmp_path: Path, left: str):
     moving = {f"trimtab_reassignment_left_bytes{OF_CLUSTER}": left}
     (elapsed,) = (asked.filled() for asked in asked_by("Moves for"))
     nan = f"count by (cluster) (({elapsed}) != ({elapsed}))"
     check(tmp_path, moving, [(nan, {'{cluster="logs"}': 1})], at="20m")
 
 
-def test_without_a_kafka_cluster_only_the_panels_that_count_something_answer(tmp_path: Path) -> None:
+def test_without_a_kafka_cluster_only_the_panels_that_count_something_answer(tmp_path: Path):
     counted: Answers = {
         f"{BOARD}: Never end": {"{}": 0},
         f"{BOARD}: Late": {"{}": 0},

@@ -183,21 +183,21 @@ def row(schedule: str, *, passed: bool = True, seed: int = 1, system: str = "kaf
     return Row(seed=seed, commit="abc1234", system=system, passed=passed, seconds=60, schedule=schedule)
 
 
-def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
+def test_results_are_read_as_they_were_written(tmp_path: Path):
     rows = [row("pause/3.0s garbage"), row("garbage", passed=False)]
     for each in rows:
         append(each, tmp_path / "results.tsv")
     assert read(tmp_path / "results.tsv") == rows
 
 
-def test_the_same_schedule_counts_once_and_other_systems_do_not() -> None:
+def test_the_same_schedule_counts_once_and_other_systems_do_not():
     rows = [row("garbage"), row("garbage", seed=2), row("pause/3.0s"), row("pause/4.0s", system="pulsar")]
     first, kinds = tally(rows, "kafka")
     assert first == "kafka: 2 different schedules passed, in 3 runs"
     assert kinds.strip() == "garbage 1, pause 1"
 
 
-def test_a_schedule_that_failed_owes_ten_passes_after_its_last_failure() -> None:
+def test_a_schedule_that_failed_owes_ten_passes_after_its_last_failure():
     once = [row("garbage", passed=False), *[row("garbage")] * (TIMES_PASSED - 1)]
     assert "passed 9 of 10 times since: garbage" in "\n".join(tally(once, "kafka"))
     assert "times since" not in "\n".join(tally([*once, row("garbage")], "kafka"))
@@ -288,7 +288,7 @@ MENDED = {"5": "a person has to fix", "2": "a person has to fix", "4": "no proce
 
 
 @pytest.mark.parametrize(("code", "message"), MENDED.items())
-def test_what_a_person_would_have_to_mend_is_a_problem(
+def test_what_a_person_has_to_mend_is_a_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, message: str
 ):
     with supervised(tmp_path, monkeypatch, code) as supervisor:

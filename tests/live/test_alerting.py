@@ -70,7 +70,7 @@ class Alerting(Prometheus):
         )
 
 
-def test_waiting_proposals_and_a_cluster_without_a_leader_reach_slack_and_the_pager(tmp_path: Path) -> None:
+def test_waiting_proposals_and_a_cluster_without_a_leader_reach_slack_and_the_pager(tmp_path: Path):
     registry = CollectorRegistry()
     Gauge("trimtab_proposals_open", "", ["cluster"], registry=registry).labels("east-1").set(3)
     Gauge("trimtab_leader", "", ["controller"], registry=registry).labels("trimtab").set(0)

@@ -71,7 +71,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-def test_hdfs_keeps_what_a_checkpoint_needs(tmp_path: Path, hdfs: LocalHdfs) -> None:
+def test_hdfs_keeps_what_a_checkpoint_needs(tmp_path: Path, hdfs: LocalHdfs):
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     try:
         files = Files(spark, f"{hdfs.url}/{tmp_path.name}")
@@ -86,9 +86,7 @@ def test_hdfs_keeps_what_a_checkpoint_needs(tmp_path: Path, hdfs: LocalHdfs) -> 
 
 
 @pytest.mark.slow
-def test_a_controller_that_is_killed_is_replaced_by_one_that_goes_on_from_hdfs(
-    stage: Stage, hdfs: LocalHdfs, warm: Warm
-) -> None:
+def test_a_controller_that_is_killed_is_replaced_on_hdfs(stage: Stage, hdfs: LocalHdfs, warm: Warm):
     location = f"{hdfs.url}/{stage.name}/checkpoint"
     config = stage.settings(spark__checkpoint=location)
     ("run", "--config", str(config), "--from", "earliest")
@@ -154,16 +152,14 @@ def promises_of(location: str, conf: dict[str, str]) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_it_keeps_what_a_checkpoint_needs_and_of_those_who_make_a_file_at_once_one_alone_has_it(
-    conf: dict[str, str],
-) -> None:
+def test_of_those_who_make_a_file_at_once_one_alone_has_it(conf: dict[str, str]):
     said = promises_of(f"s3a://{KEEPS}/promises", conf)
     assert said == {"refused": None, "left": [], "winners": [[True]] * ROUNDS}
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_without_conditional_writes_it_is_refused_with_the_remedy(conf: dict[str, str]) -> None:
+def test_without_conditional_writes_it_is_refused_with_the_remedy(conf: dict[str, str]):
     said = promises_of(f"s3a://{LACKS}/promises", conf)
     assert "cannot create a file on the condition that it does not exist" in said["refused"]
     assert "Conditional Writes Unavailable" in said["refused"]
@@ -173,9 +169,9 @@ def test_without_conditional_writes_it_is_refused_with_the_remedy(conf: dict[str
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_controller_that_is_killed_is_replaced_by_one_that_goes_on_from_the_object_store(
+def test_a_controller_that_is_killed_is_replaced_on_an_object_store(
     stage: Stage, store: ObjectStore, conf: dict[str, str]
-) -> None:
+):
     config = stage.settings(
         base=f"{QUICK}\n[spark.extra]\n{extra(conf)}",
         spark__checkpoint=f"s3a://{KEEPS}/{stage.name}/checkpoint",

@@ -73,7 +73,7 @@ def running(stage: Stage) -> Child:
 
 
 @pytest.mark.slow
-def test_it_goes_on_after_a_restart_of_the_broker(tmp_path: Path, broker: ThreadingHTTPServer) -> None:
+def test_it_goes_on_after_a_restart_of_the_broker(tmp_path: Path, broker: ThreadingHTTPServer):
     with LocalKafka(tmp_path / "kafka") as kafka:
         stage = Stage(kafka.bootstrap, "restarted", tmp_path)
         stage.create_topics()
@@ -96,9 +96,7 @@ def _publish_unload(stage: Stage, name: str, *, owner: str) -> None:
     producer.close()
 
 
-def test_it_carries_out_what_it_should_once_and_leaves_the_rest_alone(
-    stage: Stage, broker: ThreadingHTTPServer
-) -> None:
+def test_it_carries_out_what_it_should_and_leaves_the_rest_alone(stage: Stage, broker: ThreadingHTTPServer):
     owner = f"127.0.0.1:{broker.server_port}"
     soon = (datetime.now(UTC) + timedelta(hours=1)).isoformat(timespec="milliseconds")
 

@@ -108,21 +108,21 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     return made
 
 
-def test_nothing_but_the_volumes_can_be_written_and_nobody_is_root(image: Image) -> None:
+def test_nothing_but_the_volumes_can_be_written_and_nobody_is_root(image: Image):
     for path in ("/etc/x", "/opt/trimtab/x", "/opt/given/x", "/x"):
         assert image.run("touch", path).returncode != 0, path
     assert image.run("touch", "/tmp/x", "/var/lib/trimtab/x").returncode == 0  # noqa: S108  in the container
     assert image.run("id", "-u").stdout.strip() == b"10001"
 
 
-def test_commands_work_without_a_network(image: Image) -> None:
+def test_commands_work_without_a_network(image: Image):
     message = image.run("entrypoint", "--version").stdout.decode()
     assert message.startswith("trimtab, version "), message
     shown = image.run("entrypoint", "config", "--format", "json")
     assert json.loads(shown.stdout)["spark.jars_dir"]["value"] == "/opt/trimtab/jars", shown.stderr
 
 
-def test_a_recording_is_decided_as_from_the_clone(image: Image) -> None:
+def test_a_recording_is_decided_as_from_the_clone(image: Image):
     given = ("replay", "--config", f"/opt/given/{CONFIG}", f"/opt/given/{RECORDING}")
     inside = image.run("entrypoint", *given)
     assert inside.returncode == 0, inside.stderr
@@ -130,12 +130,12 @@ def test_a_recording_is_decided_as_from_the_clone(image: Image) -> None:
     assert inside.stdout == subprocess.run(here, capture_output=True, check=True).stdout
 
 
-def test_no_tool_of_developers_and_no_declared_package_is_missing(image: Image) -> None:
+def test_no_tool_of_developers_and_no_declared_package_is_missing(image: Image):
     assert image.run("python", "-m", "pip", "check").returncode == 0
     assert image.run("python", "-c", "import pytest").returncode != 0
 
 
-def test_the_controller_runs_on_it_is_healthy_and_ends_when_asked(image: Image, stage: Stage) -> None:
+def test_the_controller_runs_on_it_is_healthy_and_ends_when_asked(image: Image, stage: Stage):
     config = stage.settings(
         base=RECORDED_SETTINGS,
         file="outside.toml",
@@ -162,7 +162,7 @@ def test_the_controller_runs_on_it_is_healthy_and_ends_when_asked(image: Image, 
     assert "fetching" not in child.output
 
 
-def test_it_is_an_executor_when_spark_on_kubernetes_asks_for_one(image: Image, tmp_path: Path) -> None:
+def test_it_is_an_executor_when_spark_on_kubernetes_asks_for_one(image: Image, tmp_path: Path):
     """Spark's pod gives the word and the variables; a driver beside it sends the work. There is no Kubernetes here."""
     port = free_ports(1)[0]
     driver_program = (

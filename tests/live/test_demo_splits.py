@@ -29,7 +29,7 @@ from tests.live.rehearsal import (
 )
 
 
-def test_every_bundle_has_topics_that_hash_into_it_and_carry_its_traffic() -> None:
+def test_every_bundle_has_topics_that_hash_into_it_and_carry_its_traffic():
     for now in Fleet().sweep(START_MS).brokers:
         stats = now.report.lastStats or {}
         assert set(now.topics) == {name for name in stats if not name.startswith("pulsar/")}
@@ -43,7 +43,7 @@ def test_every_bundle_has_topics_that_hash_into_it_and_carry_its_traffic() -> No
             )
 
 
-def test_one_bundle_runs_hot_on_the_busiest_broker_and_no_other_is_above_the_limit() -> None:
+def test_one_bundle_runs_hot_on_the_busiest_broker_and_no_other_is_above_the_limit():
     sweep = Fleet().sweep(START_MS)
     busiest = max(sweep.brokers, key=lambda broker: broker.usage_points)
     rates = {name: sum(topics_of(sweep, name).values()) for broker in sweep.brokers for name in broker.topics}
@@ -55,7 +55,7 @@ def test_one_bundle_runs_hot_on_the_busiest_broker_and_no_other_is_above_the_lim
     assert max(rates.values()) < limit / 1.2
 
 
-def test_a_split_takes_effect_in_the_next_sweep_and_every_topic_is_where_it_hashes_to() -> None:
+def test_a_split_takes_effect_in_the_next_sweep_and_every_topic_is_where_it_hashes_to():
     fleet = Fleet()
     before = fleet.sweep(START_MS)
     owner = fleet.owner(HOT_BUNDLE)
@@ -85,7 +85,7 @@ def test_a_split_takes_effect_in_the_next_sweep_and_every_topic_is_where_it_hash
     assert total == pytest.approx(sum(topics.values()), rel=0.15)
 
 
-def test_a_split_that_no_longer_fits_is_skipped_with_the_reason() -> None:
+def test_a_split_that_no_longer_fits_is_skipped_with_the_reason():
     fleet = Fleet()
     good = split_of(fleet, [0x7C000000])
     cases = {
@@ -109,7 +109,7 @@ def test_a_split_that_no_longer_fits_is_skipped_with_the_reason() -> None:
     assert "no bundle" in gone.reason
 
 
-def test_a_bundle_that_moves_is_not_split() -> None:
+def test_a_bundle_that_moves_is_not_split():
     fleet = Fleet()
     assert fleet.follow("a", unload_of(fleet, HOT_BUNDLE, to=BROKERS[4]), now_ms=START_MS) is None
     result = fleet.follow("b", split_of(fleet, [0x7C000000]), now_ms=START_MS)
@@ -117,7 +117,7 @@ def test_a_bundle_that_moves_is_not_split() -> None:
     assert "moving already" in result.reason
 
 
-def test_the_shipped_settings_split_the_hot_bundle_and_move_its_children_like_any_other() -> None:
+def test_the_shipped_settings_split_the_hot_bundle_and_move_its_children_like_any_other():
     story, _ = play(120)
     first = story.decisions[0]
     assert isinstance(first.action, Split)
@@ -137,7 +137,7 @@ def test_the_shipped_settings_split_the_hot_bundle_and_move_its_children_like_an
     )
 
 
-def test_plain_lines_draw_a_cut_once_with_its_topics_boundaries_and_children() -> None:
+def test_plain_lines_draw_a_cut_once_with_its_topics_boundaries_and_children():
     out = StringIO()
     lines = Lines(out)
     story, _ = play(40)
@@ -158,7 +158,7 @@ def test_plain_lines_draw_a_cut_once_with_its_topics_boundaries_and_children() -
 
 
 @pytest.mark.parametrize(("height", "says_why"), [(24, False), (30, True)])
-def test_the_screen_keeps_the_cut_of_the_heaviest_bundle_in_view(height: int, says_why: bool) -> None:  # noqa: FBT001
+def test_the_screen_keeps_the_cut_of_the_heaviest_bundle_in_view(height: int, says_why: bool):  # noqa: FBT001
     story, _ = play(60)
     console = Console(width=100, height=height, file=StringIO(), force_terminal=True)
     console.print(render(story, width=100, height=height))

@@ -63,7 +63,7 @@ def alter(stage: Stage, topic: str, setting: str, value: str) -> None:
         )
 
 
-def test_it_finds_what_is_wrong_beside_a_controller_that_goes_on_undisturbed(stage: Stage) -> None:
+def test_it_finds_what_is_wrong_beside_a_controller_that_goes_on_undisturbed(stage: Stage):
     file = str(stage.settings())
     settings = load(file=stage.settings(), flags={}, environ={}).settings
     with publisher_of(settings) as running:
@@ -107,7 +107,7 @@ def test_it_finds_what_is_wrong_beside_a_controller_that_goes_on_undisturbed(sta
 
 
 @pytest.mark.slow
-def test_brokers_that_do_not_answer_are_named_once_and_the_exit_code_says_so(stage: Stage) -> None:
+def test_brokers_that_do_not_answer_are_named_once_and_the_exit_code_says_so(stage: Stage):
     (port,) = free_ports(1)
     file = str(stage.settings(input__url=f"kafka://127.0.0.1:{port}"))
     found = doctor("--config", file, code=UNREACHABLE)
@@ -117,7 +117,7 @@ def test_brokers_that_do_not_answer_are_named_once_and_the_exit_code_says_so(sta
 
 
 @pytest.mark.slow
-def test_topics_that_are_missing_are_named_and_an_empty_cluster_is_told_what_to_start(stage: Stage) -> None:
+def test_topics_that_are_missing_are_named_and_an_empty_cluster_is_told_what_to_start(stage: Stage):
     with KafkaAdminClient(bootstrap_servers=stage.bootstrap) as admin:
         admin.delete_topics([stage.topics.audit, stage.topics.beats])
     found = doctor("--config", str(stage.settings()), code=REFUSED)

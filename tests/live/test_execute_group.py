@@ -73,7 +73,7 @@ def stays(actions: ActionsTopic, *, while_: Callable[[], bool]) -> None:
         actions.keep_polled()
 
 
-def test_a_batch_that_takes_longer_than_the_poll_interval_is_kept(stage: Stage) -> None:
+def test_a_batch_that_takes_longer_than_the_poll_interval_is_kept(stage: Stage):
     with ExitStack() as stack:
         actions = consumer(stage, stack)
         say(stage, b"long")
@@ -85,7 +85,7 @@ def test_a_batch_that_takes_longer_than_the_poll_interval_is_kept(stage: Stage) 
         assert polled(actions) == [b"meanwhile"]
 
 
-def test_what_was_polled_before_the_group_changed_comes_again_to_who_has_it_then(stage: Stage) -> None:
+def test_what_was_polled_before_the_group_changed_comes_again_to_who_has_it_then(stage: Stage):
     with ExitStack() as stack:
         first = consumer(stage, stack)
         say(stage, b"a1")
@@ -108,9 +108,7 @@ def test_what_was_polled_before_the_group_changed_comes_again_to_who_has_it_then
         assert ([record.value for record in found] or polled(first, second)) == [b"a1"]
 
 
-def test_a_replica_that_joins_waits_for_work_that_another_one_has(
-    stage: Stage, admin: KafkaAdminClient
-) -> None:
+def test_a_replica_that_joins_waits_for_work_that_another_one_has(stage: Stage, admin: KafkaAdminClient):
     """The executor that has the partition keeps it, and the other one gets it only when the first one ends."""
     with ExitStack() as stack:
         with ExitStack() as own:
@@ -137,7 +135,7 @@ def _have_joined(admin: KafkaAdminClient, stage: Stage, *actions: ActionsTopic) 
     return len(found["members"]) == len(actions) and found["group_state"] == "Stable"
 
 
-def test_a_dropped_batch_comes_again_to_the_same_executor(stage: Stage) -> None:
+def test_a_dropped_batch_comes_again_to_the_same_executor(stage: Stage):
     with ExitStack() as stack:
         actions = consumer(stage, stack)
         say(stage, b"a1")
@@ -149,9 +147,7 @@ def test_a_dropped_batch_comes_again_to_the_same_executor(stage: Stage) -> None:
         assert polled(actions) == [b"a2"]
 
 
-def test_a_partition_that_leaves_while_its_beginning_is_asked_for_is_left_alone(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_partition_that_leaves_while_it_is_asked_for_is_left(stage: Stage, monkeypatch: pytest.MonkeyPatch):
     with ExitStack() as stack:
         first = consumer(stage, stack)
         say(stage, b"a1")
@@ -240,9 +236,7 @@ class Executor:
         os.kill(self.child.process.pid, signal.SIGCONT)
 
 
-def test_frozen_for_longer_than_an_action_lives_it_does_not_call(
-    stage: Stage, admin: KafkaAdminClient
-) -> None:
+def test_frozen_for_longer_than_an_action_lives_it_does_not_call(stage: Stage, admin: KafkaAdminClient):
     with closing(Executor(stage, admin, "before-gate")) as executor:
         expires = executor.say("late", "0:7", lives_s=10.0)
         with executor.frozen():
@@ -258,9 +252,7 @@ def test_frozen_for_longer_than_an_action_lives_it_does_not_call(
         assert executor.child.terminate() == 0
 
 
-def test_dropped_out_of_its_group_it_joins_again_and_does_not_repeat_for_ever(
-    stage: Stage, admin: KafkaAdminClient
-) -> None:
+def test_dropped_out_of_its_group_it_joins_again_and_goes_on(stage: Stage, admin: KafkaAdminClient):
     with closing(Executor(stage, admin, "before-commit")) as executor:
         executor.say("a1", "0:1")
         with executor.frozen():

@@ -55,7 +55,7 @@ def sent(kafka: LocalKafka, directory: Path, value: bytes) -> None:
 
 @pytest.mark.slow
 @linux_only
-def test_what_was_produced_survives_a_restart_at_the_same_address_and_a_kill(tmp_path: Path) -> None:
+def test_what_was_produced_survives_a_restart_at_the_same_address_and_a_kill(tmp_path: Path):
     before = brokers_of(os.getpid())
     with LocalKafka(tmp_path) as kafka:
         address, stage = kafka.bootstrap, Stage(kafka.bootstrap, "kept", tmp_path)
@@ -74,12 +74,12 @@ def test_what_was_produced_survives_a_restart_at_the_same_address_and_a_kill(tmp
     assert brokers_of(os.getpid()) == before
 
 
-def test_starting_twice_is_refused(kafka: LocalKafka) -> None:
+def test_starting_twice_is_refused(kafka: LocalKafka):
     with pytest.raises(LocalKafkaError, match="already running"):
         kafka.start()
 
 
-def test_a_broker_that_does_not_come_up_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
+def test_a_broker_that_does_not_come_up_is_reported_with_the_end_of_its_log(tmp_path: Path):
     store = tmp_path / "node1"
     store.mkdir()
     (store / "meta.properties").write_text("version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\nnode.id=9\n")
@@ -88,9 +88,7 @@ def test_a_broker_that_does_not_come_up_is_reported_with_the_end_of_its_log(tmp_
 
 
 @pytest.mark.slow
-def test_a_port_lost_between_choosing_and_binding_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_port_lost_before_it_was_bound_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         choose = local_kafka.free_ports
@@ -102,9 +100,7 @@ def test_a_port_lost_between_choosing_and_binding_is_replaced(
 
 @linux_only
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)])
-def test_the_broker_ends_with_the_command_that_runs_it(
-    tmp_path: Path, number: signal.Signals, code: int
-) -> None:
+def test_the_broker_ends_with_the_command_that_runs_it(tmp_path: Path, number: signal.Signals, code: int):
     command = [sys.executable, "-m", "deploy.local.kafka", "--directory", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -126,7 +122,7 @@ def watched(directory: Path, *, port: int = 0) -> Prometheus:
     return Prometheus(directory, target="127.0.0.1:1", port=port or free_ports(1)[0], interval_s=0.2)
 
 
-def test_prometheus_watches_until_it_is_stopped_and_one_that_cannot_start_says_why(tmp_path: Path) -> None:
+def test_prometheus_watches_until_it_is_stopped_and_one_that_cannot_start_says_why(tmp_path: Path):
     need("prometheus")
     with watched(tmp_path / "first") as running:
         url = f"{running.url}/api/v1/query?query=up"
@@ -140,7 +136,7 @@ def test_prometheus_watches_until_it_is_stopped_and_one_that_cannot_start_says_w
     assert ask(f"{running.url}/-/ready").status == 0
 
 
-def test_make_watch_says_where_to_look_and_ends_with_ctrl_c() -> None:
+def test_make_watch_says_where_to_look_and_ends_with_ctrl_c():
     need("prometheus")
     port, grafana_port = free_ports(2)
     ports = {"--port": port, "--grafana-port": grafana_port, "--metrics-port": 1}
@@ -157,9 +153,7 @@ def test_make_watch_says_where_to_look_and_ends_with_ctrl_c() -> None:
     assert ask(f"http://127.0.0.1:{port}/-/ready").status == 0
 
 
-def test_the_distributions_package_is_unpacked_into_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_distributions_package_goes_into_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The download is apt-get's business; a package made here stands in for the one it would leave."""
     made, place = tmp_path / "made", tmp_path / "cache/trimtab/prometheus/usr/bin"
     for program in ("prometheus", "promtool"):
@@ -188,9 +182,9 @@ def test_the_distributions_package_is_unpacked_into_the_cache(
     assert prometheus.find("promtool") == place / "promtool"
 
 
-def test_where_it_cannot_be_had_the_command_that_installs_it_is_named(
+def test_where_it_cannot_be_had_its_installation_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     assert prometheus.main() == 1
@@ -220,7 +214,7 @@ def asked_of_prometheus(url: str, expr: str) -> list[Any]:
     return [frame for frame in frames if any(frame["data"]["values"])]
 
 
-def test_whoever_reaches_grafana_sees_the_dashboards_their_data_and_the_runbooks(tmp_path: Path) -> None:
+def test_whoever_reaches_grafana_sees_the_dashboards_their_data_and_the_runbooks(tmp_path: Path):
     need("prometheus")
     if grafana.find() is None:
         text = f"there is no grafana on the PATH, so the dashboards are NOT shown by a real one: {grafana.INSTALL}"

@@ -51,9 +51,9 @@ def moved(secure: SecureKafka, stage: Stage) -> str:
     return name
 
 
-def test_an_operators_commands_write_nothing_before_naming_the_permission_that_is_missing(
+def test_operators_commands_name_the_permission_that_is_missing(
     secure: SecureKafka, stage: Stage, access: Access
-) -> None:
+):
     operator = User("operator", "SCRAM-SHA-256", secure, stage, access)
     known = f'[clusters."{CLUSTER}".pulsar.avg_shedder]\nlow_hit_count = 4\n'
     config = str(operator.settings(more=known))
@@ -64,9 +64,7 @@ def test_an_operators_commands_write_nothing_before_naming_the_permission_that_i
     assert "paused: no -> yes" in command(*pause).output
 
 
-def test_watching_works_with_its_permissions_and_names_the_one_that_is_missing(
-    secure: SecureKafka, stage: Stage, access: Access
-) -> None:
+def test_watching_names_the_permission_that_is_missing(secure: SecureKafka, stage: Stage, access: Access):
     onlooker, action = User("onlooker", "SCRAM-SHA-512", secure, stage, access), decided(stage)
     config = ("--config", str(onlooker.settings()))
     why, status = ("actions", "why", *config, action["id"]), ("status", *config)
@@ -81,9 +79,9 @@ def test_watching_works_with_its_permissions_and_names_the_one_that_is_missing(
     assert command(*rejected).output == ""
 
 
-def test_a_collector_works_with_its_permissions_and_names_the_one_that_is_missing(
+def test_a_collector_names_the_permission_that_is_missing(
     secure: SecureKafka, stage: Stage, access: Access, moved: str
-) -> None:
+):
     plan = stage.directory / "reassignment.json"
     planned(plan, moved, {0: (1, 2)})
     collector = User("collector", "PLAIN", secure, stage, access)
@@ -119,9 +117,9 @@ def test_a_collector_works_with_its_permissions_and_names_the_one_that_is_missin
         access.allow("reader", [entry])
 
 
-def test_an_executor_works_with_its_permissions_and_names_the_one_that_is_missing(
+def test_an_executor_names_the_permission_that_is_missing(
     secure: SecureKafka, stage: Stage, access: Access, moved: str
-) -> None:
+):
     executor = User("executor", "SCRAM-SHA-512", secure, stage, access)
     hand = User("hand", "SCRAM-SHA-256", secure, stage, access)
     config = executor.settings(more=hand.target(CLUSTER))
@@ -160,9 +158,7 @@ def test_an_executor_works_with_its_permissions_and_names_the_one_that_is_missin
 
 
 @pytest.mark.slow
-def test_the_doctor_says_what_it_could_not_check_without_a_permission(
-    secure: SecureKafka, stage: Stage, access: Access
-) -> None:
+def test_the_doctor_says_what_it_could_not_check(secure: SecureKafka, stage: Stage, access: Access):
     doctor = User("doctor", "SCRAM-SHA-512", secure, stage, access)
     asked = ("doctor", "--config", str(doctor.settings()))
     runs = [entry for entry in doctor.entries("The controller") if entry.kind == "topic"]
@@ -191,9 +187,9 @@ def default_stage(secure: SecureKafka, tmp_path: Path) -> Iterator[Stage]:
     made.close()
 
 
-def test_with_the_documented_permissions_it_makes_topics_and_runs_over_sasl_ssl(
+def test_with_the_documented_permissions_it_runs_over_sasl_ssl(
     secure: SecureKafka, default_stage: Stage, access: Access, warm: Warm
-) -> None:
+):
     stage = default_stage
     administrator = User("admin", "PLAIN", secure, stage, access)
     controller = User("trimtab", "SCRAM-SHA-512", secure, stage, access)
@@ -253,9 +249,9 @@ def collect(config: Path, stage: Stage, events: list[bytes]) -> None:
         producer.flush()
 
 
-def test_a_secured_cluster_is_looked_at_and_paced_as_the_user_of_its_target(
+def test_a_secured_cluster_is_paced_as_the_user_of_its_target(
     secure: SecureKafka, access: Access, tmp_path: Path
-) -> None:
+):
     with KafkaAdminClient(bootstrap_servers=secure.bootstrap) as admin:
         admin.create_topics({"mv": {"assignments": {0: [1]}}}, wait_for_metadata=True)
     config = tmp_path / "trimtab.toml"

@@ -113,7 +113,7 @@ class TestPublisher(PublisherSuite):
 @pytest.mark.parametrize(
     "codec", [*(pytest.param(codec, marks=pytest.mark.slow) for codec in ("gzip", "snappy", "lz4")), "zstd"]
 )
-def test_a_broker_that_compresses_every_topic_changes_nothing(setting: Setting, codec: str) -> None:
+def test_a_broker_that_compresses_every_topic_changes_nothing(setting: Setting, codec: str):
     compressed = {
         ConfigResource(ConfigResourceType.TOPIC, topic, configs={"compression.type": codec})
         for topic in (setting.actions, setting.commits)
@@ -138,9 +138,7 @@ KILLED = {
 
 
 @pytest.mark.parametrize(("killed", "planned"), KILLED.values(), ids=KILLED)
-def test_killed_around_the_commit_the_re_run_publishes_once(
-    setting: Setting, killed: str, planned: int
-) -> None:
+def test_killed_around_the_commit_the_re_run_publishes_once(setting: Setting, killed: str, planned: int):
     ended = setting.run(f"""
         publisher.open(at())
         publisher.publish(0, {QUERY!r}, batch(0))
@@ -153,7 +151,7 @@ def test_killed_around_the_commit_the_re_run_publishes_once(
     assert setting.seen() == values(*range(planned + 2))
 
 
-def test_a_broker_restart_between_batches_needs_no_help(kafka: LocalKafka, setting: Setting) -> None:
+def test_a_broker_restart_between_batches_needs_no_help(kafka: LocalKafka, setting: Setting):
     with opened(setting) as publisher:
         publisher.publish(0, QUERY, setting.batch(0))
         kafka.restart()
@@ -166,7 +164,7 @@ def test_a_broker_restart_between_batches_needs_no_help(kafka: LocalKafka, setti
 )
 def test_while_the_broker_is_away_publishing_fails_in_time(
     kafka: LocalKafka, setting: Setting, monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
+):
     with opened(setting, timeout_s=2.0) as publisher:
         publisher.publish(0, QUERY, setting.batch(0))
         # A lone broker killed before it has written the commit markers leaves the transaction hanging for good.
@@ -189,9 +187,7 @@ def test_while_the_broker_is_away_publishing_fails_in_time(
     assert setting.seen() == values(0, 1, 2)
 
 
-def test_a_commit_whose_answer_was_lost_is_not_repeated(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_whose_answer_was_lost_is_not_repeated(setting: Setting, monkeypatch: pytest.MonkeyPatch):
     with opened(setting, timeout_s=2.0) as publisher:
         commit = KafkaProducer.commit_transaction
 
@@ -207,13 +203,13 @@ def test_a_commit_whose_answer_was_lost_is_not_repeated(
     assert setting.seen() == values(0)
 
 
-def test_an_address_that_does_not_answer_is_a_publish_error_that_names_it() -> None:
+def test_an_address_that_does_not_answer_is_a_publish_error_that_names_it():
     absent = KafkaPublisher("127.0.0.1:1", name="trimtab", commits_topic="commits", timeout_s=1.0)
     with pytest.raises(PublishError, match=r"127\.0\.0\.1:1"):
         absent.open(at())
 
 
-def test_a_record_larger_than_the_topic_allows_fails_the_batch_as_a_whole(setting: Setting) -> None:
+def test_a_record_larger_than_the_topic_allows_fails_the_batch_as_a_whole(setting: Setting):
     with opened(setting) as publisher:
         huge = OutboundRecord(setting.actions, "east-1", os.urandom(2 * 1024 * 1024), 0, 9)
         with pytest.raises(PublishError, match="MessageSizeTooLarge"):
@@ -222,7 +218,7 @@ def test_a_record_larger_than_the_topic_allows_fails_the_batch_as_a_whole(settin
     assert setting.seen() == values(1)
 
 
-def test_a_batch_that_takes_longer_than_any_wait_for_the_broker_goes_out_whole(setting: Setting) -> None:
+def test_a_batch_that_takes_longer_than_any_wait_for_the_broker_goes_out_whole(setting: Setting):
     """The dead letters of a batch can be 176 MB: flushed at once they were never answered in time, however often."""
     value = os.urandom(50_000).hex().encode()
     batch = [OutboundRecord(setting.actions, "east-1", value, place=place) for place in range(2_000)]
@@ -233,7 +229,7 @@ def test_a_batch_that_takes_longer_than_any_wait_for_the_broker_goes_out_whole(s
     assert [len(each) for each, _ in setting.visible()] == [100_000] * 2_000 + [len("batch 1.0")] * 3
 
 
-def test_the_epoch_rises_also_where_the_commits_topic_was_lost(setting: Setting) -> None:
+def test_the_epoch_rises_also_where_the_commits_topic_was_lost(setting: Setting):
     with setting.publisher() as publisher:
         before = publisher.open(at())
         publisher.publish(5, QUERY, setting.batch(5))
@@ -248,7 +244,7 @@ def test_the_epoch_rises_also_where_the_commits_topic_was_lost(setting: Setting)
     assert setting.seen() == values(5, 6)
 
 
-def test_asking_whether_it_is_still_the_one_does_not_hold_a_batch_up(setting: Setting) -> None:
+def test_asking_whether_it_is_still_the_one_does_not_hold_a_batch_up(setting: Setting):
     with opened(setting) as publisher:
         took_s = []
         for batch_id in range(5):
@@ -259,9 +255,9 @@ def test_asking_whether_it_is_still_the_one_does_not_hold_a_batch_up(setting: Se
     assert sorted(took_s)[2] < 0.2, took_s
 
 
-def test_a_controller_fenced_in_the_middle_of_a_transaction_publishes_nothing_of_it(
+def test_a_controller_fenced_in_a_transaction_publishes_nothing(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     with opened(setting) as first, setting.publisher() as second:
         first.publish(0, QUERY, setting.batch(0))
         commit = KafkaProducer.commit_transaction

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.live
 
 
 @pytest.mark.timeout(1200)
-def test_killed_between_the_two_commits_every_action_is_seen_once_as_in_replay(stage: Stage) -> None:
+def test_killed_between_the_two_commits_each_action_is_seen_once(stage: Stage):
     wanted = crash_through(stage, ["after-publish:3"])
     assert stage.published() == wanted
     assert len(set(stage.epochs(stage.topics.audit))) == 2, "each start has its own"
@@ -33,9 +33,7 @@ def test_killed_between_the_two_commits_every_action_is_seen_once_as_in_replay(s
 @pytest.mark.timeout(1200)
 @pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
-def test_killed_at_one_point_of_several_batches_every_action_is_seen_once_as_in_replay(
-    stage: Stage, point: str
-) -> None:
+def test_killed_at_a_point_of_several_batches_each_action_is_seen_once(stage: Stage, point: str):
     points = [f"{point}:{batch}" for batch in (0, 2, 3, BATCHES_COUNT - 2)]
     wanted = crash_through(stage, points)
     assert stage.published() == wanted
@@ -43,7 +41,7 @@ def test_killed_at_one_point_of_several_batches_every_action_is_seen_once_as_in_
 
 @pytest.mark.timeout(1200)
 @pytest.mark.slow
-def test_killed_at_every_point_of_the_same_batch_every_action_is_seen_once_as_in_replay(stage: Stage) -> None:
+def test_killed_at_every_point_of_one_batch_each_action_is_seen_once(stage: Stage):
     wanted = crash_through(stage, [f"{point}:2" for point in POINTS])
     assert stage.published() == wanted
 
@@ -79,23 +77,17 @@ def take_over_from_frozen(stage: Stage, warm: Warm, point: str) -> None:
     assert stage.published() == wanted
 
 
-def test_frozen_between_the_two_commits_a_controller_that_goes_on_does_not_harm_its_successors_checkpoint(
-    stage: Stage, warm: Warm
-) -> None:
+def test_frozen_between_the_commits_it_does_not_harm_its_successor(stage: Stage, warm: Warm):
     take_over_from_frozen(stage, warm, "after-publish")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
-def test_frozen_at_any_step_of_a_batch_a_controller_that_goes_on_does_not_harm_its_successors_checkpoint(
-    stage: Stage, warm: Warm, point: str
-) -> None:
+def test_frozen_at_any_step_it_does_not_harm_its_successor(stage: Stage, warm: Warm, point: str):
     take_over_from_frozen(stage, warm, point)
 
 
-def test_a_batch_that_is_out_is_run_with_its_own_settings_and_the_next_with_the_new_ones(
-    stage: Stage, warm: Warm
-) -> None:
+def test_a_batch_that_is_out_is_run_with_its_own_settings_the_next_with_new_ones(stage: Stage, warm: Warm):
     changed = change_settings_at(stage, warm, "after-publish:3")
     assert "batch 3 was published before: it runs once more with its old settings" in changed.output
     assert "batch 3 was published before the restart: skipped" in changed.output
@@ -103,7 +95,7 @@ def test_a_batch_that_is_out_is_run_with_its_own_settings_and_the_next_with_the_
 
 
 @pytest.mark.slow
-def test_a_batch_that_is_planned_and_not_out_runs_with_the_new_settings(stage: Stage, warm: Warm) -> None:
+def test_a_batch_that_is_planned_and_not_out_runs_with_the_new_settings(stage: Stage, warm: Warm):
     changed = change_settings_at(stage, warm, "before-publish:3")
     assert "with its old settings" not in changed.output
     assert len(changed.acting) == len(changed.out)

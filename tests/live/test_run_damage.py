@@ -58,7 +58,7 @@ SLOW_ONES: dict[str, Damage] = {
 @pytest.mark.parametrize(
     "name", [*QUICK_ONES, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW_ONES)]
 )
-def test_a_damaged_checkpoint_is_final_and_names_the_file(stage: Stage, warm: Warm, name: str) -> None:
+def test_a_damaged_checkpoint_is_final_and_names_the_file(stage: Stage, warm: Warm, name: str):
     config = stage.settings(spark__max_records_per_trigger_count=3)
     stage.send(played(range(2)))
     with warm.run(config) as run:
@@ -83,9 +83,7 @@ def test_a_damaged_checkpoint_is_final_and_names_the_file(stage: Stage, warm: Wa
 
 
 @pytest.mark.slow
-def test_the_memory_of_a_cluster_that_cannot_be_decoded_is_final_and_names_the_cluster(
-    stage: Stage, warm: Warm
-) -> None:
+def test_a_memory_that_cannot_be_decoded_is_final_and_names_the_cluster(stage: Stage, warm: Warm):
     config = stage.settings()
     arguments = ("run", "--config", str(config), "--from", "earliest")
     stage.send(played([0]))
@@ -101,9 +99,7 @@ def test_the_memory_of_a_cluster_that_cannot_be_decoded_is_final_and_names_the_c
 
 
 @pytest.mark.slow
-def test_what_a_full_disk_leaves_behind_before_the_first_batch_does_not_end_the_controller(
-    stage: Stage, tmp_path: Path
-) -> None:
+def test_what_a_full_disk_leaves_of_the_first_batch_does_not_end_it(stage: Stage, tmp_path: Path):
     """Where the disk fills while Spark writes ``offsets/0`` the unfinished file stays; here it is put there."""
     with small_disk(tmp_path / "disk") as disk:
         if disk is None:
@@ -121,9 +117,7 @@ def test_what_a_full_disk_leaves_behind_before_the_first_batch_does_not_end_the_
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full_at_the_start_is_named_in_a_line_and_waited_for(
-    stage: Stage, tmp_path: Path
-) -> None:
+def test_a_disk_that_is_full_at_the_start_is_named_in_a_line_and_waited_for(stage: Stage, tmp_path: Path):
     with small_disk(tmp_path / "disk") as disk:
         if disk is None:
             pytest.skip("mounting a small disk needs root")

@@ -32,9 +32,7 @@ def total(page: Page, name: str, **labels: str) -> float:
     )
 
 
-def test_the_metrics_agree_with_what_was_published_and_an_idle_controller_stays_ready(
-    stage: Stage, warm: Warm
-) -> None:
+def test_metrics_agree_with_what_was_published_and_an_idle_controller_is_ready(stage: Stage, warm: Warm):
     config = stage.settings()
     with warm.start("run", "--config", str(config), "--from", "earliest") as run:
         url = run.url
@@ -101,7 +99,7 @@ def test_the_metrics_agree_with_what_was_published_and_an_idle_controller_stays_
 
 
 @pytest.mark.slow
-def test_a_frozen_jvm_and_a_batch_that_stands_still_show_in_healthz_until_they_go_on(stage: Stage) -> None:
+def test_a_frozen_jvm_and_a_batch_that_stands_still_show_in_healthz_until_they_go_on(stage: Stage):
     config, flag = stage.settings(), stage.directory / "flags"
     stage.send(played([0]))
     with misbehaving(stage, config, "hangs") as run:
@@ -139,9 +137,9 @@ if any("transform_with_state_driver_worker" in each for each in sys.orig_argv) a
 
 
 @pytest.mark.slow
-def test_a_python_that_starts_too_late_is_named_and_the_next_start_of_the_query_goes_on(
+def test_a_python_that_starts_too_late_is_named(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     flag = tmp_path / "was-late"
     (tmp_path / "sitecustomize.py").write_text(DELAY.format(flag=str(flag)))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

@@ -15,9 +15,7 @@ pytestmark = pytest.mark.live
 SMALL_RECORD_BYTES = 20_000
 
 
-def test_what_cannot_be_used_is_in_the_dead_letter_and_the_stream_goes_on_also_after_a_silence(
-    stage: Stage, warm: Warm
-) -> None:
+def test_what_cannot_be_used_is_in_the_dead_letter_and_the_stream_goes_on(stage: Stage, warm: Warm):
     config = stage.settings(controller__max_record_bytes=SMALL_RECORD_BYTES)
     odd = [
         (b"east-1", b"junk", "not-json"),
@@ -64,7 +62,7 @@ def test_what_cannot_be_used_is_in_the_dead_letter_and_the_stream_goes_on_also_a
 
 
 @pytest.mark.slow
-def test_a_report_of_a_hundred_thousand_bundles_is_taken(stage: Stage, warm: Warm) -> None:
+def test_a_report_of_a_hundred_thousand_bundles_is_taken(stage: Stage, warm: Warm):
     config = stage.settings()
     bundles = {
         f"tenant/namespace-{number // 16:05d}/0x{number % 16:x}0000000_0x{number % 16 + 1:x}0000000".replace(
@@ -91,7 +89,7 @@ def test_a_report_of_a_hundred_thousand_bundles_is_taken(stage: Stage, warm: War
 
 
 @pytest.mark.slow
-def test_a_thousand_brokers_that_appear_at_once_are_decided_as_in_replay(stage: Stage, warm: Warm) -> None:
+def test_a_thousand_brokers_that_appear_at_once_are_decided_as_in_replay(stage: Stage, warm: Warm):
     config = stage.settings()
     events = [value for number in range(3) for value in (*leaning(number, brokers=1000), closing(number))]
     wanted = replayed(config, events)
@@ -102,7 +100,7 @@ def test_a_thousand_brokers_that_appear_at_once_are_decided_as_in_replay(stage: 
     assert stage.published() == wanted
 
 
-def test_a_made_up_fleet_that_is_fed_leads_to_decisions_on_ones_own_kafka(stage: Stage, warm: Warm) -> None:
+def test_a_made_up_fleet_that_is_fed_leads_to_decisions_on_ones_own_kafka(stage: Stage, warm: Warm):
     stage.create_topics()
     config = stage.settings(base="[pulsar.rounds]\nlength_s = 5\nlateness_s = 1\n")
     with warm.run(config) as run:

@@ -23,9 +23,7 @@ from tests.support.stage import Outputs, Stage
 pytestmark = pytest.mark.live
 
 
-def test_a_proposal_is_approved_a_broker_drained_and_a_replay_of_the_record_is_what_was_published(
-    stage: Stage, warm: Warm, tmp_path: Path
-) -> None:
+def test_a_proposal_is_approved_a_broker_drained_and_replayed_alike(stage: Stage, warm: Warm, tmp_path: Path):
     config = stage.settings(base=AHEAD, controller__approval="required")
     asked = ("--who", "maria", "--why=a test")
     stage.send(played(range(3)))
@@ -78,13 +76,11 @@ def test_a_proposal_is_approved_a_broker_drained_and_a_replay_of_the_record_is_w
     assert Outputs.of(replayed.splitlines()).rounds == stage.published().rounds
 
 
-def test_a_cluster_is_paused_resumed_and_changed_by_commands_and_its_actions_can_be_watched_and_asked_about(
-    stage: Stage, warm: Warm
-) -> None:
+def test_a_cluster_is_operated_by_commands_and_can_be_asked_about(stage: Stage, warm: Warm):
     operate(stage, warm)
 
 
-def test_a_kafka_clusters_policy_is_changed_by_its_own_settings_and_rounds(stage: Stage) -> None:
+def test_a_kafka_clusters_policy_is_changed_by_its_own_settings_and_rounds(stage: Stage):
     """The audit topic shows which system a cluster has: the Kafka cluster's rounds are 10 s long, the Pulsar cluster's an hour."""
     base = "[kafka.rounds]\nlength_s = 10\nlateness_s = 5\n[pulsar.rounds]\nlength_s = 3600\n"
     config = stage.settings(base=base)
@@ -113,9 +109,7 @@ def summary_of(cluster: str, system: str) -> bytes:
     return json.dumps({**event, "data": {"system": system}}).encode()
 
 
-def test_a_cluster_that_is_gone_is_forgotten_by_a_command_and_leaves_neither_state_nor_series(
-    stage: Stage, warm: Warm
-) -> None:
+def test_a_cluster_that_is_forgotten_leaves_neither_state_nor_series(stage: Stage, warm: Warm):
     config = stage.settings()
     stage.send(played(range(2)))
     with warm.run(config) as run:
@@ -131,7 +125,7 @@ def test_a_cluster_that_is_gone_is_forgotten_by_a_command_and_leaves_neither_sta
         until(lambda: number(run.url, "trimtab_state_rows") == 0, what="no state of it", running=[run])
 
 
-def test_a_command_that_waits_says_which_round_obeys_it(stage: Stage) -> None:
+def test_a_command_that_waits_says_which_round_obeys_it(stage: Stage):
     config = stage.settings()
     stage.create_topics()
     log = config.with_suffix(".waiting")
@@ -144,9 +138,9 @@ def test_a_command_that_waits_says_which_round_obeys_it(stage: Stage) -> None:
     assert "east-1: obeyed since round 7, which ended at 1970-01-01T00:08:00.000Z\n" in log.read_text()
 
 
-def test_a_command_that_waits_ends_with_7_where_no_round_obeys_it_and_with_5_where_its_settings_are_not_taken(
+def test_a_command_that_waits_says_by_its_code_that_nobody_obeys(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr(acknowledged, "_PATIENCE_S", 1.0)
     config = stage.settings()
     stage.create_topics()

@@ -34,9 +34,7 @@ def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
         yield running
 
 
-def test_a_kafka_outage_loses_nothing_is_counted_and_shows_in_readiness(
-    own_kafka: LocalKafka, warm: Warm, tmp_path: Path
-) -> None:
+def test_an_outage_loses_nothing_and_shows_in_readiness(own_kafka: LocalKafka, warm: Warm, tmp_path: Path):
     stage = Stage(own_kafka.bootstrap, "outage", tmp_path)
     stage.create_topics()
     config = stage.settings()
@@ -63,9 +61,7 @@ def test_a_kafka_outage_loses_nothing_is_counted_and_shows_in_readiness(
 
 
 @pytest.mark.slow
-def test_more_outages_at_one_batch_than_a_damaged_checkpoint_is_given_failures_are_waited_out(
-    own_kafka: LocalKafka, warm: Warm, tmp_path: Path
-) -> None:
+def test_many_outages_at_one_batch_are_waited_out(own_kafka: LocalKafka, warm: Warm, tmp_path: Path):
     stage = Stage(own_kafka.bootstrap, "long-outage", tmp_path)
     stage.create_topics()
     config = stage.settings()
@@ -84,9 +80,7 @@ def test_more_outages_at_one_batch_than_a_damaged_checkpoint_is_given_failures_a
 
 
 @pytest.mark.slow
-def test_brokers_that_are_down_at_the_start_are_waited_for_alive_unready_and_told(
-    own_kafka: LocalKafka, warm: Warm, tmp_path: Path
-) -> None:
+def test_brokers_that_are_down_at_the_start_are_waited_for(own_kafka: LocalKafka, warm: Warm, tmp_path: Path):
     stage = Stage(own_kafka.bootstrap, "outage-at-start", tmp_path)
     stage.create_topics()
     stage.send(played([0]))
@@ -105,9 +99,7 @@ def test_brokers_that_are_down_at_the_start_are_waited_for_alive_unready_and_tol
 
 
 @pytest.mark.slow
-def test_an_executor_and_a_collector_wait_for_brokers_that_are_down_at_the_start_alive_unready_and_told(
-    own_kafka: LocalKafka, tmp_path: Path
-) -> None:
+def test_an_executor_and_a_collector_wait_for_brokers_at_the_start(own_kafka: LocalKafka, tmp_path: Path):
     stage = Stage(own_kafka.bootstrap, "others-at-start", tmp_path)
     stage.create_topics()
     stage.close()

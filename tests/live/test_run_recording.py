@@ -96,9 +96,7 @@ def check_equal(variant: Variant, stage: Stage, warm: Warm) -> None:
     assert stage.rejected() == []
 
 
-def test_the_recording_is_decided_as_in_replay_with_control_events_and_other_batches_partitions_and_order(
-    stage: Stage, warm: Warm
-) -> None:
+def test_the_recording_is_decided_as_in_replay_however_it_arrives(stage: Stage, warm: Warm):
     variant = Variant(
         input_partitions=3, shuffle_partitions=3, records_per_trigger=200, seed=1, has_control=True
     )
@@ -120,9 +118,7 @@ def test_the_recording_is_decided_as_in_replay_with_control_events_and_other_bat
     ],
     ids=str,
 )
-def test_each_way_for_the_recording_to_arrive_is_decided_as_in_replay(
-    variant: Variant, stage: Stage, warm: Warm
-) -> None:
+def test_each_way_for_the_recording_to_arrive_is_decided_alike(variant: Variant, stage: Stage, warm: Warm):
     check_equal(variant, stage, warm)
 
 
@@ -161,7 +157,7 @@ def batches_done(url: str) -> float:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_memory_and_checkpoint_are_flat_over_two_thousand_batches(stage: Stage) -> None:
+def test_memory_and_checkpoint_are_flat_over_two_thousand_batches(stage: Stage):
     config = stage.settings(
         base=QUICK + FIXED_HEAP,
         spark__max_records_per_trigger_count=1,
@@ -234,9 +230,7 @@ def resident_bytes(processes: list[Member]) -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
 @pytest.mark.parametrize(("records_count", "filling"), FILLINGS.values(), ids=FILLINGS)
-def test_records_of_32_mib_pass_in_one_batch_with_2_gib_of_memory(
-    stage: Stage, records_count: int, filling: bytes
-) -> None:
+def test_records_of_32_mib_pass_in_one_batch_with_2_gib(stage: Stage, records_count: int, filling: bytes):
     config = stage.settings(
         spark__max_records_per_trigger_count=records_count + 1000, spark__driver_memory="640m"
     )

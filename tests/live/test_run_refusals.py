@@ -121,7 +121,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_that_finds_no_topics_no_broker_or_wrong_settings(nowhere: Stage, name: str) -> None:
+def test_a_program_that_finds_no_topics_no_broker_or_wrong_settings(nowhere: Stage, name: str):
     base = OWN.format(bootstrap=nowhere.bootstrap)
     arguments = tuple(each.format(folder=nowhere.directory) for each in PROGRAMS[name])
     is_controller = ("topics missing", "trimtab topics create") if name == "run" else ()
@@ -142,7 +142,7 @@ def test_a_program_that_finds_no_topics_no_broker_or_wrong_settings(nowhere: Sta
 
 def test_a_controller_without_java_with_a_taken_port_or_a_wrong_kind_of_timestamps(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     config, topic = stage.settings(), stage.topics.input
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -160,7 +160,7 @@ def test_a_controller_without_java_with_a_taken_port_or_a_wrong_kind_of_timestam
     refuse(stage, coldly, config, "run", saying=said)
 
 
-def test_a_controller_whose_checkpoint_does_not_fit(stage: Stage, warm: Warm, warmly: Run) -> None:
+def test_a_controller_whose_checkpoint_does_not_fit(stage: Stage, warm: Warm, warmly: Run):
     config = stage.settings(spark__max_records_per_trigger_count=3)
     longer = stage.settings(base=QUICK.replace("length_s = 10", "length_s = 20"), file="longer.toml")
     kafka = stage.settings(base=f"{QUICK}\n[kafka.rounds]\nlength_s = 30\n", file="kafka.toml")
@@ -228,9 +228,7 @@ def rewrite(file: Path, text: bytes) -> None:
     file.write_bytes(text)
 
 
-def test_a_refused_controller_that_is_to_stay_is_alive_unready_and_says_why(
-    nowhere: Stage, warm: Warm
-) -> None:
+def test_a_refused_controller_that_is_to_stay_is_alive_unready_and_says_why(nowhere: Stage, warm: Warm):
     config = nowhere.settings(controller__when_refused="stay")
     with warm.start("run", "--config", str(config)) as run:
         wait_until_unready(run, because="topics missing")
@@ -239,9 +237,7 @@ def test_a_refused_controller_that_is_to_stay_is_alive_unready_and_says_why(
 
 
 @pytest.mark.slow
-def test_the_right_checkpoint_goes_on_adopt_trusts_an_older_one_and_fresh_starts_over(
-    stage: Stage, warm: Warm
-) -> None:
+def test_the_right_checkpoint_goes_on_adopt_trusts_an_older_fresh_starts_over(stage: Stage, warm: Warm):
     config = stage.settings()
     run_until(stage, warm, config, played([0]), 1)
     older = shutil.copytree(stage.checkpoint, stage.directory / "older")

@@ -55,7 +55,7 @@ def expected(config: Path, events: list[bytes]) -> Outputs:
 
 
 @pytest.mark.slow
-def test_two_workers_decide_many_clusters_as_replay_does(stage: Stage, spark: Standalone) -> None:
+def test_two_workers_decide_many_clusters_as_replay_does(stage: Stage, spark: Standalone):
     config, events = settings_of(stage, spark, records_per_trigger=2000), fleet(4)
     wanted = expected(config, events)
     stage.send(events)
@@ -68,9 +68,7 @@ def test_two_workers_decide_many_clusters_as_replay_does(stage: Stage, spark: St
 
 
 @pytest.mark.slow
-def test_an_executor_and_then_the_driver_are_killed_and_every_action_is_seen_once_as_in_replay(
-    stage: Stage, spark: Standalone
-) -> None:
+def test_an_executor_and_then_the_driver_are_killed_and_nothing_is_lost(stage: Stage, spark: Standalone):
     config, events = settings_of(stage, spark, records_per_trigger=40), fleet(12)
     wanted = expected(config, events)
     thirds = wanted.rounds_count // 3

@@ -145,7 +145,7 @@ EACH_SMALL = pytest.mark.parametrize("program", SMALL.values(), ids=SMALL)
 @pytest.mark.parametrize("is_at_work", [False, True], ids=["imported", "at work"])
 def test_a_program_ends_in_order_while_it_is_imported_and_at_work(
     stage: Stage, program: Small, how: Stop, *, is_at_work: bool
-) -> None:
+):
     stage.send(played(range(2)))
     moment = program.is_at_work if is_at_work else hears_stops
     with started(stage, *program.arguments) as child:
@@ -155,7 +155,7 @@ def test_a_program_ends_in_order_while_it_is_imported_and_at_work(
 
 @HOWS
 @EACH_SMALL
-def test_a_program_whose_brokers_are_down_ends_in_order(stage: Stage, program: Small, how: Stop) -> None:
+def test_a_program_whose_brokers_are_down_ends_in_order(stage: Stage, program: Small, how: Stop):
     nowhere = f"kafka://127.0.0.1:{free_ports(1)[0]}"
     with started(stage, *program.arguments, input__url=nowhere) as child:
         until(lambda: "waiting for" in child.output or bool(program.says), what="it to wait", running=[child])
@@ -188,7 +188,7 @@ def at(stage: Stage, moment: str) -> dict[str, object]:
         *(pytest.param(each, marks=SLOW) for each in ("starts Spark", "has just a JVM", "warms up")),
     ],
 )
-def test_a_controller_that_starts_ends_in_order(stage: Stage, how: Stop, moment: str) -> None:
+def test_a_controller_that_starts_ends_in_order(stage: Stage, how: Stop, moment: str):
     with started(stage, "run", "--from", "earliest", **at(stage, moment)) as run:
         until(lambda: MOMENTS[moment](run), what=moment, running=[run])
         run.assert_ends_in_order(how)
@@ -198,7 +198,7 @@ def test_a_controller_that_starts_ends_in_order(stage: Stage, how: Stop, moment:
     "moment",
     ["waits for brokers", *(pytest.param(each, marks=SLOW) for each in ("starts Spark", "has just a JVM"))],
 )
-def test_a_stop_of_the_whole_group_ends_it_in_order(stage: Stage, moment: str) -> None:
+def test_a_stop_of_the_whole_group_ends_it_in_order(stage: Stage, moment: str):
     config = stage.settings(**at(stage, moment))
     with cold(config, stage.directory / "run.log") as run:
         until(lambda: MOMENTS[moment](run), what=moment, running=[run])
@@ -208,7 +208,7 @@ def test_a_stop_of_the_whole_group_ends_it_in_order(stage: Stage, moment: str) -
         until(run.is_gone, what="the end of its JVM")
 
 
-def test_a_stop_of_every_process_by_itself_is_a_stop_and_no_failure(stage: Stage) -> None:
+def test_a_stop_of_every_process_by_itself_is_a_stop_and_no_failure(stage: Stage):
     """As systemd does it with ``KillMode=control-group``, its default."""
     with cold(stage.settings(controller__log_format="json"), stage.directory / "run.log") as run:
         until(lambda: is_ready(run), what="a running query", running=[run])
@@ -220,7 +220,7 @@ def test_a_stop_of_every_process_by_itself_is_a_stop_and_no_failure(stage: Stage
 
 
 @pytest.mark.parametrize("how", ["Ctrl-C", pytest.param("SIGTERM", marks=SLOW)])
-def test_a_controller_that_is_in_a_batch_finishes_and_commits_it(stage: Stage, how: Stop) -> None:
+def test_a_controller_that_is_in_a_batch_finishes_and_commits_it(stage: Stage, how: Stop):
     def newest_in(log: str) -> int:
         """The newest batch in one of Spark's logs: planned ones are in `offsets`, finished ones in `commits`."""
         return max(int(file.name) for file in (newest_start(stage.checkpoint) / log).glob("[0-9]*"))
@@ -235,7 +235,7 @@ def test_a_controller_that_is_in_a_batch_finishes_and_commits_it(stage: Stage, h
 
 @SLOW
 @HOWS
-def test_a_standby_ends_in_order_and_its_leader_goes_on(stage: Stage, how: Stop) -> None:
+def test_a_standby_ends_in_order_and_its_leader_goes_on(stage: Stage, how: Stop):
     with ExitStack() as stack:
         leader = standing(stage, stack, "leader")
         until(lambda: leads(leader), what="one to lead", running=[leader])
@@ -249,7 +249,7 @@ def test_a_standby_ends_in_order_and_its_leader_goes_on(stage: Stage, how: Stop)
 
 @SLOW
 @HOWS
-def test_a_controller_that_waits_to_start_its_query_again_ends_in_order(tmp_path: Path, how: Stop) -> None:
+def test_a_controller_that_waits_to_start_its_query_again_ends_in_order(tmp_path: Path, how: Stop):
     with LocalKafka(tmp_path / "kafka") as kafka:
         stage = Stage(kafka.bootstrap, "outage", tmp_path)
         stage.create_topics()

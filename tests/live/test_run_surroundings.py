@@ -32,9 +32,7 @@ def delete(stage: Stage, topic: str) -> None:
         until(lambda: topic not in admin.list_topics(), what=f"{topic} to be gone")
 
 
-def test_an_input_topic_made_anew_is_refused_at_the_start_and_noticed_while_it_runs(
-    stage: Stage, warm: Warm
-) -> None:
+def test_an_input_topic_made_anew_is_refused_at_the_start_and_noticed_while_it_runs(stage: Stage, warm: Warm):
     config = stage.settings()
     wanted = run_once(stage, warm, config, played(range(2)))
     card = newest_start(stage.checkpoint) / "trimtab.json"
@@ -59,9 +57,7 @@ def test_an_input_topic_made_anew_is_refused_at_the_start_and_noticed_while_it_r
 
 
 @pytest.mark.slow
-def test_a_log_that_was_truncated_and_has_grown_again_is_refused_where_append_times_show_it(
-    stage: Stage, warm: Warm
-) -> None:
+def test_a_log_that_was_truncated_and_has_grown_again_is_refused(stage: Stage, warm: Warm):
     config = stage.settings()
     wanted = run_once(stage, warm, config, played(range(2)))
     long_ago(newest_start(stage.checkpoint))
@@ -81,7 +77,7 @@ def long_ago(checkpoint: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_checkpoint_deleted_under_a_running_controller_is_noticed(stage: Stage, warm: Warm) -> None:
+def test_a_checkpoint_deleted_under_a_running_controller_is_noticed(stage: Stage, warm: Warm):
     config = stage.settings()
     stage.send(played(range(2)))
     with warm.start("run", "--config", str(config), "--from", "earliest") as run:
@@ -93,7 +89,7 @@ def test_a_checkpoint_deleted_under_a_running_controller_is_noticed(stage: Stage
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["input", "control", "actions", "audit", "dead_letter"])
-def test_a_topic_deleted_under_a_running_controller_is_noticed(stage: Stage, warm: Warm, name: str) -> None:
+def test_a_topic_deleted_under_a_running_controller_is_noticed(stage: Stage, warm: Warm, name: str):
     config = stage.settings()
     stage.send(played(range(2)))
     with warm.start("run", "--config", str(config), "--from", "earliest") as run:
@@ -104,9 +100,7 @@ def test_a_topic_deleted_under_a_running_controller_is_noticed(stage: Stage, war
         assert f"topics missing at {stage.bootstrap}: {topic}" in run.output
 
 
-def test_input_that_retention_deleted_unread_is_passed_over_when_told_to_with_the_memory_kept_and_a_statement(
-    stage: Stage, warm: Warm
-) -> None:
+def test_input_that_retention_deleted_unread_is_passed_over_when_told_to(stage: Stage, warm: Warm):
     config = stage.settings()
     before, gone, after = played(range(3)), played(range(3, 5)), played(range(5, 8))
     run_once(stage, warm, config, before)

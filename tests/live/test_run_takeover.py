@@ -27,7 +27,7 @@ from tests.support.stage import QUICK, Stage, flatten, newest_start, replayed
 pytestmark = pytest.mark.live
 
 
-def test_hits_survive_a_stop_and_a_successor_that_ends_the_idle_controller(stage: Stage, warm: Warm) -> None:
+def test_hits_survive_a_stop_and_a_successor_that_ends_the_idle_controller(stage: Stage, warm: Warm):
     config = stage.settings()
     arguments = ("run", "--config", str(config), "--from", "earliest")
     wanted = replayed(config, played(range(6)))
@@ -66,7 +66,7 @@ def test_hits_survive_a_stop_and_a_successor_that_ends_the_idle_controller(stage
 
 
 @pytest.mark.slow
-def test_a_newcomer_that_is_refused_leaves_the_running_controller_running(stage: Stage, warm: Warm) -> None:
+def test_a_newcomer_that_is_refused_leaves_the_running_controller_running(stage: Stage, warm: Warm):
     config = stage.settings()
     arguments = ("run", "--config", str(config), "--from", "earliest")
     stage.send(played(range(2)))
@@ -85,7 +85,7 @@ def test_a_newcomer_that_is_refused_leaves_the_running_controller_running(stage:
 
 
 @pytest.mark.slow
-def test_a_checkpoint_that_is_not_on_a_disk_is_handed_over(stage: Stage, warm: Warm) -> None:
+def test_a_checkpoint_that_is_not_on_a_disk_is_handed_over(stage: Stage, warm: Warm):
     """A file system of Hadoop's that trimtab does not take for a disk, although it keeps its files on one."""
     mount = f'"spark.hadoop.fs.viewfs.mounttable.store.link./disk" = "file://{stage.directory}"'
     config = stage.settings(
@@ -106,7 +106,7 @@ def test_a_checkpoint_that_is_not_on_a_disk_is_handed_over(stage: Stage, warm: W
 
 
 @pytest.mark.slow
-def test_a_superseded_controller_that_is_to_stay_leaves_its_successor_alone(stage: Stage, warm: Warm) -> None:
+def test_a_superseded_controller_that_is_to_stay_leaves_its_successor_alone(stage: Stage, warm: Warm):
     config = stage.settings(controller__when_refused="stay")
     arguments = ("run", "--config", str(config), "--from", "earliest")
     stage.send(played([0]))
@@ -131,7 +131,7 @@ def test_a_superseded_controller_that_is_to_stay_leaves_its_successor_alone(stag
 
 
 @pytest.mark.slow
-def test_a_standby_goes_on_where_a_leader_was_killed(stage: Stage) -> None:
+def test_a_standby_goes_on_where_a_leader_was_killed(stage: Stage):
     with ExitStack() as stack:
         leader, standby = pair(stage, stack)
         play(stage, range(3), leader, standby)
@@ -159,7 +159,7 @@ def assert_as_replayed(stage: Stage, *led: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_leader_that_was_frozen_finds_its_successor_and_says_nothing_any_more(stage: Stage) -> None:
+def test_a_leader_that_was_frozen_finds_its_successor_and_says_nothing_any_more(stage: Stage):
     with ExitStack() as stack:
         leader, standby = pair(stage, stack)
         play(stage, range(3), leader, standby)
@@ -175,7 +175,7 @@ def test_a_leader_that_was_frozen_finds_its_successor_and_says_nothing_any_more(
 
 
 @pytest.mark.slow
-def test_leadership_goes_to_and_fro_between_two_processes(stage: Stage) -> None:
+def test_leadership_goes_to_and_fro_between_two_processes(stage: Stage):
     with ExitStack() as stack:
         one, other = pair(stage, stack)
         config = ("--config", str(stage.directory / "trimtab.toml"))
@@ -193,7 +193,7 @@ def test_leadership_goes_to_and_fro_between_two_processes(stage: Stage) -> None:
 
 
 @pytest.mark.slow
-def test_after_an_upgrade_the_older_build_says_that_it_could_not_lead(stage: Stage) -> None:
+def test_after_an_upgrade_the_older_build_says_that_it_could_not_lead(stage: Stage):
     with ExitStack() as stack:
         older, newer = pair(stage, stack, build=RAISED)
         config = ("--config", str(stage.directory / "trimtab.toml"))

@@ -76,9 +76,9 @@ def asked_for_by_rules() -> Iterator[Asked]:
 _OPERATORS = {"MatchOp.Equal": "=", "MatchOp.NotEqual": "!=", "MatchOp.Re": "=~", "MatchOp.NotRe": "!~"}
 
 
-def test_every_query_of_every_panel_and_rule_finds_data_in_a_run_that_acts(
+def test_every_query_of_panels_and_rules_finds_data_in_a_run_that_acts(
     stage: Stage, warm: Warm, tmp_path: Path
-) -> None:
+):
     need("prometheus")
     with warm.start("run", "--config", str(stage.settings()), "--from", "earliest") as run:
         target = run.url.removeprefix("http://")

@@ -115,9 +115,9 @@ def by_hand(moving: Moving, rates: Mapping[BrokerRole, int | None]) -> None:
     apply(moving.admin, changes_of(moving.throttle(), ThrottledLists(), rates))
 
 
-def test_a_running_move_is_paced_to_its_end_whatever_its_leader_and_others_do(
+def test_a_running_move_is_paced_to_its_end(
     brokers: LocalKafka, moving: Moving, metrics: str, warm: Warm, tmp_path: Path
-) -> None:
+):
     stage = Stage(brokers.bootstrap, f"t-{moving.topic}", tmp_path)
     stage.create_topics()
     plan = tmp_path / "reassignment.json"
@@ -196,9 +196,7 @@ def _others_touch_the_throttle(
 
 
 @pytest.mark.slow
-def test_a_rate_below_the_fan_out_minimum_never_catches_up_and_is_refused(
-    brokers: LocalKafka, moving: Moving, tmp_path: Path
-) -> None:
+def test_a_rate_below_the_fan_out_minimum_is_refused(brokers: LocalKafka, moving: Moving, tmp_path: Path):
     awaited = Patience(BUDGET_S).until
     low = WRITES * 3 // 2
     path = tmp_path / "reassignment.json"

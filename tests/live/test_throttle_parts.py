@@ -58,9 +58,9 @@ def set_(admin: KafkaAdminClient, topic: str, lists: str, rates: Mapping[BrokerR
     apply(admin, changes)
 
 
-def test_what_was_there_before_comes_back_and_what_others_changed_meanwhile_stays(
+def test_what_was_there_before_comes_back_and_what_others_changed_stays(
     moving: Moving, memory: ExecutorMemory
-) -> None:
+):
     set_(moving.admin, moving.topic, "0:1,7:9", {L1: 500_000})
     executor = ThrottleExecutor(memory)
 
@@ -86,9 +86,7 @@ def test_what_was_there_before_comes_back_and_what_others_changed_meanwhile_stay
     assert moving.throttle() == Throttle()
 
 
-def test_a_default_rate_of_all_brokers_is_told_apart_from_their_own_and_never_touched(
-    moving: Moving, memory: ExecutorMemory
-) -> None:
+def test_a_default_rate_of_all_brokers_is_never_touched(moving: Moving, memory: ExecutorMemory):
     there = Throttle(defaults_bytes_per_s={"leader": 9_000_000})
     default(moving.admin, "9000000")
     try:
@@ -116,9 +114,7 @@ def default(admin: KafkaAdminClient, rate: str | None) -> None:
     assert [each.error_code for each in answer.responses] == [0]
 
 
-def test_leftovers_are_taken_off_at_the_start_but_not_while_anything_moves(
-    moving: Moving, memory: ExecutorMemory
-) -> None:
+def test_leftovers_are_taken_off_at_the_start_if_nothing_moves(moving: Moving, memory: ExecutorMemory):
     moving.fill(5_000_000)
     ThrottleExecutor(memory).carry_out(moving.cluster, slow(moving.topic), nothing_against_it)
     moving.begin({0: (1, 3)})
@@ -139,7 +135,7 @@ def test_leftovers_are_taken_off_at_the_start_but_not_while_anything_moves(
     assert moving.throttle() == Throttle()
 
 
-def test_an_executor_that_only_looks_changes_nothing(moving: Moving, memory: ExecutorMemory) -> None:
+def test_an_executor_that_only_looks_changes_nothing(moving: Moving, memory: ExecutorMemory):
     message = ThrottleExecutor(memory, dry_run=True).carry_out(
         moving.cluster, first(moving.topic), nothing_against_it
     )
@@ -149,9 +145,9 @@ def test_an_executor_that_only_looks_changes_nothing(moving: Moving, memory: Exe
     assert memory.read().is_empty
 
 
-def test_a_sweep_reports_what_moves_and_names_the_broker_that_is_down(
+def test_a_sweep_reports_what_moves_and_who_is_down(
     brokers: LocalKafka, moving: Moving, memory: ExecutorMemory, tmp_path: Path
-) -> None:
+):
     moving.fill(5_000_000)
     ThrottleExecutor(memory).carry_out(moving.cluster, slow(moving.topic), nothing_against_it)
     moving.begin({0: (1, 3)})
@@ -188,7 +184,7 @@ def test_a_sweep_reports_what_moves_and_names_the_broker_that_is_down(
     assert moving.throttle() == Throttle()
 
 
-def test_events_that_no_broker_takes_are_given_up_at_the_close(brokers: LocalKafka) -> None:
+def test_events_that_no_broker_takes_are_given_up_at_the_close(brokers: LocalKafka):
     lonely = Moving(brokers, {0: (3,)})
     events = KafkaEvents(brokers.bootstrap, topic=lonely.topic, max_record_bytes=1_000)
     events.send(CLUSTER, b"taken")
@@ -217,7 +213,7 @@ def swept(brokers: LocalKafka, directory: Path) -> list[object]:
     return list(found)
 
 
-def test_a_cluster_that_is_not_in_the_settings_or_does_not_answer_is_named(tmp_path: Path) -> None:
+def test_a_cluster_that_is_not_in_the_settings_or_does_not_answer_is_named(tmp_path: Path):
     config = tmp_path / "trimtab.toml"
     config.write_text('[targets."kafka-1".kafka]\nbootstrap = "127.0.0.1:1"\n')
     options = ("--config", str(config), "--once", "--stdout")
@@ -245,9 +241,9 @@ def second(topic: str) -> ThrottleAction:
     )
 
 
-def test_of_two_executors_at_once_the_one_that_was_overtaken_sets_nothing(
+def test_of_two_executors_the_overtaken_one_sets_nothing(
     moving: Moving, memory: ExecutorMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     """The other one comes in after this one has read what is remembered and what is set, and before it writes."""
     other = ThrottleExecutor(memory)
     monkeypatch.setattr(
@@ -268,9 +264,7 @@ def test_of_two_executors_at_once_the_one_that_was_overtaken_sets_nothing(
     assert moving.throttle() == Throttle()
 
 
-def test_what_an_executor_sets_after_another_took_all_off_does_not_stay_behind(
-    moving: Moving, memory: ExecutorMemory
-) -> None:
+def test_what_is_set_after_another_took_all_off_does_not_stay_behind(moving: Moving, memory: ExecutorMemory):
     """The other one comes in between this one's last look and its calls: nothing can keep it from making them."""
     other, looked = ThrottleExecutor(memory), []
 
@@ -285,9 +279,7 @@ def test_what_an_executor_sets_after_another_took_all_off_does_not_stay_behind(
     assert moving.throttle() == Throttle()
 
 
-def test_what_is_paused_in_the_middle_is_a_failure_and_what_was_done_of_it_is_taken_off(
-    moving: Moving, memory: ExecutorMemory
-) -> None:
+def test_what_is_paused_in_the_middle_is_a_failure_and_taken_off(moving: Moving, memory: ExecutorMemory):
     asked = []
 
     def still() -> None:
@@ -350,9 +342,9 @@ def answered(condition: Callable[[], bool]) -> Callable[[], bool]:
     return asked
 
 
-def test_a_broker_that_is_down_fails_no_action_and_gets_its_rate_once_it_is_back(
+def test_a_broker_that_is_down_gets_its_rate_once_it_is_back(
     brokers: LocalKafka, moving: Moving, memory: ExecutorMemory
-) -> None:
+):
     executor, asked = ThrottleExecutor(memory), first(moving.topic)
     with cluster_of(KafkaTarget(bootstrap=brokers.bootstrap), cluster=CLUSTER) as kafka:
         try:
@@ -420,9 +412,7 @@ def group_asked(admin: KafkaAdminClient) -> bool:
 
 
 @pytest.mark.slow
-def test_without_a_leader_of_the_control_topic_nothing_is_carried_out(
-    brokers: LocalKafka, stage: Stage
-) -> None:
+def test_without_a_leader_of_the_control_topic_nothing_is_carried_out(brokers: LocalKafka, stage: Stage):
     away = placed(brokers, stage)
     target = f'[targets."{CLUSTER}".kafka]\nbootstrap = "{brokers.bootstrap}"\n'
     config = stage.settings(base=target)

@@ -52,9 +52,7 @@ def throttle_of(admin: KafkaAdminClient) -> Throttle:
     return read_throttle(admin, topics=["mv"], brokers=[1, 2, 3]).throttle
 
 
-def test_a_planned_throttle_is_set_once_merged_with_what_is_there_and_taken_off_exactly(
-    brokers: LocalKafka, admin: KafkaAdminClient
-) -> None:
+def test_a_planned_throttle_is_merged_with_what_is_there(brokers: LocalKafka, admin: KafkaAdminClient):
     change = Change(kind=ConfigResourceType.TOPIC, name="mv", key=LEADER_LIST, value=FOREIGN)
     apply(admin, [change])
     before = throttle_of(admin)
@@ -123,17 +121,17 @@ UNFIT = [
 
 @pytest.mark.usefixtures("admin")
 @pytest.mark.parametrize(("request_", "message"), UNFIT)
-def test_a_request_that_does_not_fit_the_cluster_is_refused(
+def test_a_request_that_does_not_fit_is_refused(
     brokers: LocalKafka, request_: dict[str, object], message: str
-) -> None:
+):
     result = plan(brokers, request_, code=2)
     assert result.stdout == ""
     assert message in result.stderr
 
 
-def test_a_misspelt_setting_that_kafka_accepts_is_found_by_reading_it_back(
+def test_a_misspelt_setting_that_kafka_accepts_is_found(
     admin: KafkaAdminClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr("streaming.kafka.throttles._SEEN_TIMEOUT_S", 0.0)
     change = Change(
         kind=ConfigResourceType.BROKER, name="1", key="leader.replication.throttle.rate", value="5000000"
@@ -144,12 +142,12 @@ def test_a_misspelt_setting_that_kafka_accepts_is_found_by_reading_it_back(
     admin.reset_configs([there], raise_on_unknown=False)
 
 
-def test_a_rate_of_zero_is_refused_before_anything_is_set() -> None:
+def test_a_rate_of_zero_is_refused_before_anything_is_set():
     with pytest.raises(ValueError, match=r"leader:1: a rate of 0 is refused"):
         changes_of(Throttle(), ThrottledLists(), {BrokerRole("leader", 1): 0})
 
 
-def test_a_cluster_that_does_not_answer_is_named() -> None:
+def test_a_cluster_that_does_not_answer_is_named():
     asked = ("throttle", "plan", "--input", "-", "--bootstrap", "127.0.0.1:1")
     result = command(*asked, given=json.dumps(proposal(1)), code=5)
     assert result.stdout == ""

@@ -53,11 +53,11 @@ def control(cluster: str, time_ms: int, *, paused: bool, id_: str = "") -> tuple
 class PortsSuite:
     """A subclass has a fixture ``settings`` with topics of the test's own, one input partition."""
 
-    def test_topics_that_were_made_pass_the_check_and_are_made_once(self, settings: Settings) -> None:
+    def test_topics_that_were_made_pass_the_check_and_are_made_once(self, settings: Settings):
         assert {each.outcome for each in create_all(settings, input_partitions=1)} == {Outcome.ALREADY_RIGHT}
         assert validate_all(settings) == []
 
-    def test_what_was_written_is_read_with_its_key_in_its_order(self, settings: Settings) -> None:
+    def test_what_was_written_is_read_with_its_key_in_its_order(self, settings: Settings):
         topic = settings.topics.input
         sink = event_sink_of(settings)
         with input_reader(settings, topic) as reader:
@@ -73,7 +73,7 @@ class PortsSuite:
             assert values(reader) == [], "each record once"
         sink.close()
 
-    def test_a_controllers_beat_is_read_as_a_sign_that_it_runs(self, settings: Settings) -> None:
+    def test_a_controllers_beat_is_read_as_a_sign_that_it_runs(self, settings: Settings):
         written = Beat(name="main", instance="a:1", epoch=7, batch=3, at="then", version="1", session_s=10.0)
         with closing(beat_sink_of(settings)) as sink:
             sink.send(written.name, encode(written))
@@ -82,7 +82,7 @@ class PortsSuite:
             found = newest_beats(reader.read_to_end(), now_ms=round(time.time() * 1000))
         assert (found["main"].instance, found["main"].batch, found["main"].runs) == ("a:1", 3, True)
 
-    def test_reading_begins_where_it_is_told_to(self, settings: Settings) -> None:
+    def test_reading_begins_where_it_is_told_to(self, settings: Settings):
         topic = settings.topics.input
         append_to_input(settings, topic, [(CLUSTER, b"a"), (CLUSTER, b"b")])
         with input_reader(settings, topic) as reader:
@@ -100,9 +100,7 @@ class PortsSuite:
             assert values(only) == [b"a", b"b", b"c", b"d"]
         assert first.timestamp <= second.timestamp
 
-    def test_reading_from_a_time_on_finds_all_that_came_since_and_nothing_else(
-        self, settings: Settings
-    ) -> None:
+    def test_reading_from_a_time_on_finds_all_that_came_since_and_nothing_else(self, settings: Settings):
         topic, hour_ms = settings.topics.input, 3_600_000
         with input_reader(settings, topic, begin=0) as reader:
             assert values(reader) == [], "nothing is there yet"
@@ -115,13 +113,11 @@ class PortsSuite:
             with input_reader(settings, topic, begin=last.timestamp + hour_ms) as reader:
                 assert values(reader) == []
 
-    def test_a_topic_that_is_not_there_is_refused_by_name(self, settings: Settings) -> None:
+    def test_a_topic_that_is_not_there_is_refused_by_name(self, settings: Settings):
         with pytest.raises(Refused, match="nowhere"):
             input_reader(settings, "nowhere")
 
-    def test_the_newest_control_event_of_a_cluster_is_known_wherever_it_stands(
-        self, settings: Settings
-    ) -> None:
+    def test_the_newest_control_event_of_a_cluster_is_known_wherever_it_stands(self, settings: Settings):
         topic, now_ms = settings.topics.control, round(time.time() * 1000)
         with control_of(settings, cluster=CLUSTER, system="pulsar") as view:
             assert view.newest() is None
@@ -143,7 +139,7 @@ class PortsSuite:
             assert newest is not None
             assert not newest.paused
 
-    def test_actions_come_in_order_and_again_until_they_are_committed(self, settings: Settings) -> None:
+    def test_actions_come_in_order_and_again_until_they_are_committed(self, settings: Settings):
         message = [b"%d" % number for number in range(5)]
         append_to_input(settings, settings.topics.actions, [(CLUSTER, value) for value in message])
         with ExitStack() as stack:
@@ -158,7 +154,7 @@ class PortsSuite:
         with ExitStack() as stack:
             assert _poll(_actions(settings, stack), 1) == [b"after"], "what was committed does not come again"
 
-    def test_what_was_put_on_a_cluster_is_remembered_by_cluster(self, settings: Settings) -> None:
+    def test_what_was_put_on_a_cluster_is_remembered_by_cluster(self, settings: Settings):
         memory = memory_of(settings, cluster=CLUSTER)
         assert memory.read() == Remembered()
         put = Remembered(
@@ -171,7 +167,7 @@ class PortsSuite:
         assert memory.read() == Remembered()
         assert memory_of(settings, cluster="west-1").read() == put
 
-    def test_an_executor_whose_memory_was_taken_overwrites_nothing(self, settings: Settings) -> None:
+    def test_an_executor_whose_memory_was_taken_overwrites_nothing(self, settings: Settings):
         memory = memory_of(settings, cluster=CLUSTER)
         put = Remembered(added=ThrottledLists(leader={"t": "0:1"}))
         with memory.hold() as overtaken:
@@ -181,7 +177,7 @@ class PortsSuite:
         with memory.hold() as again:
             assert again.remembered == put
 
-    def test_without_topics_it_is_said_how_to_make_them(self, settings: Settings) -> None:
+    def test_without_topics_it_is_said_how_to_make_them(self, settings: Settings):
         names = settings.topics.__class__(executor_kafka="nowhere")
         bare = settings.model_copy(update={"topics": names})
         with pytest.raises(PublishError, match=r"nowhere.*run `trimtab topics create`"):

@@ -97,12 +97,12 @@ MISFITS = {
 class PublisherSuite:
     """A subclass has a fixture ``setting``."""
 
-    def test_a_batch_is_published_in_its_total_order(self, setting: PublisherSetting) -> None:
+    def test_a_batch_is_published_in_its_total_order(self, setting: PublisherSetting):
         with opened(setting) as publisher:
             assert publisher.publish(0, QUERY, list(reversed(setting.batch(0))))
         assert setting.seen() == values(0)
 
-    def test_a_batch_that_is_out_is_skipped_in_any_order(self, setting: PublisherSetting) -> None:
+    def test_a_batch_that_is_out_is_skipped_in_any_order(self, setting: PublisherSetting):
         with opened(setting) as publisher:
             publisher.publish(0, QUERY, setting.batch(0))
             assert not publisher.publish(0, QUERY, list(reversed(setting.batch(0))))
@@ -110,16 +110,14 @@ class PublisherSuite:
             assert not publisher.publish(0, QUERY, setting.batch(0))
         assert setting.seen() == values(0)
 
-    def test_an_empty_batch_makes_no_transaction_and_leaves_a_gap(self, setting: PublisherSetting) -> None:
+    def test_an_empty_batch_makes_no_transaction_and_leaves_a_gap(self, setting: PublisherSetting):
         with opened(setting) as publisher:
             publisher.publish(0, QUERY, setting.batch(0))
             assert publisher.publish(1, QUERY, [])
             assert publisher.publish(2, QUERY, setting.batch(2))
         assert setting.seen() == values(0, 2)
 
-    def test_a_re_run_with_other_contents_is_refused_and_left_alone_by_adopt(
-        self, setting: PublisherSetting
-    ) -> None:
+    def test_a_re_run_with_other_contents_is_refused_and_left_alone_by_adopt(self, setting: PublisherSetting):
         with opened(setting) as publisher:
             publisher.publish(0, QUERY, setting.batch(0))
             with pytest.raises(CheckpointMismatch, match=r"published with other contents.*--adopt"):
@@ -132,7 +130,7 @@ class PublisherSuite:
             assert publisher.publish(1, QUERY, setting.batch(1)) is BatchState.NEW
         assert setting.seen() == values(0, 1)
 
-    def test_another_version_leaves_a_batch_as_it_was_published(self, setting: PublisherSetting) -> None:
+    def test_another_version_leaves_a_batch_as_it_was_published(self, setting: PublisherSetting):
         with setting.publisher(ran_with=RanWith(version="1", settings="s")) as publisher:
             publisher.open(at())
             publisher.publish(0, QUERY, setting.batch(0))
@@ -146,7 +144,7 @@ class PublisherSuite:
                 publisher.publish(1, QUERY, setting.batch(1, "other"))
         assert setting.seen() == values(0, 1)
 
-    def test_a_batch_of_another_query_or_from_the_past_is_refused(self, setting: PublisherSetting) -> None:
+    def test_a_batch_of_another_query_or_from_the_past_is_refused(self, setting: PublisherSetting):
         with opened(setting) as publisher:
             publisher.publish(5, QUERY, setting.batch(5))
             with pytest.raises(CheckpointMismatch, match="another query"):
@@ -154,7 +152,7 @@ class PublisherSuite:
             with pytest.raises(CheckpointMismatch, match="a newer batch is already published"):
                 publisher.publish(4, QUERY, setting.batch(4))
 
-    def test_the_epoch_header_rises_at_every_start(self, setting: PublisherSetting) -> None:
+    def test_the_epoch_header_rises_at_every_start(self, setting: PublisherSetting):
         began_s, epochs = int(time.time()), []
         for start in range(3):
             with setting.publisher() as publisher:
@@ -165,7 +163,7 @@ class PublisherSuite:
         assert epochs[0] >= began_s
         assert [epoch for _, epoch in setting.visible()] == [str(epoch) for epoch in epochs]
 
-    def test_each_take_over_is_said_before_its_first_action(self, setting: PublisherSetting) -> None:
+    def test_each_take_over_is_said_before_its_first_action(self, setting: PublisherSetting):
         epochs = []
         for start in range(2):
             with setting.publisher(announces=True) as publisher:
@@ -185,7 +183,7 @@ class PublisherSuite:
     )
     def test_a_checkpoint_that_does_not_fit_the_marker_is_refused(
         self, setting: PublisherSetting, query_id: str | None, last_batch_id: int | None, explanation: str
-    ) -> None:
+    ):
         with opened(setting) as publisher:
             publisher.publish(5, QUERY, setting.batch(5))
         with pytest.raises(CheckpointMismatch, match=explanation) as refusal:
@@ -194,16 +192,16 @@ class PublisherSuite:
         assert "--fresh" in str(refusal.value)
         assert "--adopt" in str(refusal.value)
 
-    def test_batches_without_any_marker_are_refused(self, setting: PublisherSetting) -> None:
+    def test_batches_without_any_marker_are_refused(self, setting: PublisherSetting):
         with pytest.raises(CheckpointMismatch, match="no marker says which were published"):
             setting.publisher().open(at(QUERY, 12))
 
-    def test_a_start_before_anything_was_published_is_accepted(self, setting: PublisherSetting) -> None:
+    def test_a_start_before_anything_was_published_is_accepted(self, setting: PublisherSetting):
         opened(setting).close()
         with opened(setting, last_batch_id=4) as publisher:
             assert publisher.publish(5, QUERY, setting.batch(5))
 
-    def test_fresh_forgets_the_marker_and_accepts_a_new_query(self, setting: PublisherSetting) -> None:
+    def test_fresh_forgets_the_marker_and_accepts_a_new_query(self, setting: PublisherSetting):
         with opened(setting) as publisher:
             publisher.publish(5, QUERY, setting.batch(5))
         with setting.publisher() as publisher:
@@ -213,7 +211,7 @@ class PublisherSuite:
                 publisher.publish(6, QUERY, setting.batch(6))
         assert setting.seen() == values(5, 0)
 
-    def test_a_query_given_up_by_fresh_is_over_at_once(self, setting: PublisherSetting) -> None:
+    def test_a_query_given_up_by_fresh_is_over_at_once(self, setting: PublisherSetting):
         with opened(setting) as publisher:
             publisher.publish(5, QUERY, setting.batch(5))
         with setting.publisher() as publisher:
@@ -231,7 +229,7 @@ class PublisherSuite:
             assert publisher.publish(6, QUERY, setting.batch(6))
         assert setting.seen() == values(5, 0, 6)
 
-    def test_a_refusal_before_the_start_disturbs_nobody(self, setting: PublisherSetting) -> None:
+    def test_a_refusal_before_the_start_disturbs_nobody(self, setting: PublisherSetting):
         with opened(setting) as running:
             running.publish(0, QUERY, setting.batch(0))
             with (
@@ -242,9 +240,7 @@ class PublisherSuite:
             assert running.publish(1, QUERY, setting.batch(1))
         assert setting.seen() == values(0, 1)
 
-    def test_a_successor_compares_when_nobody_else_can_publish_any_more(
-        self, setting: PublisherSetting
-    ) -> None:
+    def test_a_successor_compares_when_nobody_else_can_publish_any_more(self, setting: PublisherSetting):
         planned = 0
 
         def read() -> Checkpoint:
@@ -260,7 +256,7 @@ class PublisherSuite:
             assert second.publish(2, QUERY, setting.batch(2))
         assert setting.seen() == values(0, 1, 2)
 
-    def test_a_superseded_controller_is_told_so_in_an_empty_batch(self, setting: PublisherSetting) -> None:
+    def test_a_superseded_controller_is_told_so_in_an_empty_batch(self, setting: PublisherSetting):
         with opened(setting) as first, setting.publisher() as second:
             first.publish(0, QUERY, setting.batch(0))
             first.ensure_owner()
@@ -273,9 +269,7 @@ class PublisherSuite:
                 first.ensure_owner()
             assert second.publish(1, QUERY, [])
 
-    def test_adopt_trusts_a_rolled_back_checkpoint_and_no_other_query(
-        self, setting: PublisherSetting
-    ) -> None:
+    def test_adopt_trusts_a_rolled_back_checkpoint_and_no_other_query(self, setting: PublisherSetting):
         with opened(setting) as publisher:
             publisher.publish(5, QUERY, setting.batch(5))
         with setting.publisher() as publisher:
@@ -284,7 +278,7 @@ class PublisherSuite:
                 publisher.publish(4, "another", setting.batch(4))
             assert publisher.publish(4, QUERY, setting.batch(4))
 
-    def test_an_idle_controller_notices_its_successor(self, setting: PublisherSetting) -> None:
+    def test_an_idle_controller_notices_its_successor(self, setting: PublisherSetting):
         with opened(setting) as first, setting.publisher() as second:
             first.publish(0, QUERY, setting.batch(0))
             assert not first.is_superseded()
@@ -300,7 +294,7 @@ class PublisherSuite:
             assert second.publish(1, QUERY, setting.batch(1))
         assert setting.seen() == values(0, 1)
 
-    def test_a_newcomer_that_refuses_its_checkpoint_ends_nobody(self, setting: PublisherSetting) -> None:
+    def test_a_newcomer_that_refuses_its_checkpoint_ends_nobody(self, setting: PublisherSetting):
         with opened(setting, claim_wait_s=0.2) as running:
             running.publish(0, QUERY, setting.batch(0))
             with pytest.raises(CheckpointMismatch):
@@ -311,7 +305,7 @@ class PublisherSuite:
             assert running.publish(1, QUERY, setting.batch(1))
         assert setting.seen() == values(0, 1)
 
-    def test_controllers_of_different_names_do_not_meet(self, setting: PublisherSetting) -> None:
+    def test_controllers_of_different_names_do_not_meet(self, setting: PublisherSetting):
         with opened(setting) as one, opened(setting.another()) as two:
             one.publish(0, QUERY, setting.batch(0))
             two.publish(7, "another", setting.batch(7))

@@ -42,9 +42,9 @@ def went_astray(result: dict[str, object]) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["fleet-planner", "avg-shedder"])
-def test_an_unbalanced_cluster_is_balanced_a_hot_bundle_is_cut_and_nothing_is_done_twice(
+def test_an_unbalanced_cluster_is_balanced_and_a_hot_bundle_cut(
     any_pulsar: LocalPulsar, stage: Stage, warm: Warm, tmp_path: Path, policy: str
-) -> None:
+):
     pulsar = any_pulsar
     hot = Lab(pulsar, bundles_count=1)
     (bundle,) = hot.bundles()
@@ -91,9 +91,9 @@ def _assert_as_predicted(hot: Lab, cut: dict[str, object]) -> None:
 
 
 @pytest.mark.slow
-def test_a_broker_killed_in_the_middle_is_named_nothing_wrong_is_done_and_the_rest_is_balanced(
+def test_a_broker_killed_in_the_middle_is_named_and_the_rest_balanced(
     any_pulsar: LocalPulsar, stage: Stage, warm: Warm, tmp_path: Path
-) -> None:
+):
     pulsar = any_pulsar
     with controller(pulsar, stage, warm) as running, unbalanced(pulsar) as lab:
         until(lambda: all_at_first(lab), what="traffic", running=[pulsar])
@@ -162,9 +162,9 @@ def put_back(three: Trio) -> set[str]:
 
 
 @pytest.mark.slow
-def test_a_drained_broker_ends_empty_what_is_put_back_leaves_within_three_rounds_and_it_takes_part_again(
+def test_a_drained_broker_ends_empty_until_it_is_released(
     pulsar: LocalPulsar, stage: Stage, warm: Warm, tmp_path: Path
-) -> None:
+):
     drained = pulsar.broker_ids[0]
     config = stage.directory / "trimtab.toml"
     asked = ("--cluster", CLUSTER, "--broker", drained, "--who", "maria", "--why=a test")
@@ -222,9 +222,7 @@ def pending(config: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_proposals_are_approved_and_rejected_by_commands_and_every_command_reads_what_became_of_them(
-    pulsar: LocalPulsar, warm: Warm, tmp_path: Path
-) -> None:
+def test_proposals_are_approved_and_rejected_by_commands(pulsar: LocalPulsar, warm: Warm, tmp_path: Path):
     stage = PulsarStage.of(Lab(pulsar, bundles_count=1), tmp_path)
     config, topics = tmp_path / "trimtab.toml", stage.topics
     asking = {"controller__approval": "required"}
@@ -349,9 +347,7 @@ def unloads(outputs: list[dict[str, object]]) -> list[object]:
     return [each["data"] for each in outputs if each["type"] == "trimtab.action.unload.v1"]
 
 
-def test_what_pulsar_keeps_apart_is_not_put_together_for_as_long_as_it_is_a_group(
-    pulsar: LocalPulsar, tmp_path: Path
-) -> None:
+def test_what_pulsar_keeps_apart_is_not_put_together(pulsar: LocalPulsar, tmp_path: Path):
     """The only bundle that fits is in a group whose other namespace is at the idlest broker."""
     busy, fellow, big, other = (Lab(pulsar, bundles_count=1) for _ in range(4))
     (of_busy,), (of_fellow,), (of_big,), (of_other,) = (lab.bundles() for lab in (busy, fellow, big, other))

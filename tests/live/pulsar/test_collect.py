@@ -38,7 +38,7 @@ SESSIONS = Settings(pulsar=PulsarSettings(split=SplitSettings(max_sessions_count
 """With which a bundle with four clients has its topics reported."""
 
 
-def test_reports_and_statistics_of_real_traffic_can_be_decoded_by_the_controller(pulsar: LocalPulsar) -> None:
+def test_reports_and_statistics_of_real_traffic_can_be_decoded_by_the_controller(pulsar: LocalPulsar):
     lab, heard = Lab(pulsar), Heard()
     bundle = lab.bundles()[1]
     topic = lab.topic_in(bundle)
@@ -65,9 +65,7 @@ def test_reports_and_statistics_of_real_traffic_can_be_decoded_by_the_controller
     assert kinds == {LoadReport, TopicStats, Tick, ClusterFacts}
 
 
-def test_producers_and_consumers_are_counted_by_topic_as_the_broker_counts_them_by_bundle(
-    pulsar: LocalPulsar,
-) -> None:
+def test_clients_are_counted_by_topic_as_the_broker_counts_them_by_bundle(pulsar: LocalPulsar):
     lab, heard = Lab(pulsar), Heard()
     bundle = lab.bundles()[1]
     topic = lab.topic_in(bundle)
@@ -95,7 +93,7 @@ def test_producers_and_consumers_are_counted_by_topic_as_the_broker_counts_them_
         collecting.close()
 
 
-def test_it_says_who_else_balances_and_what_must_stay_where(pulsar: LocalPulsar) -> None:
+def test_it_says_who_else_balances_and_what_must_stay_where(pulsar: LocalPulsar):
     lab, heard = Lab(pulsar), Heard()
     lab.post(f"namespaces/{lab.namespace}/antiAffinity", "pair")
     lab.post("brokers/configuration/loadBalancerAutoBundleSplitEnabled/true")
@@ -148,9 +146,7 @@ def test_it_says_who_else_balances_and_what_must_stay_where(pulsar: LocalPulsar)
     }
 
 
-def test_it_names_the_bundles_that_hold_trimtabs_own_topics_with_what_these_carry(
-    pulsar: LocalPulsar, tmp_path: Path
-) -> None:
+def test_it_names_the_bundles_of_trimtabs_own_topics_and_their_traffic(pulsar: LocalPulsar, tmp_path: Path):
     lab, heard = Lab(pulsar), Heard()
     stage = PulsarStage.of(lab, tmp_path)
     own = stage.full_name(stage.topics.input)
@@ -177,9 +173,7 @@ def test_it_names_the_bundles_that_hold_trimtabs_own_topics_with_what_these_carr
     assert others not in found[bundle], "somebody else's, in the same bundle"
 
 
-def test_a_sweep_to_standard_output_can_be_replayed_without_any_kafka(
-    pulsar: LocalPulsar, tmp_path: Path
-) -> None:
+def test_a_sweep_to_standard_output_can_be_replayed_without_any_kafka(pulsar: LocalPulsar, tmp_path: Path):
     config = tmp_path / "trimtab.toml"
     config.write_text(f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n')
     common = ["--config", str(config)]
@@ -207,9 +201,9 @@ def test_a_sweep_to_standard_output_can_be_replayed_without_any_kafka(
     ("admin_url", "message"),
     [("http://127.0.0.1:1", "check admin_url"), ("{kafka}", "admin_url"), ("{pulsar}/", None)],
 )
-def test_a_wrong_address_is_refused_at_the_start_with_the_remedy(
+def test_a_wrong_address_is_refused_at_the_start(
     pulsar: LocalPulsar, stage: Stage, admin_url: str, message: str | None
-) -> None:
+):
     url = admin_url.format(kafka=f"http://{stage.bootstrap}", pulsar=pulsar.admin_url)
     target = PulsarTarget(admin_url=url, timeout_s=3)
     if message is None:
@@ -219,7 +213,7 @@ def test_a_wrong_address_is_refused_at_the_start_with_the_remedy(
         collector(target, Heard())
 
 
-def test_through_kafka_the_reports_arrive_keyed_by_the_cluster(pulsar: LocalPulsar, stage: Stage) -> None:
+def test_through_kafka_the_reports_arrive_keyed_by_the_cluster(pulsar: LocalPulsar, stage: Stage):
     settings = stage.settings(base=f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n')
     command("collect", "pulsar", CLUSTER, "--config", str(settings), "--once")
     records = stage.read(stage.topics.input)
@@ -228,9 +222,7 @@ def test_through_kafka_the_reports_arrive_keyed_by_the_cluster(pulsar: LocalPuls
     assert {record.key for record in records} == {CLUSTER.encode()}
 
 
-def test_a_missing_topic_and_a_missing_target_are_refused_with_the_remedy(
-    pulsar: LocalPulsar, stage: Stage
-) -> None:
+def test_a_missing_topic_and_a_missing_target_are_refused_with_the_remedy(pulsar: LocalPulsar, stage: Stage):
     target = f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n'
     no_topic = stage.settings(base=target, file="a.toml", topics__input="nowhere")
     no_target = stage.settings(base="", file="b.toml")
@@ -242,9 +234,7 @@ def test_a_missing_topic_and_a_missing_target_are_refused_with_the_remedy(
         assert message in command(*asked, code=code).stderr
 
 
-def test_a_used_bundle_that_nobody_owns_becomes_a_finding_and_a_lookup_ends_it(
-    pulsar: LocalPulsar, tmp_path: Path
-) -> None:
+def test_a_used_bundle_that_nobody_owns_is_a_finding_until_a_lookup(pulsar: LocalPulsar, tmp_path: Path):
     lab, heard, ahead_s = Lab(pulsar), Heard(), [0.0]
     bundle, name = lab.bundles()[1], str(lab.bundles()[1])
     collecting = PulsarCollector(
@@ -299,9 +289,7 @@ def _findings(heard: Heard, folder: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_a_killed_broker_fails_by_name_its_actions_fail_with_the_remedy_and_the_others_are_read_without_waiting(
-    pulsar: LocalPulsar, stage: Stage
-) -> None:
+def test_a_killed_broker_fails_by_name_and_the_others_are_read(pulsar: LocalPulsar, stage: Stage):
     lab, heard, commander = Lab(pulsar), Heard(), Commander(stage, pulsar)
     *rest, killed = pulsar.broker_ids
     bundle = lab.bundles()[0]

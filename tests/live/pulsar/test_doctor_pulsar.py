@@ -41,7 +41,7 @@ def subscriptions(stage: PulsarStage, topic: str) -> object:
     return sorted(stats["subscriptions"]), stats["msgInCounter"]
 
 
-def test_before_there_are_topics_it_names_them_and_the_command(stage: PulsarStage) -> None:
+def test_before_there_are_topics_it_names_them_and_the_command(stage: PulsarStage):
     found = doctor(stage)
     missing = [each for each in found["topics"] if each["outcome"] == "problem"]
     assert len(missing) == 7
@@ -49,7 +49,7 @@ def test_before_there_are_topics_it_names_them_and_the_command(stage: PulsarStag
     assert found["addresses"][0]["outcome"] == "ok"
 
 
-def test_it_finds_what_is_wrong_beside_a_controller_that_goes_on_undisturbed(stage: PulsarStage) -> None:
+def test_it_finds_what_is_wrong_beside_a_controller_that_goes_on_undisturbed(stage: PulsarStage):
     lab = stage.lab
     assert lab is not None
     stage.create_topics()

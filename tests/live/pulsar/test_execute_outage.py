@@ -118,9 +118,9 @@ def goes_at_the_next_result(loop: ExecutorLoop, bookie: Bookie, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("when", ["idle", "telling"])
-def test_after_a_bookies_outage_the_executor_tells_results_again_and_repeats_no_batch_for_ever(
+def test_after_a_bookies_outage_the_executor_tells_results_again(
     own: LocalPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
-) -> None:
+):
     stage, bookie = PulsarStage.of(Lab(own, bundles_count=1), tmp_path), Bookie(own)
     asker, asked = Asker(stage, own), []
     with ExitStack() as stack:

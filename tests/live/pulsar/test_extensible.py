@@ -66,9 +66,9 @@ def published_bundles(data: Mapping[str, Any]) -> dict[str, float]:
 
 
 @pytest.mark.slow
-def test_what_brokers_publish_is_collected_and_unloads_and_cuts_do_what_they_say(
+def test_what_brokers_publish_is_collected_and_actions_do_what_they_say(
     extensible: LocalPulsar, stage: Stage
-) -> None:
+):
     lab, heard, commander = Lab(extensible), Heard(), Commander(stage, extensible)
     moved, cut, *_ = lab.bundles()
     owner, cutter = lab.assigned(moved), lab.assigned(cut)
@@ -122,7 +122,7 @@ def test_what_brokers_publish_is_collected_and_unloads_and_cuts_do_what_they_say
 
 
 @pytest.mark.slow
-def test_several_cuts_are_made_one_after_the_other(extensible: LocalPulsar, stage: Stage) -> None:
+def test_several_cuts_are_made_one_after_the_other(extensible: LocalPulsar, stage: Stage):
     lab, commander = Lab(extensible), Commander(stage, extensible)
     cut = lab.bundles()[0]
     middle = (cut.range.lower + cut.range.upper) // 2
@@ -158,7 +158,7 @@ def loads_of(heard: Heard, lab: Lab) -> list[float]:
 @pytest.mark.parametrize("policy", ["transfer-shedder", "fleet-planner"])
 def test_an_unbalanced_cluster_is_balanced(
     extensible: LocalPulsar, stage: Stage, warm: Warm, tmp_path: Path, policy: str
-) -> None:
+):
     lab, heard = Lab(extensible, bundles_count=BUNDLES), Heard()
     gather(lab, extensible.broker_ids[0])
     with (
@@ -194,9 +194,7 @@ target_std_ratio = 1.0
 
 
 @pytest.mark.slow
-def test_a_killed_broker_fails_by_name_and_the_others_are_read_until_it_is_back(
-    extensible: LocalPulsar,
-) -> None:
+def test_a_killed_broker_fails_by_name_and_the_others_are_read_until_it_is_back(extensible: LocalPulsar):
     lab, heard = Lab(extensible), Heard()
     collecting = collecting_from(lab, heard)
 
@@ -232,9 +230,9 @@ def test_a_killed_broker_fails_by_name_and_the_others_are_read_until_it_is_back(
 
 
 @pytest.mark.slow
-def test_a_switch_of_load_managers_is_said_and_collected_through_in_both_directions(
+def test_a_switch_of_load_managers_is_said_and_collected_through(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+):
     caplog.set_level(logging.WARNING)
     with LocalPulsar(tmp_path, brokers=2) as pulsar:
         lab, heard = Lab(pulsar), Heard()
@@ -273,9 +271,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecurePulsar]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("given_by", ["file", "variable"])
-def test_what_a_broker_publishes_is_read_over_tls_with_the_collectors_token(
+def test_what_a_broker_publishes_is_read_over_tls(
     secured: SecurePulsar, monkeypatch: pytest.MonkeyPatch, given_by: str
-) -> None:
+):
     lab, heard, target = Lab(secured), Heard(), target_of(secured)
     if given_by == "variable":
         monkeypatch.setenv(VARIABLE, secured.token_of(SUPER_USER))

@@ -8,14 +8,14 @@ from deploy.local.pulsar_jvms import LocalPulsarError
 pytestmark = pytest.mark.live
 
 
-def test_starting_twice_is_refused(pulsar: LocalPulsar) -> None:
+def test_starting_twice_is_refused(pulsar: LocalPulsar):
     with pytest.raises(LocalPulsarError, match="already running"):
         pulsar.start()
     with pytest.raises(LocalPulsarError, match=r"broker2 .* is already running"):
         pulsar.start_broker(2)
 
 
-def test_a_process_that_ends_by_itself_is_reported_with_the_end_of_its_log(pulsar: LocalPulsar) -> None:
+def test_a_process_that_ends_by_itself_is_reported_with_the_end_of_its_log(pulsar: LocalPulsar):
     pulsar.check()
     stray = pulsar.process("stray", "no.such.Main", heap_mb=16, direct_mb=16)
     stray.launch()

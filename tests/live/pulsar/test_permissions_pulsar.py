@@ -56,9 +56,9 @@ def become(role: Role) -> PulsarStage:
 
 
 @pytest.mark.slow
-def test_an_administrator_of_the_tenant_makes_the_topics_runs_the_controller_and_operates_it_over_tls(
+def test_an_administrator_of_the_tenant_runs_and_operates_it_over_tls(
     secured: SecurePulsar, stage: PulsarStage, warm: Warm, tmp_path: Path
-) -> None:
+):
     assert stage.lab is not None
     controller = Role(stage, "trimtab")
     config = settings_of(controller)
@@ -80,9 +80,7 @@ def test_an_administrator_of_the_tenant_makes_the_topics_runs_the_controller_and
     assert "ca_file" in said
 
 
-def test_an_operators_commands_write_nothing_before_naming_the_permission_that_is_missing(
-    stage: PulsarStage,
-) -> None:
+def test_operators_commands_name_the_permission_that_is_missing(stage: PulsarStage):
     stage.create_topics()
     operator = Role(stage, "operator")
     known = f'[clusters."{CLUSTER}".pulsar.avg_shedder]\nlow_hit_count = 4\n'
@@ -93,7 +91,7 @@ def test_an_operators_commands_write_nothing_before_naming_the_permission_that_i
     assert "paused: no -> yes" in command(*pause).output
 
 
-def test_watching_works_with_its_permissions_and_names_the_one_that_is_missing(stage: PulsarStage) -> None:
+def test_watching_names_the_permission_that_is_missing(stage: PulsarStage):
     stage.create_topics()
     onlooker, action = Role(stage, "onlooker"), decided(stage)
     config = settings_of(onlooker)
@@ -113,7 +111,7 @@ def test_watching_works_with_its_permissions_and_names_the_one_that_is_missing(s
     assert command(*rejected).output == ""
 
 
-def test_a_collector_works_with_its_permission_and_names_it_where_it_is_missing(stage: PulsarStage) -> None:
+def test_a_collector_names_the_permission_that_is_missing(stage: PulsarStage):
     stage.create_topics()
     collector = Role(stage, "collector")
     sweep = (
@@ -130,7 +128,7 @@ def test_a_collector_works_with_its_permission_and_names_it_where_it_is_missing(
     assert stage.data(stage.topics.input, "trimtab.tick.v1")[-1]["failed"] == {}
 
 
-def test_an_executor_works_with_its_permissions_and_names_the_one_that_is_missing(stage: PulsarStage) -> None:
+def test_an_executor_names_the_permission_that_is_missing(stage: PulsarStage):
     stage.create_topics()
     executor = Role(stage, "executor")
     config = settings_of(executor, more=target_section(stage))
@@ -142,9 +140,7 @@ def test_an_executor_works_with_its_permissions_and_names_the_one_that_is_missin
     assert results(stage)[-1]["data"]["outcome"] == "skipped", "there is no such bundle"
 
 
-def test_an_executor_of_kafka_remembers_on_pulsar_with_its_permissions_and_names_the_one_that_is_missing(
-    stage: PulsarStage,
-) -> None:
+def test_an_executor_of_kafka_that_remembers_on_pulsar_names_what_is_missing(stage: PulsarStage):
     stage.create_topics()
     executor = Role(stage, "pacer")
     link = input_on_pulsar(load(file=Path(settings_of(executor)), flags={}, environ={}).settings)
@@ -196,9 +192,7 @@ def collect(target: PulsarTarget, directory: Path, *, code: int = 0) -> Result:
     return command(*asked, code=code)
 
 
-def test_with_a_super_users_token_over_tls_it_reads_reports_and_moves_a_bundle(
-    secured: SecurePulsar, tmp_path: Path
-) -> None:
+def test_with_a_super_users_token_it_reads_reports_and_moves_a_bundle(secured: SecurePulsar, tmp_path: Path):
     target = target_of(secured)
     done = collect(target, tmp_path)
     assert [json.loads(line)["type"] for line in done.stdout.splitlines()].count(
@@ -224,9 +218,9 @@ def test_with_a_super_users_token_over_tls_it_reads_reports_and_moves_a_bundle(
 @pytest.mark.parametrize(
     ("role", "message"), [("somebody", "superUserRoles"), (None, "token_file or token_env")]
 )
-def test_a_wrong_token_and_a_missing_permission_are_refused_with_the_remedy(
+def test_a_wrong_token_and_a_missing_permission_are_refused(
     secured: SecurePulsar, tmp_path: Path, role: str | None, message: str
-) -> None:
+):
     token = "not.a.token" if role is None else secured.token_of(role)
     target = target_with(secured, token, tmp_path)
     done = collect(target, tmp_path, code=5)
@@ -238,9 +232,7 @@ def test_a_wrong_token_and_a_missing_permission_are_refused_with_the_remedy(
         )
 
 
-def test_a_certificate_of_an_unknown_authority_is_refused_with_the_remedy(
-    secured: SecurePulsar, tmp_path: Path
-) -> None:
+def test_a_certificate_of_an_unknown_authority_is_refused(secured: SecurePulsar, tmp_path: Path):
     done = collect(replace(target_of(secured), ca_file=None), tmp_path, code=5)
     assert "CERTIFICATE_VERIFY_FAILED" in done.stderr
     assert "check ca_file" in done.stderr

@@ -14,9 +14,7 @@ pytestmark = pytest.mark.live
 
 
 @pytest.mark.slow
-def test_a_replay_of_the_record_repeats_garbage_and_a_pause(
-    pulsar: LocalPulsar, warm: Warm, tmp_path: Path
-) -> None:
+def test_a_replay_of_the_record_repeats_garbage_and_a_pause(pulsar: LocalPulsar, warm: Warm, tmp_path: Path):
     stage = PulsarStage.of(Lab(pulsar), tmp_path)
     config = stage.settings()
     stage.send([pause(paused=True, time_s=START_S)], to=stage.topics.control)

@@ -102,9 +102,7 @@ def values(found: list[tuple[Any, ...]]) -> list[str]:
     return [row[_VALUE].decode() for row in found]
 
 
-def test_every_message_is_read_once_in_batches_of_bounded_size_over_many_ledgers(
-    lab: Lab, client: pulsar_client.Client
-) -> None:
+def test_every_message_is_read_once_in_batches_of_bounded_size(lab: Lab, client: pulsar_client.Client):
     topic = f"persistent://{lab.namespace}/many"
     lab.put(f"persistent/{lab.namespace}/many/partitions", 2)
     source = reader(lab, topic, max_entries_per_trigger="120")
@@ -132,9 +130,7 @@ def test_every_message_is_read_once_in_batches_of_bounded_size_over_many_ledgers
     assert {end.split(":")[0] for end in at.values()} != {"0"}
 
 
-def test_a_first_start_may_begin_at_the_beginning_the_end_or_a_time(
-    lab: Lab, client: pulsar_client.Client
-) -> None:
+def test_a_first_start_may_begin_at_the_beginning_the_end_or_a_time(lab: Lab, client: pulsar_client.Client):
     topic = f"persistent://{lab.namespace}/begin"
     produce(client, topic, ["old"])
     first = reader(lab, topic)
@@ -154,9 +150,7 @@ def test_a_first_start_may_begin_at_the_beginning_the_end_or_a_time(
         assert values(rows(source, at, source.latestOffset(at, ALL))) == wanted, starting
 
 
-def test_an_empty_topic_gives_no_rows_and_new_partitions_are_read_from_their_beginning(
-    lab: Lab, client: pulsar_client.Client
-) -> None:
+def test_new_partitions_are_read_from_their_beginning(lab: Lab, client: pulsar_client.Client):
     topic = f"persistent://{lab.namespace}/growing"
     lab.put(f"persistent/{lab.namespace}/growing/partitions", 1)
     source = reader(lab, topic)
@@ -170,9 +164,7 @@ def test_an_empty_topic_gives_no_rows_and_new_partitions_are_read_from_their_beg
     assert source.latestOffset(end, ReadMaxRows(1)) == end
 
 
-def test_the_subscription_keeps_what_is_unread_and_without_it_the_loss_is_noticed(
-    lab: Lab, client: pulsar_client.Client
-) -> None:
+def test_the_subscription_keeps_what_is_unread_and_a_loss_is_noticed(lab: Lab, client: pulsar_client.Client):
     topic = f"persistent://{lab.namespace}/kept"
     path = f"persistent/{lab.namespace}/kept"
     produce(client, topic, ["first"])
@@ -195,9 +187,7 @@ def test_the_subscription_keeps_what_is_unread_and_without_it_the_loss_is_notice
     assert allowed.latestOffset(begin, ALL) == rest
 
 
-def test_who_only_looks_neither_makes_the_subscription_nor_moves_it(
-    lab: Lab, client: pulsar_client.Client
-) -> None:
+def test_who_only_looks_neither_makes_the_subscription_nor_moves_it(lab: Lab, client: pulsar_client.Client):
     topic = f"persistent://{lab.namespace}/looked-at"
     produce(client, topic, ["first", "second"])
 
@@ -220,9 +210,7 @@ def test_who_only_looks_neither_makes_the_subscription_nor_moves_it(
     assert cursors()["trimtab"] == before
 
 
-def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(
-    lab: Lab, client: pulsar_client.Client
-) -> None:
+def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(lab: Lab, client: pulsar_client.Client):
     topic = f"persistent://{lab.namespace}/again"
     produce(client, topic, ["old"])
     source = reader(lab, topic)
@@ -234,9 +222,7 @@ def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(
         reader(lab, topic).latestOffset(end, ALL)
 
 
-def test_a_partition_nobody_read_from_goes_on_after_unloads_and_what_was_taken_from_it_unread_is_noticed(
-    lab: Lab, client: pulsar_client.Client
-) -> None:
+def test_a_partition_nobody_read_from_goes_on_after_unloads(lab: Lab, client: pulsar_client.Client):
     topic, path = f"persistent://{lab.namespace}/idle", f"persistent/{lab.namespace}/idle"
     lab.put(path, None, known=(409,))
     source = reader(lab, topic)
@@ -263,9 +249,7 @@ def test_a_partition_nobody_read_from_goes_on_after_unloads_and_what_was_taken_f
             reader(lab, topic).latestOffset(begin, ALL)
 
 
-def test_batch_after_batch_costs_the_brokers_no_new_reader_and_no_reset_of_the_subscription(
-    lab: Lab, client: pulsar_client.Client
-) -> None:
+def test_batch_after_batch_costs_the_brokers_no_new_reader(lab: Lab, client: pulsar_client.Client):
     topic = f"persistent://{lab.namespace}/steady"
     source = reader(lab, topic)
     produce(client, topic, ["0"])
@@ -295,7 +279,7 @@ def _said_of_readers(lab: Lab, topic: str) -> list[str]:
     return [line for line in mine if "ubscri" in line or "cursor" in line.lower()]
 
 
-def test_what_cannot_be_read_is_refused_with_an_explanation(lab: Lab) -> None:
+def test_what_cannot_be_read_is_refused_with_an_explanation(lab: Lab):
     with pytest.raises(NonPersistentTopic, match="could not be read again"):
         reader(lab, f"non-persistent://{lab.namespace}/gone").initialOffset()
     with pytest.raises(ValueError, match="needs the option subscription"):
@@ -311,9 +295,9 @@ def _ledger(offsets: dict[str, str]) -> int:
     return int(position.partition(":")[0])
 
 
-def test_a_spark_query_reads_on_after_a_restart_without_a_gap_or_a_repetition(
+def test_a_spark_query_reads_on_after_a_restart(
     lab: Lab, client: pulsar_client.Client, warm: Warm, tmp_path: Path
-) -> None:
+):
     topic, taken = f"persistent://{lab.namespace}/spark", tmp_path / "taken"
     query = json.dumps(options(lab, topic, max_entries_per_trigger="40"))
     produce(client, topic, [])

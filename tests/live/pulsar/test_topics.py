@@ -59,9 +59,7 @@ def create(stage: PulsarStage, *, code: int = 0) -> dict[str, str]:
     return message
 
 
-def test_topics_are_made_as_needed_once_and_what_exists_gets_deduplication_and_is_told_what_else_it_lacks(
-    bare: PulsarStage,
-) -> None:
+def test_topics_are_made_once_and_what_exists_is_told_what_it_lacks(bare: PulsarStage):
     lab = bare.lab
     assert lab is not None
     settings = bare.loaded()
@@ -110,7 +108,7 @@ def refusal(stage: PulsarStage) -> str:
 
 
 @pytest.mark.slow
-def test_pulsar_with_its_defaults_deletes_idle_topics_and_none_of_trimtabs(tmp_path: Path) -> None:
+def test_pulsar_with_its_defaults_deletes_idle_topics_and_none_of_trimtabs(tmp_path: Path):
     quick = {
         "brokerDeleteInactiveTopicsFrequencySeconds": 1,
         "brokerDeleteInactiveTopicsMaxInactiveDurationSeconds": 1,
@@ -140,9 +138,7 @@ def stage(pulsar: LocalPulsar, tmp_path: Path) -> Iterator[PulsarStage]:
     made.close()
 
 
-def test_executors_and_commands_read_the_control_topic_compacted_and_the_controller_sees_every_event(
-    pulsar: LocalPulsar, stage: PulsarStage
-) -> None:
+def test_only_the_controller_sees_every_control_event(pulsar: LocalPulsar, stage: PulsarStage):
     commander, settings = Commander(stage, pulsar), stage.loaded()
     for number in range(EVENTS_COUNT):
         commander.control(paused=True, who="ops", why=str(number))
@@ -193,7 +189,7 @@ def settings(pulsar: LocalPulsar, tmp_path: Path) -> Iterator[Settings]:
 class TestPorts(PortsSuite):
     """The same tests as on Kafka."""
 
-    def test_reading_after_a_place_gives_nothing_of_its_batch_again(self, settings: Settings) -> None:
+    def test_reading_after_a_place_gives_nothing_of_its_batch_again(self, settings: Settings):
         link = input_on_pulsar(settings)
         assert link is not None
         topic = input_topic(settings, settings.topics.input)
