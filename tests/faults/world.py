@@ -413,7 +413,6 @@ class PulsarWorld(World):
     def _unload(self, stage: Stage) -> None:
         """Unload all bundles of the namespace; a broker that is on its way back may refuse for a while."""
         assert isinstance(stage, PulsarStage)
-        assert stage.lab is not None
         retrying = Retrying(
             retry=retry_if_exception_type(AdminError),
             stop=stop_after_delay(_READY_S),

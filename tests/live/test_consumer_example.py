@@ -22,7 +22,7 @@ from streaming.contract.envelope import EPOCH_HEADER
 from streaming.contract.leader import encode_leader
 from tests.streaming.events import control
 from tests.streaming.golden import folders, messages
-from tests.support.processes import ROOT, Child, until
+from tests.support.processes import ROOT, Child
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.live
@@ -80,7 +80,7 @@ def test_it_goes_on_after_a_restart_of_the_broker(tmp_path: Path, broker: Thread
         with running(stage) as example:
             for name in ("before", "after"):
                 _publish_unload(stage, name, owner=f"127.0.0.1:{broker.server_port}")
-                until(lambda: f"{name}: succeeded" in example.output, what=name, running=[example])  # noqa: B023
+                example.until(lambda: f"{name}: succeeded" in example.output, name)  # noqa: B023
                 kafka.restart()
         stage.close()
 
@@ -131,28 +131,23 @@ def test_it_carries_out_what_it_should_and_leaves_the_rest_alone(stage: Stage, b
     for epoch, event, _ in story:
         publish(epoch, event)
     with running(stage) as example:
-        lines = until(
+        lines = example.until(
             lambda: (found := example.output.splitlines()) and len(found) >= len(story) and found,
-            what="a line for every action",
-            running=[example],
+            "a line for every action",
         )
         for line, (_, event, wanted) in zip(lines, story, strict=True):
             assert line.startswith(f"{event['id']}: {wanted}"), line
         pause = control(time_s=datetime.now(UTC).timestamp(), cluster="lab", data={"paused": True})
         stage.send([pause], to=stage.topics.control)
         publish(7, unload("while paused"))
-        until(
-            lambda: "while paused: skipped: paused" in example.output,
-            what="the pause to hold",
-            running=[example],
-        )
+        example.until(lambda: "while paused: skipped: paused" in example.output, "the pause to hold")
         now = datetime.now(UTC)
         ended = control(
             time_s=now.timestamp(), id="z", cluster="lab", data={"paused": True, "until": now.isoformat()}
         )
         stage.send([ended], to=stage.topics.control)
         publish(7, unload("after its end"))
-        until(lambda: "after its end: succeeded" in example.output, what="its end", running=[example])
+        example.until(lambda: "after its end: succeeded" in example.output, "its end")
     producer.close()
 
     wanted_unload = "/admin/v2/namespaces/shop/orders/0x80000000_0xa0000000/unload?destinationBroker="

@@ -152,10 +152,9 @@ def test_the_controller_runs_on_it_is_healthy_and_ends_when_asked(image: Image, 
         check = image.command(
             *health_check(), offline=False, environment={"TRIMTAB_METRICS__PORT": str(port)}
         )
-        until(
+        child.until(
             lambda: subprocess.run(check, check=False, capture_output=True).returncode == 0,
-            what="the health check",
-            running=[child],
+            "the health check",
         )
         assert child.terminate() == 0
     assert stage.published() == wanted
@@ -192,7 +191,7 @@ def test_it_is_an_executor_when_spark_on_kubernetes_asks_for_one(image: Image, t
         driver = image.command("python", "-c", program, offline=False, environment=local)
         executor = image.command("entrypoint", "executor", offline=False, environment={**local, **asked})
         with Child(driver, tmp_path / "driver.log") as running:
-            until(lambda: "a session" in running.output, what="the driver", running=[running])
+            running.until(lambda: "a session" in running.output, "the driver")
             with Child(executor, tmp_path / "executor.log") as worker:
                 until(lambda: "sum " in running.output, what="the driver's job", running=[worker])
                 assert running.wait() == 0, running.output

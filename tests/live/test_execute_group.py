@@ -211,7 +211,7 @@ class Executor:
 
     def wait_for(self, *wanted: str) -> None:
         """Wait for exactly these actions to have succeeded, in order."""
-        until(lambda: len(self.results()) >= len(wanted), what=f"{wanted}", running=[self.child])
+        self.child.until(lambda: len(self.results()) >= len(wanted), f"{wanted}")
         assert self.results() == [(each, "succeeded") for each in wanted]
 
     def throttled(self) -> str:
@@ -230,7 +230,7 @@ class Executor:
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """The executor has stopped itself; after the block it goes on, once its group has removed it."""
-        until(lambda: is_frozen(self.child), what="it to stop itself", running=[self.child])
+        self.child.until(lambda: is_frozen(self.child), "it to stop itself")
         yield
         until(lambda: not self.members(), what="the group to be without it")
         os.kill(self.child.process.pid, signal.SIGCONT)
@@ -242,13 +242,13 @@ def test_frozen_for_longer_than_an_action_lives_it_does_not_call(stage: Stage, a
         with executor.frozen():
             until(lambda: datetime.now(UTC) > expires, what="the action to expire")
         skipped = ("late", "skipped expired")
-        until(lambda: skipped in executor.results(), what="a result", running=[executor.child])
+        executor.child.until(lambda: skipped in executor.results(), "a result")
         executor.say("new", "0:1")
-        until(lambda: ("new", "succeeded") in executor.results(), what="the next", running=[executor.child])
+        executor.child.until(lambda: ("new", "succeeded") in executor.results(), "the next")
         assert executor.throttled() == "0:1", "only what was in time"
         assert {outcome for action, outcome in executor.results() if action == "late"} == {"skipped expired"}
         assert [each for each in executor.results() if each[0] == "new"] == [("new", "succeeded")], "once"
-        until(lambda: is_ready(executor.child), what="it to be ready", running=[executor.child])
+        executor.child.until(lambda: is_ready(executor.child), "it to be ready")
         assert executor.child.terminate() == 0
 
 
@@ -262,5 +262,5 @@ def test_dropped_out_of_its_group_it_joins_again_and_goes_on(stage: Stage, admin
         executor.say("a3", "0:3")
         executor.wait_for("a1", "a1", "a2", "a3")
         assert executor.throttled() == "0:1,0:2,0:3"
-        until(lambda: executor.committed() == 3, what="all three to be committed", running=[executor.child])
+        executor.child.until(lambda: executor.committed() == 3, "all three to be committed")
         assert executor.child.terminate() == 0

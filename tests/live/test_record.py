@@ -7,7 +7,7 @@ from kafka import KafkaProducer
 
 from tests.streaming.events import control
 from tests.support.loads import LENGTH_S, START_S, closing, leaning, played
-from tests.support.processes import Warm, command, until
+from tests.support.processes import Warm, command
 from tests.support.stage import Outputs, Stage
 
 pytestmark = pytest.mark.live
@@ -75,7 +75,7 @@ def test_a_replay_of_the_record_repeats_all_that_was_odd(stage: Stage, warm: War
             stage.wait_for(stage.topics.audit, 4, running=[run])
             send_to(1, leaning(4))
             refused_count = 2 + send_garbage(stage)
-            until(lambda: len(stage.rejected()) >= refused_count, what="dead letters", running=[run])
+            run.until(lambda: len(stage.rejected()) >= refused_count, "dead letters")
             late = START_S + LENGTH_S
             stage.send([pause(paused=False, time_s=late)], to=stage.topics.control)
             send_to(0, [*leaning(4), closing(4)])

@@ -16,7 +16,7 @@ from tests.support.controllers import (
 )
 from tests.support.loads import RECORDED_SETTINGS, recording
 from tests.support.misbehaving import POINTS
-from tests.support.processes import Warm, query_failures, until
+from tests.support.processes import Warm, query_failures
 from tests.support.stage import Stage, replayed
 
 pytestmark = pytest.mark.live
@@ -59,7 +59,7 @@ def take_over_from_frozen(stage: Stage, warm: Warm, point: str) -> None:
     begun = replayed(config, events[:FIRST_COUNT])
     stage.send(events[:FIRST_COUNT])
     with misbehaving(stage, config, "freezes", [f"{point}:{BATCH}"]) as frozen:
-        until(lambda: is_frozen(frozen), what=f"the freeze {point}", running=[frozen])
+        frozen.until(lambda: is_frozen(frozen), f"the freeze {point}")
         before = len(stage.values(stage.topics.audit))
         with warm.start(*arguments) as successor:
             stage.wait_for(stage.topics.audit, before + 1, running=[successor])

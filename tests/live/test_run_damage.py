@@ -8,7 +8,7 @@ import pytest
 
 from streaming.process.exits import REFUSED
 from tests.support.loads import played
-from tests.support.processes import Warm, ask, cold, is_ready, until
+from tests.support.processes import Warm, ask, cold, is_ready
 from tests.support.stage import Stage, filled, newest_start, small_disk
 
 pytestmark = pytest.mark.live
@@ -107,10 +107,10 @@ def test_what_a_full_disk_leaves_of_the_first_batch_does_not_end_it(stage: Stage
         checkpoint = disk / "checkpoint"
         config = stage.settings(spark__checkpoint=str(checkpoint))
         with cold(config, stage.directory / "run.log") as run:
-            until(lambda: is_ready(run), what="the start", running=[run])
+            run.until(lambda: is_ready(run), "the start")
             with filled(disk):
                 stage.send(played(range(2)))
-                until(lambda: "No space left" in run.output, what="a batch to fail", running=[run])
+                run.until(lambda: "No space left" in run.output, "a batch to fail")
                 (newest_start(checkpoint) / "offsets" / ".0.6c0f7fb5.tmp").touch()
             stage.wait_for(stage.topics.audit, 2, running=[run])
             assert run.terminate() == 0
@@ -124,7 +124,7 @@ def test_a_disk_that_is_full_at_the_start_is_named_in_a_line_and_waited_for(stag
         config = stage.settings(spark__checkpoint=str(disk / "checkpoint"))
         with cold(config, stage.directory / "run.log") as run:
             with filled(disk):
-                until(lambda: "No space left" in run.output, what="the line", running=[run])
+                run.until(lambda: "No space left" in run.output, "the line")
                 assert ask(f"{run.url}/readyz").status == 503
                 (line,) = [each for each in run.output.splitlines() if "No space left" in each][:1]
                 assert f"the checkpoint {disk}/checkpoint cannot be read or written" in line

@@ -11,7 +11,7 @@ import pytest
 from streaming.controller.known import KNOWN_LABELS
 from tests.support.controllers import misbehaving
 from tests.support.loads import played
-from tests.support.processes import Warm, ask, cold, members, samples, until
+from tests.support.processes import Warm, ask, cold, members, samples
 from tests.support.stage import Stage, replayed
 
 pytestmark = pytest.mark.live
@@ -44,7 +44,7 @@ def test_metrics_agree_with_what_was_published_and_an_idle_controller_is_ready(s
         assert total(first, "trimtab_build_info") == 1
         assert not any("east-1" in dict(labels).values() for _, labels in first)
         assert ask(f"{url}/readyz").status == 503, "no query yet"
-        until(lambda: ask(f"{url}/readyz").status == 200, what="readiness", running=[run])
+        run.until(lambda: ask(f"{url}/readyz").status == 200, "readiness")
 
         stage.send(played(range(7)))
         stage.send_raw(b"east-1", b"not json")
@@ -53,13 +53,12 @@ def test_metrics_agree_with_what_was_published_and_an_idle_controller_is_ready(s
             json.loads(text)["data"] for text in stage.wait_for(stage.topics.audit, 7, running=[run])
         ]
         stage.wait_for(stage.topics.dead_letter, 1, running=[run])
-        until(
+        run.until(
             lambda: (
                 total(samples(url), "trimtab_rejected_total") == 1
                 and total(samples(url), "trimtab_rounds_total") == 7
             ),
-            what="the metrics to follow what was published",
-            running=[run],
+            "the metrics to follow what was published",
         )
         page = samples(url)
         actions = stage.values(stage.topics.actions)
@@ -109,19 +108,19 @@ def test_a_frozen_jvm_and_a_batch_that_stands_still_show_in_healthz_until_they_g
             answer = ask(f"{run.url}/healthz")
             return answer.status == status and message in answer.body
 
-        until(lambda: health(200), what="the first batch to be over", running=[run])
+        run.until(lambda: health(200), "the first batch to be over")
         flag.touch()
         stage.send(played([1]))
-        until(lambda: health(503, '"batch"'), what="the batch to be missed", running=[run])
+        run.until(lambda: health(503, '"batch"'), "the batch to be missed")
         flag.unlink()
         stage.wait_for(stage.topics.audit, 2, running=[run])
-        until(lambda: health(200), what="life again", running=[run])
+        run.until(lambda: health(200), "life again")
 
         java = next(each.pid for each in members(run.process.pid) if each.name == "java")
         os.kill(java, signal.SIGSTOP)
-        until(lambda: health(503, '"driver"'), what="the JVM to be missed", running=[run])
+        run.until(lambda: health(503, '"driver"'), "the JVM to be missed")
         os.kill(java, signal.SIGCONT)
-        until(lambda: health(200), what="life again", running=[run])
+        run.until(lambda: health(200), "life again")
         assert "not alive: driver" in run.output
         assert run.terminate() == 0
 

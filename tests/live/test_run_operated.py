@@ -17,7 +17,7 @@ from streaming.process.exits import NOT_ACKNOWLEDGED, REFUSED, WRONG_USE
 from tests.streaming.summaries import CONTROL, ROUND
 from tests.support.loads import played
 from tests.support.operating import AHEAD, operate, output_of, since
-from tests.support.processes import TRIMTAB, Child, Warm, command, samples, until
+from tests.support.processes import TRIMTAB, Child, Warm, command, samples
 from tests.support.stage import Outputs, Stage
 
 pytestmark = pytest.mark.live
@@ -57,10 +57,9 @@ def test_a_proposal_is_approved_a_broker_drained_and_replayed_alike(stage: Stage
         }
         shown = json.loads(output_of(config, "maintenance", "list", "-o", "json"))
         assert [(each["what"], each["name"]) for each in shown] == [("drain of broker", "broker-1:8080")]
-        status = until(
+        status = run.until(
             lambda: "3 bundles left of 3" in (found := output_of(config, "status")) and found,
-            what="the drain in the status",
-            running=[run],
+            "the drain in the status",
         )
         assert "required for unloads and splits" in status
     record = tmp_path / "record.ndjson"
@@ -114,15 +113,15 @@ def test_a_cluster_that_is_forgotten_leaves_neither_state_nor_series(stage: Stag
     stage.send(played(range(2)))
     with warm.run(config) as run:
         stage.wait_for(stage.topics.audit, 2, running=[run])
-        until(lambda: number(run.url, "trimtab_clusters") == 1, what="the cluster's series", running=[run])
-        until(lambda: number(run.url, "trimtab_state_rows") > 0, what="the cluster's state", running=[run])
+        run.until(lambda: number(run.url, "trimtab_clusters") == 1, "the cluster's series")
+        run.until(lambda: number(run.url, "trimtab_state_rows") > 0, "the cluster's state")
         text = output_of(
             config, "forget", "--cluster", "east-1", "--force", "--who", "ann", "--why=dismantled"
         )
         assert "forgotten: all that is remembered of the cluster; at once if the cluster is silent" in text
-        until(lambda: number(run.url, "trimtab_clusters") == 0, what="no series of it", running=[run])
+        run.until(lambda: number(run.url, "trimtab_clusters") == 0, "no series of it")
         assert not any("east-1" in dict(labels).values() for _, labels in samples(run.url))
-        until(lambda: number(run.url, "trimtab_state_rows") == 0, what="no state of it", running=[run])
+        run.until(lambda: number(run.url, "trimtab_state_rows") == 0, "no state of it")
 
 
 def test_a_command_that_waits_says_which_round_obeys_it(stage: Stage):
@@ -131,7 +130,7 @@ def test_a_command_that_waits_says_which_round_obeys_it(stage: Stage):
     log = config.with_suffix(".waiting")
     asked = ("pause", "--cluster", "east-1", "--force", "--why=the sale", "--wait", "--config", str(config))
     with Child((*TRIMTAB, *asked), log) as waiting:
-        until(lambda: stage.values(stage.topics.control), what="the event", running=[waiting])
+        waiting.until(lambda: stage.values(stage.topics.control), "the event")
         written = json.loads(stage.values(stage.topics.control)[0])["id"]
         stage.send([of_control("another"), of_control(written)], to=stage.topics.audit)
         assert waiting.wait() == 0

@@ -17,7 +17,6 @@ from tests.support.processes import (
     ask,
     is_ready,
     samples,
-    until,
     wait_until_unready,
 )
 from tests.support.stage import Stage, replayed
@@ -43,18 +42,18 @@ def test_an_outage_loses_nothing_and_shows_in_readiness(own_kafka: LocalKafka, w
     stage.send(played(range(2)))
     with warm.run(config) as run:
         stage.wait_for(stage.topics.audit, 2, running=[run])
-        until(lambda: is_ready(run), what="readiness", running=[run])
+        run.until(lambda: is_ready(run), "readiness")
 
         stage.close()
         own_kafka.stop()
-        until(lambda: ask(f"{run.url}/readyz").status == 503, what="unreadiness", running=[run])
-        until(lambda: samples(run.url)[RESTARTS] >= 1, what="a restart of the query", running=[run])
+        run.until(lambda: ask(f"{run.url}/readyz").status == 503, "unreadiness")
+        run.until(lambda: samples(run.url)[RESTARTS] >= 1, "a restart of the query")
         assert ask(f"{run.url}/healthz").status == 200
 
         own_kafka.start()
         stage.send(played(range(2, 7)))
         stage.wait_for_outputs(wanted, running=[run])
-        until(lambda: is_ready(run), what="readiness again", running=[run])
+        run.until(lambda: is_ready(run), "readiness again")
     assert stage.published() == wanted
     assert stage.rejected() == []
     stage.close()
@@ -71,9 +70,9 @@ def test_many_outages_at_one_batch_are_waited_out(own_kafka: LocalKafka, warm: W
         stage.close()
         for count in range(1, REPEATS_MAX + 2):
             own_kafka.stop()
-            until(lambda: samples(run.url)[RESTARTS] >= count, what="a restart of the query", running=[run])  # noqa: B023
+            run.until(lambda: samples(run.url)[RESTARTS] >= count, "a restart of the query")  # noqa: B023
             own_kafka.start()
-            until(lambda: is_ready(run), what="readiness again", running=[run])
+            run.until(lambda: is_ready(run), "readiness again")
         stage.send(played([1]))
         stage.wait_for(stage.topics.audit, 2, running=[run])
     stage.close()
@@ -93,7 +92,7 @@ def test_brokers_that_are_down_at_the_start_are_waited_for(own_kafka: LocalKafka
             assert own_kafka.bootstrap in ask(f"{run.url}/readyz").body
             own_kafka.start()
             stage.wait_for(stage.topics.audit, 1, running=[run])
-            until(lambda: is_ready(run), what="readiness", running=[run])
+            run.until(lambda: is_ready(run), "readiness")
     finally:
         stage.close()
 
@@ -117,5 +116,5 @@ def test_an_executor_and_a_collector_wait_for_brokers_at_the_start(own_kafka: Lo
             assert own_kafka.bootstrap in ask(f"{child.url}/readyz").body
         own_kafka.start()
         for child in children:
-            until(partial(is_ready, child), what="readiness", running=[child])
+            child.until(partial(is_ready, child), "readiness")
             assert child.terminate() == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.loads import played
-from tests.support.processes import Child, cold, until
+from tests.support.processes import Child, cold
 from tests.support.stage import QUICK, Outputs, Stage, replayed
 from tests.support.standalone import SETTINGS, Standalone
 
@@ -77,10 +77,9 @@ def test_an_executor_and_then_the_driver_are_killed_and_nothing_is_lost(stage: S
         stage.wait_for(stage.topics.audit, thirds, running=[first])
         assert spark.is_deciding_everywhere()
         killed = spark.kill_executor(0)
-        until(
+        first.until(
             lambda: (now := spark.executors()[0]) is not None and now.pid != killed,
-            what="another executor on the first worker",
-            running=[first],
+            "another executor on the first worker",
         )
         stage.wait_for(stage.topics.audit, 2 * thirds, running=[first])
         os.kill(first.process.pid, signal.SIGKILL)

@@ -149,7 +149,7 @@ def test_a_program_ends_in_order_while_it_is_imported_and_at_work(
     stage.send(played(range(2)))
     moment = program.is_at_work if is_at_work else hears_stops
     with started(stage, *program.arguments) as child:
-        until(lambda: moment(child), what="the moment", running=[child])
+        child.until(lambda: moment(child), "the moment")
         child.assert_ends_in_order(how, saying=program.says)
 
 
@@ -158,8 +158,8 @@ def test_a_program_ends_in_order_while_it_is_imported_and_at_work(
 def test_a_program_whose_brokers_are_down_ends_in_order(stage: Stage, program: Small, how: Stop):
     nowhere = f"kafka://127.0.0.1:{free_ports(1)[0]}"
     with started(stage, *program.arguments, input__url=nowhere) as child:
-        until(lambda: "waiting for" in child.output or bool(program.says), what="it to wait", running=[child])
-        until(lambda: hears_stops(child), what="it to hear", running=[child])
+        child.until(lambda: "waiting for" in child.output or bool(program.says), "it to wait")
+        child.until(lambda: hears_stops(child), "it to hear")
         child.assert_ends_in_order(how, saying=program.says)
 
 
@@ -190,7 +190,7 @@ def at(stage: Stage, moment: str) -> dict[str, object]:
 )
 def test_a_controller_that_starts_ends_in_order(stage: Stage, how: Stop, moment: str):
     with started(stage, "run", "--from", "earliest", **at(stage, moment)) as run:
-        until(lambda: MOMENTS[moment](run), what=moment, running=[run])
+        run.until(lambda: MOMENTS[moment](run), moment)
         run.assert_ends_in_order(how)
 
 
@@ -201,7 +201,7 @@ def test_a_controller_that_starts_ends_in_order(stage: Stage, how: Stop, moment:
 def test_a_stop_of_the_whole_group_ends_it_in_order(stage: Stage, moment: str):
     config = stage.settings(**at(stage, moment))
     with cold(config, stage.directory / "run.log") as run:
-        until(lambda: MOMENTS[moment](run), what=moment, running=[run])
+        run.until(lambda: MOMENTS[moment](run), moment)
         os.killpg(run.process.pid, signal.SIGTERM)
         assert run.wait(EXIT_S) == 0, run.output
         assert "Traceback" not in run.output
@@ -211,7 +211,7 @@ def test_a_stop_of_the_whole_group_ends_it_in_order(stage: Stage, moment: str):
 def test_a_stop_of_every_process_by_itself_is_a_stop_and_no_failure(stage: Stage):
     """As systemd does it with ``KillMode=control-group``, its default."""
     with cold(stage.settings(controller__log_format="json"), stage.directory / "run.log") as run:
-        until(lambda: is_ready(run), what="a running query", running=[run])
+        run.until(lambda: is_ready(run), "a running query")
         for process in members(run.process.pid):
             os.kill(process.pid, signal.SIGTERM)
         assert run.wait(EXIT_S) == 0, run.output
@@ -238,7 +238,7 @@ def test_a_controller_that_is_in_a_batch_finishes_and_commits_it(stage: Stage, h
 def test_a_standby_ends_in_order_and_its_leader_goes_on(stage: Stage, how: Stop):
     with ExitStack() as stack:
         leader = standing(stage, stack, "leader")
-        until(lambda: leads(leader), what="one to lead", running=[leader])
+        leader.until(lambda: leads(leader), "one to lead")
         session = {"controller__standby": True, "controller__session_s": 3.0}
         standby = stack.enter_context(started(stage, "run", **session))
         until(lambda: stands_by(standby), what="the other to stand by", running=[leader, standby])
@@ -258,5 +258,5 @@ def test_a_controller_that_waits_to_start_its_query_again_ends_in_order(tmp_path
             stage.wait_for(stage.topics.audit, 2, running=[run])
             stage.close()
             kafka.kill()
-            until(lambda: "the query failed and is restarted" in run.output, what="back-off", running=[run])
+            run.until(lambda: "the query failed and is restarted" in run.output, "back-off")
             run.assert_ends_in_order(how)

@@ -44,17 +44,16 @@ def test_hits_survive_a_stop_and_a_successor_that_ends_the_idle_controller(stage
         stage.wait_for(stage.topics.actions, 1, running=[second])
         stage.send(played(range(3, 5)))
         stage.wait_for(stage.topics.audit, 5, running=[second])
-        until(
+        second.until(
             lambda: list(stage.checkpoint.iterdir()) == [newest_start(stage.checkpoint)],
-            what="the checkpoint of before, which lay there without a directory of its own, to be gone",
-            running=[second],
+            "the checkpoint of before, which lay there without a directory of its own, to be gone",
         )
         with cold(config, stage.directory / "successor.log") as successor:
             assert second.wait() == FENCED
             assert "another controller" in second.output
             stage.send([*leaning(5), closing(5)])
             stage.wait_for_outputs(wanted, running=[successor])
-            until(lambda: is_ready(successor), what="the successor to be ready", running=[successor])
+            successor.until(lambda: is_ready(successor), "the successor to be ready")
             assert successor.terminate() == 0
             until(successor.is_gone, what="the end of all its children", timeout_s=20)
 
@@ -95,10 +94,8 @@ def test_a_checkpoint_that_is_not_on_a_disk_is_handed_over(stage: Stage, warm: W
         stage.send(played([number]))
         with warm.start("run", "--config", str(config), "--from", "earliest") as run:
             stage.wait_for(stage.topics.audit, number + 1, running=[run])
-            until(
-                lambda: len(list(stage.checkpoint.glob("start-*"))) == 1,
-                what="older checkpoints to be gone",
-                running=[run],
+            run.until(
+                lambda: len(list(stage.checkpoint.glob("start-*"))) == 1, "older checkpoints to be gone"
             )
             assert run.terminate() == 0
             assert not query_failures(run.output)
@@ -136,7 +133,7 @@ def test_a_standby_goes_on_where_a_leader_was_killed(stage: Stage):
         leader, standby = pair(stage, stack)
         play(stage, range(3), leader, standby)
         leader.process.send_signal(signal.SIGKILL)
-        until(lambda: leads(standby), what="the standby to lead", running=[standby])
+        standby.until(lambda: leads(standby), "the standby to lead")
         assert "has said goodbye" not in standby.output
         play(stage, range(3, 6), standby)
         assert standby.terminate() == 0
@@ -164,7 +161,7 @@ def test_a_leader_that_was_frozen_finds_its_successor_and_says_nothing_any_more(
         leader, standby = pair(stage, stack)
         play(stage, range(3), leader, standby)
         signalled(leader, signal.SIGSTOP)
-        until(lambda: leads(standby), what="the standby to lead", running=[standby])
+        standby.until(lambda: leads(standby), "the standby to lead")
         play(stage, range(3, 5), standby)
         signalled(leader, signal.SIGCONT)
         until(lambda: stands_by(leader), what="the old leader to stand by", running=[leader, standby])
@@ -199,7 +196,7 @@ def test_after_an_upgrade_the_older_build_says_that_it_could_not_lead(stage: Sta
         config = ("--config", str(stage.directory / "trimtab.toml"))
         play(stage, range(2), older, newer)
         assert older.terminate() == 0
-        until(lambda: leads(newer), what="the new build to lead", running=[newer])
+        newer.until(lambda: leads(newer), "the new build to lead")
         play(stage, range(2, 4), newer)
         older = standing(stage, stack, "older")
         wait_until_unready(older, because="newer")

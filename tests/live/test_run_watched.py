@@ -86,10 +86,9 @@ def test_every_query_of_panels_and_rules_finds_data_in_a_run_that_acts(
         with Prometheus(directory, target=target, port=free_ports(1)[0], interval_s=SCRAPE_S) as prometheus:
             stage.send(played(range(2)))
             stage.wait_for(stage.topics.audit, 2, running=[run])
-            until(
+            run.until(
                 lambda: values(prometheus, "sum(trimtab_rounds_total)") == [2.0],
-                what="the first rounds to be scraped, so that what follows is an increase",
-                running=[run],
+                "the first rounds to be scraped, so that what follows is an increase",
             )
             stage.send_raw(b"east-1", b"not json")
             stage.send(played(range(2, 8)))

@@ -18,7 +18,7 @@ from streaming.kafka.throttles import Throttle, apply, changes_of
 from streaming.settings import KafkaTarget, load
 from tests.streaming.http_broker import Answer, Asked, http_brokers
 from tests.support.moving import CLUSTER, Moving, pipeline, planned
-from tests.support.processes import Patience, Warm, command, until
+from tests.support.processes import Patience, Warm, command
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.live
@@ -130,7 +130,7 @@ def test_a_running_move_is_paced_to_its_end(
         moving.fill(FILL)
         with ExitStack() as stack:
             stack.enter_context(pipeline(settings, cluster=CLUSTER))
-            until(lambda: summaries(stage), what="rounds, so that all else is prompt", running=[run])
+            run.until(lambda: summaries(stage), "rounds, so that all else is prompt")
             awaited = partial(Patience(BUDGET_S).until, running=[run])
             stack.enter_context(moving.written(WRITES))
             planned(plan, moving.topic, TARGET)

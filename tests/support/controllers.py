@@ -135,7 +135,7 @@ def stands_by(child: Child) -> bool:
 def pair(stage: Stage, stack: ExitStack, *, build: Sequence[str] = TRIMTAB) -> tuple[Child, Child]:
     """A leader, and a standby that is ready for it."""
     leader = standing(stage, stack, "leader")
-    until(lambda: leads(leader), what="one to lead", running=[leader])
+    leader.until(lambda: leads(leader), "one to lead")
     standby = standing(stage, stack, "standby", build)
     until(lambda: stands_by(standby), what="the other to stand by", running=[leader, standby])
     return leader, standby

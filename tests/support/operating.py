@@ -10,7 +10,7 @@ from typing import Any
 
 from streaming.process.exits import WRONG_USE
 from tests.support.loads import LENGTH_S, START_S, played
-from tests.support.processes import TRIMTAB, Child, Warm, command, until
+from tests.support.processes import TRIMTAB, Child, Warm, command
 from tests.support.stage import QUICK, Stage
 
 AHEAD = QUICK.replace("warmup_rounds = 0", "warmup_rounds = 0\nmax_ahead_s = 86400")
@@ -130,7 +130,7 @@ def assert_it_ends(number: signal.Signals, config: Path, *arguments: str, messag
     """A command that follows a topic prints this, waits for more, and prints nothing more when it is told to stop."""
     log = config.with_suffix(f".{number.name}")
     with Child((*_AT_A_TERMINAL, *arguments, "--config", str(config)), log) as following:
-        until(lambda: log.read_bytes() == message, what="what is on the topic already", running=[following])
+        following.until(lambda: log.read_bytes() == message, "what is on the topic already")
         following.process.send_signal(number)
         assert following.wait() == 0
     assert log.read_bytes() == message

@@ -174,8 +174,20 @@ def query_failures(output: str) -> list[str]:
     ]
 
 
+class Watched(Closing):
+    """A process that must not end by itself while something is waited for."""
+
+    def check(self) -> None:
+        """Raise AssertionError with the end of its log if it has ended."""
+        raise NotImplementedError
+
+    def until(self, condition: Callable[[], Value], what: str) -> Value:
+        """Wait for the first true value of a condition and return it."""
+        return until(condition, what=what, running=[self])
+
+
 @dataclass(slots=True)
-class Child(Closing):
+class Child(Watched):
     """A process in a session of its own (Spark's Python workers leave its group) that does not outlive the tests."""
 
     command: tuple[str, ...]
@@ -316,7 +328,7 @@ class Warm:
 
 
 @dataclass(slots=True)
-class WarmRun(Closing):
+class WarmRun(Watched):
     """One command in the warm process."""
 
     child: Child

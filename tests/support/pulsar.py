@@ -17,11 +17,10 @@ from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle
 from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.pulsar.admin.errors import PASSING
-from streaming.pulsar.admin.http import Method
 from streaming.pulsar.clients import close, connect
 from streaming.settings import PulsarTarget, Settings, load
 from streaming.systems.topics import create_all
-from tests.support.processes import meanwhile, until
+from tests.support.processes import Value, meanwhile, until
 from tests.support.stage import Stage, is_leader
 
 TENANT = "lab"
@@ -59,6 +58,10 @@ class Lab:
         names = (f"{TENANT}/n{uuid4().hex[:8]}" for _ in range(100_000))
         return next(name for name in names if change_events_hash(name) > low)
 
+    def until(self, condition: Callable[[], Value], what: str) -> Value:
+        """Wait for the first true value of a condition and return it; the brokers must not end meanwhile."""
+        return until(condition, what=what, running=[self.pulsar])
+
     def bundles(self) -> list[Bundle]:
         """The bundles as they are now, ascending."""
         return self.admin.bundles(self.namespace)
@@ -84,12 +87,12 @@ class Lab:
 
         def looked_up() -> bool:
             for topic in topics:
-                self.put(f"persistent/{topic.removeprefix('persistent://')}", None, known=(409,))
+                self.put(f"persistent/{topic.removeprefix('persistent://')}", known=(409,))
                 self.admin.lookup(topic)
             return True
 
-        until(partial(passing_errors_are_false, looked_up), what=f"topics in {bundle}", running=[self.pulsar])
-        return until(lambda: self.owner(bundle), what=f"an owner of {bundle}", running=[self.pulsar])
+        self.until(partial(passing_errors_are_false, looked_up), f"topics in {bundle}")
+        return self.until(lambda: self.owner(bundle), f"an owner of {bundle}")
 
     @contextmanager
     def traffic(self, topics: Sequence[str], *, payload_bytes: int = 100) -> Iterator[None]:
@@ -110,19 +113,16 @@ class Lab:
 
     def post(self, path: str, body: object = None) -> None:
         """Make a call that ``PulsarAdmin`` has no need for."""
-        self._ask("POST", path, body)
+        self.admin.call("POST", f"/admin/v2/{path}", body=body)
 
     def delete(self, path: str) -> None:
         """See ``post``."""
-        self._ask("DELETE", path, None)
+        self.admin.call("DELETE", f"/admin/v2/{path}")
 
-    def put(self, path: str, body: object, *, known: tuple[int, ...] = ()) -> None:
+    def put(self, path: str, body: object = None, *, known: tuple[int, ...] = ()) -> None:
         """See ``post``; ``known`` are further statuses that are accepted."""
-        self._ask("PUT", path, body, known=known)
-
-    def _ask(self, method: Method, path: str, body: object, *, known: tuple[int, ...] = ()) -> None:
         try:
-            self.admin.call(method, f"/admin/v2/{path}", body=body)
+            self.admin.call("PUT", f"/admin/v2/{path}", body=body)
         except AdminError as error:
             if error.status not in known:
                 raise
@@ -198,7 +198,7 @@ def messages(client: pulsar_client.Client, topic: str) -> list[Message]:
 class PulsarStage(Stage):
     """A stage whose sides are on Pulsar as asked for; a side that is not is on the Kafka of ``bootstrap``."""
 
-    lab: Lab | None = None
+    lab: Lab = field(kw_only=True)
     on_pulsar: frozenset[str] = frozenset({"input", "output"})
     input_partitions: int = 1
     token_file: Path | None = None
@@ -208,12 +208,10 @@ class PulsarStage(Stage):
 
     def __post_init__(self) -> None:
         Stage.__post_init__(self)
-        assert self.lab is not None
         self._client = connected(self.lab.pulsar)
 
     def connect_anew(self) -> None:
         """Make a new client after an outage: the old one's producers may be lost."""
-        assert self.lab is not None
         close(self._client)
         self._producers.clear()
         self._client = connected(self.lab.pulsar)
@@ -245,7 +243,6 @@ class PulsarStage(Stage):
 
     def settings(self, *, base: str | None = None, file: str = "trimtab.toml", **overrides: object) -> Path:
         """Like ``Stage.settings``, with the addresses of both sides."""
-        assert self.lab is not None
         target = self.lab.target
         kafka = f"kafka://{self.bootstrap}"
         sides = {
@@ -300,7 +297,6 @@ class PulsarStage(Stage):
 
     def full_name(self, topic: str) -> str:
         """``persistent://…``."""
-        assert self.lab is not None
         return f"persistent://{self.lab.namespace}/{topic}"
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ is on: without it, an executor on a busy machine makes two rounds decide on load
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ from streaming.executor.pulsar import ExecutorLoop, start
 from streaming.settings import PulsarTarget, Settings, load
 from tests.streaming.events import control
 from tests.support.actions import golden_action, publish, results
-from tests.support.processes import TRIMTAB, Child, Running, Warm, WarmRun, until
+from tests.support.processes import TRIMTAB, Child, Running, Value, Warm, WarmRun, until
 from tests.support.pulsar import CLUSTER, Lab, passing_errors_are_false
 from tests.support.stage import Stage
 
@@ -163,11 +163,7 @@ def gather(lab: Lab, broker: str) -> None:
         return False
 
     for bundle in lab.bundles():
-        until(
-            partial(passing_errors_are_false, partial(is_there, bundle)),
-            what=f"{bundle} at {broker}",
-            running=[lab.pulsar],
-        )
+        lab.until(partial(passing_errors_are_false, partial(is_there, bundle)), f"{bundle} at {broker}")
 
 
 def rates(lab: Lab, brokers: Sequence[str]) -> list[float]:
@@ -201,6 +197,10 @@ class Trio:
     def alive(self) -> list[Running]:
         """All that must not end by itself."""
         return [self.lab.pulsar, self.running, *self.children]
+
+    def until(self, condition: Callable[[], Value], what: str) -> Value:
+        """Wait for the first true value of a condition and return it."""
+        return until(condition, what=what, running=self.alive)
 
     def actions(self) -> dict[str, dict[str, Any]]:
         """`data` of every action with its type, by id."""

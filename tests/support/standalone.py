@@ -50,7 +50,7 @@ class Standalone:
             port, page = free_ports(2)
             self.url = f"spark://{_HOST}:{port}"
             master = stack.enter_context(self._start("master", "master.Master", port=port, page=page))
-            until(lambda: "I have been elected leader" in master.output, what="the master", running=[master])
+            master.until(lambda: "I have been elected leader" in master.output, "the master")
             self.workers = [
                 stack.enter_context(self._start_worker(number, scratch))
                 for number in range(self._workers_count)

@@ -5,7 +5,6 @@ Measured by the brokers' own reports, before and after. A broker is drained, pro
 
 import json
 import re
-import subprocess
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +18,7 @@ from policies.splitting.ranges import Bundle
 from streaming.collector.reports import read_report
 from streaming.pulsar.admin import AdminError
 from tests.support.operating import output_of
-from tests.support.processes import ROOT, TRIMTAB, Warm, command, until
+from tests.support.processes import Warm, command
 from tests.support.pulsar import CLUSTER, Lab, PulsarStage, change_events_hash
 from tests.support.pulsar_programs import Trio, all_at_first, controller, gather, rates, trio, unbalanced
 from tests.support.stage import Stage
@@ -50,7 +49,7 @@ def test_an_unbalanced_cluster_is_balanced_and_a_hot_bundle_cut(
     (bundle,) = hot.bundles()
     hot_topics = [hot.topic_in(bundle, number=number) for number in range(HOT_TOPICS)]
     with controller(pulsar, stage, warm, policy=policy) as running, unbalanced(pulsar) as lab:
-        before = until(lambda: all_at_first(lab), what="traffic", running=[pulsar])
+        before = lab.until(lambda: all_at_first(lab), "traffic")
         with trio(lab, stage, running, tmp_path) as three:
 
             def balanced() -> list[float]:
@@ -58,9 +57,9 @@ def test_an_unbalanced_cluster_is_balanced_and_a_hot_bundle_cut(
                 astray = any(went_astray(result) for _, result in three.results())
                 return found if is_balanced(found, share=0.6 if astray else 0.5) else []
 
-            after = until(balanced, what="balance", running=three.alive)
+            after = three.until(balanced, "balance")
             with hot.traffic(hot_topics):
-                until(lambda: len(hot.bundles()) > 1, what="a cut", running=three.alive)
+                three.until(lambda: len(hot.bundles()) > 1, "a cut")
                 three.wait_for_all_results()
         decided, results = three.actions(), three.results()
     assert max(after) / sum(after) < 0.6 * max(before) / sum(before), (
@@ -96,9 +95,9 @@ def test_a_broker_killed_in_the_middle_is_named_and_the_rest_balanced(
 ):
     pulsar = any_pulsar
     with controller(pulsar, stage, warm) as running, unbalanced(pulsar) as lab:
-        until(lambda: all_at_first(lab), what="traffic", running=[pulsar])
+        lab.until(lambda: all_at_first(lab), "traffic")
         with trio(lab, stage, running, tmp_path) as three:
-            until(three.results, what="a first move", running=three.alive)
+            three.until(three.results, "a first move")
             killed = next(iter(three.actions().values()))["destination_broker"]
             left = [broker for broker in pulsar.broker_ids if broker != killed]
             pulsar.kill_broker(1 + pulsar.broker_ids.index(killed))
@@ -110,7 +109,7 @@ def test_a_broker_killed_in_the_middle_is_named_and_the_rest_balanced(
                         found = rates(lab, left)
                     return bool(found) and max(found) < 0.62 * sum(found)
 
-                until(rest_balanced, what="balance of the rest", running=three.alive)
+                three.until(rest_balanced, "balance of the rest")
                 three.wait_for_all_results()
                 named = [
                     tick["data"]["failed"].get(killed) for tick in stage.events(stage.topics.input, "tick.v1")
@@ -169,9 +168,9 @@ def test_a_drained_broker_ends_empty_until_it_is_released(
     config = stage.directory / "trimtab.toml"
     asked = ("--cluster", CLUSTER, "--broker", drained, "--who", "maria", "--why=a test")
     with controller(pulsar, stage, warm) as running, unbalanced(pulsar) as lab:
-        until(lambda: all_at_first(lab), what="traffic", running=[pulsar])
+        lab.until(lambda: all_at_first(lab), "traffic")
         with trio(lab, stage, running, tmp_path) as three:
-            until(three.rounds, what="a round", running=three.alive)
+            three.until(three.rounds, "a round")
             told = output_of(config, "drain", *asked, "--wait")
             assert f"drain of {drained}: empty" in told
             moves = [each for each in three.actions().values() if each["policy"] == "drain"]
@@ -181,10 +180,8 @@ def test_a_drained_broker_ends_empty_until_it_is_released(
             back = lab.bundles()[0]
             before = drain_of(three, drained)[-1][0]
             lab.admin.unload(back, destination=drained)
-            until(
-                lambda: lab.assigned(back) == drained or str(back) in put_back(three),
-                what=f"{back} put back",
-                running=three.alive,
+            three.until(
+                lambda: lab.assigned(back) == drained or str(back) in put_back(three), f"{back} put back"
             )
 
             def gone_again() -> list[int]:
@@ -197,7 +194,7 @@ def test_a_drained_broker_ends_empty_until_it_is_released(
                 full = [number for number, left in seen if left]
                 return full if full and any(number > full[-1] and left == 0 for number, left in seen) else []
 
-            full = until(gone_again, what="what was put back to leave", running=three.alive)
+            full = three.until(gone_again, "what was put back to leave")
             assert full[-1] - full[0] < 3, full
             assert str(back) in put_back(three)
 
@@ -209,7 +206,7 @@ def test_a_drained_broker_ends_empty_until_it_is_released(
                 found = rates(lab, pulsar.broker_ids)
                 return bool(found) and found[0] > 0
 
-            until(takes_part, what="traffic at the released broker", running=three.alive)
+            three.until(takes_part, "traffic at the released broker")
             three.wait_for_all_results()
 
 
@@ -227,10 +224,10 @@ def test_proposals_are_approved_and_rejected_by_commands(pulsar: LocalPulsar, wa
     config, topics = tmp_path / "trimtab.toml", stage.topics
     asking = {"controller__approval": "required"}
     with controller(pulsar, stage, warm, **asking) as running, unbalanced(pulsar) as lab:
-        until(lambda: all_at_first(lab), what="traffic", running=[pulsar])
+        lab.until(lambda: all_at_first(lab), "traffic")
         with trio(lab, stage, running, tmp_path) as three:
-            until(lambda: stage.values(topics.actions_dry_run), what="proposals", running=three.alive)
-            waiting = until(lambda: pending(config), what="a summary with them", running=three.alive)
+            three.until(lambda: stage.values(topics.actions_dry_run), "proposals")
+            waiting = three.until(lambda: pending(config), "a summary with them")
             approved = waiting[0]
             assert {each["cluster"] for each in waiting} == {CLUSTER}
             proposed = {
@@ -244,11 +241,9 @@ def test_proposals_are_approved_and_rejected_by_commands(pulsar: LocalPulsar, wa
             said = output_of(config, "approve", approved["id"][:8], *ASKED, "--wait")
             found = re.search(r"acted in round \d+, action (\w+)", said)
             assert found is not None, said
-            until(lambda: dict(three.results()), what="a result", running=three.alive)
-            others = until(
-                lambda: [each for each in pending(config) if each["id"] != approved["id"]],
-                what="another proposal",
-                running=three.alive,
+            three.until(lambda: dict(three.results()), "a result")
+            others = three.until(
+                lambda: [each for each in pending(config) if each["id"] != approved["id"]], "another proposal"
             )
             rejected = others[0]
             said = output_of(config, "reject", rejected["id"][:8], *ASKED, "--wait")
@@ -315,35 +310,24 @@ def rates_of(admin_of: Lab, owners: Mapping[str, str]) -> dict[str, float] | Non
     return {bundle: rate for bundle, ((_, rate),) in found.items()}
 
 
-def decided(config: Path, swept: bytes) -> list[dict[str, object]]:
+def decided(config: Path, swept: bytes) -> list[dict[str, Any]]:
     """Outputs of the round that a sweep makes."""
-    done = subprocess.run(
-        [*TRIMTAB, "replay", "--config", str(config)], cwd=ROOT, input=swept, capture_output=True, check=False
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    outputs = command("replay", "--config", str(config), given=swept).stdout
+    return [json.loads(line) for line in outputs.splitlines()]
 
 
 def sweep(config: Path) -> bytes:
-    done = subprocess.run(
-        [*TRIMTAB, "collect", "pulsar", CLUSTER, "--config", str(config), "--once", "--stdout"],
-        cwd=ROOT,
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout
+    return command("collect", "pulsar", CLUSTER, "--config", str(config), "--once", "--stdout").stdout_bytes
 
 
-def outcome_of(bundle: object, outputs: list[dict[str, object]]) -> tuple[str, str]:
+def outcome_of(bundle: object, outputs: list[dict[str, Any]]) -> tuple[str, str]:
     """What a round said of a candidate, and why."""
     (summary,) = (each["data"] for each in outputs if each["type"] == "trimtab.round.v1")
-    assert isinstance(summary, dict)
     (found,) = (each for each in summary["candidates"]["heaviest"] if each["bundle"] == str(bundle))
     return found["outcome"], found["detail"]
 
 
-def unloads(outputs: list[dict[str, object]]) -> list[object]:
+def unloads(outputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [each["data"] for each in outputs if each["type"] == "trimtab.action.unload.v1"]
 
 
@@ -371,7 +355,7 @@ def test_what_pulsar_keeps_apart_is_not_put_together(pulsar: LocalPulsar, tmp_pa
         return found is not None and found[str(of_busy)] > 10 and found[str(of_other)] > 20
 
     with busy.traffic(topics):
-        until(reported, what="the traffic in the reports", running=[pulsar])
+        lab.until(reported, "the traffic in the reports")
         together = sweep(config)
         for lab in (busy, fellow):
             lab.delete(f"namespaces/{lab.namespace}/antiAffinity")
@@ -389,9 +373,5 @@ def test_what_pulsar_keeps_apart_is_not_put_together(pulsar: LocalPulsar, tmp_pa
     assert unloads(outputs) == []
 
     (moved,) = unloads(decided(config, apart))
-    assert isinstance(moved, dict)
-    assert (moved["bundle"], moved["source_broker"], moved["destination_broker"]) == (
-        str(of_busy),
-        crowded,
-        idle,
-    )
+    route = (moved["bundle"], moved["source_broker"], moved["destination_broker"])
+    assert route == (str(of_busy), crowded, idle)

@@ -1,7 +1,6 @@
 """The collector on a real cluster with real traffic: what it writes is what the brokers say, and can be replayed."""
 
 import json
-import subprocess
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -26,7 +25,7 @@ from streaming.contract.messages import (
     type_of,
 )
 from streaming.settings import PulsarTarget, Settings
-from tests.support.processes import ROOT, TRIMTAB, command, until
+from tests.support.processes import command, until
 from tests.support.pulsar import CLUSTER, Lab, PulsarStage, connected, other_than
 from tests.support.pulsar_programs import Commander, Heard, collector
 from tests.support.stage import Stage
@@ -50,7 +49,7 @@ def test_reports_and_statistics_of_real_traffic_can_be_decoded_by_the_controller
             stats = heard.of(TopicStatsMessage).values()
             return any(each.get(str(bundle), {}).get(topic, {}).get("msgRateIn", 0) > 10 for each in stats)
 
-        until(measured, what=f"statistics of {topic}", running=[pulsar])
+        lab.until(measured, f"statistics of {topic}")
     collecting.join_facts()
     collecting.close()
 
@@ -85,7 +84,7 @@ def test_clients_are_counted_by_topic_as_the_broker_counts_them_by_bundle(pulsar
             ]
             return {(each.get("producers"), each.get("consumers")) for each in found if each} == {(2, 5)}
 
-        until(counted, what=f"clients of {topic}", running=[pulsar])
+        lab.until(counted, f"clients of {topic}")
         stats = heard.of(LoadReportMessage)[lab.owner(bundle)]["lastStats"][str(bundle)]
         assert (stats["producerCount"], stats["consumerCount"]) == (2, 5)
     finally:
@@ -163,7 +162,7 @@ def test_it_names_the_bundles_of_trimtabs_own_topics_and_their_traffic(pulsar: L
         return found if rates.get(own, {}).get("msgRateIn", 0) > 10 else None
 
     with lab.traffic([own, others]):
-        found = until(named, what=f"what {own} carries", running=[pulsar])
+        found = lab.until(named, f"what {own} carries")
     collecting.close()
     stage.close()
     assert isinstance(found, dict)
@@ -176,25 +175,11 @@ def test_it_names_the_bundles_of_trimtabs_own_topics_and_their_traffic(pulsar: L
 def test_a_sweep_to_standard_output_can_be_replayed_without_any_kafka(pulsar: LocalPulsar, tmp_path: Path):
     config = tmp_path / "trimtab.toml"
     config.write_text(f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n')
-    common = ["--config", str(config)]
-    swept = subprocess.run(
-        [*TRIMTAB, "collect", "pulsar", CLUSTER, *common, "--once", "--stdout"],
-        cwd=ROOT,
-        capture_output=True,
-        check=False,
-    )
-    assert swept.returncode == 0, swept.stderr.decode()
-    replayed = subprocess.run(
-        [*TRIMTAB, "replay", *common, "--only", "rounds"],
-        cwd=ROOT,
-        input=swept.stdout,
-        capture_output=True,
-        check=False,
-    )
-    assert replayed.returncode == 0, replayed.stderr.decode()
-    (summary,) = map(json.loads, replayed.stdout.splitlines())
-    assert summary["data"]["brokers_reporting"] == sorted(pulsar.broker_ids)
-    assert summary["data"]["brokers_asked"] == sorted(pulsar.broker_ids)
+    common, brokers = ("--config", str(config)), sorted(pulsar.broker_ids)
+    swept = command("collect", "pulsar", CLUSTER, *common, "--once", "--stdout").stdout_bytes
+    (line,) = command("replay", *common, "--only", "rounds", given=swept).stdout.splitlines()
+    summary = json.loads(line)["data"]
+    assert (summary["brokers_reporting"], summary["brokers_asked"]) == (brokers, brokers)
 
 
 @pytest.mark.parametrize(
@@ -257,18 +242,18 @@ def test_a_used_bundle_that_nobody_owns_is_a_finding_until_a_lookup(pulsar: Loca
 
     topic = lab.topic_in(bundle)
     with lab.traffic([topic]):
-        until(listed, what=f"{name} in a report", running=[pulsar])
+        lab.until(listed, f"{name} in a report")
     lab.admin.unload(bundle, destination=None)
-    until(lambda: lab.owner(bundle) is None, what=f"no owner of {name}", running=[pulsar])
-    found = until(unowned, what=f"a tick that names {name}", running=[pulsar])
+    lab.until(lambda: lab.owner(bundle) is None, f"no owner of {name}")
+    found = lab.until(unowned, f"a tick that names {name}")
     assert isinstance(found, dict)
     assert list(found) == [name]
     assert lab.owner(bundle) is None, "to look for owners assigns nothing"
     assert [("unowned", name)] == _findings(heard, tmp_path)
 
     lab.admin.lookup(topic)
-    until(lambda: lab.owner(bundle), what=f"an owner of {name}", running=[pulsar])
-    until(lambda: not unowned(), what="a tick that names none", running=[pulsar])
+    lab.until(lambda: lab.owner(bundle), f"an owner of {name}")
+    lab.until(lambda: not unowned(), "a tick that names none")
     collecting.close()
 
 
@@ -276,15 +261,8 @@ def _findings(heard: Heard, folder: Path) -> list[tuple[str, str]]:
     """Those of the last round of a controller that gets these events."""
     config = folder / "trimtab.toml"
     config.write_text("[pulsar.rounds]\nmax_ahead_s = 86400\n")
-    replayed = subprocess.run(
-        [*TRIMTAB, "replay", "--config", str(config), "--only", "rounds"],
-        cwd=ROOT,
-        input=b"\n".join(heard.values),
-        capture_output=True,
-        check=False,
-    )
-    assert replayed.returncode == 0, replayed.stderr.decode()
-    last = json.loads(replayed.stdout.splitlines()[-1])
+    rounds = ("replay", "--config", str(config), "--only", "rounds")
+    last = json.loads(command(*rounds, given=b"\n".join(heard.values)).stdout.splitlines()[-1])
     return [(each["kind"], each["subject"]) for each in last["data"]["findings"]["heaviest"]]
 
 
@@ -295,7 +273,7 @@ def test_a_killed_broker_fails_by_name_and_the_others_are_read(pulsar: LocalPuls
     bundle = lab.bundles()[0]
     if lab.assigned(bundle) != killed:
         lab.admin.unload(bundle, destination=killed)
-        until(lambda: lab.assigned(bundle) == killed, what=f"{bundle} at {killed}", running=[pulsar])
+        lab.until(lambda: lab.assigned(bundle) == killed, f"{bundle} at {killed}")
     collecting = collector(lab.target, heard)
     action = commander.unload(bundle, owner=killed, to=other_than(lab, killed))
     with ExitStack() as stack:
@@ -319,7 +297,7 @@ def test_a_killed_broker_fails_by_name_and_the_others_are_read(pulsar: LocalPuls
             assert collecting.sweep()
             return heard.of(TickMessage)["tick"] == {"asked": sorted(rest), "failed": {}}
 
-        until(gone, what="the end of the broker's session", running=[pulsar])
+        lab.until(gone, "the end of the broker's session")
     assert collecting.sweep()
     assert set(heard.of(LoadReportMessage)) == set(pulsar.broker_ids), "and it is read again at once"
     collecting.close()

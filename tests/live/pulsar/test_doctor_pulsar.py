@@ -35,7 +35,6 @@ def doctor(stage: PulsarStage) -> dict[str, list[dict[str, str]]]:
 
 def subscriptions(stage: PulsarStage, topic: str) -> object:
     """Names of the subscriptions to a topic, and how many messages were published to it."""
-    assert stage.lab is not None
     name = stage.full_name(topic).removeprefix("persistent://")
     stats = json.loads(stage.lab.admin.get(f"/admin/v2/persistent/{name}/stats"))
     return sorted(stats["subscriptions"]), stats["msgInCounter"]
@@ -51,7 +50,6 @@ def test_before_there_are_topics_it_names_them_and_the_command(stage: PulsarStag
 
 def test_it_finds_what_is_wrong_beside_a_controller_that_goes_on_undisturbed(stage: PulsarStage):
     lab = stage.lab
-    assert lab is not None
     stage.create_topics()
     nothing = Checkpoint(query_id=None, last_batch_id=None)
     with publisher_of(stage.loaded()) as running:

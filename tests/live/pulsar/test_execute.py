@@ -10,7 +10,7 @@ import pytest
 from deploy.local.pulsar import LocalPulsar
 from policies.splitting.ranges import Bundle, BundleRange
 from streaming.pulsar.admin import PulsarAdmin
-from tests.support.processes import command, until
+from tests.support.processes import command
 from tests.support.pulsar import CLUSTER, Lab, PulsarStage, other_than
 from tests.support.pulsar_programs import Commander
 from tests.support.stage import Stage
@@ -35,7 +35,7 @@ def test_an_unload_lands_where_it_should_and_a_split_cuts_as_asked(pulsar: Local
     split = commander.split(cut, owner=lab.assigned(cut), at=[middle + 7, middle])
     with lab.traffic([topic]):
         for _ in range(3):
-            owner = until(lambda: lab.owner(moved), what="an owner", running=[pulsar])
+            owner = lab.until(lambda: lab.owner(moved), "an owner")
             destination = other_than(lab, owner)
             unload = commander.unload(moved, owner=owner, to=destination)
             commander.execute()

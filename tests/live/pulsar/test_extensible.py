@@ -30,7 +30,7 @@ from streaming.contract.messages import (
 )
 from streaming.pulsar.load_data import LOAD_TOPIC
 from streaming.settings import PulsarTarget, load
-from tests.support.processes import Warm, until
+from tests.support.processes import Warm
 from tests.support.pulsar import CLUSTER, Lab, other_than, target_of
 from tests.support.pulsar_programs import BUNDLES, Commander, Heard, collector, controller, gather, trio
 from tests.support.stage import Stage
@@ -89,7 +89,7 @@ def test_what_brokers_publish_is_collected_and_actions_do_what_they_say(
         )
 
     with lab.traffic([topic]):
-        until(lambda: published_at(owner), what=f"{moved} published by {owner}", running=[extensible])
+        lab.until(lambda: published_at(owner), f"{moved} published by {owner}")
         found = heard.of(BrokerLoadMessage)[owner]
         middle = (cut.range.lower + cut.range.upper) // 2
         unload = commander.unload(moved, owner=owner, to=destination)
@@ -97,11 +97,7 @@ def test_what_brokers_publish_is_collected_and_actions_do_what_they_say(
         commander.execute()
         results = commander.results()
         assert lab.owner(moved) == destination
-        until(
-            lambda: published_at(destination),
-            what=f"{moved} published by {destination}",
-            running=[extensible],
-        )
+        lab.until(lambda: published_at(destination), f"{moved} published by {destination}")
     collecting.join_facts()
     collecting.close()
 
@@ -133,7 +129,7 @@ def test_several_cuts_are_made_one_after_the_other(extensible: LocalPulsar, stag
         (later, cut.range.upper),
     ):  # Pulsar cuts no bundle with fewer than two topics
         topic = lab.topic_in(Bundle(cut.namespace, BundleRange(low, high))).removeprefix("persistent://")
-        lab.put(f"persistent/{topic}", None, known=(409,))
+        lab.put(f"persistent/{topic}", known=(409,))
     split = commander.split(cut, owner=lab.assigned(cut), at=[middle, later])
     commander.execute()
     result = commander.results()[split]
@@ -172,9 +168,9 @@ def test_an_unbalanced_cluster_is_balanced(
             found = loads_of(heard, lab)
             return sum(found) > 20 * BUNDLES and max(found) <= most * sum(found)
 
-        until(lambda: shares(1.0), what="traffic", running=[extensible])
+        lab.until(lambda: shares(1.0), "traffic")
         with trio(lab, stage, running, tmp_path) as three:
-            until(lambda: shares(0.7), what="balance", running=three.alive)
+            three.until(lambda: shares(0.7), "balance")
             three.wait_for_all_results()
             decided, results, rounds = three.actions(), three.results(), three.rounds()
         collecting.close()
@@ -203,7 +199,7 @@ def test_a_killed_broker_fails_by_name_and_the_others_are_read_until_it_is_back(
         assert collecting.sweep()
         return set(heard.of(BrokerLoadMessage)) == set(extensible.broker_ids)
 
-    until(all_read, what="every broker's load", running=[extensible])
+    lab.until(all_read, "every broker's load")
     killed = lab.admin.service_url("non-persistent://pulsar/system/loadbalancer-broker-load-data")
     number = next(each for each, (port, _) in extensible._ports.items() if killed.endswith(f":{port}"))
     dead = extensible.broker_ids[number - 1]
@@ -217,15 +213,15 @@ def test_a_killed_broker_fails_by_name_and_the_others_are_read_until_it_is_back(
                 dead
             }
 
-        until(others_read, what="the others' load", running=[extensible])
+        lab.until(others_read, "the others' load")
 
         def gone() -> bool:
             heard.values.clear()
             return collecting.sweep() and dead not in heard.of(TickMessage)["tick"]["asked"]
 
-        until(gone, what="the end of the broker's session", running=[extensible])
+        lab.until(gone, "the end of the broker's session")
         assert dead not in json.dumps(heard.of(BrokerLoadMessage).get(dead, {}))
-    until(all_read, what="every broker's load again", running=[extensible])
+    lab.until(all_read, "every broker's load again")
     collecting.close()
 
 
@@ -248,11 +244,11 @@ def test_a_switch_of_load_managers_is_said_and_collected_through(
                 pulsar.stop_broker(number)
                 pulsar.start_broker(number)
 
-        until(lambda: all_read_as(LoadReportMessage), what="reports", running=[pulsar])
+        lab.until(lambda: all_read_as(LoadReportMessage), "reports")
         switch("extensible")
-        until(lambda: all_read_as(BrokerLoadMessage), what="published loads", running=[pulsar])
+        lab.until(lambda: all_read_as(BrokerLoadMessage), "published loads")
         switch("modular")
-        until(lambda: all_read_as(LoadReportMessage), what="reports again", running=[pulsar])
+        lab.until(lambda: all_read_as(LoadReportMessage), "reports again")
         collecting.close()
     said = [each.getMessage() for each in caplog.records if "has changed" in each.getMessage()]
     for broker in pulsar.broker_ids:
@@ -289,7 +285,7 @@ def test_what_a_broker_publishes_is_read_over_tls(
         return str(bundle) in {each["bundleName"] for each in found["topBundlesLoadData"]}  # type: ignore[attr-defined]
 
     with lab.traffic([lab.topic_in(bundle)]):
-        until(is_published, what=f"{bundle} published by {owner}", running=[secured])
+        lab.until(is_published, f"{bundle} published by {owner}")
     collecting.close()
     assert str(bundle) in heard.of(BrokerLoadMessage)[owner]["bundles"]  # type: ignore[operator]
     assert heard.of(TickMessage)["tick"] == {"asked": [owner], "failed": {}}

@@ -49,7 +49,6 @@ def settings_of(role: Role, *, more: str = "") -> str:
 
 def become(role: Role) -> PulsarStage:
     """The stage, whose settings are this role's from now on."""
-    assert role.stage.lab is not None
     assert isinstance(role.stage.lab.pulsar, SecurePulsar)
     role.stage.token_file = role.stage.lab.pulsar.token_file(role.name)
     return role.stage
@@ -59,7 +58,6 @@ def become(role: Role) -> PulsarStage:
 def test_an_administrator_of_the_tenant_runs_and_operates_it_over_tls(
     secured: SecurePulsar, stage: PulsarStage, warm: Warm, tmp_path: Path
 ):
-    assert stage.lab is not None
     controller = Role(stage, "trimtab")
     config = settings_of(controller)
     remedy = f"pulsar-admin tenants update {TENANT} --admin-roles ROLE"
@@ -163,7 +161,6 @@ def write(memory: PulsarExecutorMemory, remembered: Remembered) -> None:
 
 def target_section(stage: PulsarStage) -> str:
     """The same Pulsar as the cluster that is read or acted on, as its super-user."""
-    assert stage.lab is not None
     lines = {
         name: getattr(stage.lab.target, name) for name in ("admin_url", "ca_file", "token_file", "web_port")
     }

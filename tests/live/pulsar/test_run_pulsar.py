@@ -128,7 +128,7 @@ def test_leadership_is_given_up_and_lost_and_nothing_is_lost_repeated_or_altered
         stage.send(played(range(2, 4)))
         rounds(stage, 4, one, other)
         other.process.send_signal(signal.SIGKILL)
-        until(lambda: leads(one), what="the first one to lead again", running=[one])
+        one.until(lambda: leads(one), "the first one to lead again")
         stage.send(played(range(4, 6)))
         rounds(stage, 6, one)
         third = standing(stage, stack, "third")
@@ -184,17 +184,13 @@ def decide_through(
 @pytest.mark.timeout(1200)
 def test_every_topic_may_be_unloaded_while_partitions_are_empty(stage: PulsarStage, warm: Warm):
     lab = stage.lab
-    assert lab is not None
-    decide_through(
-        stage, warm, lambda: lab.put(f"namespaces/{lab.namespace}/unload", None), clusters=("east-1",)
-    )
+    decide_through(stage, warm, lambda: lab.put(f"namespaces/{lab.namespace}/unload"), clusters=("east-1",))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_input_that_was_taken_away_unread_is_passed_over_when_told_to(stage: PulsarStage, warm: Warm):
     config, lab = stage.settings(), stage.lab
-    assert lab is not None
     before, gone, after = played(range(3)), played(range(3, 5)), played(range(5, 8))
     stage.send(before)
     with warm.run(config) as run:
@@ -221,7 +217,7 @@ def test_input_that_was_taken_away_unread_is_passed_over_when_told_to(stage: Pul
 def truncated(stage: PulsarStage, lab: Lab) -> bool:
     """Delete what the input holds; the newest ledger of a partition goes when it is loaded again."""
     lab.delete(f"persistent/{lab.namespace}/{stage.topics.input}/truncate")
-    lab.put(f"namespaces/{lab.namespace}/unload", None)
+    lab.put(f"namespaces/{lab.namespace}/unload")
     logs = PartitionLogs(lab.admin, subscription="trimtab")
     found = [logs.log(each) for each in logs.partitions(stage.full_name(stage.topics.input))]
     return not any(ledger.entries for log in found for ledger in log.ledgers)
@@ -249,7 +245,6 @@ def test_all_brokers_may_be_restarted(
 def test_what_is_deleted_or_switched_off_meanwhile_is_noticed(stage: PulsarStage, warm: Warm, what: str):
     """A client that is connected to a deleted topic makes Pulsar create it again, without its settings."""
     config, lab = stage.settings(), stage.lab
-    assert lab is not None
     stage.send(played(range(3)))
     with warm.start("run", "--config", str(config), "--from", "earliest") as run:
         stage.wait_for_outputs(replayed(config, played(range(3))), running=[run])

@@ -224,26 +224,26 @@ def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(lab: Lab, clien
 
 def test_a_partition_nobody_read_from_goes_on_after_unloads(lab: Lab, client: pulsar_client.Client):
     topic, path = f"persistent://{lab.namespace}/idle", f"persistent/{lab.namespace}/idle"
-    lab.put(path, None, known=(409,))
+    lab.put(path, known=(409,))
     source = reader(lab, topic)
     begin = source.initialOffset()
     for _ in range(2):
-        lab.put(f"{path}/unload", None)
+        lab.put(f"{path}/unload")
         assert reader(lab, topic).latestOffset(begin, ALL) == begin, "no batch for nothing"
     produce(client, topic, ["first"])
     source = reader(lab, topic)
     end = source.latestOffset(begin, ALL)
     assert values(rows(source, begin, end)) == ["first"]
     assert source.latestOffset(end, ALL) == end
-    lab.put(f"{path}/unload", None)
+    lab.put(f"{path}/unload")
     assert reader(lab, topic).latestOffset(end, ALL) == end
 
     lab.delete(f"{path}/truncate")
-    lab.put(f"{path}/unload", None)
+    lab.put(f"{path}/unload")
     with pytest.raises(DataLoss, match=r"was trimmed.*--fresh"):
         reader(lab, topic).latestOffset(begin, ALL)
     lab.delete(f"{path}?force=true")
-    lab.put(path, None, known=(409,))
+    lab.put(path, known=(409,))
     for _ in range(2):
         with pytest.raises(DataLoss, match="somebody removed the subscription"):
             reader(lab, topic).latestOffset(begin, ALL)

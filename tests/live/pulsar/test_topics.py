@@ -61,7 +61,6 @@ def create(stage: PulsarStage, *, code: int = 0) -> dict[str, str]:
 
 def test_topics_are_made_once_and_what_exists_is_told_what_it_lacks(bare: PulsarStage):
     lab = bare.lab
-    assert lab is not None
     settings = bare.loaded()
     with pytest.raises(
         StartError, match=r"(?s)topics missing.*trimtab\.input.*trimtab\.commits.*topics create"
@@ -116,10 +115,9 @@ def test_pulsar_with_its_defaults_deletes_idle_topics_and_none_of_trimtabs(tmp_p
     with StandalonePulsar(tmp_path / "pulsar", extra=quick) as pulsar:
         stage = PulsarStage("", "idle", tmp_path, lab=Lab(pulsar, bundles_count=1))
         lab = stage.lab
-        assert lab is not None
         create(stage)
         for _ in range(2):
-            lab.put(f"persistent/{lab.namespace}/somebody-elses", None)
+            lab.put(f"persistent/{lab.namespace}/somebody-elses")
             until(
                 lambda: partitions_count(lab.admin, f"persistent://{lab.namespace}/somebody-elses") is None,
                 what="an idle topic to be deleted",
@@ -161,7 +159,6 @@ def test_only_the_controller_sees_every_control_event(pulsar: LocalPulsar, stage
 
 def compact(stage: PulsarStage) -> None:
     """Compact the topic, as the broker does by itself above the topic's threshold."""
-    assert stage.lab is not None
     admin = stage.lab.admin
     path = f"/admin/v2/persistent/{stage.lab.namespace}/{stage.topics.control}/compaction"
     admin.call("PUT", path)
@@ -169,7 +166,6 @@ def compact(stage: PulsarStage) -> None:
 
 
 def as_the_controller_reads(stage: PulsarStage) -> list[bytes]:
-    assert stage.lab is not None
     logs = PartitionLogs(stage.lab.admin, subscription="trimtab")
     (partition,) = logs.partitions(stage.full_name(stage.topics.control))
     log = logs.log(partition)
