@@ -1,19 +1,15 @@
 """The parts of the fault schedules do what a schedule relies on: a check that cannot fail could not be trusted."""
 
 import signal
-import socket
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from deploy.local.ports import free_ports
 from streaming.contract.envelope import EPOCH_HEADER
 from tests.faults import supervisor as supervisor_module
 from tests.faults.doing import DEEDS, FAILOVER_DEEDS
@@ -32,7 +28,7 @@ from tests.faults.schedule import (
     drawn_failovers,
 )
 from tests.faults.supervisor import Supervisor
-from tests.faults.world import DELAY_S, KafkaWorld, Proxy, PulsarWorld, World
+from tests.faults.world import KafkaWorld, PulsarWorld, World
 from tests.streaming.events import ACTION_RESULT, at, event
 from tests.support.processes import until
 
@@ -115,68 +111,6 @@ def test_another_order_is_named():
 def test_an_epoch_that_falls_is_named():
     found = replace(WANTED, epochs={"actions": [1, 1, 2, 1]})
     assert differences(found, WANTED) == ["epochs on actions fall: 2 before 1"]
-
-
-@contextmanager
-def echoing() -> Iterator[tuple[Proxy, int]]:
-    """A proxy before a server that sends everything back, and the proxy's port."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as server:
-
-        def serve() -> None:
-            with suppress(OSError):
-                while True:
-                    connection, _ = server.accept()
-                    threading.Thread(target=answer, args=(connection,), daemon=True).start()
-
-        def answer(connection: socket.socket) -> None:
-            with suppress(OSError), connection:
-                while data := connection.recv(100):
-                    connection.sendall(data)
-
-        threading.Thread(target=serve, daemon=True).start()
-        (port,) = free_ports(1)
-        with closing(Proxy(port, server.getsockname()[1])) as proxy:
-            yield proxy, port
-
-
-def connected(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=5)
-
-
-def said_back(connection: socket.socket) -> float:
-    """Seconds until a word came back."""
-    began_s = time.monotonic()
-    connection.sendall(b"x")
-    assert connection.recv(1) == b"x"
-    return time.monotonic() - began_s
-
-
-def test_what_is_cut_is_reset_at_once_and_new_connections_too_until_it_is_open_again():
-    with echoing() as (proxy, port):
-        with connected(port) as connection:
-            said_back(connection)
-            proxy.set("cut")
-            with pytest.raises((OSError, AssertionError)):
-                said_back(connection)
-        with pytest.raises((OSError, AssertionError)), connected(port) as refused:
-            said_back(refused)
-        proxy.set("open")
-        with connected(port) as connection:
-            said_back(connection)
-
-
-def test_what_is_held_arrives_when_it_is_over_and_what_is_slow_arrives_late():
-    with echoing() as (proxy, port), connected(port) as connection:
-        said_back(connection)
-        proxy.set("hold")
-        connection.sendall(b"x")
-        connection.settimeout(0.3)
-        with pytest.raises(TimeoutError):
-            connection.recv(1)
-        connection.settimeout(5)
-        proxy.set("slow")
-        assert connection.recv(1) == b"x"
-        assert said_back(connection) >= 2 * DELAY_S
 
 
 def row(schedule: str, *, passed: bool = True, seed: int = 1, system: str = "kafka") -> Row:

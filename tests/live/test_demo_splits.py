@@ -10,7 +10,6 @@ from deploy.local.demo import wording
 from deploy.local.demo.bundles import HOT_BUNDLE, HOT_MESSAGES_PER_S
 from deploy.local.demo.child import SETTINGS
 from deploy.local.demo.fleet import BROKERS, Fleet
-from deploy.local.demo.lines import Lines
 from deploy.local.demo.screen import render
 from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle
@@ -109,14 +108,6 @@ def test_a_split_that_no_longer_fits_is_skipped_with_the_reason():
     assert "no bundle" in gone.reason
 
 
-def test_a_bundle_that_moves_is_not_split():
-    fleet = Fleet()
-    assert fleet.follow("a", unload_of(fleet, HOT_BUNDLE, to=BROKERS[4]), now_ms=START_MS) is None
-    result = fleet.follow("b", split_of(fleet, [0x7C000000]), now_ms=START_MS)
-    assert result is not None
-    assert "moving already" in result.reason
-
-
 def test_the_shipped_settings_split_the_hot_bundle_and_move_its_children_like_any_other():
     story, _ = play(120)
     first = story.decisions[0]
@@ -135,26 +126,6 @@ def test_the_shipped_settings_split_the_hot_bundle_and_move_its_children_like_an
     assert story.bundles_count == 64 + sum(
         len(split.action.boundaries) for split in splits_in(story) if isinstance(split.action, Split)
     )
-
-
-def test_plain_lines_draw_a_cut_once_with_its_topics_boundaries_and_children():
-    out = StringIO()
-    lines = Lines(out)
-    story, _ = play(40)
-    lines.show(story)
-    lines.show(story)
-    lines.end(story)
-    split = splits_in(story)[0].action
-    assert isinstance(split, Split)
-    texts = [line.partition("  ")[2].strip() for line in out.getvalue().splitlines()]
-    at = texts.index(f"{HOT_BUNDLE}  balanced_flow_divide")
-    assert texts.count(texts[at]) == 1
-    assert texts[at - 1] == f"decided: split {HOT_BUNDLE} into 3 at " + ", ".join(
-        f"0x{boundary:08x}" for boundary in split.boundaries
-    )
-    assert texts[at + 1] == split.reason
-    assert texts[at + 4].count("┼") == len(split.boundaries) == 2
-    assert [line.split()[0] for line in texts[at + 8 : at + 11]] == [child.range for child in split.children]
 
 
 @pytest.mark.parametrize(("height", "says_why"), [(24, False), (30, True)])
