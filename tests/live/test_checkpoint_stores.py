@@ -22,7 +22,7 @@ from streaming.spark.files import Files
 from streaming.spark.jars import ensure
 from streaming.spark.stores import UnsafeStore, require_promises
 from tests.support.loads import closing, leaning, played
-from tests.support.processes import ROOT, Warm, cold
+from tests.support.processes import ROOT, cold
 from tests.support.programs import GoProgram
 from tests.support.stage import QUICK, Stage, replayed
 
@@ -66,10 +66,6 @@ def race(files: Files, number: int) -> list[bool]:
     return [files.read(claim) == b"%d" % racer for racer in winners]
 
 
-if __name__ == "__main__":
-    main(sys.argv[1], dict(each.split("=", 1) for each in sys.argv[2:]))
-
-
 @pytest.mark.slow
 def test_hdfs_keeps_what_a_checkpoint_needs(tmp_path: Path, hdfs: LocalHdfs):
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
@@ -85,23 +81,26 @@ def test_hdfs_keeps_what_a_checkpoint_needs(tmp_path: Path, hdfs: LocalHdfs):
         spark.stop()
 
 
-@pytest.mark.slow
-def test_a_controller_that_is_killed_is_replaced_on_hdfs(stage: Stage, hdfs: LocalHdfs, warm: Warm):
-    location = f"{hdfs.url}/{stage.name}/checkpoint"
-    config = stage.settings(spark__checkpoint=location)
-    ("run", "--config", str(config), "--from", "earliest")
+def assert_replaced(stage: Stage, config: Path) -> None:
+    """A controller that is killed is replaced by one that goes on from its checkpoint."""
     wanted = replayed(config, played(range(6)))
     assert wanted.actions_count == 2, "the third and the sixth hit fire"
-
-    stage.send(played(range(2)))
     with cold(config, stage.directory / "first.log") as first:
-        stage.wait_for(stage.topics.audit, 2, running=[first])
+        for number in range(2):  # the second batch begins once the memory of the first is in the store
+            stage.send(played([number]))
+            stage.wait_for(stage.topics.audit, number + 1, running=[first])
         first.close()  # SIGKILL to it and all its children
     stage.send([*played(range(2, 5)), *leaning(5), closing(5)])
-    with warm.run(config) as second:
+    with cold(config, stage.directory / "second.log") as second:
         stage.wait_for_outputs(wanted, running=[second])
+        assert second.terminate() == 0
     assert stage.published() == wanted
     assert stage.epochs(stage.topics.audit)[0] < stage.epochs(stage.topics.audit)[-1]
+
+
+@pytest.mark.slow
+def test_a_controller_that_is_killed_is_replaced_on_hdfs(stage: Stage, hdfs: LocalHdfs):
+    assert_replaced(stage, stage.settings(spark__checkpoint=f"{hdfs.url}/{stage.name}/checkpoint"))
 
 
 VERSITYGW = GoProgram(
@@ -169,28 +168,13 @@ def test_without_conditional_writes_it_is_refused_with_the_remedy(conf: dict[str
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_controller_that_is_killed_is_replaced_on_an_object_store(
-    stage: Stage, store: ObjectStore, conf: dict[str, str]
-):
-    config = stage.settings(
-        base=f"{QUICK}\n[spark.extra]\n{extra(conf)}",
-        spark__checkpoint=f"s3a://{KEEPS}/{stage.name}/checkpoint",
+def test_a_controller_that_is_killed_is_replaced_on_an_object_store(stage: Stage, conf: dict[str, str]):
+    extra = "\n".join(f'"{name}" = {json.dumps(value)}' for name, value in conf.items())
+    location = f"s3a://{KEEPS}/{stage.name}/checkpoint"
+    assert_replaced(
+        stage, stage.settings(base=f"{QUICK}\n[spark.extra]\n{extra}", spark__checkpoint=location)
     )
-    wanted = replayed(config, played(range(6)))
-    assert wanted.actions_count == 2, "the third and the sixth hit fire"
-
-    with cold(config, stage.directory / "first.log") as first:
-        for number in range(2):  # the second batch begins once the memory of the first is in the store
-            stage.send(played([number]))
-            stage.wait_for(stage.topics.audit, number + 1, running=[first, store])
-        first.close()  # SIGKILL to it and all its children
-    stage.send([*played(range(2, 5)), *leaning(5), closing(5)])
-    with cold(config, stage.directory / "second.log") as second:
-        stage.wait_for_outputs(wanted, running=[second, store])
-        assert second.terminate() == 0
-    assert stage.published() == wanted
-    assert stage.epochs(stage.topics.audit)[0] < stage.epochs(stage.topics.audit)[-1]
 
 
-def extra(conf: dict[str, str]) -> str:
-    return "\n".join(f'"{name}" = {json.dumps(value)}' for name, value in conf.items())
+if __name__ == "__main__":
+    main(sys.argv[1], dict(each.split("=", 1) for each in sys.argv[2:]))

@@ -42,25 +42,21 @@ def wrong(found: dict[str, list[dict[str, str]]]) -> dict[tuple[str, str], str]:
 def ends(stage: Stage) -> dict[str, int]:
     """How many records each topic has."""
     partitions = [TopicPartition(name, 0) for name in stage.topics.all]
-    with_end = KafkaConsumer(bootstrap_servers=stage.bootstrap)
-    try:
-        return {at.topic: end for at, end in with_end.end_offsets(partitions).items()}
-    finally:
-        with_end.close()
+    with KafkaConsumer(bootstrap_servers=stage.bootstrap) as consumer:
+        return {at.topic: end for at, end in consumer.end_offsets(partitions).items()}
 
 
 def alter(stage: Stage, topic: str, setting: str, value: str) -> None:
     """Change a setting; returns when the broker shows it."""
     resource = ConfigResource(ConfigResourceType.TOPIC, topic, {setting: value})
     with KafkaAdminClient(bootstrap_servers=stage.bootstrap) as admin:
+
+        def shown() -> object:
+            found = admin.describe_configs([resource], config_filter="all")["topic"]
+            return found[topic][setting]["value"]
+
         admin.alter_configs([resource])
-        until(
-            lambda: (
-                admin.describe_configs([resource], config_filter="all")["topic"][topic][setting]["value"]
-                == value
-            ),
-            what=f"{setting} of {topic}",
-        )
+        until(lambda: shown() == value, what=f"{setting} of {topic}")
 
 
 def test_it_finds_what_is_wrong_beside_a_controller_that_goes_on_undisturbed(stage: Stage):

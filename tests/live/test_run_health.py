@@ -1,6 +1,5 @@
 """What an operator sees of a running controller: `/metrics`, `/healthz` and `/readyz`, also of one that hangs or starts late."""
 
-import json
 import os
 import signal
 from collections import Counter
@@ -49,17 +48,11 @@ def test_metrics_agree_with_what_was_published_and_an_idle_controller_is_ready(s
         stage.send(played(range(7)))
         stage.send_raw(b"east-1", b"not json")
         stage.flush()
-        summaries = [
-            json.loads(text)["data"] for text in stage.wait_for(stage.topics.audit, 7, running=[run])
-        ]
+        stage.wait_for(stage.topics.audit, 7, running=[run])
+        summaries = stage.data(stage.topics.audit)
         stage.wait_for(stage.topics.dead_letter, 1, running=[run])
-        run.until(
-            lambda: (
-                total(samples(url), "trimtab_rejected_total") == 1
-                and total(samples(url), "trimtab_rounds_total") == 7
-            ),
-            "the metrics to follow what was published",
-        )
+        run.until(lambda: total(samples(url), "trimtab_rejected_total") == 1, "the rejected in the metrics")
+        run.until(lambda: total(samples(url), "trimtab_rounds_total") == 7, "the rounds in the metrics")
         page = samples(url)
         actions = stage.values(stage.topics.actions)
         assert len(actions) == 2
@@ -68,10 +61,10 @@ def test_metrics_agree_with_what_was_published_and_an_idle_controller_is_ready(s
         assert value(page, "trimtab_actions_published_total", **cluster, kind="unload", dry_run="true") == 0
         assert value(page, "trimtab_rounds_total", **cluster, outcome="decided") == 7
         assert value(page, "trimtab_rounds_total", **cluster, outcome="no-quorum") == 0
-        for name, part in (("examined", "examined"), ("candidates", "candidates")):
+        for name in ("examined", "candidates"):
             wanted: Counter[str] = Counter()
             for summary in summaries:
-                for outcome, count in summary[part]["outcomes"].items():
+                for outcome, count in summary[name]["outcomes"].items():
                     wanted[outcome.partition(" ")[0]] += count
             for outcome, count in wanted.items():
                 found = value(page, f"trimtab_{name}_total", **cluster, policy="avg-shedder", outcome=outcome)
@@ -81,10 +74,8 @@ def test_metrics_agree_with_what_was_published_and_an_idle_controller_is_ready(s
         assert value(page, "trimtab_events_total", **cluster, type="trimtab.tick.v1", result="used") == 7
         assert value(page, "trimtab_rejected_total", reason="not-json") == 1
         assert value(page, "trimtab_brokers", **cluster, state="reporting") == 2
-        last = summaries[-1]
-        assert value(
-            page, "trimtab_broker_usage_points", **cluster, resource="overall", stat="mean"
-        ) == pytest.approx(last["usage"]["mean_points"])
+        mean = value(page, "trimtab_broker_usage_points", **cluster, resource="overall", stat="mean")
+        assert mean == pytest.approx(summaries[-1]["usage"]["mean_points"])
         assert value(page, "trimtab_dry_run", **cluster) == 0
         assert value(page, "trimtab_batches_skipped_total") == 0
         assert value(page, "trimtab_decision_lag_seconds_count") == 7

@@ -4,7 +4,6 @@ import json
 import math
 import re
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -17,13 +16,13 @@ from streaming.process.exits import NOT_ACKNOWLEDGED, REFUSED, WRONG_USE
 from tests.streaming.summaries import CONTROL, ROUND
 from tests.support.loads import played
 from tests.support.operating import AHEAD, operate, output_of, since
-from tests.support.processes import TRIMTAB, Child, Warm, command, samples
-from tests.support.stage import Outputs, Stage
+from tests.support.processes import TRIMTAB, Child, Warm, samples
+from tests.support.stage import Stage, assert_replayed_alike
 
 pytestmark = pytest.mark.live
 
 
-def test_a_proposal_is_approved_a_broker_drained_and_replayed_alike(stage: Stage, warm: Warm, tmp_path: Path):
+def test_a_proposal_is_approved_a_broker_drained_and_replayed_alike(stage: Stage, warm: Warm):
     config = stage.settings(base=AHEAD, controller__approval="required")
     asked = ("--who", "maria", "--why=a test")
     stage.send(played(range(3)))
@@ -62,17 +61,7 @@ def test_a_proposal_is_approved_a_broker_drained_and_replayed_alike(stage: Stage
             "the drain in the status",
         )
         assert "required for unloads and splits" in status
-    record = tmp_path / "record.ndjson"
-    command("record", "--config", str(config), "--until-now", str(record))
-    replayed = command("replay", "--config", str(config), "--keep-open", str(record)).stdout_bytes
-    topics = stage.topics
-    values = [
-        value
-        for topic in (topics.actions, topics.actions_dry_run, topics.audit)
-        for value in stage.values(topic)
-    ]
-    assert sorted(replayed.splitlines()) == sorted(values)
-    assert Outputs.of(replayed.splitlines()).rounds == stage.published().rounds
+    assert_replayed_alike(stage, config)
 
 
 def test_a_cluster_is_operated_by_commands_and_can_be_asked_about(stage: Stage, warm: Warm):

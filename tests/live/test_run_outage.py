@@ -19,11 +19,17 @@ from tests.support.processes import (
     samples,
     wait_until_unready,
 )
-from tests.support.stage import Stage, replayed
+from tests.support.stage import Stage, replayed, staged
 
 pytestmark = pytest.mark.live
 
 RESTARTS = ("trimtab_query_restarts_total", frozenset[tuple[str, str]]())
+
+
+@pytest.fixture
+def stage(own_kafka: LocalKafka, tmp_path: Path) -> Iterator[Stage]:
+    with staged(own_kafka.bootstrap, tmp_path) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +39,7 @@ def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
         yield running
 
 
-def test_an_outage_loses_nothing_and_shows_in_readiness(own_kafka: LocalKafka, warm: Warm, tmp_path: Path):
-    stage = Stage(own_kafka.bootstrap, "outage", tmp_path)
-    stage.create_topics()
+def test_an_outage_loses_nothing_and_shows_in_readiness(own_kafka: LocalKafka, stage: Stage, warm: Warm):
     config = stage.settings()
     wanted = replayed(config, played(range(7)))
     assert wanted.actions_count == 2
@@ -56,13 +60,10 @@ def test_an_outage_loses_nothing_and_shows_in_readiness(own_kafka: LocalKafka, w
         run.until(lambda: is_ready(run), "readiness again")
     assert stage.published() == wanted
     assert stage.rejected() == []
-    stage.close()
 
 
 @pytest.mark.slow
-def test_many_outages_at_one_batch_are_waited_out(own_kafka: LocalKafka, warm: Warm, tmp_path: Path):
-    stage = Stage(own_kafka.bootstrap, "long-outage", tmp_path)
-    stage.create_topics()
+def test_many_outages_at_one_batch_are_waited_out(own_kafka: LocalKafka, stage: Stage, warm: Warm):
     config = stage.settings()
     stage.send(played([0]))
     with warm.run(config) as run:
@@ -75,13 +76,10 @@ def test_many_outages_at_one_batch_are_waited_out(own_kafka: LocalKafka, warm: W
             run.until(lambda: is_ready(run), "readiness again")
         stage.send(played([1]))
         stage.wait_for(stage.topics.audit, 2, running=[run])
-    stage.close()
 
 
 @pytest.mark.slow
-def test_brokers_that_are_down_at_the_start_are_waited_for(own_kafka: LocalKafka, warm: Warm, tmp_path: Path):
-    stage = Stage(own_kafka.bootstrap, "outage-at-start", tmp_path)
-    stage.create_topics()
+def test_brokers_that_are_down_at_the_start_are_waited_for(own_kafka: LocalKafka, stage: Stage, warm: Warm):
     stage.send(played([0]))
     stage.close()
     config = stage.settings()
@@ -94,13 +92,10 @@ def test_brokers_that_are_down_at_the_start_are_waited_for(own_kafka: LocalKafka
             stage.wait_for(stage.topics.audit, 1, running=[run])
             run.until(lambda: is_ready(run), "readiness")
     finally:
-        stage.close()
-
+    
 
 @pytest.mark.slow
-def test_an_executor_and_a_collector_wait_for_brokers_at_the_start(own_kafka: LocalKafka, tmp_path: Path):
-    stage = Stage(own_kafka.bootstrap, "others-at-start", tmp_path)
-    stage.create_topics()
+def test_an_executor_and_a_collector_wait_for_brokers_at_the_start(own_kafka: LocalKafka, stage: Stage, tmp_path: Path):
     stage.close()
     config = stage.settings(base=f'[targets.east-1.kafka]\nbootstrap = "{stage.bootstrap}"\n')
     own_kafka.stop()

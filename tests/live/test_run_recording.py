@@ -167,7 +167,6 @@ def test_memory_and_checkpoint_are_flat_over_two_thousand_batches(stage: Stage):
     events = played(range(BATCHES_COUNT // 3 + 1))
     wanted = replayed(config, events)
     stage.send(events)
-    ("run", "--config", str(config), "--from", "earliest")
     with cold(config, stage.directory / "run.log") as run:
         url = run.url
 

@@ -48,19 +48,16 @@ def recorded_control(cluster: str, *, paused_s: float, resumed_s: float, first_s
     """A pause and a resumption with another setting, so many seconds after the recording begins."""
     settings = {"pulsar": {"avg_shedder": {"low_hit_count": 2}}}
     return [
-        control(
-            time_s=first_s + paused_s,
-            cluster=cluster,
-            id=f"pause-{paused_s:g}",
-            data={"paused": True, "who": "ops", "why": "test"},
-        ),
-        control(
-            time_s=first_s + resumed_s,
-            cluster=cluster,
-            id=f"resume-{resumed_s:g}",
-            data={"paused": False, "settings": settings, "who": "ops", "why": "test"},
-        ),
+        said(paused=True, time_s=first_s + paused_s, cluster=cluster),
+        said(paused=False, time_s=first_s + resumed_s, cluster=cluster, settings=settings),
     ]
+
+
+def said(*, paused: bool, time_s: float, cluster: str = "east-1", **data: object) -> bytes:
+    """A control event of an operator."""
+    id_ = f"{'pause' if paused else 'resume'}-{time_s:g}"
+    told = {"paused": paused, "who": "ops", "why": "test", **data}
+    return control(time_s=time_s, cluster=cluster, id=id_, data=told)
 
 
 def leaning(

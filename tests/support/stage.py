@@ -312,3 +312,16 @@ def filled(disk: Path) -> Iterator[None]:
         yield
     finally:
         filling.unlink()
+
+
+def assert_replayed_alike(stage: Stage, config: Path) -> None:
+    """What `trimtab record` keeps leads a replay to all that was published, dead letters included."""
+    record, topics = config.with_suffix(".ndjson.gz"), stage.topics
+    command("record", "--config", str(config), "--until-now", str(record))
+    lines = command("replay", "--config", str(config), "--keep-open", str(record)).stdout_bytes.splitlines()
+    shown = stage.values(topics.actions_dry_run)
+    published = Outputs.of([*stage.values(topics.actions), *shown, *stage.values(topics.audit)])
+    assert published.rounds == Outputs.of(lines).rounds
+    assert shown or published.actions == Outputs.of(lines).actions, "the order of two topics is not known"
+    outputs = (topics.actions, topics.actions_dry_run, topics.audit, topics.dead_letter)
+    assert sorted(lines) == sorted(value for topic in outputs for value in stage.values(topic))

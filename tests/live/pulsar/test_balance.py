@@ -21,7 +21,7 @@ from tests.support.operating import output_of
 from tests.support.processes import Warm, command
 from tests.support.pulsar import CLUSTER, Lab, PulsarStage, change_events_hash
 from tests.support.pulsar_programs import Trio, all_at_first, controller, gather, rates, trio, unbalanced
-from tests.support.stage import Stage
+from tests.support.stage import Stage, assert_replayed_alike
 
 pytestmark = pytest.mark.live
 
@@ -258,15 +258,7 @@ def test_proposals_are_approved_and_rejected_by_commands(pulsar: LocalPulsar, wa
             assert (action["dry_run"], action["bundle"]) == (False, approved["bundle"])
             assert not {approved["id"], rejected["id"]} & {each["id"] for each in pending(config)}
 
-    record = tmp_path / "record.ndjson.gz"
-    command("record", "--config", str(config), "--until-now", str(record))
-    replayed = command("replay", "--config", str(config), "--keep-open", str(record)).stdout_bytes
-    values = [
-        value
-        for topic in (topics.actions, topics.actions_dry_run, topics.audit)
-        for value in stage.values(topic)
-    ]
-    assert sorted(replayed.splitlines()) == sorted(values)
+    assert_replayed_alike(stage, config)
     shown = output_of(config, "rounds", "show", "--cluster", CLUSTER, "--bundle", approved["bundle"])
     assert f"{approved['bundle']}  at {approved['source']}" in shown
     compared = output_of(config, "backtest", "--policy", "avg-shedder", pulsar.service_url)

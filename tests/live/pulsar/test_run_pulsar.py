@@ -30,11 +30,11 @@ from tests.support.controllers import (
     standing,
     stands_by,
 )
-from tests.support.loads import played
+from tests.support.loads import START_S, closing, leaning, played, said
 from tests.support.misbehaving import PULSAR_POINTS
 from tests.support.processes import Warm, until
 from tests.support.pulsar import Lab, PulsarStage
-from tests.support.stage import at, newest_start, replayed
+from tests.support.stage import assert_replayed_alike, at, newest_start, replayed
 
 pytestmark = pytest.mark.live
 
@@ -258,3 +258,24 @@ def test_what_is_deleted_or_switched_off_meanwhile_is_noticed(stage: PulsarStage
         assert run.wait() == REFUSED, run.output
         signs = ("topics missing", "deduplication is off", "was trimmed", "somebody removed the subscription")
         assert any(sign in run.output for sign in signs), run.output
+
+
+@pytest.mark.slow
+def test_a_replay_of_the_record_repeats_garbage_and_a_pause(on_pulsar: PulsarStage, warm: Warm):
+    stage = on_pulsar
+    config = stage.settings()
+    stage.send([said(paused=True, time_s=START_S)], to=stage.topics.control)
+    good = leaning(4)[0]
+    with warm.run(config) as run:
+        stage.send(played(range(4)))
+        stage.wait_for(stage.topics.audit, 4, running=[run])
+        stage.send([said(paused=False, time_s=START_S)], to=stage.topics.control)
+        for key, value in ((b"east-1", b"not json"), (b"east-1", b""), (None, good), (b"west-1", good)):
+            stage.send_raw(key, value)
+        stage.send([*leaning(4), closing(4)])
+        stage.wait_for(stage.topics.audit, 5, running=[run])
+        stage.send(played(range(5, 9)))
+        stage.wait_for(stage.topics.audit, 9, running=[run])
+        stage.wait_for(stage.topics.dead_letter, 4, running=[run])
+    assert stage.published().actions_count > 0
+    assert_replayed_alike(stage, config)
