@@ -84,18 +84,18 @@ def test_brokers_that_are_down_at_the_start_are_waited_for(own_kafka: LocalKafka
     stage.close()
     config = stage.settings()
     own_kafka.stop()
-    try:
-        with warm.run(config) as run:
-            wait_until_unready(run, because="waiting for the brokers")
-            assert own_kafka.bootstrap in ask(f"{run.url}/readyz").body
-            own_kafka.start()
-            stage.wait_for(stage.topics.audit, 1, running=[run])
-            run.until(lambda: is_ready(run), "readiness")
-    finally:
-    
+    with warm.run(config) as run:
+        wait_until_unready(run, because="waiting for the brokers")
+        assert own_kafka.bootstrap in ask(f"{run.url}/readyz").body
+        own_kafka.start()
+        stage.wait_for(stage.topics.audit, 1, running=[run])
+        run.until(lambda: is_ready(run), "readiness")
+
 
 @pytest.mark.slow
-def test_an_executor_and_a_collector_wait_for_brokers_at_the_start(own_kafka: LocalKafka, stage: Stage, tmp_path: Path):
+def test_an_executor_and_a_collector_wait_for_brokers_at_the_start(
+    own_kafka: LocalKafka, stage: Stage, tmp_path: Path
+):
     stage.close()
     config = stage.settings(base=f'[targets.east-1.kafka]\nbootstrap = "{stage.bootstrap}"\n')
     own_kafka.stop()
