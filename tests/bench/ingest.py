@@ -16,8 +16,7 @@ from streaming.contract.origin import Origin
 from streaming.controller.recording import Recorded
 from streaming.controller.rotating import RotatingFolder
 from streaming.intake.records import Intake, Record
-from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet, tick
-from tests.bench.policies import FixedSettings
+from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, FixedSettings, Fleet, tick
 from tests.bench.report import Row, Section, best_cpu_s
 from tests.support.processes import ROOT, TRIMTAB
 
