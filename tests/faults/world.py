@@ -9,11 +9,10 @@ import asyncio
 import signal
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Self
 
 import pulsar as pulsar_client
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
@@ -26,7 +25,6 @@ from deploy.local.pulsar import LocalPulsar
 from streaming.process.closing import Closing
 from streaming.pulsar.admin import AdminError
 from streaming.pulsar.clients import close
-from tests.faults.schedule import System
 from tests.support.processes import meanwhile
 from tests.support.pulsar import CLUSTER, Lab, PulsarStage, connected
 from tests.support.stage import Stage, staged
@@ -108,71 +106,9 @@ _SEND_S = 5
 """How long the load waits for brokers that are out; what is not written then is given up, as a collector gives up a sweep."""
 
 
-class Sender(Protocol):
-    """Writes the load; raises whatever the client raises."""
-
-    def send(self, topic: str, key: bytes, value: bytes) -> None:
-        """Begin to write a record."""
-
-    def flush(self) -> None:
-        """Wait until all of them are written."""
-
-    def close(self) -> None:
-        """Give up what is not written."""
-
-
-class World(ABC):
-    """The brokers of one system."""
-
-    system: System
-    brokers: int
-
-    @abstractmethod
-    def __enter__(self) -> Self: ...
-
-    @abstractmethod
-    def __exit__(self, *_: object) -> None: ...
-
-    @abstractmethod
-    def stage(self, directory: Path) -> Stage:
-        """A controller's surroundings with fresh topics."""
-
-    @abstractmethod
-    def settings(self, stage: Stage, *, base: str, **overrides: object) -> Path:
-        """The settings file of a controller, which reaches the brokers the way that can be cut."""
-
-    @abstractmethod
-    def reconnect(self, stage: Stage) -> None:
-        """Make a stage's clients forget what they know of the brokers, if they do not find out themselves that it has changed."""
-
-    @abstractmethod
-    def sender(self, stage: Stage) -> Sender:
-        """A sender for the load alone."""
-
-    @contextmanager
-    def companions(self, stage: Stage, config: Path) -> Iterator[Mapping[str, Sequence[str]]]:
-        """What runs beside the controller for the length of the block, as arguments of `trimtab`."""
-        del stage, config
-        yield {}
-
-    @abstractmethod
-    def stop_broker(self, number: int, *, kill: bool) -> None:
-        """End one broker."""
-
-    @abstractmethod
-    def start_broker(self, number: int) -> None:
-        """Start it again; returns when it is there."""
-
-    @abstractmethod
-    def signal_broker(self, number: int, signal_: signal.Signals) -> None:
-        """Freeze one broker, or let it go on."""
-
-    def do(self, deed: str, stage: Stage, choice: str) -> None:
-        """Do a deed that only this system has; called again with choice ``over`` at the end of one that lasts."""
-        raise NotImplementedError(deed, stage, choice)
-
-
 class _KafkaSender:
+    """Writes the load; raises whatever the client raises, and gives up in the end what is not written."""
+
     def __init__(self, bootstrap: str) -> None:
         self._producer = KafkaProducer(
             bootstrap_servers=bootstrap,
@@ -224,10 +160,9 @@ class _ProxiedKafka(LocalKafka):
         )
 
 
-class KafkaWorld(World):
+class KafkaWorld:
     """Three brokers; topics have three replicas, and need two in sync."""
 
-    system = "kafka"
     brokers = 3
 
     def __init__(self, directory: Path) -> None:
@@ -249,12 +184,14 @@ class KafkaWorld(World):
             return made
 
     def settings(self, stage: Stage, *, base: str, **overrides: object) -> Path:
+        """The settings file of a controller, which reaches the brokers the way that can be cut."""
         return stage.settings(base=base, input__url=f"kafka://{self._kafka.proxied_bootstrap}", **overrides)
 
     def reconnect(self, stage: Stage) -> None:
+        """Make a stage's clients forget what they know of the brokers."""
         stage.close()
 
-    def sender(self, stage: Stage) -> Sender:
+    def sender(self, stage: Stage) -> "Sender":
         return _KafkaSender(stage.bootstrap)
 
     def stop_broker(self, number: int, *, kill: bool) -> None:
@@ -270,7 +207,13 @@ class KafkaWorld(World):
         assert process is not None, f"broker {number} does not run"
         process.send_signal(signal_)
 
+    @contextmanager
+    def companions(self, _stage: Stage, _config: Path) -> Iterator[Mapping[str, Sequence[str]]]:
+        """What runs beside the controller for the length of the block, as arguments of `trimtab`."""
+        yield {}
+
     def do(self, deed: str, stage: Stage, choice: str) -> None:
+        """Do a deed that only this system has; called again with choice ``over`` at the end of one that lasts."""
         if deed == "move-leaders":
             self._move_leaders(stage)
             return
@@ -350,10 +293,9 @@ class _PulsarSender:
             self._failed.append(result)
 
 
-class PulsarWorld(World):
+class PulsarWorld:
     """Input and output are both on Pulsar."""
 
-    system = "pulsar"
     brokers = 2
 
     def __init__(self, directory: Path) -> None:
@@ -386,7 +328,7 @@ class PulsarWorld(World):
     def reconnect(self, stage: Stage) -> None:
         """Do nothing: Pulsar's client finds out by itself."""
 
-    def sender(self, stage: Stage) -> Sender:
+    def sender(self, stage: Stage) -> "Sender":
         assert isinstance(stage, PulsarStage)
         return _PulsarSender(self._pulsar, stage)
 
@@ -449,3 +391,9 @@ def _leaning_traffic(pulsar: LocalPulsar, topics: Sequence[str]) -> Iterator[Non
             yield
     finally:
         close(client)
+
+
+World = KafkaWorld | PulsarWorld
+"""The brokers of one system."""
+Sender = _KafkaSender | _PulsarSender
+"""A sender for the load alone."""
