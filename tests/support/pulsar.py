@@ -155,6 +155,14 @@ def target_of(pulsar: LocalPulsar | StandalonePulsar) -> PulsarTarget:
     )
 
 
+def section_of(target: PulsarTarget) -> str:
+    """The section of the settings that names the target as ``CLUSTER``."""
+    names = ("admin_url", "ca_file", "token_file", "web_port")
+    given = {name: value for name in names if (value := getattr(target, name)) is not None}
+    lines = (f"{name} = {json.dumps(value)}\n" for name, value in given.items())
+    return f'[targets."{CLUSTER}".pulsar]\n' + "".join(lines)
+
+
 def service_url_of(pulsar: LocalPulsar | StandalonePulsar) -> str:
     """The address of the brokers, encrypted if they offer that."""
     return pulsar.secure_service_url if isinstance(pulsar, SecurePulsar) else pulsar.service_url

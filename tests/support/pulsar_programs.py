@@ -29,7 +29,7 @@ from streaming.settings import PulsarTarget, Settings, load
 from tests.streaming.events import control
 from tests.support.actions import golden_action, publish, results
 from tests.support.processes import TRIMTAB, Child, Running, Value, Warm, WarmRun, until
-from tests.support.pulsar import CLUSTER, Lab, passing_errors_are_false
+from tests.support.pulsar import CLUSTER, Lab, passing_errors_are_false, section_of, target_of
 from tests.support.stage import Stage
 
 
@@ -68,7 +68,7 @@ class Commander:
 
     def __init__(self, stage: Stage, pulsar: LocalPulsar, *, verify_timeout_s: int = 15) -> None:
         self.stage = stage
-        target = f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n'
+        target = section_of(target_of(pulsar))
         target += f"verify_timeout_s = {verify_timeout_s}\n"
         self.config = stage.settings(base=target)
         self.settings: Settings = load(file=self.config, flags={}, environ={}).settings
@@ -239,7 +239,7 @@ def controller(
     It begins before there is traffic, because a start takes as long as gathering the bundles; it decides nothing before the
     collector is there.
     """
-    target = f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n'
+    target = section_of(target_of(pulsar))
     config = stage.settings(base=f"{SETTINGS.format(policy=policy)}\n{more}\n{target}", **overrides)
     with warm.start("run", "--config", str(config), "--from", "earliest") as running:
         yield running

@@ -26,7 +26,7 @@ from streaming.contract.messages import (
 )
 from streaming.settings import PulsarTarget, Settings
 from tests.support.processes import command, until
-from tests.support.pulsar import CLUSTER, Lab, PulsarStage, connected, other_than
+from tests.support.pulsar import CLUSTER, Lab, PulsarStage, connected, other_than, section_of, target_of
 from tests.support.pulsar_programs import Commander, Heard, collector
 from tests.support.stage import Stage
 
@@ -174,7 +174,7 @@ def test_it_names_the_bundles_of_trimtabs_own_topics_and_their_traffic(pulsar: L
 
 def test_a_sweep_to_standard_output_can_be_replayed_without_any_kafka(pulsar: LocalPulsar, tmp_path: Path):
     config = tmp_path / "trimtab.toml"
-    config.write_text(f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n')
+    config.write_text(section_of(target_of(pulsar)))
     common, brokers = ("--config", str(config)), sorted(pulsar.broker_ids)
     swept = command("collect", "pulsar", CLUSTER, *common, "--once", "--stdout").stdout_bytes
     (line,) = command("replay", *common, "--only", "rounds", given=swept).stdout.splitlines()
@@ -199,7 +199,7 @@ def test_a_wrong_address_is_refused_at_the_start(
 
 
 def test_through_kafka_the_reports_arrive_keyed_by_the_cluster(pulsar: LocalPulsar, stage: Stage):
-    settings = stage.settings(base=f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n')
+    settings = stage.settings(base=section_of(target_of(pulsar)))
     command("collect", "pulsar", CLUSTER, "--config", str(settings), "--once")
     records = stage.read(stage.topics.input)
     types = [json.loads(record.value)["type"] for record in records]
@@ -208,7 +208,7 @@ def test_through_kafka_the_reports_arrive_keyed_by_the_cluster(pulsar: LocalPuls
 
 
 def test_a_missing_topic_and_a_missing_target_are_refused_with_the_remedy(pulsar: LocalPulsar, stage: Stage):
-    target = f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n'
+    target = section_of(target_of(pulsar))
     no_topic = stage.settings(base=target, file="a.toml", topics__input="nowhere")
     no_target = stage.settings(base="", file="b.toml")
     for settings, code, message in (

@@ -26,7 +26,7 @@ from tests.support.actions import decided, golden_action, publish, results
 from tests.support.operating import operate
 from tests.support.permissions import Role, granted
 from tests.support.processes import Warm, command, until
-from tests.support.pulsar import CLUSTER, TENANT, Lab, PulsarStage, target_of
+from tests.support.pulsar import CLUSTER, TENANT, Lab, PulsarStage, section_of, target_of
 from tests.support.stage import QUICK
 
 pytestmark = pytest.mark.live
@@ -35,9 +35,8 @@ pytestmark = pytest.mark.live
 @pytest.fixture
 def stage(secured: SecurePulsar, tmp_path: Path) -> Iterator[PulsarStage]:
     """A stage whose own clients are the super-user's; no topics yet."""
-    made = PulsarStage(
-        "", f"s-{tmp_path.name[-20:]}".replace("_", "-"), tmp_path, lab=Lab(secured, bundles_count=1)
-    )
+    name = f"s-{tmp_path.name[-20:]}".replace("_", "-")
+    made = PulsarStage("", name, tmp_path, lab=Lab(secured, bundles_count=1))
     yield made
     made.close()
 
@@ -112,14 +111,8 @@ def test_watching_names_the_permission_that_is_missing(stage: PulsarStage):
 def test_a_collector_names_the_permission_that_is_missing(stage: PulsarStage):
     stage.create_topics()
     collector = Role(stage, "collector")
-    sweep = (
-        "collect",
-        "pulsar",
-        CLUSTER,
-        "--config",
-        settings_of(collector, more=target_section(stage)),
-        "--once",
-    )
+    config = settings_of(collector, more=section_of(stage.lab.target))
+    sweep = ("collect", "pulsar", CLUSTER, "--config", config, "--once")
     for missing in collector.one_less(granted("trimtab collect")):
         assert collector.command(missing) in command(*sweep, code=REFUSED).stderr
     command(*sweep)
@@ -129,7 +122,7 @@ def test_a_collector_names_the_permission_that_is_missing(stage: PulsarStage):
 def test_an_executor_names_the_permission_that_is_missing(stage: PulsarStage):
     stage.create_topics()
     executor = Role(stage, "executor")
-    config = settings_of(executor, more=target_section(stage))
+    config = settings_of(executor, more=section_of(stage.lab.target))
     execute = ("execute", "pulsar", CLUSTER, "--config", config, "--once")
     publish(stage, golden_action("unload"))
     for missing in executor.one_less(granted("trimtab execute")):
@@ -159,32 +152,10 @@ def write(memory: PulsarExecutorMemory, remembered: Remembered) -> None:
         held.write(remembered)
 
 
-def target_section(stage: PulsarStage) -> str:
-    """The same Pulsar as the cluster that is read or acted on, as its super-user."""
-    lines = {
-        name: getattr(stage.lab.target, name) for name in ("admin_url", "ca_file", "token_file", "web_port")
-    }
-    text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items())
-    return f'[targets."{CLUSTER}".pulsar]\n{text}'
-
-
-def target_with(secured: SecurePulsar, token: str, directory: Path) -> PulsarTarget:
-    file = directory / "token"
-    file.write_text(token + "\n")
-    return PulsarTarget(
-        admin_url=secured.secure_admin_url,
-        ca_file=str(secured.ca_file),
-        token_file=str(file),
-        web_port=secured.secure_port,
-    )
-
-
 def collect(target: PulsarTarget, directory: Path, *, code: int = 0) -> Result:
     """One sweep to standard output."""
-    values = {name: getattr(target, name) for name in ("admin_url", "ca_file", "token_file", "web_port")}
-    lines = [f"{name} = {json.dumps(value)}" for name, value in values.items() if value is not None]
     config = directory / "trimtab.toml"
-    config.write_text("\n".join([f'[targets."{CLUSTER}".pulsar]', *lines]))
+    config.write_text(section_of(target))
     asked = ("collect", "pulsar", CLUSTER, "--config", str(config), "--once", "--stdout")
     return command(*asked, code=code)
 
@@ -192,9 +163,8 @@ def collect(target: PulsarTarget, directory: Path, *, code: int = 0) -> Result:
 def test_with_a_super_users_token_it_reads_reports_and_moves_a_bundle(secured: SecurePulsar, tmp_path: Path):
     target = target_of(secured)
     done = collect(target, tmp_path)
-    assert [json.loads(line)["type"] for line in done.stdout.splitlines()].count(
-        type_of(LoadReportMessage)
-    ) == 1
+    types = [json.loads(line)["type"] for line in done.stdout.splitlines()]
+    assert types.count(type_of(LoadReportMessage)) == 1
     with HttpClient(target) as http:
         admin = PulsarAdmin(http, target)
         broker, *_ = admin.brokers(secured.cluster)
@@ -219,14 +189,14 @@ def test_a_wrong_token_and_a_missing_permission_are_refused(
     secured: SecurePulsar, tmp_path: Path, role: str | None, message: str
 ):
     token = "not.a.token" if role is None else secured.token_of(role)
-    target = target_with(secured, token, tmp_path)
+    (tmp_path / "token").write_text(f"{token}\n")
+    target = replace(target_of(secured), token_file=str(tmp_path / "token"))
     done = collect(target, tmp_path, code=5)
     assert message in done.stderr
     assert token not in done.stderr
+    there = {"cluster": CLUSTER, "target": target, "dry_run": False}
     with ExitStack() as stack, pytest.raises(AdminError, match=message):
-        executor.start(
-            stack, Settings(), ExecutorMetrics(CLUSTER), cluster=CLUSTER, target=target, dry_run=False
-        )
+        executor.start(stack, Settings(), ExecutorMetrics(CLUSTER), **there)
 
 
 def test_a_certificate_of_an_unknown_authority_is_refused(secured: SecurePulsar, tmp_path: Path):
