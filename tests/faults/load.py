@@ -16,7 +16,7 @@ from deploy.local.demo.topics import SOURCE, action_of, reports_of, results_of, 
 from streaming.contract.envelope import EPOCH_HEADER, read_envelope
 from streaming.contract.messages import Envelope
 from tests.faults.world import Sender
-from tests.live.stage import Stage
+from tests.support.stage import Stage
 
 _SWEEP_S = 1.0
 _encoder = msgspec.json.Encoder()

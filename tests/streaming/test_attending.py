@@ -16,7 +16,7 @@ from streaming.process.exits import NotReached, Refused
 from streaming.process.serve import Check, HealthServer
 from streaming.pulsar.admin import AdminError
 from streaming.settings import MetricsSettings, Settings, load
-from tests.live.driving import Answer, ask
+from tests.support.processes import Answer, ask
 
 OUTAGES = (
     KafkaTimeoutError("Unable to bootstrap"),

@@ -31,7 +31,7 @@ def report(rate: float, bundles: list[str]) -> bytes:
     )
 
 
-def test_a_sweep_shows_the_brokers_that_answered_with_their_own_numbers() -> None:
+def test_a_sweep_shows_the_brokers_that_answered_with_their_own_numbers():
     loads = Loads(capacity_messages_per_s=400.0)
     assert loads.tick(TickData(asked=["b1", "b2"]), 5) is None, "nobody has reported yet"
     loads.report("b1", report(100.0, ["t/n/0x0_0x1", "pulsar/lab/b1:8080/0x00000000_0xffffffff"]))
@@ -57,7 +57,7 @@ def test_the_traffic_is_too_much_for_one_broker_to_be_calm_and_a_bundle_of_it_to
     assert len(hot) == 1
 
 
-def test_what_a_broker_of_the_extensible_load_manager_publishes_is_shown_alike() -> None:
+def test_what_a_broker_of_the_extensible_load_manager_publishes_is_shown_alike():
     loads = Loads(capacity_messages_per_s=400.0)
     data = {
         "weightedMaxEMA": 0.1,
@@ -77,9 +77,7 @@ def test_what_a_broker_of_the_extensible_load_manager_publishes_is_shown_alike()
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--extensible"]], ids=["modular", "extensible"])
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_without_a_terminal_it_balances_a_real_cluster_and_leaves_nothing_behind(
-    tmp_path: Path, options: list[str]
-) -> None:
+def test_without_a_terminal_it_balances_and_leaves_nothing_behind(tmp_path: Path, options: list[str]):
     temporary = tmp_path / "t"
     temporary.mkdir()
     message = output_without_terminal("deploy.local.demo", temporary, "--pulsar", *options, timeout_s=800)

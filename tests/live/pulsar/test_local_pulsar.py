@@ -15,7 +15,7 @@ def test_starting_twice_is_refused(pulsar: LocalPulsar) -> None:
         pulsar.start_broker(2)
 
 
-def test_a_process_that_ends_by_itself_is_reported_with_the_end_of_its_log(pulsar: LocalPulsar) -> None:
+def test_a_process_that_ends_by_itself_is_reported_with_the_end_of_its_log(pulsar: LocalPulsar):
     pulsar.check()
     stray = pulsar.jvm("stray", "no.such.Main", heap_mb=16, direct_mb=16)
     stray.launch()
