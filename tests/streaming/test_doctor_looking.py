@@ -23,7 +23,7 @@ from streaming.ports.topics import Unreachable
 from streaming.process.exits import Refused
 from streaming.pulsar.admin.http import ahead_by_date
 from streaming.settings import Settings, SparkSettings
-from streaming.spark import checkpoint
+from streaming.spark.checkpoint import drop_older_starts
 from tests.streaming.disk import Disk, lay_out
 from tests.streaming.doctor_facts import NOW_MS, SETTINGS, sent
 
@@ -172,7 +172,7 @@ def test_a_controller_that_has_just_begun_and_deletes_what_was_before_it_is_look
     def overtaken(*arguments: Any) -> Any:
         monkeypatch.setattr(checkpoints, "read_card", read)
         lay_out(disk, Start(8), planned=5, committed=4, card=msgspec.json.encode(card_of(SETTINGS)))
-        checkpoint.drop_older(disk, Start(8))
+        drop_older_starts(disk, Start(8))
         return read(*arguments)
 
     monkeypatch.setattr(checkpoints, "read_card", overtaken)
