@@ -107,7 +107,7 @@ def test_the_image_holds_what_the_application_declares_and_no_tool_of_developers
     kept = names_in(RUNTIME_LOCK)
     assert wanted <= kept
     assert "py4j" in kept, "what these need is there"
-    assert not {"pytest", "mypy", "ruff", "hypothesis", "import-linter", "pluggy", "rich", "uv"} & kept
+    assert not {"pytest", "mypy", "ruff", "hypothesis", "import-linter", "pluggy", "uv"} & kept
 
 
 def test_the_image_holds_the_versions_that_are_tested():

@@ -41,7 +41,7 @@ COUNTERS = {
 def test_a_bar_shows_what_was_counted_since_the_last(
     tmp_path: Path, started: str, counted: str, step: str, shown: dict[int, float]
 ):
-    expr = Asked("a graph", each_step(families.ROUNDS, by="cluster")).filled(interval=step)
+    expr = Asked("a graph", each_step(families.ROUNDS, by="cluster").expr).filled(interval=step)
     for minute, rise in shown.items():
         expected = {'{cluster="east-1"}': rise} if rise else {}
         check(tmp_path, {START: started, ROUNDS: counted}, [(expr, expected)], at=f"{minute}m")
