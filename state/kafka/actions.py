@@ -1,7 +1,4 @@
-"""Why a wanted throttle decision does not happen; the pacing goes on observing.
-
-@@ state.kafka.actions: A throttle decision as an action: its numbers, and one sentence for a person.
-"""
+"""A throttle decision as an action: its numbers, and one sentence for a person."""
 
 from collections.abc import Mapping
 

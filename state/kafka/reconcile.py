@@ -1,25 +1,20 @@
-"""Throttle settings of ours that somebody changed while they are needed: they are reported, and answered in the next round.
-
-Entries and rates that are gone leave a move without a throttle, and are set again. A rate that somebody changed is the one
-in force from then on: it is reported, kept for as long as the rules would keep such a rate, and raised by the same rules, so
-that no rate stalls a move for ever. These are known to undo lists or rates of others: ``kafka-reassign-partitions``
-(``--execute`` overwrites, ``--verify`` deletes), Cruise Control, operators that own topics.
-
-The settings on the cluster are compared with those that were confirmed. A difference counts only while no decision of ours is
-on its way, only for brokers that reported, and only once reports have shown that they contain such settings at all. It has to
-show in two rounds in a row, because a sweep may have begun before our last change was there.
-
-@@ state.kafka.broken: Which brokers of a move are not alive, what cannot go on because of that, and what a person is told about it.
-
-The collector reports which brokers are alive. A broker that is alive and that no report came from counts as good as down only
-after ``stale_rounds_count`` rounds: a client may know nothing of a broker that has just come back. Where reports do not say
-who is alive, silence for as long means that a broker is down; so does its failure to answer if it never did.
-
-@@ state.kafka.reconcile: Reconciles a throttle: remembers what is wanted and what may be ours, and compares both with what the cluster shows.
+"""Reconciles a throttle: remembers what is wanted and what may be ours, and compares both with what the cluster shows.
 
 A decision counts as carried out once its result says so, or the cluster shows it. One that was not carried out is not undone:
 pacing goes on from our settings that are there. Where nothing moves any more, it goes on from all that may be there, so that it
 is taken off. After each failure in a row the next attempt waits twice as long.
+
+Others may change settings of ours while they are needed: ``kafka-reassign-partitions`` (``--execute`` overwrites, ``--verify``
+deletes), Cruise Control, and operators that own topics do. Entries and rates that are gone leave a move without a throttle, and
+are set again. A rate that somebody changed is the one in force from then on: it is reported, kept for as long as the rules would
+keep such a rate, and raised by the same rules, so that no rate stalls a move for ever. The settings on the cluster are compared
+with those that were confirmed. A difference counts only while no decision of ours is on its way, only for brokers that reported,
+and only once reports have shown that they contain such settings at all. It has to show in two rounds in a row, because a sweep
+may have begun before our last change was there.
+
+The collector reports which brokers are alive. A broker that is alive and that no report came from counts as good as down only
+after ``stale_rounds_count`` rounds: a client may know nothing of a broker that has just come back. Where reports do not say who
+is alive, silence for as long means that a broker is down; so does its failure to answer if it never did.
 """
 
 from collections.abc import Collection, Iterator, Mapping

@@ -1,15 +1,13 @@
-"""How much may be moved in a round and in an hour: the limits of ``policies.shedding.rules``, from the guards and the ledger.
+"""The rules of a round, which say how much may move where, and choices of a policy that they forbid again and again.
 
-A count that is set is a hard cap for every policy. A count that is unset is the default for Pulsar's policies, which choose few large
-bundles. The fleet planner weighs a plan by what it moves, so where bundles are small its plans have many moves: for it, an unset count is
-the larger of the default and a share of the cluster's bundles, and it plans no more than can be carried out before it expires. What an
-hour's moves carry is limited for every policy. Drains have an hourly count of their own.
+They come from the facts of the cluster, the guards and the ledger. A count that is set is a hard cap for every policy. A count
+that is unset is the default for Pulsar's policies, which choose few large bundles. The fleet planner weighs a plan by what it
+moves, so where bundles are small its plans have many moves: for it, an unset count is the larger of the default and a share of
+the cluster's bundles, and it plans no more than can be carried out before it expires. What an hour's moves carry is limited for
+every policy. Drains have an hourly count of their own. Pulsar's policies do not ask the rules while they plan, so their choice
+may be the same in each round.
 
-Source: ours.
-
-@@ state.pulsar.rules: The rules of a round, from the facts of the cluster, the guards and the ledger, and choices that they forbid again and again.
-
-See ``policies.shedding.rules``. Pulsar's policies do not ask the rules while they plan, so their choice may be the same in each round.
+Source: ours; ``policies.shedding.rules`` has the rules themselves.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,10 +1,4 @@
-"""What a round of a Pulsar cluster decided.
-
-@@ state.pulsar.judging: Decides the actions of a round from what the policy sees, and gives the reason.
-
-@@ state.pulsar.aftermath: Records the decided actions of a round in the ledger.
-
-@@ state.pulsar.rounds: One closed round of a Pulsar cluster: from its reports to its actions and its summary.
+"""One closed round of a Pulsar cluster: from its reports to its actions, the ledger and its summary.
 
 The order is fixed: fleet, quorum and warm-up, masks, policy, splits, budgets, memory, outputs.
 """

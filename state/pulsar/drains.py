@@ -1,17 +1,15 @@
-"""The unloads that empty drained brokers.
+"""The unloads that empty drained brokers, and what the summary says about maintenance and drains.
 
-An operator drains a broker to take it away. All of its bundles leave, whatever the load is. They are not held by a cooldown, nor by
-the guards for the sole bundle, trimtab's own topics, the least benefit, the calm after a change and unsettled brokers. They are held
-by a pause and the other holds of the round, an action in flight, an action without effect, a namespace that is excluded or under
-maintenance, anti-affinity, and the budgets; drains have an hourly budget of their own.
+An operator drains a broker to take it away. All of its bundles leave, whatever the load is. They are not held by a cooldown, nor
+by the guards for the sole bundle, trimtab's own topics, the least benefit, the calm after a change and unsettled brokers. They
+are held by a pause and the other holds of the round, an action in flight, an action without effect, a namespace that is excluded
+or under maintenance, anti-affinity, and the budgets; drains have an hourly budget of their own.
 
 A bundle goes to the least used broker of its namespace's group that takes part in balancing; the heaviest bundle goes first. It
-counts for its share of the drained broker's usage, by messages or bytes, whichever is more, and for no less than an equal share, so
-that idle bundles do not all go to one broker.
+counts for its share of the drained broker's usage, by messages or bytes, whichever is more, and for no less than an equal share,
+so that idle bundles do not all go to one broker.
 
 Source: ours; Pulsar unloads everything of a broker at once when it stops.
-
-@@ state.pulsar.upkeep: What the summary says about maintenance and drains, and the finding about bundles that came back.
 """
 
 from collections import Counter

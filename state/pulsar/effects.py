@@ -1,26 +1,20 @@
-"""Judges the effects of actions.
+"""Judges the effects of actions, and checks what unloads promised.
 
 Only real actions with a result are judged: a failed one at once, a succeeded one by the reports that came after its result. An
 unload is good once another broker owns its bundle. A split is good once a child is listed and the parent is not. A round counts
 against an action only if the broker concerned reported in it: a missing report does not mean "no effect". An action that was
 skipped, or whose brokers sent no report for too long, gets no verdict.
 
+An unload promises that its source's usage falls and its destination's rises by some points. A policy that predicts usage says by
+how many (``SOURCE_FALLS``, ``DESTINATION_RISES``). For one that does not, ``policies.costs`` says what the bundle takes of each
+resource. The unloads that one round moves between the same two brokers are one promise: what is expected of the brokers is the
+sum of what they promise, so that it shows even where each of them is too small to, and it is checked once. Two rounds after an
+unload is known to be good, once no other unload of its brokers is on its way, the usage they report is compared with the usage
+before it, changed by every unload carried out since. A promise is kept if the two came at least half as much closer as they
+should have. It is not checked if a broker is gone, if the bundle landed elsewhere, if its brokers do not come to rest in time, if
+they should hardly have come closer, or if the source was so busy that its usage does not show what is taken off it.
+
 Source: ours; Pulsar's answer to an admin call does not say whether anything happened.
-
-@@ state.pulsar.promises: Checks what unloads promised: whether the usage of their brokers changed as predicted.
-
-An unload promises that its source's usage falls and its destination's rises by some points. A policy that predicts usage says by how
-many (``SOURCE_FALLS``, ``DESTINATION_RISES``). For one that does not, ``policies.costs`` says what the bundle takes of each resource.
-
-The unloads that one round moves between the same two brokers are one promise: what is expected of the brokers is the sum of what they
-promise, so that it shows even where each of them is too small to, and it is checked once.
-
-Two rounds after an unload is known to be good, once no other unload of its brokers is on its way, the usage they report is compared
-with the usage before it, changed by every unload carried out since. A promise is kept if the two came at least half as much closer as they
-should have. It is not checked if a broker is gone, if the bundle landed elsewhere, if its brokers do not come to rest in time, if they
-should hardly have come closer, or if the source was so busy that its usage does not show what is taken off it.
-
-Source: ours.
 """
 
 import math

@@ -2,11 +2,9 @@
 
 What a broker reports for a moment is no finding: ``watch`` counts in the fleet how long it lasts. A gap changes no count: neither
 a report that is missing nor a number that is not known. A broker that was away for longer than ``max_report_age_s`` begins anew.
-
-@@ state.pulsar.coordinators: Transaction coordinators: whether all of them are at one broker, so that its restart stops every transaction client at once.
-
-They follow the bundles of ``pulsar/system``, which no shedder moves because they carry next to no traffic. After rolling restarts
-all may be at the broker that came back last (pulsar#22953).
+Transaction coordinators that are all at one broker are a finding, too: its restart stops every transaction client at once. They
+follow the bundles of ``pulsar/system``, which no shedder moves because they carry next to no traffic; after rolling restarts all
+may be at the broker that came back last (pulsar#22953).
 """
 
 from collections import defaultdict

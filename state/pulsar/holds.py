@@ -1,29 +1,20 @@
-"""A bundle that is to leave its owner, and how much of the owner's traffic it takes along.
+"""Why a wanted action of a round does not happen: for the whole round, for a broker, or for one unload; the policies go on counting.
 
-@@ state.pulsar.holds: Why no action of a kind happens in a round of a Pulsar cluster; the policies go on counting.
+A policy wants unloads, a person approves them, and a drain empties its broker. What holds the whole round comes first, then what
+else is against the unload; the rules (``policies.shedding.rules``) say where it may go and, last, whether a budget is left for
+it: it is spent as soon as nothing holds the unload. Masks are not asked here: they are painted before (``state.pulsar.masks``).
 
-@@ state.pulsar.members: Brokers that come and go: for some rounds after such a change, balancing only moves bundles off overloaded brokers.
+While brokers are restarted one after another, a move onto the one that has just come back is undone by the next restart. So for
+some rounds after brokers come or go, bundles only leave overloaded brokers. A change is seen in the snapshots: a broker that
+reports and did not in the round before it, or the other way round; a broker whose report is missing once counts as well. The
+first round of a cluster, and the first after a long silence, shows no change: there is nothing to compare it with, and the
+warm-up waits already. Another balancer at work holds the round, because two that do not know of each other undo each other's
+moves.
 
-While brokers are restarted one after another, a move onto the one that has just come back is undone by the next restart.
-A change is seen in the snapshots: a broker that reports and did not in the round before it, or the other way round; a
-broker whose report is missing once counts as well. The first round of a cluster, and the first after a long silence,
-shows no change: there is nothing to compare it with, and the warm-up waits already.
-
-@@ state.pulsar.two_balancers: Whether another balancer is at work on a cluster: two that do not know of each other undo each other's moves.
-
-@@ state.pulsar.asking: Which actions of a round have to be proposed, and which brokers already wait for a person.
-
-While approval is required, an unload or split is proposed unless a standing approval covers it. A proposal spends nothing. While it is
-open, nothing more is proposed for its source and destination: loads stay as they are, so the next rounds would propose one bundle after
-another, until a broker's whole traffic is proposed. Proposals of one round are one plan, and may share their brokers.
-
-@@ state.pulsar.circumstances: What every action of a round shares: its number and times, the policy, and what holds the whole round.
-
-@@ state.pulsar.unload_holds: Why a wanted unload does not happen: whoever wants it, everything that can hold it is asked here, in one order.
-
-A policy wants unloads, a person approves them, and a drain empties its broker. What holds the whole round comes first, then what else
-is against the unload; the rules (``policies.shedding.rules``) say where it may go and, last, whether a budget is left for it: it is
-spent as soon as nothing holds the unload. Masks are not asked here: they are painted before (``state.pulsar.masks``).
+While approval is required, an unload or split is proposed unless a standing approval covers it. A proposal spends nothing. While
+it is open, nothing more is proposed for its source and destination: loads stay as they are, so the next rounds would propose one
+bundle after another, until a broker's whole traffic is proposed. Proposals of one round are one plan, and may share their
+brokers.
 """
 
 import math

@@ -1,14 +1,12 @@
-"""Bundles that hold this program's own topics: moving one disturbs the program itself, and moves next to no load.
+"""Which bundles may be touched: every mask of a round is painted here, before the policies run.
 
-Such a bundle is masked only while those topics carry at least half of its traffic, in messages and in bytes; with the
-default names they lie beside users' topics, and a bundle that users make hot may move. The rates of the topics are as
-old as the collector's last look, those of the bundles are running averages.
-
-@@ state.pulsar.masks: Which bundles may be touched: every mask of a round is painted here, before the policies run.
-
-A mask only removes candidates, and gives a typed reason. A bundle has one reason; if several hold, it is the first of these: a decision
-in flight, an action without effect, a cooldown, a rejected proposal, a range that overlaps others, a namespace that is excluded or
-under maintenance, its absence from the report of its owner, missing samples. Reasons that concern its broker or its group come last.
+A mask only removes candidates, and gives a typed reason. A bundle has one reason; if several hold, it is the first of these: a
+decision in flight, an action without effect, a cooldown, a rejected proposal, a range that overlaps others, a namespace that is
+excluded or under maintenance, its absence from the report of its owner, missing samples. Reasons that concern its broker or its
+group come last, and so do bundles of this program's own topics: moving one disturbs the program itself, and moves next to no
+load. Such a bundle is masked only while those topics carry at least half of its traffic, in messages and in bytes; with the
+default names they lie beside users' topics, and a bundle that users make hot may move. The rates of the topics are as old as the
+collector's last look, those of the bundles are running averages.
 """
 
 from collections.abc import Collection, Iterable

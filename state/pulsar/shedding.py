@@ -1,16 +1,9 @@
-"""Runs the shedding policy of a round for each group of brokers separately, and puts its plans together.
+"""Runs the shedding policy of a round for each group of brokers separately, and turns its plan into the round's actions.
 
-Invariants: with one group the policy sees the whole view, and its plan is the round's. With several groups it sees, for each
-group, only the brokers of that group, and the memory of these brokers, whether they reported or not. No unload crosses a group,
-because the policy sees no broker outside it.
-
-@@ state.pulsar.after: Traffic of the brokers as the actions of a round change it: the load that an action says is expected after it.
-
-@@ state.pulsar.reasons: The sentence an action gives as its reason: what its policy found, what moves, and what chose the destination.
-
-Every number in it is part of the action's evidence.
-
-@@ state.pulsar.actions: From a policy's plan to the round's actions: rules, evidence, expected load.
+With one group the policy sees the whole view, and its plan is the round's. With several groups it sees, for each group, only the
+brokers of that group, and the memory of these brokers, whether they reported or not. No unload crosses a group, because the
+policy sees no broker outside it. Every number in the sentence that an action gives as its reason is part of the action's
+evidence.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""A Pulsar cluster's part of the summary: every broker and bundle looked at has one outcome, and the sums add up.
-
-@@ state.pulsar.outputs: The outputs of a round: its actions and proposals in order, and its summary.
-"""
+"""A round's actions and proposals in order, and its summary: every broker and bundle looked at has one outcome."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

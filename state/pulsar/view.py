@@ -1,9 +1,4 @@
-"""Makes the columns that a policy sees from a round's reports and the fleet.
-
-@@ state.pulsar.published: What the brokers of a round publish about themselves, in the columns that a policy sees.
-
-@@ state.pulsar.counted: What the policy sees of a round: what was measured, or that with the shadow of a dry-run.
-"""
+"""What a policy sees of a round: columns from the reports and the fleet, as they were measured, or with the shadow of a dry-run."""
 
 import math
 from bisect import bisect_left
