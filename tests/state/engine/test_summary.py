@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from state.closing import Closing, obstacle
+from state.closing import obstacle
 from state.ledger import Decision, Ledger
-from state.memory import ControlRecord, Header, OpenRound, ResultRecord, TickRecord
+from state.memory import Header, OpenRound, ResultRecord, TickRecord
 from state.outputs import (
     BrokerLoad,
     ExaminedRow,
@@ -31,41 +31,9 @@ from state.summary import (
     fit,
     frame,
 )
+from tests.state.building import closing, control
 
 TICK = TickRecord(5, "t", ("b2", "b1"), {"b3": "no answer"})
-
-
-def control(**fields: Any) -> ControlRecord:
-    usual: dict[str, Any] = {
-        "time_ms": 1_000,
-        "id": "c",
-        "paused": True,
-        "mode": None,
-        "overlay": b"{}",
-        "applies_from": 0,
-    }
-    usual |= {"who": "ann", "why": "test", "resumed_ms": None, "arrived_late": False}
-    known = {name: usual[name] for name in ControlRecord.__struct_fields__ if name in usual}
-    return ControlRecord(**known | fields)
-
-
-def closing(**fields: Any) -> Closing:
-    usual: dict[str, Any] = {
-        "cluster": "east-1",
-        "number": 7,
-        "start_ms": 420_000,
-        "end_ms": 480_000,
-        "expires_ms": 660_000,
-        "open_round": OpenRound(),
-        "settings": ClusterSettings(),
-        "record": None,
-        "settings_problem": None,
-        "mode": "act",
-        "gap_rounds": 2,
-        "restarted": False,
-        "max_action_bytes": 1_000,
-    }
-    return Closing(**usual | fields)
 
 
 def framed(

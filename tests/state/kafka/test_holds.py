@@ -14,8 +14,7 @@ from state.kafka.summary import Closed
 from state.memory import Header
 from state.outputs import canonical
 from state.settings import ClusterSettings, KafkaSettings
-from tests.state.building import END_MS, published, unload
-from tests.state.engine.test_summary import closing, control
+from tests.state.building import END_MS, closing, control, published, unload
 from tests.state.kafka.test_actions import FINISHED, FIRST
 from tests.state.kafka.test_drift import IN_FORCE, OURS, memory_of
 

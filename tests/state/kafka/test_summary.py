@@ -19,8 +19,7 @@ from state.kafka.reconcile import NO_DRIFT, Broken, Drift
 from state.kafka.snapshot import Observation
 from state.memory import Header
 from state.outputs import InFlightRow, RateViolation, RoundSummary, ThrottleSummary, UnknownNumber
-from tests.state.building import published, unload
-from tests.state.engine.test_summary import closing
+from tests.state.building import closing, published, unload
 from tests.state.kafka.reporting import replica_table
 from tests.state.kafka.test_actions import NOTHING_KNOWN, NOTHING_MOVES, SEEN, eta, explained, needs, plan
 from tests.state.kafka.test_drift import CONFIRMED, F3, L1, L2, OURS, memory_of, seen_of

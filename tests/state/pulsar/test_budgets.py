@@ -8,29 +8,24 @@ from hypothesis import strategies as st
 
 from policies.shedding.rules import Rules
 from policies.shedding.view import NOBODY
-from state.ledger import Ledger
 from state.pulsar.budgets import limits_of
-from state.settings import GuardSettings
-from tests.state.building import END_MS, ruled, seen
+from tests.state.building import END_MS, guarded, ruled, seen
 from tests.state.traces import load
 
 LIFETIME_S = 180.0
 COUNTS = ("max_unloads_per_round_count", "max_unloads_per_hour_count")
 
 
-def limits(bundles_count: int, lifetime_s: float | None, **guards: Any) -> dict[str, float]:
+def limits_by_name(bundles_count: int, lifetime_s: float | None, **guards: Any) -> dict[str, float]:
     """The limits by name, of a cluster that has so many bundles, four brokers and nothing moved yet."""
-    found = limits_of(
-        GuardSettings(**guards),
-        Ledger(),
-        seen(load("b1", 470.0, bundles={"t/n/0x0_0x1": 1.0})).table.view.bundles,
-        brokers_count=4,
-        bundles_count=bundles_count,
-        namespaces_count=1,
-        lifetime_s=lifetime_s,
-        end_ms=END_MS,
+    found = seen(
+        load("b1", 470.0, bundles={"t/n/0x0_0x1": 1.0}),
+        settings=guarded("avg-shedder" if lifetime_s is None else "fleet-planner", **guards),
+        expires_ms=END_MS + round(1000 * (lifetime_s or 0.0)),
     )
-    return {each.name: each.most for each in found}
+    bundles = found.table.view.bundles
+    limits = limits_of(found.context, bundles, brokers_count=4, bundles_count=bundles_count)
+    return {each.name: each.most for each in limits}
 
 
 @pytest.mark.parametrize(
@@ -49,7 +44,7 @@ def limits(bundles_count: int, lifetime_s: float | None, **guards: Any) -> dict[
 def test_an_unset_count_grows_with_the_bundles_for_the_planner_alone_and_a_set_one_is_a_hard_cap(
     bundles_count: int, lifetime_s: float | None, guards: dict[str, Any], expected: tuple[int | None, ...]
 ) -> None:
-    found = limits(bundles_count, lifetime_s, **guards)
+    found = limits_by_name(bundles_count, lifetime_s, **guards)
     assert tuple(found.get(name) for name in COUNTS) == expected
 
 
@@ -57,7 +52,7 @@ def test_an_unset_count_grows_with_the_bundles_for_the_planner_alone_and_a_set_o
 def test_a_plan_has_no_more_moves_than_can_be_carried_out_before_they_expire(
     lifetime_s: float | None, most: int | None
 ) -> None:
-    assert limits(65_000, lifetime_s).get("action_ttl_s") == most
+    assert limits_by_name(65_000, lifetime_s).get("action_ttl_s") == most
 
 
 def fleet(*rates: float | None, **options: Any) -> Rules:

@@ -11,20 +11,23 @@ from policies.splitting.settings import SplitSettings
 from state.ledger import Decision, Verdict
 from state.memory import TickRecord
 from state.pulsar import findings
-from state.pulsar.effects import Elsewhere
-from tests.state.engine.test_ledger import decision
+from state.pulsar.effects import Effects, Elsewhere
+from tests.state.building import END_MS, decision, ledger_of, seen
+from tests.state.traces import load
 
 
-def ineffective(bundle: str, *, judged: bool = True) -> Decision:
+def ineffective(bundle: str, *, judged: bool = True, judged_ms: int = 1) -> Decision:
     found = decision(bundle=bundle)
-    found.verdict = Verdict("ineffective", 1, "b1", 3) if judged else None
+    found.verdict = Verdict("ineffective", judged_ms, "b1", 3) if judged else None
     return found
 
 
 def test_actions_without_effect_come_by_name_and_those_without_a_verdict_are_none() -> None:
-    found = findings.of_actions(
-        {"t/b": ineffective("t/b"), "t/a": ineffective("t/a"), "t/c": ineffective("t/c", judged=False)}, []
-    )
+    known = {"t/b": ineffective("t/b"), "t/c": ineffective("t/c", judged=False)}
+    context = seen(
+        load("b1", 470), header={"ledger": ledger_of(ineffective("t/a", judged_ms=END_MS - 1))}
+    ).context
+    found = findings.of_actions(context, Effects(elsewhere=[], ineffective=known, leaving={}))
     assert [(each.kind, each.subject, each.broker) for each in found] == [
         ("ineffective", "t/a", "b1"),
         ("ineffective", "t/b", "b1"),
@@ -35,7 +38,9 @@ def test_actions_without_effect_come_by_name_and_those_without_a_verdict_are_non
 
 
 def test_what_landed_elsewhere_names_where_it_is_and_where_it_was_to_go() -> None:
-    (found,) = findings.of_actions({}, [Elsewhere("t/a", "b2", "b3")])
+    context = seen(load("b1", 470)).context
+    moved = [Elsewhere("t/a", "b2", "b3")]
+    (found,) = findings.of_actions(context, Effects(elsewhere=moved, ineffective={}, leaving={}))
     assert (found.kind, found.subject, found.broker) == ("landed-elsewhere", "t/a", "b2")
     assert found.advice.startswith("it was to go to b3: ")
 

@@ -6,9 +6,8 @@ import numpy as np
 
 from policies.shedding.rules import Forbidden
 from state.facts import Isolation
-from state.pulsar.groups import Groups
 from state.pulsar.shedding import shed
-from state.settings import PulsarSettings
+from state.settings import ClusterSettings
 from tests.state.building import ruled, seen, spent, told_to_leave
 from tests.state.pulsar.test_upkeep import FIRING
 from tests.state.traces import load, settings_of
@@ -66,18 +65,18 @@ def test_a_drained_broker_without_bundles_or_without_a_report_is_no_matter() -> 
 def test_what_is_wanted_for_one_isolation_group_counts_in_the_rules_of_the_next_and_not_in_the_round() -> (
     None
 ):
-    groups = Groups((Isolation("red", ["t/d"], ["b3", "b4"]),))
+    red = Isolation("red", ["t/d"], ["b3", "b4"])
     of_red, of_default = ({f"t/{name}/0x{at}_0x{at + 1}": 10.0 for at in range(4)} for name in "da")
     found = seen(
         load("b1", 470, cpu=90.0, bundles=of_default),
         REPORTS[1],
         load("b3", 470, cpu=90.0, bundles=of_red),
         load("b4", 470, cpu=10.0),
-        groups=groups,
+        isolation=[red],
+        settings=ClusterSettings(pulsar=settings_of(**FIRING).base("c").pulsar),
     )
     table, rules = ruled(found)
-    pulsar: PulsarSettings = settings_of(**FIRING).base("c").pulsar
-    wanted = shed(table, found.advanced.fleet, pulsar)
+    wanted = shed(found.context, table)
     assert len(wanted.parts) == 2
     (first, second) = (part.view.rules for part in wanted.parts)
     assert all(len(part.plan.unload_rows) for part in wanted.parts)
