@@ -251,12 +251,14 @@ def record_proposals(context: RoundContext, proposed: Sequence[tuple[Output, Unl
         )
 
 
-def section(context: RoundContext, found: Answers, actions: Sequence[Output]) -> ApprovalSummary | None:
+def section(
+    context: RoundContext, found: Answers, made: Sequence[tuple[Output, Unload | Split]]
+) -> ApprovalSummary | None:
     """The section of the summary; None where no approval is required, no answer came and no proposal was dropped."""
     proposals = context.header.proposals
     if context.closing.proposals_expire_ms is None and not found.given and not found.expired:
         return None
-    ids = {_approved_actions.decode(each.data).proposal_id: each.id for each in actions}
+    ids = {action.proposal_id: output.id for output, action in made}
     return ApprovalSummary(
         open_count=len(proposals),
         open=[
@@ -287,10 +289,3 @@ def section(context: RoundContext, found: Answers, actions: Sequence[Output]) ->
             for each in found.given[:SHOWN_ROWS]
         ],
     )
-
-
-class _Approved(msgspec.Struct, frozen=True):
-    proposal_id: str = ""
-
-
-_approved_actions = msgspec.json.Decoder(_Approved)

@@ -109,7 +109,9 @@ def _decide(
         approvals.answer_none(answers, outcome=stopped[0], reason=stopped[1])
         decided = Decided(*stopped, answers=answers)
     else:
-        leaving = shadow.without(effects_found.leaving, context.fleet.shadow)
+        leaving = {  # what counts as gone already does not leave any more
+            broker: bundles - context.fleet.shadow.keys() for broker, bundles in effects_found.leaving.items()
+        }
         decided = judge(
             context, table, splits.as_in(table, measured, topics), leaving=leaving, answers=answers
         )
@@ -145,7 +147,7 @@ def _decide(
     summary = msgspec.structs.replace(
         summarize(context, table, decided, actions=actions, found=found),
         promises=promised_,
-        approval=approvals.section(context, answers, actions),
+        approval=approvals.section(context, answers, made),
         upkeep=drains.section(context, decided.drained),
     )
     return [*outputs, closing.summary(fit(summary), actions_count=len(outputs))]
