@@ -166,17 +166,20 @@ class KafkaMemory:
     """Whether the move was late when its progress was last seen."""
 
 
-class WaitingLogs(msgspec.Struct, frozen=True, array_like=True):
-    """A broker's newest report of an open round."""
-
+class _Newest(msgspec.Struct, frozen=True, array_like=True):
     time_ms: int
     id: str
-    logs: BrokerLogs
 
     @property
     def age_key(self) -> tuple[int, str]:
         """Newest wins; equal times: the greater id."""
         return (self.time_ms, self.id)
+
+
+class WaitingLogs(_Newest, frozen=True, array_like=True):
+    """A broker's newest report of an open round."""
+
+    logs: BrokerLogs
 
     @property
     def rows_count(self) -> int:
@@ -184,17 +187,10 @@ class WaitingLogs(msgspec.Struct, frozen=True, array_like=True):
         return len(self.logs.replicas)
 
 
-class WaitingMoves(msgspec.Struct, frozen=True, array_like=True):
+class WaitingMoves(_Newest, frozen=True, array_like=True):
     """The newest report on reassignments of an open round."""
 
-    time_ms: int
-    id: str
     report: MovesReport
-
-    @property
-    def age_key(self) -> tuple[int, str]:
-        """Newest wins; equal times: the greater id."""
-        return (self.time_ms, self.id)
 
     @property
     def rows_count(self) -> int:
@@ -223,22 +219,8 @@ class _MemoryBytes(msgspec.Struct, array_like=True):
     is_late: bool
 
 
-_SAME = (
-    "last_ms",
-    "pacing",
-    "is_shadow",
-    "asked",
-    "confirmed",
-    "attempted",
-    "is_running",
-    "failures_count",
-    "retry_ms",
-    "drift_rounds",
-    "tells_rates",
-    "tells_lists",
-    "silent_rounds",
-    "is_late",
-)
+_TABLES = ("topics", "readings", "rated_topics", "rates")
+_SAME = [name for name in _MemoryBytes.__struct_fields__ if name not in _TABLES]
 """Fields that are stored as they are."""
 
 _memory = msgspec.msgpack.Decoder(_MemoryBytes)
@@ -274,21 +256,11 @@ def _table_of(topics: list[str], columns: bytes, numbers: tuple[str, ...]) -> Pa
     return PartitionTable(tuple(topics), np.frombuffer(columns, dtype="<i8").reshape(-1, 2 + len(numbers)))
 
 
-def encode_logs(waiting: WaitingLogs) -> bytes:
-    """Bytes of a waiting report."""
-    return seal(waiting)
-
-
 def decode_logs(value: bytes) -> WaitingLogs:
-    """Waiting report from bytes. Raises what ``unseal`` does."""
+    """Waiting report from its sealed bytes. Raises what ``unseal`` does."""
     return _logs.decode(unseal("logs", value))
 
 
-def encode_moves(waiting: WaitingMoves) -> bytes:
-    """Bytes of a waiting report on reassignments."""
-    return seal(waiting)
-
-
 def decode_moves(value: bytes) -> WaitingMoves:
-    """Waiting report on reassignments from bytes. Raises what ``unseal`` does."""
+    """Waiting report on reassignments from its sealed bytes. Raises what ``unseal`` does."""
     return _moves.decode(unseal("moves", value))

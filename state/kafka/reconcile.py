@@ -194,13 +194,16 @@ class Broken:
             )
 
 
+NOTHING_BROKEN = Broken()
+
+
 def observe_broken(
     memory: KafkaMemory, observation: Observation, failed: Collection[str], *, stale_rounds_count: int
 ) -> Broken:
     """What the round shows; ``failed`` are the brokers that did not answer the collector. Counts silent rounds in ``memory``."""
     moves = observation.moves
     if moves is None:
-        return Broken()
+        return NOTHING_BROKEN
     involved = {*moves.sources.brokers.tolist(), *moves.added.brokers.tolist()}
     memory.silent_rounds = _silent_rounds(memory.silent_rounds, observation, involved)
     silent = {

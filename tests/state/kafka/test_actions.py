@@ -15,6 +15,7 @@ from state.kafka.actions import bottleneck, leaderless, throttle_action, total
 from state.kafka.snapshot import Observation
 from state.outputs import Throttle
 from tests.policies.throttle.moving import Partition, moves_of
+from tests.state.building import EXPIRES_AT, closing
 from tests.state.kafka.test_drift import F3, L1, L2, OURS, RATES, seen_of
 
 FIRST = ThrottleDecision(trigger="first-throttle", add=OURS, set_rates=RATES)
@@ -71,20 +72,12 @@ def action(
     explanation: PacingExplanation | None = None,
     observation: Observation = SEEN,
 ) -> Throttle:
-    return throttle_action(
-        decision,
-        explanation or explained(),
-        observation,
-        cluster="east-1",
-        number=7,
-        expires_at="then",
-        dry_run=False,
-    )
+    return throttle_action(decision, explanation or explained(), observation, closing())
 
 
 def test_an_action_names_what_it_adds_and_the_rates_by_broker() -> None:
     found = action(explanation=explained(needs=needs(), plan=plan(), eta=eta()))
-    assert (found.cluster, found.round, found.expires_at, found.dry_run) == ("east-1", 7, "then", False)
+    assert (found.cluster, found.round, found.expires_at, found.dry_run) == ("east-1", 7, EXPIRES_AT, False)
     assert (found.policy, found.trigger) == ("reassignment-throttle", "first-throttle")
     assert found.add_leader_throttled_replicas == {"t": "0:1,0:2"}
     assert found.add_follower_throttled_replicas == {"t": "0:3"}
