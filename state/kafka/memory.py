@@ -230,11 +230,14 @@ _moves = msgspec.msgpack.Decoder(WaitingMoves)
 
 def encode_kafka(memory: KafkaMemory) -> bytes:
     """Bytes of a memory; 80 bytes for each moving partition, and the throttled replica lists."""
-    topics, readings = _bytes_of(memory.readings)
-    rated_topics, rates = _bytes_of(memory.rates)
-    same = {name: getattr(memory, name) for name in _SAME}
     return seal(
-        _MemoryBytes(topics=topics, readings=readings, rated_topics=rated_topics, rates=rates, **same)
+        _MemoryBytes(
+            topics=list(memory.readings.topics),
+            readings=memory.readings.columns.astype("<i8").tobytes(),
+            rated_topics=list(memory.rates.topics),
+            rates=memory.rates.columns.astype("<i8").tobytes(),
+            **{name: getattr(memory, name) for name in _SAME},
+        )
     )
 
 
@@ -246,10 +249,6 @@ def decode_kafka(value: bytes) -> KafkaMemory:
         rates=_table_of(body.rated_topics, body.rates, KNOWN_RATE),
         **{name: getattr(body, name) for name in _SAME},
     )
-
-
-def _bytes_of(table: PartitionTable) -> tuple[list[str], bytes]:
-    return list(table.topics), table.columns.astype("<i8").tobytes()
 
 
 def _table_of(topics: list[str], columns: bytes, numbers: tuple[str, ...]) -> PartitionTable:

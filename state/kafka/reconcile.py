@@ -205,7 +205,12 @@ def observe_broken(
     if moves is None:
         return NOTHING_BROKEN
     involved = {*moves.sources.brokers.tolist(), *moves.added.brokers.tolist()}
-    memory.silent_rounds = _silent_rounds(memory.silent_rounds, observation, involved)
+    more = 1 if observation.brokers else 0  # a round without any report says nothing of a single broker
+    memory.silent_rounds = {
+        broker: memory.silent_rounds.get(broker, 0) + more
+        for broker in sorted(involved)
+        if broker not in observation.brokers
+    }
     silent = {
         broker for broker, rounds_count in memory.silent_rounds.items() if rounds_count >= stale_rounds_count
     }
@@ -215,28 +220,12 @@ def observe_broken(
     else:
         down = involved - observation.live_brokers
     copies = broken_copies(moves, down | silent)
-    kept = _leave_out(kept_replicas_down(moves, down), copies)
+    kept = {  # what waits for nothing else
+        broker: left
+        for broker, names in kept_replicas_down(moves, down).items()
+        if (left := [name for name in names if name not in copies.get(broker, ())])
+    }
     return Broken(down=frozenset(down), copies=copies, kept=kept)
-
-
-def _silent_rounds(
-    before: Mapping[int, int], observation: Observation, involved: Collection[int]
-) -> dict[int, int]:
-    """Rounds in a row without a report of each broker of the move. A round without any report says nothing of a single broker."""
-    more = 1 if observation.brokers else 0
-    return {
-        broker: before.get(broker, 0) + more
-        for broker in sorted(involved)
-        if broker not in observation.brokers
-    }
-
-
-def _leave_out(kept: PartitionsByBroker, copies: PartitionsByBroker) -> PartitionsByBroker:
-    left = {
-        broker: [name for name in names if name not in copies.get(broker, ())]
-        for broker, names in kept.items()
-    }
-    return {broker: names for broker, names in left.items() if names}
 
 
 def _finding(
@@ -460,13 +449,8 @@ def our_configs(memory: KafkaMemory) -> ThrottleConfigs:
 
 def foreign_lists(observation: Observation, memory: KafkaMemory) -> ThrottledLists:
     """Lists on the cluster without what may be there because of us."""
-    left = without(observation.lists, our_configs(memory).lists)
-    return ThrottledLists(
-        leader=_foreign_lists(observation.lists.leader, left.leader),
-        follower=_foreign_lists(observation.lists.follower, left.follower),
+    there, left = observation.lists, without(observation.lists, our_configs(memory).lists)
+    return ThrottledLists(  # what is left may also name topics that are not there
+        leader={topic: left.leader.get(topic, text) for topic, text in there.leader.items()},
+        follower={topic: left.follower.get(topic, text) for topic, text in there.follower.items()},
     )
-
-
-def _foreign_lists(there: Mapping[str, str], left: Mapping[str, str]) -> dict[str, str]:
-    """What is ``left`` of the lists of topics on the cluster; ``left`` may also name topics that are not there."""
-    return {topic: left.get(topic, text) for topic, text in there.items()}

@@ -14,7 +14,7 @@ from state import summary
 from state.closing import Closing
 from state.kafka import reconcile
 from state.kafka.actions import NAME, SUBJECT, bottleneck, total
-from state.kafka.memory import Asked, KafkaMemory, WaitingLogs
+from state.kafka.memory import KafkaMemory, WaitingLogs
 from state.kafka.reconcile import NO_DRIFT, NOTHING_BROKEN, Broken, Drift
 from state.kafka.snapshot import Observation, others_lists
 from state.memory import Header
@@ -64,6 +64,7 @@ def round_summary(
     is_held: bool = False,
 ) -> RoundSummary:
     """The summary, at most as large as one may be; ``explanation`` is None where nothing was judged."""
+    asked = context.memory.asked
     framed = summary.frame(
         context.closing,
         context.header,
@@ -77,23 +78,19 @@ def round_summary(
     throttle = (
         None if explanation is None else _throttle(context, explanation, drift_seen, broken, is_held=is_held)
     )
+    in_flight = []
+    if asked is not None:
+        expires_at = rfc3339(asked.expires_ms)
+        in_flight = [InFlightRow(id=asked.action_id, kind="throttle", target=SUBJECT, expires_at=expires_at)]
     return summary.fit(
         msgspec.structs.replace(
             framed,
             actions_count=len(actions),
             actions=[action.id for action in actions],
-            in_flight=_in_flight(context.memory.asked),
+            in_flight=in_flight,
             throttle=throttle,
         )
     )
-
-
-def _in_flight(asked: Asked | None) -> list[InFlightRow]:
-    if asked is None:
-        return []
-    return [
-        InFlightRow(id=asked.action_id, kind="throttle", target=SUBJECT, expires_at=rfc3339(asked.expires_ms))
-    ]
 
 
 def _throttle(

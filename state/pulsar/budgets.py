@@ -12,6 +12,7 @@ Source: ours; ``policies.shedding.rules`` has the rules themselves.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -52,6 +53,10 @@ def limits_of(
     unloads, drained = (ledger.unloads_of_last_hour(is_drain=each, end_ms=end_ms) for each in (False, True))
     plans_rounds = context.pulsar.policy.plans_rounds
     shared_count = bundles_count if plans_rounds else None
+
+    def cap(name: str, spent: Floats, **fields: Any) -> Limit:
+        return Limit(name, getattr(guards, name), spent, **fields)
+
     limits = [
         _count("max_unloads_per_round_count", guards, (UNLOADS_PER_ROUND_COUNT, ROUND_RATIO), shared_count),
         _count(
@@ -62,24 +67,9 @@ def limits_of(
             spent=len(unloads),
             drains=False,
         ),
-        Limit(
-            "max_drain_unloads_per_hour_count",
-            guards.max_drain_unloads_per_hour_count,
-            _spent(len(drained)),
-            drains=True,
-        ),
-        Limit(
-            "max_unloads_per_broker_count",
-            guards.max_unloads_per_broker_count,
-            np.zeros(brokers_count),
-            by="broker",
-        ),
-        Limit(
-            "max_unloads_per_namespace_count",
-            guards.max_unloads_per_namespace_count,
-            np.zeros(len(context.fleet.namespaces)),
-            by="namespace",
-        ),
+        cap("max_drain_unloads_per_hour_count", _spent(len(drained)), drains=True),
+        cap("max_unloads_per_broker_count", np.zeros(brokers_count), by="broker"),
+        cap("max_unloads_per_namespace_count", np.zeros(len(context.fleet.namespaces)), by="namespace"),
     ]
     ratio = guards.max_moved_per_hour_ratio
     if ratio is None:

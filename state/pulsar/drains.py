@@ -103,7 +103,7 @@ def decide(admission: Admission) -> Drained:
     for broker, spell in context.closing.upkeep.drains.items():
         rows = context.advanced.rows_of(broker)
         if rows is not None:
-            desk.empty(_Source.of(admission, broker, spell, rows))
+            desk.empty(broker, spell, rows)
     return desk.drained
 
 
@@ -119,41 +119,15 @@ class _Leaving(NamedTuple):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Source:
-    """A drained broker and its bundles, by row of the fleet."""
+    """A drained broker, with its usage and traffic before the first bundle leaves."""
 
     broker: str
     spell: Spell
-    rows: range
-    first_row: int
-    """Row of the rules of its first bundle."""
-    messages_per_s: Floats
-    """Average message rate in + out of each bundle, (rows,)."""
-    bytes_per_s: Floats
     usage_ratio: float
     traffic: Traffic
+    bundles_count: int
     left_count: int
     """Bundles that have not left yet."""
-
-    @staticmethod
-    def of(admission: Admission, broker: str, spell: Spell, rows: range) -> "_Source":
-        averages = admission.context.fleet.averages[rows.start : rows.stop]
-        return _Source(
-            broker=broker,
-            spell=spell,
-            rows=rows,
-            first_row=admission.rules.first_row_of(broker),
-            messages_per_s=averages[:, RATE_IN] + averages[:, RATE_OUT],
-            bytes_per_s=averages[:, THROUGHPUT_IN] + averages[:, THROUGHPUT_OUT],
-            usage_ratio=admission.table.loads.points_of(broker) / 100.0,
-            traffic=admission.table.loads.traffic_of(broker),
-            left_count=len(rows),
-        )
-
-    def heaviest_first(self, bundles: Sequence[str]) -> Iterator[_Leaving]:
-        """Its bundles, ties by name; ``bundles`` are the fleet's."""
-        for at in np.lexsort((np.array(self.rows), -self.bytes_per_s, -self.messages_per_s)).tolist():
-            rates = float(self.messages_per_s[at]), float(self.bytes_per_s[at])
-            yield _Leaving(self.rows[at], self.first_row + at, bundles[self.rows[at]], *rates)
 
     def usage_ratio_of(self, leaving: _Leaving) -> float:
         """Usage that a bundle takes along."""
@@ -161,7 +135,7 @@ class _Source:
             share_ratio(leaving.messages_per_s, self.traffic.messages_per_s),
             share_ratio(leaving.bytes_per_s, self.traffic.bytes_per_s),
         )
-        return self.usage_ratio * max(*parts, 1.0 / len(self.rows))
+        return self.usage_ratio * max(*parts, 1.0 / self.bundles_count)
 
 
 class _Desk:
@@ -174,9 +148,18 @@ class _Desk:
         self._usage_ratio: Floats = self._table.view.brokers.usage_ratio.copy()
         self.drained = Drained()
 
-    def empty(self, source: _Source) -> None:
-        """Decide on all bundles of a broker."""
-        for leaving in source.heaviest_first(self._admission.context.fleet.bundles):
+    def empty(self, broker: str, spell: Spell, rows: range) -> None:
+        """Decide on all bundles of a broker, these rows of the fleet."""
+        loads = self._table.loads
+        source = _Source(
+            broker=broker,
+            spell=spell,
+            usage_ratio=loads.points_of(broker) / 100.0,
+            traffic=loads.traffic_of(broker),
+            bundles_count=len(rows),
+            left_count=len(rows),
+        )
+        for leaving in self._heaviest_first(broker, rows):
             place = self._place_of(leaving)
             outcome, detail = ("acted", "acted") if isinstance(place, int) else place
             self.drained.left.append(
@@ -191,6 +174,16 @@ class _Desk:
             )
             if isinstance(place, int):
                 self.drained.unloads.append(self._let_go(source, leaving, place))
+
+    def _heaviest_first(self, broker: str, rows: range) -> Iterator[_Leaving]:
+        """The bundles of a broker by their averages, ties by name."""
+        fleet, first_row = self._admission.context.fleet, self._admission.rules.first_row_of(broker)
+        averages = fleet.averages[rows.start : rows.stop]
+        messages = averages[:, RATE_IN] + averages[:, RATE_OUT]
+        volume = averages[:, THROUGHPUT_IN] + averages[:, THROUGHPUT_OUT]
+        for at in np.lexsort((np.array(rows), -volume, -messages)).tolist():
+            name, rates = fleet.bundles[rows[at]], (float(messages[at]), float(volume[at]))
+            yield _Leaving(rows[at], first_row + at, name, *rates)
 
     def _place_of(self, leaving: _Leaving) -> int | Refusal:
         """The broker row that a bundle goes to, or why it stays for now."""

@@ -8,7 +8,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -57,7 +57,7 @@ class Loads:
     """Factor of each resource in the usage, (resources,)."""
     messages_per_s: Floats
     bytes_per_s: Floats
-    listed_counts: Ints
+    listed_bundle_counts: Ints
     is_measured: Bools
     """Whether a resource with a weight above 0 was measured, (n,)."""
     report_age_s: Floats
@@ -201,6 +201,10 @@ class PolicyView:
         return self.view.brokers.names[int(self.view.bundles.owners_of(np.array([row]))[0])]
 
 
+_BROKER_COLUMNS = [each.name for each in fields(BrokerTable) if each.name not in ("names", "may_receive")]
+"""Columns that ``Loads`` has under the same name."""
+
+
 def measure(
     closing: Closing, advanced: Advanced, reports: dict[str, WaitingReport], shadow: Shadow | None = None
 ) -> Loads:
@@ -254,7 +258,7 @@ def measure(
         usage_weights=weights,
         messages_per_s=messages,
         bytes_per_s=volume,
-        listed_counts=np.array([listed_counts[name] for name in names], dtype=np.int64),
+        listed_bundle_counts=np.array([listed_counts[name] for name in names], dtype=np.int64),
         is_measured=np.any(measured & (weights > 0), axis=1),
         report_age_s=(closing.end_ms - times_ms) / MS_PER_S,
         included=np.array([name not in excluded for name in names], dtype=np.bool_),
@@ -355,7 +359,12 @@ def policy_view(
     average, bundle_counts = fleet.averages[taken], advanced.counts[taken]
     is_uncounted = advanced.is_uncounted(taken)
     average[is_uncounted], bundle_counts[is_uncounted] = 0.0, 0
-    brokers = _broker_table(loads, kept, unsettled)
+    broker_names = tuple(loads.names[row] for row in kept.tolist())
+    brokers = BrokerTable(
+        names=broker_names,
+        may_receive=np.array([name not in unsettled for name in broker_names], dtype=np.bool_),
+        **{name: getattr(loads, name)[kept] for name in _BROKER_COLUMNS},
+    )
     bundles = BundleTable(
         names=names,
         starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
@@ -394,23 +403,6 @@ def _missing(context: RoundContext) -> list[str]:
     tick, apart = context.closing.open_round.tick, context.closing.upkeep.apart
     asked = () if tick is None else tick.asked
     return sorted({*asked} - {*context.reports, *context.guards.excluded_brokers, *apart})
-
-
-def _broker_table(loads: Loads, kept: Ints, unsettled: Collection[str]) -> BrokerTable:
-    names = tuple(loads.names[row] for row in kept.tolist())
-    return BrokerTable(
-        names=names,
-        usage_ratio=loads.usage_ratio[kept],
-        percents=loads.percents[kept],
-        limits=loads.limits[kept],
-        measured=loads.measured[kept],
-        is_measured=loads.is_measured[kept],
-        report_age_s=loads.report_age_s[kept],
-        messages_per_s=loads.messages_per_s[kept],
-        bytes_per_s=loads.bytes_per_s[kept],
-        listed_bundle_counts=loads.listed_counts[kept],
-        may_receive=np.array([name not in unsettled for name in names], dtype=np.bool_),
-    )
 
 
 def _in_flight(ledger: Ledger, *, arrived: Collection[str]) -> list[UnloadInFlight]:
