@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from policies.throttle.pacing_plan import PacingExplanation
-from policies.throttle.rates import RatePlan, loads_of
+from policies.throttle.rates import loads_of
 from state import summary
 from state.closing import Closing
 from state.kafka import reconcile
@@ -114,7 +114,14 @@ def _throttle(
         if needs is None
         else {str(load.role): load.min_bytes_per_s for load in loads_of(needs)},
         feasible=None if plan is None else plan.feasible,
-        violations=[] if plan is None else _violations(plan),
+        violations=[
+            RateViolation(
+                role=str(each.role),
+                rate_bytes_per_s=each.rate_bytes_per_s,
+                required_more_than_bytes_per_s=each.required_more_than_bytes_per_s,
+            )
+            for each in (plan.violations if plan else ())
+        ],
         eta_s=None if eta is None else eta.remaining_s,
         eta_basis=None if eta is None else eta.basis,
         eta_predicted_s=None if eta is None else eta.predicted_s,
@@ -143,17 +150,6 @@ def _throttle(
         failures_count=memory.failures_count,
         retry_at=rfc3339(memory.retry_ms) if memory.failures_count else None,
     )
-
-
-def _violations(plan: RatePlan) -> list[RateViolation]:
-    return [
-        RateViolation(
-            role=str(each.role),
-            rate_bytes_per_s=each.rate_bytes_per_s,
-            required_more_than_bytes_per_s=each.required_more_than_bytes_per_s,
-        )
-        for each in plan.violations
-    ]
 
 
 def _bytes_left(explanation: PacingExplanation, observation: Observation) -> int | None:
