@@ -15,8 +15,7 @@ from state.memory import Header
 from state.outputs import canonical
 from state.settings import ClusterSettings, KafkaSettings
 from tests.state.building import END_MS, closing, control, published, unload
-from tests.state.kafka.test_actions import FINISHED, FIRST
-from tests.state.kafka.test_drift import IN_FORCE, OURS, memory_of, seen_of
+from tests.state.kafka.reporting import FINISHED, FIRST, IN_FORCE, OURS, memory_of, seen_of
 
 SWITCHED_OFF = ClusterSettings(kafka=KafkaSettings(throttle=ThrottleSettings(enabled=False)))
 CAUSES: dict[str, dict[str, Any]] = {

@@ -20,9 +20,23 @@ from state.memory import Header
 from state.outputs import InFlightRow, RateViolation, RoundSummary, ThrottleSummary, UnknownNumber
 from state.settings import ClusterSettings, KafkaSettings
 from tests.state.building import closing, published, unload
-from tests.state.kafka.reporting import replica_table
-from tests.state.kafka.test_actions import NOTHING_KNOWN, NOTHING_MOVES, SEEN, eta, explained, needs, plan
-from tests.state.kafka.test_drift import CONFIRMED, F3, L1, L2, OURS, memory_of, seen_of
+from tests.state.kafka.reporting import (
+    CONFIRMED,
+    F3,
+    L1,
+    L2,
+    NOTHING_KNOWN,
+    NOTHING_MOVES,
+    OURS,
+    SEEN,
+    eta,
+    explained,
+    memory_of,
+    needs,
+    plan,
+    replica_table,
+    seen_of,
+)
 
 BEGUN_MS, DEADLINE_S = 10_000, 60.0
 

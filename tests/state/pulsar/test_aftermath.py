@@ -28,8 +28,7 @@ from tests.state.building import (
     split,
     unload,
 )
-from tests.state.pulsar.test_splits import COLD, EVEN, HOT, settings, topic_stats
-from tests.state.traces import load, run, settings_of
+from tests.state.traces import COLD, EVEN, HOT, load, run, settings_of, split_settings, topic_stats
 
 FORTY_S = ClusterSettings(pulsar=PulsarSettings(rounds=RoundSettings(max_report_age_s=40.0)))
 REPORTS = (
@@ -137,7 +136,7 @@ def test_a_split_of_the_criteria_is_remembered_with_the_shares_of_its_topics() -
     """The hot bundle has 200 messages/s and 2000 bytes/s, a quarter of both in each of its four topics."""
     store = DictStore()
     events = [load("b1", 5, bundles={HOT: 200.0}, topics_count=4), topic_stats(5, EVEN), load("b2", 5)]
-    (action,) = run([events], settings(), store=store).actions
+    (action,) = run([events], split_settings(), store=store).actions
     header = store.header()
     assert header is not None
     (found,) = decode_header(header).ledger.decisions

@@ -16,11 +16,11 @@ from state.pulsar import approvals
 from state.pulsar.admission import PROPOSED
 from state.store import DictStore
 from tests.state.building import seen
-from tests.state.pulsar.test_upkeep import FIRING
 from tests.state.traces import (
     BROKERS,
     BUNDLES,
     CLUSTER,
+    FIRING,
     Run,
     load,
     overlay,
