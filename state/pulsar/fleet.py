@@ -69,7 +69,7 @@ class Advanced:
     returned: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By broker, bundles with traffic that its last report left out and that it lists again."""
     overlaps: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """By bundle whose range overlaps finer ones of its namespace in two rounds running, these (``state.pulsar.ranges``)."""
+    """By bundle whose range overlaps finer ones of its namespace in two rounds running, these (``state.pulsar.listings``)."""
     uncounted_rows: Ints = field(default_factory=lambda: first_rows(0))
     """Rows of these wider bundles, ascending: the finer ones count instead; for a policy that keeps absent bundles."""
     twice: Mapping[str, Carried] = field(default_factory=dict)
