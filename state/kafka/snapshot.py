@@ -91,7 +91,7 @@ def observe(
         readings=before,
         rates=known,
         held_over_count=0,
-        why_unknown=_why_nothing_is_known,
+        why_unknown="no report says whether {} moves".format,
     )
     if moves is None:
         return observation
@@ -102,10 +102,6 @@ def observe(
         lists=moves.report.throttled,
         live_brokers=None if moves.report.live_brokers is None else frozenset(moves.report.live_brokers),
     )
-
-
-def _why_nothing_is_known(name: str) -> str:
-    return f"no report says whether {name} moves"
 
 
 def _observe_moves(

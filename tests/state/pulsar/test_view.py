@@ -1,20 +1,28 @@
-"""What a policy sees of a round: what was measured, or that with the moves of a dry-run."""
+"""What a policy sees of a round: what was measured, or that with the moves of a dry-run, and the cluster's own past."""
 
 from typing import Any
 
 import pytest
 
+from policies.shedding.view import JudgedAction, RoundView, Traffic, UnloadInFlight
 from state.events import Tick
-from state.ledger import Ledger
-from state.memory import Header, OpenRound
+from state.ledger import Decision, Ledger, Verdict, end_watch
+from state.memory import OpenRound
 from state.outputs import ShadowRow
+from state.pulsar.masks import unload_mask, unsettled_brokers
 from state.pulsar.memory import ShadowMoves
-from state.pulsar.view import Eligible, view_of, with_shadow
-from state.settings import ClusterSettings, GuardSettings, PulsarSettings
+from state.pulsar.view import PolicyView, policy_view, shadowed_view
 from state.upkeep import Spell, Upkeep
-from tests.state.building import END_MS, Seen, plain_costs, seen
-from tests.state.engine.test_ledger import decision, ledger_of
-from tests.state.engine.test_summary import closing
+from tests.state.building import (
+    END_MS,
+    Seen,
+    decided_split,
+    decision,
+    guarded,
+    ledger_of,
+    open_to_all,
+    seen,
+)
 from tests.state.traces import load
 
 A, B, C, D = (f"t/{name}/0x0_0x1" for name in ("a", "b", "c", "d"))
@@ -31,21 +39,13 @@ def cluster(**options: Any) -> Seen:
     )
 
 
-FOUND = cluster()
+def measured(*, ledger: Ledger | None = None, **fields: Any) -> PolicyView:
+    context = cluster(header={"ledger": ledger or Ledger()}, **fields).context
+    unsettled = unsettled_brokers(context)
+    return policy_view(context, unload_mask(context, unsettled), unsettled)
 
 
-def guarded(**guards: Any) -> ClusterSettings:
-    return ClusterSettings(pulsar=PulsarSettings(guards=GuardSettings(**guards)))
-
-
-def measured(found: Seen = FOUND, *, ledger: Ledger | None = None, **fields: Any) -> Eligible:
-    header = Header(length_ms=60_000, ledger=ledger or Ledger())
-    return view_of(
-        closing(**fields), header, found.advanced, found.loads, found.reports, plain_costs(found.loads.limits)
-    )
-
-
-def movable(table: Eligible) -> list[str]:
+def movable(table: PolicyView) -> list[str]:
     bundles = table.view.bundles
     return [name for name, may_go in zip(bundles.names, bundles.movable.tolist(), strict=True) if may_go]
 
@@ -100,12 +100,9 @@ def test_a_broker_is_missing_that_takes_part_was_asked_and_did_not_report(
     assert measured(**fields).view.missing == missing
 
 
-def counted(moves: ShadowMoves, **fields: Any) -> Any:
-    found = cluster()
-    found.advanced.fleet.shadow = moves
-    header = Header(length_ms=60_000)
-    costs = plain_costs(found.loads.limits)
-    return with_shadow(closing(mode="dry-run", **fields), header, found.advanced, found.reports, costs)
+def counted(moves: ShadowMoves, **fields: Any) -> PolicyView | None:
+    context = cluster(shadow=moves, mode="dry-run", **fields).context
+    return shadowed_view(context, open_to_all(context), ())
 
 
 @pytest.mark.parametrize("moves", [{}, {"t/gone/0x0_0x1": ("b1", "b2")}, {C: ("b1", "b2")}])
@@ -116,7 +113,9 @@ def test_where_no_bundle_counts_elsewhere_the_measured_view_stands(moves: Shadow
 def test_a_bundle_that_the_dry_run_moved_counts_at_its_destination_with_what_it_costs() -> None:
     """A message takes 1.25 points of CPU, so 25 of the 100 points of b1 are at b2: 75, 25 and 12.5 points, 37.5 on the mean."""
     found = counted({B: ("b1", "b2")})
-    view = found.table.view
+    assert found is not None
+    assert found.shadow is not None
+    view = found.view
     assert found.loads.usage_ratio.tolist() == view.brokers.usage_ratio.tolist() == [0.75, 0.25, 0.125]
     assert view.brokers.messages_per_s.tolist() == [60.0, 30.0, 30.0]
     assert list(view.bundles.names) == [A, B, C, D]
@@ -141,10 +140,65 @@ def test_usage_with_the_shadow_is_that_of_the_brokers_that_take_part(
     fields: dict[str, Any], names: tuple[str, ...], mean_points: float
 ) -> None:
     found = counted({B: ("b1", "b2")}, **fields)
-    assert found.table.view.brokers.names == names
+    assert found is not None
+    assert found.shadow is not None
+    assert found.view.brokers.names == names
     assert found.shadow.usage.mean_points == mean_points
 
 
 def test_where_no_broker_takes_part_nothing_counts_elsewhere() -> None:
     everyone = guarded(excluded_brokers=("b1", "b2", "b3"))
     assert counted({B: ("b1", "b2")}, settings=everyone) is None
+
+
+BEFORE = {"source": Traffic(100.0, 10.0), "destination": Traffic(5.0, 1.0)}
+AFTER = {"source": Traffic(60.0, 6.0), "destination": Traffic(45.0, 5.0)}
+
+
+def past(*decisions: Decision, end_ms: int) -> RoundView:
+    context = seen(load("b1", 470), header={"ledger": ledger_of(*decisions)}, end_ms=end_ms).context
+    return policy_view(context, open_to_all(context), ()).view
+
+
+def test_a_judged_unload_shows_its_brokers_and_the_load_expected_and_seen() -> None:
+    moved = decision("a", traffic=Traffic(40.0, 4.0), before=BEFORE)
+    end_watch(moved, Verdict("good", 4000, "b2", 1, expected=AFTER, seen={"source": Traffic(70.0, 7.0)}))
+    assert past(moved, end_ms=10_000).judged() == [
+        JudgedAction(
+            kind="unload",
+            outcome="good",
+            age_s=6.0,
+            brokers={"source": "b1", "destination": "b2"},
+            before=BEFORE,
+            expected=AFTER,
+            seen={"source": Traffic(70.0, 7.0)},
+        )
+    ]
+
+
+def test_a_judged_split_and_an_unload_that_pulsar_placed_show_what_is_known() -> None:
+    cut, placed = decided_split("s"), decision("a", destination=None)
+    end_watch(cut, Verdict("failed", 1000, "b1", 0))
+    end_watch(placed, Verdict("ineffective", 2000, "b1", 3))
+    first, second = past(cut, placed, end_ms=2000).judged()
+    assert (first.kind, first.outcome, first.age_s, first.brokers) == ("split", "failed", 1.0, {})
+    assert (second.outcome, second.age_s, second.brokers) == ("ineffective", 0.0, {"source": "b1"})
+
+
+def test_unloads_on_their_way_come_by_bundle() -> None:
+    found = past(
+        decision("b", bundle=B, source="b3"), decision("a", bundle=A, destination=None), end_ms=END_MS
+    )
+    assert found.in_flight() == [
+        UnloadInFlight(A, "b1", None),
+        UnloadInFlight(B, "b3", "b2"),
+    ]
+
+
+def test_a_bundle_that_counts_at_its_destination_is_not_on_its_way_there_as_well() -> None:
+    moves = [
+        decision(bundle=each, decided_ms=END_MS, expires_ms=END_MS + 1, destination="b2") for each in (A, B)
+    ]
+    found = counted({A: ("b1", "b2")}, header={"ledger": ledger_of(*moves)})
+    assert found is not None
+    assert [each.bundle for each in found.view.in_flight()] == [B]
