@@ -119,7 +119,9 @@ def broker_logs(data: KafkaBrokerData, *, subject: str) -> BrokerLogs:
         )
     rows = data.replicas
     if len({(row.topic, row.partition) for row in rows}) < len(rows):
-        raise Refusal("bad-data", f"{_first_twice(rows)} is reported twice; report each replica once")
+        names = sorted(f"{row.topic}-{row.partition}" for row in rows)
+        twice = next(name for name, following in pairwise(names) if name == following)
+        raise Refusal("bad-data", f"{twice} is reported twice; report each replica once")
     replicas = ReplicaTable.of(
         [row.topic for row in rows],
         [row.partition for row in rows],
@@ -143,7 +145,11 @@ def moves_report(data: ReassignmentData) -> MovesReport:
     moves = _move_table(data.moves)
     for lists in (data.throttled.leader, data.throttled.follower):
         for topic, text in lists.items():
-            _check_list(topic, text)
+            try:
+                if text.strip() != EVERYTHING:
+                    entries_of(text)
+            except BadList as error:
+                raise Refusal("bad-data", f"throttled list of topic {topic}: {error}") from error
     return MovesReport(
         moves,
         ThrottledLists(leader=data.throttled.leader, follower=data.throttled.follower),
@@ -176,16 +182,3 @@ def _move_table(rows: list[Move]) -> MoveTable:
         )
     except BadMove as error:
         raise Refusal("bad-data", str(error)) from error
-
-
-def _check_list(topic: str, text: str) -> None:
-    try:
-        if text.strip() != EVERYTHING:
-            entries_of(text)
-    except BadList as error:
-        raise Refusal("bad-data", f"throttled list of topic {topic}: {error}") from error
-
-
-def _first_twice(replicas: list[Replica]) -> str:
-    names = sorted(f"{row.topic}-{row.partition}" for row in replicas)
-    return next(name for name, following in pairwise(names) if name == following)

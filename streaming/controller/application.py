@@ -1,7 +1,7 @@
 """``trimtab run``: everything is checked, then the query runs until it is told to stop, fenced, or found misconfigured.
 
-The order at start is fixed: topics, Spark, taking over (``take_over``), query (``query_loop``); a standby waits between Spark
-and taking over (``standing_by``). At the start the process waits for brokers that do not answer, and for the checkpoint's store.
+The order at start is fixed: topics, Spark, taking over (``leadership``), query (``query_loop``); a standby waits between Spark
+and taking over (``standby``). At the start the process waits for brokers that do not answer, and for the checkpoint's store.
 Afterwards only fencing, configuration errors and damaged data end it; on SIGTERM or SIGINT the batch in progress is finished
 before the query stops.
 """

@@ -177,7 +177,9 @@ class RotatingFolder:
             out.flush()
             os.fsync(out.fileno())  # before places.json counts it
         self._lines, self._waiting_bytes, self._file = [], 0, file
-        self._write_places()
+        fresh = self._folder / f".{_PLACES}.new"
+        fresh.write_bytes(msgspec.json.encode(list(self._places.values())) + b"\n")
+        fresh.replace(self._folder / _PLACES)
         if file.stat().st_size >= self._file_bytes:
             self._file = None
         self._remove_oldest(file)
@@ -200,11 +202,6 @@ class RotatingFolder:
             total_bytes -= file.stat().st_size
             file.unlink()
             self._tell(f"removed {file}: all files together were above {self._total_bytes:,} bytes")
-
-    def _write_places(self) -> None:
-        fresh = self._folder / f".{_PLACES}.new"
-        fresh.write_bytes(msgspec.json.encode(list(self._places.values())) + b"\n")
-        fresh.replace(self._folder / _PLACES)
 
     def _repair(self, file: Path) -> None:
         """Cut off what a stop by force left of the last member; ``places.json`` does not count that."""

@@ -39,10 +39,6 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 Checks = Callable[[], Sequence[Check]]
 
 
-def _nothing_to_check() -> Sequence[Check]:
-    return ()
-
-
 class HealthServer:
     """Serves until `stop`; `start` returns the URL, with the port that was found when 0 was asked for."""
 
@@ -51,7 +47,7 @@ class HealthServer:
         registry: CollectorRegistry,
         readiness: Checks,
         *,
-        liveness: Checks = _nothing_to_check,
+        liveness: Checks = tuple,
         host: str,
         port: int,
     ) -> None:

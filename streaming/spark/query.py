@@ -225,15 +225,16 @@ class Runs:
         before = self._settings_of_unfinished()
         settings = before or self.frames.settings
         self.batches.publish_to(settings.topics)
-        writer = self._frame(settings).writeStream.outputMode("update").foreachBatch(self._take)
+
+        def take(frame: DataFrame, batch_id: int) -> None:
+            self.batches.take(Batch(frame, batch_id))
+
+        writer = self._frame(settings).writeStream.outputMode("update").foreachBatch(take)
         writer = writer.option("checkpointLocation", self.checkpoint.in_use)
         if before is not None:
             return writer.trigger(once=True)
         interval_ms = round(self.frames.settings.spark.trigger_interval_s * 1000)
         return writer.trigger(processingTime=f"{interval_ms} milliseconds")
-
-    def _take(self, frame: DataFrame, batch_id: int) -> None:
-        self.batches.take(Batch(frame, batch_id))
 
     def _settings_of_unfinished(self) -> Settings | None:
         marker = self.publisher.marker
