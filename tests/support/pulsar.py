@@ -210,18 +210,18 @@ class PulsarStage(Stage):
     input_partitions: int = 1
     token_file: Path | None = None
     """The token of the role whose settings are made; None: the lab's own."""
-    _client: pulsar_client.Client = field(init=False)
+    client: pulsar_client.Client = field(init=False)
     _producers: dict[str, pulsar_client.Producer] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         Stage.__post_init__(self)
-        self._client = connected(self.lab.pulsar)
+        self.client = connected(self.lab.pulsar)
 
     def connect_anew(self) -> None:
         """Make a new client after an outage: the old one's producers may be lost."""
-        close(self._client)
+        close(self.client)
         self._producers.clear()
-        self._client = connected(self.lab.pulsar)
+        self.client = connected(self.lab.pulsar)
 
     @classmethod
     def of(
@@ -281,7 +281,7 @@ class PulsarStage(Stage):
             return
         topic = to or self.topics.input
         if topic not in self._producers:
-            self._producers[topic] = self._client.create_producer(self.full_name(topic))
+            self._producers[topic] = self.client.create_producer(self.full_name(topic))
         self._producers[topic].send_async(
             value,
             None,
@@ -299,7 +299,7 @@ class PulsarStage(Stage):
         """Every message of an output topic, in order, up to now, without the announcements of a take-over."""
         if "output" not in self.on_pulsar:
             return Stage.read(self, topic)
-        found = messages(self._client, self.full_name(topic))
+        found = messages(self.client, self.full_name(topic))
         return [message for message in found if not is_leader(message.value)]
 
     def full_name(self, topic: str) -> str:
@@ -309,4 +309,4 @@ class PulsarStage(Stage):
     def close(self) -> None:
         """Close all connections."""
         Stage.close(self)
-        close(self._client)
+        close(self.client)

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from deploy.local.pulsar import LocalPulsar
 from streaming.pulsar.admin import HttpClient, PulsarAdmin
 from streaming.pulsar.positions import DataLoss
-from streaming.pulsar.topic_names import NonPersistentTopic, topic_path
+from streaming.pulsar.topic_names import NonPersistentTopic, PartitionLogs, topic_path
 from streaming.settings import Settings, SparkSettings
 from streaming.spark import pulsar_source, session
 from streaming.spark.pulsar_source import SCHEMA, PulsarReader, PulsarSource
@@ -287,7 +287,7 @@ def test_what_cannot_be_read_is_refused_with_an_explanation(lab: Lab):
 
 
 def _first_ledger(lab: Lab, topic: str) -> int:
-    return _ledger({"": str(reader(lab, topic)._logs.log(topic).first)})
+    return _ledger({"": str(PartitionLogs(lab.admin, subscription="trimtab").log(topic).first)})
 
 
 def _ledger(offsets: dict[str, str]) -> int:

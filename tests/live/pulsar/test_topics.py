@@ -169,7 +169,7 @@ def as_the_controller_reads(stage: PulsarStage) -> list[bytes]:
     logs = PartitionLogs(stage.lab.admin, subscription="trimtab")
     (partition,) = logs.partitions(stage.full_name(stage.topics.control))
     log = logs.log(partition)
-    reader = PartitionReader(stage._client, partition)
+    reader = PartitionReader(stage.client, partition)
     found = [message.value for message in reader.read(log.first, log.last, fail_on_data_loss=True)]
     reader.close()
     return found
