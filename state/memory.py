@@ -134,7 +134,7 @@ class EarlyRecord(msgspec.Struct, frozen=True, array_like=True):
     clock_ms: int | None
     """Newest event time of the cluster when it came; None: it was the first event."""
     value: bytes
-    """The event, as ``state.engine.early`` encodes it."""
+    """The event, as ``state.control`` encodes it."""
 
     @property
     def age_key(self) -> tuple[int, str]:

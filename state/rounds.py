@@ -33,7 +33,7 @@ _OUR_PACKAGES = ("policies", "state", "streaming")
 
 
 def place_of(error: Exception) -> str:
-    """Class and place of an error, such as ``OverflowError at state.round_settings:14 to_ms``."""
+    """Class and place of an error, such as ``OverflowError at state.settings:14 to_ms``."""
     found = [frame for frame in walk_tb(error.__traceback__) if _is_ours(frame[0])]
     if not found:
         return type(error).__name__
