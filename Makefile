@@ -26,7 +26,7 @@ demo: $(JARS) ## A real Kafka, a small fleet and trimtab balancing it, live in t
 	@$(PYTHON) -m deploy.local.demo $(if $(STANDBY),--standby)
 
 demo-pulsar: $(JARS) $(PULSAR_JARS) ## A real, small Pulsar cluster with traffic, and trimtab collecting, deciding and acting (Ctrl-C ends it); EXTENSIBLE=1: with the extensible load manager
-	@$(PYTHON) -m deploy.local.demo_pulsar $(if $(EXTENSIBLE),--extensible)
+	@$(PYTHON) -m deploy.local.demo --pulsar $(if $(EXTENSIBLE),--extensible)
 
 watch: $(PACKAGES) ## A Prometheus, and a Grafana where one is installed, looking at a running demo (or: deploy/compose.yaml)
 	@$(PYTHON) -m deploy.local.watch

@@ -5,6 +5,7 @@ rows into the score card; the other figures stay. This module also has the text 
 """
 
 import argparse
+import itertools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -15,21 +16,10 @@ from typing import Final
 import numpy as np
 
 from streaming.settings import ClusterSettingsSource, load
-from streaming.simulator.card import ALL, COLUMNS, Column, card, show
-from streaming.simulator.comparing import (
-    NOBODY,
-    PERFECT,
-    Build,
-    Candidate,
-    Run,
-    jobs_of,
-    play,
-    play_all,
-    sort_runs,
-)
-from streaming.simulator.machines import SESSIONS_COUNT
+from streaming.simulator.runs import NOBODY, PERFECT, Build, Candidate, jobs_of, play_all
 from streaming.simulator.scenarios import SCENARIOS, find_scenario
-from streaming.simulator.setup import Setup
+from streaming.simulator.score import ALL, COLUMNS, Column, Run, card, show
+from streaming.simulator.setup import SESSIONS_COUNT, Setup
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "simulations.md"
 SEEDS = range(7001, 7006)
@@ -190,12 +180,15 @@ def _candidate(policy: str) -> Candidate:
 
 def _play(scenarios: Sequence[tuple[str, Build]], candidates: Sequence[Candidate]) -> list[Run]:
     jobs = jobs_of(scenarios, SEEDS, candidates)
-    runs = []
-    for count, run in enumerate(play_all(jobs, play), start=1):
-        runs.append(run)
-        print(f"\r{count} of {len(jobs)} runs", end="", file=sys.stderr, flush=True)
+    counter = itertools.count(1)
+    runs = play_all(
+        jobs,
+        advance=lambda _: print(
+            f"\r{next(counter)} of {len(jobs)} runs", end="", file=sys.stderr, flush=True
+        ),
+    )
     print(file=sys.stderr)
-    return sort_runs(runs, jobs)
+    return runs
 
 
 def _table(rows: dict[str, dict[str, float | None]], first: str) -> list[str]:

@@ -71,8 +71,7 @@ class Costs:
 
     def amounts_at(self, brokers: Ints | slice, figures: Floats) -> Floats:
         """How much of each resource traffic takes at a broker each, (k, resources), from (k, resources, 2)."""
-        found: Floats = self.factor[brokers] * explain(figures, self.rule)
-        return found
+        return self.factor[brokers] * explain(figures, self.rule)
 
     def points_at(self, brokers: Ints | slice, figures: Floats) -> Floats:
         """The same in percent of the limits; 0 where a resource is not measured."""
@@ -109,15 +108,13 @@ def figures_of(rates: Floats, counts: Floats | Ints | None = None) -> Floats:
 
 def explain(figures: Floats, rule: Floats) -> Floats:
     """What traffic takes by the fleet's rule, (k, resources), from (k, resources, 2)."""
-    found: Floats = figures[..., 0] * rule[:, 0] + figures[..., 1] * rule[:, 1]
-    return found
+    return figures[..., 0] * rule[:, 0] + figures[..., 1] * rule[:, 1]
 
 
 def percent_of(amounts: Floats, limits: Floats) -> Floats:
     """Amounts in percent of limits; 0 where a resource is not measured."""
     measured = limits > 0
-    found: Floats = np.where(measured, 100.0 * amounts / np.where(measured, limits, 1.0), 0.0)
-    return found
+    return np.where(measured, 100.0 * amounts / np.where(measured, limits, 1.0), 0.0)
 
 
 def learn(

@@ -9,11 +9,12 @@ Heap memory is reported but, as in Pulsar's modular load manager, never part of 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
 from policies.columns import Floats
+from policies.wording import require
 
 RESOURCES = (
     "cpu",
@@ -40,15 +41,8 @@ SMALLEST_CAPACITY = 1e-3
 """Smallest capacity above 0 accepted: traffic divided by it stays far from overflow in single precision."""
 
 
-def _require_weights(owner: object, *names: str) -> None:
-    for name in names:
-        value = getattr(owner, name)
-        if not 0 <= value <= LARGEST_WEIGHT:
-            raise ValueError(f"{name} is {value}; it must be from 0 to {LARGEST_WEIGHT:g}")
-
-
-def _require_capacities(owner: object, *names: str) -> None:
-    for name in names:
+def _require_capacities(owner: object) -> None:
+    for name in CAPACITIES:
         value = getattr(owner, name)
         if value is not None and value != 0 and value < SMALLEST_CAPACITY:
             raise ValueError(
@@ -75,26 +69,18 @@ class UsageSettings:
     it has no effect. Not in Pulsar."""
 
     def __post_init__(self) -> None:
-        _require_weights(
-            self,
-            "cpu_weight",
-            "bandwidth_in_weight",
-            "bandwidth_out_weight",
-            "direct_memory_weight",
-            "capacity_weight",
-        )
+        names = (each.name for each in fields(self))
+        require(self, *names, most=LARGEST_WEIGHT, expected=f"from 0 to {LARGEST_WEIGHT:g}")
 
     def weights(self) -> Floats:
         """The factors in the order of ``RESOURCES``."""
-        return np.array(
-            [
-                self.cpu_weight,
-                self.bandwidth_in_weight,
-                self.bandwidth_out_weight,
-                self.direct_memory_weight,
-                *[self.capacity_weight] * len(CAPACITIES),
-            ]
+        reported = (
+            self.cpu_weight,
+            self.bandwidth_in_weight,
+            self.bandwidth_out_weight,
+            self.direct_memory_weight,
         )
+        return np.array([*reported, *[self.capacity_weight] * len(CAPACITIES)])
 
 
 CAPACITIES = ("messages_per_s", "bytes_per_s", "topics_count", "sessions_count")
@@ -115,7 +101,7 @@ class BrokerCapacity:
     """Producers and consumers together; unset = not declared."""
 
     def __post_init__(self) -> None:
-        _require_capacities(self, *CAPACITIES)
+        _require_capacities(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +124,7 @@ class CapacitySettings:
     """The same for single brokers, by broker id, where the hardware differs."""
 
     def __post_init__(self) -> None:
-        _require_capacities(self, *CAPACITIES)
+        _require_capacities(self)
 
     def limits(self, brokers: tuple[str, ...]) -> Floats:
         """Declared capacity of each broker, (n, capacities); NOT_MEASURED where nothing is declared."""

@@ -1,9 +1,7 @@
-"""A round at its close: what is common to both systems, and the outputs that are made of it.
+"""A round at its close: what both systems know of it, the outputs that are made of it, and what holds all of its actions.
 
-@@ state.engine.holds: Why a wanted action does not happen: for the whole round, or for one unload.
-
-A hold on a whole round is for one kind of action, because failures of one kind do not hold the other: what keeps splits from
-working says nothing about unloads. The policies go on counting meanwhile.
+A hold is for one kind of action, because failures of one kind do not hold the other: what keeps splits from working says nothing
+about unloads. The policies go on counting meanwhile.
 """
 
 from collections.abc import Collection

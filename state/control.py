@@ -1,29 +1,22 @@
-"""Which control event is in force in which round.
+"""Which control event is in force in which round, when a cluster is forgotten, and what is kept from before its first report.
 
 An event applies from the first round that starts at or after its time + 2 x lateness, so that the result is the same in every
 replay and with any number of partitions; one that arrives after that round has closed applies from the first open round.
 
-@@ state.engine.forgetting: A cluster that is gone is forgotten, by events only: no wall clock and no timer decides.
-
-There are two ways. A round whose first load report comes more than ``forget_cluster_s`` after the last one starts from an empty
-memory; ticks, statistics, results and control events do not count as reports. And a control event may ask for it: then the memory
-is empty at the first round the event applies to. If nothing came from the cluster for longer than ``max_report_age_s`` before the
-event, no round may ever close, so the memory is removed at once and takes no bytes any more. A controller that is that far behind
-its input also takes a live cluster for silent, and forgets it some rounds earlier.
-
-What stays: the control events, the clock, the open rounds and where the records come from; and our own part of a Kafka cluster's
-throttle that is in force, because otherwise it would stay on the brokers for ever. A cluster that is forgotten at once loses all but
-the newest control event, its throttle included.
-
-@@ state.engine.early: Events from before a cluster's system is known: they are kept, and taken again when its first report shows the system.
+A cluster that is gone is forgotten by events only, not by a wall clock or a timer. A round whose first load report comes more
+than ``forget_cluster_s`` after the last one starts from an empty memory; ticks, statistics, results and control events do not
+count as reports. A control event may ask for it, too: then the memory is empty at the first round the event applies to. If
+nothing came from the cluster for longer than ``max_report_age_s`` before the event, no round may ever close, so the memory is
+removed at once and takes no bytes any more. A controller that is that far behind its input also takes a live cluster for silent,
+and forgets it some rounds earlier. What stays: the control events, the clock, the open rounds and where the records come from;
+and our own part of a Kafka cluster's throttle that is in force, because otherwise it would stay on the brokers for ever. A
+cluster that is forgotten at once loses all but the newest control event, its throttle included.
 
 Ticks, results and control events come from clusters of both systems, facts alone do not show the system either, and rounds have
-another length in each. So nothing is counted before the first report: then the events are taken in the order in which they came, as if
-the system had been known.
-
-What is kept is bounded: of ticks and facts the newest of each round, results and ticks as long as some system would have their round
-open, the newest facts of all that are older, ``limits.MAX_EARLY_RESULTS_COUNT`` results, and as many control events as a cluster may
-have.
+another length in each. So nothing is counted before the first report: then the events are taken in the order in which they came,
+as if the system had been known. What is kept until then is bounded: of ticks and facts the newest of each round, results and
+ticks as long as some system would have their round open, the newest facts of all that are older, ``MAX_EARLY_RESULTS_COUNT``
+results, and as many control events as a cluster may have.
 """
 
 from collections.abc import Sequence

@@ -1,11 +1,9 @@
-"""What Kafka's brokers and controller report about the partitions that move; checked at the edge, stored as it is.
+"""Events: all that can change a cluster's memory, parsed and checked once, at the edge; from here on their types are trusted.
 
-Rows are columns of little-endian int64 in bytes, because a cluster may move 100,000 partitions at once. Sizes, offsets and
-rates are Kafka's int64; an unknown one is None or ``UNKNOWN``, never 0. Only partitions that move, or are planned to move, are in it.
-
-@@ state.events: Events: all that can change a cluster's memory. They are parsed and checked once, at the edge; from here on their types are trusted.
-
-Times are event time in milliseconds since the epoch. No number is NaN or infinite, no rate or usage negative.
+Times are event time in milliseconds since the epoch. No number is NaN or infinite, no rate or usage negative. What Kafka's
+brokers and controller report about the partitions that move, or are planned to move, is stored as it is: rows are columns of
+little-endian int64 in bytes, because a cluster may move 100,000 partitions at once. Sizes, offsets and rates are Kafka's int64;
+an unknown one is None or ``UNKNOWN``, never 0.
 """
 
 import re
@@ -18,8 +16,7 @@ import numpy as np
 
 from policies.columns import Bools, Floats, Ints
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.moves import UNKNOWN, MoveColumns, Moves, read_moves
-from policies.throttle.replicas import ReplicaSet
+from policies.throttle.moves import UNKNOWN, MoveColumns, Moves, ReplicaSet, read_moves
 from state.facts import Facts
 from state.upkeep import NOTHING, Upkeep
 

@@ -1,6 +1,6 @@
 """What is known about a Pulsar cluster besides its load: which other balancers are on, and which bundles must stay where.
 
-Only values; their consequences are in ``state.pulsar.groups`` and ``state.pulsar.two_balancers``.
+Only values; their consequences are in ``state.pulsar.groups`` and ``state.pulsar.holds``.
 """
 
 import msgspec

@@ -1,9 +1,7 @@
-"""Spans of the week, such as those of ``quiet_hours``, in UTC or in a zone whose offsets are given.
+"""Settings of guards: spans of the week, such as those of ``quiet_hours``, and which actions need no approval while others do.
 
-No zone is looked up here: a decision must not depend on the zone files of a machine. ``streaming.settings.zones`` resolves zones into
-spans of UTC with one offset each.
-
-@@ state.approval_settings: Which actions go out at once while actions have to be approved.
+A span is in UTC or in a zone whose offsets are given. No zone is looked up here: a decision must not depend on the zone files of
+a machine. ``streaming.settings.zones`` resolves zones into spans of UTC with one offset each.
 """
 
 import re

@@ -1,17 +1,10 @@
-"""What is remembered of any cluster: its clock, its open rounds, the control events and the ledger of its decisions.
+"""The header of a cluster: its clock, its open rounds, control events and ledger; and how much is taken from one cluster.
 
-This is the header. What a system remembers beside it is in ``state.pulsar.memory`` and ``state.kafka.memory``.
-
-
-
-@@ state.engine.encoding: The compact encoding of a header: an array of its fields behind the version of the layout (``state.layouts``).
-
-A change of a field here, or in anything that is encoded, is a change of the layout: see there what to do.
-
-@@ state.engine.limits: How much is taken from one cluster: more is refused with a reason, so that no sender makes its memory grow for ever.
-
-Every limit is far above what a real cluster sends, and holds for one round; docs/limits.md lists them all. Above a limit the
-order of arrival decides what is refused: what was taken first stays.
+What a system remembers beside it is in ``state.pulsar.memory`` and ``state.kafka.memory``. A header is stored as an array of its
+fields behind the version of the layout: a change of a field here, or in anything that is encoded, is a change of the layout, and
+``state.layouts`` says what to do. More than the limits is refused with a reason, so that no sender makes the memory grow for
+ever. Every limit is far above what a real cluster sends, and holds for one round; docs/limits.md lists them all. Above a limit
+the order of arrival decides what is refused: what was taken first stays.
 """
 
 from collections.abc import Collection

@@ -1,19 +1,12 @@
-"""An exception ends one record or one round, not the query of all clusters.
+"""A round closes on a copy of the cluster's memory, which takes its place only when the close succeeds.
 
-A record is taken, and a round is closed, on memory that can be restored: a failure leaves it as it was before. Stored values
-are read, decoded and written outside of that, because a lost or damaged value is no fault of a round; running out of memory
-is none either, and that error passes through.
-
-An error is reported by its class and its place in our own code, which are the same wherever the record or the round is run
-again; its message and the paths of a machine are not.
-
-@@ state.engine.open_round: What an open round keeps of events that are no reports: the newest tick and facts, and the results of actions.
-
-@@ state.engine.rounds: A round closes on a copy of the cluster's memory, which takes its place only when the close succeeds.
-
-So an error of ours ends one round and not the query, and what the round left half done is gone: its summary has the
-outcome ``internal-error`` with class and place of the error, the memory is as before except for its clock, and the result
-does not depend on where batches are cut. Everything stored is read before the close and written after it.
+So an error of ours ends one record or one round, and not the query of all clusters, and what it left half done is gone: the
+round's summary has the outcome ``internal-error`` with class and place of the error, the memory is as before except for its
+clock, and the result does not depend on where batches are cut. Stored values are read before the close, and written after it,
+because a lost or damaged value is no fault of a round; running out of memory is none either, and that error passes through. An
+error is reported by its class and its place in our own code, which are the same wherever the record or the round is run again;
+its message and the paths of a machine are not. An open round also keeps what is no report: the newest tick and facts, and the
+results of actions.
 """
 
 import copy

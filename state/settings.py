@@ -1,16 +1,9 @@
-"""How event time is cut into rounds; the same for every system, with defaults of its own.
+"""The settings that can change a decision: those of rounds, of a Pulsar and of a Kafka cluster, and their digest.
 
-@@ state.kafka_settings: Everything that decides about a Kafka cluster.
-
-@@ state.settings_digest: Which settings in force differ from the defaults, and their digest: equal digests mean equal settings.
-
-The digest covers the values that differ from the defaults, and ``DEFAULTS``. So a new setting that is off by default changes
-neither the digest nor the bytes of a summary where it is not used.
-
-@@ state.settings: The settings that can change a decision, composed of what each policy and this layer declare.
-
-All of them are fixed at start or changed by a control event; each round summary carries the hash of those in force.
-``streaming.settings`` fills them from file, environment and flags, and validates them.
+Each policy declares its own, and this layer composes them. All are fixed at start or changed by a control event;
+``streaming.settings`` fills them from file, environment and flags, and validates them. Each round summary carries the digest of
+those in force: equal digests mean equal settings. It covers the values that differ from the defaults, and ``DEFAULTS``, so a new
+setting that is off by default changes neither the digest nor the bytes of a summary where it is not used.
 """
 
 import hashlib
@@ -20,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, Type
 
 import msgspec
 
-from policies.placement.registry import LEFT_TO_PULSAR, PLACEMENTS
+from policies.placement import LEFT_TO_PULSAR, PLACEMENTS
 from policies.shedding import fleet_planner, overload_shedder, registry
 from policies.shedding.contract import SettingsT, SheddingPolicy
-from policies.splitting.settings import SplitSettings
-from policies.throttle.settings import NetworkCapacitySettings, ThrottleSettings
+from policies.splitting.plan import SplitSettings
+from policies.throttle.rates import NetworkCapacitySettings, ThrottleSettings
 from policies.usage import CapacitySettings, UsageSettings
 from state.events import System
 from state.guard_settings import ApprovalSettings, QuietSpan, Zones

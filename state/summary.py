@@ -1,9 +1,7 @@
 """The frame of a round's summary: the fields that both systems fill, and the cut to its greatest size.
 
 The heaviest hundred of each table are shown in full, the rest counted. A summary is at most 256 KiB whatever the names are: the
-tables are halved until it fits.
-
-@@ state.engine.throttle_cuts: Cutting the throttle section of a summary to its size.
+tables are halved until it fits, and so is the section of a throttle.
 """
 
 from collections import Counter

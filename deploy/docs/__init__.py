@@ -1,6 +1,6 @@
 """The generated part of ``docs/``: schemas, AsyncAPI, messages, settings, metrics.
 
 ``python -m deploy.docs`` writes it, ``--check`` says what is stale. Everything in it is taken from declarations and
-from a replay of the recorded cluster, so it cannot say what the code does not do. Used from a clone of the repository;
-an installed trimtab never needs it.
+from messages that the tests hold the code to, so it cannot say what the code does not do. Used from a clone of the
+repository; an installed trimtab never needs it.
 """

@@ -1,39 +1,74 @@
-"""``python -m deploy.docs [--check]``: write the generated documentation, or say what of it is stale."""
+"""``python -m deploy.docs [--check]``: write the generated documentation, or say what of it is stale.
 
-import sys
-from pathlib import Path
+One table is part of a page that people write: what a policy says of a pair or broker, in ``docs/decisions.md``.
+"""
 
-import click
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from deploy.docs.pages import problems, render, write
+from deploy.docs.asyncapi import asyncapi_of
+from deploy.docs.examples import REPOSITORY, golden_messages
+from deploy.docs.messages_page import render_messages
+from deploy.docs.metrics_page import render_metrics
+from deploy.docs.schemas import KINDS, schema_of
+from deploy.generated import command
+from policies.shedding.contract import OutcomeText
+from policies.shedding.registry import POLICIES
+from streaming.settings.reference import render_reference, render_sample
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+
+def render() -> dict[str, str]:
+    """The text of every generated page, by its path below ``docs/``."""
+    with (REPOSITORY / "pyproject.toml").open("rb") as file:
+        version = str(tomllib.load(file)["project"]["version"])
+    examples = golden_messages(version)
+    schemas = {kind.type: schema_of(kind, examples[kind.type]) for kind in KINDS}
+    return {
+        "decisions.md": render_outcomes((REPOSITORY / "docs" / "decisions.md").read_text(encoding="utf-8")),
+        "asyncapi.json": _json(asyncapi_of(version)),
+        "messages.md": render_messages(schemas, examples),
+        "metrics.md": render_metrics(),
+        "settings.md": render_reference(),
+        "trimtab.sample.toml": render_sample(),
+        **{f"schemas/{kind.schema_name}": _json(schemas[kind.type]) for kind in KINDS},
+    }
 
 
-@click.command()
-@click.option(
-    "--check", is_flag=True, help="Write nothing; exit with 1 if a page is missing, stale or surplus."
+def _json(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+BEGIN, END = (
+    "<!-- outcomes: written by `python -m deploy.docs` from the policies -->\n",
+    "<!-- end of outcomes -->\n",
 )
-@click.option(
-    "--docs",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=REPOSITORY / "docs",
-    help="Folder of the pages (default: docs/ of the clone).",
-)
-def main(*, check: bool, docs: Path) -> None:
-    """Write the generated pages of docs/ anew."""
-    pages = render(REPOSITORY)
-    if not check:
-        write(pages, docs)
-        click.echo(f"{len(pages)} pages written to {docs}")
-        return
-    found = problems(pages, docs)
-    for problem in found:
-        click.echo(problem, err=True)
-    if found:
-        click.echo("Run: make docs", err=True)
-        sys.exit(1)
 
+
+def render_outcomes(page: str) -> str:
+    """The page with its table written anew. Raises ValueError if a mark is missing."""
+    before, after = page.index(BEGIN) + len(BEGIN), page.index(END)
+    return f"{page[:before]}{''.join(_lines())}{page[after:]}"
+
+
+def _lines() -> Iterator[str]:
+    yield "| outcome | meaning | what to do |\n|---|---|---|\n"
+    for name, text in _texts().items():
+        advice = f" {text.advice} " if text.advice else " "
+        yield f"| `{text.example or name}` | {text.meaning} |{advice}|\n"
+
+
+def _texts() -> dict[str, OutcomeText]:
+    """Every outcome once, in the order of the policies."""
+    found: dict[str, OutcomeText] = {}
+    for policy in POLICIES:
+        for outcome in policy.outcomes:
+            found.setdefault(outcome, policy.text_of(outcome))
+    return found
+
+
+main = command(render, REPOSITORY / "docs", owned="schemas/*")
 
 if __name__ == "__main__":
     main()

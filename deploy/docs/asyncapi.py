@@ -5,7 +5,7 @@ JSON, which every AsyncAPI tool reads. Payloads refer to the schemas beside it.
 
 from typing import Any
 
-from deploy.docs.kinds import KINDS, MessageKind
+from deploy.docs.schemas import KINDS, MessageKind
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.contract.messages import CLUSTER_PATTERN
 from streaming.contract.published import LeaderMessage, SkippedMessage

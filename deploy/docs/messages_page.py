@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from deploy.docs.kinds import KINDS, MessageKind
-from deploy.docs.recorded import RECORDING, Event
+from deploy.docs.examples import RECORDING, Event
+from deploy.docs.schemas import KINDS, MessageKind
 from streaming.settings.catalog import members
 from streaming.settings.sections import TopicNames
 
@@ -54,12 +54,12 @@ _ENVELOPE = """
 """
 
 
-def render_messages(schemas: dict[str, Json], examples: dict[type, Event]) -> str:
+def render_messages(schemas: dict[str, Json], examples: dict[str, Event]) -> str:
     """The page; ``schemas`` by message type."""
     index = "".join(
         f"| [`{kind.type}`](#{_anchor(kind)}) | {_topics(kind)} | {_direction_of(kind)} |\n" for kind in KINDS
     )
-    chapters = (_chapter(kind, schemas[kind.type], examples[kind.message]) for kind in KINDS)
+    chapters = (_chapter(kind, schemas[kind.type], examples[kind.type]) for kind in KINDS)
     return _HEAD + index + _ENVELOPE + "".join(chapters)
 
 

@@ -9,22 +9,20 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from deploy.docs.kafka_example import kafka_example
+from deploy.docs.examples import kafka_rounds
 from state.events import ActionOutcome, RejectReason
 from state.outputs import RoundSummary, Section, UsageSummary
-from state.outputs.actions import ROUND_TYPE
-from streaming.collector.kafka_sweep import EVENTS as KAFKA_EVENTS
-from streaming.collector.kafka_sweep import READ_RESULTS as KAFKA_RESULTS
+from streaming.collector.kafka import EVENTS as KAFKA_EVENTS
+from streaming.collector.kafka import READ_RESULTS as KAFKA_RESULTS
 from streaming.collector.metrics import EVENTS as PULSAR_EVENTS
 from streaming.collector.metrics import READ_RESULTS as PULSAR_RESULTS
 from streaming.collector.metrics import CollectorMetrics
 from streaming.contract.families import LEADER
 from streaming.controller.metrics import KNOWN_LABELS, KnownLabels, Metrics
-from streaming.controller.published import Published, decode
+from streaming.controller.published import Published
 from streaming.executor.metrics import KINDS, THROTTLE_KIND, ExecutorMetrics
 from streaming.intake.observation import EventCount, EventObservation
 from streaming.intake.records import EVENT_TYPES
-from streaming.settings import Settings
 
 _HEAD = """\
 # Metrics
@@ -121,8 +119,7 @@ def _make_controller_metrics() -> Metrics:
 
 def _rounds() -> Iterable[Published]:
     """The rounds of a Kafka cluster in the worked example, and one of a Pulsar cluster for the metrics that these leave unused."""
-    _, outputs, _ = kafka_example(Settings())
-    rounds = [decode(msgspec.json.encode(event)) for event in outputs if event["type"] == ROUND_TYPE]
+    rounds = kafka_rounds()
     yield from rounds
     last = rounds[-1].data
     assert isinstance(last, RoundSummary)

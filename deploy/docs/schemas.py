@@ -1,4 +1,4 @@
-"""JSON Schemas (2020-12) of whole events, generated from the structs that decode and encode them.
+"""Which messages are on which topics, and a JSON Schema (2020-12) of each, generated from the structs that decode and encode it.
 
 Descriptions are the strings below the fields. What ``streaming.contract.decode`` checks beyond the types is added, so that
 a producer learns from the schema what trimtab would refuse. As in the decoder, unknown fields are allowed: a later
@@ -6,26 +6,80 @@ version may add some. A schema cannot express these refusals: a time too far ahe
 ``resumed_at`` after the event's own time, a regular expression that Python does not understand.
 """
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 
-from deploy.docs.kinds import MessageKind
 from state import outputs
 from streaming.contract import encode, kafka, messages, published
 from streaming.contract.bundles import BUNDLE
 from streaming.contract.messages import (
+    INPUT_TYPES,
     MAX_NUMBER,
     BrokerLoadData,
+    ControlMessage,
     Envelope,
     LocalBrokerData,
     Resource,
     TopBundle,
     TopicStatsMessage,
     Traffic,
+    type_of,
 )
-from streaming.settings.catalog import attribute_docs
+from streaming.contract.published import (
+    LeaderMessage,
+    RejectedMessage,
+    RoundMessage,
+    SkippedMessage,
+    SplitMessage,
+    ThrottleMessage,
+    UnloadMessage,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageKind:
+    """A message type with the topics it is found on, as the names of the settings in ``[topics]``."""
+
+    message: type[msgspec.Struct]
+    topics: tuple[str, ...]
+    is_read: bool
+    """Whether trimtab reads it; otherwise it publishes it."""
+
+    @property
+    def type(self) -> str:
+        """CloudEvents type."""
+        return type_of(self.message)
+
+    @property
+    def summary(self) -> str:
+        """The docstring of the message, in one line."""
+        return " ".join((inspect.getdoc(self.message) or "").split())
+
+    @property
+    def schema_name(self) -> str:
+        """File name, and `$id`, of its schema."""
+        return f"{self.type}.schema.json"
+
+
+KINDS = (
+    *(MessageKind(message=message, topics=("input",), is_read=True) for message in INPUT_TYPES),
+    MessageKind(message=ControlMessage, topics=("control",), is_read=True),
+    MessageKind(message=UnloadMessage, topics=("actions", "actions_dry_run"), is_read=False),
+    MessageKind(message=SplitMessage, topics=("actions", "actions_dry_run"), is_read=False),
+    MessageKind(message=ThrottleMessage, topics=("actions", "actions_dry_run"), is_read=False),
+    MessageKind(message=LeaderMessage, topics=("actions",), is_read=False),
+    MessageKind(message=RoundMessage, topics=("audit",), is_read=False),
+    MessageKind(message=SkippedMessage, topics=("audit",), is_read=False),
+    MessageKind(message=RejectedMessage, topics=("dead_letter",), is_read=False),
+)
+
 
 Json = dict[str, Any]
 
@@ -100,12 +154,25 @@ def _schema_of_object(kind: type) -> Json:
     return {"description": "Any JSON value."}
 
 
+def _attribute_docs(struct: type[msgspec.Struct]) -> Json:
+    """The string below each field that a struct declares itself, in one line; msgspec does not read them."""
+    [declared] = ast.parse(textwrap.dedent(inspect.getsource(struct))).body
+    assert isinstance(declared, ast.ClassDef)
+    return {
+        ast.unparse(field.target): " ".join(str(ast.literal_eval(below.value)).split())
+        for field, below in pairwise(declared.body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(below, ast.Expr)
+        and isinstance(below.value, ast.Constant)
+    }
+
+
 def _describe(component: Json, struct: type[msgspec.Struct]) -> None:
     """Add to each field its description from the struct's source, and what the decoder checks."""
     for declared in reversed(struct.__mro__):
         if declared in {msgspec.Struct, object} or not issubclass(declared, msgspec.Struct):
             continue
-        docs, checked = attribute_docs(declared), _CHECKED.get(declared, {})
+        docs, checked = _attribute_docs(declared), _CHECKED.get(declared, {})
         for name, field in component["properties"].items():
             field.update(checked.get(name, {}))
             if name in docs:

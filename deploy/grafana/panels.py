@@ -1,7 +1,7 @@
-"""The few kinds of panel the dashboards are made of, with the same look everywhere.
+"""The few kinds of panel the dashboards are made of, and the frame around them, with the same look everywhere.
 
 Every panel has a title, a description, a unit and a text for when there is nothing to show; a panel that an alert
-belongs to links to its runbook.
+belongs to links to its runbook. All dashboards share their variables, annotations and links to each other.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,11 @@ from typing import NamedTuple, TypeVar
 from grafana_foundation_sdk.builders import common as common_builders
 from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.builders import prometheus, stat, timeseries
+from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import common, dashboard, units
+
+from deploy.grafana.queries import Query, each_step
+from streaming.contract import families
 
 DATASOURCE = dashboard.DataSourceRef(type_val="prometheus", uid="${datasource}")
 EVENTS_A_SECOND = "cps"
@@ -25,13 +29,6 @@ _STAT_HEIGHT, _GRAPH_HEIGHT = 3, 8
 _Panel = TypeVar("_Panel", stat.Panel, timeseries.Panel)
 
 
-class Query(NamedTuple):
-    """One PromQL expression and the name that the legend gives its series."""
-
-    expr: str
-    legend: str = ""
-
-
 class Step(NamedTuple):
     """The colour of numbers from ``value`` on."""
 
@@ -42,9 +39,9 @@ class Step(NamedTuple):
 def number(
     title: str,
     text: str,
-    query: Query,
+    query: str | Query,
     *,
-    unit: str,
+    unit: str = units.Short,
     steps: Sequence[Step] = (),
     runbook: str = "",
     no_value: str = "none yet",
@@ -68,7 +65,7 @@ def number(
         .color_mode(common.BigValueColorMode.VALUE)
         .text_mode(shown)
         .reduce_options(common_builders.ReduceDataOptions().calcs(["last"]))  # lastNotNull takes NaN for none
-        .with_target(_target(query, 0).instant())
+        .with_target(_target(query if isinstance(query, Query) else Query(query), 0).instant())
     )
     if words := _make_mappings(names or {}, unknown, never_zero=never_zero):
         panel.mappings(words)
@@ -90,11 +87,20 @@ def _make_mappings(names: dict[str, str], unknown: str, *, never_zero: bool) -> 
     return words
 
 
+def bars(
+    title: str, text: str, *queries: Query, runbook: str = "", width: int = 12, steps: Sequence[Step] = ()
+) -> timeseries.Panel:
+    """Stacked bars for what was counted."""
+    return graph(
+        title, text, *queries, unit=units.Short, runbook=runbook, width=width, steps=steps, stacked=True
+    )
+
+
 def graph(
     title: str,
     text: str,
     *queries: Query,
-    unit: str,
+    unit: str = units.Short,
     steps: Sequence[Step] = (),
     runbook: str = "",
     no_value: str = "",
@@ -157,3 +163,85 @@ def _describe(
 def _runbook(name: str) -> builders.DashboardLink:
     link = builders.DashboardLink("Runbook").type(dashboard.DashboardLinkType.LINK)
     return link.url(f"${{runbooks}}/{name}.md").target_blank(True)
+
+
+TAG = "trimtab"
+RUNBOOKS = "/public/runbooks"
+"""Base of the links to runbooks, unless the variable is changed: the compose file puts them into Grafana's static
+files."""
+
+Group = tuple[str, Sequence[Builder[dashboard.Panel]]]
+"""Title of a row and its panels."""
+
+
+def frame(uid: str, title: str, text: str, *groups: Group, annotated: bool = False) -> dashboard.Dashboard:
+    """A dashboard of rows of panels; ``annotated``: with marks where bundles were unloaded or split."""
+    board = (
+        builders.Dashboard(title)
+        .uid(uid)
+        .description(text)
+        .tags([TAG])
+        .timezone("browser")
+        .refresh("10s")
+        .time("now-1h", "now")
+        .tooltip(dashboard.DashboardCursorSync.CROSSHAIR)
+        .editable()
+        .link(_other_dashboards())
+    )
+    for variable in (_datasource(), _cluster(), _runbooks()):
+        board.with_variable(variable)
+    if annotated:
+        board.annotations([_marks("Unloads", "unload", BLUE), _marks("Splits", "split", ORANGE)])
+    for name, panels in groups:
+        board.with_row(builders.Row(name))
+        for panel in panels:
+            board.with_panel(panel)
+    return _number(board.build())
+
+
+def _other_dashboards() -> builders.DashboardLink:
+    link = builders.DashboardLink("trimtab").type(dashboard.DashboardLinkType.DASHBOARDS).tags([TAG])
+    return link.include_vars(True).keep_time(True)
+
+
+def _datasource() -> builders.DatasourceVariable:
+    return builders.DatasourceVariable("datasource").label("Prometheus").type("prometheus")
+
+
+def _cluster() -> builders.QueryVariable:
+    return (
+        builders.QueryVariable("cluster")
+        .label("Cluster")
+        .datasource(DATASOURCE)
+        .query(f"label_values({families.ROUNDS.name}, cluster)")
+        .refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED)
+        .sort(dashboard.VariableSort.ALPHABETICAL_ASC)
+        .multi(True)
+        .include_all(True)
+        .all_value(".*")
+        .current(dashboard.VariableOption(selected=True, text=["All"], value=["$__all"]))
+    )
+
+
+def _runbooks() -> builders.TextBoxVariable:
+    return (
+        builders.TextBoxVariable("runbooks")
+        .label("Runbooks at")
+        .description("Base URL of docs/runbooks")
+        .default_value(RUNBOOKS)
+        .current(dashboard.VariableOption(text=RUNBOOKS, value=RUNBOOKS))
+        .hide(dashboard.VariableHide.HIDE_VARIABLE)
+    )
+
+
+def _marks(name: str, kind: str, colour: str) -> builders.AnnotationQuery:
+    published = each_step(families.ACTIONS, f'kind="{kind}"', by="cluster, dry_run")
+    mark = builders.AnnotationQuery().name(name).datasource(DATASOURCE).icon_color(colour)
+    return mark.enable(True).expr(published.expr)
+
+
+def _number(board: dashboard.Dashboard) -> dashboard.Dashboard:
+    """Panels need ids that stay: links and saved views refer to them."""
+    for number, panel in enumerate(board.panels or [], start=1):
+        panel.id_val = number
+    return board

@@ -4,6 +4,7 @@ Every selector of a family with a `cluster` label follows the dashboard's variab
 """
 
 import re
+from typing import NamedTuple
 
 from streaming.contract import families
 from streaming.contract.families import Family
@@ -24,6 +25,21 @@ UNLOADS, SPLITS = f'policy!="{SPLIT_POLICY}"', f'policy="{SPLIT_POLICY}"'
 _OF_CLUSTER = 'cluster=~"$cluster"'
 
 
+class Query(NamedTuple):
+    """One PromQL expression and the name that the legend gives its series; in another expression it is the expression."""
+
+    expr: str
+    legend: str = ""
+
+    def __str__(self) -> str:
+        return self.expr
+
+
+def _name(by: str, word: str) -> str:
+    """The legend of series ``by`` labels: the values of the labels, and a word."""
+    return " ".join([*(f"{{{{{label}}}}}" for label in by.split(", ")), *([word] if word else [])])
+
+
 def select(family: Family, *matchers: str, sample: str = "") -> str:
     """A selector such as `trimtab_rounds_total{cluster=~"$cluster",outcome="decided"}`.
 
@@ -41,7 +57,7 @@ def select(family: Family, *matchers: str, sample: str = "") -> str:
     return f"{name}{{{','.join(parts)}}}" if parts else name
 
 
-def each_step(family: Family, *matchers: str, by: str) -> str:
+def each_step(family: Family, *matchers: str, by: str, word: str = "") -> Query:
     """How much a counter rose from each point of a graph to the next, summed ``by`` labels; nothing where it did not.
 
     `increase` would extrapolate, show one event in several bars of a short range, and leave out what a new process had
@@ -53,7 +69,7 @@ def each_step(family: Family, *matchers: str, by: str) -> str:
     began, new = (
         _select_young_processes(counter, since_s=since_s) for since_s in (STEP_S, f"({_UNSEEN_S} + {STEP_S})")
     )
-    return f"sum by ({by}) ({began} or {rise} or {new}) > 0"
+    return Query(f"sum by ({by}) ({began} or {rise} or {new}) > 0", _name(by, word))
 
 
 def in_a_day(family: Family, *matchers: str) -> str:
@@ -70,9 +86,9 @@ def share(family: Family, matcher: str, *, over: str) -> str:
     return f"{part} / ({whole} > 0)"
 
 
-def share_of_time(family: Family, *, by: str) -> str:
+def share_of_time(family: Family, *, by: str) -> Query:
     """The share of the hour before in which a gauge was above 0."""
-    return f"avg_over_time(({latest(family, by=by)} > bool 0)[1h:1m])"
+    return Query(f"avg_over_time(({latest(family, by=by)} > bool 0)[1h:1m])", _name(by, ""))
 
 
 def _select_young_processes(counter: str, *, since_s: str) -> str:
@@ -80,14 +96,14 @@ def _select_young_processes(counter: str, *, since_s: str) -> str:
     return f"({counter} and on (job, instance) {select(families.START)} > time() - {since_s})"
 
 
-def rate(family: Family, *matchers: str, by: str, sample: str = "") -> str:
+def rate(family: Family, *, by: str, sample: str = "") -> Query:
     """How fast a counter rises, a second, summed (``by`` labels)."""
-    return f"sum by ({by}) (rate({select(family, *matchers, sample=sample)}[{RATE}]))"
+    return Query(f"sum by ({by}) (rate({select(family, sample=sample)}[{RATE}]))", _name(by, ""))
 
 
-def latest(family: Family, *matchers: str, by: str) -> str:
+def latest(family: Family, *matchers: str, by: str, word: str = "") -> Query:
     """A gauge ``by`` labels; while two controllers overlap, the larger value."""
-    return f"max by ({by}) ({select(family, *matchers)})"
+    return Query(f"max by ({by}) ({select(family, *matchers)})", _name(by, word))
 
 
 def infeasible() -> str:
@@ -95,17 +111,17 @@ def infeasible() -> str:
     return f"min by (cluster) ({select(families.THROTTLE_FEASIBLE)}) == 0"
 
 
-def quantile(family: Family, q: float) -> str:
+def quantile(family: Family, q: float) -> Query:
     """A quantile of a histogram over all instances, e.g. 0.95."""
-    return f"histogram_quantile({q:g}, {rate(family, by='le', sample='bucket')})"
+    return Query(f"histogram_quantile({q:g}, {rate(family, by='le', sample='bucket')})", f"{100 * q:g} %")
 
 
-def age(family: Family, *, by: str) -> str:
+def age(family: Family, *, by: str, word: str = "") -> Query:
     """Seconds since a timestamp."""
-    return f"time() - {latest(family, by=by)}"
+    return Query(f"time() - {latest(family, by=by)}", _name(by, word))
 
 
-def or_word(expression: str, label: str, word: str) -> str:
+def or_word(expression: str | Query, label: str, word: str) -> str:
     """The expression, or where it has no series one with ``word`` as its label, for a panel that shows names."""
     return f'{expression} or on () label_replace(vector(0), "{label}", "{word}", "", "")'
 

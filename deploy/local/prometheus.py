@@ -1,7 +1,10 @@
-"""A real Prometheus as a process, without Docker: `python -m deploy.local.prometheus` finds or fetches one.
+"""A real Prometheus as a process, without Docker, and what it has in common with other servers that are ready over HTTP.
 
-It is found on the PATH, or in the cache, where `fetch` unpacks Debian's package without installing it: no root, no
-service that keeps running.
+`python -m deploy.local.prometheus` finds a Prometheus on the PATH or in the cache, or fetches one: it unpacks Debian's
+package into the cache without installing it, so there is no root and no service that keeps running.
+
+Invariants: a server binds loopback only and keeps its data in the directory it is given; on Linux none outlives the
+process that started it.
 """
 
 import os
@@ -9,11 +12,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.error
+import urllib.request
+from abc import abstractmethod
 from contextlib import suppress
 from pathlib import Path
+from typing import ClassVar
 
 from deploy.local.java import APT_TIMEOUT_S
-from deploy.local.watching import Watcher, WatcherError
+from deploy.local.processes import POLL_S, LocalError, Process, Server, claim
+from streaming.process.deadline import poll
 
 RULES = Path(__file__).parents[1] / "prometheus"
 INSTALL = "sudo apt-get install --no-install-recommends prometheus prometheus-alertmanager"
@@ -27,12 +35,12 @@ def find(program: str) -> Path | None:
 
 
 def ensure() -> Path:
-    """The server, fetched if need be; raises WatcherError with the command that installs it."""
+    """The server, fetched if need be; raises LocalError with the command that installs it."""
     if find("prometheus") is None or find("promtool") is None:
         _fetch()
     found = find("prometheus")
     if found is None or find("promtool") is None:
-        raise WatcherError(f"Prometheus is not installed; on Debian and Ubuntu: {INSTALL}")
+        raise LocalError(f"Prometheus is not installed; on Debian and Ubuntu: {INSTALL}")
     return found
 
 
@@ -85,7 +93,64 @@ scrape_configs:
 """
 
 
-class Prometheus(Watcher):
+class HttpServer(Server):
+    """A server on loopback with its data and log in `directory`."""
+
+    name: ClassVar[str]
+    ready_path: ClassVar[str]
+    ready_timeout_s: ClassVar[float]
+
+    def __init__(self, directory: Path, *, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self._port = port
+        self._directory = directory
+        self._process = Process(self.name, (), directory / f"{self.name.lower()}.log")
+
+    @abstractmethod
+    def _prepare(self) -> list[str]:
+        """Write the files that the server reads and return its command; raises LocalError where it is not installed."""
+
+    def _environment(self) -> dict[str, str]:
+        """Variables it gets besides our own."""
+        return {}
+
+    def start(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._process.command = self._prepare()
+        self._process.environment = {**os.environ, **self._environment()}
+        try:
+            claim(self._port)  # the process that has it would answer, and the server would seem ready
+        except OSError as error:
+            raise LocalError(
+                f"{self.name} cannot be served on {self.url} ({error.strerror}): choose another port"
+            ) from error
+        self._process.launch()
+        if not poll(self._is_ready, timeout_s=self.ready_timeout_s, pause_s=POLL_S):
+            raise LocalError(
+                f"{self.name} is not ready after {self.ready_timeout_s:g} s; {self._process.log_end()}"
+            )
+
+    def check(self) -> None:
+        self._process.check()
+
+    def stop(self) -> None:
+        self._process.end()
+
+    def _is_ready(self) -> bool:
+        self.check()
+        return is_ready(f"{self.url}{self.ready_path}")
+
+
+def is_ready(url: str) -> bool:
+    """Whether a page is served with a code of success."""
+    try:
+        with urllib.request.urlopen(url, timeout=1):  # noqa: S310  http on loopback
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+class Prometheus(HttpServer):
     """A server on loopback that watches one controller, with its data and log in `directory`."""
 
     name = "Prometheus"
@@ -112,7 +177,7 @@ def main() -> int:
     """Return 0 once there is a Prometheus, fetched if need be; else 1, with the command printed."""
     try:
         print(ensure())
-    except WatcherError as error:
+    except LocalError as error:
         print(error, file=sys.stderr)
         return 1
     return 0

@@ -16,27 +16,38 @@ ZooKeeper session ends after 10 s.
 import argparse
 import signal
 import socket
-import tempfile
-import threading
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
 import httpx
 
 from deploy.local import pulsar_settings as settings
-from deploy.local.ports import free_ports
-from deploy.local.pulsar_jvms import PULSAR_LOCK, READY_TIMEOUT_S, Local, Process
+from deploy.local.processes import LOCKS, JavaCluster, Process, free_ports, run_until_stopped
 from deploy.local.pulsar_settings import LoadManager
-from streaming.process.stopping import stopped_by_signals
+
+PULSAR_LOCK = LOCKS / "pulsar.lock"
+NEWEST_PULSAR_LOCK = LOCKS / "pulsar-4.2.lock"
+"""The newest release that the live tests run on."""
 
 
-class LocalPulsar(Local):
+class _PulsarCluster(JavaCluster):
+    system = "Pulsar"
+    options = settings.JVM
+    ready_timeout_s = 120.0
+    """Three brokers need 15 s on two idle cores."""
+
+    def jvm(self, name: str, *arguments: str, heap_mb: int, direct_mb: int) -> Process:
+        """A JVM with bounded memory that is not started yet; `arguments` begin with the main class."""
+        memory = (f"-Xmx{heap_mb}m", f"-XX:MaxDirectMemorySize={direct_mb}m")
+        return self.process(name, *arguments, options=memory)
+
+
+class LocalPulsar(_PulsarCluster):
     """A cluster in `directory` with `brokers` brokers; a context manager that starts and stops it.
 
-    `extra` overrides keys of `broker.conf`, and `extra_of` those of one broker. Brokers are numbered from 1. Not for
-    several threads at once.
+    `extra` overrides keys of `broker.conf`, and `extra_of` those of one broker. Brokers are numbered from 1.
     """
 
     def __init__(
@@ -114,20 +125,20 @@ class LocalPulsar(Local):
         store.mkdir(exist_ok=True)
         file = self.write("zoo.cfg", settings.zookeeper(port=self._zookeeper_port, store=store))
         main = "org.apache.zookeeper.server.ZooKeeperServerMain"
-        return self.process("zookeeper", main, file, heap_mb=64, direct_mb=32)
+        return self.jvm("zookeeper", main, file, heap_mb=64, direct_mb=32)
 
     def _bookie(self, port: int) -> Process:
         values = settings.bookie(
             port=port, zookeeper_port=self._zookeeper_port, store=self.directory / "bookie"
         )
         main = "org.apache.bookkeeper.server.Main"
-        return self.process(
+        return self.jvm(
             "bookie", main, "--conf", self.write("bookie.conf", values), heap_mb=128, direct_mb=192
         )
 
     def _broker_process(self, number: int) -> Process:
         file, main = self._write_broker(number), "org.apache.pulsar.PulsarBrokerStarter"
-        return self.process(f"broker{number}", main, "--broker-conf", file, heap_mb=256, direct_mb=256)
+        return self.jvm(f"broker{number}", main, "--broker-conf", file, heap_mb=256, direct_mb=256)
 
     def _write_broker(self, number: int) -> str:
         port, web_port = self._ports[number]
@@ -164,10 +175,10 @@ class LocalPulsar(Local):
         arguments += ["--web-service-url", f"http://127.0.0.1:{web_port}"]
         arguments += ["--broker-service-url", f"pulsar://127.0.0.1:{port}"]
         main = "org.apache.pulsar.PulsarClusterMetadataSetup"
-        once = self.process("initialize", main, *arguments, heap_mb=128, direct_mb=64)
+        once = self.jvm("initialize", main, *arguments, heap_mb=128, direct_mb=64)
         once.launch()
         assert once.process is not None
-        if once.process.wait(READY_TIMEOUT_S) != 0:
+        if once.process.wait(self.ready_timeout_s) != 0:
             once.check()
         (self.directory / "initialized").touch()
 
@@ -177,7 +188,7 @@ class LocalPulsar(Local):
         self.wait_for("Pulsar", lambda: all(_is_healthy(each, self.cluster, ids) for each in ids))
 
 
-class StandalonePulsar(Local):
+class StandalonePulsar(_PulsarCluster):
     """Pulsar in one process, with RocksDB for its metadata; `extra` overrides keys of `standalone.conf`."""
 
     def __init__(
@@ -187,7 +198,7 @@ class StandalonePulsar(Local):
         load_manager: LoadManager = "none",
         extra: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
-        super().__init__(directory)
+        super().__init__(directory, lock=PULSAR_LOCK)
         self.cluster = "standalone"
         self._load_manager = load_manager
         self._extra = extra
@@ -220,7 +231,7 @@ class StandalonePulsar(Local):
             for text in (f"--{kind}-dir", str(self.directory / kind))
         ]
         self.processes = {
-            "standalone": self.process(
+            "standalone": self.jvm(
                 "standalone",
                 "org.apache.pulsar.PulsarStandaloneStarter",
                 *("--config", self.write("standalone.conf", values), "-nfw", "-nss", "-a", "127.0.0.1"),
@@ -279,22 +290,13 @@ def _main() -> None:
         "--directory", type=Path, help="keep settings, logs and data here (default: a temporary one)"
     )
     args = parser.parse_args()
-    stop = threading.Event()
-    place = (
-        nullcontext(args.directory)
-        if args.directory
-        else tempfile.TemporaryDirectory(prefix="trimtab-pulsar-")
-    )
-    with stopped_by_signals(lambda _: stop.set()), place as directory:
-        pulsar: LocalPulsar | StandalonePulsar = (
-            LocalPulsar(Path(directory), brokers=args.brokers, load_manager=args.load_manager)
-            if args.brokers
-            else StandalonePulsar(Path(directory), load_manager=args.load_manager)
-        )
-        with pulsar:
-            print(pulsar.service_url, pulsar.admin_url, flush=True)
-            while not stop.wait(timeout=1):
-                pulsar.check()
+
+    def server_in(directory: Path) -> LocalPulsar | StandalonePulsar:
+        if args.brokers:
+            return LocalPulsar(directory, brokers=args.brokers, load_manager=args.load_manager)
+        return StandalonePulsar(directory, load_manager=args.load_manager)
+
+    run_until_stopped(args.directory, server_in, lambda pulsar: f"{pulsar.service_url} {pulsar.admin_url}")
 
 
 if __name__ == "__main__":

@@ -71,16 +71,6 @@ _STORAGE: Mapping[str, object] = {
 }
 
 
-def heap(*, heap_mb: int, direct_mb: int) -> tuple[str, str]:
-    """Options that bound a JVM's memory."""
-    return f"-Xmx{heap_mb}m", f"-XX:MaxDirectMemorySize={direct_mb}m"
-
-
-def properties(settings: Mapping[str, object]) -> str:
-    """A settings file, one key a line."""
-    return "".join(f"{key}={value}\n" for key, value in settings.items())
-
-
 def zookeeper(*, port: int, store: Path) -> dict[str, object]:
     """`zoo.cfg`."""
     return {

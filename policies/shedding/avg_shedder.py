@@ -17,24 +17,20 @@ from typing import Final
 
 import numpy as np
 
-from policies.columns import Bools, Codes, Floats, Ints
+from policies.columns import Bools, Codes, Floats, Ints, first_code
 from policies.shedding.contract import (
-    ACTED,
-    MASKED,
-    NEED_MET,
-    NO_DESTINATION,
-    NO_TRAFFIC,
-    TOO_BIG,
+    BundleOutcome,
     Evidence,
     Examined,
     Headline,
     Proposal,
     SheddingPolicy,
-    Stand,
+    count_hits,
+    stand_by,
 )
 from policies.shedding.plan import Candidates, PlanBuilder, candidates
 from policies.shedding.view import RoundView
-from policies.wording import found_in
+from policies.wording import found_in, require
 
 NAME: Final = "avg-shedder"
 
@@ -74,8 +70,7 @@ class AvgShedderSettings:
                 f"low_threshold_points is {self.low_threshold_points}, above high_threshold_points "
                 f"{self.high_threshold_points}; the low threshold must not exceed the high one"
             )
-        if not 0 <= self.max_unload_ratio <= 1:
-            raise ValueError(f"max_unload_ratio is {self.max_unload_ratio}; it must be from 0 to 1")
+        require(self, "max_unload_ratio", most=1, expected="from 0 to 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,10 +99,7 @@ class _Pending:
     low_hits: Ints
     """Hits of each broker, this round's included, (n,)."""
     high_hits: Ints
-    low: Ints
-    """One broker row of each pair, (k,)."""
-    high: Ints
-    """The other, (k,)."""
+    pairs: _Pairs
     fires: Bools
     """Whether the pair has enough hits, (k,)."""
     stands_out: bool
@@ -116,7 +108,8 @@ class _Pending:
 
 def plan(view: RoundView, memory: AvgShedderMemory, settings: AvgShedderSettings) -> Proposal[_Pending]:
     """Decide one round."""
-    pairs = _pair(100.0 * view.brokers.usage_ratio)
+    score = 100.0 * view.brokers.usage_ratio
+    pairs = _pair(score)
     low_hits, high_hits = _count_hits(view.brokers.names, pairs, memory, settings)
     stands_out = pairs.difference >= settings.low_threshold_points
     glaring = pairs.difference >= settings.high_threshold_points
@@ -125,10 +118,10 @@ def plan(view: RoundView, memory: AvgShedderMemory, settings: AvgShedderSettings
     by_high = stands_out & (most_high >= settings.high_hit_count)
     fires = stands_out & (by_high | (most_low >= settings.low_hit_count))
 
+    shows_high = glaring & (by_high | ~fires)
     needs = _needs(view, pairs, settings)
-    outcome = np.select(
-        [~stands_out, ~fires, needs.is_nothing], [BELOW_THRESHOLD, HIT_COUNT, BELOW_MIN_TRAFFIC], FIRED
-    ).astype(np.int8)
+    tests = [(~stands_out, BELOW_THRESHOLD), (~fires, HIT_COUNT), (needs.is_nothing, BELOW_MIN_TRAFFIC)]
+    outcome = first_code(tests, FIRED)
     examined = Examined(
         high=pairs.high,
         low=pairs.low,
@@ -136,28 +129,26 @@ def plan(view: RoundView, memory: AvgShedderMemory, settings: AvgShedderSettings
         outcomes=OUTCOMES,
         trigger=np.select([by_high, fires], [2, 1], 0).astype(np.int8),
         triggers=TRIGGERS,
-        evidence=_evidence(
-            view,
-            pairs,
-            settings,
-            hits=(most_low, most_high),
-            needs=needs,
-            by_high=glaring & (by_high | ~fires),
-        ),
+        # the count shown is the one that decided, else the one that will decide first
+        evidence={
+            "high_usage_points": score[pairs.high],
+            "low_usage_points": score[pairs.low],
+            "difference_points": pairs.difference,
+            "threshold_points": np.where(
+                shows_high, settings.high_threshold_points, settings.low_threshold_points
+            ),
+            "hit_count": np.where(shows_high, most_high, most_low),
+            "needed_hit_count": np.where(shows_high, settings.high_hit_count, settings.low_hit_count),
+            "to_move_messages_per_s": needs.messages_per_s,
+            "to_move_bytes_per_s": needs.bytes_per_s,
+        },
     )
     builder = PlanBuilder()
     fired = np.flatnonzero(outcome == FIRED)
     if len(fired):
         _choose(view, builder, examined, needs, fired)
     pending = _Pending(
-        memory,
-        view.brokers.names,
-        low_hits,
-        high_hits,
-        low=pairs.low,
-        high=pairs.high,
-        fires=fires,
-        stands_out=bool(stands_out.any()),
+        memory, view.brokers.names, low_hits, high_hits, pairs, fires=fires, stands_out=bool(stands_out.any())
     )
     return Proposal(builder.build(examined), pending)
 
@@ -172,17 +163,11 @@ def settle(proposal: Proposal[_Pending], fates: Codes) -> AvgShedderMemory:
     if not found.stands_out:
         return AvgShedderMemory()
     spends = found.fires & ~proposal.plan.waits(fates)
-    spent = np.concatenate([found.low[spends], found.high[spends]])
+    spent = np.concatenate([found.pairs.low[spends], found.pairs.high[spends]])
     return AvgShedderMemory(
-        low_hits=_merge(found.before.low_hits, found.names, _clear_hits(found.low_hits, spent)),
-        high_hits=_merge(found.before.high_hits, found.names, _clear_hits(found.high_hits, spent)),
+        low_hits=_merge(found.before.low_hits, found.names, found.low_hits, spent),
+        high_hits=_merge(found.before.high_hits, found.names, found.high_hits, spent),
     )
-
-
-def _clear_hits(hits: Ints, spent: Ints) -> Ints:
-    left = hits.copy()
-    left[spent] = 0
-    return left
 
 
 def _pair(score: Floats) -> _Pairs:
@@ -210,13 +195,13 @@ def _count_hits(
 
 
 def _column(hits: Mapping[str, int], names: tuple[str, ...]) -> Ints:
-    if not hits:
-        return np.zeros(len(names), dtype=np.int64)
     return np.fromiter((hits.get(name, 0) for name in names), dtype=np.int64, count=len(names))
 
 
-def _merge(before: Mapping[str, int], names: tuple[str, ...], hits: Ints) -> dict[str, int]:
-    """Hits of the brokers seen now, and of those only remembered; zeros are left out."""
+def _merge(before: Mapping[str, int], names: tuple[str, ...], hits: Ints, spent: Ints) -> dict[str, int]:
+    """Hits of the brokers seen now, and of those only remembered; those of ``spent`` rows and zeros are left out."""
+    hits = hits.copy()
+    hits[spent] = 0
     present = set(names) if before else set()
     after = {name: count for name, count in before.items() if name not in present}
     for row in np.flatnonzero(hits).tolist():
@@ -244,29 +229,6 @@ def _needs(view: RoundView, pairs: _Pairs, settings: AvgShedderSettings) -> _Nee
     return _Needs(messages, volume, by_messages, ~by_messages & ~(volume > settings.min_unload_bytes_per_s))
 
 
-def _evidence(
-    view: RoundView,
-    pairs: _Pairs,
-    settings: AvgShedderSettings,
-    *,
-    hits: tuple[Ints, Ints],
-    needs: _Needs,
-    by_high: Bools,
-) -> dict[str, Floats | Ints]:
-    """The numbers of every pair; the count shown is the one that decided, else the one that will decide first."""
-    score = 100.0 * view.brokers.usage_ratio
-    return {
-        "high_usage_points": score[pairs.high],
-        "low_usage_points": score[pairs.low],
-        "difference_points": pairs.difference,
-        "threshold_points": np.where(by_high, settings.high_threshold_points, settings.low_threshold_points),
-        "hit_count": np.where(by_high, hits[1], hits[0]),
-        "needed_hit_count": np.where(by_high, settings.high_hit_count, settings.low_hit_count),
-        "to_move_messages_per_s": needs.messages_per_s,
-        "to_move_bytes_per_s": needs.bytes_per_s,
-    }
-
-
 def _choose(view: RoundView, builder: PlanBuilder, examined: Examined, needs: _Needs, fired: Ints) -> None:
     """Pick the bundles of the pairs that fired, each from the biggest that still fits."""
     bundles = view.bundles
@@ -278,24 +240,26 @@ def _choose(view: RoundView, builder: PlanBuilder, examined: Examined, needs: _N
     need = np.where(needs.by_messages, needs.messages_per_s, needs.bytes_per_s)
     outcomes = _fit(tried, traffic, bundles.movable[tried.rows], need)
     destinations = examined.low[tried.examined]
-    outcomes[(outcomes == ACTED) & ~view.brokers.may_receive[destinations]] = NO_DESTINATION
+    outcomes[(outcomes == BundleOutcome.ACTED) & ~view.brokers.may_receive[destinations]] = (
+        BundleOutcome.NO_DESTINATION
+    )
     builder.add(tried, outcomes=outcomes, destinations=destinations)
 
 
 def _fit(tried: Candidates, traffic: Floats, movable: Bools, need: Floats) -> Codes:
     """Outcome of each bundle: taken, heaviest first, while it fits into what is left of its pair's ``need``."""
-    outcomes = np.full(len(traffic), NEED_MET, dtype=np.int8)
-    outcomes[traffic > need[tried.examined]] = TOO_BIG
-    outcomes[traffic <= 0] = NO_TRAFFIC
-    outcomes[~movable] = MASKED
-    fitting = np.flatnonzero(outcomes == NEED_MET)
+    outcomes = np.full(len(traffic), BundleOutcome.NEED_MET, dtype=np.int8)
+    outcomes[traffic > need[tried.examined]] = BundleOutcome.TOO_BIG
+    outcomes[traffic <= 0] = BundleOutcome.NO_TRAFFIC
+    outcomes[~movable] = BundleOutcome.MASKED
+    fitting = np.flatnonzero(outcomes == BundleOutcome.NEED_MET)
     loads = traffic[fitting].tolist()
     pairs, starts = np.unique(tried.examined[fitting], return_index=True)
     ends = np.append(starts, len(loads))[1:]
     taken: list[int] = []
     for left, start, end in zip(need[pairs].tolist(), starts.tolist(), ends.tolist(), strict=True):
         taken.extend(_take(loads, start, end, left))
-    outcomes[fitting[np.array(taken, dtype=np.int64)]] = ACTED
+    outcomes[fitting[np.array(taken, dtype=np.int64)]] = BundleOutcome.ACTED
     return outcomes
 
 
@@ -318,19 +282,6 @@ def _describe_pair(source: str, partner: str | None, evidence: Evidence) -> str:
     )
 
 
-def _hit_count_outcome(evidence: Evidence) -> str:
-    return f"hit-count {evidence['hit_count']}/{evidence['needed_hit_count']}"
-
-
-def _stand(evidence: Evidence) -> Stand:
-    return Stand(
-        difference_points=float(evidence["difference_points"]),
-        threshold_points=float(evidence["threshold_points"]),
-        hit_count=float(evidence["hit_count"]),
-        needed_hit_count=float(evidence["needed_hit_count"]),
-    )
-
-
 POLICY: Final = SheddingPolicy(
     name=NAME,
     settings=AvgShedderSettings,
@@ -340,17 +291,10 @@ POLICY: Final = SheddingPolicy(
     outcomes=OUTCOMES,
     calm_outcomes=("below-threshold",),
     triggers=TRIGGERS,
-    evidence=(
-        "high_usage_points",
-        "low_usage_points",
-        "difference_points",
-        "threshold_points",
-        "hit_count",
-        "needed_hit_count",
-        "to_move_messages_per_s",
-        "to_move_bytes_per_s",
-    ),
     sentences=dict.fromkeys(TRIGGERS[1:], _describe_pair),
-    details={"hit-count": _hit_count_outcome},
-    headline=Headline(meaning="the busiest broker less the idlest", stand_of=_stand),
+    details={"hit-count": count_hits},
+    headline=Headline(
+        meaning="the busiest broker less the idlest",
+        stand_of=stand_by("difference_points", "threshold_points", counts_hits=True),
+    ),
 )

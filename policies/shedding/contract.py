@@ -13,27 +13,77 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from policies.columns import Bools, Codes, Floats, Ints
-from policies.shedding.outcomes import COMMON, FIRED, OutcomeText
+from policies.columns import Bools, Code, Codes, Findings, Floats, Ints
 from policies.shedding.view import RoundView
+
+FIRED = "fired"
+"""The outcome of a row that wants unloads; every policy has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeText:
+    """One outcome in words. All texts are clauses without a full stop; they may have Markdown for code."""
+
+    meaning: str
+    advice: str = ""
+    """What a person can do; empty: nothing."""
+    remedy: str = ""
+    """What would have to change for its bundles to move, about "its" broker or fleet; empty for ``fired``."""
+    is_hold: bool = False
+    """Whether unloads that were wanted are held back, which people should know of."""
+    example: str = ""
+    """How the summary shows it, where it adds numbers."""
+
+
+COMMON: Mapping[str, OutcomeText] = {
+    FIRED: OutcomeText(meaning="it sheds; the outcomes of its bundles say what"),
+    "hit-count": OutcomeText(
+        meaning="it stands out, but not for long enough yet",
+        advice="wait",
+        remedy="its broker has to stand out for more rounds in a row",
+        example="hit-count 3/8",
+    ),
+    "below-threshold": OutcomeText(
+        meaning="its usage is close enough to the rest",
+        remedy="its broker has to be further above the others than the threshold of the policy",
+    ),
+    "below-min-traffic": OutcomeText(
+        meaning="too little would move to be worth a reconnect",
+        advice="lower `min_unload_…` on small clusters",
+        remedy="more traffic has to need a move, or min_unload_messages_per_s and min_unload_bytes_per_s have to be lower",
+    ),
+    "sole-bundle": OutcomeText(
+        meaning="the broker lists only one bundle",
+        advice="allow splits: `[pulsar.split]`",
+        remedy="its broker has to have another bundle, or keep_sole_bundle has to be off, or splits on",
+    ),
+    "sole-broker": OutcomeText(
+        meaning="there is no other broker in the snapshot", remedy="another broker has to report"
+    ),
+    "cluster-idle": OutcomeText(meaning="no load at all", remedy="the cluster has to have load"),
+}
+"""Outcomes that several policies have; a policy may word one differently."""
+
 
 _LEFT_RATIO = 0.01
 """Share of a running average's past that is left when the past no longer counts."""
 
-BUNDLE_OUTCOMES = (
-    "acted",
-    "need-met",
-    "too-big",
-    "no-traffic",
-    "masked",
-    "no-destination",
-    "bundle-limit",
-    "budget",
-)
-"""Outcomes of a bundle that was tried, by code. ``masked``: not movable; the caller that masked it knows why."""
-ACTED, NEED_MET, TOO_BIG, NO_TRAFFIC, MASKED, NO_DESTINATION, BUNDLE_LIMIT, BUDGET = range(
-    len(BUNDLE_OUTCOMES)
-)
+
+class BundleOutcome(Code):
+    """What became of a bundle that was tried. ``MASKED``: not movable; the caller that masked it knows why."""
+
+    ACTED = 0
+    NEED_MET = 1
+    TOO_BIG = 2
+    NO_TRAFFIC = 3
+    MASKED = 4
+    NO_DESTINATION = 5
+    BUNDLE_LIMIT = 6
+    BUDGET = 7
+
+
+BUNDLE_OUTCOMES = BundleOutcome.names()
+
 
 ADMITTED, REFUSED, POSTPONED = range(3)
 """What became of a wanted unload: it happens; it is refused for a reason of its own; or it has to wait because nothing, or
@@ -49,42 +99,13 @@ Sentence = Callable[[str, str | None, Evidence], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Examined:
+class Examined(Findings):
     """What the policy looked at, in its own order: pairs of brokers, single brokers, or the whole fleet; k rows."""
 
     high: Ints
     """Broker row that would shed, NOBODY for a row about the whole fleet, (k,)."""
     low: Ints
     """Broker row it is compared with, NOBODY where it is compared with none, (k,)."""
-    outcome: Codes
-    """Index into ``outcomes``, (k,)."""
-    outcomes: tuple[str, ...]
-    """Every outcome this policy knows."""
-    trigger: Codes
-    """Index into ``triggers``: what would make it fire, (k,)."""
-    triggers: tuple[str, ...]
-    """Every trigger this policy knows."""
-    evidence: Mapping[str, Floats | Ints]
-    """The numbers each row was judged on, (k,) each, units in their names."""
-
-    def __len__(self) -> int:
-        return len(self.high)
-
-    def outcome_of(self, row: int) -> str:
-        """Outcome in words."""
-        return self.outcomes[int(self.outcome[row])]
-
-    def trigger_of(self, row: int) -> str:
-        """Trigger in words."""
-        return self.triggers[int(self.trigger[row])]
-
-    def evidence_of(self, row: int) -> dict[str, float | int]:
-        """The numbers of one row."""
-        return {name: column[row].item() for name, column in self.evidence.items()}
-
-    def counts(self) -> dict[str, int]:
-        """How many rows ended with each outcome that occurred."""
-        return count_codes(self.outcome, self.outcomes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -148,6 +169,30 @@ class Stand:
     needed_hit_count: float | None = None
 
 
+def stand_by(difference: str, threshold: str, *, counts_hits: bool = False) -> Callable[[Evidence], Stand]:
+    """Reads the stand of a row from these two numbers of its evidence, and from its hits where the policy counts them."""
+
+    def stand_of(evidence: Evidence) -> Stand:
+        hits = (
+            (float(evidence["hit_count"]), float(evidence["needed_hit_count"]))
+            if counts_hits
+            else (None, None)
+        )
+        return Stand(
+            difference_points=float(evidence[difference]),
+            threshold_points=float(evidence[threshold]),
+            hit_count=hits[0],
+            needed_hit_count=hits[1],
+        )
+
+    return stand_of
+
+
+def count_hits(evidence: Evidence) -> str:
+    """The outcome of a row that does not stand out for long enough, with its hits."""
+    return f"hit-count {evidence['hit_count']}/{evidence['needed_hit_count']}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
     """The number that a policy shows on ``/metrics``."""
@@ -176,13 +221,11 @@ class SheddingPolicy(Generic[SettingsT, MemoryT, PendingT]):
     outcomes: tuple[str, ...]
     """Every outcome of an examined row; ``fired`` is one of them."""
     outcome_texts: Mapping[str, OutcomeText] = field(default_factory=dict)
-    """In words, those of ``outcomes`` that are not in ``policies.shedding.outcomes.COMMON``."""
+    """In words, those of ``outcomes`` that are not in ``COMMON``."""
     calm_outcomes: tuple[str, ...]
     """Those of ``outcomes`` that say that a row does not stand out."""
     triggers: tuple[str, ...]
     """Every trigger of an examined row, the empty one included."""
-    evidence: tuple[str, ...]
-    """Names of the numbers of an examined row."""
     sentences: Mapping[str, Sentence]
     """By trigger, the sentence of an action about the finding that it comes from."""
     details: Mapping[str, Callable[[Evidence], str]] = field(default_factory=dict)
@@ -231,9 +274,3 @@ class SheddingPolicy(Generic[SettingsT, MemoryT, PendingT]):
 def vars_of(memory: Any) -> dict[str, Any]:
     """The fields of a memory by name."""
     return {each.name: getattr(memory, each.name) for each in fields(memory)}
-
-
-def count_codes(codes: Codes, names: tuple[str, ...]) -> dict[str, int]:
-    """How often each name occurs; names that do not occur are left out."""
-    found = np.bincount(codes, minlength=len(names))
-    return {name: int(count) for name, count in zip(names, found, strict=True) if count}

@@ -15,8 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from policies.columns import Floats
-from policies.shedding.biggest_first import MARGIN_RATIO, choose_biggest_first
+from policies.columns import first_code
 from policies.shedding.contract import (
     Evidence,
     Examined,
@@ -24,11 +23,12 @@ from policies.shedding.contract import (
     NoMemory,
     Proposal,
     SheddingPolicy,
-    Stand,
     keep_pending,
+    stand_by,
 )
-from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder
-from policies.shedding.view import NOBODY, BrokerTable, RoundView
+from policies.shedding.plan import FEWEST_BROKERS, MARGIN_RATIO, PlanBuilder, choose_biggest_first
+from policies.shedding.view import NOBODY, RoundView
+from policies.wording import require
 
 NAME: Final = "overload-shedder"
 
@@ -47,8 +47,7 @@ class OverloadShedderSettings:
     Pulsar: ``loadBalancerBrokerOverloadedThresholdPercentage``."""
 
     def __post_init__(self) -> None:
-        if self.threshold_points < 0:
-            raise ValueError(f"threshold_points is {self.threshold_points}; it must be 0 or more")
+        require(self, "threshold_points", expected="0 or more")
 
     @property
     def threshold_ratio(self) -> float:
@@ -61,38 +60,19 @@ def plan(view: RoundView, memory: NoMemory, settings: OverloadShedderSettings) -
     brokers = view.brokers
     threshold = settings.threshold_ratio
     to_move = brokers.bytes_per_s * (brokers.usage_ratio - threshold + MARGIN_RATIO)
-    outcome = np.select(
-        [
-            np.full(len(brokers), len(brokers) < FEWEST_BROKERS),
-            brokers.usage_ratio < threshold,
-            brokers.listed_bundle_counts <= 1,
-        ],
-        [SOLE_BROKER, BELOW_THRESHOLD, SOLE_BUNDLE],
-        FIRED,
-    ).astype(np.int8)
-    examined = _examine(brokers, settings, outcome=outcome, to_move=to_move)
-    builder = PlanBuilder()
-    fired = np.flatnonzero(examined.outcome == FIRED)
-    if len(fired):
-        choose_biggest_first(view, builder, examined, to_move, fired)
-    return Proposal(builder.build(examined), memory)
-
-
-def _examine(
-    brokers: BrokerTable,
-    settings: OverloadShedderSettings,
-    *,
-    outcome: np.ndarray[tuple[int], np.dtype[np.int8]],
-    to_move: Floats,
-) -> Examined:
+    tests = [
+        (np.full(len(brokers), len(brokers) < FEWEST_BROKERS), SOLE_BROKER),
+        (brokers.usage_ratio < threshold, BELOW_THRESHOLD),
+        (brokers.listed_bundle_counts <= 1, SOLE_BUNDLE),
+    ]
     order, count = np.argsort(-brokers.usage_ratio, kind="stable"), len(brokers)
-    ordered = outcome[order]
-    return Examined(
+    outcome = first_code(tests, FIRED)[order]
+    examined = Examined(
         high=order,
         low=np.full(count, NOBODY, dtype=np.int64),
-        outcome=ordered,
+        outcome=outcome,
         outcomes=OUTCOMES,
-        trigger=(ordered == FIRED).astype(np.int8),
+        trigger=(outcome == FIRED).astype(np.int8),
         triggers=TRIGGERS,
         evidence={
             "usage_points": 100.0 * brokers.usage_ratio[order],
@@ -101,17 +81,15 @@ def _examine(
             "to_move_bytes_per_s": to_move[order],
         },
     )
+    builder = PlanBuilder()
+    fired = np.flatnonzero(outcome == FIRED)
+    if len(fired):
+        choose_biggest_first(view, builder, examined, to_move, fired)
+    return Proposal(builder.build(examined), memory)
 
 
 def _sentence(source: str, partner: str | None, evidence: Evidence) -> str:  # noqa: ARG001  compared with no broker
     return f"{source} is at {evidence['usage_points']:.1f} %, with less than {evidence['threshold_points']:g} % allowed"
-
-
-def _stand(evidence: Evidence) -> Stand:
-    return Stand(
-        difference_points=float(evidence["usage_points"]),
-        threshold_points=float(evidence["threshold_points"]),
-    )
 
 
 POLICY: Final = SheddingPolicy(
@@ -123,7 +101,6 @@ POLICY: Final = SheddingPolicy(
     outcomes=OUTCOMES,
     calm_outcomes=("below-threshold", "sole-broker"),
     triggers=TRIGGERS,
-    evidence=("usage_points", "threshold_points", "broker_bytes_per_s", "to_move_bytes_per_s"),
     sentences={"overloaded": _sentence},
-    headline=Headline(meaning="its usage", stand_of=_stand),
+    headline=Headline(meaning="its usage", stand_of=stand_by("usage_points", "threshold_points")),
 )

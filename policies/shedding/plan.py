@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.columns import Codes, Floats, Ints, empty_rows
-from policies.shedding.contract import ACTED, Examined, SheddingPlan
-from policies.shedding.view import BundleTable
+from policies.shedding.contract import BundleOutcome, Examined, SheddingPlan
+from policies.shedding.view import NOBODY, BundleTable, RoundView
 
 FEWEST_BROKERS = 2
 """Pulsar starts no shedder with fewer: a bundle has nowhere to go. It matters to policies that do not compare brokers."""
@@ -74,9 +74,9 @@ class PlanBuilder:
         ``sakes`` are the bundle rows for whose sake they move; None: each for its own.
         """
         self._tried.append(tried)
-        self._sakes.append((tried.rows if sakes is None else sakes)[outcomes == ACTED])
+        self._sakes.append((tried.rows if sakes is None else sakes)[outcomes == BundleOutcome.ACTED])
         self._outcomes.append(outcomes)
-        self._destinations.append(destinations[outcomes == ACTED])
+        self._destinations.append(destinations[outcomes == BundleOutcome.ACTED])
 
     @property
     def is_empty(self) -> bool:
@@ -90,11 +90,49 @@ class PlanBuilder:
         outcomes = np.concatenate([np.zeros(0, dtype=np.int8), *self._outcomes])
         return SheddingPlan(
             examined=examined,
-            unload_rows=rows[outcomes == ACTED],
+            unload_rows=rows[outcomes == BundleOutcome.ACTED],
             unload_destinations=np.concatenate([empty_rows(), *self._destinations]),
-            unload_examined=by[outcomes == ACTED],
+            unload_examined=by[outcomes == BundleOutcome.ACTED],
             unload_for=np.concatenate([empty_rows(), *self._sakes]),
             tried_rows=rows,
             tried_outcomes=outcomes,
             tried_examined=by,
         )
+
+
+MARGIN_RATIO = 0.05
+"""Share of a broker's throughput moved beyond the excess, so that it ends clearly below the threshold.
+Pulsar: ``ADDITIONAL_THRESHOLD_PERCENT_MARGIN`` of both classes."""
+
+
+def choose_biggest_first(
+    view: RoundView, builder: PlanBuilder, examined: Examined, to_move: Floats, fired: Ints
+) -> None:
+    """Pick the biggest bundles of the brokers that fired (rows of ``examined``) until ``to_move``, bytes/s by broker row, is covered.
+
+    From Pulsar 4.2.4: the same loop stands in ThresholdShedder and OverloadShedder. At least one bundle is taken where one is
+    movable, whatever its size; the last one taken may overshoot.
+    """
+    bundles, brokers = view.bundles, examined.high[fired]
+    tried = candidates(bundles, fired=fired, brokers=brokers)
+    tried, traffic = tried.heaviest_first(bundles.bytes_per_s[tried.rows])
+    outcomes = np.where(bundles.movable[tried.rows], BundleOutcome.NEED_MET, BundleOutcome.MASKED).astype(
+        np.int8
+    )
+    movable = np.flatnonzero(outcomes == BundleOutcome.NEED_MET)
+    loads = traffic[movable].tolist()
+    by = tried.examined[movable]
+    starts, ends = np.searchsorted(by, fired, side="left"), np.searchsorted(by, fired, side="right")
+    for need, start, end in zip(to_move[brokers].tolist(), starts.tolist(), ends.tolist(), strict=True):
+        outcomes[movable[start : start + _needed_count(loads, start, end, need)]] = BundleOutcome.ACTED
+    builder.add(tried, outcomes=outcomes, destinations=np.full(len(outcomes), NOBODY, dtype=np.int64))
+
+
+def _needed_count(loads: list[float], start: int, end: int, need: float) -> int:
+    """How many loads from ``start`` on, before ``end``, it takes to reach the need; at least one if there is one."""
+    marked = 0.0
+    for place in range(start, end):
+        if place > start and not marked < need:
+            return place - start
+        marked += loads[place]
+    return end - start

@@ -19,41 +19,44 @@ from typing import Final
 
 import numpy as np
 
-from policies.columns import Bools, Floats, Ints
-from policies.shedding.biggest_first import MARGIN_RATIO, choose_biggest_first
+from policies.columns import Bools, Code, Codes, Floats, Ints, first_code
 from policies.shedding.contract import (
     Evidence,
     Examined,
     Headline,
+    OutcomeText,
     Proposal,
     SheddingPolicy,
     Stand,
     keep_pending,
 )
-from policies.shedding.outcomes import OutcomeText
-from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, examine_nothing
+from policies.shedding.plan import (
+    FEWEST_BROKERS,
+    MARGIN_RATIO,
+    PlanBuilder,
+    choose_biggest_first,
+    examine_nothing,
+)
 from policies.shedding.view import NOBODY, BrokerTable, RoundView
+from policies.wording import require
 
 NAME: Final = "threshold-shedder"
 
-OUTCOMES = (
-    "fired",
-    "below-threshold",
-    "below-min-traffic",
-    "sole-bundle",
-    "already-recovered",
-    "cluster-idle",
-    "sole-broker",
-)
-(
-    FIRED,
-    BELOW_THRESHOLD,
-    BELOW_MIN_TRAFFIC,
-    SOLE_BUNDLE,
-    ALREADY_RECOVERED,
-    CLUSTER_IDLE,
-    SOLE_BROKER,
-) = range(len(OUTCOMES))
+
+class Outcome(Code):
+    """What became of a row that was examined."""
+
+    FIRED = 0
+    BELOW_THRESHOLD = 1
+    BELOW_MIN_TRAFFIC = 2
+    SOLE_BUNDLE = 3
+    ALREADY_RECOVERED = 4
+    CLUSTER_IDLE = 5
+    SOLE_BROKER = 6
+
+
+OUTCOMES = Outcome.names()
+
 TRIGGERS = ("", "upper-boundary", "lower-boundary")
 UPPER, LOWER = 1, 2
 
@@ -82,8 +85,7 @@ class ThresholdShedderSettings:
     Not in Pulsar; off, so that decisions are the same as Pulsar's."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.history_ratio <= 1:
-            raise ValueError(f"history_ratio is {self.history_ratio}; it must be from 0 to 1")
+        require(self, "history_ratio", most=1, expected="from 0 to 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,11 +110,7 @@ def plan(
     brokers = view.brokers
     if len(brokers) == 0:
         return Proposal(PlanBuilder().build(examine_nothing(OUTCOMES, TRIGGERS)), memory)
-    before = np.fromiter(
-        (memory.history_ratio.get(name, math.nan) for name in brokers.names),
-        dtype=np.float64,
-        count=len(brokers),
-    )
+    before = np.array([memory.history_ratio.get(name, math.nan) for name in brokers.names])
     usage = _smooth(before, brokers.usage_ratio, settings.history_ratio)
     builder = PlanBuilder()
     examined = _shed_above_mean(view, usage, settings, builder)
@@ -135,24 +133,21 @@ def _shed_above_mean(
     brokers = view.brokers
     threshold = settings.threshold_points / 100.0
     to_move = brokers.bytes_per_s * (usage.history - usage.mean - threshold + MARGIN_RATIO)
-    outcome = np.select(
-        [
-            np.full(len(brokers), len(brokers) < FEWEST_BROKERS),
-            np.full(len(brokers), usage.mean == 0),
-            usage.history < usage.mean + threshold,
-            ~_is_current_above_mean(brokers, settings),
-            to_move < settings.min_unload_bytes_per_s,
-            brokers.listed_bundle_counts <= 1,
-        ],
-        [SOLE_BROKER, CLUSTER_IDLE, BELOW_THRESHOLD, ALREADY_RECOVERED, BELOW_MIN_TRAFFIC, SOLE_BUNDLE],
-        FIRED,
-    ).astype(np.int8)
+    tests = [
+        (np.full(len(brokers), len(brokers) < FEWEST_BROKERS), Outcome.SOLE_BROKER),
+        (np.full(len(brokers), usage.mean == 0), Outcome.CLUSTER_IDLE),
+        (usage.history < usage.mean + threshold, Outcome.BELOW_THRESHOLD),
+        (~_is_current_above_mean(brokers, settings), Outcome.ALREADY_RECOVERED),
+        (to_move < settings.min_unload_bytes_per_s, Outcome.BELOW_MIN_TRAFFIC),
+        (brokers.listed_bundle_counts <= 1, Outcome.SOLE_BUNDLE),
+    ]
+    outcome = first_code(tests, Outcome.FIRED)
     order = np.argsort(-usage.history, kind="stable")
-    trigger = np.where(outcome == FIRED, UPPER, 0).astype(np.int8)
+    trigger = np.where(outcome == Outcome.FIRED, UPPER, 0).astype(np.int8)
     examined = _examine(
         brokers, usage, settings, order=order, outcome=outcome, trigger=trigger, to_move=to_move
     )
-    choose_biggest_first(view, builder, examined, to_move, np.flatnonzero(examined.outcome == FIRED))
+    choose_biggest_first(view, builder, examined, to_move, np.flatnonzero(examined.outcome == Outcome.FIRED))
     return examined
 
 
@@ -179,11 +174,11 @@ def _shed_busiest(
         return first
     outcome, trigger = np.empty_like(first.outcome), np.empty_like(first.trigger)
     outcome[first.high], trigger[first.high] = first.outcome, first.trigger
-    if outcome[busiest] == FIRED:
+    if outcome[busiest] == Outcome.FIRED:
         return first
     to_move = brokers.bytes_per_s * threshold * LOWER_BOUNDARY_MARGIN_RATIO
     fires = not settings.min_unload_bytes_per_s > to_move[busiest]
-    outcome[busiest] = FIRED if fires else BELOW_MIN_TRAFFIC
+    outcome[busiest] = Outcome.FIRED if fires else Outcome.BELOW_MIN_TRAFFIC
     trigger[busiest] = LOWER
     examined = _examine(
         brokers, usage, settings, order=first.high, outcome=outcome, trigger=trigger, to_move=to_move
@@ -206,8 +201,8 @@ def _examine(
     settings: ThresholdShedderSettings,
     *,
     order: Ints,
-    outcome: np.ndarray[tuple[int], np.dtype[np.int8]],
-    trigger: np.ndarray[tuple[int], np.dtype[np.int8]],
+    outcome: Codes,
+    trigger: Codes,
     to_move: Floats,
 ) -> Examined:
     count = len(order)
@@ -258,14 +253,6 @@ POLICY: Final = SheddingPolicy(
     },
     calm_outcomes=("below-threshold", "already-recovered", "cluster-idle", "sole-broker"),
     triggers=TRIGGERS,
-    evidence=(
-        "usage_points",
-        "history_points",
-        "mean_points",
-        "threshold_points",
-        "broker_bytes_per_s",
-        "to_move_bytes_per_s",
-    ),
     sentences={TRIGGERS[UPPER]: _describe_source, TRIGGERS[LOWER]: _describe_source},
     headline=Headline(meaning="its smoothed usage less the mean", stand_of=_stand),
 )

@@ -20,22 +20,19 @@ import numpy as np
 
 from policies.columns import Codes, Floats
 from policies.shedding.contract import (
-    ACTED,
-    BUNDLE_LIMIT,
-    MASKED,
-    NEED_MET,
-    TOO_BIG,
+    BundleOutcome,
     Evidence,
     Examined,
     Headline,
     NoMemory,
+    OutcomeText,
     Proposal,
     SheddingPolicy,
     keep_pending,
 )
-from policies.shedding.outcomes import OutcomeText
 from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, candidates, examine_nothing
 from policies.shedding.view import NOBODY, BrokerTable, RoundView
+from policies.wording import require
 
 NAME: Final = "uniform-load-shedder"
 
@@ -73,11 +70,8 @@ class UniformLoadShedderSettings:
     """The same for throughput. Pulsar: ``minUnloadMessageThroughput``."""
 
     def __post_init__(self) -> None:
-        for name in ("rate_difference_percent", "throughput_multiple"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 (off) or more")
-        if not 0 <= self.max_unload_ratio <= 1:
-            raise ValueError(f"max_unload_ratio is {self.max_unload_ratio}; it must be from 0 to 1")
+        require(self, "rate_difference_percent", "throughput_multiple", expected="0 (off) or more")
+        require(self, "max_unload_ratio", most=1, expected="from 0 to 1")
         if self.max_unload_bundles_count != NO_LIMIT and self.max_unload_bundles_count < 1:
             raise ValueError(
                 f"max_unload_bundles_count is {self.max_unload_bundles_count}; it must be 1 or more, or "
@@ -234,15 +228,15 @@ def _fit(loads: list[float], movable: list[bool], need: int, limit: int) -> Code
     left, taken_count = need, 0
     for place, load in enumerate(loads):
         if not movable[place]:
-            outcomes[place] = MASKED
+            outcomes[place] = BundleOutcome.MASKED
         elif taken_count == limit:
-            outcomes[place] = BUNDLE_LIMIT
+            outcomes[place] = BundleOutcome.BUNDLE_LIMIT
         elif load <= left:
-            outcomes[place] = ACTED
+            outcomes[place] = BundleOutcome.ACTED
             left -= int(load)
             taken_count += 1
         else:
-            outcomes[place] = TOO_BIG if load > need else NEED_MET
+            outcomes[place] = BundleOutcome.TOO_BIG if load > need else BundleOutcome.NEED_MET
     return outcomes
 
 
@@ -277,18 +271,6 @@ POLICY: Final = SheddingPolicy(
     },
     calm_outcomes=("below-threshold", "not-busiest", "sole-broker"),
     triggers=TRIGGERS,
-    evidence=(
-        "broker_messages_per_s",
-        "lowest_messages_per_s",
-        "difference_percent",
-        "allowed_difference_percent",
-        "to_move_messages_per_s",
-        "broker_bytes_per_s",
-        "lowest_bytes_per_s",
-        "throughput_multiple",
-        "allowed_throughput_multiple",
-        "to_move_bytes_per_s",
-    ),
     sentences={TRIGGERS[BY_RATE]: _describe_rates, TRIGGERS[BY_THROUGHPUT]: _describe_throughputs},
     headline=Headline(meaning="which compares rates"),
 )

@@ -11,45 +11,36 @@ What is known of the topics, and what happens where too little is known, is in `
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from policies.columns import Bools, Codes, Floats, Ints
+from policies.columns import Bools, Codes, Floats, Ints, first_code
 from policies.splitting.algorithms import divide
 from policies.splitting.cut import BundleLimits, SplitQuestion, children, no_cut
 from policies.splitting.evidence import ONE_TOPIC_RATIO, Evidence, heaviest_topic
 from policies.splitting.plan import (
-    ACTED,
-    BUDGET,
     BY_BYTES,
     BY_MESSAGES,
     BY_SESSIONS,
     BY_TOPICS,
-    HIT_COUNT,
-    MASKED,
     MEASURES,
-    NAMESPACE_FULL,
-    NO_BOUNDARY,
     NO_PROPOSALS,
     NO_TOPIC,
-    NO_TOPIC_STATS,
-    ONE_TOPIC,
-    RANGE_TOO_NARROW,
-    SOLE_TOPIC,
+    OUTCOMES,
     TRIGGERS,
     UNITS,
     Examined,
+    Outcome,
     Proposals,
     SplitDecision,
     SplitMemory,
     SplitPlan,
+    SplitSettings,
     SplitSnapshot,
     TopicTable,
 )
 from policies.splitting.ranges import BadRange, Bundle
-from policies.splitting.settings import SplitSettings
 
 MOST_BOUNDARIES = 10_000
 """Most boundaries of one split, so that its action fits in a record; eighty times the bundles that a namespace may have in Pulsar."""
@@ -111,22 +102,33 @@ def split(
     so_far = _Round()
     for at in np.flatnonzero(outcome == _OPEN).tolist():
         if 0 < settings.max_splits_per_round_count <= len(so_far.decisions):
-            outcome[outcome == _OPEN] = BUDGET
+            outcome[outcome == _OPEN] = Outcome.BUDGET
             break
         outcome[at] = _judge(snapshot, found, memory, settings, at, so_far)
     heaviest = np.full(len(found.rows), NO_TOPIC, dtype=np.int64)
-    for at in np.flatnonzero((outcome == SOLE_TOPIC) | (outcome == ONE_TOPIC)).tolist():
+    for at in np.flatnonzero((outcome == Outcome.SOLE_TOPIC) | (outcome == Outcome.ONE_TOPIC)).tolist():
         heaviest[at] = heaviest_topic(snapshot.topic_table, int(found.rows[at]), int(found.trigger[at]))[0]
     examined = Examined(
         rows=found.rows,
         outcome=outcome,
+        outcomes=OUTCOMES,
         trigger=found.trigger,
+        triggers=TRIGGERS,
         heaviest_topic=heaviest,
-        evidence=dict(_evidence(snapshot, found, settings)),
+        evidence={
+            "bundle_topics_count": snapshot.topic_counts[found.rows],
+            "bundle_sessions_count": snapshot.session_counts[found.rows],
+            "bundle_messages_per_s": snapshot.messages_per_s[found.rows],
+            "bundle_bytes_per_s": snapshot.bytes_per_s[found.rows],
+            "load_ratio": found.load_ratio,
+            "limit": found.limits,
+            "hit_count": found.hits,
+            "needed_hit_count": np.where(found.is_proposed, 0, settings.hit_count + 1),
+        },
         reasons=so_far.reasons,
     )
     hits = np.zeros(len(snapshot), dtype=np.int64)
-    hits[found.rows] = np.where((outcome == ACTED) | ~found.is_above, 0, found.hits)
+    hits[found.rows] = np.where((outcome == Outcome.ACTED) | ~found.is_above, 0, found.hits)
     few = _has_few_topics(snapshot)
     hits[few] = memory.hits[few]
     after = replace(memory, hits=hits)
@@ -198,16 +200,13 @@ def _configured_limits(settings: SplitSettings) -> Floats:
 
 def _rule_out(snapshot: SplitSnapshot, found: _Candidates, settings: SplitSettings) -> Codes:
     """Outcome of the candidates that checks on the columns rule out; ``_OPEN`` for the others."""
-    return np.select(
-        [
-            _has_few_topics(snapshot)[found.rows],
-            (found.hits <= settings.hit_count) & ~found.is_proposed,
-            ~snapshot.may_split[found.rows],
-            snapshot.topic_counts[found.rows] == 0,
-        ],
-        [SOLE_TOPIC, HIT_COUNT, MASKED, NO_TOPIC_STATS],
-        _OPEN,
-    ).astype(np.int8)
+    tests = [
+        (_has_few_topics(snapshot)[found.rows], Outcome.SOLE_TOPIC),
+        ((found.hits <= settings.hit_count) & ~found.is_proposed, Outcome.HIT_COUNT),
+        (~snapshot.may_split[found.rows], Outcome.MASKED),
+        (snapshot.topic_counts[found.rows] == 0, Outcome.NO_TOPIC_STATS),
+    ]
+    return first_code(tests, _OPEN)
 
 
 def _has_few_topics(snapshot: SplitSnapshot) -> Bools:
@@ -233,13 +232,13 @@ def _judge(
         range_ = Bundle.parse(snapshot.names[row]).range
     except BadRange as error:
         so_far.reasons[at] = str(error)  # one broker's odd bundle name must not end the round for all
-        return RANGE_TOO_NARROW
+        return Outcome.RANGE_TOO_NARROW
     room = _room(snapshot, settings, so_far, row)
     if not range_.can_split:
-        return RANGE_TOO_NARROW
+        return Outcome.RANGE_TOO_NARROW
     if room is not None and room <= 0:
-        return NAMESPACE_FULL
-    topics = snapshot.topic_table.of(row).take_range(range_)
+        return Outcome.NAMESPACE_FULL
+    topics = snapshot.topic_table.topics_of(row).take_range(range_)
     question = SplitQuestion(
         range=range_,
         topics=topics,
@@ -253,10 +252,10 @@ def _judge(
     evidence = (Evidence(snapshot, row, trigger, topics) for trigger in found.triggers_of(at))
     for each in sorted(evidence, key=lambda each: not each.is_known):
         tried[each.trigger] = _judge_measure(each, memory, settings, question, at, so_far)
-        if tried[each.trigger][0] == ACTED:
+        if tried[each.trigger][0] == Outcome.ACTED:
             if each.trigger != found.trigger[at]:
                 found.trigger[at], found.limits[at] = each.trigger, _configured_limits(settings)[each.trigger]
-            return ACTED
+            return Outcome.ACTED
     outcome, reason = tried[int(found.trigger[at])]
     if reason:
         so_far.reasons[at] = reason
@@ -277,10 +276,10 @@ def _judge_measure(
         name = evidence.snapshot.names[evidence.row]
         reason = evidence.why_no_guess(settings, memory.blind_cuts.get(name))
         if reason:
-            return NO_TOPIC_STATS, reason
+            return Outcome.NO_TOPIC_STATS, reason
         algorithm, cut = evidence.guess(settings, question)
     elif evidence.has_one_topic:
-        return ONE_TOPIC, ""
+        return Outcome.ONE_TOPIC, ""
     else:
         algorithm, cut = settings.algorithm, divide(settings.algorithm, question)
         kept = evidence.kept_ratio(cut) if cut.boundaries else 0.0
@@ -291,10 +290,10 @@ def _judge_measure(
             f"{len(cut.boundaries)} boundaries would be needed, and {MOST_BOUNDARIES} fit in an action"
         )
     if not cut.boundaries:
-        return NO_BOUNDARY, cut.reason
+        return Outcome.NO_BOUNDARY, cut.reason
     room = question.max_boundaries_count
     if room is not None and len(cut.boundaries) > room:
-        return NAMESPACE_FULL, ""
+        return Outcome.NAMESPACE_FULL, ""
     so_far.added[int(evidence.snapshot.namespaces[evidence.row])] += len(cut.boundaries)
     so_far.decisions.append(
         SplitDecision(
@@ -310,7 +309,7 @@ def _judge_measure(
             ),
         )
     )
-    return ACTED, ""
+    return Outcome.ACTED, ""
 
 
 def _room(snapshot: SplitSnapshot, settings: SplitSettings, so_far: _Round, row: int) -> int | None:
@@ -330,16 +329,3 @@ def _limits(settings: SplitSettings, trigger: int) -> BundleLimits:
     if trigger == BY_SESSIONS:
         return replace(limits, sessions_count=float(settings.max_sessions_count))
     return limits
-
-
-def _evidence(
-    snapshot: SplitSnapshot, found: _Candidates, settings: SplitSettings
-) -> Iterator[tuple[str, Floats | Ints]]:
-    yield "bundle_topics_count", snapshot.topic_counts[found.rows]
-    yield "bundle_sessions_count", snapshot.session_counts[found.rows]
-    yield "bundle_messages_per_s", snapshot.messages_per_s[found.rows]
-    yield "bundle_bytes_per_s", snapshot.bytes_per_s[found.rows]
-    yield "load_ratio", found.load_ratio
-    yield "limit", found.limits
-    yield "hit_count", found.hits
-    yield "needed_hit_count", np.where(found.is_proposed, 0, settings.hit_count + 1)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.columns import Floats, Ints
-from policies.splitting import range_equally_divide, specified_positions_divide, topic_count_equally_divide
-from policies.splitting.cut import Cut, SplitQuestion, cut_at
+from policies.splitting import algorithms
+from policies.splitting.cut import Cut, SplitQuestion, TopicLoads, cut_at
 from policies.splitting.plan import (
     BY_BROKER_BYTES,
     BY_BYTES,
@@ -24,11 +24,10 @@ from policies.splitting.plan import (
     NO_TOPIC,
     UNITS,
     BlindCut,
+    SplitSettings,
     SplitSnapshot,
     TopicTable,
 )
-from policies.splitting.settings import SplitSettings
-from policies.splitting.topics import TopicLoads
 
 KNOWN_RATIO = 0.8
 """Share of what a bundle's owner reports for which its topics must account. Both figures are of the same minute and differ by
@@ -109,7 +108,7 @@ class Evidence:
     def guess(self, settings: SplitSettings, question: SplitQuestion) -> tuple[str, Cut]:
         """The algorithm and the one cut: off the topic with most of the traffic, or in the middle of the topics or of the range."""
         if not self._can_guess_by_topics(settings):
-            return range_equally_divide.NAME, range_equally_divide.divide(question)
+            return algorithms.RANGE_EQUALLY_DIVIDE, algorithms.range_equally_divide(question)
         why = (
             "its producers and consumers are not known by topic: it is cut once, and its parts are looked at"
         )
@@ -119,11 +118,11 @@ class Evidence:
                 at = int(load.argmax())
                 near = self.topics.positions[max(0, at - 1) : at + 2]
                 edges = (near[:-1] + near[1:] + 1) // 2
-                return specified_positions_divide.NAME, cut_at(
+                return algorithms.SPECIFIED_POSITIONS_DIVIDE, cut_at(
                     question, edges.tolist(), f"{why}; {self.topics.names[at]} has most of the traffic"
                 )
-        half = topic_count_equally_divide.divide(question)
-        return topic_count_equally_divide.NAME, Cut(
+        half = algorithms.topic_count_equally_divide(question)
+        return algorithms.TOPIC_COUNT_EQUALLY_DIVIDE, Cut(
             boundaries=half.boundaries, reason=f"{why}; {half.reason}"
         )
 
@@ -131,12 +130,12 @@ class Evidence:
         return (
             self.trigger == BY_SESSIONS
             and self.by(BY_TOPICS).is_known
-            and settings.algorithm != range_equally_divide.NAME
+            and settings.algorithm != algorithms.RANGE_EQUALLY_DIVIDE
         )
 
 
 def _may_cut_range(settings: SplitSettings) -> bool:
-    return settings.algorithm == range_equally_divide.NAME or settings.without_topic_stats == "range"
+    return settings.algorithm == algorithms.RANGE_EQUALLY_DIVIDE or settings.without_topic_stats == "range"
 
 
 def _measured(topics: TopicLoads | TopicTable, trigger: int) -> Floats | Ints:

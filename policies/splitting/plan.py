@@ -1,44 +1,119 @@
-"""What the criteria see and what they return: columns of bundles go in, decisions and one outcome per candidate come out.
+"""What decides when bundles are split, and what is decided: settings, columns of bundles, decisions and outcomes.
 
 Invariant: a bundle above a limit is a candidate, and every candidate has exactly one outcome.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from policies.columns import Bools, Codes, Floats, Ints
-from policies.splitting.cut import ChildLoad, Cut
-from policies.splitting.positions import positions_of
-from policies.splitting.topics import TopicLoads, topic_loads
-
-OUTCOMES = (
-    "acted",
-    "sole-topic",
-    "hit-count",
-    "masked",
-    "budget",
-    "range-too-narrow",
-    "namespace-full",
-    "no-topic-stats",
-    "one-topic",
-    "no-boundary",
+from policies.columns import Bools, Code, Codes, Findings, Floats, Ints
+from policies.splitting import algorithms, balanced_flow_divide
+from policies.splitting.algorithms import ALGORITHMS, UnknownAlgorithm
+from policies.splitting.cut import (
+    PULSAR_MAX_BYTES_PER_S,
+    PULSAR_MAX_MESSAGES_PER_S,
+    Boundary,
+    BundleLimits,
+    ChildLoad,
+    Cut,
+    TopicLoads,
+    topic_loads,
 )
-"""Outcomes of a candidate, by code. ``masked``: it may not be split now; the caller that masked it knows why."""
-(
-    ACTED,
-    SOLE_TOPIC,
-    HIT_COUNT,
-    MASKED,
-    BUDGET,
-    RANGE_TOO_NARROW,
-    NAMESPACE_FULL,
-    NO_TOPIC_STATS,
-    ONE_TOPIC,
-    NO_BOUNDARY,
-) = range(len(OUTCOMES))
+from policies.splitting.ranges import positions_of
+from policies.wording import require
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitSettings:
+    """Which bundles are split, where, and how many at once."""
+
+    enabled: bool = False
+    """Whether bundles are split. Off by default: a split cannot be undone. Pulsar: ``loadBalancerAutoBundleSplitEnabled``."""
+    algorithm: str = balanced_flow_divide.BALANCED_FLOW_DIVIDE
+    """Where to cut: ``balanced_flow_divide``, ``flow_or_qps_equally_divide``, ``range_equally_divide`` or
+    ``topic_count_equally_divide``. Pulsar: ``defaultNamespaceBundleSplitAlgorithm``, which does not have
+    ``balanced_flow_divide``; the boundaries of that one are carried out as ``specified_positions_divide``."""
+    max_topics_count: int = 1000
+    """Topics above which a bundle is split; 0: no limit.
+    Pulsar: ``loadBalancerNamespaceBundleMaxTopics``."""
+    max_sessions_count: int = 1000
+    """Producers and consumers above which a bundle is split; 0: no limit.
+    Pulsar: ``loadBalancerNamespaceBundleMaxSessions``."""
+    max_messages_per_s: float = PULSAR_MAX_MESSAGES_PER_S
+    """Message rate, in and out together, above which a bundle is split; must be above 0, loads are measured against it.
+    Pulsar: ``loadBalancerNamespaceBundleMaxMsgRate``."""
+    max_bytes_per_s: float = PULSAR_MAX_BYTES_PER_S
+    """Throughput, in and out together, above which a bundle is split; must be above 0, loads are measured against it.
+    Pulsar: ``loadBalancerNamespaceBundleMaxBandwidthMbytes`` (there in MiB/s)."""
+    average_samples: int = 1
+    """Samples that rate and throughput are averaged over before they are judged: 1 is the present value, as in
+    Pulsar's extensible load manager; 1000 is as in its modular one, where a burst counts only after a long time and is
+    forgotten even later."""
+    difference_threshold_percent: float = 10.0
+    """By how much the bundle's total must exceed a limit before ``flow_or_qps_equally_divide`` cuts.
+    Pulsar: ``flowOrQpsDifferenceThresholdPercentage``."""
+    hit_count: int = 3
+    """Rounds in a row that a bundle is above a limit before the round that splits it: with 3 the fourth round splits it.
+    Pulsar: ``loadBalancerNamespaceBundleSplitConditionHitCountThreshold``; its modular load manager has none (0)."""
+    max_namespace_bundles_count: int = 128
+    """Bundles a namespace may have; 0: any number. Pulsar: ``loadBalancerNamespaceMaximumBundles``."""
+    max_splits_per_round_count: int = 10
+    """Bundles split in one round; 0: any number. Pulsar: ``loadBalancerMaxNumberOfBundlesToSplitPerCycle``."""
+    bundle_cooldown_s: float = 1800.0
+    """How long a bundle, its children included, is not split again: long enough for the children to be moved and
+    measured. Not in Pulsar, where stale numbers can split the same range twice (#25031)."""
+    max_child_ratio: float = 0.7
+    """Share of the limits below which ``balanced_flow_divide`` brings every child: room to grow before the next split.
+    Not in Pulsar."""
+    flow_or_qps_boundary: Boundary = "shipped"
+    """Where ``flow_or_qps_equally_divide`` cuts between two topics: ``shipped`` is Pulsar's middle + 1, ``proposal``
+    the middle, as PIP-169 has it."""
+    without_topic_stats: Literal["hold", "range"] = "hold"
+    """What to do with a bundle above a limit of topics, rate or throughput where the statistics of its topics account for less than
+    four fifths of it: ``hold`` it, or cut its ``range`` in the middle, once, and look at the parts."""
+    hot_partition_bytes_per_s: float = 20_000_000.0
+    """Throughput of one topic partition above which the summary advises more partitions: no split can help it.
+    0: no advice. Not in Pulsar."""
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in ALGORITHMS:
+            raise UnknownAlgorithm(self.algorithm)
+        if self.algorithm == algorithms.SPECIFIED_POSITIONS_DIVIDE:
+            raise ValueError(
+                f"algorithm {self.algorithm!r} works only in `trimtab split plan`, where a person gives the positions; "
+                f"choose another one"
+            )
+        if not 0 < self.max_child_ratio <= 1:
+            raise ValueError(f"max_child_ratio is {self.max_child_ratio}; it must be above 0 and at most 1")
+        require(self, "average_samples", least=1, expected="1 or more")
+        require(self, "bundle_cooldown_s", expected="0 or more (0 switches it off)")
+        self.limits()
+
+    def limits(self) -> BundleLimits:
+        """What one bundle may carry. Raises ``ValueError`` where a limit is not above 0."""
+        return BundleLimits(messages_per_s=self.max_messages_per_s, bytes_per_s=self.max_bytes_per_s)
+
+
+class Outcome(Code):
+    """What became of a candidate. ``MASKED``: it may not be split now; the caller that masked it knows why."""
+
+    ACTED = 0
+    SOLE_TOPIC = 1
+    HIT_COUNT = 2
+    MASKED = 3
+    BUDGET = 4
+    RANGE_TOO_NARROW = 5
+    NAMESPACE_FULL = 6
+    NO_TOPIC_STATS = 7
+    ONE_TOPIC = 8
+    NO_BOUNDARY = 9
+
+
+OUTCOMES = Outcome.names()
+
 
 TRIGGERS = ("topics", "sessions", "messages", "bytes", "broker-messages", "broker-bytes")
 """Why a bundle is a candidate, by code: the limit it is above, the first in Pulsar's order if there are several; or the
@@ -91,7 +166,7 @@ class TopicTable:
         start = int(self.starts[bundle])
         return slice(start, max(start, int(self.ends[bundle])))
 
-    def of(self, bundle: int) -> TopicLoads:
+    def topics_of(self, bundle: int) -> TopicLoads:
         """Topics of one bundle, each where its name hashes to."""
         rows = self.rows_of(bundle)
         names = self.names[rows]
@@ -167,41 +242,15 @@ class SplitMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Examined:
+class Examined(Findings):
     """Candidates, the heaviest first (as a share of the limits), ties by name; c rows."""
 
     rows: Ints
     """Bundle rows, (c,)."""
-    outcome: Codes
-    """Index into ``OUTCOMES``, (c,)."""
-    trigger: Codes
-    """Index into ``TRIGGERS``, (c,)."""
     heaviest_topic: Ints
     """Row of the topic that carries the load of an ``one-topic`` or ``sole-topic``, (c,); NO_TOPIC where none is named."""
-    evidence: Mapping[str, Floats | Ints]
-    """The numbers each was judged on, (c,) each, units in their names."""
     reasons: Mapping[int, str]
     """By row of ``examined``: why there is no boundary for a candidate."""
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def outcome_of(self, row: int) -> str:
-        """Outcome in words."""
-        return OUTCOMES[int(self.outcome[row])]
-
-    def trigger_of(self, row: int) -> str:
-        """Trigger in words."""
-        return TRIGGERS[int(self.trigger[row])]
-
-    def evidence_of(self, row: int) -> dict[str, float | int]:
-        """The numbers of one row."""
-        return {name: column[row].item() for name, column in self.evidence.items()}
-
-    def counts(self) -> dict[str, int]:
-        """How many candidates ended with each outcome that occurred."""
-        found = np.bincount(self.outcome, minlength=len(OUTCOMES))
-        return {name: int(count) for name, count in zip(OUTCOMES, found, strict=True) if count}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

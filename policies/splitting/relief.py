@@ -12,8 +12,7 @@ import math
 import numpy as np
 
 from policies.columns import Bools, Floats
-from policies.shedding.contract import SheddingPlan
-from policies.shedding.outcomes import FIRED
+from policies.shedding.contract import FIRED, SheddingPlan
 from policies.shedding.view import NOBODY, RoundView
 from policies.splitting.plan import BY_BROKER_BYTES, BY_BROKER_MESSAGES, Proposals
 

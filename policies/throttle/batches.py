@@ -61,23 +61,18 @@ def batches_of(moves: Moves, rule: RateRule, *, count: int | None) -> BatchPlan:
                 f"{count} batches of {len(moves)} moving partitions; expected 1 to {len(moves)}"
             )
         places = _assign(needs, _choose_least_loaded(needs, count))
-    numbers = [places == number for number in range(int(places.max(initial=-1)) + 1)]
-    batches = [_batch(moves.take(rows), rule) for rows in numbers if rows.any()]
+    parts = [moves.take(places == number) for number in np.unique(places).tolist()]
+    plans = [_uniform_plan(part, rule) for part in parts]
+    at_cap = None if cap is None else [_uniform_plan(part, RateRule(fixed_bytes_per_s=cap)) for part in parts]
     return BatchPlan(
-        batches=tuple(batches),
-        total_s=_total_s([batch.plan for batch in batches]),
-        total_at_cap_s=None
-        if cap is None
-        else _total_s([_plan_at_rate(batch.moves, cap) for batch in batches]),
+        batches=tuple(Batch(moves=part, plan=plan) for part, plan in zip(parts, plans, strict=True)),
+        total_s=_total_s(plans),
+        total_at_cap_s=None if at_cap is None else _total_s(at_cap),
     )
 
 
-def _batch(moves: Moves, rule: RateRule) -> Batch:
-    return Batch(moves=moves, plan=uniform_plan(loads_of(needs_of(moves)), rule))
-
-
-def _plan_at_rate(moves: Moves, rate: int) -> UniformPlan:
-    return uniform_plan(loads_of(needs_of(moves)), RateRule(fixed_bytes_per_s=rate))
+def _uniform_plan(moves: Moves, rule: RateRule) -> UniformPlan:
+    return uniform_plan(loads_of(needs_of(moves)), rule)
 
 
 def _total_s(plans: list[UniformPlan]) -> float | None:

@@ -7,14 +7,14 @@ Kafka itself keeps the order of the text; here it is always numeric, so that equ
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 
-from policies.throttle.moves import Moves
-from policies.throttle.replicas import ReplicaSet
+from policies.throttle.moves import Moves, ReplicaSet
+from policies.throttle.rates import BrokerRole
 
 EVERYTHING = "*"
 """Stands for every replica of the topic; no matter who set it, such a list needs no entries of ours."""
@@ -59,29 +59,7 @@ def merge(there: ThrottledLists, ours: ThrottledLists) -> tuple[ThrottledLists, 
     ``*`` is left alone: it covers ours already, and nothing is added to it. An entry that was there before is never among
     the added ones, so removing the added ones restores the lists. Raises ``BadList``.
     """
-    leader, leader_added = _merge_all(there.leader, ours.leader)
-    follower, follower_added = _merge_all(there.follower, ours.follower)
-    return (
-        ThrottledLists(leader=leader, follower=follower),
-        ThrottledLists(leader=leader_added, follower=follower_added),
-    )
-
-
-def _merge_all(there: Mapping[str, str], ours: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    after, added = {}, {}
-    for topic, text in ours.items():
-        before = there.get(topic, "").strip()
-        if before in ("", text):  # the usual cases, without reading 100,000 entries
-            after[topic] = text
-            new = text if before == "" else ""
-        elif before == EVERYTHING:
-            after[topic], new = EVERYTHING, ""
-        else:
-            found, wanted = entries_of(before), entries_of(text)
-            after[topic], new = text_of(found | wanted), text_of(wanted - found)
-        if new:
-            added[topic] = new
-    return after, added
+    return _combine(_join, ours, there), difference(ours, there)
 
 
 def without(there: ThrottledLists, added: ThrottledLists) -> ThrottledLists:
@@ -89,32 +67,75 @@ def without(there: ThrottledLists, added: ThrottledLists) -> ThrottledLists:
 
     A ``*`` that was set meanwhile is left alone. Raises ``BadList``.
     """
+    left = foreign_entries_of(there, added)
     return ThrottledLists(
-        leader=_take_all(there.leader, added.leader), follower=_take_all(there.follower, added.follower)
+        leader=dict.fromkeys(added.leader, "") | dict(left.leader),
+        follower=dict.fromkeys(added.follower, "") | dict(left.follower),
     )
-
-
-def _take_all(there: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
-    return {topic: _take(there.get(topic, "").strip(), text) for topic, text in added.items()}
-
-
-def _take(before: str, added: str) -> str:
-    if before in ("", EVERYTHING) or not added:
-        return before
-    return "" if before == added else text_of(entries_of(before) - entries_of(added))
 
 
 def foreign_entries_of(there: ThrottledLists, ours: ThrottledLists) -> ThrottledLists:
     """Entries on the topics of ``ours`` that somebody else set; they are kept and reported. Raises ``BadList``."""
-    return ThrottledLists(
-        leader=_foreign_texts_of(there.leader, ours.leader),
-        follower=_foreign_texts_of(there.follower, ours.follower),
+    return _combine(lambda text, now: _subtract(now, text), ours, there)
+
+
+def union(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
+    """Entries of either. Raises ``BadList``."""
+    both = _combine(_join, other, one)
+    return ThrottledLists(leader={**one.leader, **both.leader}, follower={**one.follower, **both.follower})
+
+
+def contains(there: ThrottledLists, entries: ThrottledLists) -> bool:
+    """Whether the lists have all these entries; ``*`` has every entry. Raises ``BadList``."""
+    return not any(
+        _subtract(text, theirs.get(topic, "").strip())
+        for mine, theirs in ((entries.leader, there.leader), (entries.follower, there.follower))
+        for topic, text in mine.items()
     )
 
 
-def _foreign_texts_of(there: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
-    left = {topic: _take(there.get(topic, "").strip(), text) for topic, text in ours.items()}
-    return {topic: text for topic, text in left.items() if text}
+def common(one: ThrottledLists, there: ThrottledLists) -> ThrottledLists:
+    """Entries of ``one`` that are there; ``*`` has every entry. Raises ``BadList``."""
+    return _combine(_intersect, one, there)
+
+
+def difference(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
+    """Entries of ``one``, which has no ``*``, that are not in ``other``. Raises ``BadList``."""
+    return _combine(_subtract, one, other)
+
+
+def _combine(
+    operation: Callable[[str, str], str], one: ThrottledLists, other: ThrottledLists
+) -> ThrottledLists:
+    """The result for each text of ``one`` and that of the same topic in ``other``; an empty result is left out."""
+    leader, follower = (
+        {
+            topic: result
+            for topic, text in mine.items()
+            if (result := operation(text, theirs.get(topic, "").strip()))
+        }
+        for mine, theirs in ((one.leader, other.leader), (one.follower, other.follower))
+    )
+    return ThrottledLists(leader=leader, follower=follower)
+
+
+# The usual cases come first in each, without reading 100,000 entries.
+
+
+def _join(text: str, now: str) -> str:
+    if now in ("", text, EVERYTHING):
+        return now or text
+    return text_of(entries_of(now) | entries_of(text))
+
+
+def _subtract(text: str, other: str) -> str:
+    if text in ("", EVERYTHING) or not other:
+        return text
+    return "" if other in (text, EVERYTHING) else text_of(entries_of(text) - entries_of(other))
+
+
+def _intersect(text: str, now: str) -> str:
+    return text if now in (text, EVERYTHING) else text_of(entries_of(text) & entries_of(now))
 
 
 def entries_of(text: str) -> set[Entry]:
@@ -135,49 +156,68 @@ def text_of(entries: Iterable[Entry]) -> str:
     return ",".join(f"{partition}:{broker}" for partition, broker in sorted(set(entries)))
 
 
-def union(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
-    """Entries of either. Raises ``BadList``."""
-    both, _ = merge(one, other)
-    return ThrottledLists(leader={**one.leader, **both.leader}, follower={**one.follower, **both.follower})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListSteps:
+    """Our entries as they should be, and the steps that lead there."""
 
+    wanted: ThrottledLists
+    add: ThrottledLists
+    joined: ThrottledLists
+    """Entries to add that were never there."""
+    remove: ThrottledLists
+    leaders: tuple[int, ...]
+    """Brokers that need a leader rate: every source, whoever leads."""
+    followers: tuple[int, ...]
+    down: Collection[int]
+    """Brokers that are not alive: no rate can be set on them, and none be taken off."""
 
-def contains(there: ThrottledLists, entries: ThrottledLists) -> bool:
-    """Whether the lists have all these entries; ``*`` has every entry. Raises ``BadList``."""
-    return _contains(there.leader, entries.leader) and _contains(there.follower, entries.follower)
+    @classmethod
+    def from_lists(
+        cls,
+        there: ThrottledLists,
+        added: ThrottledLists,
+        moves: Moves,
+        *,
+        lost: ThrottledLists,
+        down: Collection[int],
+    ) -> "ListSteps":
+        """``there`` is on the cluster, whether or not our last change has arrived; ``added`` is what we had added.
 
+        ``lost`` is the part of that which is needed and which somebody removed.
+        """
+        ours = without(there, added)
+        others = ThrottledLists(
+            leader={**there.leader, **ours.leader}, follower={**there.follower, **ours.follower}
+        )
+        needed = lists_of(moves)
+        _, wanted = merge(others, needed)
+        joined = difference(wanted, added)
+        return cls(
+            wanted=wanted,
+            add=union(joined, lost),
+            joined=joined,
+            remove=difference(added, wanted),
+            leaders=tuple(np.unique(moves.sources.brokers).tolist()),
+            followers=tuple(np.unique(moves.added.brokers).tolist()),
+            down=down,
+        )
 
-def _contains(there: Mapping[str, str], entries: Mapping[str, str]) -> bool:
-    for topic, text in entries.items():
-        now = there.get(topic, "").strip()
-        if now not in (text, EVERYTHING) and not entries_of(text) <= entries_of(now):
-            return False
-    return True
+    @property
+    def is_joined(self) -> bool:
+        """Whether something moves that is not throttled yet."""
+        return bool(self.joined.leader or self.joined.follower)
 
+    @property
+    def is_left(self) -> bool:
+        """Whether something is throttled that no longer moves."""
+        return bool(self.remove.leader or self.remove.follower)
 
-def common(one: ThrottledLists, there: ThrottledLists) -> ThrottledLists:
-    """Entries of ``one`` that are there; ``*`` has every entry. Raises ``BadList``."""
-    return ThrottledLists(
-        leader=_common(one.leader, there.leader), follower=_common(one.follower, there.follower)
-    )
+    def roles(self) -> Iterator[BrokerRole]:
+        """Every role that needs a rate and can be given one."""
+        yield from (BrokerRole("leader", broker) for broker in self.leaders if broker not in self.down)
+        yield from (BrokerRole("follower", broker) for broker in self.followers if broker not in self.down)
 
-
-def _common(one: Mapping[str, str], there: Mapping[str, str]) -> dict[str, str]:
-    found = {}
-    for topic, text in one.items():
-        now = there.get(topic, "").strip()
-        both = text if now in (EVERYTHING, text) else text_of(entries_of(text) & entries_of(now))
-        if both:
-            found[topic] = both
-    return found
-
-
-def difference(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
-    """Entries of ``one`` that are not in ``other``; neither may have a ``*``."""
-    return ThrottledLists(
-        leader=_difference(one.leader, other.leader), follower=_difference(one.follower, other.follower)
-    )
-
-
-def _difference(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
-    left = {topic: _take(text, other.get(topic, "")) for topic, text in one.items()}
-    return {topic: text for topic, text in left.items() if text}
+    def waits(self, role: BrokerRole) -> bool:
+        """Whether a role needs a rate and its broker is not alive: its rate stays as it is until the broker is back."""
+        needing = self.leaders if role.role == "leader" else self.followers
+        return role.broker in self.down and role.broker in needing

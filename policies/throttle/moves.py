@@ -4,10 +4,16 @@ The columns are checked once, here; the code after this trusts them. Rows are so
 depends on the order they came in. The *sources* of a partition are its current replicas without those that Kafka is adding
 already; replicas of the target that are no sources are *added*. Source: KIP-455, where the replicas of a running
 reassignment are the old and the new ones together.
+
+A replica is a partition's row and a broker's id in one integer, so that unions and differences over 100,000 partitions are
+one pass each. Source of the width: Kafka broker ids are int32, from 0.
+
+A copy is *broken* where its destination is not alive, or where nothing is left to copy from: the partition has no live leader,
+and none of its in-sync sources, which alone may lead, is alive. A source that the move removes breaks nothing.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from hashlib import sha256
 from itertools import chain
@@ -16,7 +22,71 @@ from typing import Any
 import numpy as np
 
 from policies.columns import Bools, Ints
-from policies.throttle.replicas import LARGEST_BROKER, ReplicaSet, flat_keys, key_of
+
+BROKER_BITS = 31
+LARGEST_BROKER = (1 << BROKER_BITS) - 1
+"""Largest broker id that Kafka's int32 holds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReplicaSet:
+    """Brokers of each row, as a set; k replicas."""
+
+    keys: Ints
+    """``row << 31 | broker``, ascending, each once, (k,)."""
+
+    @property
+    def rows(self) -> Ints:
+        """Row of each replica, ascending, (k,)."""
+        return self.keys >> BROKER_BITS
+
+    @property
+    def brokers(self) -> Ints:
+        """Broker of each replica, ascending within a row, (k,)."""
+        return self.keys & LARGEST_BROKER
+
+    def counts(self, rows_count: int) -> Ints:
+        """Replicas of each row, (rows_count,)."""
+        return np.bincount(self.rows, minlength=rows_count)
+
+    def contains(self, keys: Ints) -> Bools:
+        """Whether each key is a replica here, shape of ``keys``."""
+        if len(self.keys) == 0:
+            return np.zeros(keys.shape, dtype=np.bool_)
+        places = np.minimum(self.keys.searchsorted(keys), len(self.keys) - 1)
+        found: Bools = self.keys[places] == keys
+        return found
+
+    def __or__(self, other: "ReplicaSet") -> "ReplicaSet":
+        more = other - self
+        return (
+            ReplicaSet(np.sort(np.concatenate([self.keys, more.keys]), kind="stable"))
+            if len(more.keys)
+            else self
+        )
+
+    def __sub__(self, other: "ReplicaSet") -> "ReplicaSet":
+        return ReplicaSet(self.keys[~other.contains(self.keys)]) if len(other.keys) else self
+
+    def take(self, kept: Bools) -> "ReplicaSet":
+        """The replicas of the rows that are true in ``kept``, (n,), which are numbered anew from 0."""
+        rows = self.rows
+        left = kept[rows]
+        places = np.cumsum(kept) - 1
+        return ReplicaSet(key_of(places[rows[left]], self.brokers[left]))
+
+
+def key_of(rows: Ints, brokers: Ints) -> Ints:
+    """One integer for each pair, shapes equal."""
+    return (rows << BROKER_BITS) | brokers
+
+
+def flat_keys(brokers: Sequence[Sequence[int]]) -> Ints:
+    """The key of every replica as given, repetitions and order included."""
+    counts = np.fromiter(map(len, brokers), dtype=np.int64, count=len(brokers))
+    flat = np.fromiter(chain.from_iterable(brokers), dtype=np.int64, count=int(counts.sum()))
+    return key_of(np.repeat(np.arange(len(brokers)), counts), flat)
+
 
 UNKNOWN = -1
 """A rate or size that was not measured; it never counts as 0."""
@@ -316,3 +386,40 @@ def _present_bytes_of(given: Sequence[Mapping[int, int]] | None, order: Ints, ad
         for place, broker in zip(places, added.brokers.tolist(), strict=True)
     )
     return np.fromiter(sizes, dtype=np.int64, count=len(places))
+
+
+PartitionsByBroker = dict[int, list[str]]
+"""Names of partitions by the broker they wait for, both ascending."""
+
+
+def broken_copies(moves: Moves, down: Collection[int]) -> PartitionsByBroker:
+    """The partitions whose copies wait for a broker in ``down``."""
+    if not down:
+        return {}
+    has_source = moves.is_led() & ~np.isin(moves.leader, list(down))
+    in_sync = moves.sources - (moves.sources - moves.in_sync)
+    without_in_sync = in_sync.counts(len(moves)) == 0  # not reported: any source may have all of it
+    sources = in_sync | _of_rows(moves.sources, without_in_sync)
+    has_source[sources.rows[~_is_down(sources, down)]] = True
+    return _names(moves, moves.added | _of_rows(sources, ~has_source), down)
+
+
+def kept_replicas_down(moves: Moves, down: Collection[int]) -> PartitionsByBroker:
+    """The partitions with a replica on a broker in ``down`` that they keep."""
+    return _names(moves, moves.sources - (moves.sources - moves.target), down) if down else {}
+
+
+def _is_down(replicas: ReplicaSet, down: Collection[int]) -> Bools:
+    return np.isin(replicas.brokers, list(down))
+
+
+def _of_rows(replicas: ReplicaSet, rows: Bools) -> ReplicaSet:
+    return ReplicaSet(replicas.keys[rows[replicas.rows]])
+
+
+def _names(moves: Moves, replicas: ReplicaSet, down: Collection[int]) -> PartitionsByBroker:
+    found: PartitionsByBroker = {}
+    is_down = _is_down(replicas, down)
+    for row, broker in zip(replicas.rows[is_down].tolist(), replicas.brokers[is_down].tolist(), strict=True):
+        found.setdefault(broker, []).append(moves.name(row))
+    return dict(sorted(found.items()))

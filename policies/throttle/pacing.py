@@ -5,7 +5,7 @@ A minimum that comes near the rate, and moves that join, are acted on at once; e
 source leads; it is never zero. At the end exactly what was added is removed. Where the network leaves less than the minimum
 nothing is decided, because the move would never end under such a throttle: that is ``infeasible``, with the violations.
 
-While a copy is broken (``policies.throttle.broken``) no rate makes it end: only minimums raise rates then, and nobody knows the end.
+While a copy is broken (``moves.broken_copies``) no rate makes it end: only minimums raise rates then, and nobody knows the end.
 Afterwards progress is watched anew. A raise for the deadline goes no further than the network is declared to carry, or was seen to.
 
 Partitions of which a number stays unknown for ``stale_rounds_count`` rounds keep the others from nothing: these are paced by what is
@@ -18,29 +18,33 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
-from policies.throttle.failover_rates import fallback_rates, safe_loads, stretch_rates
-from policies.throttle.lists import ThrottledLists, difference, union
+from policies.throttle.lists import ListSteps, ThrottledLists, difference, union
 from policies.throttle.needs import Needs, capped_needs_of
-from policies.throttle.pacing_lists import ListSteps
-from policies.throttle.pacing_plan import (
+from policies.throttle.pacing_round import (
     Outcome,
     PacingExplanation,
     PacingMemory,
     PacingSnapshot,
+    Round,
     ThrottleDecision,
     Trigger,
+    eta_in,
+    fallback_rates,
+    known_moves,
+    plan_in_force,
+    safe_loads,
+    stretch_rates,
 )
-from policies.throttle.pacing_round import Round, eta_in, known_moves, plan_in_force
 from policies.throttle.progress import extend_watch
 from policies.throttle.rates import (
     BrokerRole,
     RatePlan,
+    ThrottleSettings,
     fraction_of,
     loads_of,
     per_broker_plan,
     uniform_plan,
 )
-from policies.throttle.settings import ThrottleSettings
 
 _MS_PER_S = 1000
 SAME_RATE_RATIO = Fraction(1, 20)
@@ -63,7 +67,7 @@ def decide(snapshot: PacingSnapshot, memory: PacingMemory, settings: ThrottleSet
     waits = needs.lacks_minimums and memory.stale_rounds < settings.stale_rounds_count
     if knows_nothing or waits:
         return _decide_without_reports(snapshot, memory, settings, needs)
-    return _decide_with_reports(Round.of(snapshot, memory, settings, snapshot.moves, needs))
+    return _decide_with_reports(Round.observe(snapshot, memory, settings, snapshot.moves, needs))
 
 
 def _finish(memory: PacingMemory) -> Step:
@@ -197,7 +201,7 @@ def is_another(
 
 def _is_over_cap(now: Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]) -> bool:
     capped = {
-        role: min(rates[role], cap) for role in wanted if (cap := now.snapshot.caps.of(role)) is not None
+        role: min(rates[role], cap) for role in wanted if (cap := now.snapshot.caps.cap_of(role)) is not None
     }
     return _is_changed(now, rates, capped, up=False, down=True)
 
@@ -235,7 +239,7 @@ def _cap_rates(
     now: Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]
 ) -> dict[BrokerRole, int]:
     """The rates in force, at most the caps: it is not known what all partitions will need."""
-    caps = {role: cap for role in wanted if (cap := now.snapshot.caps.of(role)) is not None}
+    caps = {role: cap for role in wanted if (cap := now.snapshot.caps.cap_of(role)) is not None}
     if now.settings.rates == "uniform":
         caps = dict.fromkeys(wanted, min(caps.values()))
     return {role: min(rates[role], caps.get(role, rates[role])) for role in wanted}
@@ -252,7 +256,7 @@ def _decide_without_reports(
     explanation = PacingExplanation(outcome="stale", needs=needs, differs_from_plan=memory.differs_from_plan)
     lists = None
     if snapshot.moves is not None:
-        lists = ListSteps.of(
+        lists = ListSteps.from_lists(
             snapshot.lists, memory.added, snapshot.moves, lost=snapshot.lost, down=snapshot.down
         )
     rates = memory.rates()

@@ -1,26 +1,191 @@
-"""What pacing knows in one round: needs, loads, list steps, the end at the rates in force, and how rates are made."""
+"""What pacing sees in a round, remembers, decides and explains.
+
+A ``Round`` knows needs, loads, list steps, the end at the rates in force, and how rates are made. Rates for what is not measured
+now are made here, too: for brokers that join while reports are missing, and for a failover, when any source may lead.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Literal
 
-from policies.throttle.failover_rates import safe_minimums
+from policies.throttle.lists import ListSteps, ThrottledLists
 from policies.throttle.moves import UNKNOWN, Moves
 from policies.throttle.needs import Needs, capped_needs_of
-from policies.throttle.pacing_lists import ListSteps
-from policies.throttle.pacing_plan import PacingMemory, PacingSnapshot
-from policies.throttle.progress import BROKEN_END, UNKNOWN_END, Eta, Watch, eta_of, extend_watch
+from policies.throttle.progress import BROKEN_END, UNKNOWN_END, Eta, Inflow, Watch, eta_of, extend_watch
 from policies.throttle.rates import (
     NO_CAPS,
     BrokerRole,
+    Caps,
     Load,
     RatePlan,
     RateRule,
+    ThrottleSettings,
     fraction_of,
     loads_of,
+    per_broker_plan,
     plan_at,
+    rates_by_role,
+    uniform_plan,
 )
-from policies.throttle.settings import ThrottleSettings
+
+Trigger = Literal[
+    "first-throttle",
+    "moves-joined",
+    "throttle-lost",
+    "minimum-rose",
+    "deadline-at-risk",
+    "headroom",
+    "over-cap",
+    "reports-back",
+    "moves-left",
+    "stale-reports",
+    "finished",
+]
+"""Why something is decided. ``finished``: nothing moves any more, whether completed or cancelled."""
+
+Outcome = Literal["nothing-moves", "decided", "kept", "resting", "infeasible", "unknown", "stale"]
+"""``kept``: the throttle is as it should be; ``resting``: it should change, but did so a moment ago; ``infeasible``: the
+network leaves less than the minimum; ``unknown``: there is no throttle and not enough is known for one; ``stale``: reports
+are missing and the throttle stays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PacingSnapshot:
+    """One cluster's reassignments at a round's end."""
+
+    now_ms: int
+    moves: Moves | None
+    """What moves or is planned to; None: no report of it came in this round."""
+    lists: ThrottledLists = field(default_factory=ThrottledLists)
+    """Throttled replicas on the cluster, ours included; without ``moves`` they mean nothing."""
+    lost: ThrottledLists = field(default_factory=ThrottledLists)
+    """Our entries that are needed and that somebody removed."""
+    is_rate_lost: bool = False
+    """Whether somebody removed a rate of ours."""
+    caps: Caps = NO_CAPS
+    """Caps by ``network_limits``."""
+    room: Caps = NO_CAPS
+    planned_fingerprint: str | None = None
+    """Fingerprint of the plan that somebody made; None: there is none."""
+    down: frozenset[int] = frozenset()
+    """Brokers of the move that are not alive."""
+    is_broken: bool = False
+    """Whether a copy cannot go on before a broker is back (``broken_copies``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacingMemory:
+    """What is remembered about the throttle in force; plain values, to be stored."""
+
+    begun_ms: int | None = None
+    """When the move was first seen; None: nothing is throttled."""
+    changed_ms: int = 0
+    """When rates were decided last."""
+    added: ThrottledLists = field(default_factory=ThrottledLists)
+    """Exactly the entries that were added, because only these are removed later."""
+    leader_rates: Mapping[int, int] = field(default_factory=dict)
+    """Bytes/s that were set, by broker."""
+    follower_rates: Mapping[int, int] = field(default_factory=dict)
+    safe_leader_mins: Mapping[int, int] = field(default_factory=dict)
+    """Failover-safe minimums of the last round in which everything was known; empty: none yet."""
+    safe_follower_mins: Mapping[int, int] = field(default_factory=dict)
+    stale_rounds: int = 0
+    is_fallback: bool = False
+    """Whether the failover-safe rates are in force."""
+    differs_from_plan: bool = False
+    watch: Watch = field(default_factory=Watch)
+    inflow: Inflow = field(default_factory=Inflow)
+    first_rate_bytes_per_s: int = 0
+    """The largest rate of the first plan of this move."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether a throttle of ours is in force."""
+        return self.begun_ms is not None
+
+    def rates(self) -> dict[BrokerRole, int]:
+        """Rates in force by role."""
+        return rates_by_role(self.leader_rates, self.follower_rates)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottleDecision:
+    """What is to be changed on the cluster; everything not named stays."""
+
+    trigger: Trigger
+    add: ThrottledLists = field(default_factory=ThrottledLists)
+    """Entries to add."""
+    remove: ThrottledLists = field(default_factory=ThrottledLists)
+    """Entries of ours to remove."""
+    set_rates: Mapping[BrokerRole, int] = field(default_factory=dict)
+    """All rates as they should be, 1 byte/s or more each."""
+    clear_rates: tuple[BrokerRole, ...] = ()
+    """Our rates to remove, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacingExplanation:
+    """Why something was decided, or why nothing was."""
+
+    outcome: Outcome
+    wanted_trigger: Trigger | None = None
+    """What would be decided, were it not for ``outcome``."""
+    needs: Needs | None = None
+    """None: nothing moves, or no report of it came."""
+    plan: RatePlan | None = None
+    """What follows from the rates in force after this round; where it is infeasible, from the wanted rates."""
+    eta: Eta | None = None
+    differs_from_plan: bool = False
+
+
+def stretch_rates(rates: Mapping[BrokerRole, int], lists: ListSteps) -> dict[BrokerRole, int]:
+    """The same rates; brokers that join get the highest of them, because it is not known what they need."""
+    return {**dict.fromkeys(lists.roles(), max(rates.values())), **rates}
+
+
+def fallback_rates(
+    memory: PacingMemory, settings: ThrottleSettings, rates: Mapping[BrokerRole, int]
+) -> dict[BrokerRole, int]:
+    """Rates for the failover-safe minimums; no cap, because the network is not measured now."""
+    rule = RateRule(
+        headroom_ratio=fraction_of(settings.headroom_ratio), floor_bytes_per_s=settings.floor_bytes_per_s
+    )
+    loads = safe_loads(memory)
+    if settings.rates == "uniform":
+        rate = uniform_plan(loads, rule).rate_bytes_per_s
+        return {} if rate is None or not loads else dict.fromkeys(rates, rate)
+    return {role: rate for role, rate in per_broker_plan(loads, rule).rates.items() if rate is not None}
+
+
+def safe_loads(memory: PacingMemory) -> tuple[Load, ...]:
+    leaders = ((BrokerRole("leader", broker), need) for broker, need in memory.safe_leader_mins.items())
+    followers = ((BrokerRole("follower", broker), need) for broker, need in memory.safe_follower_mins.items())
+    return tuple(
+        Load(role=role, bytes_left=None, min_bytes_per_s=need) for role, need in (*leaders, *followers)
+    )
+
+
+def safe_minimums(memory: PacingMemory, needs: Needs) -> tuple[dict[int, int], dict[int, int]]:
+    """Failover-safe minimums of leaders and of followers; what a partition needed before it lost its leader still counts."""
+    leaders, followers = (
+        _known_values(needs.failover_safe_min_bytes_per_s),
+        _known_values(needs.follower_min_bytes_per_s),
+    )
+    if not needs.without_leader:
+        return leaders, followers
+    return _raise_to_minimums(leaders, memory.safe_leader_mins), _raise_to_minimums(
+        followers, memory.safe_follower_mins
+    )
+
+
+def _known_values(values: Mapping[int, int | None]) -> dict[int, int]:
+    return {broker: value for broker, value in values.items() if value is not None}
+
+
+def _raise_to_minimums(values: Mapping[int, int], least: Mapping[int, int]) -> dict[int, int]:
+    return {broker: max(value, least.get(broker, 0)) for broker, value in values.items()}
+
 
 _MS_PER_S = 1000
 _DEADLINE_INFLOWS = 4
@@ -44,7 +209,7 @@ class Round:
     """The end of the move at the rates in force."""
 
     @classmethod
-    def of(
+    def observe(
         cls,
         snapshot: PacingSnapshot,
         memory: PacingMemory,
@@ -71,7 +236,9 @@ class Round:
             ),
             inflow=memory.inflow.measure(moves, at_ms=snapshot.now_ms),
         )
-        lists = ListSteps.of(snapshot.lists, memory.added, moves, lost=snapshot.lost, down=snapshot.down)
+        lists = ListSteps.from_lists(
+            snapshot.lists, memory.added, moves, lost=snapshot.lost, down=snapshot.down
+        )
         return cls(
             snapshot=snapshot,
             memory=replace(memory, differs_from_plan=_differs(snapshot, memory, moves, lists)),

@@ -15,7 +15,7 @@ bottleneck: until then the new one was kept waiting, so its slope says little ab
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
@@ -70,9 +70,9 @@ class Eta:
     remaining_s: float | None
     """None: unknown, or the move never ends at its present pace."""
     basis: Basis
-    predicted_s: float | None
-    observed_s: float | None
-    observed_weight_ratio: float
+    predicted_s: float | None = None
+    observed_s: float | None = None
+    observed_weight_ratio: float = 0.0
     """0: all prediction, 1: all observation; it grows with the time that was observed."""
     observed_low_s: float | None = None
     """Seconds left at the pace of the quickest stretch between two samples; with ``observed_high_s`` it shows how sure this is."""
@@ -82,10 +82,8 @@ class Eta:
     """How quickly each role's bytes left shrink; negative: they grow."""
 
 
-UNKNOWN_END = Eta(
-    remaining_s=None, basis="unknown", predicted_s=None, observed_s=None, observed_weight_ratio=0.0
-)
-BROKEN_END = replace(UNKNOWN_END, basis="broken")
+UNKNOWN_END = Eta(remaining_s=None, basis="unknown")
+BROKEN_END = Eta(remaining_s=None, basis="broken")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,13 +169,7 @@ def eta_of(watch: Watch, plan: RatePlan | None) -> Eta:
     slopes = _slopes(watch.samples)
     if slopes is None:
         basis: Basis = "unknown" if predicted_s is None else "predicted"
-        return Eta(
-            remaining_s=predicted_s,
-            basis=basis,
-            predicted_s=predicted_s,
-            observed_s=None,
-            observed_weight_ratio=0.0,
-        )
+        return Eta(remaining_s=predicted_s, basis=basis, predicted_s=predicted_s)
     observed_s = _remaining_s(watch.samples[-1], slopes, bottleneck)
     weight = _weight(watch.samples) if predicted_s is not None else 1.0
     low_s, high_s = _range(watch.samples, bottleneck)

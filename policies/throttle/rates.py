@@ -4,6 +4,10 @@ A role of a broker finishes in bytes left ÷ (rate - minimum), and only if its r
 estimate: at the start the quota window is full of credit, and disks, retention and restarts lengthen a move. One rate for
 all brokers (*uniform*) is quicker than each broker's own minimum plus headroom, which leaves every broker its headroom only.
 Rates are whole numbers, because Kafka takes no others; durations are unrounded quotients.
+
+The network caps a rate where a capacity is declared, and leaves it room where its use is measured too. A broker's other traffic is its whole traffic less the rate of the throttle in force, which is the most that replication of
+the moving partitions takes. Traffic above the capacity is subtracted once more, so that an overloaded broker comes down.
+Source: kafka-kit's autothrottle; its share is a share of what is left, ours one of the capacity.
 """
 
 from collections.abc import Iterable, Mapping
@@ -46,7 +50,7 @@ class Caps:
     roles: Mapping[BrokerRole, int] = field(default_factory=dict)
     """Caps that differ from the default, bytes/s."""
 
-    def of(self, role: BrokerRole) -> int | None:
+    def cap_of(self, role: BrokerRole) -> int | None:
         """The cap of one role of one broker."""
         return self.roles.get(role, self.default_bytes_per_s)
 
@@ -148,10 +152,10 @@ def loads_of(needs: Needs) -> tuple[Load, ...]:
 def uniform_plan(loads: tuple[Load, ...], rule: RateRule) -> UniformPlan:
     """The largest of what each role needs, at most the smallest of their caps and the largest number Kafka takes."""
     wanted = _largest(_wanted_rate(load, rule) for load in loads)
-    caps = [cap for load in loads if (cap := rule.caps.of(load.role)) is not None]
+    caps = [cap for load in loads if (cap := rule.caps.cap_of(load.role)) is not None]
     rate = rule.fixed_bytes_per_s
     if rate is None and wanted is not None:
-        rooms = [rule.room.of(load.role) or 0 for load in loads]
+        rooms = [rule.room.cap_of(load.role) or 0 for load in loads]
         rate = min([max(wanted, rule.floor_bytes_per_s, min(rooms, default=0)), LARGEST_NUMBER, *caps])
     return UniformPlan(
         min_bytes_per_s=_largest(load.min_bytes_per_s for load in loads),
@@ -203,7 +207,7 @@ def _wanted_rate(load: Load, rule: RateRule) -> int | None:
     if load.bytes_left is None:
         return None
     in_time = load.min_bytes_per_s + ceil_ratio(load.bytes_left, 1 / rule.deadline_s)
-    if rule.deadline_most_bytes_per_s is not None and rule.caps.of(load.role) is None:
+    if rule.deadline_most_bytes_per_s is not None and rule.caps.cap_of(load.role) is None:
         in_time = min(in_time, rule.deadline_most_bytes_per_s)
     return max(wanted, in_time)
 
@@ -211,10 +215,10 @@ def _wanted_rate(load: Load, rule: RateRule) -> int | None:
 def _own_rate(load: Load, rule: RateRule) -> int | None:
     if rule.fixed_bytes_per_s is not None:
         return rule.fixed_bytes_per_s
-    wanted, cap = _wanted_rate(load, rule), rule.caps.of(load.role)
+    wanted, cap = _wanted_rate(load, rule), rule.caps.cap_of(load.role)
     if wanted is None:
         return None
-    rate = max(wanted, rule.floor_bytes_per_s, rule.room.of(load.role) or 0)
+    rate = max(wanted, rule.floor_bytes_per_s, rule.room.cap_of(load.role) or 0)
     return min(rate, LARGEST_NUMBER) if cap is None else min(rate, LARGEST_NUMBER, cap)
 
 
@@ -255,3 +259,135 @@ def _largest(values: Iterable[int | None]) -> int | None:
             return None
         largest = max(largest, value)
     return largest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottleSettings:
+    """Which rate a reassignment gets, and when it is changed."""
+
+    enabled: bool = True
+    """Whether throttles are decided. Off: reassignments are watched, and nothing is decided about them."""
+    rates: Literal["uniform", "per-broker"] = "uniform"
+    """``uniform``: one rate for every broker and both roles, which is quicker; ``per-broker``: each gets what it needs, for
+    fleets whose brokers differ much."""
+    headroom_ratio: float = 0.2
+    """How far a rate is above the minimum: with 0.2, a fifth. At 0 nothing would ever finish."""
+    floor_bytes_per_s: int = MIB
+    """No rate is below it: Kafka's limiter overshoots by up to a fetch, 1 MiB, so lower rates are inaccurate.
+    Kafka: the advice for ``leader.replication.throttled.rate``."""
+    deadline_s: float = 0.0
+    """Time within which a move must be done, from when trimtab first sees it; 0: no deadline."""
+    raise_at_ratio: float = 0.9
+    """The rate is raised when a minimum is above this share of it, because the leader moved or traffic grew. If the
+    minimum reached the rate, the move would never end."""
+    change_threshold_ratio: float = 0.2
+    """A rate is changed only by at least this share of it: every change is a write to every broker of the move."""
+    min_change_interval_s: float = 60.0
+    """Shortest time between two changes, unless the minimum or a new move demands one at once. Kafka's quota window is 10 s."""
+    stale_rounds_count: int = 3
+    """Rounds in a row without the reports that a minimum needs, after which the failover-safe rate is set: high enough
+    whichever source leads. It is never zero and never below what is known to be needed."""
+    network_share_ratio: float = 0.9
+    """Share of a broker's declared network capacity up to which replication may fill it, beside all other traffic."""
+    planned_fingerprint: str = ""
+    """Fingerprint that ``trimtab throttle plan`` printed; a move with another one is reported as ``differs-from-plan``.
+    Empty: there is no plan to compare with."""
+
+    def __post_init__(self) -> None:
+        _require(0 < self.headroom_ratio <= 100, self, "headroom_ratio", "above 0 and at most 100")  # noqa: PLR2004
+        _require(1 <= self.floor_bytes_per_s <= LARGEST_NUMBER, self, "floor_bytes_per_s", "1 or more")
+        _require(0 <= self.deadline_s < float("inf"), self, "deadline_s", "0 or more")
+        _require(0 < self.raise_at_ratio <= 1, self, "raise_at_ratio", "above 0 and at most 1")
+        _require(
+            fraction_of(self.raise_at_ratio) * (1 + fraction_of(self.headroom_ratio)) > 1,
+            self,
+            "raise_at_ratio",
+            f"above 1 / (1 + headroom_ratio {self.headroom_ratio}), or a rate just set would be raised again",
+        )
+        _require(0 <= self.change_threshold_ratio < float("inf"), self, "change_threshold_ratio", "0 or more")
+        _require(0 <= self.min_change_interval_s < float("inf"), self, "min_change_interval_s", "0 or more")
+        _require(self.stale_rounds_count >= 1, self, "stale_rounds_count", "1 or more")
+        _require(0 < self.network_share_ratio <= 1, self, "network_share_ratio", "above 0 and at most 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerNetwork:
+    """What one broker's network carries; unset falls back to the default of ``[kafka.capacity]``."""
+
+    network_bytes_per_s: int | None = None
+    """Bytes per second in each direction; unset = the default."""
+
+    def __post_init__(self) -> None:
+        _require_network(self, self.network_bytes_per_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkCapacitySettings:
+    """Declared network capacity: caps the throttle, and with measured usage lets it use what is free."""
+
+    network_bytes_per_s: int | None = None
+    """Bytes per second a broker's network carries in each direction; unset = not declared, then nothing is capped."""
+    brokers: Mapping[str, BrokerNetwork] = field(default_factory=dict)
+    """The same for single brokers, by broker id."""
+
+    def __post_init__(self) -> None:
+        _require_network(self, self.network_bytes_per_s)
+
+    def network_of(self, broker: int) -> int | None:
+        """Bytes per second of one broker; None: not declared."""
+        own = self.brokers.get(str(broker))
+        if own is None or own.network_bytes_per_s is None:
+            return self.network_bytes_per_s
+        return own.network_bytes_per_s
+
+
+def _require_network(owner: object, value: int | None) -> None:
+    _require(
+        value is None or 1 <= value <= LARGEST_NUMBER, owner, "network_bytes_per_s", "1 or more, or unset"
+    )
+
+
+def _require(condition: bool, owner: object, name: str, expected: str) -> None:  # noqa: FBT001  reads as a sentence
+    if not condition:
+        raise ValueError(f"{name} is {getattr(owner, name)}; it must be {expected}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkUse:
+    """Traffic of one broker; None: not measured."""
+
+    in_bytes_per_s: int | None = None
+    out_bytes_per_s: int | None = None
+
+
+def network_limits(
+    roles: Iterable[BrokerRole],
+    *,
+    capacity: NetworkCapacitySettings,
+    share_ratio: float,
+    use: Mapping[int, NetworkUse],
+    rates_in_force: Mapping[BrokerRole, int],
+) -> tuple[Caps, Caps]:
+    """Cap and room of each role, at least 1 byte/s each; neither if no capacity is declared, no room without measured use."""
+    caps: dict[BrokerRole, int] = {}
+    rooms: dict[BrokerRole, int] = {}
+    for role in roles:
+        declared = capacity.network_of(role.broker)
+        if declared is None:
+            continue
+        most = ceil_ratio(declared, fraction_of(share_ratio))
+        used = _used_bytes_per_s(role, use)
+        if used is None:
+            caps[role] = max(most, 1)
+        else:
+            other, over = max(used - rates_in_force.get(role, 0), 0), max(used - declared, 0)
+            caps[role] = rooms[role] = max(most - other - over, 1)
+    return (Caps(roles=caps), Caps(roles=rooms)) if caps else (NO_CAPS, NO_CAPS)
+
+
+def _used_bytes_per_s(role: BrokerRole, use: Mapping[int, NetworkUse]) -> int | None:
+    """Leaders send, followers receive."""
+    found = use.get(role.broker)
+    if found is None:
+        return None
+    return found.out_bytes_per_s if role.role == "leader" else found.in_bytes_per_s

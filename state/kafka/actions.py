@@ -1,20 +1,14 @@
-"""Why a wanted throttle decision does not happen; the pacing goes on observing.
-
-@@ state.kafka.actions: A throttle decision as an action: its numbers, and one sentence for a person.
-"""
+"""A throttle decision as an action: its numbers, and one sentence for a person."""
 
 from collections.abc import Mapping
 
 from policies.throttle.moves import LARGEST_NUMBER
-from policies.throttle.pacing_plan import PacingExplanation, ThrottleDecision, Trigger
+from policies.throttle.pacing_round import PacingExplanation, ThrottleDecision, Trigger
 from policies.throttle.rates import BrokerRole, Role
 from policies.wording import counted
+from state.closing import Closing
 from state.kafka.snapshot import Observation
 from state.outputs import Throttle
-
-_REMOVAL_BYTES = 100_000
-"""Size of an action that takes a throttle off, without its lists."""
-
 
 NAME = "reassignment-throttle"
 """The policy's name."""
@@ -38,30 +32,21 @@ _BECAUSE: Mapping[Trigger, str] = {
 
 
 def throttle_action(
-    decision: ThrottleDecision,
-    explanation: PacingExplanation,
-    observation: Observation,
-    *,
-    cluster: str,
-    number: int,
-    expires_at: str,
-    dry_run: bool,
+    decision: ThrottleDecision, explanation: PacingExplanation, observation: Observation, closing: Closing
 ) -> Throttle:
     """The action of a round."""
-    fingerprint = (
-        None if observation.moves is None or not len(observation.moves) else observation.moves.fingerprint()
-    )
+    moves, needs = observation.moves, explanation.needs
     return Throttle(
-        cluster=cluster,
-        round=number,
+        cluster=closing.cluster,
+        round=closing.number,
         policy=NAME,
         trigger=decision.trigger,
         reason=_reason(decision, explanation, observation),
         evidence=_evidence(decision, explanation, observation),
         expected=_expected(explanation),
         precondition={"reassignments": _reassignments(observation)},
-        expires_at=expires_at,
-        dry_run=dry_run,
+        expires_at=closing.expires_at,
+        dry_run=closing.is_dry_run,
         add_leader_throttled_replicas=dict(decision.add.leader),
         add_follower_throttled_replicas=dict(decision.add.follower),
         remove_leader_throttled_replicas=dict(decision.remove.leader),
@@ -70,15 +55,11 @@ def throttle_action(
         follower_rate_bytes_per_s=_rates(decision, "follower"),
         clear_leader_rates=[role.broker for role in decision.clear_rates if role.role == "leader"],
         clear_follower_rates=[role.broker for role in decision.clear_rates if role.role == "follower"],
-        leader_min_bytes_per_s={}
-        if explanation.needs is None
-        else _texts(explanation.needs.leader_min_bytes_per_s),
-        follower_min_bytes_per_s={}
-        if explanation.needs is None
-        else _texts(explanation.needs.follower_min_bytes_per_s),
+        leader_min_bytes_per_s={} if needs is None else _texts(needs.leader_min_bytes_per_s),
+        follower_min_bytes_per_s={} if needs is None else _texts(needs.follower_min_bytes_per_s),
         eta_s=None if explanation.eta is None else explanation.eta.remaining_s,
         bottleneck=bottleneck(explanation),
-        fingerprint=fingerprint,
+        fingerprint=None if moves is None or not len(moves) else moves.fingerprint(),
     )
 
 
@@ -93,11 +74,8 @@ def _reassignments(observation: Observation) -> str:
 
 def bottleneck(explanation: PacingExplanation) -> str | None:
     """The role that finishes last."""
-    return (
-        None
-        if explanation.plan is None or explanation.plan.bottleneck is None
-        else str(explanation.plan.bottleneck)
-    )
+    last = None if explanation.plan is None else explanation.plan.bottleneck
+    return None if last is None else str(last)
 
 
 def _rates(decision: ThrottleDecision, kind: Role) -> dict[str, int]:
@@ -111,14 +89,18 @@ def _texts(values: Mapping[int, int | None]) -> dict[str, int | None]:
 def _reason(decision: ThrottleDecision, explanation: PacingExplanation, observation: Observation) -> str:
     moving = 0 if observation.moves is None else len(observation.moves)
     because = _BECAUSE[decision.trigger].format(moving=counted(moving, "partition"))
+    because = because[0].upper() + because[1:]
     uncounted = "" if (names := leaderless(explanation)) is None else f" {names}."
     if not decision.set_rates:
-        return f"{because[0].upper()}{because[1:]}.{uncounted}"
+        return f"{because}.{uncounted}"
     lowest, highest = min(decision.set_rates.values()), max(decision.set_rates.values())
     rates = f"{lowest}" if lowest == highest else f"{lowest} to {highest}"
     roles = f"{len(decision.set_rates)} roles of {len({role.broker for role in decision.set_rates})} brokers"
-    eta = "" if explanation.eta is None or explanation.eta.remaining_s is None else _done_in(explanation)
-    return f"{because[0].upper()}{because[1:]}: {rates} bytes/s for {roles}{eta}.{uncounted}"
+    done = ""
+    if explanation.eta is not None and explanation.eta.remaining_s is not None:
+        last = bottleneck(explanation)
+        done = f", done in {explanation.eta.remaining_s:.0f} s" + (f", {last} last" if last else "")
+    return f"{because}: {rates} bytes/s for {roles}{done}.{uncounted}"
 
 
 def leaderless(explanation: PacingExplanation) -> str | None:
@@ -131,13 +113,6 @@ def leaderless(explanation: PacingExplanation) -> str | None:
     return f"{', '.join(names[:_NAMES_SHOWN])}{more} {until} a leader"
 
 
-def _done_in(explanation: PacingExplanation) -> str:
-    assert explanation.eta is not None
-    assert explanation.eta.remaining_s is not None
-    last = bottleneck(explanation)
-    return f", done in {explanation.eta.remaining_s:.0f} s" + (f", {last} last" if last else "")
-
-
 def _evidence(
     decision: ThrottleDecision, explanation: PacingExplanation, observation: Observation
 ) -> dict[str, float | int | str]:
@@ -146,15 +121,13 @@ def _evidence(
         "partitions_moving_count": 0 if observation.moves is None else len(observation.moves),
         "brokers_reporting_count": len(observation.brokers),
     }
-    if explanation.needs is not None:
-        minimums = [
-            *explanation.needs.leader_min_bytes_per_s.values(),
-            *explanation.needs.follower_min_bytes_per_s.values(),
-        ]
+    needs = explanation.needs
+    if needs is not None:
+        minimums = (*needs.leader_min_bytes_per_s.values(), *needs.follower_min_bytes_per_s.values())
         known = [each for each in minimums if each is not None]
         if known:
             found["largest_min_bytes_per_s"] = max(known)
-        left = total(explanation.needs.follower_bytes_to_receive)
+        left = total(needs.follower_bytes_to_receive)
         if left is not None:
             found["bytes_left"] = left
     if decision.set_rates:
@@ -172,20 +145,16 @@ def total(values: Mapping[int, int | None]) -> int | None:
 
 def _expected(explanation: PacingExplanation) -> dict[str, dict[str, float]]:
     """By role, the bytes left and the seconds until it finishes; a role for which one of them is not known is left out."""
-    if explanation.plan is None or explanation.needs is None:
+    plan, needs = explanation.plan, explanation.needs
+    if plan is None or needs is None:
         return {}
+    sending, receiving = needs.leader_bytes_to_send, needs.follower_bytes_to_receive
     left: dict[BrokerRole, int | None] = {
-        **{
-            BrokerRole("leader", broker): size
-            for broker, size in explanation.needs.leader_bytes_to_send.items()
-        },
-        **{
-            BrokerRole("follower", broker): size
-            for broker, size in explanation.needs.follower_bytes_to_receive.items()
-        },
+        **{BrokerRole("leader", broker): size for broker, size in sending.items()},
+        **{BrokerRole("follower", broker): size for broker, size in receiving.items()},
     }
     return {
         str(role): {"bytes_left": float(size), "duration_s": seconds}
-        for role, seconds in explanation.plan.durations_s.items()
+        for role, seconds in plan.durations_s.items()
         if seconds is not None and (size := left.get(role)) is not None
     }

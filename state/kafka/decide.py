@@ -5,29 +5,30 @@ The order is fixed: restart, control, observation, reconciling the throttle, pac
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
 
-from policies.throttle.network import network_limits
 from policies.throttle.pacing import decide as pace
-from policies.throttle.pacing_plan import (
+from policies.throttle.pacing_round import (
     PacingExplanation,
     PacingMemory,
     PacingSnapshot,
     ThrottleDecision,
+    plan_in_force,
 )
-from policies.throttle.pacing_round import plan_in_force
 from policies.throttle.progress import Watch, extend_watch
-from policies.throttle.rates import BrokerRole, Caps, loads_of
+from policies.throttle.rates import BrokerRole, Caps, loads_of, network_limits
 from state.closing import Closing, Hold, error_hold, obstacle
 from state.kafka import reconcile
-from state.kafka.actions import _REMOVAL_BYTES, SUBJECT, leaderless, throttle_action
+from state.kafka.actions import SUBJECT, leaderless, throttle_action
 from state.kafka.memory import KafkaMemory, WaitingLogs, WaitingMoves
-from state.kafka.reconcile import NO_DRIFT, Broken, Drift, observe_broken
+from state.kafka.reconcile import Broken, Drift, observe_broken
 from state.kafka.snapshot import Observation, observe
-from state.kafka.summary import Closed, is_late, round_summary
+from state.kafka.summary import RoundContext, is_late, round_summary
 from state.memory import Header
 from state.outputs import Output, canonical
 from state.outputs.actions import THROTTLE_TYPE
+
+_REMOVAL_BYTES = 100_000
+"""Size of an action that takes a throttle off, without its lists."""
 
 
 def decide(
@@ -41,15 +42,20 @@ def decide(
     if closing.restarted:
         memory.readings, memory.rates = KafkaMemory().readings, KafkaMemory().rates
         memory.silent_rounds = {}
-    closed = Closed(closing, reports)
-    _update_brokers(memory, closed)
+    kafka = closing.settings.kafka
+    times = {**memory.last_ms, **{name: waiting.time_ms for name, waiting in reports.items()}}
+    oldest_ms = (
+        closing.end_ms - kafka.rounds.max_report_age_ms
+    )  # brokers that have been silent for longer are forgotten
+    memory.last_ms = {name: at_ms for name, at_ms in sorted(times.items()) if at_ms >= oldest_ms}
+    memory.readings = memory.readings.take(memory.readings.columns[:, 2] >= oldest_ms)
     observation = observe(
         memory.readings,
         moves,
         reports,
         end_ms=closing.end_ms,
         known=memory.rates,
-        hold_ms=closed.settings.throttle.stale_rounds_count * header.length_ms,
+        hold_ms=kafka.throttle.stale_rounds_count * header.length_ms,
     )
     memory.readings, memory.rates = observation.readings, observation.rates
     asked = memory.asked
@@ -59,65 +65,58 @@ def decide(
     if asked is not None and had_effect is not None:
         decided_ms = asked.expires_ms - (closing.expires_ms - closing.end_ms)
         header.ledger.count_unanswered(decided_ms=decided_ms, had_effect=had_effect)
-    return _decide(header, memory, closed, observation)
+    context = RoundContext(
+        closing=closing, header=header, memory=memory, reports=reports, observation=observation
+    )
+    stopped = obstacle(header, kafka.rounds, reports, live_count=len(memory.last_ms))
+    if stopped is None:
+        return _decide(context)
+    summary_ = round_summary(context, outcome=stopped[0], reason=stopped[1])
+    return [closing.summary(summary_, actions_count=0)]
 
 
-def _update_brokers(memory: KafkaMemory, closed: Closed) -> None:
-    """Remember the brokers that reported, and forget those that have been silent for too long."""
-    times = {**memory.last_ms, **{name: waiting.time_ms for name, waiting in closed.reports.items()}}
-    oldest_ms = closed.closing.end_ms - closed.settings.rounds.max_report_age_ms
-    memory.last_ms = {name: at_ms for name, at_ms in sorted(times.items()) if at_ms >= oldest_ms}
-    memory.readings = memory.readings.take(memory.readings.columns[:, 2] >= oldest_ms)
-
-
-def _decide(header: Header, memory: KafkaMemory, closed: Closed, observation: Observation) -> list[Output]:
-    closing = closed.closing
-    stopped = obstacle(header, closed.settings.rounds, closed.reports, live_count=len(memory.last_ms))
-    if stopped is not None:
-        return [
-            _round_output(
-                header, closed, memory, observation, None, [], outcome=stopped[0], reason=stopped[1]
-            )
-        ]
+def _decide(context: RoundContext) -> list[Output]:
+    closing, memory, observation = context.closing, context.memory, context.observation
+    settings = context.settings.throttle
     _restart_progress(memory, observation)
     drift_seen, sure = reconcile.observe_drift(memory, observation)
-    settings = closed.settings.throttle
     broken = observe_broken(
-        memory, observation, closed.failed, stale_rounds_count=settings.stale_rounds_count
+        memory, observation, context.failed, stale_rounds_count=settings.stale_rounds_count
     )
-    snapshot = _snapshot(memory, closed, observation, sure, broken)
+    snapshot = _snapshot(context, sure, broken)
     decision, after, explanation = pace(snapshot, memory.pacing, settings)
+    actions: list[Output] = []
+    hold = None
     if decision is not None:
         decision = reconcile.remove_attempted(decision, memory, after)
-    hold = None if decision is None else hold_decision(decision, header, memory, closed)
-    actions: list[Output] = []
+        hold = hold_decision(decision, context)
     if decision is not None and hold is None:
-        actions = [_action(decision, explanation, observation, closing)]
+        data = throttle_action(decision, explanation, observation, closing)
+        actions = [closing.action(THROTTLE_TYPE, SUBJECT, data)]
         hold = hold_too_large(actions[0], after, closing.max_action_bytes)
-    if decision is not None and hold is None:
-        _remember(memory, decision, after, actions[0], closing)
-    else:
+    if decision is None:
+        memory.pacing = after
+    elif hold is not None:
         actions = []
-        memory.pacing = (
-            after if decision is None else _keep_watching(memory.pacing, after, explanation, snapshot)
-        )
-    memory.is_late = is_late(closed, memory, observation, explanation)
-    return [
-        *actions,
-        _round_output(
-            header,
-            closed,
-            memory,
-            observation,
-            explanation,
-            actions,
-            outcome="decided",
-            reason=_verdict(explanation, decision, hold, broken),
-            drift_seen=drift_seen,
-            broken=broken,
-            is_held=hold is not None,
-        ),
-    ]
+        memory.pacing = _keep_watching(memory.pacing, after, explanation, snapshot)
+    elif closing.is_dry_run:  # it counts as carried out, so that the dry-run shows what would come next
+        memory.pacing, memory.is_shadow = after, True
+    else:
+        expires_ms = closing.expires_ms
+        reconcile.remember_asked(memory, decision, after, action_id=actions[0].id, expires_ms=expires_ms)
+        memory.pacing = after
+    memory.is_late = is_late(context, explanation)
+    summary_ = round_summary(
+        context,
+        explanation,
+        outcome="decided",
+        reason=_verdict(explanation, decision, hold, broken),
+        actions=actions,
+        drift_seen=drift_seen,
+        broken=broken,
+        is_held=hold is not None,
+    )
+    return [*actions, closing.summary(summary_, actions_count=len(actions))]
 
 
 def _restart_progress(memory: KafkaMemory, observation: Observation) -> None:
@@ -129,38 +128,30 @@ def _restart_progress(memory: KafkaMemory, observation: Observation) -> None:
     memory.is_running = observation.is_running
 
 
-def _snapshot(
-    memory: KafkaMemory, closed: Closed, observation: Observation, sure: Drift, broken: Broken
-) -> PacingSnapshot:
-    kafka = closed.settings
-    caps, room = Caps(), Caps()
-    if observation.moves is not None:
-        roles = [
-            *(
-                BrokerRole("leader", broker)
-                for broker in sorted(set(observation.moves.sources.brokers.tolist()))
-            ),
-            *(
-                BrokerRole("follower", broker)
-                for broker in sorted(set(observation.moves.added.brokers.tolist()))
-            ),
-        ]
+def _snapshot(context: RoundContext, sure: Drift, broken: Broken) -> PacingSnapshot:
+    settings, memory, observation = context.settings, context.memory, context.observation
+    moves, caps, room = observation.moves, Caps(), Caps()
+    if moves is not None:
+        sources, added = (sorted(set(each.brokers.tolist())) for each in (moves.sources, moves.added))
         caps, room = network_limits(
-            roles,
-            capacity=kafka.capacity,
-            share_ratio=kafka.throttle.network_share_ratio,
+            [
+                *(BrokerRole("leader", each) for each in sources),
+                *(BrokerRole("follower", each) for each in added),
+            ],
+            capacity=settings.capacity,
+            share_ratio=settings.throttle.network_share_ratio,
             use=observation.use,
             rates_in_force=memory.pacing.rates(),
         )
     return PacingSnapshot(
         now_ms=observation.at_ms,
-        moves=observation.moves,
+        moves=moves,
         lists=reconcile.foreign_lists(observation, memory),
         lost=sure.lost,
         is_rate_lost=sure.is_rate_lost,
         caps=caps,
         room=room,
-        planned_fingerprint=kafka.throttle.planned_fingerprint or None,
+        planned_fingerprint=settings.throttle.planned_fingerprint or None,
         down=broken.down,
         is_broken=bool(broken.copies),
     )
@@ -185,36 +176,6 @@ def _keep_watching(
     )
 
 
-def _action(
-    decision: ThrottleDecision, explanation: PacingExplanation, observation: Observation, closing: Closing
-) -> Output:
-    data = throttle_action(
-        decision,
-        explanation,
-        observation,
-        cluster=closing.cluster,
-        number=closing.number,
-        expires_at=closing.expires_at,
-        dry_run=closing.is_dry_run,
-    )
-    return closing.action(THROTTLE_TYPE, SUBJECT, data)
-
-
-def _remember(
-    memory: KafkaMemory,
-    decision: ThrottleDecision,
-    after: PacingMemory,
-    action: Output,
-    closing: Closing,
-) -> None:
-    """Remember a decision. One of a dry-run counts as carried out, so that the dry-run shows what would come next."""
-    if closing.is_dry_run:
-        memory.is_shadow = True
-    else:
-        reconcile.remember_asked(memory, decision, after, action_id=action.id, expires_ms=closing.expires_ms)
-    memory.pacing = after
-
-
 def _verdict(
     explanation: PacingExplanation, decision: ThrottleDecision | None, hold: Hold | None, broken: Broken
 ) -> str:
@@ -228,49 +189,18 @@ def _verdict(
     return f"no throttle decided: {explanation.outcome}{wanted}{uncounted}"
 
 
-def _round_output(
-    header: Header,
-    closed: Closed,
-    memory: KafkaMemory,
-    observation: Observation,
-    explanation: PacingExplanation | None,
-    actions: list[Output],
-    *,
-    outcome: Literal["decided", "warm-up", "no-quorum"],
-    reason: str,
-    drift_seen: Drift = NO_DRIFT,
-    broken: Broken | None = None,
-    is_held: bool = False,
-) -> Output:
-    summary_ = round_summary(
-        closed,
-        header,
-        memory,
-        observation,
-        explanation,
-        actions,
-        drift_seen,
-        broken or Broken(),
-        outcome=outcome,
-        reason=reason,
-        is_held=is_held,
-    )
-    return closed.closing.summary(summary_, actions_count=len(actions))
-
-
-def hold_decision(
-    decision: ThrottleDecision, header: Header, memory: KafkaMemory, closed: Closed
-) -> Hold | None:
+def hold_decision(decision: ThrottleDecision, context: RoundContext) -> Hold | None:
     """Why a decision does not become an action; None if it does. What is throttled comes off even where throttling is switched off."""
-    if closed.closing.is_paused:
+    memory, end_ms = context.memory, context.closing.end_ms
+    if context.closing.is_paused:
         return Hold("paused", "the cluster is paused")
-    error = error_hold(header)
+    error = error_hold(context.header)
     if error is not None:
         return error
-    if not closed.settings.throttle.enabled and decision.trigger != "finished":
+    if not context.settings.throttle.enabled and decision.trigger != "finished":
         return Hold("off", "kafka.throttle.enabled is false")
-    if closed.closing.end_ms < memory.retry_ms:
-        waits_s = (memory.retry_ms - closed.closing.end_ms) / 1000
+    if end_ms < memory.retry_ms:
+        waits_s = (memory.retry_ms - end_ms) / 1000
         return Hold(
             "retrying",
             f"{memory.failures_count} decisions in a row were not carried out, the next is made in {waits_s:g} s",

@@ -1,9 +1,8 @@
-"""Numbers of many partitions by topic and partition, remembered between rounds and found again by column.
-
-@@ state.kafka.memory: What is remembered about a Kafka cluster between rounds, as compact bytes with a version.
+"""What is remembered about a Kafka cluster between rounds, as compact bytes with a version.
 
 Beside the policy's own memory it has the last reading of the logs, from which write rates come, the part of the cluster's
-throttle that is or may be ours, and the decision whose end is not known yet.
+throttle that is or may be ours, and the decision whose end is not known yet. Numbers of many partitions are a table by topic and
+partition, in which they are found again by column.
 """
 
 from collections.abc import Mapping
@@ -14,10 +13,9 @@ import numpy as np
 
 from policies.columns import Bools, Ints
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.moves import Moves
-from policies.throttle.pacing_plan import PacingMemory
+from policies.throttle.moves import BROKER_BITS, Moves
+from policies.throttle.pacing_round import PacingMemory
 from policies.throttle.rates import BrokerRole, rates_by_role
-from policies.throttle.replicas import BROKER_BITS
 from state.events import BrokerLogs, MovesReport
 from state.layouts import seal, unseal
 
@@ -167,17 +165,20 @@ class KafkaMemory:
     """Whether the move was late when its progress was last seen."""
 
 
-class WaitingLogs(msgspec.Struct, frozen=True, array_like=True):
-    """A broker's newest report of an open round."""
-
+class _Newest(msgspec.Struct, frozen=True, array_like=True):
     time_ms: int
     id: str
-    logs: BrokerLogs
 
     @property
     def age_key(self) -> tuple[int, str]:
         """Newest wins; equal times: the greater id."""
         return (self.time_ms, self.id)
+
+
+class WaitingLogs(_Newest, frozen=True, array_like=True):
+    """A broker's newest report of an open round."""
+
+    logs: BrokerLogs
 
     @property
     def rows_count(self) -> int:
@@ -185,17 +186,10 @@ class WaitingLogs(msgspec.Struct, frozen=True, array_like=True):
         return len(self.logs.replicas)
 
 
-class WaitingMoves(msgspec.Struct, frozen=True, array_like=True):
+class WaitingMoves(_Newest, frozen=True, array_like=True):
     """The newest report on reassignments of an open round."""
 
-    time_ms: int
-    id: str
     report: MovesReport
-
-    @property
-    def age_key(self) -> tuple[int, str]:
-        """Newest wins; equal times: the greater id."""
-        return (self.time_ms, self.id)
 
     @property
     def rows_count(self) -> int:
@@ -224,22 +218,8 @@ class _MemoryBytes(msgspec.Struct, array_like=True):
     is_late: bool
 
 
-_SAME = (
-    "last_ms",
-    "pacing",
-    "is_shadow",
-    "asked",
-    "confirmed",
-    "attempted",
-    "is_running",
-    "failures_count",
-    "retry_ms",
-    "drift_rounds",
-    "tells_rates",
-    "tells_lists",
-    "silent_rounds",
-    "is_late",
-)
+_TABLES = ("topics", "readings", "rated_topics", "rates")
+_SAME = [name for name in _MemoryBytes.__struct_fields__ if name not in _TABLES]
 """Fields that are stored as they are."""
 
 _memory = msgspec.msgpack.Decoder(_MemoryBytes)
@@ -249,11 +229,14 @@ _moves = msgspec.msgpack.Decoder(WaitingMoves)
 
 def encode_kafka(memory: KafkaMemory) -> bytes:
     """Bytes of a memory; 80 bytes for each moving partition, and the throttled replica lists."""
-    topics, readings = _bytes_of(memory.readings)
-    rated_topics, rates = _bytes_of(memory.rates)
-    same = {name: getattr(memory, name) for name in _SAME}
     return seal(
-        _MemoryBytes(topics=topics, readings=readings, rated_topics=rated_topics, rates=rates, **same)
+        _MemoryBytes(
+            topics=list(memory.readings.topics),
+            readings=memory.readings.columns.astype("<i8").tobytes(),
+            rated_topics=list(memory.rates.topics),
+            rates=memory.rates.columns.astype("<i8").tobytes(),
+            **{name: getattr(memory, name) for name in _SAME},
+        )
     )
 
 
@@ -267,29 +250,15 @@ def decode_kafka(value: bytes) -> KafkaMemory:
     )
 
 
-def _bytes_of(table: PartitionTable) -> tuple[list[str], bytes]:
-    return list(table.topics), table.columns.astype("<i8").tobytes()
-
-
 def _table_of(topics: list[str], columns: bytes, numbers: tuple[str, ...]) -> PartitionTable:
     return PartitionTable(tuple(topics), np.frombuffer(columns, dtype="<i8").reshape(-1, 2 + len(numbers)))
 
 
-def encode_logs(waiting: WaitingLogs) -> bytes:
-    """Bytes of a waiting report."""
-    return seal(waiting)
-
-
 def decode_logs(value: bytes) -> WaitingLogs:
-    """Waiting report from bytes. Raises what ``unseal`` does."""
+    """Waiting report from its sealed bytes. Raises what ``unseal`` does."""
     return _logs.decode(unseal("logs", value))
 
 
-def encode_moves(waiting: WaitingMoves) -> bytes:
-    """Bytes of a waiting report on reassignments."""
-    return seal(waiting)
-
-
 def decode_moves(value: bytes) -> WaitingMoves:
-    """Waiting report on reassignments from bytes. Raises what ``unseal`` does."""
+    """Waiting report on reassignments from its sealed bytes. Raises what ``unseal`` does."""
     return _moves.decode(unseal("moves", value))

@@ -1,32 +1,26 @@
-"""Throttle settings of ours that somebody changed while they are needed: they are reported, and answered in the next round.
-
-Entries and rates that are gone leave a move without a throttle, and are set again. A rate that somebody changed is the one
-in force from then on: it is reported, kept for as long as the rules would keep such a rate, and raised by the same rules, so
-that no rate stalls a move for ever. These are known to undo lists or rates of others: ``kafka-reassign-partitions``
-(``--execute`` overwrites, ``--verify`` deletes), Cruise Control, operators that own topics.
-
-The settings on the cluster are compared with those that were confirmed. A difference counts only while no decision of ours is
-on its way, only for brokers that reported, and only once reports have shown that they contain such settings at all. It has to
-show in two rounds in a row, because a sweep may have begun before our last change was there.
-
-@@ state.kafka.broken: Which brokers of a move are not alive, what cannot go on because of that, and what a person is told about it.
-
-The collector reports which brokers are alive. A broker that is alive and that no report came from counts as good as down only
-after ``stale_rounds_count`` rounds: a client may know nothing of a broker that has just come back. Where reports do not say
-who is alive, silence for as long means that a broker is down; so does its failure to answer if it never did.
-
-@@ state.kafka.reconcile: Reconciles a throttle: remembers what is wanted and what may be ours, and compares both with what the cluster shows.
+"""Reconciles a throttle: remembers what is wanted and what may be ours, and compares both with what the cluster shows.
 
 A decision counts as carried out once its result says so, or the cluster shows it. One that was not carried out is not undone:
 pacing goes on from our settings that are there. Where nothing moves any more, it goes on from all that may be there, so that it
 is taken off. After each failure in a row the next attempt waits twice as long.
+
+Others may change settings of ours while they are needed: ``kafka-reassign-partitions`` (``--execute`` overwrites, ``--verify``
+deletes), Cruise Control, and operators that own topics do. Entries and rates that are gone leave a move without a throttle, and
+are set again. A rate that somebody changed is the one in force from then on: it is reported, kept for as long as the rules would
+keep such a rate, and raised by the same rules, so that no rate stalls a move for ever. The settings on the cluster are compared
+with those that were confirmed. A difference counts only while no decision of ours is on its way, only for brokers that reported,
+and only once reports have shown that they contain such settings at all. It has to show in two rounds in a row, because a sweep
+may have begun before our last change was there.
+
+The collector reports which brokers are alive. A broker that is alive and that no report came from counts as good as down only
+after ``stale_rounds_count`` rounds: a client may know nothing of a broker that has just come back. Where reports do not say who
+is alive, silence for as long means that a broker is down; so does its failure to answer if it never did.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from policies.throttle.broken import PartitionsByBroker, broken_copies, kept_replicas_down
 from policies.throttle.lists import (
     EVERYTHING,
     ThrottledLists,
@@ -39,8 +33,8 @@ from policies.throttle.lists import (
     union,
     without,
 )
-from policies.throttle.moves import Moves
-from policies.throttle.pacing_plan import PacingMemory, ThrottleDecision
+from policies.throttle.moves import Moves, PartitionsByBroker, broken_copies, kept_replicas_down
+from policies.throttle.pacing_round import PacingMemory, ThrottleDecision
 from policies.throttle.progress import Watch
 from policies.throttle.rates import BrokerRole
 from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs
@@ -199,15 +193,23 @@ class Broken:
             )
 
 
+NOTHING_BROKEN = Broken()
+
+
 def observe_broken(
     memory: KafkaMemory, observation: Observation, failed: Collection[str], *, stale_rounds_count: int
 ) -> Broken:
     """What the round shows; ``failed`` are the brokers that did not answer the collector. Counts silent rounds in ``memory``."""
     moves = observation.moves
     if moves is None:
-        return Broken()
+        return NOTHING_BROKEN
     involved = {*moves.sources.brokers.tolist(), *moves.added.brokers.tolist()}
-    memory.silent_rounds = _silent_rounds(memory.silent_rounds, observation, involved)
+    more = 1 if observation.brokers else 0  # a round without any report says nothing of a single broker
+    memory.silent_rounds = {
+        broker: memory.silent_rounds.get(broker, 0) + more
+        for broker in sorted(involved)
+        if broker not in observation.brokers
+    }
     silent = {
         broker for broker, rounds_count in memory.silent_rounds.items() if rounds_count >= stale_rounds_count
     }
@@ -217,28 +219,12 @@ def observe_broken(
     else:
         down = involved - observation.live_brokers
     copies = broken_copies(moves, down | silent)
-    kept = _leave_out(kept_replicas_down(moves, down), copies)
+    kept = {  # what waits for nothing else
+        broker: left
+        for broker, names in kept_replicas_down(moves, down).items()
+        if (left := [name for name in names if name not in copies.get(broker, ())])
+    }
     return Broken(down=frozenset(down), copies=copies, kept=kept)
-
-
-def _silent_rounds(
-    before: Mapping[int, int], observation: Observation, involved: Collection[int]
-) -> dict[int, int]:
-    """Rounds in a row without a report of each broker of the move. A round without any report says nothing of a single broker."""
-    more = 1 if observation.brokers else 0
-    return {
-        broker: before.get(broker, 0) + more
-        for broker in sorted(involved)
-        if broker not in observation.brokers
-    }
-
-
-def _leave_out(kept: PartitionsByBroker, copies: PartitionsByBroker) -> PartitionsByBroker:
-    left = {
-        broker: [name for name in names if name not in copies.get(broker, ())]
-        for broker, names in kept.items()
-    }
-    return {broker: names for broker, names in left.items() if names}
 
 
 def _finding(
@@ -462,13 +448,8 @@ def our_configs(memory: KafkaMemory) -> ThrottleConfigs:
 
 def foreign_lists(observation: Observation, memory: KafkaMemory) -> ThrottledLists:
     """Lists on the cluster without what may be there because of us."""
-    left = without(observation.lists, our_configs(memory).lists)
-    return ThrottledLists(
-        leader=_foreign_lists(observation.lists.leader, left.leader),
-        follower=_foreign_lists(observation.lists.follower, left.follower),
+    there, left = observation.lists, without(observation.lists, our_configs(memory).lists)
+    return ThrottledLists(  # what is left may also name topics that are not there
+        leader={topic: left.leader.get(topic, text) for topic, text in there.leader.items()},
+        follower={topic: left.follower.get(topic, text) for topic, text in there.follower.items()},
     )
-
-
-def _foreign_lists(there: Mapping[str, str], left: Mapping[str, str]) -> dict[str, str]:
-    """What is ``left`` of the lists of topics on the cluster; ``left`` may also name topics that are not there."""
-    return {topic: left.get(topic, text) for topic, text in there.items()}

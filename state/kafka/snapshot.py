@@ -13,11 +13,9 @@ import numpy as np
 
 from policies.columns import Bools, Ints
 from policies.throttle.lists import ThrottledLists, without
-from policies.throttle.moves import NO_LEADER, UNKNOWN, Moves
-from policies.throttle.network import NetworkUse
-from policies.throttle.rates import BrokerRole, Role
-from policies.throttle.replicas import key_of
-from policies.throttle.write_rates import MIN_INTERVAL_MS, LogReading, write_rates
+from policies.throttle.moves import NO_LEADER, UNKNOWN, Moves, key_of
+from policies.throttle.needs import MIN_INTERVAL_MS, LogReading, write_rates
+from policies.throttle.rates import BrokerRole, NetworkUse, Role
 from state.kafka.memory import (
     MISSING,
     READING,
@@ -93,7 +91,7 @@ def observe(
         readings=before,
         rates=known,
         held_over_count=0,
-        why_unknown=_why_nothing_is_known,
+        why_unknown="no report says whether {} moves".format,
     )
     if moves is None:
         return observation
@@ -104,10 +102,6 @@ def observe(
         lists=moves.report.throttled,
         live_brokers=None if moves.report.live_brokers is None else frozenset(moves.report.live_brokers),
     )
-
-
-def _why_nothing_is_known(name: str) -> str:
-    return f"no report says whether {name} moves"
 
 
 def _observe_moves(

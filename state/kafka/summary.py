@@ -1,6 +1,6 @@
 """The summary of a closed round of a Kafka cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
@@ -8,14 +8,14 @@ from typing import Literal
 
 import msgspec
 
-from policies.throttle.pacing_plan import PacingExplanation
-from policies.throttle.rates import RatePlan, loads_of
+from policies.throttle.pacing_round import PacingExplanation
+from policies.throttle.rates import loads_of
 from state import summary
 from state.closing import Closing
 from state.kafka import reconcile
 from state.kafka.actions import NAME, SUBJECT, bottleneck, total
 from state.kafka.memory import KafkaMemory, WaitingLogs
-from state.kafka.reconcile import Broken, Drift
+from state.kafka.reconcile import NO_DRIFT, NOTHING_BROKEN, Broken, Drift
 from state.kafka.snapshot import Observation, others_lists
 from state.memory import Header
 from state.outputs import (
@@ -30,12 +30,15 @@ from state.outputs import (
 from state.settings import MS_PER_S, KafkaSettings
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Closed:
-    """A round at its close, with the reports of its brokers."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RoundContext:
+    """A round at its close, with what its reports show; its steps change ``header`` and ``memory``."""
 
     closing: Closing
+    header: Header
+    memory: KafkaMemory
     reports: Mapping[str, WaitingLogs]
+    observation: Observation
 
     @property
     def settings(self) -> KafkaSettings:
@@ -50,64 +53,50 @@ class Closed:
 
 
 def round_summary(
-    closed: Closed,
-    header: Header,
-    memory: KafkaMemory,
-    observation: Observation,
-    explanation: PacingExplanation | None,
-    actions: list[Output],
-    drift_seen: Drift,
-    broken: Broken,
+    context: RoundContext,
+    explanation: PacingExplanation | None = None,
     *,
     outcome: Literal["decided", "warm-up", "no-quorum"],
     reason: str,
-    is_held: bool,
+    actions: Sequence[Output] = (),
+    drift_seen: Drift = NO_DRIFT,
+    broken: Broken = NOTHING_BROKEN,
+    is_held: bool = False,
 ) -> RoundSummary:
     """The summary, at most as large as one may be; ``explanation`` is None where nothing was judged."""
+    asked = context.memory.asked
     framed = summary.frame(
-        closed.closing,
-        header,
+        context.closing,
+        context.header,
         policy=NAME,
         outcome=outcome,
         reason=reason,
-        reports_ms={name: each.time_ms for name, each in closed.reports.items()},
-        live=list(memory.last_ms),
+        reports_ms={name: each.time_ms for name, each in context.reports.items()},
+        live=list(context.memory.last_ms),
         found=list(broken.findings()),
     )
     throttle = (
-        None
-        if explanation is None
-        else _throttle(memory, observation, explanation, drift_seen, broken, is_held=is_held)
+        None if explanation is None else _throttle(context, explanation, drift_seen, broken, is_held=is_held)
     )
+    in_flight = []
+    if asked is not None:
+        expires_at = rfc3339(asked.expires_ms)
+        in_flight = [InFlightRow(id=asked.action_id, kind="throttle", target=SUBJECT, expires_at=expires_at)]
     return summary.fit(
         msgspec.structs.replace(
             framed,
             actions_count=len(actions),
             actions=[action.id for action in actions],
-            in_flight=_in_flight(memory),
+            in_flight=in_flight,
             throttle=throttle,
         )
     )
 
 
-def _in_flight(memory: KafkaMemory) -> list[InFlightRow]:
-    asked = memory.asked
-    if asked is None:
-        return []
-    return [
-        InFlightRow(id=asked.action_id, kind="throttle", target=SUBJECT, expires_at=rfc3339(asked.expires_ms))
-    ]
-
-
 def _throttle(
-    memory: KafkaMemory,
-    observation: Observation,
-    explanation: PacingExplanation,
-    drift_seen: Drift,
-    broken: Broken,
-    *,
-    is_held: bool,
+    context: RoundContext, explanation: PacingExplanation, drift_seen: Drift, broken: Broken, *, is_held: bool
 ) -> ThrottleSummary:
+    memory, observation = context.memory, context.observation
     needs, plan, eta, moves = explanation.needs, explanation.plan, explanation.eta, observation.moves
     strange = others_lists(reconcile.foreign_lists(observation, memory), memory.pacing.added)
     ours = reconcile.our_configs(memory).rates()
@@ -125,7 +114,14 @@ def _throttle(
         if needs is None
         else {str(load.role): load.min_bytes_per_s for load in loads_of(needs)},
         feasible=None if plan is None else plan.feasible,
-        violations=[] if plan is None else _violations(plan),
+        violations=[
+            RateViolation(
+                role=str(each.role),
+                rate_bytes_per_s=each.rate_bytes_per_s,
+                required_more_than_bytes_per_s=each.required_more_than_bytes_per_s,
+            )
+            for each in (plan.violations if plan else ())
+        ],
         eta_s=None if eta is None else eta.remaining_s,
         eta_basis=None if eta is None else eta.basis,
         eta_predicted_s=None if eta is None else eta.predicted_s,
@@ -156,32 +152,20 @@ def _throttle(
     )
 
 
-def _violations(plan: RatePlan) -> list[RateViolation]:
-    return [
-        RateViolation(
-            role=str(each.role),
-            rate_bytes_per_s=each.rate_bytes_per_s,
-            required_more_than_bytes_per_s=each.required_more_than_bytes_per_s,
-        )
-        for each in plan.violations
-    ]
-
-
 def _bytes_left(explanation: PacingExplanation, observation: Observation) -> int | None:
     if explanation.needs is not None:
         return total(explanation.needs.follower_bytes_to_receive)
     return 0 if observation.moves is not None and not len(observation.moves) else None
 
 
-def is_late(
-    closed: Closed, memory: KafkaMemory, observation: Observation, explanation: PacingExplanation
-) -> bool:
+def is_late(context: RoundContext, explanation: PacingExplanation) -> bool:
     """Whether the move will miss its deadline, or, with or without one, does not catch up.
 
     A prediction may call a move late and not on time again: it begins anew with each raise, and only progress shows whether
     the raise helped. While progress is not seen, a move stays what it was.
     """
-    deadline_s, begun_ms, eta = closed.settings.throttle.deadline_s, memory.pacing.begun_ms, explanation.eta
+    memory, observation, eta = context.memory, context.observation, explanation.eta
+    deadline_s, begun_ms = context.settings.throttle.deadline_s, memory.pacing.begun_ms
     if begun_ms is None or (observation.moves is not None and not len(observation.moves)):
         return False
     if eta is not None and eta.basis == "not-catching-up":

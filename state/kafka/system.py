@@ -16,9 +16,8 @@ from state.kafka.memory import (
     decode_logs,
     decode_moves,
     encode_kafka,
-    encode_logs,
-    encode_moves,
 )
+from state.layouts import seal
 from state.memory import Header, OpenRound, Waiting, WaitingKey, WaitingKind
 from state.outputs import Output
 from state.settings import ClusterSettings, RoundSettings
@@ -48,7 +47,7 @@ class Kafka(System[KafkaMemory]):
         return None
 
     def encode_waiting(self, waiting: Any) -> bytes:
-        return encode_logs(waiting) if isinstance(waiting, WaitingLogs) else encode_moves(waiting)
+        return seal(waiting)
 
     def decode_waiting(self, kind: WaitingKind, value: bytes) -> Waiting:
         return decode_logs(value) if kind == "logs" else decode_moves(value)

@@ -1,8 +1,7 @@
-"""The types of what a controller publishes, as CloudEvents name them; ``streaming.contract.published`` has their envelopes.
+"""The types of what a controller publishes, its canonical form and ids, and the actions for a Pulsar cluster.
 
-@@ state.outputs.canonical: The canonical form of an output, JSON in UTF-8 without white space, keys sorted; and its id, which says what is to be done.
-
-@@ state.outputs.actions: Actions for a Pulsar cluster.
+Canonical is JSON in UTF-8 without white space, keys sorted. The id of an output says what is to be done.
+``streaming.contract.published`` has the envelopes.
 """
 
 import hashlib

@@ -1,12 +1,7 @@
-"""What a round summary shows about the cluster's usage, and how earlier unloads changed it.
+"""The summary of a round with all of its tables and sections, and a Kafka cluster's throttle actions.
 
-@@ state.outputs.rows: Tables of a round's summary: brokers, what the policy looked at, and actions that were judged or are in flight.
-
-@@ state.outputs.upkeep: What a round summary shows of what people asked for: maintenance, drains, approvals and the control event in force.
-
-@@ state.outputs.throttle: What a Kafka cluster's controller publishes: throttle actions, and the section of a round's summary about them.
-
-@@ state.outputs.summary: The summary of a round.
+It shows usage, what the policy looked at, how earlier unloads changed the cluster, and what people asked for: maintenance,
+drains, approvals and the control event in force.
 """
 
 from collections.abc import Iterator, Mapping

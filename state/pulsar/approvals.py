@@ -6,26 +6,22 @@ was, no mask, hold or budget stops it, and its destination would not end above t
 spends. Whatever becomes of an answer, its proposal is no longer open; the policy may propose the same action again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
 
-from policies.columns import Codes, Floats
-from policies.shedding.rules import Rules
+from policies.columns import Floats
 from policies.shedding.view import NOBODY
 from policies.splitting.plan import MEASURES, TRIGGERS, BlindCut, evidence_name
-from state.closing import Closing
 from state.events import Approval, namespace_of
 from state.ledger import ActionKind, Child
-from state.memory import Header, ProposalRecord
+from state.memory import ProposalRecord
 from state.outputs import ApprovalRow, ApprovalSummary, Output, ProposalRow, Split, Unload, rfc3339
 from state.pulsar import masks
-from state.pulsar.fleet import Advanced
-from state.pulsar.holds import Asking, Circumstances, Move, Refusal, hold_unload, share_of
-from state.pulsar.shedding import After
-from state.pulsar.view import Eligible
+from state.pulsar.admission import Admission, Move, bundle_traffic, share_of
+from state.pulsar.view import RoundContext
 from state.summary import MAX_REMARK_CHARACTERS, SHOWN_ROWS
 
 ROUND = "round/"
@@ -60,24 +56,9 @@ class Answers:
     """Bundle rows of the view that these actions cut."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Scene:
-    """What an approved action is judged by."""
-
-    table: Eligible
-    advanced: Advanced
-    split_codes: Callable[[], Codes]
-    """Codes of ``MASK_REASONS`` for a split of each of the fleet's leading rows; computed when first needed."""
-    rules: Rules
-    circumstances: Circumstances
-    after: After
-    usage_ratio: Floats
-    """Usage of the view's brokers, as the approved moves change it; it is written to."""
-
-
-def begin(header: Header, closing: Closing) -> Answers:
+def begin(context: RoundContext) -> Answers:
     """Drop proposals that have expired, all of them where no approval is required any more, and those that are answered."""
-    found = Answers()
+    found, header, closing = Answers(), context.header, context.closing
     is_asked = closing.proposals_expire_ms is not None
     kept: list[ProposalRecord] = []
     for each in header.proposals:
@@ -113,80 +94,88 @@ def answer_none(found: Answers, *, outcome: str, reason: str) -> None:
         found.given[place] = Answer(found.given[place].record, outcome, reason, kind=proposal.kind)
 
 
-def answer(found: Answers, scene: Scene, asking: Asking | None) -> None:
+def answer(found: Answers, admission: Admission) -> None:
     """Decide on what was approved, in the order of the log."""
+    usage_ratio = admission.table.view.brokers.usage_ratio.copy()
     for place, proposal in found.approved:
-        made = _act(found, scene, found.given[place].record, proposal)
+        made = _act(found, admission, found.given[place].record, proposal, usage_ratio)
         found.given[place] = replace(made, kind=proposal.kind)
-        if asking is not None and made.action is not None:
-            asking.acting.update(each for each in (proposal.source, proposal.destination) if each is not None)
+        if admission.asking is not None and made.action is not None:
+            admission.asking.acting.update(
+                each for each in (proposal.source, proposal.destination) if each is not None
+            )
 
 
-def _act(found: Answers, scene: Scene, record: Approval, proposal: ProposalRecord) -> Answer:
-    row = scene.advanced.row_of(proposal.source, proposal.bundle)
+def _act(
+    found: Answers,
+    admission: Admission,
+    record: Approval,
+    proposal: ProposalRecord,
+    usage_ratio: Floats,
+) -> Answer:
+    row = admission.context.advanced.row_of(proposal.source, proposal.bundle)
     if row is None:
         detail = f"{proposal.source} does not own {proposal.bundle} any more"
         return Answer(record, "owner-changed", detail)
-    at = np.flatnonzero(scene.table.fleet_rows == row)
+    at = np.flatnonzero(admission.table.fleet_rows == row)
     if not len(at):
         return Answer(record, "maintenance", f"{proposal.source} takes no part in balancing")
     view_row = int(at[0])
     if view_row in found.unload_rows | found.split_rows:
         return Answer(record, "in-flight", "another approved action on it goes out in this round")
     if proposal.kind == "unload":
-        made = _unload(scene, record, proposal, view_row)
+        made = _unload(admission, record, proposal, view_row, usage_ratio)
     else:
-        made = _split(found, scene, record, proposal, row)
+        made = _split(admission, record, proposal, row)
     if isinstance(made.action, Unload):
         found.unload_rows.add(view_row)
         found.unloads.append(made.action)
     elif made.action is not None:
         found.split_rows.add(view_row)
+        found.cuts.append(made.action)
     return made
 
 
-def _unload(scene: Scene, record: Approval, proposal: ProposalRecord, row: int) -> Answer:
-    table, circumstances = scene.table, scene.circumstances
-    view = table.view
-    source = int(view.bundles.owners_of(np.array([row]))[0])
-    destination = NOBODY
+def _unload(
+    admission: Admission, record: Approval, proposal: ProposalRecord, row: int, usage_ratio: Floats
+) -> Answer:
+    """Let an approved unload happen, unless something is against it; ``usage_ratio`` has the moves approved before, and is written to."""
+    table, names = admission.table, admission.table.view.brokers.names
+    source, destination = int(table.view.bundles.owners_of(np.array([row]))[0]), NOBODY
     if proposal.destination is not None:
-        names = view.brokers.names
         destination = names.index(proposal.destination) if proposal.destination in names else NOBODY
         if destination == NOBODY:
             detail = f"{proposal.destination} did not report, or takes no part in balancing"
             return Answer(record, "no-destination", detail)
-        barred = scene.rules.bars(row, destination)
+        barred = admission.rules.bars(row, destination)
         if barred is not None:
             return Answer(record, *barred)
     code = int(table.mask_codes[row])
     if code != masks.OPEN:
         return Answer(record, masks.MASK_REASONS[code], masks.MASK_REASONS[code])
     move = Move(row, source, destination)
-    moved = share_of(view, move) * float(scene.usage_ratio[source])
-    refused = _refuse_overshoot(scene, move, moved)
-    if refused is not None:
-        return Answer(record, *refused)
-    hold = hold_unload(move, table, circumstances, scene.rules)
+    moved = share_of(table.view, move) * float(usage_ratio[source])
+    before = 100.0 * float(usage_ratio[source])
+    after = 100.0 * (float(usage_ratio[destination]) + moved) if destination != NOBODY else 0.0
+    if after > before:  # the bundle counts for its share of the source's usage
+        detail = f"{names[destination]} would end at {after:.1f} %, {names[source]} is at {before:.1f} %: loads have changed"
+        return Answer(record, "no-longer-helps", detail)
+    hold = admission.hold(move)
     if hold is not None:
         return Answer(record, hold.reason, hold.detail)
-    scene.usage_ratio[source] -= moved
+    usage_ratio[source] -= moved
     if destination != NOBODY:
-        scene.usage_ratio[destination] += moved
+        usage_ratio[destination] += moved
     proposed = msgspec.json.decode(proposal.data, type=Unload)
-    action = msgspec.structs.replace(
-        proposed,
-        round=circumstances.number,
+    bundles = table.view.bundles
+    action = admission.unload(
+        proposal.bundle,
+        source=proposal.source,
+        destination=proposal.destination,
+        policy=proposed.policy,
+        trigger=proposed.trigger,
         reason=_approved(proposed.reason, record),
-        evidence=proposed.evidence
-        | {
-            "bundle_messages_per_s": float(view.bundles.messages_per_s[row]),
-            "bundle_bytes_per_s": float(view.bundles.bytes_per_s[row]),
-        },
-        expected=scene.after.move(move),
-        expires_at=rfc3339(circumstances.expires_ms),
-        dry_run=circumstances.dry_run,
-        proposal=msgspec.UNSET,
+        evidence=proposed.evidence | bundle_traffic(bundles.messages_per_s[row], bundles.bytes_per_s[row]),
         proposal_id=proposal.id,
     )
     return Answer(record, "acted", "acted", action)
@@ -196,39 +185,22 @@ def _approved(reason: str, record: Approval) -> str:
     return f"{reason}; approved by {record.who or 'somebody'}: {record.why or 'no reason given'}"
 
 
-def _refuse_overshoot(scene: Scene, move: Move, moved: float) -> Refusal | None:
-    """Whether the destination would end above the usage of the source; the bundle counts for its share of the source's usage."""
-    _, source, destination = move
-    if destination == NOBODY:
-        return None
-    names = scene.table.view.brokers.names
-    before, after = (
-        100.0 * float(scene.usage_ratio[source]),
-        100.0 * (float(scene.usage_ratio[destination]) + moved),
-    )
-    if after <= before:
-        return None
-    detail = f"{names[destination]} would end at {after:.1f} %, {names[source]} is at {before:.1f} %: loads have changed"
-    return "no-longer-helps", detail
-
-
-def _split(found: Answers, scene: Scene, record: Approval, proposal: ProposalRecord, row: int) -> Answer:
-    code, circumstances = int(scene.split_codes()[row]), scene.circumstances
+def _split(admission: Admission, record: Approval, proposal: ProposalRecord, row: int) -> Answer:
+    code, hold, closing = int(admission.split_codes[row]), admission.holds.split, admission.context.closing
     if code != masks.OPEN:
         return Answer(record, masks.MASK_REASONS[code], masks.MASK_REASONS[code])
-    if circumstances.holds.split is not None:
-        return Answer(record, circumstances.holds.split.reason, circumstances.holds.split.detail)
+    if hold is not None:
+        return Answer(record, hold.reason, hold.detail)
     proposed = msgspec.json.decode(proposal.data, type=Split)
     action = msgspec.structs.replace(
         proposed,
-        round=circumstances.number,
+        round=closing.number,
         reason=_approved(proposed.reason, record),
-        expires_at=rfc3339(circumstances.expires_ms),
-        dry_run=circumstances.dry_run,
+        expires_at=closing.expires_at,
+        dry_run=closing.is_dry_run,
         proposal=msgspec.UNSET,
         proposal_id=proposal.id,
     )
-    found.cuts.append(action)
     return Answer(record, "acted", "acted", action)
 
 
@@ -259,14 +231,13 @@ def _blind_cut(split: Split) -> BlindCut | None:
     return BlindCut(measure, float(split.evidence[evidence_name(split.trigger)]))
 
 
-def record_proposals(
-    header: Header, closing: Closing, proposed: Sequence[tuple[Output, Unload | Split]]
-) -> None:
+def record_proposals(context: RoundContext, proposed: Sequence[tuple[Output, Unload | Split]]) -> None:
     """Remember the proposals of a round until they are answered or expire."""
+    closing = context.closing
     assert closing.proposals_expire_ms is not None or not proposed
     for output, action in proposed:
         is_unload = isinstance(action, Unload)
-        header.proposals.append(
+        context.header.proposals.append(
             ProposalRecord(
                 id=output.id,
                 kind="unload" if is_unload else "split",
@@ -281,14 +252,15 @@ def record_proposals(
 
 
 def section(
-    header: Header, closing: Closing, found: Answers, actions: Sequence[Output]
+    context: RoundContext, found: Answers, made: Sequence[tuple[Output, Unload | Split]]
 ) -> ApprovalSummary | None:
     """The section of the summary; None where no approval is required, no answer came and no proposal was dropped."""
-    if closing.proposals_expire_ms is None and not found.given and not found.expired:
+    proposals = context.header.proposals
+    if context.closing.proposals_expire_ms is None and not found.given and not found.expired:
         return None
-    ids = {_proposal_id(each): each.id for each in actions}
+    ids = {action.proposal_id: output.id for output, action in made}
     return ApprovalSummary(
-        open_count=len(header.proposals),
+        open_count=len(proposals),
         open=[
             ProposalRow(
                 id=each.id,
@@ -299,7 +271,7 @@ def section(
                 round=each.round,
                 expires_at=rfc3339(each.expires_ms),
             )
-            for each in header.proposals[:SHOWN_ROWS]
+            for each in proposals[:SHOWN_ROWS]
         ],
         expired=[each.id for each in found.expired[:SHOWN_ROWS]],
         answers=[
@@ -317,14 +289,3 @@ def section(
             for each in found.given[:SHOWN_ROWS]
         ],
     )
-
-
-class _Approved(msgspec.Struct, frozen=True):
-    proposal_id: str = ""
-
-
-_approved_actions = msgspec.json.Decoder(_Approved)
-
-
-def _proposal_id(action: Output) -> str:
-    return _approved_actions.decode(action.data).proposal_id

@@ -1,19 +1,18 @@
-"""How much may be moved in a round and in an hour: the limits of ``policies.shedding.rules``, from the guards and the ledger.
+"""The rules of a round, which say how much may move where, and choices of a policy that they forbid again and again.
 
-A count that is set is a hard cap for every policy. A count that is unset is the default for Pulsar's policies, which choose few large
-bundles. The fleet planner weighs a plan by what it moves, so where bundles are small its plans have many moves: for it, an unset count is
-the larger of the default and a share of the cluster's bundles, and it plans no more than can be carried out before it expires. What an
-hour's moves carry is limited for every policy. Drains have an hourly count of their own.
+They come from the facts of the cluster, the guards and the ledger. A count that is set is a hard cap for every policy. A count
+that is unset is the default for Pulsar's policies, which choose few large bundles. The fleet planner weighs a plan by what it
+moves, so where bundles are small its plans have many moves: for it, an unset count is the larger of the default and a share of
+the cluster's bundles, and it plans no more than can be carried out before it expires. What an hour's moves carry is limited for
+every policy. Drains have an hourly count of their own. Pulsar's policies do not ask the rules while they plan, so their choice
+may be the same in each round.
 
-Source: ours.
-
-@@ state.pulsar.rules: The rules of a round, from the facts of the cluster, the guards and the ledger, and choices that they forbid again and again.
-
-See ``policies.shedding.rules``. Pulsar's policies do not ask the rules while they plan, so their choice may be the same in each round.
+Source: ours; ``policies.shedding.rules`` has the rules themselves.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -21,15 +20,13 @@ from policies.columns import Bools, Floats, Ints
 from policies.shedding import fleet_planner
 from policies.shedding.rules import NO_GROUP, Limit, Rules, Spread
 from policies.shedding.view import BundleTable, Traffic
-from state.facts import Facts
-from state.ledger import Ledger
-from state.memory import ForbiddenRecord, Header
+from state.memory import ForbiddenRecord
 from state.outputs import Finding
-from state.pulsar.fleet import Advanced
 from state.pulsar.shedding import Admitted
-from state.pulsar.view import Eligible
+from state.pulsar.view import PolicyView, RoundContext
 from state.settings import (
     MOVED_PER_HOUR_RATIO,
+    MS_PER_S,
     UNLOADS_PER_HOUR_COUNT,
     UNLOADS_PER_ROUND_COUNT,
     GuardSettings,
@@ -49,23 +46,17 @@ than half of that is the margin for brokers that answer slowly."""
 
 
 def limits_of(
-    guards: GuardSettings,
-    ledger: Ledger,
-    bundles: BundleTable,
-    *,
-    brokers_count: int,
-    bundles_count: int,
-    namespaces_count: int,
-    lifetime_s: float | None,
-    end_ms: int,
+    context: RoundContext, bundles: BundleTable, *, brokers_count: int, bundles_count: int
 ) -> tuple[Limit, ...]:
-    """The limits that are on, in the order in which a hold names them.
-
-    ``lifetime_s`` says how long after a round its actions expire, for a policy that plans whole rounds; None for another.
-    ``bundles_count`` counts those of drained brokers, too.
-    """
+    """The limits that are on, in the order in which a hold names them; the counts include drained brokers and their bundles."""
+    guards, ledger, end_ms = context.guards, context.ledger, context.end_ms
     unloads, drained = (ledger.unloads_of_last_hour(is_drain=each, end_ms=end_ms) for each in (False, True))
-    shared_count = None if lifetime_s is None else bundles_count
+    plans_rounds = context.pulsar.policy.plans_rounds
+    shared_count = bundles_count if plans_rounds else None
+
+    def cap(name: str, spent: Floats, **fields: Any) -> Limit:
+        return Limit(name, getattr(guards, name), spent, **fields)
+
     limits = [
         _count("max_unloads_per_round_count", guards, (UNLOADS_PER_ROUND_COUNT, ROUND_RATIO), shared_count),
         _count(
@@ -76,31 +67,17 @@ def limits_of(
             spent=len(unloads),
             drains=False,
         ),
-        Limit(
-            "max_drain_unloads_per_hour_count",
-            guards.max_drain_unloads_per_hour_count,
-            _spent(len(drained)),
-            drains=True,
-        ),
-        Limit(
-            "max_unloads_per_broker_count",
-            guards.max_unloads_per_broker_count,
-            np.zeros(brokers_count),
-            by="broker",
-        ),
-        Limit(
-            "max_unloads_per_namespace_count",
-            guards.max_unloads_per_namespace_count,
-            np.zeros(namespaces_count),
-            by="namespace",
-        ),
+        cap("max_drain_unloads_per_hour_count", _spent(len(drained)), drains=True),
+        cap("max_unloads_per_broker_count", np.zeros(brokers_count), by="broker"),
+        cap("max_unloads_per_namespace_count", np.zeros(len(context.fleet.namespaces)), by="namespace"),
     ]
     ratio = guards.max_moved_per_hour_ratio
     if ratio is None:
         ratio = 0.0 if guards.max_unloads_per_hour_count == 0 else MOVED_PER_HOUR_RATIO
     if ratio:
         limits.append(_moved(ratio, [each.traffic for each in unloads], bundles))
-    if lifetime_s is not None:
+    if plans_rounds:
+        lifetime_s = (context.closing.expires_ms - end_ms) / MS_PER_S
         most = max(1, int(UNLOADS_PER_S * lifetime_s))
         flying_count = ledger.unloads_in_flight_count(end_ms=end_ms)
         text = f"an executor carries out {most} unloads within {lifetime_s:g} s, and as many are on their way or decided"
@@ -165,75 +142,68 @@ or miss a report meanwhile."""
 
 
 def with_rules(
-    table: Eligible,
-    advanced: Advanced,
-    guards: GuardSettings,
-    *,
-    facts: Facts | None = None,
-    ledger: Ledger | None = None,
-    leaving: Mapping[str, Collection[str]] | None = None,
-    drained: Iterable[str] = (),
-    lifetime_s: float | None = None,
-    end_ms: int = 0,
-) -> tuple[Eligible, Rules]:
+    context: RoundContext, table: PolicyView, leaving: Mapping[str, Collection[str]]
+) -> tuple[PolicyView, Rules]:
     """The same view with its rules, before the round's first move, and these rules.
 
-    ``leaving`` are the bundles, by broker, that were told to leave it; ``drained`` the brokers that are drained and reported.
-    ``lifetime_s`` is that of an action, for a policy that plans whole rounds.
+    ``leaving`` are the bundles, by broker, that were told to leave it.
     """
-    fleet, view = advanced.fleet, table.view
+    fleet, view, guards = context.fleet, table.view, context.guards
     spans = {
         broker: np.arange(rows.start, rows.stop)
-        for broker in drained
-        if (rows := advanced.rows_of(broker)) is not None
+        for broker in context.closing.upkeep.drains
+        if (rows := context.advanced.rows_of(broker)) is not None
     }
     brokers = (*view.brokers.names, *spans)
-    counts = np.concatenate([table.owned_counts, [len(rows) for rows in spans.values()]]).astype(np.int64)
+    counts = np.concatenate([np.diff(view.bundles.starts), [len(rows) for rows in spans.values()]]).astype(
+        np.int64
+    )
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    told = _told_to_leave(table, leaving or {}, count=int(starts[-1]))
-    groups = facts.anti_affinity if facts is not None else {}
-    namespace = spread = None
+    told = _told_to_leave(table, leaving, count=int(starts[-1]))
+    told_counts = np.bincount(
+        np.searchsorted(starts, np.flatnonzero(told), side="right") - 1, minlength=len(counts)
+    )
+    groups = context.facts.anti_affinity if context.facts is not None else {}
+    namespace = None
     if groups or guards.max_unloads_per_namespace_count:
         namespace = fleet.namespace[np.concatenate([table.fleet_rows, *spans.values()])]
-    if groups and facts is not None and namespace is not None:
-        group_of = {name: number for number, names in enumerate(groups.values()) for name in names}
-        domain_of = {name: at for at, names in enumerate(facts.failure_domains.values(), 1) for name in names}
-        spread = Spread(
-            namespace=namespace,
-            starts=starts,
-            group=_numbers(group_of, fleet.namespaces, NO_GROUP),
-            groups=list(groups),
-            domain=_numbers(domain_of, brokers, 0),
-            domains=["", *facts.failure_domains],
-            brokers_count=len(view.brokers),
-        )
     rules = Rules(
         brokers=brokers,
         starts=starts,
         movable=view.bundles.movable,
         may_receive=view.brokers.may_receive,
-        isolation=None if table.groups.is_one else table.broker_groups,
+        isolation=None if context.groups.is_one else table.broker_groups,
         namespace=namespace,
-        spread=spread,
-        limits=limits_of(
-            guards,
-            ledger or Ledger(),
-            view.bundles,
-            brokers_count=len(brokers),
-            bundles_count=int(starts[-1]),
-            namespaces_count=len(fleet.namespaces),
-            lifetime_s=lifetime_s,
-            end_ms=end_ms,
-        ),
+        spread=None if namespace is None else _spread(context, namespace, brokers, starts, len(view.brokers)),
+        limits=limits_of(context, view.bundles, brokers_count=len(brokers), bundles_count=int(starts[-1])),
         keeps_sole=guards.keep_sole_bundle,
         leaving=told,
-        staying_counts=counts
-        - np.bincount(np.searchsorted(starts, np.flatnonzero(told), side="right") - 1, minlength=len(counts)),
+        staying_counts=counts - told_counts,
     )
     return replace(table, view=replace(view, rules=rules)), rules
 
 
-def _told_to_leave(table: Eligible, leaving: Mapping[str, Collection[str]], *, count: int) -> Bools:
+def _spread(
+    context: RoundContext, namespace: Ints, brokers: Sequence[str], starts: Ints, brokers_count: int
+) -> Spread | None:
+    """Where the namespaces of anti-affinity groups are; None without such a group."""
+    facts = context.facts
+    if facts is None or not facts.anti_affinity:
+        return None
+    group_of = {name: number for number, names in enumerate(facts.anti_affinity.values()) for name in names}
+    domain_of = {name: at for at, names in enumerate(facts.failure_domains.values(), 1) for name in names}
+    return Spread(
+        namespace=namespace,
+        starts=starts,
+        group=_numbers(group_of, context.fleet.namespaces, NO_GROUP),
+        groups=list(facts.anti_affinity),
+        domain=_numbers(domain_of, brokers, 0),
+        domains=["", *facts.failure_domains],
+        brokers_count=brokers_count,
+    )
+
+
+def _told_to_leave(table: PolicyView, leaving: Mapping[str, Collection[str]], *, count: int) -> Bools:
     """Whether a bundle was told to leave its broker, by row of the rules, (count,)."""
     found = np.zeros(count, dtype=np.bool_)
     bundles = table.view.bundles
@@ -249,8 +219,9 @@ def _numbers(known: Mapping[str, int], names: Sequence[str], other: int) -> Ints
     return np.array([known.get(name, other) for name in names], dtype=np.int64)
 
 
-def watch_forbidden(header: Header, admitted: Admitted, table: Eligible, *, number: int) -> None:
+def watch_forbidden(context: RoundContext, table: PolicyView, admitted: Admitted) -> None:
     """Remember what a rule forbids, until a bundle leaves the broker, or nothing was forbidden for too long."""
+    header, number = context.header, context.number
     before = {
         broker: each
         for broker, each in header.forbidden.items()
@@ -268,8 +239,9 @@ def watch_forbidden(header: Header, admitted: Admitted, table: Eligible, *, numb
     header.forbidden = found
 
 
-def find_forbidden(header: Header, policy: str, *, number: int) -> list[Finding]:
+def find_forbidden(context: RoundContext) -> list[Finding]:
     """Brokers whose unloads a rule has forbidden for ``FORBIDDEN_ROUNDS``."""
+    policy = context.pulsar.shedding_policy
     return [
         Finding(
             kind="forbidden",
@@ -280,7 +252,7 @@ def find_forbidden(header: Header, policy: str, *, number: int) -> list[Finding]
             f"{each.detail}. No bundle leaves {broker} meanwhile. The {fleet_planner.NAME} asks this rule while it plans, and "
             "takes another bundle or broker where one may",
         )
-        for broker, each in sorted(header.forbidden.items())
+        for broker, each in sorted(context.header.forbidden.items())
         if each.last_round - each.since_round >= FORBIDDEN_ROUNDS - 1
-        and number - each.last_round <= FORBIDDEN_ROUNDS
+        and context.number - each.last_round <= FORBIDDEN_ROUNDS
     ]

@@ -89,104 +89,90 @@ _report_decoder = msgspec.msgpack.Decoder(_ReportBytes)
 _topics_decoder = msgspec.msgpack.Decoder(_TopicsBytes)
 
 
-def _ints(value: bytes) -> NDArray[np.int64]:
-    return np.frombuffer(value, dtype="<i8")
-
-
-def _counts(value: bytes) -> NDArray[np.int64]:
-    return np.frombuffer(value, dtype="u1").astype(np.int64).reshape(-1, len(RESOURCES))
+_COLUMNS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "broker_last_ms": ("<i8", ()),
+    "starts": ("<i8", ()),
+    "listed_rows": ("<u4", ()),
+    "run_start_ms": ("<i8", ()),
+    "owner": ("<i4", ()),
+    "averages": ("<f8", (4,)),
+    "samples": ("<u4", ()),
+    "last_ms": ("<i8", ()),
+    "namespace": ("<u4", ()),
+    "split_averages": ("<f8", (2,)),
+    "split_samples": ("<u4", ()),
+    "split_hits": ("<u4", ()),
+    "counts": ("<u4", (2,)),
+    "above_limit_rounds": ("u1", (len(RESOURCES),)),
+    "unmeasured_rounds": ("u1", (len(RESOURCES),)),
+    "idle_since_ms": ("<i8", ()),
+}
+"""How a column of the fleet is stored: the type of its numbers, and the shape of a row."""
+_SPLIT_COLUMNS = ("split_averages", "split_samples", "split_hits")
+_SAME = (
+    "brokers",
+    "policies",
+    "namespaces",
+    "shadow",
+    "blind_cuts",
+    "listed_count",
+    "has_absent",
+    "overlapping",
+    "gathered",
+)
+"""Fields that are stored as they are."""
 
 
 def _split(joined: str) -> list[str]:
     return joined.split("\n") if joined else []
 
 
+def _column(value: bytes, dtype: str, *shape: int) -> NDArray[Any]:
+    """A column from its bytes; whole numbers are int64."""
+    column = np.frombuffer(value, dtype=dtype).reshape(-1, *shape)
+    return column if dtype == "<f8" else column.astype(np.int64, copy=False)
+
+
 def encode_fleet(fleet: Fleet) -> bytes:
-    """Bytes of a fleet; about 100 bytes a bundle."""
+    """Bytes of a fleet; about 100 bytes a bundle. Columns with nothing to remember, as those of splits while these are off, are empty."""
+    empty = () if fleet.split_samples.any() or fleet.split_hits.any() else _SPLIT_COLUMNS
+    empty = empty if fleet.counts.any() else (*empty, "counts")
+    columns: dict[str, Any] = {
+        name: b"" if name in empty else getattr(fleet, name).astype(dtype, copy=False).tobytes()
+        for name, (dtype, _) in _COLUMNS.items()
+    }
     return seal(
         _FleetBytes(
-            fleet.brokers,
-            fleet.broker_last_ms.tobytes(),
-            fleet.starts.tobytes(),
-            fleet.listed_rows.astype("<u4").tobytes(),
-            fleet.run_start_ms.tobytes(),
-            fleet.bundle_names.text,
-            fleet.owner.astype("<i4").tobytes(),
-            fleet.averages.tobytes(),
-            fleet.samples.astype("<u4").tobytes(),
-            fleet.last_ms.tobytes(),
-            np.packbits(fleet.owed_skip).tobytes(),
-            fleet.policies,
-            fleet.namespaces,
-            fleet.namespace.astype("<u4").tobytes(),
-            *_split_columns(fleet),
-            fleet.shadow,
-            (fleet.costs.sums.tobytes(), list(fleet.costs.names), fleet.costs.factors.tobytes()),
-            fleet.counts.astype("<u4").tobytes() if fleet.counts.any() else b"",
-            fleet.above_limit_rounds.astype("u1").tobytes(),
-            fleet.unmeasured_rounds.astype("u1").tobytes(),
-            fleet.idle_since_ms.tobytes(),
-            fleet.blind_cuts,
-            fleet.listed_count,
-            fleet.has_absent,
-            fleet.overlapping,
-            fleet.gathered,
+            bundles=fleet.bundle_names.text,
+            owed_skip=np.packbits(fleet.owed_skip).tobytes(),
+            costs=(fleet.costs.sums.tobytes(), list(fleet.costs.names), fleet.costs.factors.tobytes()),
+            **columns,
+            **{name: getattr(fleet, name) for name in _SAME},
         )
-    )
-
-
-def _split_columns(fleet: Fleet) -> tuple[bytes, bytes, bytes]:
-    """Averages, samples and hits of splits; empty where there is nothing to remember, as while splits are off."""
-    if not fleet.split_samples.any() and not fleet.split_hits.any():
-        return b"", b"", b""
-    return (
-        fleet.split_averages.tobytes(),
-        fleet.split_samples.astype("<u4").tobytes(),
-        fleet.split_hits.astype("<u4").tobytes(),
     )
 
 
 def decode_fleet(value: bytes) -> Fleet:
     """Fleet from bytes. Raises what ``unseal`` does."""
     body = _fleet_decoder.decode(unseal("fleet", value))
-    fleet = Fleet()
-    fleet.brokers = body.brokers
-    fleet.broker_last_ms = _ints(body.broker_last_ms)
-    fleet.above_limit_rounds = _counts(body.above_limit_rounds)
-    fleet.unmeasured_rounds = _counts(body.unmeasured_rounds)
-    fleet.idle_since_ms = _ints(body.idle_since_ms)
-    fleet.starts = _ints(body.starts)
-    fleet.listed_rows = np.frombuffer(body.listed_rows, dtype="<u4").astype(np.int64)
-    fleet.run_start_ms = _ints(body.run_start_ms)
-    fleet.bundle_names = Names(text=body.bundles)
-    fleet.owner = np.frombuffer(body.owner, dtype="<i4").astype(np.int64)
-    fleet.averages = np.frombuffer(body.averages, dtype="<f8").reshape(-1, 4)
-    fleet.samples = np.frombuffer(body.samples, dtype="<u4").astype(np.int64)
-    fleet.last_ms = _ints(body.last_ms)
-    fleet.owed_skip = _unpack(body.owed_skip, len(fleet.owner))
-    fleet.policies = body.policies
-    fleet.shadow = body.shadow
+    fields: dict[str, Any] = {name: getattr(body, name) for name in _SAME}
+    for name, (dtype, shape) in _COLUMNS.items():
+        fields[name] = _column(getattr(body, name), dtype, *shape)
+    fleet = Fleet(bundle_names=Names(text=body.bundles), **fields)
+    count = len(fleet.owner)
+    fleet.owed_skip = _unpack(body.owed_skip, count)
+    for name in (*_SPLIT_COLUMNS, "counts"):
+        column = getattr(fleet, name)
+        if not len(column):
+            setattr(fleet, name, np.zeros((count, *column.shape[1:]), dtype=column.dtype))
     sums, names, factors = body.costs
     if sums:
         fleet.costs = CostMemory(
-            np.frombuffer(sums, dtype="<f8").reshape(LEARNED_COUNT, -1),
+            _column(sums, "<f8").reshape(LEARNED_COUNT, -1),
             names,
-            np.frombuffer(factors, dtype="<f8").reshape(-1, 2 * LEARNED_COUNT),
+            _column(factors, "<f8", 2 * LEARNED_COUNT),
         )
-    fleet.blind_cuts = body.blind_cuts
-    fleet.listed_count, fleet.has_absent = body.listed_count, body.has_absent
-    fleet.overlapping, fleet.gathered = body.overlapping, body.gathered
-    fleet.namespaces = body.namespaces
-    fleet.namespace = np.frombuffer(body.namespace, dtype="<u4").astype(np.int64)
-    fleet.counts = _or_zeros(np.frombuffer(body.counts, dtype="<u4").astype(np.int64).reshape(-1, 2), fleet)
-    fleet.split_averages = _or_zeros(np.frombuffer(body.split_averages, dtype="<f8").reshape(-1, 2), fleet)
-    fleet.split_samples = _or_zeros(np.frombuffer(body.split_samples, dtype="<u4").astype(np.int64), fleet)
-    fleet.split_hits = _or_zeros(np.frombuffer(body.split_hits, dtype="<u4").astype(np.int64), fleet)
     return fleet
-
-
-def _or_zeros(column: NDArray[Any], fleet: Fleet) -> NDArray[Any]:
-    return column if len(column) else np.zeros((len(fleet.owner), *column.shape[1:]), dtype=column.dtype)
 
 
 def _unpack(bits: bytes, count: int) -> Bools:
@@ -230,7 +216,7 @@ def _decode_published(found: tuple[float, float, int, str, bytes] | None) -> Pub
         bytes_per_s=bytes_per_s,
         updated_ms=updated_ms,
         top_bundles=_split(names),
-        top_bytes_per_s=np.frombuffer(volumes, dtype="<f8"),
+        top_bytes_per_s=_column(volumes, "<f8"),
     )
 
 
@@ -242,14 +228,14 @@ def decode_report(value: bytes) -> WaitingReport:
         body.time_ms,
         body.id,
         BrokerReport(
-            resources=np.frombuffer(body.resources, dtype="<f8").reshape(-1, 2),
+            resources=_column(body.resources, "<f8", 2),
             messages_per_s=body.messages_per_s,
             bytes_per_s=body.bytes_per_s,
             listed_count=body.listed_count,
             bundles=bundles,
-            traffic=np.frombuffer(body.traffic, dtype="<f8").reshape(-1, 4),
+            traffic=_column(body.traffic, "<f8", 4),
             has_traffic=_unpack(body.has_traffic, len(bundles)),
-            counts=np.frombuffer(body.counts, dtype="<u4").astype(np.int64).reshape(-1, 2),
+            counts=_column(body.counts, "<u4", 2),
             pulsars_own=_split(body.pulsars_own),
             published=_decode_published(body.published),
         ),
@@ -281,12 +267,10 @@ def decode_topics(value: bytes) -> WaitingTopics:
         body.id,
         TopicTraffic(
             bundles=_split(body.bundles),
-            counts=np.frombuffer(body.counts, dtype="<u4").astype(np.int64),
+            counts=_column(body.counts, "<u4"),
             topics=body.topics,
-            messages_per_s=np.frombuffer(body.messages_per_s, dtype="<f8"),
-            bytes_per_s=np.frombuffer(body.bytes_per_s, dtype="<f8"),
-            sessions=np.frombuffer(body.sessions or bytes(4 * len(body.topics)), dtype="<u4").astype(
-                np.int64
-            ),
+            messages_per_s=_column(body.messages_per_s, "<f8"),
+            bytes_per_s=_column(body.bytes_per_s, "<f8"),
+            sessions=_column(body.sessions or bytes(4 * len(body.topics)), "<u4"),
         ),
     )

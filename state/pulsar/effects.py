@@ -1,26 +1,20 @@
-"""Judges the effects of actions.
+"""Judges the effects of actions, and checks what unloads promised.
 
 Only real actions with a result are judged: a failed one at once, a succeeded one by the reports that came after its result. An
 unload is good once another broker owns its bundle. A split is good once a child is listed and the parent is not. A round counts
 against an action only if the broker concerned reported in it: a missing report does not mean "no effect". An action that was
 skipped, or whose brokers sent no report for too long, gets no verdict.
 
+An unload promises that its source's usage falls and its destination's rises by some points. A policy that predicts usage says by
+how many (``SOURCE_FALLS``, ``DESTINATION_RISES``). For one that does not, ``policies.costs`` says what the bundle takes of each
+resource. The unloads that one round moves between the same two brokers are one promise: what is expected of the brokers is the
+sum of what they promise, so that it shows even where each of them is too small to, and it is checked once. Two rounds after an
+unload is known to be good, once no other unload of its brokers is on its way, the usage they report is compared with the usage
+before it, changed by every unload carried out since. A promise is kept if the two came at least half as much closer as they
+should have. It is not checked if a broker is gone, if the bundle landed elsewhere, if its brokers do not come to rest in time, if
+they should hardly have come closer, or if the source was so busy that its usage does not show what is taken off it.
+
 Source: ours; Pulsar's answer to an admin call does not say whether anything happened.
-
-@@ state.pulsar.promises: Checks what unloads promised: whether the usage of their brokers changed as predicted.
-
-An unload promises that its source's usage falls and its destination's rises by some points. A policy that predicts usage says by how
-many (``SOURCE_FALLS``, ``DESTINATION_RISES``). For one that does not, ``policies.costs`` says what the bundle takes of each resource.
-
-The unloads that one round moves between the same two brokers are one promise: what is expected of the brokers is the sum of what they
-promise, so that it shows even where each of them is too small to, and it is checked once.
-
-Two rounds after an unload is known to be good, once no other unload of its brokers is on its way, the usage they report is compared
-with the usage before it, changed by every unload carried out since. A promise is kept if the two came at least half as much closer as they
-should have. It is not checked if a broker is gone, if the bundle landed elsewhere, if its brokers do not come to rest in time, if they
-should hardly have come closer, or if the source was so busy that its usage does not show what is taken off it.
-
-Source: ours.
 """
 
 import math
@@ -39,8 +33,7 @@ from state.ledger import ActionKind, CheckedPromise, Decision, Ledger, Verdict, 
 from state.outputs import Finding, PromiseRow, PromisesSummary, Section, Unload
 from state.pulsar.fleet import Advanced
 from state.pulsar.memory import WaitingReport
-from state.pulsar.view import Loads
-from state.settings import GuardSettings, PulsarSettings
+from state.pulsar.view import PolicyView, RoundContext
 from state.summary import SHOWN_ROWS
 
 
@@ -65,18 +58,10 @@ class Elsewhere:
     destination: str
 
 
-def judge(
-    ledger: Ledger,
-    advanced: Advanced,
-    reports: Mapping[str, WaitingReport],
-    loads: Loads,
-    pulsar: PulsarSettings,
-    *,
-    length_ms: int,
-    end_ms: int,
-) -> Effects:
+def judge(context: RoundContext) -> Effects:
     """Judge earlier actions by the reports of a round."""
-    patience_ms = pulsar.guards.ineffective_after_rounds_count * length_ms + pulsar.rounds.max_report_age_ms
+    ledger, guards, end_ms = context.ledger, context.guards, context.end_ms
+    patience_ms = guards.ineffective_after_rounds_count * context.header.length_ms + context.max_report_age_ms
     for each in ledger.decisions:
         last_ms = each.until_ms if each.succeeded_ms is None else each.succeeded_ms + patience_ms
         each.is_watched = each.is_watched and end_ms < last_ms
@@ -87,12 +72,17 @@ def judge(
         for each in watched + expired
         for name in (each.bundle, *(child.bundle for child in each.children))
     }
-    owners = advanced.owners_of(names) if names else {}
-    elsewhere = _judge_all(watched, ledger, owners, reports, loads, pulsar.guards, end_ms=end_ms)
-    _count_unanswered(expired, ledger, owners, reports)
-    leaving = _see_departures(ledger, advanced, end_ms=end_ms)
-    for kind in _failing_kinds(ledger, pulsar.guards):
-        ledger.failing_since_ms.setdefault(kind, end_ms)
+    owners = context.advanced.owners_of(names) if names else {}
+    elsewhere = [found for each in watched for found in _judge_one(context, each, owners)]
+    for each in expired:  # counted as soon as reports show whether it had an effect
+        found = _has_effect(each, owners, context.reports)
+        if found is not None:
+            each.is_counted = True
+            ledger.count_unanswered(decided_ms=each.decided_ms, had_effect=found)
+    leaving = _see_departures(ledger, context.advanced, end_ms=end_ms)
+    for kind in get_args(ActionKind):
+        if 0 < guards.failing_actions_count <= ledger.failures_count(kind):
+            ledger.failing_since_ms.setdefault(kind, end_ms)
     ineffective = {
         each.bundle: each
         for each in ledger.decisions
@@ -101,51 +91,36 @@ def judge(
     return Effects(elsewhere=elsewhere, ineffective=ineffective, leaving=leaving)
 
 
-def _judge_all(
-    watched: Sequence[Decision],
-    ledger: Ledger,
-    owners: Mapping[str, str],
-    reports: Mapping[str, WaitingReport],
-    loads: Loads,
-    guards: GuardSettings,
-    *,
-    end_ms: int,
-) -> list[Elsewhere]:
+def _judge_one(context: RoundContext, decision: Decision, owners: Mapping[str, str]) -> list[Elsewhere]:
+    """Judge an action that succeeded, if the round shows its effect; the result is where it landed, if not as decided."""
+    most_count, owner = context.guards.ineffective_after_rounds_count, owners.get(decision.bundle, "")
     elsewhere = []
-    for each in watched:
-        owner = owners.get(each.bundle, "")
-        found = _has_effect(each, owners, reports) if guards.ineffective_after_rounds_count else True
-        if found:
-            end_watch(each, Verdict("good", end_ms, owner, each.rounds_count))
-            elsewhere += _find_elsewhere(each, owner)
-        elif found is False:
-            each.rounds_count += 1
-            if each.rounds_count >= guards.ineffective_after_rounds_count:
-                end_watch(each, Verdict("ineffective", end_ms, owner, each.rounds_count))
-        if each.verdict is not None and each.kind == "unload":
-            each.verdict = msgspec.structs.replace(
-                each.verdict,
-                expected=ledger.expected_traffic(each),
-                seen=_observe_traffic(each, reports, loads),
-            )
+    found = _has_effect(decision, owners, context.reports) if most_count else True
+    if found:
+        end_watch(decision, Verdict("good", context.end_ms, owner, decision.rounds_count))
+        if decision.destination is not None and owner not in ("", decision.source, decision.destination):
+            elsewhere = [Elsewhere(decision.bundle, owner, decision.destination)]
+    elif found is False:
+        decision.rounds_count += 1
+        if decision.rounds_count >= most_count:
+            end_watch(decision, Verdict("ineffective", context.end_ms, owner, decision.rounds_count))
+    if decision.verdict is not None and decision.kind == "unload":
+        decision.verdict = msgspec.structs.replace(
+            decision.verdict,
+            expected=context.ledger.expected_traffic(decision),
+            seen=_observe_traffic(context, decision),
+        )
     return elsewhere
 
 
-def _observe_traffic(
-    decision: Decision, reports: Mapping[str, WaitingReport], loads: Loads
-) -> dict[Side, Traffic]:
-    found: dict[Side, Traffic] = {}
-    for side in decision.before:
-        broker = decision.broker_of(side)
-        if broker is not None and _has_reported_since(decision, reports, broker):
-            found[side] = loads.traffic_of(broker)
-    return found
-
-
-def _find_elsewhere(decision: Decision, owner: str) -> list[Elsewhere]:
-    if decision.destination is None or owner in ("", decision.source, decision.destination):
-        return []
-    return [Elsewhere(decision.bundle, owner, decision.destination)]
+def _observe_traffic(context: RoundContext, decision: Decision) -> dict[Side, Traffic]:
+    """Load of the brokers of an unload, so far as they have reported since its result."""
+    sides = {side: broker for side in decision.before if (broker := decision.broker_of(side)) is not None}
+    return {
+        side: context.loads.traffic_of(broker)
+        for side, broker in sides.items()
+        if _has_reported_since(decision, context.reports, broker)
+    }
 
 
 def _has_effect(
@@ -169,20 +144,6 @@ def _has_reported_since(decision: Decision, reports: Mapping[str, WaitingReport]
     return report is not None and report.time_ms >= since_ms
 
 
-def _count_unanswered(
-    expired: Sequence[Decision],
-    ledger: Ledger,
-    owners: Mapping[str, str],
-    reports: Mapping[str, WaitingReport],
-) -> None:
-    """Count the actions that expired without a result, as soon as reports show whether they had an effect."""
-    for each in expired:
-        found = _has_effect(each, owners, reports)
-        if found is not None:
-            each.is_counted = True
-            ledger.count_unanswered(decided_ms=each.decided_ms, had_effect=found)
-
-
 def _see_departures(ledger: Ledger, advanced: Advanced, *, end_ms: int) -> dict[str, set[str]]:
     """By broker, bundles that are still leaving. One that is seen at another broker has left; one whose unload is over stays."""
     found: dict[str, set[str]] = defaultdict(set)
@@ -196,11 +157,6 @@ def _see_departures(ledger: Ledger, advanced: Advanced, *, end_ms: int) -> dict[
         if each.is_leaving and is_there:
             found[each.source].add(each.bundle)
     return found
-
-
-def _failing_kinds(ledger: Ledger, guards: GuardSettings) -> list[ActionKind]:
-    most = guards.failing_actions_count
-    return [kind for kind in get_args(ActionKind) if 0 < most <= ledger.failures_count(kind)]
 
 
 SETTLED_ROUNDS = 2
@@ -224,33 +180,31 @@ class Promised(NamedTuple):
     """By how much this unload is to change it."""
 
 
-def promised(unload: Unload, loads: Loads, view: RoundView) -> Promised:
+def promised(unload: Unload, table: PolicyView) -> Promised:
     """What an unload promises; if its policy predicts no usage, by the costs of what the bundle carries."""
-    evidence, destination = unload.evidence, unload.destination_broker
+    evidence, loads = unload.evidence, table.loads
+    sides: dict[Side, str | None] = {"source": unload.source_broker, "destination": unload.destination_broker}
+    known = {side: broker for side, broker in sides.items() if broker is not None}
+    change: dict[Side, float]
     if SOURCE_FALLS in evidence:
         change = {"source": -float(evidence[SOURCE_FALLS]), "destination": float(evidence[DESTINATION_RISES])}
     else:
         change = {
-            "source": _change_points(unload, unload.source_broker, loads, view, sign=-1.0),
-            "destination": _change_points(unload, destination, loads, view, sign=1.0),
+            side: _change_points(unload, broker, table, sign=-1.0 if side == "source" else 1.0)
+            for side, broker in known.items()
         }
-    sides: dict[Side, str | None] = {"source": unload.source_broker, "destination": destination}
-    known = {side: broker for side, broker in sides.items() if broker is not None}
     return Promised(
         {side: loads.points_of(broker) for side, broker in known.items()},
         {side: change[side] for side in known},
     )
 
 
-def _change_points(
-    unload: Unload, broker: str | None, loads: Loads, view: RoundView, *, sign: float
-) -> float:
+def _change_points(unload: Unload, broker: str, table: PolicyView, *, sign: float) -> float:
     """By how much a broker's usage changes with the bundle, from its largest resource to the largest after it."""
-    names = view.brokers.names
-    if broker not in names or view.costs is None:
+    names, costs, loads = table.view.brokers.names, table.view.costs, table.loads
+    if broker not in names or costs is None:
         return 0.0
-    figures = figures_of(*_carried(unload, view))
-    change = view.costs.points_at(np.array([names.index(broker)]), figures)[0]
+    change = costs.points_at(np.array([names.index(broker)]), figures_of(*_carried(unload, table.view)))[0]
     return loads.points_of(broker, changed=sign * change) - loads.points_of(broker)
 
 
@@ -265,22 +219,38 @@ def _carried(unload: Unload, view: RoundView) -> tuple[Floats, Ints]:
     return np.array([stated]).repeat(2, axis=1) / 2, np.zeros((1, 2), dtype=np.int64)
 
 
-def check_promises(ledger: Ledger, loads: Loads, *, length_ms: int, end_ms: int) -> list[Decision]:
+def check_promises(context: RoundContext) -> list[Decision]:
     """Check the promises that can be checked in this round; returns their decisions, in order."""
-    due = [each for each in ledger.decisions if _is_due(each, length_ms=length_ms, end_ms=end_ms)]
+    ledger, loads = context.ledger, context.loads
+    due = [
+        each
+        for each in ledger.decisions
+        if _is_due(each, length_ms=context.header.length_ms, end_ms=context.end_ms)
+    ]
     if not due:
         return []
-    reported, moving = set(loads.names), ledger.unsettled_brokers(end_ms=end_ms)
+    reported, moving = set(loads.names), ledger.unsettled_brokers(end_ms=context.end_ms)
     plans = {each.plan for each in ledger.decisions if each.promise is not None}
     found = []
     for each in due:
-        brokers = {each.broker_of(side) for side in each.before_points}
-        if each.plan not in plans and brokers <= reported and brokers.isdisjoint(moving):
-            checked = _checked(ledger, each, loads, end_ms=end_ms)
-            if checked.promise.expected_closer_points >= LEAST_CLOSER_POINTS:
-                each.promise = checked
-                plans.add(each.plan)
-                found.append(each)
+        brokers = {
+            side: broker for side in each.before_points if (broker := each.broker_of(side)) is not None
+        }
+        if (
+            each.plan in plans
+            or not reported.issuperset(brokers.values())
+            or moving.intersection(brokers.values())
+        ):
+            continue
+        promise = Promise(
+            before_points=each.before_points,
+            expected_points=ledger.expected_points(each),
+            seen_points={side: loads.points_of(broker) for side, broker in brokers.items()},
+        )
+        if promise.expected_closer_points >= LEAST_CLOSER_POINTS:
+            each.promise = CheckedPromise(checked_ms=context.end_ms, promise=promise)
+            plans.add(each.plan)
+            found.append(each)
     return found
 
 
@@ -296,56 +266,33 @@ def _is_due(decision: Decision, *, length_ms: int, end_ms: int) -> bool:
     return SETTLED_ROUNDS * length_ms <= waited_ms < PATIENCE_ROUNDS * length_ms
 
 
-def _checked(ledger: Ledger, decision: Decision, loads: Loads, *, end_ms: int) -> CheckedPromise:
-    seen = {
-        side: loads.points_of(broker)
-        for side in decision.before_points
-        if (broker := decision.broker_of(side)) is not None
-    }
-    return CheckedPromise(
-        checked_ms=end_ms,
-        promise=Promise(
-            before_points=decision.before_points,
-            expected_points=ledger.expected_points(decision),
-            seen_points=seen,
-        ),
-    )
-
-
-def summarize_promises(ledger: Ledger, checked: Sequence[Decision], *, end_ms: int) -> PromisesSummary | None:
+def summarize_promises(context: RoundContext, checked: Sequence[Decision]) -> PromisesSummary | None:
     """The promises of a round, and how the last ones ended; None where none was checked within the hour."""
-    last = ledger.last_promises(end_ms=end_ms)
+    last = context.ledger.last_promises(end_ms=context.end_ms)
     if not last:
         return None
     kept_count = sum(each.is_kept for each in last)
+    rows = [
+        PromiseRow(
+            id=each.id,
+            bundle=each.bundle,
+            brokers={side: broker for side in promise.before_points if (broker := each.broker_of(side))},
+            before_points=dict(promise.before_points),
+            expected_points=dict(promise.expected_points),
+            seen_points=dict(promise.seen_points),
+            outcome="kept" if promise.is_kept else "failed",
+        )
+        for each in checked
+        if each.promise and (promise := each.promise.promise)
+    ]
+    outcomes = Counter(each.outcome for each in rows)
     return PromisesSummary(
         kept_count=kept_count,
         failed_count=len(last) - kept_count,
-        expected_gain_points=_mean([each.expected_gain_points for each in last]),
-        gain_points=_mean([each.gain_points for each in last]),
-        error_points=_mean([each.error_points for each in last]),
-        checked=_section([_row(each, each.promise.promise) for each in checked if each.promise]),
-    )
-
-
-def _section(rows: list[PromiseRow]) -> Section[PromiseRow]:
-    outcomes = Counter(each.outcome for each in rows)
-    return Section(count=len(rows), outcomes=dict(sorted(outcomes.items())), heaviest=rows[:SHOWN_ROWS])
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
-def _row(decision: Decision, promise: Promise) -> PromiseRow:
-    return PromiseRow(
-        id=decision.id,
-        bundle=decision.bundle,
-        brokers={side: broker for side in promise.before_points if (broker := decision.broker_of(side))},
-        before_points=dict(promise.before_points),
-        expected_points=dict(promise.expected_points),
-        seen_points=dict(promise.seen_points),
-        outcome="kept" if promise.is_kept else "failed",
+        expected_gain_points=math.fsum(each.expected_gain_points for each in last) / len(last),
+        gain_points=math.fsum(each.gain_points for each in last) / len(last),
+        error_points=math.fsum(each.error_points for each in last) / len(last),
+        checked=Section(count=len(rows), outcomes=dict(sorted(outcomes.items())), heaviest=rows[:SHOWN_ROWS]),
     )
 
 

@@ -2,33 +2,30 @@
 
 What a broker reports for a moment is no finding: ``watch`` counts in the fleet how long it lasts. A gap changes no count: neither
 a report that is missing nor a number that is not known. A broker that was away for longer than ``max_report_age_s`` begins anew.
-
-@@ state.pulsar.coordinators: Transaction coordinators: whether all of them are at one broker, so that its restart stops every transaction client at once.
-
-They follow the bundles of ``pulsar/system``, which no shedder moves because they carry next to no traffic. After rolling restarts
-all may be at the broker that came back last (pulsar#22953).
+Transaction coordinators that are all at one broker are a finding, too: its restart stops every transaction client at once. They
+follow the bundles of ``pulsar/system``, which no shedder moves because they carry next to no traffic; after rolling restarts all
+may be at the broker that came back last (pulsar#22953).
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
 from policies.columns import Bools
 from policies.splitting.criteria import hot_partitions
-from policies.splitting.plan import NO_TOPIC, TRIGGERS, UNITS, TopicTable, evidence_name
-from policies.splitting.settings import SplitSettings
+from policies.splitting.plan import NO_TOPIC, TRIGGERS, UNITS, SplitSettings, TopicTable, evidence_name
 from policies.usage import RESOURCES
 from policies.wording import counted
 from state.events import SESSIONS, TOPICS, Tick
-from state.ledger import HOUR_MS, Decision
+from state.ledger import HOUR_MS
 from state.outputs import Finding, rfc3339
-from state.pulsar.effects import Elsewhere
+from state.pulsar.effects import Effects
 from state.pulsar.fleet import Advanced
 from state.pulsar.listings import match
-from state.pulsar.memory import Fleet, Gathered, WaitingReport
+from state.pulsar.memory import Fleet, Gathered
 from state.pulsar.splits import Splits, one_topic
-from state.pulsar.view import Eligible, Loads
+from state.pulsar.view import Loads, PolicyView, RoundContext
 from state.summary import join_names
 
 LASTING_ROUNDS = 3
@@ -68,20 +65,13 @@ _LACK_REMEDIES = {
 _NEVER_MS = -1
 
 
-def watch(
-    before: Fleet,
-    advanced: Advanced,
-    loads: Loads,
-    reports: Mapping[str, WaitingReport],
-    *,
-    start_ms: int,
-    max_report_age_ms: int,
-) -> None:
-    """Count on in the fleet, for each broker of the round, what lasts; ``before`` is the fleet before the round."""
-    fleet = advanced.fleet
+def watch(context: RoundContext) -> None:
+    """Count on in the fleet, for each broker of the round, what lasts."""
+    before, fleet, loads = context.before, context.fleet, context.loads
     old = match(before.brokers[: len(before.idle_since_ms)], fleet.brokers)  # an older layout has no counts
     known = np.flatnonzero(old >= 0)
-    known = known[fleet.broker_last_ms[known] - before.broker_last_ms[old[known]] <= max_report_age_ms]
+    silent_ms = fleet.broker_last_ms[known] - before.broker_last_ms[old[known]]
+    known = known[silent_ms <= context.max_report_age_ms]
     above, unmeasured = (np.zeros((len(old), len(RESOURCES)), dtype=np.int64) for _ in range(2))
     idle = np.full(len(old), _NEVER_MS)
     above[known] = before.above_limit_rounds[old[known]]
@@ -91,12 +81,13 @@ def watch(
     one_more = np.where(loads.percents > MOST_USAGE_POINTS, np.minimum(above[at] + 1, LASTING_ROUNDS), 0)
     above[at] = np.where(measured, one_more, above[at])
     unmeasured[at] = np.where(measured, 0, np.minimum(unmeasured[at] + 1, LASTING_ROUNDS))
-    carries, _ = _carried(advanced)
+    carries, _ = _carried(context.advanced)
     idle[at] = np.where(carries[at] | ~loads.included, _NEVER_MS, idle[at])
     for place in np.flatnonzero((idle[at] == _NEVER_MS) & ~carries[at] & loads.included).tolist():
-        if reports[loads.names[place]].report.has_traffic.all():
-            idle[at[place]] = start_ms
+        if context.reports[loads.names[place]].report.has_traffic.all():
+            idle[at[place]] = context.closing.start_ms
     fleet.above_limit_rounds, fleet.unmeasured_rounds, fleet.idle_since_ms = above, unmeasured, idle
+    fleet.gathered = _watch_coordinators(context)
 
 
 def _carried(advanced: Advanced) -> tuple[Bools, Bools]:
@@ -109,20 +100,14 @@ def _carried(advanced: Advanced) -> tuple[Bools, Bools]:
     return traffic + topics + sessions > 0, (traffic > 0) | (topics >= MANY_TOPICS)
 
 
-def of_brokers(
-    advanced: Advanced,
-    loads: Loads,
-    table: Eligible,
-    reports: Mapping[str, WaitingReport],
-    *,
-    end_ms: int,
-) -> list[Finding]:
+def of_brokers(context: RoundContext, table: PolicyView) -> list[Finding]:
     """Limits that must be wrong, resources that only others measure, and brokers that carry nothing beside others that do."""
-    at = match(advanced.fleet.brokers, loads.names)
+    loads = context.loads
+    at = match(context.fleet.brokers, loads.names)
     return [
-        *_above_limit(advanced.fleet.above_limit_rounds[at] >= LASTING_ROUNDS, loads),
-        *_not_measured(advanced.fleet, table, loads),
-        *_idle(advanced, table, reports, end_ms=end_ms),
+        *_above_limit(context.fleet.above_limit_rounds[at] >= LASTING_ROUNDS, loads),
+        *_not_measured(context.fleet, table, loads),
+        *_idle(context, table),
     ]
 
 
@@ -141,7 +126,7 @@ def _above_limit(lasting: Bools, loads: Loads) -> Iterator[Finding]:
             )
 
 
-def _not_measured(fleet: Fleet, table: Eligible, loads: Loads) -> Iterator[Finding]:
+def _not_measured(fleet: Fleet, table: PolicyView, loads: Loads) -> Iterator[Finding]:
     """Brokers without a limit that others of their group have, one finding for those that lack the same."""
     brokers, counts = table.view.brokers, fleet.unmeasured_rounds
     lacking = counts[match(fleet.brokers, brokers.names)] >= LASTING_ROUNDS
@@ -160,34 +145,28 @@ def _not_measured(fleet: Fleet, table: Eligible, loads: Loads) -> Iterator[Findi
             alike[tuple(name for name in RESOURCES if name in missing)].append(brokers.names[row])
     for lacks, names in alike.items():
         if lacks:
-            yield _lack(lacks, names)
+            remedies = dict.fromkeys(_LACK_REMEDIES.get(each, _DECLARE) for each in lacks)
+            yield Finding(
+                kind="not-measured",
+                subject=", ".join(lacks),
+                broker=names[0] if len(names) == 1 else "",
+                bytes_per_s=None,
+                advice=f"{join_names(names, NAMED_BROKERS)} {'does' if len(names) == 1 else 'do'} not measure {' and '.join(lacks)}, as "
+                f"others do, and can only be compared with them by the rest: {'; '.join(remedies)}",
+            )
 
 
-def _lack(missing: Sequence[str], names: Sequence[str]) -> Finding:
-    remedies = dict.fromkeys(_LACK_REMEDIES.get(each, _DECLARE) for each in missing)
-    return Finding(
-        kind="not-measured",
-        subject=", ".join(missing),
-        broker=names[0] if len(names) == 1 else "",
-        bytes_per_s=None,
-        advice=f"{join_names(names, NAMED_BROKERS)} {'does' if len(names) == 1 else 'do'} not measure {' and '.join(missing)}, as others do, and can only be "
-        f"compared with them by the rest: {'; '.join(remedies)}",
-    )
-
-
-def _idle(
-    advanced: Advanced, table: Eligible, reports: Mapping[str, WaitingReport], *, end_ms: int
-) -> Iterator[Finding]:
+def _idle(context: RoundContext, table: PolicyView) -> Iterator[Finding]:
     names, groups = table.view.brokers.names, table.broker_groups
-    at = match(advanced.fleet.brokers, names)
-    since_ms = advanced.fleet.idle_since_ms[at]
-    idle = (since_ms != _NEVER_MS) & (end_ms - since_ms >= IDLE_MS)
+    at = match(context.fleet.brokers, names)
+    since_ms = context.fleet.idle_since_ms[at]
+    idle = (since_ms != _NEVER_MS) & (context.end_ms - since_ms >= IDLE_MS)
     if not idle.any():
         return
-    busy = _carried(advanced)[1][at]
+    busy = _carried(context.advanced)[1][at]
     for row in np.flatnonzero(idle).tolist():
         count = int(np.count_nonzero(busy & (groups == groups[row])))
-        if count and reports[names[row]].report.has_traffic.all():
+        if count and context.reports[names[row]].report.has_traffic.all():
             yield Finding(
                 kind="idle-broker",
                 subject=names[row],
@@ -199,8 +178,9 @@ def _idle(
             )
 
 
-def of_actions(ineffective: Mapping[str, Decision], elsewhere: Sequence[Elsewhere]) -> list[Finding]:
+def of_actions(context: RoundContext, found: Effects) -> list[Finding]:
     """Actions without effect while their bundles rest, and unloads that landed elsewhere."""
+    resting = context.ledger.ineffective(context.guards.ineffective_rest_s, end_ms=context.end_ms)
     return [
         *(
             Finding(
@@ -211,7 +191,7 @@ def of_actions(ineffective: Mapping[str, Decision], elsewhere: Sequence[Elsewher
                 advice=f"its {each.kind} is said to have succeeded, {each.verdict.rounds_count} rounds of reports show no "
                 f"effect: look for who undoes it; the bundle is left alone for ineffective_rest_s",
             )
-            for bundle, each in sorted(ineffective.items())
+            for bundle, each in sorted((resting | found.ineffective).items())
             if each.verdict
         ),
         *(
@@ -222,7 +202,7 @@ def of_actions(ineffective: Mapping[str, Decision], elsewhere: Sequence[Elsewher
                 bytes_per_s=None,
                 advice=f"it was to go to {each.destination}: Pulsar's own placement may have overruled that",
             )
-            for each in elsewhere
+            for each in found.elsewhere
         ),
     ]
 
@@ -259,7 +239,7 @@ def of_overlaps(advanced: Advanced) -> list[Finding]:
     ]
 
 
-def of_topics(table: Eligible, topics: TopicTable, settings: SplitSettings) -> list[Finding]:
+def of_topics(table: PolicyView, topics: TopicTable, settings: SplitSettings) -> list[Finding]:
     """Topic partitions that are too hot for any split, the hottest first; as their bundle's owner reports them."""
     return [
         Finding(
@@ -312,7 +292,7 @@ def of_splits(splits: Splits) -> list[Finding]:
             Finding(
                 kind="one-topic",
                 subject=topic,
-                broker=splits.broker_of(bundle),
+                broker=splits.table.broker_of(bundle),
                 bytes_per_s=float(splits.snapshot.topic_table.bytes_per_s[examined.heaviest_topic[row]]),
                 advice=f"it carries {share:.0%} of the {amount} of {splits.snapshot.names[bundle]}, and no split can help: give it "
                 f"more partitions, or raise the limit",
@@ -340,28 +320,26 @@ _BROKERS_COUNT = 3
 """Of two brokers, one has most of them anyway."""
 
 
-def watch_coordinators(
-    before: Gathered | None, reports: Mapping[str, WaitingReport], *, end_ms: int
-) -> Gathered | None:
+def _watch_coordinators(context: RoundContext) -> Gathered | None:
     """The broker that alone has bundles of ``pulsar/system``, more than one, and since when; a missing report proves nothing."""
+    before, reports = None if context.closing.restarted else context.before.gathered, context.reports
     counts = {name: len(found) for name, each in reports.items() if (found := each.report.cluster_bundles)}
     if before is not None and before.broker not in reports and not counts:
         return before
     [(broker, count)] = counts.items() if len(counts) == 1 else [("", 0)]
     if count <= 1:
         return None
-    return before if before is not None and before.broker == broker else Gathered(broker, end_ms)
+    return before if before is not None and before.broker == broker else Gathered(broker, context.end_ms)
 
 
-def find_gathered(
-    gathered: Gathered | None, reports: Mapping[str, WaitingReport], *, live_count: int, end_ms: int
-) -> list[Finding]:
+def find_gathered(context: RoundContext) -> list[Finding]:
     """That they have been at one of three or more brokers for an hour; information."""
-    if gathered is None or gathered.broker not in reports or live_count < _BROKERS_COUNT:
+    gathered, live_count = context.fleet.gathered, len(context.live)
+    if gathered is None or gathered.broker not in context.reports or live_count < _BROKERS_COUNT:
         return []
-    if end_ms - gathered.since_ms < _LASTS_MS:
+    if context.end_ms - gathered.since_ms < _LASTS_MS:
         return []
-    bundles = reports[gathered.broker].report.cluster_bundles
+    bundles = context.reports[gathered.broker].report.cluster_bundles
     return [
         Finding(
             kind="coordinators-at-one-broker",

@@ -32,6 +32,10 @@ from state.pulsar.listings import (
 )
 from state.pulsar.memory import NOBODY, Fleet, Names, WaitingReport
 
+_AVERAGED = ("averages", "samples", "split_averages", "split_samples")
+_BEGUN = ("counts", "owed_skip", "split_hits")
+"""Columns of bundles that a child of a split inherits from its parent, and those that begin anew."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
@@ -65,7 +69,7 @@ class Advanced:
     returned: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By broker, bundles with traffic that its last report left out and that it lists again."""
     overlaps: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """By bundle whose range overlaps finer ones of its namespace in two rounds running, these (``state.pulsar.ranges``)."""
+    """By bundle whose range overlaps finer ones of its namespace in two rounds running, these (``state.pulsar.listings``)."""
     uncounted_rows: Ints = field(default_factory=lambda: first_rows(0))
     """Rows of these wider bundles, ascending: the finer ones count instead; for a policy that keeps absent bundles."""
     twice: Mapping[str, Carried] = field(default_factory=dict)
@@ -226,18 +230,11 @@ def inherit(
     messages, volume = (np.array([each[at] for each in born]) for at in (2, 3))
     shares = np.column_stack([messages, messages, volume, volume])
     fleet.bundles = [*fleet.bundles, *(name for _, name, _, _ in born)]
-    fleet.owner = np.concatenate([fleet.owner, fleet.owner[parents]])
-    fleet.last_ms = np.concatenate([fleet.last_ms, fleet.last_ms[parents]])
-    fleet.averages = np.concatenate([fleet.averages, fleet.averages[parents] * shares])
-    fleet.samples = np.concatenate([fleet.samples, fleet.samples[parents]])
-    fleet.counts = np.concatenate([fleet.counts, np.zeros((len(born), 2), dtype=np.int64)])
-    fleet.owed_skip = np.concatenate([fleet.owed_skip, np.zeros(len(born), dtype=np.bool_)])
-    fleet.namespace = np.concatenate([fleet.namespace, fleet.namespace[parents]])
-    fleet.split_averages = np.concatenate(
-        [fleet.split_averages, fleet.split_averages[parents] * shares[:, 1:3]]
-    )
-    fleet.split_samples = np.concatenate([fleet.split_samples, fleet.split_samples[parents]])
-    fleet.split_hits = np.concatenate([fleet.split_hits, np.zeros(len(born), dtype=np.int64)])
+    for name in ("owner", "last_ms", "namespace", *_AVERAGED, *_BEGUN):
+        column = getattr(fleet, name)
+        own = np.zeros_like(column[parents]) if name in _BEGUN else column[parents]
+        own = own * {"averages": shares, "split_averages": shares[:, 1:3]}.get(name, 1)
+        setattr(fleet, name, np.concatenate([column, own]))
 
 
 def _carry_bundles(
@@ -273,15 +270,7 @@ def _carry_bundles(
         at = match(owned, listings.bundles)
         np.maximum.at(last, at, listings.time_ms)
     after.last_ms = np.concatenate([last, before.last_ms[kept]])
-    for name in (
-        "averages",
-        "samples",
-        "counts",
-        "owed_skip",
-        "split_averages",
-        "split_samples",
-        "split_hits",
-    ):
+    for name in (*_AVERAGED, *_BEGUN):
         column = getattr(before, name)
         fresh = np.zeros((len(owned), *column.shape[1:]), dtype=column.dtype)
         setattr(after, name, np.concatenate([fresh, column[kept]]))

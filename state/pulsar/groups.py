@@ -1,22 +1,18 @@
-"""Regular expressions that come from a cluster, matched in a time linear in the name whatever the pattern.
+"""Groups of brokers and namespaces, from the isolation policies of a cluster; and what the shedding policies remember of each.
 
-That is possible because RE2 has no look-around and no back-references; a pattern outside its language is refused when it is
+All the rest is in the default group. A broker belongs to the first policy (by name) that names its host as primary, a namespace
+to the first policy that names it. It is the same in Pulsar, where brokers without a policy are shared by the namespaces without
+one. A bundle at a broker of another group, such as one that failed over to a secondary broker, is left to Pulsar: no unload of
+ours crosses a group. The policies name hosts and namespaces by regular expressions. RE2 matches them in a time linear in the name
+whatever the pattern, because it has no look-around and no back-references; a pattern outside its language is refused when it is
 decoded. Pulsar's own patterns are Java's, which has both, but they are almost never used.
 
-@@ state.pulsar.groups: Groups of brokers and namespaces: the isolation policies of a cluster, and the default group of all the rest.
+What a shedding policy remembers is by policy, field of its memory, and broker or group; which fields are by broker and which by
+group follows from the declaration of the policy. A broker is in one group at a time, so a value of a broker is a value of
+(policy, group, broker), and is dropped when the broker changes its group.
 
-A broker belongs to the first policy (by name) that names its host as primary, a namespace to the first policy that names it. It is
-the same in Pulsar, where brokers without a policy are shared by the namespaces without one. A bundle at a broker of another group,
-such as one that failed over to a secondary broker, is left to Pulsar: no unload of ours crosses a group.
-
-Source: Pulsar ``NamespaceIsolationPolicyImpl`` and ``SimpleResourceAllocationPolicies`` of 4.2. The difference: here a
-broker that is primary in two policies belongs to the first one only.
-
-@@ state.pulsar.policy_memory: What the shedding policies remember between rounds: by policy, field of its memory, and broker or group.
-
-Which fields are by broker and which by group follows from the declaration of the policy. A broker is in one group at a
-time, so a value of a broker is a value of (policy, group, broker): ``forget_moved`` drops it when the broker changes its
-group.
+Source: Pulsar ``NamespaceIsolationPolicyImpl`` and ``SimpleResourceAllocationPolicies`` of 4.2. The difference: here a broker
+that is primary in two policies belongs to the first one only.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,20 +1,15 @@
-"""The hash ranges of listed bundles: which cover another, and which overlap though a namespace's ranges never do.
+"""Which brokers list which bundle in a round, since when, and which of them owns it; and what their reports leave out or list twice.
 
-A report can list a range that is no more: after a split the parent beside its children. While ranges overlap it is not known which
-are real. The finer ones count, because Pulsar cuts bundles and never joins them, so that the wider one is the older. Nothing is done
-to any of them. Ranges have to overlap in two rounds running: when a bundle is split, or changes hands, brokers report at
-different times.
+A bundle that the report of its owner leaves out is at first a gap in the data, and no change of the load. Where such bundles are
+kept, it counts as listed there, without traffic, until another broker begins to list it, listed ranges cover its own (it was
+split), an unload of ours takes it away, or nobody has listed it for ``max_report_age_s``. If its owner lists it again, its run
+goes on. A bundle that is left out, or listed without its traffic, still loads its broker: what the brokers report is mended by
+that for a policy that keeps absent bundles. What a person should know is found for all policies.
 
-@@ state.pulsar.listings: Which brokers list which bundle in a round, since when, and which of them owns it.
-
-A bundle that the report of its owner leaves out is at first a gap in the data, and no change of the load. Where such bundles are kept,
-it counts as listed there, without traffic, until another broker begins to list it, listed ranges cover its own (it was split), an
-unload of ours takes it away, or nobody has listed it for ``max_report_age_s``. If its owner lists it again, its run goes on.
-
-@@ state.pulsar.gaps: What the reports of a round leave out or list twice, seen against the round before.
-
-A bundle that is left out, or listed without its traffic, still loads its broker; of ranges that overlap, only the finer ones do. What
-the brokers report is mended by that for a policy that keeps absent bundles. What a person should know is found for all policies.
+A report can list a range that is no more: after a split the parent beside its children. While ranges overlap, though a
+namespace's ranges never do, it is not known which are real. The finer ones count, because Pulsar cuts bundles and never joins
+them, so that the wider one is the older. Nothing is done to any of them. Ranges have to overlap in two rounds running: when a
+bundle is split, or changes hands, brokers report at different times.
 """
 
 from bisect import bisect_left, bisect_right

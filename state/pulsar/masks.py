@@ -1,14 +1,12 @@
-"""Bundles that hold this program's own topics: moving one disturbs the program itself, and moves next to no load.
+"""Which bundles may be touched: every mask of a round is painted here, before the policies run.
 
-Such a bundle is masked only while those topics carry at least half of its traffic, in messages and in bytes; with the
-default names they lie beside users' topics, and a bundle that users make hot may move. The rates of the topics are as
-old as the collector's last look, those of the bundles are running averages.
-
-@@ state.pulsar.masks: Which bundles may be touched: every mask of a round is painted here, before the policies run.
-
-A mask only removes candidates, and gives a typed reason. A bundle has one reason; if several hold, it is the first of these: a decision
-in flight, an action without effect, a cooldown, a rejected proposal, a range that overlaps others, a namespace that is excluded or
-under maintenance, its absence from the report of its owner, missing samples. Reasons that concern its broker or its group come last.
+A mask only removes candidates, and gives a typed reason. A bundle has one reason; if several hold, it is the first of these: a
+decision in flight, an action without effect, a cooldown, a rejected proposal, a range that overlaps others, a namespace that is
+excluded or under maintenance, its absence from the report of its owner, missing samples. Reasons that concern its broker or its
+group come last, and so do bundles of this program's own topics: moving one disturbs the program itself, and moves next to no
+load. Such a bundle is masked only while those topics carry at least half of its traffic, in messages and in bytes; with the
+default names they lie beside users' topics, and a bundle that users make hot may move. The rates of the topics are as old as the
+collector's last look, those of the bundles are running averages.
 """
 
 from collections.abc import Collection, Iterable
@@ -20,12 +18,9 @@ from policies.columns import Bools, Codes, Ints
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT
 from state.facts import Facts
 from state.ledger import ActionKind
-from state.memory import Header
-from state.pulsar.fleet import Advanced
-from state.pulsar.groups import Groups
 from state.pulsar.listings import members_of
 from state.pulsar.memory import Fleet
-from state.settings import PulsarSettings
+from state.pulsar.view import RoundContext
 
 _SHARE_RATIO = 0.5
 
@@ -90,57 +85,33 @@ SPLIT_MASK_OUTCOMES = tuple(
 """The reasons that a split can have; a split crosses no group and moves no load."""
 
 
-def unload_mask(
-    advanced: Advanced,
-    header: Header,
-    pulsar: PulsarSettings,
-    unsettled: frozenset[str],
-    *,
-    end_ms: int,
-    resting: Collection[str],
-) -> Codes:
+def unload_mask(context: RoundContext, unsettled: Collection[str]) -> Codes:
     """Code of ``MASK_REASONS`` for an unload of each of the fleet's leading bundles, (owned,).
 
-    A bundle rests after an unload of its own, while a split of it is in flight, and after an action without effect; ``resting``
-    are namespaces under maintenance. Ranges that overlap are held after Pulsar's policies (``state.pulsar.unload_holds``), which choose on
-    the reports as they are.
+    A bundle rests after an unload of its own, while a split of it is in flight, and after an action without effect. Ranges that overlap
+    are held after Pulsar's policies (``state.pulsar.admission``), which choose on the reports as they are.
     """
-    fleet, count = advanced.fleet, advanced.owned_count
-    overlapping = members_of(advanced.overlaps) if pulsar.policy.plans_rounds else ()
+    fleet, count = context.fleet, context.advanced.owned_count
     codes = _paint(
+        context,
         "unload",
-        advanced,
         fleet.samples[:count],
-        header,
-        pulsar,
-        end_ms=end_ms,
-        resting=resting,
-        overlapping=overlapping,
+        overlapping=members_of(context.advanced.overlaps) if context.pulsar.policy.plans_rounds else (),
     )
+    is_unsettled = np.array([name in unsettled for name in fleet.brokers], dtype=np.bool_)
     for reason, rows in (
-        (OTHER_GROUP, Groups.of(header.facts).foreign(fleet, count)),
-        (OWN_TOPICS, carries_own_topics(fleet, count, header.facts)),
-        (UNSETTLED, _owned_by(fleet, count, unsettled)),
+        (OTHER_GROUP, context.groups.foreign(fleet, count)),
+        (OWN_TOPICS, carries_own_topics(fleet, count, context.facts)),
+        (UNSETTLED, is_unsettled[fleet.owner[:count]]),
     ):
         codes[(codes == OPEN) & rows] = reason
     return codes
 
 
-def split_mask(
-    advanced: Advanced, header: Header, pulsar: PulsarSettings, *, end_ms: int, resting: Collection[str]
-) -> Codes:
+def split_mask(context: RoundContext) -> Codes:
     """The same for a split: a bundle rests after a split of its own, and while an unload of it is in flight."""
-    samples = advanced.fleet.split_samples[: advanced.owned_count]
-    return _paint(
-        "split",
-        advanced,
-        samples,
-        header,
-        pulsar,
-        end_ms=end_ms,
-        resting=resting,
-        overlapping=members_of(advanced.overlaps),
-    )
+    samples = context.fleet.split_samples[: context.advanced.owned_count]
+    return _paint(context, "split", samples, overlapping=members_of(context.advanced.overlaps))
 
 
 def leave_alone(codes: Codes, *, acting: Collection[int], leaving: Collection[int]) -> Codes:
@@ -155,24 +126,21 @@ def leave_alone(codes: Codes, *, acting: Collection[int], leaving: Collection[in
     return painted
 
 
-def drain_mask(
-    advanced: Advanced, header: Header, pulsar: PulsarSettings, *, end_ms: int, resting: Collection[str]
-) -> Codes:
+def drain_mask(context: RoundContext) -> Codes:
     """The same for an unload that empties its broker: no cooldown holds it, nor does anything that concerns its broker or load."""
-    fleet, ledger = advanced.fleet, header.ledger
-    codes = np.where(advanced.is_absent, ABSENT, OPEN).astype(np.int8)
-    _paint_namespaces(codes, fleet, pulsar, resting)
+    codes = np.where(context.advanced.is_absent, ABSENT, OPEN).astype(np.int8)
+    _paint_namespaces(codes, context)
     _paint_bundles(
         codes,
-        fleet,
-        (OVERLAPPING, members_of(advanced.overlaps)),
-        (INEFFECTIVE, ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=end_ms)),
-        (IN_FLIGHT, ledger.awaited_bundles(end_ms=end_ms)),
+        context.fleet,
+        (OVERLAPPING, members_of(context.advanced.overlaps)),
+        (INEFFECTIVE, context.ledger.ineffective(context.guards.ineffective_rest_s, end_ms=context.end_ms)),
+        (IN_FLIGHT, context.ledger.awaited_bundles(end_ms=context.end_ms)),
     )
     return codes
 
 
-def unsettled_brokers(header: Header, pulsar: PulsarSettings, *, end_ms: int) -> frozenset[str]:
+def unsettled_brokers(context: RoundContext) -> frozenset[str]:
     """Brokers that wait for an unload of theirs to show in the reports, with ``hold_unsettled_brokers``.
 
     A policy that compares loads from before a move wants the same move again, with other bundles: the brokers swap places,
@@ -182,35 +150,24 @@ def unsettled_brokers(header: Header, pulsar: PulsarSettings, *, end_ms: int) ->
     nothing, so it holds no broker; an action without effect holds its brokers only until it is judged. Destinations that
     Pulsar chose are not known, so they are not held. Unloads of a dry-run hold no broker, because nothing is on its way.
     """
-    if not pulsar.guards.hold_unsettled_brokers:
+    if not context.guards.hold_unsettled_brokers:
         return frozenset()
-    return header.ledger.unsettled_brokers(end_ms=end_ms)
+    return context.ledger.unsettled_brokers(end_ms=context.end_ms)
 
 
-def _paint(
-    kind: ActionKind,
-    advanced: Advanced,
-    samples: Ints,
-    header: Header,
-    pulsar: PulsarSettings,
-    *,
-    end_ms: int,
-    resting: Collection[str],
-    overlapping: Collection[str],
-) -> Codes:
+def _paint(context: RoundContext, kind: ActionKind, samples: Ints, *, overlapping: Collection[str]) -> Codes:
     """The reasons that do not depend on the group or broker: samples, namespaces, and decisions about the bundle itself."""
-    fleet = advanced.fleet
+    pulsar, ledger, end_ms = context.pulsar, context.ledger, context.end_ms
     codes = np.where(samples == 0, NO_SAMPLES, OPEN).astype(np.int8)
-    codes[advanced.is_absent] = ABSENT
-    _paint_namespaces(codes, fleet, pulsar, resting)
-    ledger = header.ledger
+    codes[context.advanced.is_absent] = ABSENT
+    _paint_namespaces(codes, context)
     own = ledger.resting(kind, pulsar, end_ms=end_ms)
     other = ledger.resting("split" if kind == "unload" else "unload", pulsar, end_ms=end_ms)
     _paint_bundles(
         codes,
-        fleet,
+        context.fleet,
         (OVERLAPPING, overlapping),
-        (REJECTED, header.rejected),
+        (REJECTED, context.header.rejected),
         (COOLDOWN, own.cooling),
         (INEFFECTIVE, ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=end_ms)),
         (IN_FLIGHT, own.in_flight | other.in_flight),
@@ -218,8 +175,9 @@ def _paint(
     return codes
 
 
-def _paint_namespaces(codes: Codes, fleet: Fleet, pulsar: PulsarSettings, resting: Collection[str]) -> None:
-    for reason, named in ((MAINTENANCE, resting), (EXCLUDED_NAMESPACE, pulsar.guards.excluded_namespaces)):
+def _paint_namespaces(codes: Codes, context: RoundContext) -> None:
+    fleet, resting = context.fleet, context.closing.upkeep.namespaces
+    for reason, named in ((MAINTENANCE, resting), (EXCLUDED_NAMESPACE, context.guards.excluded_namespaces)):
         if named:
             rows = np.array([name in named for name in fleet.namespaces], dtype=np.bool_)
             codes[rows[fleet.namespace[: len(codes)]]] = reason
@@ -234,10 +192,3 @@ def _paint_bundles(codes: Codes, fleet: Fleet, *named: tuple[int, Iterable[str]]
         painted = map(reasons.get, fleet.bundles[: len(codes)], repeat(OPEN))
         found = np.fromiter(painted, dtype=np.int8, count=len(codes))
         np.copyto(codes, found, where=found != OPEN)
-
-
-def _owned_by(fleet: Fleet, count: int, brokers: frozenset[str]) -> Bools:
-    """Which of the fleet's leading ``count`` bundles are owned by one of ``brokers``, (count,)."""
-    held = np.array([name in brokers for name in fleet.brokers], dtype=np.bool_)
-    owned: Bools = held[fleet.owner[:count]]
-    return owned

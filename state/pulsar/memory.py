@@ -1,5 +1,6 @@
 """What is remembered about a Pulsar cluster beside the header: its fleet, and the reports and statistics of open rounds."""
 
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,7 +17,7 @@ NOBODY = -1
 
 PolicyMemory = dict[str, dict[str, dict[str, Any]]]
 """Values by shedding policy, field of its memory, and broker or group (the default group is the empty text):
-see ``state.pulsar.policy_memory``."""
+see ``state.pulsar.groups``."""
 
 
 ShadowMoves = dict[str, tuple[str, str]]
@@ -24,7 +25,7 @@ ShadowMoves = dict[str, tuple[str, str]]
 
 
 class Gathered(NamedTuple):
-    """The one broker that has all bundles of ``pulsar/system``: see ``state.pulsar.coordinators``."""
+    """The one broker that has all bundles of ``pulsar/system``: see ``state.pulsar.findings``."""
 
     broker: str
     since_ms: int
@@ -59,97 +60,70 @@ class Names:
         return text.startswith(first) and (not names or len(text) == len(first) or text[len(first)] == "\n")
 
 
+def _no_ints() -> Ints:
+    return np.zeros(0, dtype=np.int64)
+
+
+@dataclass(slots=True, eq=False)
 class Fleet:
     """Brokers and bundles of one cluster and what the policies remember about them. Replaced, never mutated in place."""
 
-    __slots__ = (
-        "above_limit_rounds",
-        "averages",
-        "blind_cuts",
-        "broker_last_ms",
-        "brokers",
-        "bundle_names",
-        "costs",
-        "counts",
-        "gathered",
-        "has_absent",
-        "idle_since_ms",
-        "last_ms",
-        "listed_count",
-        "listed_rows",
-        "namespace",
-        "namespaces",
-        "overlapping",
-        "owed_skip",
-        "owner",
-        "policies",
-        "run_start_ms",
-        "samples",
-        "shadow",
-        "split_averages",
-        "split_hits",
-        "split_samples",
-        "starts",
-        "unmeasured_rounds",
-    )
-
-    def __init__(self) -> None:  # noqa: PLR0915  an attribute and its docstring for each column
-        self.brokers: list[str] = []
-        """Broker ids, ascending; k of them."""
-        self.broker_last_ms: Ints = np.zeros(0, dtype=np.int64)
-        """Time of each broker's newest snapshot report, (k,)."""
-        self.above_limit_rounds: Ints = np.zeros((0, len(RESOURCES)), dtype=np.int64)
-        """Rounds in a row with an impossible usage of each resource, (k, resources): see ``state.pulsar.findings``."""
-        self.unmeasured_rounds: Ints = np.zeros((0, len(RESOURCES)), dtype=np.int64)
-        """Rounds in a row in which each resource was not measured, (k, resources)."""
-        self.idle_since_ms: Ints = np.zeros(0, dtype=np.int64)
-        """Start of the first round since which each broker has carried nothing, -1 where it carries something, (k,)."""
-        self.starts: Ints = np.zeros(1, dtype=np.int64)
-        """(k + 1,): entries ``starts[i]:starts[i + 1]`` of the two columns below are broker i's listings."""
-        self.listed_rows: Ints = np.zeros(0, dtype=np.int64)
-        """Bundle row of each listing."""
-        self.run_start_ms: Ints = np.zeros(0, dtype=np.int64)
-        """When the unbroken run of each listing began."""
-        self.bundle_names = Names([])
-        """Names of the bundles; b of them."""
-        self.owner: Ints = np.zeros(0, dtype=np.int64)
-        """Broker row that owns each bundle, -1 where that broker is forgotten, (b,)."""
-        self.averages: Floats = np.zeros((0, 4))
-        """Running averages of the traffic, (b, 4)."""
-        self.samples: Ints = np.zeros(0, dtype=np.int64)
-        """Samples in the average, at most ``bundle_average_samples``, (b,)."""
-        self.last_ms: Ints = np.zeros(0, dtype=np.int64)
-        """When each bundle was last listed, (b,)."""
-        self.counts: Ints = np.zeros((0, 2), dtype=np.int64)
-        """Topics and sessions, as last reported, (b, 2); 0 for a policy that keeps no absent bundles."""
-        self.listed_count = 0
-        """How many bundles, the first ones, the last snapshot has."""
-        self.has_absent = False
-        """Whether some of them only stayed there."""
-        self.overlapping: list[str] = []
-        """Those of them whose ranges overlap, ascending."""
-        self.owed_skip: Bools = np.zeros(0, dtype=np.bool_)
-        """Whether the owner's next sample is its first after a move, (b,)."""
-        self.namespaces: list[str] = []
-        """Namespaces of the bundles; s of them."""
-        self.namespace: Ints = np.zeros(0, dtype=np.int64)
-        """Row of each bundle's namespace, (b,)."""
-        self.split_averages: Floats = np.zeros((0, 2))
-        """Message rate and throughput, in + out, as the split criteria average them, (b, 2)."""
-        self.split_samples: Ints = np.zeros(0, dtype=np.int64)
-        """Samples in them, at most ``average_samples``, (b,); none while splits are switched off."""
-        self.split_hits: Ints = np.zeros(0, dtype=np.int64)
-        """Rounds in a row each bundle was above a limit, (b,)."""
-        self.costs = CostMemory()
-        """What was learned of the costs of traffic."""
-        self.policies: PolicyMemory = {}
-        """What the shedding policies remember."""
-        self.gathered: Gathered | None = None
-        """Where the transaction coordinators are, if all are at one broker."""
-        self.shadow: ShadowMoves = {}
-        """What a dry-run has moved."""
-        self.blind_cuts: dict[str, BlindCut] = {}
-        """By listed bundle, the bundle it was cut from without knowing what its topics carry."""
+    brokers: list[str] = field(default_factory=list)
+    """Broker ids, ascending; k of them."""
+    broker_last_ms: Ints = field(default_factory=_no_ints)
+    """Time of each broker's newest snapshot report, (k,)."""
+    above_limit_rounds: Ints = field(default_factory=lambda: np.zeros((0, len(RESOURCES)), dtype=np.int64))
+    """Rounds in a row with an impossible usage of each resource, (k, resources): see ``state.pulsar.findings``."""
+    unmeasured_rounds: Ints = field(default_factory=lambda: np.zeros((0, len(RESOURCES)), dtype=np.int64))
+    """Rounds in a row in which each resource was not measured, (k, resources)."""
+    idle_since_ms: Ints = field(default_factory=_no_ints)
+    """Start of the first round since which each broker has carried nothing, -1 where it carries something, (k,)."""
+    starts: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    """(k + 1,): entries ``starts[i]:starts[i + 1]`` of the two columns below are broker i's listings."""
+    listed_rows: Ints = field(default_factory=_no_ints)
+    """Bundle row of each listing."""
+    run_start_ms: Ints = field(default_factory=_no_ints)
+    """When the unbroken run of each listing began."""
+    bundle_names: Names = field(default_factory=lambda: Names([]))
+    """Names of the bundles; b of them."""
+    owner: Ints = field(default_factory=_no_ints)
+    """Broker row that owns each bundle, -1 where that broker is forgotten, (b,)."""
+    averages: Floats = field(default_factory=lambda: np.zeros((0, 4)))
+    """Running averages of the traffic, (b, 4)."""
+    samples: Ints = field(default_factory=_no_ints)
+    """Samples in the average, at most ``bundle_average_samples``, (b,)."""
+    last_ms: Ints = field(default_factory=_no_ints)
+    """When each bundle was last listed, (b,)."""
+    counts: Ints = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))
+    """Topics and sessions, as last reported, (b, 2); 0 for a policy that keeps no absent bundles."""
+    listed_count: int = 0
+    """How many bundles, the first ones, the last snapshot has."""
+    has_absent: bool = False
+    """Whether some of them only stayed there."""
+    overlapping: list[str] = field(default_factory=list)
+    """Those of them whose ranges overlap, ascending."""
+    owed_skip: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    """Whether the owner's next sample is its first after a move, (b,)."""
+    namespaces: list[str] = field(default_factory=list)
+    """Namespaces of the bundles; s of them."""
+    namespace: Ints = field(default_factory=_no_ints)
+    """Row of each bundle's namespace, (b,)."""
+    split_averages: Floats = field(default_factory=lambda: np.zeros((0, 2)))
+    """Message rate and throughput, in + out, as the split criteria average them, (b, 2)."""
+    split_samples: Ints = field(default_factory=_no_ints)
+    """Samples in them, at most ``average_samples``, (b,); none while splits are switched off."""
+    split_hits: Ints = field(default_factory=_no_ints)
+    """Rounds in a row each bundle was above a limit, (b,)."""
+    costs: CostMemory = field(default_factory=CostMemory)
+    """What was learned of the costs of traffic."""
+    policies: PolicyMemory = field(default_factory=dict)
+    """What the shedding policies remember."""
+    gathered: Gathered | None = None
+    """Where the transaction coordinators are, if all are at one broker."""
+    shadow: ShadowMoves = field(default_factory=dict)
+    """What a dry-run has moved."""
+    blind_cuts: dict[str, BlindCut] = field(default_factory=dict)
+    """By listed bundle, the bundle it was cut from without knowing what its topics carry."""
 
     @property
     def bundles(self) -> list[str]:
@@ -166,17 +140,20 @@ class Fleet:
         self.policies = {}
 
 
-class WaitingReport(msgspec.Struct, frozen=True):
-    """A broker's newest report of an open round."""
-
+class _Newest(msgspec.Struct, frozen=True):
     time_ms: int
     id: str
-    report: BrokerReport
 
     @property
     def age_key(self) -> tuple[int, str]:
         """Newest wins; equal times: the greater id."""
         return (self.time_ms, self.id)
+
+
+class WaitingReport(_Newest, frozen=True):
+    """A broker's newest report of an open round."""
+
+    report: BrokerReport
 
     @property
     def rows_count(self) -> int:
@@ -184,17 +161,10 @@ class WaitingReport(msgspec.Struct, frozen=True):
         return len(self.report.bundles)
 
 
-class WaitingTopics(msgspec.Struct, frozen=True):
+class WaitingTopics(_Newest, frozen=True):
     """A broker's newest topic statistics of an open round."""
 
-    time_ms: int
-    id: str
     traffic: TopicTraffic
-
-    @property
-    def age_key(self) -> tuple[int, str]:
-        """Newest wins; equal times: the greater id."""
-        return (self.time_ms, self.id)
 
     @property
     def rows_count(self) -> int:

@@ -9,7 +9,6 @@ shedding: then the dry-run is compared with what that balancer does.
 Figures of brokers in the summary stay as they were measured; those with the shadow are in its section ``shadow``.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -133,8 +132,3 @@ def counted_owners(fleet: Fleet, owned_count: int, shadow: Shadow) -> tuple[Ints
         start, end = np.searchsorted(sorted_owner, [broker, broker + 1])
         order[start:end] = sorted(order[start:end].tolist(), key=fleet.bundles.__getitem__)
     return sorted_owner, order
-
-
-def without(leaving: dict[str, set[str]], moves: Mapping[str, object]) -> dict[str, set[str]]:
-    """``leaving``, bundles that were told to leave their brokers, less those that count as gone already."""
-    return {broker: bundles - moves.keys() for broker, bundles in leaving.items()}

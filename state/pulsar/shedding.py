@@ -1,16 +1,9 @@
-"""Runs the shedding policy of a round for each group of brokers separately, and puts its plans together.
+"""Runs the shedding policy of a round for each group of brokers separately, and turns its plan into the round's actions.
 
-Invariants: with one group the policy sees the whole view, and its plan is the round's. With several groups it sees, for each
-group, only the brokers of that group, and the memory of these brokers, whether they reported or not. No unload crosses a group,
-because the policy sees no broker outside it.
-
-@@ state.pulsar.after: Traffic of the brokers as the actions of a round change it: the load that an action says is expected after it.
-
-@@ state.pulsar.reasons: The sentence an action gives as its reason: what its policy found, what moves, and what chose the destination.
-
-Every number in it is part of the action's evidence.
-
-@@ state.pulsar.actions: From a policy's plan to the round's actions: rules, evidence, expected load.
+With one group the policy sees the whole view, and its plan is the round's. With several groups it sees, for each group, only the
+brokers of that group, and the memory of these brokers, whether they reported or not. No unload crosses a group, because the
+policy sees no broker outside it. Every number in the sentence that an action gives as its reason is part of the action's
+evidence.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,30 +13,34 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from policies.columns import Floats, Ints
-from policies.placement import least_resource_usage
-from policies.placement.registry import PLACEMENTS, find_placement
+from policies.columns import Ints
+from policies.placement import LEAST_RESOURCE_USAGE, PLACEMENTS, find_placement
 from policies.shedding.contract import (
     ADMITTED,
     POSTPONED,
     REFUSED,
-    Evidence,
     Examined,
     Proposal,
     SheddingPlan,
 )
-from policies.shedding.registry import AnyPolicy
 from policies.shedding.rules import Rules
 from policies.shedding.view import NOBODY, RoundView
 from policies.splitting.plan import Proposals
 from policies.splitting.relief import relief
 from state.closing import Hold
-from state.outputs import Unload, rfc3339
+from state.outputs import Unload
 from state.pulsar import groups
-from state.pulsar.holds import PROPOSED, Circumstances, Move, hold_unload, name_of
-from state.pulsar.memory import Fleet
-from state.pulsar.view import Eligible, mean_points
-from state.settings import PulsarSettings
+from state.pulsar.admission import (
+    PROPOSED,
+    Admission,
+    After,
+    Evidence,
+    Move,
+    bundle_traffic,
+    name_of,
+    traffic_in,
+)
+from state.pulsar.view import PolicyView, RoundContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -86,24 +83,25 @@ class Shed:
         )
 
 
-def shed(table: Eligible, fleet: Fleet, pulsar: PulsarSettings, *, has_apart: bool = False) -> Shed:
+def shed(context: RoundContext, table: PolicyView) -> Shed:
     """What the policy wants for each group with a broker in the view, the default group first; for that one if there is none.
 
-    The rules that it sees for a group count what it wants for those before.
-
-    While brokers are under maintenance or drained (``has_apart``), Pulsar may not choose destinations: it does not know of that.
+    The rules that it sees for a group count what it wants for those before. While brokers are under maintenance or drained, Pulsar may
+    not choose destinations: it does not know of that.
     """
+    pulsar, whole = context.pulsar, table.view
     policy, settings = pulsar.policy, pulsar.of_policy(pulsar.policy)
-    numbers = np.unique(table.broker_groups).tolist() or [0]
+    numbers = np.unique(table.broker_groups).tolist() or [groups.DEFAULT]
     placement = find_placement(pulsar.placement)
-    if placement is None and has_apart:
-        placement = least_resource_usage.PLACEMENT
-    if len(numbers) > 1 and table.view.rules is not None:
-        table = replace(table, view=replace(table.view, rules=table.view.rules.draft()))
-    memories = groups.recall_policy(fleet.policies, policy, table.groups, numbers)
+    if placement is None and context.closing.upkeep.apart:
+        placement = LEAST_RESOURCE_USAGE
+    if len(numbers) > 1 and whole.rules is not None:
+        whole = replace(whole, rules=whole.rules.draft())
+    memories = groups.recall_policy(context.fleet.policies, policy, context.groups, numbers)
     parts = []
     for number, memory in zip(numbers, memories, strict=True):
-        brokers, bundles, view = _rows(table, number, is_all=len(numbers) == 1)
+        brokers = np.flatnonzero(table.broker_groups == number)
+        view, bundles = (whole, np.arange(len(whole.bundles))) if len(numbers) == 1 else whole.part(brokers)
         proposal = policy.plan(view, memory, settings)
         plan = proposal.plan
         if placement is not None:
@@ -121,21 +119,11 @@ def shed(table: Eligible, fleet: Fleet, pulsar: PulsarSettings, *, has_apart: bo
     return Shed(tuple(parts), plan, groups_of_rows)
 
 
-def _rows(table: Eligible, group: int, *, is_all: bool) -> tuple[Ints, Ints, RoundView]:
-    view = table.view
-    if is_all:
-        return np.arange(len(view.brokers)), np.arange(len(view.bundles)), view
-    brokers = np.flatnonzero(table.broker_groups == group)
-    part, bundles = view.part(brokers)
-    return brokers, bundles, part
-
-
-def settle(
-    shed_: Shed, table: Eligible, fleet: Fleet, pulsar: PulsarSettings, holds: Mapping[int, Hold]
-) -> None:
-    """Give ``fleet`` what the policy remembers, now that it is known which unloads happen; ``holds`` by bundle row."""
-    after = {part.group: pulsar.policy.settle(part.proposal, _fates(part, holds)) for part in shed_.parts}
-    fleet.policies = groups.remember_policy(fleet.policies, pulsar.policy, table.groups, after)
+def settle(context: RoundContext, wanted: Shed, holds: Mapping[int, Hold]) -> None:
+    """Give the fleet what the policy remembers, now that it is known which unloads happen; ``holds`` by bundle row."""
+    fleet, policy = context.fleet, context.pulsar.policy
+    after = {part.group: policy.settle(part.proposal, _fates(part, holds)) for part in wanted.parts}
+    fleet.policies = groups.remember_policy(fleet.policies, policy, context.groups, after)
 
 
 def _fates(part: Part, holds: Mapping[int, Hold]) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
@@ -199,71 +187,6 @@ def _brokers(part: Part, rows: Ints) -> Ints:
     return np.where(rows == NOBODY, NOBODY, part.brokers[rows])
 
 
-class After:
-    """Traffic of each broker of the view after the round's actions so far."""
-
-    def __init__(self, view: RoundView) -> None:
-        self._view = view
-        self._messages: Floats = view.brokers.messages_per_s.copy()
-        self._volume: Floats = view.brokers.bytes_per_s.copy()
-
-    def move(self, move: Move) -> dict[str, dict[str, float]]:
-        """Move a bundle; returns the load of both brokers after that."""
-        bundles = self._view.bundles
-        messages, volume = bundles.messages_per_s[move.row], bundles.bytes_per_s[move.row]
-        self._add(move.source, -messages, -volume)
-        expected = {"source": self._load(move.source)}
-        if move.destination != NOBODY:
-            expected["destination"] = self.receive(move.destination, messages, volume)
-        return expected
-
-    def receive(self, broker: int, messages_per_s: float, bytes_per_s: float) -> dict[str, float]:
-        """Add a bundle to a broker, also one from a broker outside the view; returns the load of the broker after that."""
-        self._add(broker, messages_per_s, bytes_per_s)
-        return self._load(broker)
-
-    def _add(self, broker: int, messages_per_s: float, bytes_per_s: float) -> None:
-        self._messages[broker] = max(0.0, self._messages[broker] + messages_per_s)
-        self._volume[broker] = max(0.0, self._volume[broker] + bytes_per_s)
-
-    def _load(self, broker: int) -> dict[str, float]:
-        return traffic_of(float(self._messages[broker]), float(self._volume[broker]))
-
-
-def traffic_of(messages_per_s: float, bytes_per_s: float) -> dict[str, float]:
-    """A load in the form that actions have."""
-    return {"messages_per_s": messages_per_s, "bytes_per_s": bytes_per_s}
-
-
-def reason(
-    *,
-    policy: AnyPolicy,
-    trigger: str,
-    bundle: str,
-    owner: str,
-    source: str,
-    partner: str | None,
-    destination: str | None,
-    evidence: Evidence,
-) -> str:
-    """One sentence for a person; ``partner`` is the broker that ``source`` was compared with.
-
-    ``owner`` has the bundle; it is not ``source`` where a swap brings a bundle back.
-    """
-    finding = policy.sentences[trigger](source, partner, evidence)
-    moved = (
-        f"{evidence['bundle_messages_per_s']:.0f} messages/s, {evidence['bundle_bytes_per_s']:.0f} bytes/s"
-    )
-    returning = "" if owner == source else f" from {owner} in return"
-    return f"{finding}: moving {bundle}{returning} ({moved}){_placement_sentence(destination, evidence)}"
-
-
-def _placement_sentence(destination: str | None, evidence: Evidence) -> str:
-    """Why it moves there, if a placement chose the destination."""
-    chosen = next((each for each in PLACEMENTS if each.evidence in evidence), None)
-    return "" if chosen is None or destination is None else chosen.sentence(destination, evidence)
-
-
 @dataclass(slots=True)
 class Admitted:
     """Actions of a round in the policy's order, and why the other wanted ones were held (by bundle row)."""
@@ -275,21 +198,14 @@ class Admitted:
 
 
 def admit(
-    eligible: Eligible,
-    plan: SheddingPlan,
-    rules: Rules,
-    circumstances: Circumstances,
-    after: After,
-    *,
-    split_rows: Collection[int],
-    done_rows: Collection[int] = (),
+    admission: Admission, plan: SheddingPlan, *, split_rows: Collection[int], done_rows: Collection[int] = ()
 ) -> Admitted:
-    """Let the unloads of the plan happen in its order, as far as they may; ``rules`` and ``after`` count what moves.
+    """Let the unloads of the plan happen in its order, as far as they may.
 
     ``split_rows`` are bundles that are split in this round, ``done_rows`` those whose approved unload goes out already. An unload
-    that has to be approved is proposed and spends nothing.
+    that has to be approved is proposed and spends nothing. The unloads of a swap happen together or not at all.
     """
-    desk = _Desk(eligible, plan, rules, circumstances, after, split_rows)
+    desk = _Desk(admission, plan, split_rows)
     for _, places in groupby(range(len(plan.unload_rows)), key=plan.unload_for.tolist().__getitem__):
         wanted = [desk.wanted(place) for place in places]
         desk.decide([each for each in wanted if each.move.row not in done_rows])
@@ -308,21 +224,11 @@ class _Wanted(NamedTuple):
 class _Desk:
     """Decides on the plan's unloads one after the other, and on those of a swap together."""
 
-    def __init__(
-        self,
-        eligible: Eligible,
-        plan: SheddingPlan,
-        rules: Rules,
-        circumstances: Circumstances,
-        after: After,
-        split_rows: Collection[int],
-    ) -> None:
-        self._eligible, self._plan, self._circumstances = eligible, plan, circumstances
-        self._rules, self._after = rules, after
-        self._proposing, self._after_proposals = rules.draft(), After(eligible.view)
-        self._split_rows = split_rows
-        self._groups = _GroupEvidence(eligible)
-        self._sources = eligible.view.bundles.owners_of(plan.unload_rows)
+    def __init__(self, admission: Admission, plan: SheddingPlan, split_rows: Collection[int]) -> None:
+        self._admission, self._plan, self._split_rows = admission, plan, split_rows
+        self._view = admission.table.view
+        self._proposing, self._after_proposals = admission.rules.draft(), After(admission.table.loads)
+        self._sources = self._view.bundles.owners_of(plan.unload_rows)
         self.admitted = Admitted()
 
     def wanted(self, place: int) -> _Wanted:
@@ -331,14 +237,14 @@ class _Desk:
         return _Wanted(
             place=place,
             by=int(plan.unload_examined[place]),
-            bundle=self._eligible.view.bundles.names[row],
+            bundle=self._view.bundles.names[row],
             move=Move(row, int(self._sources[place]), int(plan.unload_destinations[place])),
         )
 
     def decide(self, swapped: Sequence[_Wanted]) -> None:
         """Decide on unloads that happen together or not at all; mostly it is only one."""
-        waits = any(map(self._waits, swapped))
-        rules = self._proposing if waits else self._rules
+        waits = any(self._admission.needs_approval("unloads", each.move.row) for each in swapped)
+        rules = self._proposing if waits else self._admission.rules
         if len(swapped) > 1 and self._hold_all(swapped, rules.draft(), waits=waits):
             return
         for each in swapped:
@@ -347,15 +253,6 @@ class _Desk:
                 self.admitted.holds[each.move.row] = hold
             else:
                 self._let_go(each, waits=waits)
-
-    def _waits(self, each: _Wanted) -> bool:
-        asking, bundles = self._circumstances.asking, self._eligible.view.bundles
-        return asking is not None and asking.needs(
-            "unloads",
-            each.bundle,
-            messages_per_s=float(bundles.messages_per_s[each.move.row]),
-            bytes_per_s=float(bundles.bytes_per_s[each.move.row]),
-        )
 
     def _hold_all(self, swapped: Sequence[_Wanted], rules: Rules, *, waits: bool) -> bool:
         """Hold all unloads of a swap if one of them is held; returns whether that is so."""
@@ -370,101 +267,54 @@ class _Desk:
         return False
 
     def _hold(self, each: _Wanted, rules: Rules, *, waits: bool) -> Hold | None:
-        return hold_unload(
-            each.move,
-            self._eligible,
-            self._circumstances,
-            rules,
-            split_rows=self._split_rows,
-            is_proposed=waits,
-        )
+        return self._admission.hold(each.move, split_rows=self._split_rows, is_proposed=waits, rules=rules)
 
     def _let_go(self, each: _Wanted, *, waits: bool) -> None:
         """Let an unload happen, as an action or as a proposal."""
-        if not waits:
-            self._proposing.gather(each.move.row, each.move.destination)
-        after = self._after_proposals if waits else self._after
-        expected = after.move(each.move)
-        unload = _unload(self._eligible, self._plan, self._circumstances, self._groups, expected, each)
-        if waits and self._circumstances.asking is not None:
-            self.admitted.proposals.append(self._circumstances.asking.propose(unload))
+        asking = self._admission.asking
+        if waits and asking is not None:
+            self.admitted.proposals.append(asking.propose(self._unload(each, self._after_proposals)))
             self.admitted.holds[each.move.row] = PROPOSED
         else:
-            self.admitted.unloads.append(unload)
+            self._proposing.gather(each.move.row, each.move.destination)
+            self.admitted.unloads.append(self._unload(each, self._admission.after))
 
-
-def _unload(
-    eligible: Eligible,
-    plan: SheddingPlan,
-    circumstances: Circumstances,
-    groups: "_GroupEvidence",
-    expected: dict[str, dict[str, float]],
-    each: _Wanted,
-) -> Unload:
-    view, by = eligible.view, each.by
-    owner, evidence = view.brokers.names[each.move.source], _evidence(eligible, plan, groups, each)
-    target, trigger = name_of(view, each.move.destination), plan.examined.trigger_of(by)
-    return Unload(
-        cluster=circumstances.cluster,
-        round=circumstances.number,
-        policy=circumstances.policy.name,
-        trigger=trigger,
-        reason=reason(
-            policy=circumstances.policy,
-            trigger=trigger,
-            bundle=each.bundle,
-            owner=owner,
-            source=name_of(view, int(plan.examined.high[by])) or owner,
-            partner=name_of(view, int(plan.examined.low[by])),
-            destination=target,
+    def _unload(self, each: _Wanted, after: After) -> Unload:
+        view, destination = self._view, name_of(self._view, each.move.destination)
+        owner, evidence = view.brokers.names[each.move.source], self._evidence(each)
+        return self._admission.unload(
+            each.bundle,
+            source=owner,
+            destination=destination,
+            policy=self._admission.context.pulsar.policy.name,
+            trigger=self._plan.examined.trigger_of(each.by),
+            reason=self._reason(each, owner, destination, evidence),
             evidence=evidence,
-        ),
-        evidence=evidence,
-        expected=expected,
-        precondition={"owner": owner, "range": each.bundle.rpartition("/")[2]},
-        expires_at=rfc3339(circumstances.expires_ms),
-        dry_run=circumstances.dry_run,
-        bundle=each.bundle,
-        source_broker=owner,
-        destination_broker=target,
-    )
+            after=after,
+        )
 
+    def _reason(self, each: _Wanted, owner: str, destination: str | None, evidence: Evidence) -> str:
+        """What the policy found, what moves, and why it moves there if a placement chose the destination.
 
-def _evidence(
-    eligible: Eligible,
-    plan: SheddingPlan,
-    groups: "_GroupEvidence",
-    each: _Wanted,
-) -> dict[str, float | int | str]:
-    bundles = eligible.view.bundles
-    return {
-        **plan.examined.evidence_of(each.by),
-        **{name: column[each.place].item() for name, column in plan.unload_evidence.items()},
-        "bundle_messages_per_s": float(bundles.messages_per_s[each.move.row]),
-        "bundle_bytes_per_s": float(bundles.bytes_per_s[each.move.row]),
-        **groups.of(each.move.source),
-    }
+        The owner is not the broker that the policy found too busy where a swap brings a bundle back.
+        """
+        examined, policy = self._plan.examined, self._admission.context.pulsar.policy
+        source = name_of(self._view, int(examined.high[each.by])) or owner
+        partner = name_of(self._view, int(examined.low[each.by]))
+        finding = policy.sentences[examined.trigger_of(each.by)](source, partner, evidence)
+        returning = "" if owner == source else f" from {owner} in return"
+        messages, volume = traffic_in(evidence)
+        placement = next((chosen for chosen in PLACEMENTS if chosen.evidence in evidence), None)
+        to = "" if placement is None or destination is None else placement.sentence(destination, evidence)
+        return f"{finding}: moving {each.bundle}{returning} ({messages:.0f} messages/s, {volume:.0f} bytes/s){to}"
 
-
-class _GroupEvidence:
-    """Evidence about the brokers that a broker is compared with; computed once for each group."""
-
-    def __init__(self, eligible: Eligible) -> None:
-        self._eligible = eligible
-        self._known: dict[int, dict[str, float | int | str]] = {}
-
-    def of(self, broker: int) -> dict[str, float | int | str]:
-        """The evidence about the group of a broker row."""
-        group = int(self._eligible.broker_groups[broker])
-        if group not in self._known:
-            self._known[group] = self._work_out(broker)
-        return self._known[group]
-
-    def _work_out(self, broker: int) -> dict[str, float | int | str]:
-        name = self._eligible.group_of(broker)
-        compared = self._eligible.broker_groups == self._eligible.broker_groups[broker]
+    def _evidence(self, each: _Wanted) -> Evidence:
+        bundles, source, table = self._view.bundles, each.move.source, self._admission.table
+        group = self._admission.context.groups.name_of(int(table.broker_groups[source]))
         return {
-            "brokers_count": int(compared.sum()),
-            "mean_usage_points": mean_points(100.0 * self._eligible.view.brokers.usage_ratio[compared]),
-            **({} if name is None else {"group": name}),
+            **self._plan.examined.evidence_of(each.by),
+            **{name: column[each.place].item() for name, column in self._plan.unload_evidence.items()},
+            **bundle_traffic(bundles.messages_per_s[each.move.row], bundles.bytes_per_s[each.move.row]),
+            **self._admission.compared(source),
+            **({} if group is None else {"group": group}),
         }

@@ -6,7 +6,7 @@ bundle that alone overloads its broker is split instead of unloaded, any other t
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 
 import msgspec
@@ -18,11 +18,10 @@ from policies.splitting.criteria import split
 from policies.splitting.cut import ChildLoad
 from policies.splitting.evidence import NO_STATISTICS, heaviest_topic
 from policies.splitting.plan import (
-    MASKED,
     NO_TOPIC,
-    NO_TOPIC_STATS,
     TRIGGERS,
     UNITS,
+    Outcome,
     Proposals,
     SplitDecision,
     SplitMemory,
@@ -34,13 +33,11 @@ from policies.splitting.plan import (
 from policies.wording import found_in
 from state.closing import Hold
 from state.events import SESSIONS, TOPICS
-from state.outputs import Section, Split, SplitChild, SplitRow, rfc3339
+from state.outputs import Section, Split, SplitChild, SplitRow
 from state.pulsar import masks
-from state.pulsar.fleet import Advanced
-from state.pulsar.holds import PROPOSED, Asking, Circumstances
+from state.pulsar.admission import PROPOSED, Admission
 from state.pulsar.memory import WaitingTopics
-from state.pulsar.view import Eligible
-from state.settings import PulsarSettings
+from state.pulsar.view import PolicyView, RoundContext
 from state.summary import SHOWN_ROWS, join_names
 
 POLICY = "bundle-split"
@@ -52,7 +49,7 @@ _SHOWN_BOUNDARIES = 8
 class Splits:
     """What the split criteria of a round decided."""
 
-    table: Eligible
+    table: PolicyView
     snapshot: SplitSnapshot
     plan: SplitPlan
     mask_codes: Codes
@@ -60,107 +57,89 @@ class Splits:
     """Why none of the decided splits happens; None where they do."""
     waiting: dict[int, Hold]
     """By bundle row, decided splits that wait for approval, or for the approval of another action of their broker."""
-
-    @property
-    def admitted(self) -> tuple[SplitDecision, ...]:
-        """The splits that happen, in order."""
-        decisions = () if self.hold else self.plan.decisions
-        return tuple(each for each in decisions if each.row not in self.waiting)
-
-    @property
-    def proposed(self) -> tuple[SplitDecision, ...]:
-        """The splits that are proposed in this round, in order."""
-        return tuple(each for each in self.plan.decisions if self.waiting.get(each.row) is PROPOSED)
+    cuts: list[Split] = field(default_factory=list)
+    """The splits that happen, in the order of the criteria."""
+    proposals: list[Split] = field(default_factory=list)
+    """Those that are proposed in this round."""
 
     @property
     def rows(self) -> frozenset[int]:
         """Bundle rows of the splits that happen or are proposed."""
-        return frozenset(decision.row for decision in (*self.admitted, *self.proposed))
+        return frozenset(
+            each.row for each in self.plan.decisions if self.hold_of(each.row) in (None, PROPOSED)
+        )
 
     def hold_of(self, row: int) -> Hold | None:
         """Why a decided split of a bundle row does not happen."""
         return self.hold or self.waiting.get(row)
 
-    def broker_of(self, row: int) -> str:
-        """Owner of a bundle row."""
-        return self.table.broker_of(row)
-
 
 def decide(
-    table: Eligible,
-    advanced: Advanced,
+    admission: Admission,
     plan: SheddingPlan,
     topics: TopicTable,
-    mask_codes: Codes,
     *,
     proposals: Proposals,
     acting: Collection[int],
-    circumstances: Circumstances,
-    pulsar: PulsarSettings,
 ) -> Splits:
-    """Run the criteria; what they remember goes to the fleet of ``advanced``. ``mask_codes`` are those of its leading rows.
-
-    ``acting`` are bundle rows of approved actions that go out in this round.
+    """Run the criteria; what they remember goes to the round's fleet. ``acting`` are bundle rows of approved actions that go out.
 
     ``proposals`` are bundles that alone overload their broker. Any other bundle that the policy wants to move is left to the policy,
     unless that wants bundles to be split first, or unloads are held as failing until a person resumes the cluster.
     """
-    held = circumstances.holds.unload
-    may_split = circumstances.policy.plans_rounds or (held is not None and held.reason == "failing")
-    leaving = plan.unload_rows[:0] if may_split else plan.unload_rows
-    codes = masks.leave_alone(
-        mask_codes[table.fleet_rows], acting=acting, leaving=np.setdiff1d(leaving, proposals.rows).tolist()
+    context, table, held, hold = (
+        admission.context,
+        admission.table,
+        admission.holds.unload,
+        admission.holds.split,
     )
-    snapshot = _snapshot(table, advanced, topics, codes == masks.OPEN)
-    fleet, rows = advanced.fleet, table.fleet_rows
+    may_split = context.pulsar.policy.plans_rounds or (held is not None and held.reason == "failing")
+    leaving = plan.unload_rows[:0] if may_split else plan.unload_rows
+    fleet, rows = context.fleet, table.fleet_rows
+    codes = masks.leave_alone(
+        admission.split_codes[rows], acting=acting, leaving=np.setdiff1d(leaving, proposals.rows).tolist()
+    )
+    snapshot = _snapshot(context, table, topics, codes == masks.OPEN)
     memory = SplitMemory(hits=fleet.split_hits[rows], blind_cuts=fleet.blind_cuts)
-    found, after = split(snapshot, memory, pulsar.split, proposals)
+    found, after = split(snapshot, memory, context.pulsar.split, proposals)
     splits = Splits(
         table=table,
         snapshot=snapshot,
         plan=found,
         mask_codes=codes,
-        hold=circumstances.holds.split,
-        waiting={} if circumstances.holds.split else _waiting(table, found, circumstances.asking),
+        hold=hold,
+        waiting={} if hold else _waiting(admission, found),
     )
-    is_absent = advanced.is_absent[rows]
-    hits = np.where(is_absent, memory.hits, after.hits)
+    hits = np.where(context.advanced.is_absent[rows], memory.hits, after.hits)
     for decision in found.decisions:
-        if splits.hold_of(decision.row) is None:
+        reason = splits.hold_of(decision.row)
+        if reason is None:
+            splits.cuts.append(_action(splits, decision, context))
             continue
         hits[decision.row] = int(found.examined.evidence["hit_count"][decision.examined])
+        if reason is PROPOSED and admission.asking is not None:
+            splits.proposals.append(admission.asking.propose(_action(splits, decision, context)))
     fleet.split_hits[rows] = hits
     return splits
 
 
-def _waiting(table: Eligible, plan: SplitPlan, asking: Asking | None) -> dict[int, Hold]:
+def _waiting(admission: Admission, plan: SplitPlan) -> dict[int, Hold]:
     """Splits that have to be approved: proposed, or held while a proposal of their broker is open."""
+    asking = admission.asking
     if asking is None:
         return {}
-    bundles = table.view.bundles
     return {
-        each.row: asking.hold(table.broker_of(each.row)) or PROPOSED
+        each.row: asking.hold(admission.table.broker_of(each.row)) or PROPOSED
         for each in plan.decisions
-        if asking.needs(
-            "splits",
-            bundles.names[each.row],
-            messages_per_s=float(bundles.messages_per_s[each.row]),
-            bytes_per_s=float(bundles.bytes_per_s[each.row]),
-        )
+        if admission.needs_approval("splits", each.row)
     }
 
 
-def proposals(splits: Splits, circumstances: Circumstances) -> list[Split]:
-    """The round's proposed splits, in the order of the criteria."""
-    asking = circumstances.asking
-    if asking is None:
-        return []
-    return [asking.propose(_action(splits, each, circumstances)) for each in splits.proposed]
-
-
-def _snapshot(table: Eligible, advanced: Advanced, topics: TopicTable, may_split: Bools) -> SplitSnapshot:
-    fleet, rows = advanced.fleet, table.fleet_rows
-    counts = advanced.counts[rows]
+def _snapshot(
+    context: RoundContext, table: PolicyView, topics: TopicTable, may_split: Bools
+) -> SplitSnapshot:
+    fleet, rows = context.fleet, table.fleet_rows
+    counts = context.advanced.counts[rows]
     has_stats = topics.ends >= topics.starts
     reported = counts[:, TOPICS]
     return SplitSnapshot(
@@ -177,7 +156,7 @@ def _snapshot(table: Eligible, advanced: Advanced, topics: TopicTable, may_split
     )
 
 
-def topic_table(table: Eligible, topics: Mapping[str, WaitingTopics]) -> TopicTable:
+def topic_table(table: PolicyView, topics: Mapping[str, WaitingTopics]) -> TopicTable:
     """The round's statistics by bundle row; only those of a bundle's owner count. A row without any ends before it starts."""
     bundles, brokers = table.view.bundles, table.view.brokers
     starts = np.zeros(len(bundles), dtype=np.int64)
@@ -205,7 +184,7 @@ def topic_table(table: Eligible, topics: Mapping[str, WaitingTopics]) -> TopicTa
     )
 
 
-def as_in(table: Eligible, measured: Eligible, topics: TopicTable) -> TopicTable:
+def as_in(table: PolicyView, measured: PolicyView, topics: TopicTable) -> TopicTable:
     """Statistics by bundle row of ``measured``, put by bundle row of ``table``, another view of the same fleet."""
     if table is measured:
         return topics
@@ -216,22 +195,17 @@ def as_in(table: Eligible, measured: Eligible, topics: TopicTable) -> TopicTable
     return replace(topics, starts=np.append(topics.starts, 0)[found], ends=np.append(topics.ends, -1)[found])
 
 
-def actions(splits: Splits, circumstances: Circumstances) -> list[Split]:
-    """The round's splits, in the order of the criteria."""
-    return [_action(splits, decision, circumstances) for decision in splits.admitted]
-
-
-def _action(splits: Splits, decision: SplitDecision, circumstances: Circumstances) -> Split:
-    name, examined = splits.snapshot.names[decision.row], splits.plan.examined
-    owner, evidence = splits.broker_of(decision.row), examined.evidence_of(decision.examined)
+def _action(splits: Splits, decision: SplitDecision, context: RoundContext) -> Split:
+    name, examined, closing = splits.snapshot.names[decision.row], splits.plan.examined, context.closing
+    owner, evidence = splits.table.broker_of(decision.row), examined.evidence_of(decision.examined)
     trigger = examined.trigger_of(decision.examined)
+    boundaries = join_names([f"0x{at:08x}" for at in decision.cut.boundaries], _SHOWN_BOUNDARIES)
     return Split(
-        cluster=circumstances.cluster,
-        round=circumstances.number,
+        cluster=closing.cluster,
+        round=closing.number,
         policy=POLICY,
         trigger=trigger,
-        reason=f"{_why(name, owner, trigger, evidence)}: cut at {_shown_rows(decision)} by {decision.algorithm}; "
-        f"{decision.cut.reason}",
+        reason=f"{_why(name, owner, trigger, evidence)}: cut at {boundaries} by {decision.algorithm}; {decision.cut.reason}",
         evidence={**evidence},
         expected={
             str(child.range): {"messages_per_s": child.messages_per_s, "bytes_per_s": child.bytes_per_s}
@@ -239,8 +213,8 @@ def _action(splits: Splits, decision: SplitDecision, circumstances: Circumstance
             if _knows_traffic(decision)
         },
         precondition={"owner": owner, "range": name.rpartition("/")[2]},
-        expires_at=rfc3339(circumstances.expires_ms),
-        dry_run=circumstances.dry_run,
+        expires_at=closing.expires_at,
+        dry_run=closing.is_dry_run,
         bundle=name,
         broker=owner,
         algorithm=decision.algorithm,
@@ -264,10 +238,6 @@ def _knows_traffic(decision: SplitDecision) -> bool:
     return bool({"messages", "bytes"} & decision.known)
 
 
-def _shown_rows(decision: SplitDecision) -> str:
-    return join_names([f"0x{at:08x}" for at in decision.cut.boundaries], _SHOWN_BOUNDARIES)
-
-
 def _why(name: str, owner: str, trigger: str, evidence: Mapping[str, float | int]) -> str:
     amount = f"{name} has {evidence[evidence_name(trigger)]:.0f} {UNITS[TRIGGERS.index(trigger)]}"
     if trigger.startswith("broker-"):
@@ -282,7 +252,7 @@ def section(splits: Splits) -> Section[SplitRow]:
     shown = [
         SplitRow(
             bundle=splits.snapshot.names[int(examined.rows[row])],
-            broker=splits.broker_of(int(examined.rows[row])),
+            broker=splits.table.broker_of(int(examined.rows[row])),
             outcome=outcomes[row],
             detail=_detail(splits, row, outcomes[row]),
             trigger=examined.trigger_of(row),
@@ -298,7 +268,7 @@ def _outcome(splits: Splits, row: int) -> str:
     hold = splits.hold_of(int(splits.plan.examined.rows[row]))
     if outcome == "acted" and hold is not None:
         return hold.reason
-    if int(splits.plan.examined.outcome[row]) == MASKED:
+    if int(splits.plan.examined.outcome[row]) == Outcome.MASKED:
         return masks.SPLIT_MASK_REASONS[int(splits.mask_codes[splits.plan.examined.rows[row]])]
     return outcome
 
@@ -314,7 +284,7 @@ def _detail(splits: Splits, row: int, outcome: str) -> str:
     if int(examined.heaviest_topic[row]) != NO_TOPIC:
         topic, share = one_topic(splits, row)
         return f"{topic} carries {share:.0%} of it: a split cannot help"
-    if int(examined.outcome[row]) == NO_TOPIC_STATS:
+    if int(examined.outcome[row]) == Outcome.NO_TOPIC_STATS:
         return examined.reasons.get(row, NO_STATISTICS)
     return examined.reasons.get(row, outcome)
 

@@ -1,7 +1,4 @@
-"""A Pulsar cluster's part of the summary: every broker and bundle looked at has one outcome, and the sums add up.
-
-@@ state.pulsar.outputs: The outputs of a round: its actions and proposals in order, and its summary.
-"""
+"""A round's actions and proposals in order, and its summary: every broker and bundle looked at has one outcome."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,13 +8,11 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from policies.shedding.contract import BUNDLE_OUTCOMES, MASKED, SheddingPlan
-from policies.shedding.registry import AnyPolicy
+from policies.shedding.contract import BUNDLE_OUTCOMES, BundleOutcome, SheddingPlan
 from policies.shedding.view import Side, Traffic
 from policies.usage import RESOURCES
-from state.closing import Closing, Hold
-from state.ledger import Decision, Verdict
-from state.memory import Header
+from state.closing import Hold
+from state.ledger import Decision
 from state.outputs import (
     BrokerLoad,
     BrokerTraffic,
@@ -32,18 +27,14 @@ from state.outputs import (
     Unload,
     UsageSummary,
 )
-from state.outputs.actions import SPLIT_TYPE, UNLOAD_TYPE
-from state.pulsar import (
-    splits,
-)
+from state.pulsar import splits
 from state.pulsar.approvals import Answers
 from state.pulsar.drains import Drained
-from state.pulsar.holds import Circumstances, other_balancers
+from state.pulsar.holds import other_balancers
 from state.pulsar.masks import MASK_REASONS
-from state.pulsar.memory import WaitingReport
 from state.pulsar.shedding import Admitted, Shed
 from state.pulsar.splits import Splits
-from state.pulsar.view import Counted, Eligible, Loads, brokers_of, usage_summary
+from state.pulsar.view import Loads, PolicyView, RoundContext, brokers_of, usage_summary
 from state.summary import SHOWN_ROWS, frame
 
 
@@ -61,9 +52,62 @@ class Decided:
 
     @property
     def unloads(self) -> list[Unload]:
-        """Unloads that were approved, those that empty drained brokers, then those of the policy."""
+        """Unloads that were approved, those that empty drained brokers, then those of the policy in its order."""
         drained = self.drained.unloads if self.drained else ()
         return [*self.answers.unloads, *drained, *self.admitted.unloads]
+
+    @property
+    def actions(self) -> list[Unload | Split]:
+        """The actions in order: the unloads, then the splits, first those that were approved, then those of the criteria."""
+        return [*self.unloads, *self.answers.cuts, *(self.splits.cuts if self.splits else ())]
+
+    @property
+    def proposals(self) -> list[Unload | Split]:
+        """What waits for approval; it comes after the actions of the round."""
+        return [*self.admitted.proposals, *(self.splits.proposals if self.splits else ())]
+
+
+def summarize(
+    context: RoundContext,
+    table: PolicyView,
+    decided: Decided,
+    *,
+    actions: Sequence[Output],
+    found: Sequence[Finding],
+) -> RoundSummary:
+    """The summary of a round; ``table`` is the view that it was decided on."""
+    framed = frame(
+        context.closing,
+        context.header,
+        policy=context.pulsar.shedding_policy,
+        outcome=decided.outcome,
+        reason=decided.reason,
+        reports_ms={name: each.time_ms for name, each in context.reports.items()},
+        live=context.live,
+        found=found,
+    )
+    loads, shed = context.loads, decided.shed
+    return msgspec.structs.replace(
+        framed,
+        other_balancers=other_balancers(context.facts),
+        brokers_excluded=[name for name, kept in zip(loads.names, loads.included, strict=True) if not kept],
+        usage=loads.usage_summary(),
+        resources=resource_summaries(loads),
+        brokers=broker_rows(context),
+        judged=judged_section(context.ledger.list_verdicts()),
+        shadow=table.shadow,
+        actions_count=len(actions),
+        actions=[action.id for action in actions],
+        **({} if decided.splits is None else {"splits": splits.section(decided.splits)}),
+        **(
+            {}
+            if shed is None
+            else {
+                "examined": examined_section(context, table, shed),
+                "candidates": candidates_section(table, shed.plan, decided.admitted.holds),
+            }
+        ),
+    )
 
 
 def resource_summaries(loads: Loads) -> dict[str, UsageSummary]:
@@ -77,25 +121,28 @@ def resource_summaries(loads: Loads) -> dict[str, UsageSummary]:
     return found
 
 
-def broker_rows(loads: Loads, table: Eligible) -> list[BrokerLoad]:
+def broker_rows(context: RoundContext) -> list[BrokerLoad]:
     """The heaviest brokers, ties by name."""
-    order = np.argsort(-loads.usage_ratio, kind="stable")[:SHOWN_ROWS]
-    groups = table.groups.of_brokers([loads.names[row] for row in order.tolist()])
+    loads, groups = context.loads, context.groups
+    order = np.argsort(-loads.usage_ratio, kind="stable")[:SHOWN_ROWS].tolist()
+    names = [loads.names[row] for row in order]
     return [
         BrokerLoad(
-            broker=loads.names[row],
+            broker=name,
             usage_points=float(100.0 * loads.usage_ratio[row]),
             resources={
-                name: float(loads.percents[row, column]) if loads.measured[row, column] else "not-measured"
-                for column, name in enumerate(RESOURCES)
+                resource: float(loads.percents[row, column])
+                if loads.measured[row, column]
+                else "not-measured"
+                for column, resource in enumerate(RESOURCES)
             },
             messages_per_s=float(loads.messages_per_s[row]),
             bytes_per_s=float(loads.bytes_per_s[row]),
-            bundles_count=table.bundle_counts[loads.names[row]],
+            bundles_count=len(context.advanced.rows_of(name) or ()),
             excluded=not bool(loads.included[row]),
-            group=table.groups.name_of(int(group)),
+            group=group,
         )
-        for row, group in zip(order.tolist(), groups.tolist(), strict=True)
+        for row, name, group in zip(order, names, groups.names_of(names), strict=True)
     ]
 
 
@@ -104,21 +151,21 @@ def judged_section(decisions: Sequence[Decision]) -> Section[JudgedRow] | None:
     if not decisions:
         return None
     outcomes = Counter(each.verdict.outcome for each in decisions if each.verdict)
-    rows = [_judged_row(each, each.verdict) for each in decisions[:SHOWN_ROWS] if each.verdict]
+    rows = [
+        JudgedRow(
+            id=each.id,
+            kind=each.kind,
+            bundle=each.bundle,
+            outcome=each.verdict.outcome,
+            brokers=brokers_of(each),
+            before=_traffic(each.before),
+            expected=_traffic(each.verdict.expected),
+            seen=_traffic(each.verdict.seen),
+        )
+        for each in decisions[:SHOWN_ROWS]
+        if each.verdict
+    ]
     return Section(count=len(decisions), outcomes=dict(sorted(outcomes.items())), heaviest=rows)
-
-
-def _judged_row(decision: Decision, verdict: Verdict) -> JudgedRow:
-    return JudgedRow(
-        id=decision.id,
-        kind=decision.kind,
-        bundle=decision.bundle,
-        outcome=verdict.outcome,
-        brokers=brokers_of(decision),
-        before=_traffic(decision.before),
-        expected=_traffic(verdict.expected),
-        seen=_traffic(verdict.seen),
-    )
 
 
 def _traffic(loads: Mapping[Side, Traffic]) -> dict[Side, BrokerTraffic]:
@@ -128,38 +175,43 @@ def _traffic(loads: Mapping[Side, Traffic]) -> dict[Side, BrokerTraffic]:
     }
 
 
-def examined_section(eligible: Eligible, shed: Shed, policy: AnyPolicy) -> Section[ExaminedRow]:
+def examined_section(context: RoundContext, table: PolicyView, shed: Shed) -> Section[ExaminedRow]:
     """What the policy looked at, in its own order, heaviest first; a row about the whole fleet names no broker."""
-    names, examined = (*eligible.view.brokers.names, None), shed.plan.examined
-    shown = [
-        ExaminedRow(
-            high_broker=names[int(examined.high[row])] or "",
-            low_broker=names[int(examined.low[row])],
-            group=eligible.groups.name_of(int(shed.groups[row])),
-            outcome=examined.outcome_of(row),
-            detail=_detail(policy, examined.outcome_of(row), examined.evidence_of(row)),
-            trigger=examined.trigger_of(row),
-            evidence=examined.evidence_of(row),
+    names, examined, details = (
+        (*table.view.brokers.names, None),
+        shed.plan.examined,
+        context.pulsar.policy.details,
+    )
+    shown = []
+    for row in range(min(SHOWN_ROWS, len(examined))):
+        outcome, evidence = examined.outcome_of(row), examined.evidence_of(row)
+        shown.append(
+            ExaminedRow(
+                high_broker=names[int(examined.high[row])] or "",
+                low_broker=names[int(examined.low[row])],
+                group=context.groups.name_of(int(shed.groups[row])),
+                outcome=outcome,
+                detail=details[outcome](evidence) if outcome in details else outcome,
+                trigger=examined.trigger_of(row),
+                evidence=evidence,
+            )
         )
-        for row in range(min(SHOWN_ROWS, len(examined)))
-    ]
     return Section(count=len(examined), outcomes=examined.counts(), heaviest=shown)
 
 
-def _detail(policy: AnyPolicy, outcome: str, evidence: dict[str, float | int]) -> str:
-    return policy.details[outcome](evidence) if outcome in policy.details else outcome
-
-
 def candidates_section(
-    eligible: Eligible, plan: SheddingPlan, holds: dict[int, Hold]
+    table: PolicyView, plan: SheddingPlan, holds: Mapping[int, Hold]
 ) -> Section[CandidateRow]:
     """Bundles of the brokers that fired; ``holds`` says which wanted unloads (by bundle row) did not happen."""
-    bundles, brokers = eligible.view.bundles, eligible.view.brokers
+    bundles, brokers, rows = table.view.bundles, table.view.brokers, plan.tried_rows
     outcomes = [
-        _candidate_outcome(eligible, int(row), int(code), holds)
-        for row, code in zip(plan.tried_rows, plan.tried_outcomes, strict=True)
+        holds[row].reason
+        if row in holds
+        else MASK_REASONS[int(table.mask_codes[row])]
+        if code == BundleOutcome.MASKED
+        else BUNDLE_OUTCOMES[code]
+        for row, code in zip(rows.tolist(), plan.tried_outcomes.tolist(), strict=True)
     ]
-    rows = plan.tried_rows
     owners = bundles.owners_of(rows)
     heaviest = np.lexsort((rows, -bundles.bytes_per_s[rows], -bundles.messages_per_s[rows]))[:SHOWN_ROWS]
     shown = [
@@ -174,91 +226,3 @@ def candidates_section(
         for at in heaviest.tolist()
     ]
     return Section(count=len(rows), outcomes=dict(sorted(Counter(outcomes).items())), heaviest=shown)
-
-
-def _candidate_outcome(eligible: Eligible, row: int, code: int, holds: dict[int, Hold]) -> str:
-    if row in holds:
-        return holds[row].reason
-    if code == MASKED:
-        return MASK_REASONS[int(eligible.mask_codes[row])]
-    return BUNDLE_OUTCOMES[code]
-
-
-def summarize(
-    closing: Closing,
-    header: Header,
-    round_loads: Loads,
-    measured: Eligible,
-    counted: Counted,
-    decided: Decided,
-    actions: Sequence[Output],
-    found: Sequence[Finding],
-    reports: Mapping[str, WaitingReport],
-    live: list[str],
-) -> RoundSummary:
-    pulsar, shed_ = closing.settings.pulsar, decided.shed
-    framed = frame(
-        closing,
-        header,
-        policy=pulsar.shedding_policy,
-        outcome=decided.outcome,
-        reason=decided.reason,
-        reports_ms={name: each.time_ms for name, each in reports.items()},
-        live=live,
-        found=found,
-    )
-    summary_ = msgspec.structs.replace(
-        framed,
-        other_balancers=other_balancers(header.facts),
-        brokers_excluded=[
-            name for name, kept in zip(round_loads.names, round_loads.included, strict=True) if not kept
-        ],
-        usage=usage_summary(100.0 * round_loads.usage_ratio[round_loads.included]),
-        resources=resource_summaries(round_loads),
-        brokers=broker_rows(round_loads, measured),
-        judged=judged_section(header.ledger.list_verdicts()),
-        shadow=counted.shadow,
-        actions_count=len(actions),
-        actions=[action.id for action in actions],
-    )
-    if decided.splits is not None:
-        summary_ = msgspec.structs.replace(summary_, splits=splits.section(decided.splits))
-    if shed_ is None:
-        return summary_
-    return msgspec.structs.replace(
-        summary_,
-        examined=examined_section(counted.table, shed_, pulsar.policy),
-        candidates=candidates_section(counted.table, shed_.plan, decided.admitted.holds),
-    )
-
-
-def actions_of(
-    closing: Closing, circumstances: Circumstances, decided: Decided
-) -> list[tuple[Output, Unload | Split]]:
-    """The actions of a round, in order, each with its encoded output.
-
-    First the unloads: approved ones, those that empty drained brokers, those of the policy in its order. Then the splits: approved
-    ones, those of the criteria in their order.
-    """
-    cuts = splits.actions(decided.splits, circumstances) if decided.splits else []
-    actions: list[Unload | Split] = [*decided.unloads, *decided.answers.cuts, *cuts]
-    return [
-        (closing.action(_type_of(action), action.bundle, action, place=place), action)
-        for place, action in enumerate(actions)
-    ]
-
-
-def proposals_of(
-    closing: Closing, circumstances: Circumstances, decided: Decided, *, place: int
-) -> list[tuple[Output, Unload | Split]]:
-    """What waits for approval; it comes after the actions of the round."""
-    cuts = splits.proposals(decided.splits, circumstances) if decided.splits else []
-    proposals: list[Unload | Split] = [*decided.admitted.proposals, *cuts]
-    return [
-        (closing.proposal(_type_of(action), action.bundle, action, place=place + at), action)
-        for at, action in enumerate(proposals)
-    ]
-
-
-def _type_of(action: Unload | Split) -> str:
-    return UNLOAD_TYPE if isinstance(action, Unload) else SPLIT_TYPE

@@ -1,27 +1,27 @@
-"""Makes the columns that a policy sees from a round's reports and the fleet.
+"""A round of a Pulsar cluster as all of its steps see it, and what its policy sees of it.
 
-@@ state.pulsar.published: What the brokers of a round publish about themselves, in the columns that a policy sees.
-
-@@ state.pulsar.counted: What the policy sees of a round: what was measured, or that with the shadow of a dry-run.
+``RoundContext`` is built once, when the fleet has taken the round's reports in; each step is given it. ``PolicyView`` has the columns of
+the policy: of what was measured, or of that with the shadow of a dry-run.
 """
 
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from policies.columns import Bools, Floats, Ints, sum_runs
 from policies.costs import Costs, learn
-from policies.shedding.published import NOT_OWNED, PublishedLoads
 from policies.shedding.view import (
+    NOT_OWNED,
     BrokerTable,
     BundleTable,
     JudgedAction,
-    Promise,
+    PublishedLoads,
     RoundView,
     Side,
     Traffic,
@@ -29,20 +29,17 @@ from policies.shedding.view import (
 )
 from policies.usage import NOT_MEASURED, REPORTED_COUNT, percent, weighted_maximum_ratio
 from state.closing import Closing
-from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, BrokerReport, Published
-from state.ledger import HOUR_MS, Decision, Ledger, Verdict
+from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, BrokerReport
+from state.facts import Facts
+from state.ledger import HOUR_MS, Decision, Ledger
 from state.memory import Header
-from state.outputs import (
-    ShadowSummary,
-    UsageSummary,
-)
-from state.pulsar import fleet, masks
+from state.outputs import ShadowSummary, UsageSummary
 from state.pulsar.fleet import Advanced
 from state.pulsar.groups import Groups
-from state.pulsar.listings import match, members_of, pick
-from state.pulsar.memory import WaitingReport
+from state.pulsar.listings import match, pick
+from state.pulsar.memory import Fleet, WaitingReport
 from state.pulsar.shadow import Shadow, counted_owners, shadow_of_round
-from state.settings import MS_PER_S, PulsarSettings
+from state.settings import MS_PER_S, GuardSettings, PulsarSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,7 +58,7 @@ class Loads:
     """Factor of each resource in the usage, (resources,)."""
     messages_per_s: Floats
     bytes_per_s: Floats
-    listed_counts: Ints
+    listed_bundle_counts: Ints
     is_measured: Bools
     """Whether a resource with a weight above 0 was measured, (n,)."""
     report_age_s: Floats
@@ -85,6 +82,10 @@ class Loads:
         percents = np.where(self.measured[row], np.maximum(self.percents[row] + changed, 0.0), 0.0)
         return 100.0 * float(weighted_maximum_ratio(percents[None, :], self.usage_weights)[0])
 
+    def usage_summary(self) -> UsageSummary | None:
+        """Usage of the brokers that take part in balancing."""
+        return usage_summary(100.0 * self.usage_ratio[self.included])
+
     def _row_of(self, broker: str) -> int:
         row = bisect_left(self.names, broker)
         if self.names[row : row + 1] != (broker,):
@@ -92,22 +93,107 @@ class Loads:
         return row
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoundContext:
+    """A round whose reports the fleet has taken in. Its steps change ``header`` and the fleet's next value, and nothing else."""
+
+    closing: Closing
+    header: Header
+    before: Fleet
+    """The fleet before the round."""
+    advanced: Advanced
+    reports: dict[str, WaitingReport]
+    loads: Loads
+    """As they were measured."""
+    costs: Costs
+    """What traffic costs the brokers that reported."""
+
+    @property
+    def pulsar(self) -> PulsarSettings:
+        """The settings in force."""
+        return self.closing.settings.pulsar
+
+    @property
+    def guards(self) -> GuardSettings:
+        """Those of the guards."""
+        return self.pulsar.guards
+
+    @property
+    def ledger(self) -> Ledger:
+        """Earlier decisions."""
+        return self.header.ledger
+
+    @property
+    def facts(self) -> Facts | None:
+        """The newest facts of the cluster."""
+        return self.header.facts
+
+    @property
+    def groups(self) -> Groups:
+        """Its isolation groups."""
+        return Groups.of(self.header.facts)
+
+    @property
+    def fleet(self) -> Fleet:
+        """The fleet after the round."""
+        return self.advanced.fleet
+
+    @property
+    def number(self) -> int:
+        """Number of the round."""
+        return self.closing.number
+
+    @property
+    def end_ms(self) -> int:
+        """End of the round."""
+        return self.closing.end_ms
+
+    @property
+    def max_report_age_ms(self) -> int:
+        """For how long a broker that is silent is still known."""
+        return self.pulsar.rounds.max_report_age_ms
+
+    @cached_property
+    def live(self) -> list[str]:
+        """Brokers heard of lately, less silent ones under maintenance or drained: these do not count as missing."""
+        is_fresh = self.end_ms - self.fleet.broker_last_ms <= self.max_report_age_ms
+        apart = self.closing.upkeep.apart
+        return [
+            name
+            for name, is_live in zip(self.fleet.brokers, is_fresh.tolist(), strict=True)
+            if is_live and (name not in apart or name in self.reports)
+        ]
+
+
+def round_context(
+    closing: Closing, header: Header, before: Fleet, advanced: Advanced, reports: dict[str, WaitingReport]
+) -> RoundContext:
+    """The round with its loads, after what traffic costs was learned from them."""
+    loads = measure(closing, advanced, reports)
+    return RoundContext(
+        closing=closing,
+        header=header,
+        before=before,
+        advanced=advanced,
+        reports=reports,
+        loads=loads,
+        costs=learn_costs(advanced, loads, header.ledger.unsettled_brokers(end_ms=closing.end_ms)),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Eligible:
-    """The view of a round, with the mask code of each of its bundles."""
+class PolicyView:
+    """What the policy sees of a round, and what stands beside it: brokers that take part in balancing, and the bundles they own."""
 
     view: RoundView
+    loads: Loads
+    """Of all brokers that reported, as they count: as measured, or with the shadow."""
+    shadow: ShadowSummary | None = None
+    """What the shadow moved; None where nothing counts elsewhere."""
     mask_codes: NDArray[np.int8]
     """Code of ``state.pulsar.masks.MASK_REASONS`` for each bundle row of the view."""
-    owned_counts: Ints
-    """Bundles each broker row of the view owns, system bundles not counted."""
-    bundle_counts: dict[str, int]
-    """The same by broker name, also for excluded brokers."""
     fleet_rows: Ints
     """Row of the fleet of each bundle row of the view."""
-    overlapping: Collection[str]
-    """Bundles whose ranges overlap others of their namespace: nothing is done to them."""
-    groups: Groups
     broker_groups: Ints
     """Group of each broker row of the view."""
 
@@ -115,26 +201,21 @@ class Eligible:
         """Owner of a bundle row."""
         return self.view.brokers.names[int(self.view.bundles.owners_of(np.array([row]))[0])]
 
-    def group_of(self, broker: int) -> str | None:
-        """Isolation policy of a broker row; None for the default group."""
-        return self.groups.name_of(int(self.broker_groups[broker]))
+
+_BROKER_COLUMNS = [each.name for each in fields(BrokerTable) if each.name not in ("names", "may_receive")]
+"""Columns that ``Loads`` has under the same name."""
 
 
-def loads(
-    reports: dict[str, WaitingReport],
-    settings: PulsarSettings,
-    advanced: Advanced,
-    *,
-    end_ms: int,
-    shadow: Shadow | None = None,
-    apart: Collection[str] = (),
+def measure(
+    closing: Closing, advanced: Advanced, reports: dict[str, WaitingReport], shadow: Shadow | None = None
 ) -> Loads:
-    """Load of each broker of the round; with a shadow, as if its moves had happened. ``apart`` take no part in balancing.
+    """Load of each broker of the round; with a shadow, as if its moves had happened.
 
     What brokers carry besides what they report is added; traffic that a broker reports and none of the bundles it lists explains is
     part of it. What they report of bundles that finer ones stand for is taken off. What a broker publishes about itself (the extensible
     load manager) is no sum over what it lists, so that its traffic stays as it is.
     """
+    settings = closing.settings.pulsar
     names = tuple(sorted(reports))
     found = [reports[name].report for name in names]
     times_ms = np.array([reports[name].time_ms for name in names], dtype=np.int64)
@@ -157,17 +238,18 @@ def loads(
         listed = [math.fsum(column) for column in found[row].traffic.T.tolist()]
         messages[row] += max(0.0, carried.messages_per_s - max(0.0, messages[row] - sum(listed[:2])))
         volume[row] += max(0.0, carried.bytes_per_s - max(0.0, volume[row] - sum(listed[2:])))
-    used, limits = (
-        np.column_stack([resources[:, :, 0], messages, volume, counts]),
-        np.column_stack([resources[:, :, 1], declared]),
-    )
+    used = np.column_stack([resources[:, :, 0], messages, volume, counts])
+    limits = np.column_stack([resources[:, :, 1], declared])
+    listed_counts = Counter({name: report.listed_count for name, report in zip(names, found, strict=True)})
     if shadow is not None:
         shadow.shift(names, used, limits)
+        listed_counts.update(shadow.destinations)
+        listed_counts.subtract(shadow.owners)
     messages, volume = used[:, REPORTED_COUNT], used[:, REPORTED_COUNT + 1]
     percents, weights = percent(used, limits), settings.usage.weights()
     measured = limits > 0
     measured[:, -2:] &= counts >= 0
-    excluded = {*settings.guards.excluded_brokers, *apart}
+    excluded = {*settings.guards.excluded_brokers, *closing.upkeep.apart}
     return Loads(
         names=names,
         percents=percents,
@@ -177,9 +259,9 @@ def loads(
         usage_weights=weights,
         messages_per_s=messages,
         bytes_per_s=volume,
-        listed_counts=_listed(found, names, shadow),
+        listed_bundle_counts=np.array([listed_counts[name] for name in names], dtype=np.int64),
         is_measured=np.any(measured & (weights > 0), axis=1),
-        report_age_s=(end_ms - times_ms) / MS_PER_S,
+        report_age_s=(closing.end_ms - times_ms) / MS_PER_S,
         included=np.array([name not in excluded for name in names], dtype=np.bool_),
     )
 
@@ -191,17 +273,10 @@ def _counts(reports: list[BrokerReport]) -> Floats:
     return counts
 
 
-def _listed(found: list[BrokerReport], names: tuple[str, ...], shadow: Shadow | None) -> Ints:
-    counts = Counter() if shadow is None else Counter(shadow.destinations)
-    counts.subtract(() if shadow is None else shadow.owners)
-    listed = [report.listed_count + counts[name] for name, report in zip(names, found, strict=True)]
-    return np.array(listed, dtype=np.int64)
-
-
-def learn_costs(advanced: Advanced, measured: Loads, ledger: Ledger, *, end_ms: int) -> Costs:
+def learn_costs(advanced: Advanced, measured: Loads, moving: Collection[str]) -> Costs:
     """Learn in ``advanced.fleet`` what traffic costs, and give the costs of the brokers that reported.
 
-    Brokers with a bundle on its way, or just arrived, teach nothing: their reports show the past, or clients that reconnect.
+    Brokers with a bundle on its way, or just arrived (``moving``), teach nothing: their reports show the past, or clients that reconnect.
     """
     fleet, names = advanced.fleet, measured.names
     edges = np.searchsorted(fleet.owner[: advanced.owned_count], np.arange(len(fleet.brokers) + 1))
@@ -209,10 +284,8 @@ def learn_costs(advanced: Advanced, measured: Loads, ledger: Ledger, *, end_ms: 
     rates = rates[match(fleet.brokers, names)]
     for first, reported in ((0, measured.messages_per_s), (2, measured.bytes_per_s)):
         total = rates[:, first] + rates[:, first + 1]
-        rates[:, first : first + 2] *= np.divide(reported, total, out=np.ones_like(total), where=total > 0)[
-            :, None
-        ]
-    moving = ledger.unsettled_brokers(end_ms=end_ms)
+        share = np.divide(reported, total, out=np.ones_like(total), where=total > 0)
+        rates[:, first : first + 2] *= share[:, None]
     fleet.costs, costs = learn(
         fleet.costs,
         names,
@@ -230,114 +303,107 @@ def mean_points(points: Floats) -> float:
     return math.fsum(points.tolist()) / len(points)
 
 
-def eligible(
-    loads_: Loads,
-    advanced: Advanced,
-    mask_codes: NDArray[np.int8],
-    groups: Groups,
-    ledger: Ledger,
-    *,
-    end_ms: int,
-    reports: Mapping[str, WaitingReport],
-    costs: Costs,
-    missing: Sequence[str] = (),
-    unsettled: Collection[str] = (),
-    shadow: Shadow | None = None,
-) -> Eligible:
-    """The policy's view: included brokers and the bundles they own; with a shadow, those that count as theirs.
+def usage_summary(points: Floats) -> UsageSummary | None:
+    """Mean, maximum and population standard deviation, independent of the order of brokers."""
+    if len(points) == 0:
+        return None
+    mean = mean_points(points)
+    variance = mean_points((points - mean) ** 2)
+    return UsageSummary(mean_points=mean, max_points=float(points.max()), stdev_points=math.sqrt(variance))
 
-    ``mask_codes`` has a code for each of the fleet's leading rows, those that the round's brokers own; ``unsettled``
-    brokers receive nothing, ``missing`` ones were asked and did not report.
+
+def shadowed_view(
+    context: RoundContext, mask_codes: NDArray[np.int8], unsettled: Collection[str]
+) -> PolicyView | None:
+    """What the policy sees with the shadow; None where no bundle counts at another broker, or none takes part in balancing."""
+    shadow = shadow_of_round(context.fleet.shadow, context.advanced, context.costs)
+    if shadow is None:
+        return None
+    loads = measure(context.closing, context.advanced, context.reports, shadow)
+    usage = loads.usage_summary()
+    if usage is None:
+        return None
+    return replace(
+        policy_view(context, mask_codes, unsettled, loads, shadow), shadow=shadow.section(usage=usage)
+    )
+
+
+def policy_view(
+    context: RoundContext,
+    mask_codes: NDArray[np.int8],
+    unsettled: Collection[str],
+    loads: Loads | None = None,
+    shadow: Shadow | None = None,
+) -> PolicyView:
+    """The policy's view: included brokers and the bundles they own; with a shadow, and the loads with it, those that count as theirs.
+
+    ``mask_codes`` has a code for each of the fleet's leading rows, those that the round's brokers own; ``unsettled`` brokers receive
+    nothing.
     """
-    fleet = advanced.fleet
-    at = match(fleet.brokers, loads_.names)
-    owner, order = fleet.owner[: len(mask_codes)], None
+    loads, advanced, ledger, end_ms = loads or context.loads, context.advanced, context.ledger, context.end_ms
+    fleet, owner, order = advanced.fleet, advanced.fleet.owner[: len(mask_codes)], None
     if shadow is not None:
         owner, order = counted_owners(fleet, len(mask_codes), shadow)
+    at = match(fleet.brokers, loads.names)
     starts, ends = np.searchsorted(owner, at, side="left"), np.searchsorted(owner, at, side="right")
-    kept = np.flatnonzero(loads_.included)
+    kept = np.flatnonzero(loads.included)
+    is_whole = bool(loads.included.all())
     counts = (ends - starts)[kept]
-    if order is None and bool(loads_.included.all()):
+    if order is None and is_whole:
         taken = np.arange(len(mask_codes))
         names = fleet.bundles[: len(mask_codes)]
     else:
-        taken = np.concatenate(
-            [np.arange(starts[row], ends[row]) for row in kept] or [np.zeros(0, dtype=np.int64)]
-        )
+        spans = [np.arange(starts[row], ends[row]) for row in kept]
+        taken = np.concatenate(spans or [np.zeros(0, dtype=np.int64)])
         taken = taken if order is None else order[taken]
         names = pick(fleet.bundles, taken)
-    brokers = _broker_table(loads_, kept, unsettled)
-    starts_of_kept = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    movable = mask_codes[taken] == 0
-    bundles = _bundle_table(advanced, taken, names, starts=starts_of_kept, movable=movable)
-    return Eligible(
-        view=RoundView(
-            brokers=brokers,
-            bundles=bundles,
-            usage_weights=loads_.usage_weights,
-            costs=costs if bool(loads_.included.all()) else costs.part(kept),
-            present_rates=lambda rows: advanced.present_rates(taken[rows]),
-            in_flight=lambda: _in_flight(ledger, arrived=() if shadow is None else shadow.bundles),
-            judged=lambda: _judged_actions(ledger, end_ms),
-            published=published_loads(reports, brokers.names, bundles, end_ms=end_ms),
-            missing=missing,
-            unloaded_ages_s=lambda: _unloaded_ages_s(ledger, end_ms),
-        ),
-        mask_codes=mask_codes[taken],
-        owned_counts=counts,
-        bundle_counts=dict(zip(loads_.names, (ends - starts).tolist(), strict=True)),
-        fleet_rows=taken,
-        overlapping=members_of(advanced.overlaps),
-        groups=groups,
-        broker_groups=groups.of_brokers(brokers.names),
-    )
-
-
-def _broker_table(loads_: Loads, kept: Ints, unsettled: Collection[str]) -> BrokerTable:
-    names = tuple(loads_.names[row] for row in kept.tolist())
-    return BrokerTable(
-        names=names,
-        usage_ratio=loads_.usage_ratio[kept],
-        percents=loads_.percents[kept],
-        limits=loads_.limits[kept],
-        measured=loads_.measured[kept],
-        is_measured=loads_.is_measured[kept],
-        report_age_s=loads_.report_age_s[kept],
-        messages_per_s=loads_.messages_per_s[kept],
-        bytes_per_s=loads_.bytes_per_s[kept],
-        listed_bundle_counts=loads_.listed_counts[kept],
-        may_receive=np.array([name not in unsettled for name in names], dtype=np.bool_),
-    )
-
-
-def _bundle_table(
-    advanced: Advanced,
-    taken: Ints,
-    names: Sequence[str],
-    *,
-    starts: Ints,
-    movable: Bools,
-) -> BundleTable:
-    fleet, average, counts = advanced.fleet, advanced.fleet.averages[taken], advanced.counts[taken]
+    average, bundle_counts = fleet.averages[taken], advanced.counts[taken]
     is_uncounted = advanced.is_uncounted(taken)
-    average[is_uncounted], counts[is_uncounted] = 0.0, 0
-    return BundleTable(
+    average[is_uncounted], bundle_counts[is_uncounted] = 0.0, 0
+    broker_names = tuple(loads.names[row] for row in kept.tolist())
+    brokers = BrokerTable(
+        names=broker_names,
+        may_receive=np.array([name not in unsettled for name in broker_names], dtype=np.bool_),
+        **{name: getattr(loads, name)[kept] for name in _BROKER_COLUMNS},
+    )
+    bundles = BundleTable(
         names=names,
-        starts=starts,
+        starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         rates=average,
         sampled=fleet.samples[taken] > 0,
         messages_per_s=average[:, RATE_IN] + average[:, RATE_OUT],
         bytes_per_s=average[:, THROUGHPUT_IN] + average[:, THROUGHPUT_OUT],
-        counts=counts,
-        movable=movable,
+        counts=bundle_counts,
+        movable=mask_codes[taken] == 0,
+    )
+    return PolicyView(
+        view=RoundView(
+            brokers=brokers,
+            bundles=bundles,
+            usage_weights=loads.usage_weights,
+            costs=context.costs if is_whole else context.costs.part(kept),
+            present_rates=lambda rows: advanced.present_rates(taken[rows]),
+            in_flight=lambda: _in_flight(ledger, arrived=() if shadow is None else shadow.bundles),
+            judged=lambda: _judged_actions(ledger, end_ms),
+            published=published_loads(context, brokers.names, bundles),
+            missing=_missing(context),
+            unloaded_ages_s=lambda: {
+                broker: (end_ms - decided_ms) / MS_PER_S
+                for broker, decided_ms in ledger.unloaded_ms(end_ms=end_ms).items()
+            },
+        ),
+        loads=loads,
+        mask_codes=mask_codes[taken],
+        fleet_rows=taken,
+        broker_groups=context.groups.of_brokers(brokers.names),
     )
 
 
-def _unloaded_ages_s(ledger: Ledger, end_ms: int) -> dict[str, float]:
-    return {
-        broker: (end_ms - decided_ms) / MS_PER_S
-        for broker, decided_ms in ledger.unloaded_ms(end_ms=end_ms).items()
-    }
+def _missing(context: RoundContext) -> list[str]:
+    """Brokers that take part in balancing, were asked and did not report."""
+    tick, apart = context.closing.open_round.tick, context.closing.upkeep.apart
+    asked = () if tick is None else tick.asked
+    return sorted({*asked} - {*context.reports, *context.guards.excluded_brokers, *apart})
 
 
 def _in_flight(ledger: Ledger, *, arrived: Collection[str]) -> list[UnloadInFlight]:
@@ -350,25 +416,23 @@ def _in_flight(ledger: Ledger, *, arrived: Collection[str]) -> list[UnloadInFlig
 
 
 def _judged_actions(ledger: Ledger, end_ms: int) -> list[JudgedAction]:
-    return [_judged_action(each, each.verdict, end_ms) for each in ledger.judged() if each.verdict]
-
-
-def _promise_of(decision: Decision, end_ms: int) -> Promise | None:
-    checked = decision.promise
-    return checked.promise if checked and checked.checked_ms > end_ms - HOUR_MS else None
-
-
-def _judged_action(decision: Decision, verdict: Verdict, end_ms: int) -> JudgedAction:
-    return JudgedAction(
-        kind=decision.kind,
-        outcome=verdict.outcome,
-        age_s=(end_ms - verdict.judged_ms) / MS_PER_S,
-        brokers=brokers_of(decision),
-        before=decision.before,
-        expected=verdict.expected,
-        seen=verdict.seen,
-        promise=_promise_of(decision, end_ms),
-    )
+    """The last judged actions; a promise counts for an hour after it was checked."""
+    return [
+        JudgedAction(
+            kind=each.kind,
+            outcome=each.verdict.outcome,
+            age_s=(end_ms - each.verdict.judged_ms) / MS_PER_S,
+            brokers=brokers_of(each),
+            before=each.before,
+            expected=each.verdict.expected,
+            seen=each.verdict.seen,
+            promise=each.promise.promise
+            if each.promise and each.promise.checked_ms > end_ms - HOUR_MS
+            else None,
+        )
+        for each in ledger.judged()
+        if each.verdict
+    ]
 
 
 def brokers_of(decision: Decision) -> dict[Side, str]:
@@ -378,96 +442,20 @@ def brokers_of(decision: Decision) -> dict[Side, str]:
 
 
 def published_loads(
-    reports: Mapping[str, WaitingReport], names: Sequence[str], bundles: BundleTable, *, end_ms: int
+    context: RoundContext, names: Sequence[str], bundles: BundleTable
 ) -> PublishedLoads | None:
     """What the brokers ``names``, with their ``bundles``, publish; None unless each of them published something."""
-    found = [each for name in names if (each := reports[name].report.published) is not None]
+    found = [each for name in names if (each := context.reports[name].report.published) is not None]
     if not names or len(found) < len(names):
         return None
-    rows = [_rows(each, bundles, broker) for broker, each in enumerate(found)]
+    rows = [[bundles.row_of(broker, name) for name in each.top_bundles] for broker, each in enumerate(found)]
     return PublishedLoads(
         usage_ratio=np.array([each.usage_ratio for each in found]),
         bytes_per_s=np.array([each.bytes_per_s for each in found]),
-        age_s=np.array([(end_ms - each.updated_ms) / MS_PER_S for each in found]),
+        age_s=np.array([(context.end_ms - each.updated_ms) / MS_PER_S for each in found]),
         top_starts=np.cumsum([0, *map(len, rows)]).astype(np.int64),
-        top_rows=np.concatenate(rows),
+        top_rows=np.array(
+            [NOT_OWNED if row is None else row for each in rows for row in each], dtype=np.int64
+        ),
         top_bytes_per_s=np.concatenate([each.top_bytes_per_s for each in found]),
     )
-
-
-def _rows(published: Published, bundles: BundleTable, broker: int) -> Ints:
-    """Bundle row of each of a broker's heaviest bundles, ``NOT_OWNED`` for one that it does not own any more."""
-    rows = (bundles.row_of(broker, name) for name in published.top_bundles)
-    return np.array([NOT_OWNED if row is None else row for row in rows], dtype=np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """What the policy sees: what was measured, or that with the shadow of a dry-run."""
-
-    loads: Loads
-    table: Eligible
-    shadow: ShadowSummary | None
-
-
-def view_of(
-    closing: Closing,
-    header: Header,
-    advanced: fleet.Advanced,
-    round_loads: Loads,
-    reports: Mapping[str, WaitingReport],
-    costs: Costs,
-    moved: Shadow | None = None,
-) -> Eligible:
-    pulsar = closing.settings.pulsar
-    tick = closing.open_round.tick
-    asked = () if tick is None else tick.asked
-    not_missed = {*reports, *pulsar.guards.excluded_brokers, *closing.upkeep.apart}
-    unsettled = masks.unsettled_brokers(header, pulsar, end_ms=closing.end_ms)
-    return eligible(
-        round_loads,
-        advanced,
-        masks.unload_mask(
-            advanced, header, pulsar, unsettled, end_ms=closing.end_ms, resting=closing.upkeep.namespaces
-        ),
-        Groups.of(header.facts),
-        header.ledger,
-        end_ms=closing.end_ms,
-        reports=reports,
-        costs=costs,
-        missing=sorted({*asked} - not_missed),
-        unsettled=unsettled,
-        shadow=moved,
-    )
-
-
-def with_shadow(
-    closing: Closing,
-    header: Header,
-    advanced: fleet.Advanced,
-    reports: dict[str, WaitingReport],
-    costs: Costs,
-) -> Counted | None:
-    """What the policy sees with the shadow; None where no bundle counts at another broker."""
-    moved = shadow_of_round(advanced.fleet.shadow, advanced, costs)
-    if moved is None:
-        return None
-    pulsar, apart = closing.settings.pulsar, closing.upkeep.apart
-    counted = loads(reports, pulsar, advanced, end_ms=closing.end_ms, shadow=moved, apart=apart)
-    usage = usage_summary(100.0 * counted.usage_ratio[counted.included])
-    if usage is None:  # every broker is excluded, and nothing is decided
-        return None
-    return Counted(
-        counted,
-        view_of(closing, header, advanced, counted, reports, costs, moved),
-        moved.section(usage=usage),
-    )
-
-
-def usage_summary(points: Floats) -> UsageSummary | None:
-    """Mean, maximum and population standard deviation, independent of the order of brokers."""
-    if len(points) == 0:
-        return None
-    mean = mean_points(points)
-    variance = mean_points((points - mean) ** 2)
-    return UsageSummary(mean_points=mean, max_points=float(points.max()), stdev_points=math.sqrt(variance))

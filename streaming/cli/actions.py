@@ -1,38 +1,104 @@
-"""``trimtab actions``: watch what is decided, and ask why."""
+"""``trimtab actions``: watch what is decided, and ask why.
 
-from typing import TYPE_CHECKING, Any
+Published actions of every kind are read by the fields that all kinds have; unknown fields are ignored.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import click
 import msgspec
 
-from streaming.cli.approve import proposal_text
-from streaming.cli.configured import settings_options
-from streaming.cli.forms import format_option, render
-from streaming.cli.options import example
-from streaming.cli.topic_options import Remark, print_topic, records_of, tail_options
-from streaming.operators import proposals
-from streaming.operators.action_events import (
-    Action,
+from state.outputs import RoundSummary
+from state.outputs.actions import ACTION_PREFIX
+from streaming.cli.approve import newest_rounds, open_proposals, proposal_text
+from streaming.cli.options import example, settings_options
+from streaming.cli.output import format_option, render, table_lines, text_of, value_text
+from streaming.cli.published import (
     Epochs,
+    Remark,
+    Round,
     UnreadableEvent,
     epoch_of,
-    has_id,
-    read_action,
-    read_leader,
+    is_round_of,
+    print_topic,
+    read_round,
+    records_of,
+    tail_options,
 )
-from streaming.operators.action_text import leader_text, tail_text, why_text
-from streaming.operators.round_events import Round, is_round_of, read_round
-from streaming.ports.reading import Begin
+from streaming.cli.summaries import circumstances_lines, looked_at_lines
+from streaming.contract.encode import LEADER_TYPE, LeaderData
+from streaming.contract.envelope import ReadEnvelope, read_envelope
+from streaming.ports.reading import Begin, TopicRecord
 from streaming.process.exits import NotFound, WrongUse
 from streaming.settings import Settings
-
-if TYPE_CHECKING:
-    from streaming.ports.reading import TopicRecord
 
 _ID_MIN = 6
 """The fewest characters of an id that a command takes; shorter ones would soon name several actions."""
 _AROUND_MS = 600_000
 """How far around an action its round's summary is looked for: both are written together, but clocks may have been set in between."""
+_SIDES = ("source", "destination")
+
+
+class ActionData(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of every action; a broker is None if its kind has none."""
+
+    round: int
+    policy: str
+    trigger: str
+    reason: str
+    evidence: dict[str, Any]
+    expected: dict[str, Any] = {}
+    precondition: dict[str, Any] = {}
+    expires_at: str
+    dry_run: bool
+    proposal: bool = False
+    proposal_id: str | None = None
+    broker: str | None = None
+    source_broker: str | None = None
+    destination_broker: str | None = None
+
+
+class Action(ReadEnvelope[ActionData], frozen=True, kw_only=True):
+    """An action event."""
+
+    @property
+    def kind(self) -> str:
+        """``unload``, ``split``, …"""
+        return self.type.removeprefix(ACTION_PREFIX).rpartition(".")[0]
+
+
+_leaders = msgspec.json.Decoder(ReadEnvelope[LeaderData])
+_actions = msgspec.json.Decoder(Action)
+
+
+def read_action(value: bytes) -> Action:
+    """The action a record holds; raises ``UnreadableEvent``."""
+    try:
+        action = _actions.decode(value)
+    except msgspec.MsgspecError as error:
+        raise UnreadableEvent(f"not an action: {error}; it may be from another version of trimtab") from error
+    if not action.type.startswith(ACTION_PREFIX):
+        raise UnreadableEvent(f"{action.type} is not an action")
+    return action
+
+
+def has_id(value: bytes, beginning: str) -> bool:
+    """Whether a record is an action whose id has this beginning."""
+    try:
+        event = read_envelope(value)
+    except msgspec.MsgspecError:
+        return False
+    return event.type.startswith(ACTION_PREFIX) and event.id.startswith(beginning)
+
+
+def read_leader(value: bytes) -> ReadEnvelope[LeaderData] | None:
+    """The event about a new leader; None for any other record."""
+    try:
+        event = _leaders.decode(value)
+    except msgspec.MsgspecError:
+        return None
+    return event if event.type == LEADER_TYPE else None
 
 
 @click.group("actions")
@@ -43,30 +109,24 @@ def actions_command() -> None:
 @actions_command.command("tail", epilog=example("trimtab actions tail --cluster east-1 --from earliest"))
 @tail_options
 @click.option("--dry-run", is_flag=True, help="Read the dry-run's topic: what would have been done.")
-def tail_command(*, dry_run: bool, **options: Any) -> None:
+def tail_command(settings: Settings, *, dry_run: bool, **options: Any) -> None:
     """Print actions as they are published; Ctrl-C ends it.
 
     The table also shows when another controller takes over.
     """
     epochs = Epochs()
 
-    def text_of(record: "TopicRecord") -> str:
+    def line_of(record: TopicRecord) -> str:
         value, epoch = record.value or b"", epoch_of(record.headers)
-        try:
-            action = read_action(value)
-        except UnreadableEvent:
-            leader = read_leader(value)
-            if leader is None:
-                raise
+        leader = read_leader(value)
+        if leader is not None:
             epochs.is_stale(leader.source, record.partition, epoch)
             return Remark(leader_text(leader))
+        action = read_action(value)
         return tail_text(action, epoch=epoch, stale=epochs.is_stale(action.source, record.partition, epoch))
 
-    print_topic(
-        lambda topics: topics.actions_dry_run if dry_run else topics.actions,
-        text_of,
-        **options,
-    )
+    topics = settings.topics
+    print_topic(topics.actions_dry_run if dry_run else topics.actions, line_of, settings=settings, **options)
 
 
 @actions_command.command("list", epilog=example("trimtab actions list --pending --cluster east-1"))
@@ -76,15 +136,15 @@ def tail_command(*, dry_run: bool, **options: Any) -> None:
 @format_option("JSON and YAML are a list with one object for each.")
 def list_command(settings: Settings, cluster: str | None, form: str, *, pending: bool) -> None:
     """Show what waits for approval and what is in flight, according to the newest round of each cluster."""
-    rounds = proposals.newest_rounds(settings, cluster=cluster)
-    waiting = proposals.open_proposals(rounds)
+    rounds = newest_rounds(settings, cluster=cluster)
+    waiting = open_proposals(rounds)
     flying = [] if pending else [(event.cluster, row) for event in rounds for row in event.data.in_flight]
     if form != "table":
+        states = [("proposed", each.cluster, each.row) for each in waiting]
         rows = [
-            {"state": "proposed", "cluster": each.cluster, **msgspec.to_builtins(each.row)}
-            for each in waiting
+            {"state": state, "cluster": name, **msgspec.to_builtins(row)}
+            for state, name, row in (*states, *(("in-flight", *each) for each in flying))
         ]
-        rows += [{"state": "in-flight", "cluster": name, **msgspec.to_builtins(row)} for name, row in flying]
         click.echo(render(rows, form), nl=False)
         return
     for each in waiting:
@@ -107,15 +167,11 @@ def why_command(settings: Settings, id: str, form: str) -> None:  # noqa: A002  
     found = _summary_of(settings, action, appended_ms)
     missing = f"The summary of its round is not on {settings.topics.audit} (any more), so it is not known what else the round looked at."
     round_ = None if found is None else found.data
-    if form != "table":
-        tree = {
-            "id": action.id,
-            "action": msgspec.to_builtins(action.data),
-            "round": msgspec.to_builtins(round_),
-        }
-        click.echo(render(tree, form), nl=False)
-        return
-    click.echo(why_text(action, round_, missing=missing), nl=False)
+    if form == "table":
+        click.echo(why_text(action, round_, missing=missing), nl=False)
+    else:
+        data, summary = msgspec.to_builtins(action.data), msgspec.to_builtins(round_)
+        click.echo(render({"id": action.id, "action": data, "round": summary}, form), nl=False)
 
 
 def _find(settings: Settings, beginning: str) -> tuple[Action, int]:
@@ -123,7 +179,7 @@ def _find(settings: Settings, beginning: str) -> tuple[Action, int]:
     topics = (settings.topics.actions, settings.topics.actions_dry_run)
     found: dict[str, tuple[Action, int]] = {}
     for topic in topics:
-        for record in records_of(settings, topic, "earliest", follow=False):
+        for record in records_of(settings, topic, "earliest"):
             if record.value is not None and has_id(record.value, beginning):
                 try:
                     action = read_action(record.value)
@@ -148,7 +204,7 @@ def _summary_of(settings: Settings, action: Action, appended_ms: int) -> Round |
         ("earliest", None),
     )
     for begin, until_ms in looks:
-        for record in records_of(settings, audit, begin, follow=False):
+        for record in records_of(settings, audit, begin):
             if until_ms is not None and record.timestamp > until_ms:
                 break
             value = record.value or b""
@@ -158,3 +214,83 @@ def _summary_of(settings: Settings, action: Action, appended_ms: int) -> Round |
                 except UnreadableEvent as error:
                     raise error.at(audit, record.offset) from error
     return None
+
+
+def tail_text(action: Action, *, epoch: int | None, stale: bool) -> str:
+    """What an action does, and why, in two lines."""
+    marks = ["proposal" if action.data.proposal else "dry-run"] if action.data.dry_run else []
+    marks += [f"epoch {epoch} is stale: do not obey it"] if stale else []
+    marked = f" [{', '.join(marks)}]" if marks else ""
+    return f"{action.time} {action.cluster} {_headline(action)}{marked} ({action.id})\n    {action.data.reason}\n"
+
+
+def leader_text(leader: ReadEnvelope[LeaderData]) -> str:
+    """The new leader, in a line."""
+    data = leader.data
+    return f"{leader.time} controller {data.controller} has a new leader, epoch {data.epoch}\n"
+
+
+def _headline(action: Action) -> str:
+    """Kind, target and, if the kind has them, the source and destination broker."""
+    data = action.data
+    way = ""
+    if data.source_broker is not None:
+        way = f" {data.source_broker} -> {data.destination_broker or 'where placement chooses'}"
+    elif data.broker is not None:
+        way = f" at {data.broker}"
+    return f"{action.kind} {action.subject}{way}"
+
+
+def why_text(action: Action, summary: RoundSummary | None, *, missing: str) -> str:
+    """The reason, the evidence, both sides before and after the action, and what else the round looked at.
+
+    ``missing`` is the text for a round whose summary was not found.
+    """
+    data = action.data
+    obeyed = " (dry-run: it is not carried out)" if data.dry_run else ""
+    if data.proposal:
+        obeyed = " (a proposal: carried out only after `trimtab approve`)"
+    requires = [f"{name} is {value_text(value)}" for name, value in sorted(data.precondition.items())]
+    lines = [
+        _headline(action),
+        data.reason,
+        "",
+        f"decided   in round {data.round} of {action.cluster}, which ended at {action.time}",
+        f"by        {data.policy}, {data.trigger}",
+        f"until     {data.expires_at}{obeyed}",
+        *([f"approved  proposal {data.proposal_id}"] if data.proposal_id else []),
+        f"requires  {', '.join(requires) or 'nothing'}",
+        f"id        {action.id}",
+        "",
+        "Evidence",
+        *table_lines([(name, value_text(value)) for name, value in sorted(data.evidence.items())]),
+        *_sides(action, summary),
+    ]
+    if summary is None:
+        return text_of([*lines, "", missing])
+    others = [each for each in summary.actions if each != action.id]
+    lines += ["", f"The round: {summary.reason}", *circumstances_lines(summary)]
+    lines += looked_at_lines(summary, but=action.subject)
+    return text_of([*lines, "", f"Other actions of the round: {', '.join(others) or 'none'}"])
+
+
+def _sides(action: Action, summary: RoundSummary | None) -> Iterator[str]:
+    """The load after the action, of brokers or of the children of a split; for brokers the load before, from the summary, too."""
+    brokers = {"source": action.data.source_broker, "destination": action.data.destination_broker}
+    loads = {} if summary is None else {load.broker: load for load in summary.brokers}
+    rows = []
+    for side, expected in sorted(action.data.expected.items(), key=_side_order):
+        broker = brokers.get(side)
+        for name, after in sorted(expected.items()) if isinstance(expected, Mapping) else ():
+            before = getattr(loads.get(broker or ""), name, None)
+            shown = "" if broker is None else "unknown" if before is None else value_text(before)
+            rows.append((f"{side} {broker}" if broker else side, name, shown, value_text(after)))
+    if rows:
+        yield from ("", "Expected load, after this action and the earlier actions of its round")
+        yield from table_lines([("", "", "before", "after"), *rows])
+
+
+def _side_order(side: tuple[str, object]) -> tuple[int, str]:
+    """Source, destination, then anything else by name."""
+    name = side[0]
+    return (_SIDES.index(name) if name in _SIDES else len(_SIDES), name)

@@ -1,20 +1,49 @@
-"""``trimtab approve`` and ``reject``: a person's decision on proposals, written to the input topic."""
+"""``trimtab approve`` and ``reject``: a person's decision on open proposals, written to the input topic, and what became of it."""
 
 import getpass
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+from urllib.parse import quote
 from uuid import uuid4
 
 import click
+import msgspec
 
-from streaming.cli.configured import settings_options
-from streaming.cli.options import example, with_options
-from streaming.operators import proposals
-from streaming.operators.overlay import Asker
-from streaming.operators.proposals import Open, Verdict
-from streaming.process.exits import NotAcknowledged
+from state.outputs import ApprovalRow, ProposalRow, rfc3339
+from state.pulsar.approvals import ROUND
+from streaming.cli.control import Asker
+from streaming.cli.options import example, settings_options, with_options
+from streaming.cli.published import Newest, Round, search_rounds
+from streaming.contract.encode import encode_event
+from streaming.contract.messages import ApprovalData, ApprovalMessage, type_of
+from streaming.process.deadline import Deadline
+from streaming.process.exits import NotAcknowledged, WrongUse
 from streaming.settings import Settings
+from streaming.systems.append import append_to_input
+
+Verdict = Literal["approved", "rejected"]
+_LOOK_BACK_S = (900, 86_400)
+"""How far back summaries are looked for; the first step is long enough for a cluster whose last rounds are somewhat late."""
+_ID_MIN = 6
+"""The fewest characters of an id that a command takes."""
+_SHOWN = 16
+"""Characters of a subject in a message: enough of an id, and all of a round."""
+_PATIENCE_S = 30.0
+_PATIENCE_ROUNDS = 3
+"""Rounds after which the one that counts an answer should have closed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """An open proposal with its cluster, and how long the cluster's rounds are."""
+
+    cluster: str
+    row: ProposalRow
+    length_s: float
+
 
 _options: Callable[[Callable[..., Any]], Callable[..., Any]] = with_options(
     click.argument("ids", nargs=-1, metavar="[ID]..."),
@@ -71,23 +100,14 @@ def _write_verdict(
     if not why.strip():
         raise click.BadParameter("give a reason: it is shown in the round's summary", param_hint="--why")
     asker = Asker(who=who or getpass.getuser(), why=why.strip())
-    found = proposals.open_proposals(proposals.newest_rounds(settings, cluster=cluster))
-    chosen = proposals.choose(found, ids, round_=round_)
-    answered = proposals.answer(
-        settings,
-        chosen,
-        verdict,
-        round_=round_,
-        asker=asker,
-        now_ms=round(time.time() * 1000),
-        nonce=uuid4().hex[:8],
-    )
+    chosen = _choose(open_proposals(newest_rounds(settings, cluster=cluster)), ids, round_=round_)
+    answers = _answer(settings, chosen, verdict, round_=round_, asker=asker)
     for each in chosen:
         click.echo(f"{verdict}: {proposal_text(each)}")
     if not wait:
         return
     refused = []
-    for event, row in proposals.wait_for_outcomes(settings, answered):
+    for event, row in _wait_for_outcomes(settings, answers, max(each.length_s for each in chosen)):
         action = "" if row.action_id is None else f", action {row.action_id}"
         detail = "" if row.detail == row.outcome else f" ({row.detail})"
         click.echo(f"{row.proposal_id[:12]}: {row.outcome}{detail} in round {event.data.round}{action}")
@@ -108,3 +128,101 @@ def proposal_text(found: Open) -> str:
         else f" at {row.source}"
     )
     return f"{row.id} {found.cluster} round {row.round}: {row.kind} {row.bundle}{way}, until {row.expires_at}"
+
+
+def newest_rounds(settings: Settings, *, cluster: str | None = None) -> list[Round]:
+    """The newest round of each cluster, or of one. Raises ``exits.Refused``."""
+    newest = Newest(settings)
+    newest.look_back(() if cluster is None else (cluster,), steps_s=_LOOK_BACK_S)
+    return [event for _, event in newest.rounds() if cluster is None or event.cluster == cluster]
+
+
+def open_proposals(rounds: Iterable[Round]) -> list[Open]:
+    """The open proposals, cluster by cluster, the oldest first."""
+    found = []
+    for event in rounds:
+        data = event.data
+        start_s, end_s = (datetime.fromisoformat(each).timestamp() for each in (data.start, data.end))
+        rows = [] if data.approval is None else data.approval.open
+        found += [Open(cluster=event.cluster, row=row, length_s=end_s - start_s) for row in rows]
+    return found
+
+
+def _choose(found: Sequence[Open], ids: Sequence[str], *, round_: int | None) -> list[Open]:
+    """The proposals that are named, by the beginnings of their ids or by their round. Raises ``WrongUse``."""
+    known = ", ".join(f"{each.row.id[:12]} (round {each.row.round})" for each in found)
+    listed = f"open are {known}" if known else "none is open; `trimtab status` says why nothing is proposed"
+    chosen = [each for each in found if round_ is not None and each.row.round == round_]
+    if round_ is not None and not chosen:
+        raise WrongUse(f"no open proposal is of round {round_}: {listed}")
+    for beginning in ids:
+        if len(beginning) < _ID_MIN:
+            raise WrongUse(
+                f"{beginning!r}: give at least the first {_ID_MIN} characters of the proposal's id"
+            )
+        named = [each for each in found if each.row.id.startswith(beginning)]
+        if len(named) != 1:
+            what = "is no open proposal" if not named else "is the beginning of several ids"
+            raise WrongUse(f"{beginning} {what}: {listed}")
+        chosen += [each for each in named if each not in chosen]
+    return chosen
+
+
+def _answer(
+    settings: Settings, chosen: Sequence[Open], verdict: Verdict, *, round_: int | None, asker: Asker
+) -> dict[str, str]:
+    """Write the answers to the input topic, whose order decides which round counts them; returns when the brokers have them.
+
+    Proposals of ``round_`` have one answer for each cluster. By the id of its event, each answer has its subject: a proposal's id,
+    or ``round/`` and the number of the round. Raises ``exits.Refused``.
+    """
+    now_ms = round(time.time() * 1000)
+    began, source = f"approval/{rfc3339(now_ms)}/{uuid4().hex[:8]}", f"/operator/{quote(asker.who, safe='')}"
+    data = msgspec.json.encode(ApprovalData(verdict=verdict, who=asker.who, why=asker.why))
+    subjects = [
+        (each.cluster, f"{ROUND}{round_}" if each.row.round == round_ else each.row.id) for each in chosen
+    ]
+    answers, records = {}, []
+    for number, (cluster, subject) in enumerate(dict.fromkeys(subjects)):
+        answers[f"{began}/{number}"] = subject
+        value = encode_event(
+            type_=type_of(ApprovalMessage),
+            id_=f"{began}/{number}",
+            source=source,
+            subject=subject,
+            time_ms=now_ms,
+            cluster=cluster,
+            data=data,
+        )
+        records.append((cluster, value))
+    append_to_input(settings, settings.topics.input, records)
+    return answers
+
+
+def _wait_for_outcomes(
+    settings: Settings, answers: Mapping[str, str], longest_s: float
+) -> list[tuple[Round, ApprovalRow]]:
+    """What became of each proposal, from the first summary that counted its answer, in the order of the answers.
+
+    ``longest_s`` is the length of the longest round. Raises ``NotAcknowledged`` naming what has no answer.
+    """
+
+    def search(rounds: Iterable[Round]) -> dict[str, list[tuple[Round, ApprovalRow]]]:
+        found: dict[str, list[tuple[Round, ApprovalRow]]] = {}
+        for event in rounds:
+            new: dict[str, list[tuple[Round, ApprovalRow]]] = {}
+            for row in [] if event.data.approval is None else event.data.approval.answers:
+                if row.id in answers.keys() - found.keys():
+                    new.setdefault(row.id, []).append((event, row))
+            found |= new
+        return found
+
+    deadline = Deadline(_PATIENCE_S + _PATIENCE_ROUNDS * longest_s)
+    found = search_rounds(settings, search, count=len(answers), deadline=deadline)
+    missing = [subject[:_SHOWN] for id_, subject in answers.items() if id_ not in found]
+    if missing:
+        raise NotAcknowledged(
+            f"written, but no round has counted it yet: {', '.join(missing)}. No controller runs, or no report of the cluster "
+            "comes: see `trimtab status`. The answer stays, and counts with the next round"
+        )
+    return [row for id_ in answers for row in found[id_]]

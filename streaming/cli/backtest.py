@@ -12,18 +12,24 @@ import click
 
 from policies.shedding.registry import POLICIES
 from state.outputs import rfc3339
-from streaming.cli.beginning import begin_of, moment_of
-from streaming.cli.configured import read_settings
-from streaming.cli.forms import format_option, render
-from streaming.cli.options import example
-from streaming.cli.playing import card_table, html_option, play_with_progress
+from streaming.cli.options import begin_of, example, moment_of, read_settings
+from streaming.cli.output import format_option, render
+from streaming.cli.playing import (
+    card_table,
+    configs_option,
+    html_option,
+    name_configs,
+    play_with_progress,
+    processes_option,
+    write_page,
+)
 from streaming.process.exits import WrongUse
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
     from streaming.controller.replay import RecordedEvents
-    from streaming.simulator.backtest.results import Backtest
-    from streaming.simulator.backtest.survey import Survey
+    from streaming.simulator.backtest import Survey
+    from streaming.simulator.differences import Backtest
 
 _ADDRESSES = ("kafka://", "pulsar://", "pulsar+ssl://")
 _EXAMPLE = "trimtab backtest --config now.toml --config candidate.toml --html page.html month/"
@@ -37,13 +43,7 @@ class _Chosen(NamedTuple):
 
 
 @click.command("backtest", epilog=example(_EXAMPLE))
-@click.option(
-    "--config",
-    "configs",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Settings file to compare; more than one may be given.",
-)
+@configs_option
 @click.option(
     "--policy",
     "policies",
@@ -68,9 +68,7 @@ class _Chosen(NamedTuple):
     help="drop: bundles stay where they were first seen; for a recording in which another balancer moved them.",
 )
 @html_option
-@click.option(
-    "--processes", type=click.IntRange(1), help="Number of parallel runs.  [default: one per processor]"
-)
+@processes_option
 @format_option("Score card and differences.")
 @click.argument("sources", nargs=-1, required=True, metavar="RECORDING...|kafka://...|pulsar://...")
 def backtest_command(
@@ -106,10 +104,9 @@ def backtest_command(
         except _reading_errors() as error:
             raise WrongUse(f"{', '.join(sources)}: {error}") from error
     if html is not None:
-        from streaming.simulator.backtest.page import render_page  # noqa: PLC0415  the plotting library takes a second
+        from streaming.simulator.page import render_backtest_page  # noqa: PLC0415  the plotting library takes a second
 
-        html.write_text(render_page(found), encoding="utf-8")
-        click.echo(f"page written to {html}", err=True)
+        write_page(html, render_backtest_page(found))
     _show(found, form)
 
 
@@ -117,19 +114,17 @@ def _candidates(
     configs: Sequence[Path], policies: Sequence[str], flags: Mapping[str, object]
 ) -> list[_Chosen]:
     """A candidate for each file; with policies, one for each file and policy."""
-    files = list(configs) or [Path(os.devnull)]
-    names = [str(path) if len({each.stem for each in files}) < len(files) else path.stem for path in files]
     if not policies:
-        found = [_Chosen(name, read_settings(path, flags)) for name, path in zip(names, files, strict=True)]
-        if not configs:
-            found = [_Chosen("default settings", found[0].settings)]
+        found = [_Chosen(name, read_settings(path, flags)) for name, path in name_configs(configs)]
+        found = found or [_Chosen("default settings", read_settings(Path(os.devnull), flags))]
     else:
+        files = name_configs(configs or [Path(os.devnull)])
         found = [
             _Chosen(
                 policy if len(files) == 1 else f"{name}, {policy}",
                 read_settings(path, {**flags, "pulsar.shedding_policy": policy}),
             )
-            for name, path in zip(names, files, strict=True)
+            for name, path in files
             for policy in policies
         ]
     if len({each.name for each in found}) < len(found):
@@ -167,7 +162,7 @@ def _files(
 
 def _reading_errors() -> tuple[type[Exception], ...]:
     from streaming.controller.recording import BadRecording  # noqa: PLC0415  see `commands`
-    from streaming.simulator.recorded import NoFleet  # noqa: PLC0415
+    from streaming.simulator.backtest import NoFleet  # noqa: PLC0415
 
     return NoFleet, BadRecording, gzip.BadGzipFile, EOFError, zlib.error
 
@@ -181,30 +176,25 @@ def _backtest(
     *,
     keeps: bool,
 ) -> "Backtest":
-    from streaming.simulator.backtest.playing import (  # noqa: PLC0415  see `commands`
-        Contender,
-        jobs_of,
-        play_job,
-        sorted_results,
-    )
-    from streaming.simulator.backtest.results import backtest_of  # noqa: PLC0415
-    from streaming.simulator.backtest.survey import survey  # noqa: PLC0415
+    from streaming.simulator import backtest  # noqa: PLC0415  see `commands`
+    from streaming.simulator.differences import backtest_of  # noqa: PLC0415
 
-    surveys = survey(recorded())
-    contenders = [Contender.of(each.name, each.settings) for each in chosen]
+    surveys = backtest.survey(recorded())
     jobs = [
         job
         for each in surveys.values()
-        for job in jobs_of(
+        for job in backtest.jobs_of(
             recorded,
             each,
-            contenders,
+            chosen,
             closed=loop != "open",
             opened=loop != "closed",
             keeps_recorded_moves=keeps,
         )
     ]
-    closed, opened = sorted_results(jobs, play_with_progress(jobs, play_job, processes, label="backtest"))
+    results = play_with_progress(jobs, processes, label="backtest")
+    closed = [each for each in results if not isinstance(each, backtest.Opened)]
+    opened = [each for each in results if isinstance(each, backtest.Opened)]
     return backtest_of(_describe_input(list(surveys.values()), sources), list(surveys), closed, opened)
 
 
@@ -218,15 +208,14 @@ def _describe_input(surveys: "Sequence[Survey]", sources: Sequence[str]) -> str:
 
 
 def _show(found: "Backtest", form: str) -> None:
-    from streaming.simulator.backtest.results import COLUMNS, verdict  # noqa: PLC0415  see `commands`
-    from streaming.simulator.backtest.text import open_text, tree_of  # noqa: PLC0415
-    from streaming.simulator.card import card  # noqa: PLC0415
+    from streaming.simulator.differences import RECORDED_COLUMNS, open_text, tree_of, verdict  # noqa: PLC0415
+    from streaming.simulator.score import card  # noqa: PLC0415
 
     if form != "table":
         click.echo(render(tree_of(found), form), nl=False)
         return
     click.echo(f"{found.sources}\n")
     for cluster, rows in list(card(found.closed).items())[1:]:
-        click.echo(card_table(f"{cluster}, closed loop", rows, COLUMNS))
+        click.echo(card_table(f"{cluster}, closed loop", rows, RECORDED_COLUMNS))
         click.echo(f"{verdict(rows)}\n")
     click.echo(open_text(found), nl=False)

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import click
 
-from streaming.cli.forms import format_option, to_yaml
 from streaming.cli.options import config_option, example
-from streaming.settings.effective import in_force, render_json, render_toml
-from streaming.settings.errors import SettingsError
+from streaming.cli.output import format_option, to_yaml
+from streaming.settings.catalog import SettingsError
 from streaming.settings.load import load
-from streaming.settings.reference import render_reference
+from streaming.settings.reference import in_force, render_json, render_reference, render_toml
 from streaming.settings.sections import NAME_PATTERN
 
 

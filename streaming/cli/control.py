@@ -1,363 +1,374 @@
-"""``trimtab pause``, ``resume``, ``mode`` and ``policy``: control events, written by a person who says why."""
+"""The newest control event of a cluster, what a change makes of it, and the topic that both are on.
 
-import getpass
-import time
-from collections.abc import Callable, Iterable, Mapping
+A control event replaces the whole overlay of its cluster, so a change begins with the newest event that the controller
+takes, by the controller's own rules: greatest (time, id), settings that fit, not ahead of its log. The topic is on the input's
+side, whichever system that is. Two operators who write at once can still overwrite each other; a second read finds that out.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from functools import partial, wraps
-from typing import Any, TypeVar
-from uuid import uuid4
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import quote
 
-import click
+import msgspec
 
-from state.events import System
-from streaming.cli.configured import settings_options
-from streaming.cli.forms import format_option, render
-from streaming.cli.options import Duration, example
-from streaming.operators import edits, overlay
-from streaming.operators.acknowledged import wait_until_obeyed
-from streaming.operators.control_topic import (
-    ControlTopic,
-    KnownCluster,
-    check_taken,
-    check_written,
-    known_clusters_of,
-)
-from streaming.operators.edits import BadChange, Edit
-from streaming.operators.overlay import Asker, Planned, Standing
-from streaming.operators.overlay_text import change_text, overlay_text, overlay_tree
+from state.control import first_round
+from state.events import Control, System
+from state.outputs import rfc3339
+from state.settings import ClusterSettings, OverlayError, SettingsSource
+from state.systems import refuse_upkeep, rounds_of
+from state.upkeep import Spell
+from streaming.contract.decode import decode, to_ms
+from streaming.contract.messages import ControlData, ControlMessage, SpellData, type_of
+from streaming.ports.reading import TopicRecord
 from streaming.process.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
-from streaming.settings.errors import suggest_nearest
-from streaming.settings.sections import NAME_PATTERN
+from streaming.settings.catalog import dotted, values
+from streaming.settings.reference import toml_value
+from streaming.systems.append import append_to_input
+from streaming.systems.reading import input_reader
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-_LOOK_BACK_S = 86_400
-"""How far back `--all` looks for clusters on the audit topic: a cluster that reports has a summary every round."""
-_LIVE_S = 3600
-"""A cluster without a summary for this long may be a misspelt one."""
+Edit = Callable[[ControlData], ControlData]
+"""A change of one cluster's overlay; raises ``WrongUse``, naming the key or cluster, the value and what to do, where it makes no sense."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """The clusters that the options name."""
+class Standing:
+    """The newest control event of a cluster that the controller takes, and why a newer one was refused."""
 
-    settings: Settings
-    clusters: tuple[str, ...]
-    every: bool
-    force: bool = False
-    """Whether a named cluster may be unknown to the audit topic, the settings and the control topic."""
-
-
-def targets(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that choose clusters."""
-    for option in (
-        click.option(
-            "--all",
-            "every",
-            is_flag=True,
-            help="Every cluster with a round in the last day, in the settings, or changed by a control event.",
-        ),
-        click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="May be repeated."),
-        settings_options,
-    ):
-        command = option(command)
-    return command
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """The options of every command that writes a control event."""
-
-    target: Target
-    why: str
-    who: str | None
-    wait: bool
+    event: Control | None = None
+    refused: str | None = None
 
     @property
-    def asker(self) -> Asker:
-        """Who asks, and why. Raises ``click.BadParameter`` without a reason."""
-        if not self.why.strip():
-            raise click.BadParameter("give a reason: it is shown in every round summary", param_hint="--why")
-        return Asker(who=self.who or getpass.getuser(), why=self.why.strip())
+    def overlay(self) -> ControlData:
+        """The overlay of the event, from which a change begins; empty without an event."""
+        if self.event is None:
+            return ControlData()
+        event = self.event
+        upkeep = event.upkeep
+        return ControlData(
+            paused=event.paused,
+            mode=event.mode,
+            settings=msgspec.json.decode(event.overlay),
+            who=event.who,
+            why=event.why,
+            resumed_at=None if event.resumed_ms is None else moment_of(event.resumed_ms),
+            until=None if event.until_ms is None else moment_of(event.until_ms),
+            maintenance_brokers=_spells(upkeep.brokers),
+            maintenance_namespaces=_spells(upkeep.namespaces),
+            drained_brokers=_spells(upkeep.drains),
+            approval=event.approval,
+        )
+
+    @property
+    def is_as_configured(self) -> bool:
+        """Whether the cluster is as the settings file says."""
+        overlay = self.overlay
+        return not (overlay.paused or overlay.mode or overlay.approval or overlay.settings or self.has_upkeep)
+
+    @property
+    def has_upkeep(self) -> bool:
+        """Whether anything is under maintenance, or drained."""
+        return self.event is not None and bool(self.event.upkeep)
 
 
-def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options of a command that writes a control event; the command gets them as a ``Request``."""
-
-    @wraps(command)
-    def run(
-        settings: Settings,
-        clusters: tuple[str, ...],
-        why: str,
-        who: str | None,
-        *,
-        every: bool,
-        force: bool,
-        wait: bool,
-        **others: Any,
-    ) -> None:
-        target = Target(settings=settings, clusters=clusters, every=every, force=force)
-        command(Request(target=target, why=why, who=who, wait=wait), **others)
-
-    decorated: Callable[..., None] = run
-    for option in (
-        click.option("--who", metavar="NAME", help="Your name; the login user if not given."),
-        click.option(
-            "--why", required=True, metavar="TEXT", help="The reason; shown in every round summary."
-        ),
-        click.option(
-            "--force",
-            is_flag=True,
-            help="Also for a cluster that is not in the settings and had no round in the last hour.",
-        ),
-        click.option(
-            "--wait", is_flag=True, help="Wait until a round obeys it; exit code 7 if none does in time."
-        ),
-        targets,
-    ):
-        decorated = option(decorated)
-    return decorated
+def moment_of(time_ms: int) -> datetime:
+    """A time in milliseconds since the epoch."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
-@click.command("pause", epilog=example('trimtab pause --cluster east-1 --for 2h --why "the sale"'))
-@click.option(
-    "--for",
-    "duration",
-    type=Duration(),
-    help="The pause ends by itself after this time, such as 90s, 30m, 2h or 1h30m; else `resume` ends it.",
-)
-@with_request_options
-def pause_command(request: Request, duration: timedelta | None) -> None:
-    """Hold every action; the policies go on counting. Mode and settings stay as they are."""
-    change(request, edits.pause_edit(None if duration is None else datetime.now(UTC) + duration))
+def _spells(spells: Mapping[str, Spell]) -> dict[str, SpellData]:
+    return {
+        name: SpellData(
+            since=moment_of(each.since_ms),
+            until=None if each.until_ms is None else moment_of(each.until_ms),
+            who=each.who,
+            why=each.why,
+        )
+        for name, each in spells.items()
+    }
 
 
-@click.command("resume", epilog=example('trimtab resume --cluster east-1 --why "it is over"'))
-@with_request_options
-def resume_command(request: Request) -> None:
-    """End a pause, and say that what made actions fail is mended. Mode and settings stay as they are."""
-    change(request, edits.resume_edit(datetime.now(UTC)))
+def read_standings(
+    settings: Settings, systems: Mapping[str, System] = MappingProxyType({})
+) -> dict[str, Standing]:
+    """What stands for every cluster now. Raises ``exits.Refused``."""
+    return find_standings(read_control(settings), ClusterSettingsSource(settings), systems)
 
 
-@click.command("forget", epilog=example('trimtab forget --cluster east-1 --why "dismantled"'))
-@with_request_options
-def forget_command(request: Request) -> None:
-    """Forget what is remembered of a cluster: averages, hits, cooldowns, budgets, failures. Its pause, mode and settings stay.
-
-    For a cluster that is gone, this frees its memory. Take a Kafka throttle off before: afterwards it is not known to be ours.
-    """
-    if request.target.every:
-        raise click.UsageError("name the clusters to forget: --cluster NAME (once or more)")
-    change(request, edits.forget_edit())
-
-
-@click.command("mode", epilog=example('trimtab mode act --cluster east-1 --why "watched for a day"'))
-@click.argument("mode", type=click.Choice(["act", "dry-run", "configured"]))
-@click.option(
-    "--approval",
-    type=click.Choice(["required", "none", "configured"]),
-    help="Whether unloads and splits wait for `trimtab approve` when it acts; unchanged if not given.",
-)
-@with_request_options
-def mode_command(request: Request, mode: str, approval: str | None) -> None:
-    """Let a cluster act, or only show what it would do; `configured` takes controller.mode (and controller.approval)."""
-    change(request, edits.mode_edit(mode, approval))
+def find_standings(
+    records: Iterable[TopicRecord],
+    settings: SettingsSource,
+    systems: Mapping[str, System] = MappingProxyType({}),
+) -> dict[str, Standing]:
+    """The newest control event of every cluster on the control topic; ``systems`` has the systems that are known."""
+    found: dict[str, list[tuple[Control, str | None]]] = {}
+    for record in records:
+        cluster, event, _ = decode(record.value, key=_key(record))
+        if isinstance(event, Control):
+            found.setdefault(cluster, []).append(
+                (event, _refusal(cluster, event, record.timestamp, settings, systems.get(cluster)))
+            )
+    return {cluster: _newest(events) for cluster, events in found.items()}
 
 
-@click.group("policy")
-def policy_command() -> None:
-    """Change decision settings while the controller runs, or see what is in force."""
+def _key(record: TopicRecord) -> str | None:
+    return None if record.key is None else record.key.decode(errors="replace")
 
 
-@policy_command.command(
-    "set",
-    epilog=example('trimtab policy set --cluster east-1 --why "calmer" pulsar.avg_shedder.low_hit_count=12'),
-)
-@click.argument("assignments", nargs=-1, required=True, metavar="KEY=VALUE...")
-@with_request_options
-def set_command(request: Request, assignments: tuple[str, ...]) -> None:
-    """Put settings over those of the file, with keys as in trimtab.toml: pulsar.avg_shedder.low_threshold_points=10."""
-    change(request, check(lambda: edits.settings_edit(assignments)))
+def _newest(events: Sequence[tuple[Control, str | None]]) -> Standing:
+    newest_first = sorted(events, key=lambda each: each[0].age_key, reverse=True)
+    taken = next((event for event, refused in newest_first if refused is None), None)
+    return Standing(event=taken, refused=newest_first[0][1])
 
 
-@policy_command.command(
-    "unset",
-    epilog=example(
-        'trimtab policy unset --cluster east-1 --why "as before" pulsar.avg_shedder.low_hit_count'
-    ),
-)
-@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
-@with_request_options
-def unset_command(request: Request, keys: tuple[str, ...]) -> None:
-    """Take settings, or whole sections, out of the overlay: those of the file hold again."""
-    change(request, check(lambda: edits.unset_edit(keys)))
-
-
-@policy_command.command("show", epilog=example("trimtab policy show --cluster east-1"))
-@targets
-@format_option("JSON and YAML are a list with one object per cluster.")
-def show_command(settings: Settings, clusters: tuple[str, ...], form: str, *, every: bool) -> None:
-    """Show the newest control event of a cluster, who wrote it and why."""
-    target = Target(settings=settings, clusters=clusters, every=every)
-    known = find_known_clusters(target, settings)
-    stands = overlay.find_standings(
-        ControlTopic(settings).read(), ClusterSettingsSource(settings), _known_systems(known or {})
-    )
-    names = clusters_of(target, settings, stands, known)
-    _show({name: stands.get(name, Standing()) for name in names}, form)
-
-
-def _show(found: Mapping[str, Standing], form: str) -> None:
-    if form != "table":
-        click.echo(render([overlay_tree(*each) for each in found.items()], form), nl=False)
-        return
-    for cluster, each in found.items():
-        click.echo(overlay_text(cluster, each), nl=False)
-
-
-@click.group("control")
-def control_command() -> None:
-    """List what operators have set, and take it back."""
-
-
-@control_command.command("list", epilog=example("trimtab control list"))
-@settings_options
-@format_option("JSON and YAML are a list with one object per cluster.")
-def list_command(settings: Settings, form: str) -> None:
-    """Show every cluster whose newest control event makes it differ from the settings file."""
-    stands = overlay.find_standings(ControlTopic(settings).read(), ClusterSettingsSource(settings))
-    found = {name: each for name, each in sorted(stands.items()) if each.refused or not each.is_as_configured}
-    if not found and form == "table":
-        click.echo("every cluster is as configured")
-    _show(found, form)
-
-
-@control_command.command(
-    "delete", epilog=example('trimtab control delete --cluster est-1 --why "a misspelt name"')
-)
-@with_request_options
-def delete_command(request: Request) -> None:
-    """Take back pause, mode and settings at once: the cluster is as the settings file says, and no longer listed."""
-    if request.target.every:
-        raise click.UsageError("name the clusters to set back: --cluster NAME (once or more)")
-    change(request, edits.configured_edit())
+def _refusal(
+    cluster: str, event: Control, appended_ms: int, settings: SettingsSource, system: System | None
+) -> str | None:
+    """Why the controller does not take an event; None where it does."""
+    if rounds_of(system, settings.base(cluster)).is_ahead(event.time_ms, appended_ms):
+        return f"{event.id} of {rfc3339(event.time_ms)} has a time ahead of its log"
+    try:
+        settings.overlaid(cluster, event.overlay)
+    except OverlayError as error:
+        return f"{event.id} of {rfc3339(event.time_ms)} has settings that do not fit: {error}"
+    wrong = refuse_upkeep(event, system)
+    return None if wrong is None else f"{event.id} of {rfc3339(event.time_ms)}: {wrong.detail}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControlChange:
-    """The event that was written for a cluster, and what its newest summary says; None if that is not known."""
+class Asker:
+    """Who wants a change, and why; both are shown in the round summaries."""
 
-    event: Planned
-    known: KnownCluster | None
-
-
-def change(request: Request, edit: Edit) -> list[ControlChange]:
-    """Read what is in force, write each cluster's change, read it back, print what holds from when, and wait if ``request.wait``."""
-    target, asker = request.target, request.asker
-    settings = target.settings
-    topic, known = ControlTopic(settings), find_known_clusters(target, settings)
-    before = topic.read()
-    source, systems = ClusterSettingsSource(settings), _known_systems(known or {})
-    stands = overlay.find_standings(before, source, systems)
-    now_ms = round(time.time() * 1000)
-    plan = partial(
-        overlay.plan, edit=edit, asker=asker, settings=source, now_ms=now_ms, nonce=uuid4().hex[:8]
-    )
-    events = [
-        check(partial(plan, cluster, stands=stands.get(cluster, Standing()), system=systems.get(cluster)))
-        for cluster in clusters_of(target, settings, stands, known)
-    ]
-    topic.write(events)
-    after = topic.read()
-    check_written(events, before, after)
-    check_taken(events, overlay.find_standings(after, source, systems))
-    for event in events:
-        refused = stands.get(event.cluster, Standing()).refused
-        if refused is not None:
-            click.echo(
-                f"{event.cluster}: this changes the event before the newest one, because the controller refused the newest: {refused}",
-                err=True,
-            )
-        click.echo(change_text(event), nl=False)
-    if request.wait:
-        for obeyed in wait_until_obeyed(settings, events):
-            data = obeyed.data
-            click.echo(f"{obeyed.cluster}: obeyed since round {data.round}, which ended at {data.end}")
-    return [ControlChange(event=event, known=(known or {}).get(event.cluster)) for event in events]
+    who: str
+    why: str
 
 
-Result = TypeVar("Result")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A control event ready to be written, and what it changes."""
+
+    cluster: str
+    id: str
+    time_ms: int
+    value: bytes
+    before: ControlData
+    after: ControlData
+    changes: tuple[str, ...]
+    """Settings in force that change, each as ``key: old -> new``."""
+    first_round: int
+    """The first round it holds for, unless that has closed by the time the event arrives."""
+    first_round_ms: int
+    first_close_ms: int
+    """When that round closes at the earliest."""
 
 
-def check(make: Callable[[], Result]) -> Result:
-    try:
-        return make()
-    except BadChange as error:
-        raise WrongUse(str(error)) from error
+def plan(
+    cluster: str,
+    *,
+    edit: Edit,
+    asker: Asker,
+    stands: Standing,
+    settings: SettingsSource,
+    now_ms: int,
+    nonce: str,
+    system: System | None = None,
+) -> Planned:
+    """The event that makes a change; ``nonce`` makes its id unique. Raises ``WrongUse``.
 
+    ``system`` decides how long the cluster's rounds are; None: not known yet, and the controller takes it for Pulsar's.
 
-def clusters_of(
-    target: Target,
-    settings: Settings,
-    stands: Mapping[str, Standing],
-    known: Mapping[str, KnownCluster | None] | None,
-) -> list[str]:
-    """The clusters to change, by name; raises ``WrongUse`` for a named one that is not known, unless forced."""
-    named = {*settings.clusters, *(name for name, each in stands.items() if not each.is_as_configured)}
-    if target.every:
-        found = sorted({*named, *(known or {})})
-        if not found:
-            raise WrongUse(
-                f"no cluster is named in the settings or found on {settings.topics.audit}: use --cluster"
-            )
-        return found
-    if known is not None and not target.force:
-        _require_known(target.clusters, {*named, *known})
-    return sorted(set(target.clusters))
-
-
-def _check_names(target: Target) -> None:
-    if target.every == bool(target.clusters):
-        raise click.UsageError("give either --cluster NAME (once or more) or --all")
-    for name in target.clusters:
-        if not NAME_PATTERN.fullmatch(name):
-            raise click.BadParameter(f"{name!r}: a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -")
-
-
-def find_known_clusters(target: Target, settings: Settings) -> dict[str, KnownCluster | None] | None:
-    """Clusters on the audit topic, and what kind each is; None where it cannot be read.
-
-    For named clusters it only shows whether they are misspelt and how long their rounds are, so a failed read holds up no pause.
+    The event's time is after that of the event in ``stands``, so that it is the newer one whatever clock wrote the other.
     """
-    _check_names(target)
-    look_back_s = _LOOK_BACK_S if target.every else _LIVE_S
-    try:
-        return known_clusters_of(settings, since_ms=round((time.time() - look_back_s) * 1000))
-    except Refused as error:
-        if target.every:
-            raise
-        click.echo(
-            f"the audit topic cannot be read, so cluster names are not checked, and the first round is computed as for Pulsar: {error}",
-            err=True,
-        )
-        return None
+    before = _drop_ended(stands.overlay, now_ms)
+    after = msgspec.structs.replace(edit(before), who=asker.who, why=asker.why)
+    _require_own_settings(cluster, system, before, after)
+    _require_pulsar(cluster, system, after)
+    old = _settings_in_force(cluster, before, settings)
+    new = _settings_in_force(cluster, after, settings)
+    time_ms = now_ms if stands.event is None else max(now_ms, stands.event.time_ms + 1)
+    rounds = rounds_of(system, settings.base(cluster))
+    number = first_round(time_ms, lateness_ms=rounds.lateness_ms, length_ms=rounds.length_ms)
+    _require_lasting(cluster, before, after, since_ms=number * rounds.length_ms)
+    event_id = f"control/{rfc3339(time_ms)}/{nonce}"
+    return Planned(
+        cluster=cluster,
+        id=event_id,
+        time_ms=time_ms,
+        value=_encode(cluster, after, id_=event_id, time_ms=time_ms),
+        before=before,
+        after=after,
+        changes=tuple(differences(old, new)),
+        first_round=number,
+        first_round_ms=number * rounds.length_ms,
+        first_close_ms=(number + 1) * rounds.length_ms + rounds.lateness_ms,
+    )
 
 
-def _known_systems(known: Mapping[str, KnownCluster | None]) -> dict[str, System]:
-    """The clusters whose system is known."""
-    return {cluster: each.system for cluster, each in known.items() if each is not None}
+def _require_own_settings(
+    cluster: str, system: System | None, before: ControlData, after: ControlData
+) -> None:
+    """Raises ``WrongUse`` for settings of the other kind of cluster: they would change nothing here."""
+    for other, section in after.settings.items():
+        if system is not None and other != system and section != before.settings.get(other):
+            raise WrongUse(
+                f"{cluster} is a {system.capitalize()} cluster, and {other}.* does nothing there: name the clusters that it "
+                "is for with --cluster"
+            )
 
 
-def _require_known(clusters: Iterable[str], known: set[str]) -> None:
-    strangers = sorted(set(clusters) - known)
-    if strangers:
-        hints = (
-            "; ".join(suggest_nearest(name, known) for name in strangers) if known else "no cluster is known"
-        )
+def _require_pulsar(cluster: str, system: System | None, after: ControlData) -> None:
+    """Trimtab moves nothing on a Kafka cluster, so nothing there can be under maintenance or drained."""
+    found = dict(upkeep_of(after))
+    if system == "kafka" and found:
+        names = ", ".join(f"{what} {name}" for what, name in found)
         raise WrongUse(
-            f"{', '.join(strangers)}: unknown, with no round in the last hour, no settings and no control event "
-            f"({hints}). If the name is right, add --force"
+            f"{cluster} is a Kafka cluster, where trimtab paces reassignments and moves nothing: {names} cannot be put under "
+            "maintenance or drained; use kafka-reassign-partitions"
         )
+
+
+def upkeep_of(data: ControlData) -> Iterator[tuple[tuple[str, str], SpellData]]:
+    """All that is under maintenance or drained: what it is and its name, since when and why."""
+    for what, spells in (
+        ("maintenance of broker", data.maintenance_brokers),
+        ("maintenance of namespace", data.maintenance_namespaces),
+        ("drain of broker", data.drained_brokers),
+    ):
+        for name, each in sorted(spells.items()):
+            yield (what, name), each
+
+
+def _drop_ended(data: ControlData, now_ms: int) -> ControlData:
+    """The overlay without a pause, maintenance or drain that has ended by itself."""
+    now = moment_of(now_ms)
+    if data.until is not None and data.until <= now:
+        data = msgspec.structs.replace(data, paused=False, until=None)
+    fields = ("maintenance_brokers", "maintenance_namespaces", "drained_brokers")
+    kept = {
+        field: {name: each for name, each in getattr(data, field).items() if each.holds_at(now)}
+        for field in fields
+    }
+    return msgspec.structs.replace(data, **kept)
+
+
+def _require_lasting(cluster: str, before: ControlData, after: ControlData, *, since_ms: int) -> None:
+    """Raises ``WrongUse`` for an end before the first round that can obey it: it would hold nothing."""
+    known = dict(upkeep_of(before))
+    ends = {} if after.until == before.until else {"pause": after.until}
+    ends |= {" ".join(key): each.until for key, each in upkeep_of(after) if each != known.get(key)}
+    for what, until in ends.items():
+        if until is not None and to_ms(until) <= since_ms:
+            raise WrongUse(
+                f"{cluster}: the {what} would end at {rfc3339(to_ms(until))}, and the first round that can obey it begins at "
+                f"{rfc3339(since_ms)}: let it last longer"
+            )
+
+
+def _settings_in_force(cluster: str, data: ControlData, settings: SettingsSource) -> ClusterSettings:
+    try:
+        return settings.overlaid(cluster, msgspec.json.encode(data.settings))
+    except OverlayError as error:
+        raise WrongUse(f"{cluster}: {error} ({error.reason})") from error
+
+
+_LEFT_OUT = (
+    "forget",
+    "until",
+    "maintenance_brokers",
+    "maintenance_namespaces",
+    "drained_brokers",
+    "approval",
+)
+"""Fields that are left out of an event while they are empty: a program that reads it may not know them."""
+
+
+def _encode(cluster: str, data: ControlData, *, id_: str, time_ms: int) -> bytes:
+    message = ControlMessage(
+        specversion="1.0",
+        id=id_,
+        source=f"/operator/{quote(data.who or '', safe='')}",
+        subject="control",
+        time=datetime.fromtimestamp(time_ms / 1000, UTC),
+        cluster=cluster,
+        data=data,
+    )
+    event = msgspec.to_builtins(message) | {"time": rfc3339(time_ms)}
+    for name in _LEFT_OUT:
+        if not event["data"][name]:
+            del event["data"][name]
+    assert event["type"] == type_of(ControlMessage)
+    return msgspec.json.encode({name: value for name, value in event.items() if value is not None})
+
+
+def differences(old: ClusterSettings, new: ClusterSettings) -> Iterator[str]:
+    """Settings that differ, each as ``key: old -> new``."""
+    before, after = _by_key(old), _by_key(new)
+    for key in sorted(before.keys() | after.keys()):
+        if before.get(key) != after.get(key):
+            yield f"{key}: {_show(before.get(key))} -> {_show(after.get(key))}"
+
+
+def _by_key(settings: ClusterSettings) -> dict[str, object]:
+    return {
+        dotted((system, *path)): value
+        for system, section in (("pulsar", settings.pulsar), ("kafka", settings.kafka))
+        for path, value in values(section)
+    }
+
+
+def _show(value: object) -> str:
+    return "unset" if value is None or value == {} else toml_value(value)
+
+
+def encode_change(settings: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Every value of an overlay as a line of TOML."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from encode_change(value, (*path, name))
+        else:
+            at = dotted((*path, name))
+            yield f"{at} = {toml_value(value)}"
+
+
+def read_control(settings: Settings) -> list[TopicRecord]:
+    """The newest record of each cluster, and older ones that are not compacted yet, in order. Raises ``exits.Refused``."""
+    with input_reader(settings, settings.topics.control, compacted=True) as reader:
+        return list(reader.read_to_end())
+
+
+def write_control(settings: Settings, events: Sequence[Planned]) -> None:
+    """Write and wait for the brokers; returns when they have it. Raises ``exits.Refused``."""
+    append_to_input(settings, settings.topics.control, [(event.cluster, event.value) for event in events])
+
+
+def check_written(
+    events: Iterable[Planned], before: Sequence[TopicRecord], after: Sequence[TopicRecord]
+) -> None:
+    """Raise ``Refused`` unless each event is there and nobody else wrote for its cluster since ``before`` was read."""
+    newest = max((record.offset for record in before), default=-1)
+    for event in events:
+        since = [record for record in after if record.offset > newest and _key(record) == event.cluster]
+        if not any(record.value == event.value for record in since):
+            raise Refused(
+                f"{event.cluster}: the event {event.id} was acknowledged, but is not on the topic: run the command again"
+            )
+        if any(record.value != event.value for record in since):
+            raise Refused(
+                f"{event.cluster}: somebody else wrote a control event at the same moment, and the newer one replaces the "
+                f"other completely: see the result with `trimtab policy show --cluster {event.cluster}`, then run the command "
+                "again if something is missing"
+            )
+
+
+def check_taken(events: Iterable[Planned], stands: Mapping[str, Standing]) -> None:
+    """Raise ``Refused`` if the controller refuses an event that was written; ``stands`` is read from the topic after that."""
+    for event in events:
+        stand = stands.get(event.cluster, Standing())
+        if stand.refused is not None and (stand.event is None or stand.event.id != event.id):
+            raise Refused(
+                f"{event.cluster}: the event is written, and executors obey a pause in it, but the controller refuses it: "
+                f"{stand.refused}. If its time is ahead, set the clock of this computer, then run the command again"
+            )

@@ -1,57 +1,41 @@
 """``trimtab execute``: carry decisions out on a cluster."""
 
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from streaming.cli.attending import attend
-from streaming.cli.configured import read_settings
-from streaming.cli.options import (
-    config_option,
-    example,
-    input_option,
-    metrics_port_option,
-    output_option,
-    verbose_option,
-    with_options,
-)
-from streaming.cli.targets import kafka_target, pulsar_target, refuse_errors
-from streaming.process.logs import log_to_stderr
-from streaming.process.stopping import stopped_by_signals
+from streaming.cli.options import example, input_option, output_option, with_options
+from streaming.cli.service import kafka_target, pulsar_target, refuse_errors, run_service, service_options
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streaming.executor.kafka import ThrottleLoop
     from streaming.executor.metrics import ExecutorMetrics
     from streaming.executor.pulsar import ExecutorLoop
 
 _OPTIONS = with_options(
-    config_option,
-    input_option("Overrides input.url, where results are written."),
-    output_option("Overrides output.url, where actions are read."),
+    service_options(
+        "executor",
+        input_option("Overrides input.url, where results are written."),
+        output_option("Overrides output.url, where actions are read."),
+    ),
     click.option(
         "--dry-run", is_flag=True, help="Check every action against the cluster, but change nothing."
     ),
     click.option("--once", is_flag=True, help="Handle the actions that are waiting, then end."),
-    metrics_port_option,
-    verbose_option,
 )
 
 
 class _Given(TypedDict):
     """What was given on the command line."""
 
-    config: Path | None
-    input_url: str | None
-    output_url: str | None
-    metrics_port: int | None
+    settings: Settings
     dry_run: bool
     once: bool
-    verbose: bool
 
 
 @click.group("execute")
@@ -68,8 +52,7 @@ def pulsar_command(cluster: str, **given: Unpack[_Given]) -> None:
     [targets."CLUSTER".pulsar] says how it is reached; its token must be a super-user's. Only the topic of actions is
     read: what a controller in dry-run decides is never obeyed.
     """
-    settings = _settings(given)
-    target = pulsar_target(settings, cluster)
+    settings, target = given["settings"], pulsar_target(given["settings"], cluster)
 
     from streaming.executor.metrics import ExecutorMetrics  # noqa: PLC0415  httpx and Kafka are imported late
     from streaming.executor.pulsar import start  # noqa: PLC0415
@@ -94,8 +77,7 @@ def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:
     [targets."CLUSTER".kafka] says how it is reached; it needs DESCRIBE and ALTER_CONFIGS on the cluster and the topics that move.
     Only the topic of actions is read: what a controller in dry-run decides is never obeyed.
     """
-    settings = _settings(given)
-    target = kafka_target(settings, cluster)
+    settings, target = given["settings"], kafka_target(given["settings"], cluster)
 
     from streaming.executor.kafka import start  # noqa: PLC0415  Kafka is imported late
     from streaming.executor.metrics import THROTTLE_KIND, ExecutorMetrics  # noqa: PLC0415
@@ -110,17 +92,6 @@ def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:
         _run(begin, metrics, settings, once=given["once"])
 
 
-def _settings(given: _Given) -> Settings:
-    flags: dict[str, object] = {
-        "input.url": given["input_url"],
-        "output.url": given["output_url"],
-        "metrics.executor_port": given["metrics_port"],
-    }
-    settings = read_settings(given["config"], flags)
-    log_to_stderr(settings.controller.log_format, verbose=given["verbose"])
-    return settings
-
-
 def _run(
     begin: "Callable[[ExitStack], ExecutorLoop | ThrottleLoop]",
     metrics: "ExecutorMetrics",
@@ -130,9 +101,5 @@ def _run(
 ) -> None:
     if not once:
         metrics.show_poll(time.time())  # so that an endless wait raises the alert, too
-        attend("executor", settings, metrics.registry, begin, lambda loop: loop.run())
-        return
-    with ExitStack() as stack:
-        loop = begin(stack)
-        stack.enter_context(stopped_by_signals(lambda _: loop.stop()))
-        loop.run(once=True)
+    run_once = (lambda loop: loop.run(once=True)) if once else None
+    run_service("executor", settings, metrics.registry, begin, run_once)

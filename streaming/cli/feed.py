@@ -9,9 +9,8 @@ from pathlib import Path
 
 import click
 
-from streaming.cli.configured import read_settings
-from streaming.cli.options import config_option, example
-from streaming.cli.targets import refuse_errors
+from streaming.cli.options import example, setting_option, with_settings
+from streaming.cli.service import refuse_errors
 from streaming.controller.feed import CLUSTER, FAST, Fed, sample_events, shift_to
 from streaming.controller.recording import BadRecording
 from streaming.ports.events import EventSink
@@ -24,9 +23,14 @@ _SAID_EVERY_S = 5.0
 
 
 @click.command("feed", epilog=example("trimtab feed --to kafka://127.0.0.1:9092 --fast"))
-@config_option
-@click.option(
-    "--to", "--input", "input_url", metavar="URL", help="Overrides input.url, where the events are written."
+@with_settings(
+    setting_option(
+        "input.url",
+        "--to",
+        "--input",
+        metavar="URL",
+        help="Overrides input.url, where the events are written.",
+    )
 )
 @click.option(
     "--fast",
@@ -36,13 +40,12 @@ _SAID_EVERY_S = 5.0
 @click.argument(
     "recording", required=False, type=click.Path(exists=True, dir_okay=False), metavar="[RECORDING]"
 )
-def feed_command(config: Path | None, input_url: str | None, recording: str | None, *, fast: bool) -> None:
+def feed_command(settings: Settings, recording: str | None, *, fast: bool) -> None:
     """Write the events of RECORDING to the input topic with the times of today, at the pace at which they came.
 
     RECORDING is a file of `trimtab record`, or of events as lines; .gz is unpacked. Without one, four made-up brokers report for
     an hour as the cluster `sample`, and one of them carries half of the traffic. Decisions have no effect. Ctrl-C ends it.
     """
-    settings = read_settings(config, {"input.url": input_url})
     stop, count = threading.Event(), 0
     with (
         stopped_by_signals(lambda _: stop.set()),

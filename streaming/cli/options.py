@@ -1,12 +1,20 @@
-"""Options that several commands have, each defined once."""
+"""Options that several commands have, each defined once, the values that they take, and the settings that they override."""
 
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import click
+
+from streaming.ports.reading import Begin
+from streaming.process.exits import WrongUse
+
+if TYPE_CHECKING:
+    from streaming.settings import Settings
 
 Command = Callable[..., Any]
 Option = Callable[[Command], Command]
@@ -17,10 +25,83 @@ config_option: Option = click.option(
     type=click.Path(path_type=Path),
     help="Settings file; ./trimtab.toml if there is one.",
 )
-metrics_port_option: Option = click.option(
-    "--metrics-port", type=int, help="Where metrics and health are served; 0 takes a free port."
-)
 verbose_option: Option = click.option("--verbose", "-v", is_flag=True, help="Log more.")
+
+
+def example(line: str) -> str:
+    """The end of a command's help: how it is called."""
+    return f"\b\nExample:\n  {line}"
+
+
+def with_options(*options: Option) -> Option:
+    """All these options as one decorator; the help shows them in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def read_settings(config: Path | None, flags: Mapping[str, object]) -> "Settings":
+    """The settings in force. Raises ``WrongUse`` naming all that is wrong."""
+    from streaming.settings import SettingsError, load  # noqa: PLC0415  only some commands have settings
+
+    try:
+        return load(file=config, flags=flags, environ=os.environ).settings
+    except SettingsError as error:
+        raise WrongUse(str(error)) from error
+
+
+class SettingOption(NamedTuple):
+    """An option that overrides the setting ``key``."""
+
+    key: str
+    parameter: str
+    option: Option
+
+
+def setting_option(key: str, *names: str, **attributes: Any) -> SettingOption:
+    """The option of click with these names and attributes."""
+    parameter = key.replace(".", "_")
+    return SettingOption(key, parameter, click.option(*names, parameter, **attributes))
+
+
+def input_option(help_: str) -> SettingOption:
+    """``--input``; ``help_`` says what the command does with it."""
+    return setting_option("input.url", "--input", metavar="URL", help=help_)
+
+
+def output_option(help_: str) -> SettingOption:
+    """``--output``; ``help_`` says what the command does with it."""
+    return setting_option("output.url", "--output", metavar="URL", help=help_)
+
+
+def metrics_port_option(key: str) -> SettingOption:
+    """``--metrics-port``; ``key`` is the program's setting."""
+    help_ = "Where metrics and health are served; 0 takes a free port."
+    return setting_option(key, "--metrics-port", type=int, help=help_)
+
+
+def with_settings(*options: SettingOption) -> Option:
+    """Adds ``--config`` and these options to a command, which gets the settings in force as ``settings``."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(*, config: Path | None, **others: Any) -> None:
+            flags = {each.key: others.pop(each.parameter) for each in options}
+            command(settings=read_settings(config, flags), **others)
+
+        return with_options(config_option, *(each.option for each in options))(run)
+
+    return decorate
+
+
+settings_options = with_settings(
+    input_option("Overrides input.url: kafka://host:port[,…] or pulsar://…."),
+    output_option("Overrides output.url."),
+)
 
 
 class Duration(click.ParamType[timedelta]):
@@ -61,27 +142,55 @@ class Moment(click.ParamType[datetime]):
         return moment.astimezone(UTC)
 
 
-def input_option(help_: str) -> Option:
-    """``--input``; ``help_`` says what the command does with it."""
-    return click.option("--input", "input_url", metavar="URL", help=help_)
+_UNITS = {
+    "": 1,
+    "kB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+}
+_SIZE = re.compile(r"(\d{1,12})\s?([A-Za-z]{0,3})")
 
 
-def output_option(help_: str) -> Option:
-    """``--output``; ``help_`` says what the command does with it."""
-    return click.option("--output", "output_url", metavar="URL", help=help_)
+class Size(click.ParamType[int]):
+    """Bytes, with or without a unit; at least one."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Raises ``click.BadParameter``."""
+        found = _SIZE.fullmatch(str(value).strip())
+        unit = None if found is None else _UNITS.get(found[2])
+        if found is None or unit is None or int(found[1]) < 1:
+            self.fail(f"{value!r}: expected a size such as 64MiB, 20GiB or 500MB", param, ctx)
+        return int(found[1]) * unit
 
 
-def example(line: str) -> str:
-    """The end of a command's help: how it is called."""
-    return f"\b\nExample:\n  {line}"
+def size_text(size_bytes: int) -> str:
+    """The size in the largest binary unit that divides it."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if size_bytes % _UNITS[unit] == 0:
+            return f"{size_bytes // _UNITS[unit]}{unit}"
+    return f"{size_bytes}"
 
 
-def with_options(*options: Option) -> Option:
-    """All these options as one decorator; the help shows them in this order."""
+def begin_of(text: str) -> Begin:
+    """The option's value; raises ``click.BadParameter`` naming it."""
+    if text in {"earliest", "latest"}:
+        return cast("Literal['earliest', 'latest']", text)
+    return moment_of(text, "--from", "is not earliest, latest or RFC 3339, such as 2026-11-25T06:00:00Z")
 
-    def decorate(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
 
-    return decorate
+def moment_of(text: str, option: str, problem: str = "is not RFC 3339") -> int:
+    """A time as milliseconds since the epoch; raises ``click.BadParameter`` naming the option."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} {problem}", param_hint=option) from error
+    if moment.tzinfo is None:
+        raise click.BadParameter(f"{text!r} has no offset: add Z for UTC", param_hint=option)
+    return round(moment.timestamp() * 1000)

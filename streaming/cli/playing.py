@@ -12,9 +12,8 @@ import click
 from streaming.process.exits import WrongUse
 
 if TYPE_CHECKING:
-    from streaming.simulator.card import Column, Figures
+    from streaming.simulator.score import Column, Figures
 
-JobT = TypeVar("JobT")
 RunT = TypeVar("RunT")
 
 
@@ -33,18 +32,38 @@ html_option = click.option(
 )
 
 
-def play_with_progress(
-    jobs: Sequence[JobT], play: Callable[[JobT], RunT], processes: int | None, *, label: str
-) -> list[RunT]:
-    """Every run, in the order in which they end."""
-    from streaming.simulator.comparing import play_all  # noqa: PLC0415  see `commands`
+configs_option = click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Settings file to compare; more than one may be given.",
+)
+processes_option = click.option(
+    "--processes", type=click.IntRange(1), help="Number of parallel runs.  [default: one per processor]"
+)
 
-    runs = []
+
+def name_configs(configs: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Each file with its stem, or with its whole path where stems are equal."""
+    is_clear = len({path.stem for path in configs}) == len(configs)
+    return [(path.stem if is_clear else str(path), path) for path in configs]
+
+
+def write_page(file: Path, page: str) -> None:
+    """Write the page, and say so."""
+    file.write_text(page, encoding="utf-8")
+    click.echo(f"page written to {file}", err=True)
+
+
+def play_with_progress(
+    jobs: Sequence[Callable[[], RunT]], processes: int | None, *, label: str
+) -> list[RunT]:
+    """The result of every job, in their order."""
+    from streaming.simulator.runs import play_all  # noqa: PLC0415  see `commands`
+
     with _progress(len(jobs), label) as advance:
-        for run in play_all(jobs, play, processes):
-            runs.append(run)
-            advance(1)
-    return runs
+        return play_all(jobs, processes, advance)
 
 
 @contextmanager
@@ -59,7 +78,7 @@ def _progress(count: int, label: str) -> Iterator[Callable[[int], None]]:
 
 def card_table(title: str, rows: "dict[str, Figures]", columns: "Sequence[Column]") -> str:
     """The score card of some candidates, with a line for each."""
-    from streaming.simulator.card import show  # noqa: PLC0415  see `commands`
+    from streaming.simulator.score import show  # noqa: PLC0415  see `commands`
 
     width = max(len(title), *(len(name) for name in rows))
     lines = [f"{title:{width}}  " + "  ".join(each.title for each in columns)]

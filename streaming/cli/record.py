@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from streaming.cli.beginning import begin_of
-from streaming.cli.configured import settings_options
-from streaming.cli.options import example
-from streaming.cli.sizes import Size, size_text
+from streaming.cli.options import Size, begin_of, example, settings_options, size_text
 from streaming.controller.recording import opened_for_recording
 from streaming.ports.reading import Begin
 from streaming.process.exits import Refused, WrongUse

@@ -9,30 +9,29 @@ from pathlib import Path
 
 import click
 
-from streaming.cli.configured import read_settings
-from streaming.cli.options import config_option, example
+from streaming.cli.options import example, setting_option, with_settings
 from streaming.controller.recording import STANDARD, BadRecording, opened_for_reading
 from streaming.controller.replay import NoRecording, Only, Replay, files_of, ignore_size
 from streaming.process.exits import WrongUse
-from streaming.settings import ClusterSettingsSource
-from streaming.settings.accepted import AcceptedClusters
-from streaming.settings.identity import identity_of
+from streaming.settings import ClusterSettingsSource, Settings
+from streaming.settings.identity import AcceptedClusters, identity_of
 
 _LONG_BYTES = 20_000_000
 """Inputs from this size on show a progress bar on a terminal."""
 
 
 @click.command("replay", epilog=example("trimtab replay --only actions today.ndjson.gz"))
-@config_option
+@with_settings(
+    setting_option(
+        "controller.mode", "--mode", type=click.Choice(["dry-run", "act"]), help="Overrides controller.mode."
+    )
+)
 @click.option(
     "--only", type=click.Choice(["actions", "rounds", "rejected"]), help="Write only this kind of event."
 )
 @click.option("--keep-open", is_flag=True, help="Leave the rounds open that the input does not close.")
-@click.option("--mode", type=click.Choice(["dry-run", "act"]), help="Overrides controller.mode.")
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, allow_dash=True), metavar="[FILE]...")
-def replay_command(
-    config: Path | None, only: Only | None, mode: str | None, paths: tuple[str, ...], *, keep_open: bool
-) -> None:
+def replay_command(settings: Settings, only: Only | None, paths: tuple[str, ...], *, keep_open: bool) -> None:
     """Read input and control events as NDJSON (standard input by default), write the outputs as NDJSON.
 
     Lines are events, or what `trimtab record` wrote. A folder stands for the recordings in it, in the order of their names.
@@ -40,8 +39,6 @@ def replay_command(
     It decides as `trimtab run` does, byte for byte. Files ending in .gz are unpacked. A summary goes to standard
     error.
     """
-    flags = {} if mode is None else {"controller.mode": mode}
-    settings = read_settings(config, flags)
     replay = Replay(
         sys.stdout.buffer,
         name=settings.controller.name,

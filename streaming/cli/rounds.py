@@ -1,26 +1,71 @@
-"""``trimtab rounds``: what was seen, decided and held back, round by round."""
+"""``trimtab rounds``: what was seen, decided and held back, round by round, of a whole cluster or of one broker or bundle."""
 
 import time
-from typing import Any
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import click
 import msgspec
 
-from streaming.cli.configured import settings_options
-from streaming.cli.options import example
-from streaming.cli.topic_options import (
+from policies.shedding.registry import find_policy
+from state.outputs import CandidateRow, LeftRow, RoundSummary, Section, SplitRow
+from streaming.cli.options import example, settings_options
+from streaming.cli.output import table_lines, text_of, value_text
+from streaming.cli.published import (
+    LOOK_BACK_S,
+    Newest,
+    Round,
     as_published_option,
+    is_round_of,
     print_topic,
+    read_round,
     records_of,
     render_published,
+    rounds_in,
     tail_options,
 )
-from streaming.operators.round_events import LOOK_BACK_S, Newest, is_round_of, read_round
-from streaming.operators.round_subject import about_text, newest_about
-from streaming.operators.round_text import round_text, tail_round_text
+from streaming.cli.summaries import looked_at_lines, round_text, tail_round_text
 from streaming.ports.reading import TopicRecord
 from streaming.process.exits import NotFound, WrongUse
 from streaming.settings import Settings
+
+RowT = TypeVar("RowT", bound=msgspec.Struct)
+NEWEST_COUNT = 5
+"""Rounds that are shown."""
+REMEDIES = {
+    "absent": "its owner's report has to list it again",
+    "anti-affinity": "its destination has to own no more of its anti-affinity group than its source does",
+    "budget": "the hour or the round has to be over, or the limit that it names (max_unloads_…, max_moved_…) has to be higher",
+    "bundle-limit": "fewer other bundles have to move in the round, or max_unload_bundles_count has to be higher",
+    "calm-after-change": "no broker may come or go for calm_after_change_rounds",
+    "cooldown": "bundle_cooldown_s has to be over since the last action on it",
+    "drained": "the drain has to end: `trimtab maintenance end`",
+    "excluded-namespace": "its namespace has to be removed from excluded_namespaces",
+    "failing": "fix the cause of the failed actions, then run: `trimtab resume`",
+    "in-flight": "the result of the action on it has to come, or the action has to expire",
+    "ineffective": "ineffective_rest_s has to be over: its last action had no effect, see the finding",
+    "maintenance": "the maintenance of its broker or namespace has to end: `trimtab maintenance end`",
+    "need-met": "more load has to leave its broker: other bundles already cover the need",
+    "no-destination": "a broker that is less loaded than its own has to be able to receive it",
+    "no-samples": "its traffic has to be reported once",
+    "no-traffic": "it has to have traffic",
+    "other-group": "Pulsar has to move it back to a broker of its own isolation group",
+    "overlapping": "the reports have to list no other range that overlaps its own, see the finding",
+    "own-topics": "trimtab's own topics have to carry less than half of its traffic",
+    "paused": "the pause has to end: `trimtab resume`",
+    "quiet-hours": "the quiet hours have to be over",
+    "proposed": "the proposal of its broker has to be approved: `trimtab actions list --pending`",
+    "rejected": "its proposal was rejected; it may be proposed again after that proposal would have expired",
+    "sole-bundle": "its broker has to have another bundle, or keep_sole_bundle has to be off, or splits on",
+    "split-instead": "it is split; its parts may move later",
+    "too-big": "its broker has to give away more load than this bundle carries, or splits have to be on: [pulsar.split]",
+    "too-little-benefit": "its move has to help its broker more, or min_unload_benefit_points has to be lower",
+    "two-balancers": "Pulsar's own shedding and splitting have to be off",
+    "unsettled-broker": "the reports have to show the last unload of its broker",
+}
+"""What would have to change for a bundle to move, for each reason of a guard or bundle; docs/decisions.md explains the reasons. Those of a policy are declared with it."""
 
 
 @click.group("rounds")
@@ -32,11 +77,12 @@ def rounds_command() -> None:
     "tail", epilog=example("trimtab rounds tail --cluster east-1 --from 2026-11-21T10:00:00Z")
 )
 @tail_options
-def tail_command(**options: Any) -> None:
+def tail_command(settings: Settings, **options: Any) -> None:
     """Print a line for each round as it closes; Ctrl-C ends it."""
     print_topic(
-        lambda topics: topics.audit,
+        settings.topics.audit,
         lambda record: tail_round_text(read_round(record.value or b"").data),
+        settings=settings,
         **options,
     )
 
@@ -62,52 +108,143 @@ def show_command(
     """
     if broker is not None and bundle is not None:
         raise WrongUse("--broker and --bundle cannot be given together")
-    subject = bundle or broker
-    topic = settings.topics.audit
-    records = records_of(settings, topic, "earliest" if subject is None else _day_ago(), follow=False)
-    asked = (record for record in records if _is_asked_for(record, cluster, number))
-    if subject is not None:
-        rounds = newest_about(asked, subject, is_bundle=bundle is not None)
-        if not rounds:
-            raise NotFound(_not_named(cluster, subject, is_bundle=bundle is not None))
-        if form == "table":
-            click.echo(about_text([event.data for event in rounds]), nl=False)
-            return
-        for event in rounds:
-            click.echo(render_published(msgspec.json.encode(event), form), nl=False)
+    asked = partial(_is_asked_for, cluster=cluster, number=number)
+    if bundle is not None or broker is not None:
+        day_ago_ms = round((time.time() - LOOK_BACK_S[-1]) * 1000)
+        records = filter(asked, records_of(settings, settings.topics.audit, day_ago_ms))
+        _show_about(cluster, records, bundle or broker or "", form, is_bundle=bundle is not None)
         return
-    newest = Newest()
-    newest.take(asked)
+    newest = Newest(settings)
+    newest.take(filter(asked, records_of(settings, settings.topics.audit, "earliest")))
     if not newest.records():
         which = "no round" if number is None else f"no round {number}"
         raise NotFound(
-            f"{which} of {cluster} on {topic}: `trimtab rounds tail --cluster {cluster} --from earliest "
+            f"{which} of {cluster} on {settings.topics.audit}: `trimtab rounds tail --cluster {cluster} --from earliest "
             "--no-follow` lists all rounds"
         )
     if form == "table":
-        (_, event), *_ = newest.rounds(topic)
+        _, event = next(newest.rounds())
         click.echo(round_text(event), nl=False)
-        return
-    click.echo(render_published(newest.records()[0].value or b"", form), nl=False)
+    else:
+        click.echo(render_published(newest.records()[0].value or b"", form), nl=False)
 
 
-def _is_asked_for(record: TopicRecord, cluster: str, number: int | None) -> bool:
+def _is_asked_for(record: TopicRecord, *, cluster: str, number: int | None) -> bool:
     if number is None:
         return record.key == cluster.encode()
     return is_round_of(record.value or b"", cluster=cluster, number=number)
 
 
-def _day_ago() -> int:
-    return round((time.time() - LOOK_BACK_S[-1]) * 1000)
-
-
-def _not_named(cluster: str, subject: str, *, is_bundle: bool) -> str:
-    if is_bundle:
-        return (
-            f"no round of {cluster} in the last day names {subject}: its broker did not fire, or 100 heavier bundles did; "
+def _show_about(
+    cluster: str, records: Iterable[TopicRecord], subject: str, form: str, *, is_bundle: bool
+) -> None:
+    rounds = newest_about(records, subject, is_bundle=is_bundle)
+    if not rounds:
+        why = (
+            "its broker did not fire, or 100 heavier bundles did; "
             f"see its broker: trimtab rounds show --cluster {cluster} --broker ID"
+            if is_bundle
+            else "it did not report, or 100 brokers are busier; "
+            f"`trimtab rounds show --cluster {cluster}` shows the newest round"
         )
-    return (
-        f"no round of {cluster} in the last day names {subject}: it did not report, or 100 brokers are busier; "
-        f"`trimtab rounds show --cluster {cluster}` shows the newest round"
+        raise NotFound(f"no round of {cluster} in the last day names {subject}: {why}")
+    if form == "table":
+        click.echo(about_text([event.data for event in rounds]), nl=False)
+    else:
+        for event in rounds:
+            click.echo(render_published(msgspec.json.encode(event), form), nl=False)
+
+
+def newest_about(records: Iterable[TopicRecord], subject: str, *, is_bundle: bool) -> list[Round]:
+    """The newest rounds that name a broker or bundle, with only what they say of it; the newest comes first."""
+    found: deque[Round] = deque(maxlen=NEWEST_COUNT)
+    named = subject.encode()
+    for event in rounds_in(record for record in records if named in (record.value or b"")):
+        data = _about(event.data, subject, is_bundle=is_bundle)
+        if data is not None:
+            found.append(msgspec.structs.replace(event, data=data))
+    return list(reversed(found))
+
+
+def _about(data: RoundSummary, subject: str, *, is_bundle: bool) -> RoundSummary | None:
+    """The summary with only what it says of a broker or bundle, and of the bundle's broker; None where that is nothing."""
+
+    def is_named(row: CandidateRow | SplitRow | LeftRow) -> bool:
+        return subject == (row.bundle if is_bundle else row.broker)
+
+    candidates, splits = _keep(data.candidates, is_named), _keep(data.splits, is_named)
+    left = data.upkeep and _keep(data.upkeep.left, is_named)
+    judged = data.judged and _keep(data.judged, lambda row: subject in {row.bundle, *row.brokers.values()})
+    named = [row.broker for section in (candidates, splits, left) if section for row in section.heaviest]
+    brokers = {*named} if is_bundle else {subject}
+    loads = [row for row in data.brokers if row.broker in brokers]
+    missing = [name for name in data.brokers_missing if name in brokers]
+    if not (named or (judged and judged.heaviest) or (loads and not is_bundle) or missing):
+        return None
+    return msgspec.structs.replace(
+        data,
+        brokers=loads,
+        brokers_missing=missing,
+        brokers_failed={name: why for name, why in data.brokers_failed.items() if name in brokers},
+        examined=_keep(data.examined, lambda row: bool({row.high_broker, row.low_broker} & brokers)),
+        candidates=candidates,
+        splits=splits,
+        judged=judged,
+        upkeep=data.upkeep and left and msgspec.structs.replace(data.upkeep, left=left),
     )
+
+
+def _keep(section: Section[RowT], is_named: Callable[[RowT], bool]) -> Section[RowT]:
+    rows = [row for row in section.heaviest if is_named(row)]
+    return Section(count=len(rows), outcomes=dict(Counter(row.outcome for row in rows)), heaviest=rows)  # type: ignore[attr-defined]
+
+
+def about_text(rounds: Sequence[RoundSummary]) -> str:
+    """What rounds say of a broker or bundle, and what would have to change since the newest of them."""
+    lines = [line for data in rounds for line in _round_lines(data)]
+    remedies = dict(_remedies(rounds[0]))
+    if remedies:
+        lines += ["What would have to change:", *table_lines(list(remedies.items()))]
+    return text_of(lines)
+
+
+def _round_lines(data: RoundSummary) -> Iterator[str]:
+    yield tail_round_text(data).rstrip("\n")
+    for load in data.brokers:
+        measured = (
+            f"{name} {value_text(value)}" for name, value in load.resources.items() if value != "not-measured"
+        )
+        mean = "" if data.usage is None else f", the mean is {data.usage.mean_points:.1f}"
+        yield f"  {load.broker} is at {load.usage_points:.1f} %{mean}: {', '.join(measured)}; {load.bundles_count} bundles"
+    for name in data.brokers_missing:
+        yield f"  {name} did not report: {data.brokers_failed.get(name, 'the reason is not known')}"
+    yield from looked_at_lines(data)
+    judged = [] if data.judged is None else data.judged.heaviest
+    if judged:
+        yield from ("", "Earlier actions that were judged:")
+        yield from table_lines([(f"{row.kind} {row.bundle}", row.outcome, row.id) for row in judged])
+    left = [] if data.upkeep is None else data.upkeep.left.heaviest
+    if left:
+        yield from ("", "Left at drained brokers:")
+        yield from table_lines([(row.bundle, f"at {row.broker}", row.detail) for row in left])
+    yield ""
+
+
+def _remedies(data: RoundSummary) -> Iterator[tuple[str, str]]:
+    """By outcome what would have to change, those of the whole cluster first."""
+    if data.paused:
+        yield "paused", REMEDIES["paused"]
+    if data.failing_since is not None:
+        yield "failing", REMEDIES["failing"]
+    if data.mode == "dry-run":
+        yield "dry-run", 'mode has to be "act": `trimtab mode act`'
+    found = [(outcome, examined_remedy_of(outcome, data.policy)) for outcome in data.examined.outcomes]
+    held = (*data.candidates.outcomes, *(data.upkeep.left.outcomes if data.upkeep else ()))
+    found += [(outcome, REMEDIES.get(outcome, "")) for outcome in held]
+    yield from ((outcome, remedy) for outcome, remedy in found if remedy)
+
+
+def examined_remedy_of(outcome: str, policy: str) -> str:
+    """What would have to change for what a policy says of a pair or broker; empty for a policy or an outcome of another version."""
+    found = find_policy(policy)
+    return found.text_of(outcome).remedy if found is not None and outcome in found.outcomes else ""

@@ -1,19 +1,18 @@
 """``trimtab run``: the long-running controller."""
 
-from datetime import UTC, datetime
-from pathlib import Path
+import time
 
 import click
 
-from streaming.cli.beginning import begin_of
-from streaming.cli.configured import read_settings
 from streaming.cli.options import (
-    config_option,
+    begin_of,
     example,
     input_option,
     metrics_port_option,
     output_option,
+    setting_option,
     verbose_option,
+    with_settings,
 )
 from streaming.ports.reading import Begin
 from streaming.ports.starts import StartWith
@@ -24,21 +23,27 @@ from streaming.settings import Settings
 @click.command(
     "run", epilog=example("trimtab run --input kafka://broker:9092 --checkpoint /var/lib/trimtab/checkpoint")
 )
-@config_option
-@click.option("--mode", type=click.Choice(["dry-run", "act"]), help="Overrides controller.mode.")
-@click.option("--name", help="Overrides controller.name.")
-@input_option("Where load reports are read: kafka://host:port[,…] or pulsar://….")
-@output_option(
-    "Where decisions are written, kafka://… or pulsar://…, whatever the input is; the input's if not given."
+@with_settings(
+    setting_option(
+        "controller.mode", "--mode", type=click.Choice(["dry-run", "act"]), help="Overrides controller.mode."
+    ),
+    setting_option("controller.name", "--name", help="Overrides controller.name."),
+    input_option("Where load reports are read: kafka://host:port[,…] or pulsar://…."),
+    output_option(
+        "Where decisions are written, kafka://… or pulsar://…, whatever the input is; the input's if not given."
+    ),
+    setting_option(
+        "controller.standby",
+        "--standby/--no-standby",
+        default=None,
+        help="Overrides controller.standby: wait, warm, while another controller of this name leads, and take over from it.",
+    ),
+    setting_option("spark.checkpoint", "--checkpoint", metavar="DIR", help="Overrides spark.checkpoint."),
+    setting_option(
+        "spark.master", "--master", metavar="URL", help="Overrides spark.master, e.g. spark://host:7077."
+    ),
+    metrics_port_option("metrics.port"),
 )
-@click.option(
-    "--standby/--no-standby",
-    default=None,
-    help="Overrides controller.standby: wait, warm, while another controller of this name leads, and take over from it.",
-)
-@click.option("--checkpoint", metavar="DIR", help="Overrides spark.checkpoint.")
-@click.option("--master", metavar="URL", help="Overrides spark.master, e.g. spark://host:7077.")
-@metrics_port_option
 @click.option(
     "--from",
     "begin",
@@ -62,21 +67,7 @@ from streaming.settings import Settings
 )
 @verbose_option
 def run_command(
-    config: Path | None,
-    mode: str | None,
-    name: str | None,
-    input_url: str | None,
-    output_url: str | None,
-    checkpoint: str | None,
-    master: str | None,
-    metrics_port: int | None,
-    begin: str | None,
-    *,
-    standby: bool | None,
-    fresh: bool,
-    skip_lost: bool,
-    adopt: bool,
-    verbose: bool,
+    settings: Settings, begin: str | None, *, fresh: bool, skip_lost: bool, adopt: bool, verbose: bool
 ) -> None:
     """Read load reports, decide round by round, publish the decisions exactly once.
 
@@ -88,20 +79,11 @@ def run_command(
         raise click.UsageError(
             "--fresh and --skip-lost exclude each other: a fresh start has no lost records to skip"
         )
-    flags = {
-        "controller.mode": mode,
-        "controller.name": name,
-        "controller.standby": standby,
-        "input.url": input_url,
-        "output.url": output_url,
-        "spark.checkpoint": checkpoint,
-        "spark.master": master,
-        "metrics.port": metrics_port,
-    }
-    settings = read_settings(config, flags)
     _refuse_for_standby(settings, fresh=fresh, adopt=adopt, skip_lost=skip_lost)
     log_to_stderr(settings.controller.log_format, verbose=verbose)
-    first = _begin(begin, settings)
+    first: Begin = round((time.time() - settings.controller.warm_start_s) * 1000)
+    if begin is not None:
+        first = begin_of(begin)
 
     from streaming.controller.application import Application  # noqa: PLC0415  Spark takes a second to import
 
@@ -116,9 +98,3 @@ def _refuse_for_standby(settings: Settings, **choices: bool) -> None:
         raise click.UsageError(
             f"{given[0]} is for a start that leads at once: add --no-standby (controller.standby is true)"
         )
-
-
-def _begin(text: str | None, settings: Settings) -> Begin:
-    if text is None:
-        return round((datetime.now(UTC).timestamp() - settings.controller.warm_start_s) * 1000)
-    return begin_of(text)

@@ -8,18 +8,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from policies.shedding.registry import POLICIES
-from streaming.cli.configured import read_settings
-from streaming.cli.forms import format_option, render
-from streaming.cli.playing import card_table, html_option, play_with_progress
+from streaming.cli.options import read_settings
+from streaming.cli.output import format_option, render
+from streaming.cli.playing import (
+    card_table,
+    configs_option,
+    html_option,
+    name_configs,
+    play_with_progress,
+    processes_option,
+    write_page,
+)
 from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource, ControllerSettings
-from streaming.simulator.machines import SESSIONS_COUNT
 from streaming.simulator.scenarios import SCENARIOS, find_scenario
+from streaming.simulator.setup import SESSIONS_COUNT
 
 if TYPE_CHECKING:
-    from streaming.simulator.comparing import Build, Candidate, Run
+    from streaming.simulator.runs import Build, Candidate
+    from streaming.simulator.score import Run
 
 _FIRST_POLICIES = ("avg-shedder", "fleet-planner")
 _ALL = "all"
@@ -54,13 +64,7 @@ Example:
     type=click.Path(exists=True),
     help="Start from the fleet of a recording of `trimtab record` instead: brokers, bundles, traffic and noise.",
 )
-@click.option(
-    "--config",
-    "configs",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Settings file to compare; more than one may be given.",
-)
+@configs_option
 @click.option(
     "--policy",
     "policies",
@@ -83,9 +87,7 @@ Example:
     "--hours", type=click.FloatRange(0.5, 168), help="Simulated hours, instead of those of the scenario."
 )
 @html_option
-@click.option(
-    "--processes", type=click.IntRange(1), help="Number of parallel runs.  [default: one per processor]"
-)
+@processes_option
 @format_option("Score card.")
 def simulate_command(
     names: tuple[str, ...],
@@ -104,7 +106,7 @@ def simulate_command(
     The controller is the one that runs live, with all its guards and budgets, in mode act. It is compared with no balancer at all, and
     with one that knows the true load. The same seeds give the same figures. Nothing is read from or written to a broker.
     """
-    from streaming.simulator.comparing import NOBODY, PERFECT, jobs_of, play, sort_runs  # noqa: PLC0415  see `commands`
+    from streaming.simulator.runs import NOBODY, PERFECT, jobs_of  # noqa: PLC0415  see `commands`
 
     if recording is not None and names:
         raise WrongUse("--from and --scenario: a fleet is either recorded or made up; leave one of them out")
@@ -115,21 +117,20 @@ def simulate_command(
         range(first_seed, first_seed + seeds_count),
         [NOBODY, *candidates, PERFECT],
     )
-    runs = sort_runs(play_with_progress(jobs, play, processes, label="simulate"), jobs)
+    runs = play_with_progress(jobs, processes, label="simulate")
     if html is not None:
         from streaming.simulator.page import render_page  # noqa: PLC0415  the plotting library takes a second
 
-        html.write_text(render_page(runs, {name: summary for name, _, summary in chosen}), encoding="utf-8")
-        click.echo(f"page written to {html}", err=True)
+        write_page(html, render_page(runs, {name: summary for name, _, summary in chosen}))
     _show(runs, form)
 
 
 def _candidates(configs: Sequence[Path], policies: Sequence[str]) -> "list[Candidate]":
-    from streaming.simulator.comparing import Candidate  # noqa: PLC0415  see `commands`
+    from streaming.simulator.runs import Candidate  # noqa: PLC0415  see `commands`
 
     found = [
         Candidate(name=name, kind="live", settings=ClusterSettingsSource(read_settings(path, {})))
-        for name, path in _name_configs(configs)
+        for name, path in name_configs(configs)
     ]
     for policy in policies or (() if configs else _FIRST_POLICIES):
         flags = {"pulsar.shedding_policy": policy, "pulsar.capacity.sessions_count": SESSIONS_COUNT}
@@ -139,13 +140,6 @@ def _candidates(configs: Sequence[Path], policies: Sequence[str]) -> "list[Candi
     if len(set(names)) < len(names):
         raise WrongUse(f"two candidates have the same name: {', '.join(sorted(names))}")
     return found
-
-
-def _name_configs(configs: Sequence[Path]) -> list[tuple[str, Path]]:
-    """Each file with its stem, or with its whole path where stems are equal."""
-    stems = [path.stem for path in configs]
-    is_clear = len(set(stems)) == len(stems)
-    return [(path.stem if is_clear else str(path), path) for path in configs]
 
 
 def _find_scenarios(names: Sequence[str]) -> "list[tuple[str, Build, str]]":
@@ -159,7 +153,8 @@ def _find_scenarios(names: Sequence[str]) -> "list[tuple[str, Build, str]]":
 def _read_recording(file: str) -> "list[tuple[str, Build, str]]":
     from streaming.controller.recording import BadRecording  # noqa: PLC0415  see `commands`
     from streaming.controller.replay import NoRecording, RecordedEvents, files_of  # noqa: PLC0415
-    from streaming.simulator.recorded import NoFleet, recorded_fleets  # noqa: PLC0415
+    from streaming.simulator.backtest import NoFleet  # noqa: PLC0415
+    from streaming.simulator.recorded import recorded_fleets  # noqa: PLC0415
 
     try:
         events = RecordedEvents(
@@ -178,7 +173,7 @@ def _limit_hours(build: "Build", hours: float | None) -> "Build":
 
 
 def _show(runs: "Sequence[Run]", form: str) -> None:
-    from streaming.simulator.card import COLUMNS, card  # noqa: PLC0415  see `commands`
+    from streaming.simulator.score import COLUMNS, card  # noqa: PLC0415  see `commands`
 
     figures = card(runs)
     if form != "table":
@@ -187,7 +182,7 @@ def _show(runs: "Sequence[Run]", form: str) -> None:
                 "scenario": run.scenario,
                 "seed": run.seed,
                 "candidate": run.candidate,
-                **_score_to_builtins(run),
+                **msgspec.to_builtins(run.score),
             }
             for run in runs
         ]
@@ -196,10 +191,3 @@ def _show(runs: "Sequence[Run]", form: str) -> None:
     single = len(figures) == 2  # noqa: PLR2004  all scenarios, and one
     for scenario, rows in list(figures.items())[1 if single else 0 :]:
         click.echo(card_table(scenario, rows, COLUMNS))
-
-
-def _score_to_builtins(run: "Run") -> dict[str, object]:
-    import msgspec  # noqa: PLC0415  see `commands`
-
-    plain: dict[str, object] = msgspec.to_builtins(run.score)
-    return plain

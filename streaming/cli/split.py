@@ -7,15 +7,13 @@ from pathlib import Path
 import click
 import msgspec
 
-from policies.splitting.positions import partitions_of
-from policies.splitting.ranges import BadRange, Bundle
-from streaming.cli.forms import format_option, to_yaml
+from policies.splitting.ranges import BadRange, Bundle, partitions_of
 from streaming.cli.options import example
-from streaming.planner.split.picture import draw
-from streaming.planner.split.plan import (
+from streaming.cli.output import format_option, text_of, to_yaml
+from streaming.planner.split import (
     BadRequest,
     NotJson,
-    Refusal,
+    draw,
     hash_names,
     make_plan,
     name_warnings,
@@ -38,14 +36,6 @@ _REQUEST = """
 """
 
 _encoder = msgspec.json.Encoder()
-
-
-class PositionsAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Pulsar's answer about topic hash positions; namespace and bundle only where one was given."""
-
-    namespace: str | None = None
-    bundle: str | None = None
-    topicHashPositions: dict[str, int]  # noqa: N815
 
 
 @click.group("split")
@@ -115,7 +105,7 @@ def _answers(lines: list[bytes], form: str) -> Iterator[tuple[bool, str]]:
 
 
 def _refusal(message: str, form: str) -> str:
-    return f"error: {message}\n" if form == "table" else _encode(Refusal(message), form)
+    return f"error: {message}\n" if form == "table" else _encode({"error": message}, form)
 
 
 @split_command.command(
@@ -146,12 +136,15 @@ def positions_command(name: str | None, partitions: int, form: str, topics: tupl
         raise WrongUse(str(error)) from error
     for text in name_warnings(names, bundle):
         click.echo(f"warning: {text}", err=True)
+    answer: dict[str, object] = {}
     if bundle is not None:
+        answer = {"namespace": bundle.namespace, "bundle": str(bundle.range)}
         found = _keep_inside(found, bundle)
     if form == "table":
-        click.echo(_positions_text(found), nl=False)
+        lines = [f"{position:>10}  0x{position:08x}  {topic}" for topic, position in found.items()]
+        click.echo(text_of(lines), nl=False)
     else:
-        click.echo(_encode(_positions_answer(found, bundle), form))
+        click.echo(_encode(answer | {"topicHashPositions": found}, form))
 
 
 def _keep_inside(found: dict[str, int], bundle: Bundle) -> dict[str, int]:
@@ -159,15 +152,3 @@ def _keep_inside(found: dict[str, int], bundle: Bundle) -> dict[str, int]:
         if not bundle.range.contains(position):
             click.echo(f"warning: outside {bundle.range}: {topic} at 0x{position:08x}", err=True)
     return {topic: position for topic, position in found.items() if bundle.range.contains(position)}
-
-
-def _positions_text(found: dict[str, int]) -> str:
-    return "".join(f"{position:>10}  0x{position:08x}  {topic}\n" for topic, position in found.items())
-
-
-def _positions_answer(found: dict[str, int], bundle: Bundle | None) -> PositionsAnswer:
-    return PositionsAnswer(
-        namespace=None if bundle is None else bundle.namespace,
-        bundle=None if bundle is None else str(bundle.range),
-        topicHashPositions=found,
-    )

@@ -1,30 +1,110 @@
-"""``trimtab status``: what is in force for each cluster, and why nothing happens."""
+"""``trimtab status``: what is in force for each cluster, and why nothing happens, from the newest summary of its rounds."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 import click
 import msgspec
 
 from state.events import System
-from streaming.cli.configured import settings_options
-from streaming.cli.forms import format_option, render
-from streaming.cli.options import example
-from streaming.cli.topic_options import records_of
-from streaming.operators import overlay
-from streaming.operators.action_events import epoch_of
-from streaming.operators.beats import Running, Standby, newest_beats, newest_standbys
-from streaming.operators.control_topic import ControlTopic
-from streaming.operators.overlay import Standing
-from streaming.operators.round_events import LOOK_BACK_S, Newest, Round
-from streaming.operators.status import ClusterStatus, status_of, status_text
+from state.outputs import (
+    ApprovalSummary,
+    ControlInForce,
+    ExaminedRow,
+    OtherBalancers,
+    RoundSummary,
+    ThrottleSummary,
+    UsageSummary,
+)
+from streaming.cli.beats import Process, newest_leaders, newest_processes
+from streaming.cli.control import Standing, read_standings
+from streaming.cli.options import example, settings_options
+from streaming.cli.output import (
+    age_text,
+    counts_text,
+    format_option,
+    render,
+    table_lines,
+    text_of,
+    value_text,
+)
+from streaming.cli.published import LOOK_BACK_S, Newest, Round, epoch_of, records_of
+from streaming.cli.summaries import examined_text, upkeep_lines
 from streaming.ports.topics import BEATS_RETENTION_MS
 from streaming.process.exits import NotFound, Refused
 from streaming.process.stopping import watched
-from streaming.settings import ClusterSettingsSource, Settings
+from streaming.settings import Settings
+from streaming.settings.reference import toml_value
 
+NEAREST_COUNT = 5
+"""Pairs or brokers shown of those that did not fire; the heaviest come first."""
+LATE_AFTER_ROUNDS = 3
+"""A summary older than this many rounds is late."""
 _WATCH_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStatus:
+    """The newest round of a cluster, and what is known beside it."""
+
+    event: Round
+    epoch: int | None
+    waiting: str | None
+    """The newest control event if the round does not obey it yet, or why it was refused; None if the round obeys it or there is none."""
+    leaders: Mapping[str, Process] | None
+    """By their names, the controllers that lead or led last, by their beats; None where those cannot be read."""
+    processes: Sequence[Process] = ()
+    now_ms: int
+
+    @property
+    def controller(self) -> str:
+        """Name of the controller that closed the round."""
+        return self.event.source.rpartition("/")[2]
+
+    @property
+    def leader(self) -> Process | None:
+        """That controller, by its newest beat within the last hour."""
+        return None if self.leaders is None else self.leaders.get(self.controller)
+
+    @property
+    def runs(self) -> bool | None:
+        """Whether that controller runs; None where it is not known."""
+        return None if self.leaders is None else self.leader is not None and self.leader.runs
+
+    @property
+    def standbys(self) -> list[Process]:
+        """The processes that stand by for it."""
+        key = (self.controller, "standby")
+        return [each for each in self.processes if each.runs and (each.beat.name, each.beat.role) == key]
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the round's end."""
+        return self.now_ms / 1000 - datetime.fromisoformat(self.event.data.end).timestamp()
+
+    @property
+    def is_late(self) -> bool:
+        """Whether there should be a newer round."""
+        data = self.event.data
+        length = datetime.fromisoformat(data.end) - datetime.fromisoformat(data.start)
+        return self.age_s > LATE_AFTER_ROUNDS * length.total_seconds()
+
+    @property
+    def nearest(self) -> list[ExaminedRow]:
+        """What the policy looked at and did not act on. Pulsar pairs the broker in the middle with itself."""
+        rows = self.event.data.examined.heaviest
+        near = [row for row in rows if row.outcome != "fired" and row.low_broker != row.high_broker]
+        return near[:NEAREST_COUNT]
+
+    @property
+    def held(self) -> dict[str, int]:
+        """How many bundles of the brokers that fired did not move, by reason."""
+        outcomes = self.event.data.candidates.outcomes
+        return {name: count for name, count in outcomes.items() if name != "acted"}
 
 
 @click.command("status", epilog=example("trimtab status --cluster east-1 --watch"))
@@ -36,89 +116,69 @@ _WATCH_S = 5.0
 @format_option("JSON and YAML are a list with one object per cluster.")
 def status_command(settings: Settings, clusters: tuple[str, ...], form: str, *, watch: bool) -> None:
     """Show what is in force for each cluster as its controller applied it, and why nothing happens."""
-    newest = Newest()
+    newest = Newest(settings)
     with watched() if watch else nullcontext():
         while True:
-            text = _render_statuses(list(_statuses(settings, clusters, newest)), form)
+            statuses = list(_statuses(settings, set(clusters), newest))
             if watch:
                 click.clear()
-            click.echo(text, nl=False)
+            if form == "table":
+                click.echo("\n".join(map(status_text, statuses)), nl=False)
+            else:
+                click.echo(render(list(map(status_tree, statuses)), form), nl=False)
             if not watch:
                 return
             time.sleep(_WATCH_S)
 
 
-def _render_statuses(statuses: list[ClusterStatus], form: str) -> str:
-    if form != "table":
-        return render(msgspec.to_builtins(statuses), form)
-    return "\n".join(map(status_text, statuses))
-
-
-def _statuses(settings: Settings, clusters: tuple[str, ...], newest: Newest) -> Iterator[ClusterStatus]:
+def _statuses(settings: Settings, wanted: set[str], newest: Newest) -> Iterator[ClusterStatus]:
     """``newest`` has the rounds that the previous look found."""
-    now_s = time.time()
-    beats, standbys = _newest_beats(settings, now_s=now_s)
-    rounds = _newest_rounds(settings, set(clusters), newest, beats, now_s=now_s)
+    now_ms = round(time.time() * 1000)
+    beats = _read_beats(settings, now_ms)
+    leaders, processes = beats or (None, [])
+    rounds = _newest_rounds(settings, wanted, newest, leaders)
     systems: dict[str, System] = {event.cluster: event.data.system for event, _ in rounds}
     stands = _read_standings(settings, systems)
     for event, epoch in rounds:
-        yield status_of(
-            event,
-            epoch=epoch,
-            waiting=_describe_waiting(event, stands.get(event.cluster, Standing())),
-            beats=beats,
-            standbys=standbys,
-            now_ms=round(now_s * 1000),
+        waiting = _describe_waiting(event, stands.get(event.cluster, Standing()))
+        yield ClusterStatus(
+            event=event, epoch=epoch, waiting=waiting, leaders=leaders, processes=processes, now_ms=now_ms
         )
 
 
-def _newest_beats(
-    settings: Settings, *, now_s: float
-) -> tuple[dict[str, Running] | None, dict[str, list[Standby]]]:
-    """Leaders and standbys by the controller's name. If the beats cannot be read, the leaders are None, and a message says so."""
-    now_ms = round(now_s * 1000)
+def _read_beats(settings: Settings, now_ms: int) -> tuple[dict[str, Process], list[Process]] | None:
+    """Leaders by the controller's name, and all processes. If the beats cannot be read, None, and a message says so."""
     try:
-        records = list(records_of(settings, settings.topics.beats, now_ms - BEATS_RETENTION_MS, follow=False))
+        records = list(records_of(settings, settings.topics.beats, now_ms - BEATS_RETENTION_MS))
     except Refused as error:
         click.echo(f"it is not known whether a controller runs: {error}", err=True)
-        return None, {}
-    return newest_beats(records, now_ms=now_ms), newest_standbys(records, now_ms=now_ms)
+        return None
+    return newest_leaders(records, now_ms=now_ms), newest_processes(records, now_ms=now_ms)
 
 
 def _newest_rounds(
-    settings: Settings,
-    wanted: set[str],
-    newest: Newest,
-    beats: Mapping[str, Running] | None,
-    *,
-    now_s: float,
+    settings: Settings, wanted: set[str], newest: Newest, leaders: Mapping[str, Process] | None
 ) -> list[tuple[Round, int | None]]:
     """The newest summary of each cluster with its controller's epoch. Raises ``NotFound`` naming the clusters without one."""
-    known = wanted or set(settings.clusters)
-    newest.look_back(
-        lambda back_s: records_of(
-            settings, settings.topics.audit, round((now_s - back_s) * 1000), follow=False
-        ),
-        known,
-        steps_s=LOOK_BACK_S[:1] if newest.clusters else LOOK_BACK_S,
-    )
+    steps_s = LOOK_BACK_S[:1] if newest.clusters else LOOK_BACK_S
+    newest.look_back(wanted or set(settings.clusters), steps_s=steps_s)
     missing = sorted(wanted - newest.clusters)
     if missing or not newest.clusters:
         raise NotFound(
-            f"{', '.join(missing) or 'any cluster'}: no round on {settings.topics.audit} in the last day: {_explain_missing_round(beats)}"
+            f"{', '.join(missing) or 'any cluster'}: no round on {settings.topics.audit} in the last day: {_explain_missing_round(leaders)}"
         )
     return [
         (event, epoch_of(record.headers))
-        for record, event in newest.rounds(settings.topics.audit)
+        for record, event in newest.rounds()
         if not wanted or event.cluster in wanted
     ]
 
 
-def _explain_missing_round(beats: Mapping[str, Running] | None) -> str:
+def _explain_missing_round(leaders: Mapping[str, Process] | None) -> str:
     """Why there is no round."""
-    if beats is None:
+    if leaders is None:
         return "no controller runs, or no report of the cluster comes"
-    running = [f"{each.controller} ({each.instance})" for each in beats.values() if each.runs]
+    running = [f"{name} ({each.beat.instance})" for name, each in leaders.items() if each.runs]
     if not running:
         return "no controller runs"
     return f"no report of the cluster comes to {', '.join(running)}, or its first round is not over"
@@ -127,7 +187,7 @@ def _explain_missing_round(beats: Mapping[str, Running] | None) -> str:
 def _read_standings(settings: Settings, systems: dict[str, System]) -> dict[str, Standing]:
     """The newest control event of each cluster. If the control topic cannot be read, there is none, and a message says so."""
     try:
-        return overlay.find_standings(ControlTopic(settings).read(), ClusterSettingsSource(settings), systems)
+        return read_standings(settings, systems)
     except Refused as error:
         click.echo(f"the newest control events are not known: {error}", err=True)
         return {}
@@ -141,3 +201,194 @@ def _describe_waiting(event: Round, stands: Standing) -> str | None:
     if written is None or (obeyed is not None and obeyed.id == written.id):
         return None
     return f"{written.who or 'somebody'}: {written.why or 'no reason given'} ({written.id}), which no round obeys yet"
+
+
+_FIELDS = (
+    "cluster system controller epoch runs beat standbys round end age_s is_late outcome reason mode paused policy settings "
+    "control waiting failing_since splits_failing_since brokers_reporting_count brokers_missing brokers_failed usage "
+    "other_balancers nearest held actions in_flight findings throttle shadow upkeep approval"
+)
+"""What a program gets of a cluster: fields of its summary, and those of ``status_tree``."""
+
+
+def status_tree(status: ClusterStatus) -> dict[str, Any]:
+    """For a program."""
+    data, leader = status.event.data, status.leader
+    beside: dict[str, Any] = {
+        "controller": status.controller,
+        "epoch": status.epoch,
+        "runs": status.runs,
+        "beat": None if leader is None else _leader_tree(leader),
+        "standbys": [_standby_tree(each) for each in status.standbys],
+        "age_s": round(status.age_s, 3),
+        "is_late": status.is_late,
+        "settings": data.settings_by_name(),
+        "waiting": status.waiting,
+        "nearest": status.nearest,
+        "held": status.held,
+        "findings": data.findings.heaviest,
+    }
+    fields = {name: beside[name] if name in beside else getattr(data, name) for name in _FIELDS.split()}
+    tree: dict[str, Any] = msgspec.to_builtins(fields)
+    return tree
+
+
+def _leader_tree(leader: Process) -> dict[str, Any]:
+    beat = leader.beat
+    return {
+        "controller": beat.name,
+        "instance": beat.instance,
+        "epoch": beat.epoch,
+        "batch": beat.batch,
+        "beat_age_s": leader.age_s,
+        "session_s": beat.session_s,
+        "version": beat.version,
+        "has_left": beat.is_leaving,
+    }
+
+
+def _standby_tree(standby: Process) -> dict[str, Any]:
+    beat = standby.beat
+    return {
+        "instance": beat.instance,
+        "version": beat.version,
+        "beat_age_s": standby.age_s,
+        "problem": beat.problem,
+    }
+
+
+def status_text(status: ClusterStatus) -> str:
+    """For a person: what is in force, what happened last, and why nothing did."""
+    data = status.event.data
+    rows = [
+        *_rows("", _lateness(status)),
+        ("controller", _controller(status)),
+        *_rows("standby", map(_standby, status.standbys)),
+        ("control", _control(data.control)),
+        *_rows("waiting", [status.waiting] if status.waiting else []),
+        ("policy", data.policy),
+        *_rows(
+            "settings", [f"{name} = {toml_value(value)}" for name, value in data.settings_by_name().items()]
+        ),
+        ("brokers", _brokers(data)),
+        *_rows("beside", _describe_other_balancers(data.other_balancers)),
+        ("round", f"{data.outcome}: {data.reason}"),
+        *_rows("nearest", [f"{examined_text(row)}: {row.detail}" for row in status.nearest]),
+        *_rows("held", [counts_text(status.held)] if status.held else []),
+        *_rows(
+            "in flight",
+            [f"{row.kind} {row.target} until {row.expires_at} ({row.id})" for row in data.in_flight],
+        ),
+        *_rows("shadow", _shadow(data)),
+        *_rows("approval", _approval(data.approval)),
+        *_rows("upkeep", upkeep_lines(data.upkeep)),
+        *_failing(data),
+        *_rows("findings", [f"{each.kind} {each.subject}: {each.advice}" for each in data.findings.heaviest]),
+        *_throttle(data.throttle),
+    ]
+    head = f"{data.cluster} ({data.system}): {_describe_mode(data)}, round {data.round} ended {age_text(status.age_s)}"
+    return text_of([head, *table_lines(rows)])
+
+
+def _rows(name: str, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Lines under one name, which is shown before the first."""
+    for number, line in enumerate(lines):
+        yield ("" if number else name), line
+
+
+def _describe_mode(data: RoundSummary) -> str:
+    doing = "acts" if data.mode == "act" else "dry-run"
+    until = "" if data.control is None or data.control.until is None else f" until {data.control.until}"
+    return f"{doing}, PAUSED{until}" if data.paused else doing
+
+
+def _controller(status: ClusterStatus) -> str:
+    known = f"{status.controller}, epoch {'unknown' if status.epoch is None else status.epoch}"
+    if status.runs is None:
+        return f"{known}; whether it runs is not known"
+    if status.leader is None:
+        return f"{known}, DOES NOT RUN: no beat in the last hour"
+    beat = status.leader.beat
+    if not status.runs:
+        last = "it ended properly" if beat.is_leaving else "its last beat was"
+        return f"{known}, DOES NOT RUN: {last} {age_text(status.leader.age_s)}, from {beat.instance}"
+    return f"{known}, runs as {beat.instance}, batch {'none yet' if beat.batch is None else beat.batch}"
+
+
+def _standby(standby: Process) -> str:
+    beat = standby.beat
+    able = f"COULD NOT LEAD: {beat.problem}" if beat.problem else "could take over"
+    return f"{beat.instance}, version {beat.version}, {able}"
+
+
+def _lateness(status: ClusterStatus) -> Iterator[str]:
+    if status.is_late:
+        why = {
+            True: "no reports come: see the collector",
+            False: "its controller does not run",
+            None: "no reports come (see the collector), or no controller runs",
+        }[status.runs]
+        yield f"no newer round: {why}; the rest is as of that round"
+
+
+def _control(control: ControlInForce | None) -> str:
+    if control is None:
+        return "as configured, no control event"
+    problem = f"; its settings are not in force: {control.problem}" if control.problem else ""
+    return f"{control.who or 'somebody'} at {control.time}: {control.why or 'no reason given'}{problem}"
+
+
+def _brokers(data: RoundSummary) -> str:
+    found = [f"{data.brokers_reporting_count} reporting"]
+    if data.brokers_missing:
+        found.append(f"missing {', '.join(data.brokers_missing)}")
+    found += [f"{name} failed ({why})" for name, why in data.brokers_failed.items()]
+    if data.usage is not None:
+        found.append(_usage(data.usage))
+    return ", ".join(found)
+
+
+def _usage(usage: UsageSummary) -> str:
+    return f"usage mean {usage.mean_points:.1f}, max {usage.max_points:.1f} points"
+
+
+def _describe_other_balancers(others: OtherBalancers | None) -> Iterator[str]:
+    if others is None:
+        return
+    for what, brokers in (
+        ("Pulsar's own shedding is on", others.shedding_brokers),
+        ("Pulsar's own splitting is on", others.splitting_brokers),
+        ("whether Pulsar balances is not known", others.unknown_brokers),
+    ):
+        if brokers:
+            yield f"{what} at {', '.join(brokers)}"
+
+
+def _shadow(data: RoundSummary) -> Iterator[str]:
+    if data.shadow is not None:
+        moved = f"{data.shadow.count} bundles are counted where the dry-run moved them"
+        yield f"{moved}: {_usage(data.shadow.usage)}"
+
+
+def _failing(data: RoundSummary) -> Iterator[tuple[str, str]]:
+    for kind, since in (("unloads", data.failing_since), ("splits", data.splits_failing_since)):
+        if since is not None:
+            yield "failing", f"{kind} are held since {since}, because too many failed: see `trimtab resume`"
+
+
+def _approval(found: ApprovalSummary | None) -> Iterator[str]:
+    if found is not None:
+        waiting = f"{found.open_count} wait for `trimtab approve`" if found.open_count else "nothing waits"
+        yield f"required for unloads and splits: {waiting}"
+        yield from (f"{row.kind} {row.bundle} until {row.expires_at} ({row.id})" for row in found.open)
+
+
+def _throttle(throttle: ThrottleSummary | None) -> Iterator[tuple[str, str]]:
+    if throttle is None:
+        return
+    moving = "unknown" if throttle.partitions_moving_count is None else throttle.partitions_moving_count
+    eta = "" if throttle.eta_s is None else f", done in {throttle.eta_s:.0f} s"
+    yield "throttle", f"{throttle.outcome}, partitions moving: {moving}{eta}"
+    yield from _rows(
+        "rates", [f"{role} {value_text(rate)} bytes/s" for role, rate in throttle.rates_bytes_per_s.items()]
+    )

@@ -3,23 +3,21 @@
 import json
 import re
 import sys
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 import msgspec
 
-from policies.throttle.batches import BatchPlan, CannotBatch, batches_of
-from policies.throttle.moves import LARGEST_NUMBER, Reassignment
+from policies.throttle.batches import CannotBatch, batches_of
+from policies.throttle.moves import LARGEST_NUMBER
+from policies.throttle.needs import MIN_INTERVAL_MS
 from policies.throttle.rates import MIB, Caps, RateRule
-from policies.throttle.write_rates import MIN_INTERVAL_MS
-from streaming.cli.forms import format_option, to_yaml
 from streaming.cli.options import example
-from streaming.planner.throttle.picture import draw
-from streaming.planner.throttle.plan import ThrottlePlan, answer_of, make_plan
-from streaming.planner.throttle.request import (
+from streaming.cli.output import format_option, to_yaml
+from streaming.planner.throttle_plan import ThrottlePlan, answer_of, draw, make_plan
+from streaming.planner.throttle_request import (
     BadRequest,
     Checked,
     ThrottleRequest,
@@ -166,99 +164,90 @@ def plan_command(
 
     There are two plans: one rate for all brokers (quicker), and a rate for each broker. Rates are in bytes/s: 1 MB/s is 1000000.
     """
+    if rate is not None and deadline is not None:
+        raise WrongUse("--rate fixes the rate and --deadline asks for one; give one of them")
+    if rate is not None and cap is not None and rate > cap:
+        raise WrongUse(f"--rate {rate} is above --cap {cap}")
+    rule = RateRule(
+        headroom_ratio=headroom,
+        floor_bytes_per_s=floor,
+        deadline_s=deadline,
+        caps=Caps(default_bytes_per_s=cap),
+        fixed_bytes_per_s=rate,
+    )
+    place = _place(bootstrap, cluster, config)
+    if is_applied and (place is None or batches is not None):
+        raise WrongUse(
+            "--apply needs --bootstrap or --cluster, and no --batches: apply them one by one, each from its own file"
+        )
     try:
-        rule = _rule(rate=rate, deadline=deadline, cap=cap, headroom=headroom, floor=floor)
-        where = _place_of(bootstrap, cluster, config)
-        applied = _apply(chosen, where, batches, replace_rates=replace_rates) if is_applied else None
         request = read_request(sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes())
-        if where is None:
+        if place is None:
             plan = _plan(checked_request(request), rule, batches)
             _print(plan, form)
         else:
-            plan = _on_cluster(request, rule, batches, form, Inspection(where, interval, applied))
+            inspection = Inspection(*place, interval, chosen if is_applied else None, replace_rates)
+            plan = _plan_on_cluster(request, rule, batches, form, inspection)
     except BadRequest as error:
         raise WrongUse(str(error)) from error
     if plan.is_infeasible:
         sys.exit(INFEASIBLE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
-    """What ``--apply`` sets."""
-
-    chosen: Literal["uniform", "per-broker"]
-    replace_rates: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A cluster: its target, and the target's name in the settings."""
+class Inspection(NamedTuple):
+    """Where to look, how long, and what to set there."""
 
     target: "KafkaTarget"
     name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Inspection:
-    """Where to look, how long, and whether to set anything there."""
-
-    place: Place
+    """Name of the target in the settings."""
     interval_s: float
-    applied: Applied | None
+    applied: Literal["uniform", "per-broker"] | None
+    replace_rates: bool
 
 
-def _place_of(bootstrap: str | None, cluster: str | None, config: Path | None) -> Place | None:
-    """The cluster to look at; None if everything is in the file."""
+def _place(
+    bootstrap: str | None, cluster: str | None, config: Path | None
+) -> "tuple[KafkaTarget, str] | None":
+    """The cluster to look at, and its name; None if everything is in the file. Raises ``WrongUse``."""
     if bootstrap is not None and cluster is not None:
-        raise BadRequest("--bootstrap and --cluster both say where to look; give one of them")
+        raise WrongUse("--bootstrap and --cluster both say where to look; give one of them")
     if config is not None and cluster is None:
-        raise BadRequest("--config is read for --cluster only: name the cluster, or leave it out")
+        raise WrongUse("--config is read for --cluster only: name the cluster, or leave it out")
     if bootstrap is None and cluster is None:
         return None
 
-    from streaming.cli.configured import read_settings  # noqa: PLC0415  settings, when needed
-    from streaming.cli.targets import kafka_target  # noqa: PLC0415
+    from streaming.cli.options import read_settings  # noqa: PLC0415  settings, when needed
+    from streaming.cli.service import kafka_target  # noqa: PLC0415
     from streaming.settings import KafkaTarget  # noqa: PLC0415
 
     if cluster is not None:
-        return Place(kafka_target(read_settings(config, {}), cluster), cluster)
+        return kafka_target(read_settings(config, {}), cluster), cluster
     try:
-        return Place(KafkaTarget(bootstrap=str(bootstrap)), "--bootstrap")
+        return KafkaTarget(bootstrap=str(bootstrap)), "--bootstrap"
     except ValueError as error:
-        raise BadRequest(f"--bootstrap: {error}") from error
+        raise WrongUse(f"--bootstrap: {error}") from error
 
 
-def _apply(
-    chosen: Literal["uniform", "per-broker"],
-    where: Place | None,
-    batches: str | int | None,
-    *,
-    replace_rates: bool,
-) -> Applied:
-    if where is None or batches is not None:
-        raise BadRequest(
-            "--apply needs --bootstrap or --cluster, and no --batches: apply them one by one, each from its own file"
-        )
-    return Applied(chosen=chosen, replace_rates=replace_rates)
-
-
-def _on_cluster(
+def _plan_on_cluster(
     request: ThrottleRequest, rule: RateRule, batches: str | int | None, form: str, inspection: Inspection
 ) -> ThrottlePlan:
     """Look up, plan, print, and set; an infeasible plan is printed and not set."""
     from streaming.kafka.admin import cluster_of  # noqa: PLC0415
     from streaming.kafka.connection import ClusterError  # noqa: PLC0415  a broker's client, when needed
-    from streaming.planner.throttle.apply import NotApplied, apply_plan  # noqa: PLC0415
-    from streaming.planner.throttle.survey import survey  # noqa: PLC0415
+    from streaming.planner.throttle_cluster import (  # noqa: PLC0415
+        NotApplied,
+        apply_plan,
+        survey,
+    )
 
+    target, name, interval_s, applied, replace_rates = inspection
     try:
-        with cluster_of(inspection.place.target, cluster=inspection.place.name) as kafka:
-            found = survey(kafka, request, interval_s=inspection.interval_s)
+        with cluster_of(target, cluster=name) as kafka:
+            found = survey(kafka, request, interval_s=interval_s)
             plan = _plan(found.checked, rule, batches)
             _print(plan, form)
-            if inspection.applied is not None:
-                how = inspection.applied
-                done = apply_plan(kafka, plan, found, chosen=how.chosen, replace_rates=how.replace_rates)
+            if applied is not None:
+                done = apply_plan(kafka, plan, found, chosen=applied, replace_rates=replace_rates)
                 click.echo("\n".join(done), err=True)
     except NotApplied as error:
         if not plan.is_infeasible:
@@ -270,32 +259,14 @@ def _on_cluster(
 
 
 def _plan(checked: Checked, rule: RateRule, batches: str | int | None) -> ThrottlePlan:
-    return make_plan(checked, rule, batches=_batch(checked.reassignment, rule, batches))
-
-
-def _rule(
-    *, rate: int | None, deadline: Fraction | None, cap: int | None, headroom: Fraction, floor: int
-) -> RateRule:
-    if rate is not None and deadline is not None:
-        raise BadRequest("--rate fixes the rate and --deadline asks for one; give one of them")
-    if rate is not None and cap is not None and rate > cap:
-        raise BadRequest(f"--rate {rate} is above --cap {cap}")
-    return RateRule(
-        headroom_ratio=headroom,
-        floor_bytes_per_s=floor,
-        deadline_s=deadline,
-        caps=Caps(default_bytes_per_s=cap),
-        fixed_bytes_per_s=rate,
-    )
-
-
-def _batch(reassignment: Reassignment, rule: RateRule, asked: str | int | None) -> BatchPlan | None:
-    if asked is None:
-        return None
+    if batches is None:
+        return make_plan(checked, rule, batches=None)
+    count = None if batches == "auto" else int(batches)
     try:
-        return batches_of(reassignment.moves, rule, count=None if asked == "auto" else int(asked))
+        batched = batches_of(checked.reassignment.moves, rule, count=count)
     except CannotBatch as error:
-        raise BadRequest(f"--batches {asked}: {error}") from error
+        raise BadRequest(f"--batches {batches}: {error}") from error
+    return make_plan(checked, rule, batches=batched)
 
 
 def _print(plan: ThrottlePlan, form: str) -> None:

@@ -1,13 +1,11 @@
 """``trimtab topics``: make the topics as they must be."""
 
-from pathlib import Path
-
 import click
 
-from streaming.cli.configured import read_settings
-from streaming.cli.options import config_option, example, input_option, output_option
+from streaming.cli.options import example, settings_options
 from streaming.ports.topics import StartError
 from streaming.process.exits import Refused
+from streaming.settings import Settings
 
 
 @click.group("topics")
@@ -16,9 +14,7 @@ def topics_command() -> None:
 
 
 @topics_command.command("create", epilog=example("trimtab topics create --input kafka://broker:9092"))
-@config_option
-@input_option("Overrides input.url: kafka://host:port[,…] or pulsar://….")
-@output_option("Overrides output.url.")
+@settings_options
 @click.option(
     "--input-partitions",
     type=click.IntRange(min=1),
@@ -26,16 +22,12 @@ def topics_command() -> None:
     show_default=True,
     help="Partitions of the input topic.",
 )
-def create_command(
-    config: Path | None, input_url: str | None, output_url: str | None, input_partitions: int
-) -> None:
+def create_command(settings: Settings, input_partitions: int) -> None:
     """Make the topics that are missing, with the partitions, timestamps, retention, compaction and record size that they need.
 
     Existing topics are never altered, except for deduplication on Pulsar, which is switched on where it is needed; each
     difference is named with the command that corrects it, and the exit code is then 5.
     """
-    settings = read_settings(config, {"input.url": input_url, "output.url": output_url})
-
     from streaming.systems.topics import create_all  # noqa: PLC0415  a broker's client is loaded when needed
 
     try:

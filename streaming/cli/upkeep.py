@@ -1,17 +1,29 @@
-"""``trimtab maintenance`` and ``drain``: what operators take out of balancing, as part of a cluster's control."""
+"""``trimtab maintenance`` and ``drain``: what operators take out of balancing, and how far a drain is."""
 
+import time
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
 import click
+import msgspec
 
-from streaming.cli.configured import settings_options
-from streaming.cli.control import ControlChange, Request, change, with_request_options
-from streaming.cli.forms import format_option, render
-from streaming.cli.options import Moment, example
-from streaming.operators import overlay, upkeep
-from streaming.operators.control_topic import ControlTopic
-from streaming.operators.drained import follow_drains
-from streaming.settings import ClusterSettingsSource, Settings
+from state.outputs import RoundSummary
+from streaming.cli.control import Asker, Edit, Planned, read_standings, upkeep_of
+from streaming.cli.options import Moment, example, settings_options
+from streaming.cli.output import format_option, render, text_of
+from streaming.cli.published import Newest, Round, pass_over_outage
+from streaming.cli.request import KnownCluster, Request, change, standing_lines, with_request_options
+from streaming.cli.summaries import drain_line, left_lines, own_lines
+from streaming.contract.messages import ControlData, SpellData
+from streaming.process.deadline import Deadline
+from streaming.process.exits import NotAcknowledged, WrongUse
+from streaming.settings import Settings
+
+WILL_NOT_PASS = ("excluded-namespace", "maintenance", "no-destination", "anti-affinity")
+"""Reasons why a bundle stays at a drained broker that no later round changes by itself."""
+_PATIENCE_S = 300.0
+"""How long to wait for a newer round: without one nothing is decided, and there is nothing to show."""
+_LOOK_S = 1.0
 
 _brokers_option = click.option(
     "--broker",
@@ -45,11 +57,9 @@ def start_command(
 ) -> None:
     """Make brokers neither source nor destination, and leave the bundles of namespaces where they are."""
     _require_something(brokers, namespaces)
-    edit = upkeep.begin_maintenance(
-        brokers, namespaces, asker=request.asker, at=datetime.now(UTC), until=until
-    )
-    for changed in change(request, edit):
-        _warn_of_strangers(changed, brokers)
+    edit = begin_maintenance(brokers, namespaces, asker=request.asker, at=datetime.now(UTC), until=until)
+    for event, known in change(request, edit):
+        _warn_of_strangers(event.cluster, known, brokers)
 
 
 @maintenance_command.command(
@@ -61,7 +71,7 @@ def start_command(
 def end_command(request: Request, brokers: tuple[str, ...], namespaces: tuple[str, ...]) -> None:
     """Let brokers and namespaces take part again; a drained broker, too."""
     _require_something(brokers, namespaces)
-    change(request, upkeep.end_maintenance(brokers, namespaces))
+    change(request, end_maintenance(brokers, namespaces))
 
 
 @maintenance_command.command("list", epilog=example("trimtab maintenance list --cluster east-1"))
@@ -72,22 +82,20 @@ def end_command(request: Request, brokers: tuple[str, ...], namespaces: tuple[st
 @format_option("JSON and YAML are a list with one object for each.")
 def list_command(settings: Settings, clusters: tuple[str, ...], form: str) -> None:
     """Show what is under maintenance, and what is drained; `trimtab status` shows how far a drain is."""
-    stands = overlay.find_standings(ControlTopic(settings).read(), ClusterSettingsSource(settings))
-    found = {
-        name: each
-        for name, each in sorted(stands.items())
-        if (not clusters or name in clusters) and each.has_upkeep
-    }
+    stands = sorted(read_standings(settings).items())
+    found = {name: each for name, each in stands if (not clusters or name in clusters) and each.has_upkeep}
     if form != "table":
-        rows = [row for name, each in found.items() for row in upkeep.upkeep_tree(name, each)]
+        rows = [
+            {"cluster": cluster, "what": what, "name": name, **msgspec.to_builtins(spell)}
+            for cluster, each in found.items()
+            for (what, name), spell in upkeep_of(each.overlay)
+        ]
         click.echo(render(rows, form), nl=False)
         return
     if not found:
         click.echo("nothing is under maintenance or drained")
     for name, each in found.items():
-        click.echo(
-            "".join(f"{line}\n" for line in [f"{name}:", *upkeep.standing_lines(each.overlay)]), nl=False
-        )
+        click.echo(text_of([f"{name}:", *standing_lines(each.overlay)]), nl=False)
 
 
 @click.command(
@@ -107,25 +115,19 @@ def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
 
     With --wait it goes on to show how far the drain is, round by round, until the brokers are empty.
     """
-    edit = upkeep.begin_drain(brokers, asker=request.asker, at=datetime.now(UTC))
-    changes = change(request, edit)
     moving = []
-    for changed in changes:
-        _warn_of_strangers(changed, brokers)
-        if _mode(changed, request.target.settings) == "dry-run":
+    for event, known in change(request, begin_drain(brokers, asker=request.asker, at=datetime.now(UTC))):
+        _warn_of_strangers(event.cluster, known, brokers)
+        observed = None if known is None else known.mode
+        if (event.after.mode or observed or request.settings.controller.mode) == "dry-run":
             click.echo(
-                f"{changed.event.cluster}: it is in dry-run, so nothing will move; the unloads are only shown "
+                f"{event.cluster}: it is in dry-run, so nothing will move; the unloads are only shown "
                 "(`trimtab mode act` lets it act)"
             )
         else:
-            moving.append(changed.event)
+            moving.append(event)
     if request.wait and moving:
-        follow_drains(request.target.settings, moving, brokers, tell=click.echo)
-
-
-def _mode(changed: ControlChange, settings: Settings) -> str:
-    observed = None if changed.known is None else changed.known.mode
-    return changed.event.after.mode or observed or settings.controller.mode
+        _follow_drains(request.settings, moving, brokers)
 
 
 def _require_something(brokers: tuple[str, ...], namespaces: tuple[str, ...]) -> None:
@@ -133,13 +135,126 @@ def _require_something(brokers: tuple[str, ...], namespaces: tuple[str, ...]) ->
         raise click.UsageError("give --broker ID or --namespace TENANT/NAME (once or more)")
 
 
-def _warn_of_strangers(changed: ControlChange, brokers: tuple[str, ...]) -> None:
-    cluster = changed.known
-    for broker in () if cluster is None else brokers:
-        if cluster is not None and cluster.has_not(broker):
-            known = ", ".join(cluster.brokers_reporting) or "none"
+def _warn_of_strangers(cluster: str, known: KnownCluster | None, brokers: tuple[str, ...]) -> None:
+    for broker in () if known is None else brokers:
+        if known is not None and known.has_not(broker):
+            reported = ", ".join(known.brokers_reporting) or "none"
             click.echo(
-                f"{changed.event.cluster}: {broker} did not report in the newest round (those that did: {known}); the event "
+                f"{cluster}: {broker} did not report in the newest round (those that did: {reported}); the event "
                 "is written all the same",
                 err=True,
             )
+
+
+def begin_maintenance(
+    brokers: Collection[str],
+    namespaces: Collection[str],
+    *,
+    asker: Asker,
+    at: datetime,
+    until: datetime | None,
+) -> Edit:
+    """Leave brokers and namespaces alone, until then or until a person ends it; a drain of such a broker ends."""
+    spell = SpellData(since=at, until=until, who=asker.who, why=asker.why)
+    return lambda data: msgspec.structs.replace(
+        data,
+        maintenance_brokers=data.maintenance_brokers | dict.fromkeys(brokers, spell),
+        maintenance_namespaces=data.maintenance_namespaces | dict.fromkeys(namespaces, spell),
+        drained_brokers=_drop_spells(data.drained_brokers, brokers),
+    )
+
+
+def end_maintenance(brokers: Collection[str], namespaces: Collection[str]) -> Edit:
+    """Let brokers and namespaces take part again, drained ones too. The edit raises ``WrongUse`` for a name that is neither."""
+
+    def edit(data: ControlData) -> ControlData:
+        for what, names, known in (
+            ("broker", brokers, {*data.maintenance_brokers, *data.drained_brokers}),
+            ("namespace", namespaces, {*data.maintenance_namespaces}),
+        ):
+            strangers = sorted(set(names) - known)
+            if strangers:
+                raise WrongUse(
+                    f"{what} {', '.join(strangers)} is neither under maintenance nor drained; `trimtab maintenance list` "
+                    "shows what is"
+                )
+        return msgspec.structs.replace(
+            data,
+            maintenance_brokers=_drop_spells(data.maintenance_brokers, brokers),
+            maintenance_namespaces=_drop_spells(data.maintenance_namespaces, namespaces),
+            drained_brokers=_drop_spells(data.drained_brokers, brokers),
+        )
+
+    return edit
+
+
+def begin_drain(brokers: Collection[str], *, asker: Asker, at: datetime) -> Edit:
+    """Empty brokers. One that is drained already goes on as it began; a drain replaces a maintenance."""
+    spell = SpellData(since=at, who=asker.who, why=asker.why)
+    return lambda data: msgspec.structs.replace(
+        data,
+        maintenance_brokers=_drop_spells(data.maintenance_brokers, brokers),
+        drained_brokers=dict.fromkeys(brokers, spell) | data.drained_brokers,
+    )
+
+
+def _drop_spells(spells: Mapping[str, SpellData], names: Collection[str]) -> dict[str, SpellData]:
+    return {name: each for name, each in spells.items() if name not in names}
+
+
+def is_stuck(data: RoundSummary) -> bool:
+    """Whether every bundle that is left stays for a reason that no later round changes by itself."""
+    left = None if data.upkeep is None else data.upkeep.left
+    return left is not None and left.count > 0 and set(left.outcomes) <= set(WILL_NOT_PASS)
+
+
+def _follow_drains(settings: Settings, events: Sequence[Planned], brokers: Collection[str]) -> None:
+    """Show how far the drains are in each round; returns when the brokers of all clusters are empty, but for Pulsar's own.
+
+    Raises ``NotAcknowledged`` if every bundle left stays for a reason that no later round changes, or if no round comes, and
+    ``Refused`` if a round cannot be read.
+    """
+    begin_ms = min(event.time_ms for event in events)
+    open_ = {event.cluster for event in events}
+    newest, reported = Newest(settings), dict.fromkeys(open_, -1)
+    deadline = Deadline(_PATIENCE_S)
+    while open_:
+        with pass_over_outage(deadline):
+            newest.read_since(begin_ms)
+        for record, event in newest.rounds():
+            if event.cluster not in open_ or event.data.round <= reported[event.cluster]:
+                continue
+            reported[event.cluster] = event.data.round
+            deadline = Deadline(_PATIENCE_S)
+            begin_ms = max(begin_ms, record.timestamp)
+            if _show_drains(event, brokers):
+                open_.discard(event.cluster)
+        if open_ and deadline.is_over:
+            raise NotAcknowledged(
+                f"{', '.join(sorted(open_))}: no round in the last {_PATIENCE_S:g} s, so the drain's progress is not known: see "
+                "`trimtab status`. The drain goes on with the next round"
+            )
+        if open_:
+            time.sleep(_LOOK_S)
+
+
+def _show_drains(event: Round, brokers: Collection[str]) -> bool:
+    """Show how far the drains of the brokers are; returns whether nothing that is moved is left there."""
+    drains = [] if event.data.upkeep is None else event.data.upkeep.drains
+    rows = [each for each in drains if each.name in brokers]
+    if not rows:
+        return False  # a round from before the drain
+    lines = [f"round {event.data.round}: {drain_line(row)}" for row in rows]
+    is_over = all(row.state in {"empty", "only-pulsars-own"} for row in rows)
+    if is_over:
+        lines += [line for row in rows for line in own_lines(row)]
+    elif is_stuck(event.data):
+        lines += left_lines(event.data.upkeep)
+    for line in lines:
+        click.echo(f"{event.cluster}: {line}")
+    if not is_over and is_stuck(event.data):
+        raise NotAcknowledged(
+            f"{event.cluster}: no later round will move the bundles that are left: move them yourself, or remove the "
+            "reason. The drain goes on"
+        )
+    return is_over

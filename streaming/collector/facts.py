@@ -1,12 +1,91 @@
-"""Facts of a cluster besides its load: which of Pulsar's own balancers are on, and the rules for where bundles may be."""
+"""Facts of a Pulsar cluster besides its load.
 
-from collections import defaultdict
-from collections.abc import Sequence
+They are: which of Pulsar's own balancers are on, the rules for where bundles may be, where trimtab's own topics are and what they
+carry, and which load manager each broker runs.
+
+trimtab's topics are recognized by their names in the namespaces of the settings, whichever controller they belong to. It is not
+checked whether the settings' Pulsar is the collected cluster: if it is another one, there are no such topics here.
+
+A cluster is switched from one load manager to the other by its dynamic configuration, all brokers at once, or by restarts, one
+broker after the other. So every sweep asks one broker for its manager, and also each broker whose load cannot be read.
+"""
+
+import logging
+import re
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
+from urllib.parse import quote
 
-from streaming.collector.own_topics import OwnTopics, read_own_topics
-from streaming.contract.messages import IsolationPolicyFacts, PulsarBrokerFacts, PulsarClusterData
-from streaming.pulsar.admin import AdminError, PulsarAdmin
+import msgspec
+
+from policies.splitting.ranges import position_of
+from streaming.collector.metrics import CollectorMetrics
+from streaming.contract.messages import IsolationPolicyFacts, PulsarBrokerFacts, PulsarClusterData, Traffic
+from streaming.pulsar.admin import EXTENSIBLE, AdminError, BrokerConfiguration, PulsarAdmin
+from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
+from streaming.settings import Settings
+
+_LOG = logging.getLogger(__name__)
+_PARTITION = re.compile(r"-partition-\d+$")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTopics:
+    """How to tell trimtab's topics on Pulsar from others."""
+
+    namespaces: frozenset[str]
+    names: frozenset[str]
+    commits: str
+    """What the names of the controllers' own topics begin with."""
+
+    @staticmethod
+    def from_settings(settings: Settings) -> "OwnTopics":
+        """Those of the settings; without a namespace if everything is on Kafka."""
+        links = (input_on_pulsar(settings), output_on_pulsar(settings))
+        return OwnTopics(
+            namespaces=frozenset(link.place.namespace for link in links if link is not None),
+            names=frozenset(settings.topics.all),
+            commits=f"{settings.topics.commits}-",
+        )
+
+    def holds(self, topic: str) -> bool:
+        """Whether a topic of one of the namespaces, by its full name, is trimtab's."""
+        name = _PARTITION.sub("", topic.rpartition("/")[2])
+        return name in self.names or name.startswith(self.commits)
+
+
+def read_own_topics(admin: PulsarAdmin, pool: Executor, own: OwnTopics) -> dict[str, dict[str, Traffic]]:
+    """Traffic by bundle and topic. A topic that no broker serves is left out. Raises ``AdminError``."""
+    found: dict[str, dict[str, Traffic]] = defaultdict(dict)
+    for namespace in sorted(own.namespaces):
+        topics = [topic for topic in _topics(admin, namespace) if own.holds(topic)]
+        bundles = admin.bundles(namespace) if topics else []
+        for topic, traffic in zip(topics, pool.map(lambda each: _traffic(admin, each), topics), strict=True):
+            bundle = next(each for each in bundles if each.range.contains(position_of(topic)))
+            if traffic is not None:
+                found[str(bundle)][topic] = traffic
+    return dict(sorted(found.items()))
+
+
+def _topics(admin: PulsarAdmin, namespace: str) -> list[str]:
+    """Names of the namespace's topics; empty if the cluster has no such namespace."""
+    try:
+        return sorted(admin.read(f"/admin/v2/persistent/{quote(namespace)}", list[str]))
+    except AdminError as error:
+        if error.failure != "not-found":
+            raise
+        return []
+
+
+def _traffic(admin: PulsarAdmin, topic: str) -> Traffic | None:
+    path = quote(topic.removeprefix("persistent://"))
+    try:
+        return admin.read(f"/admin/v2/persistent/{path}/stats", Traffic)
+    except AdminError:
+        return None
 
 
 def read_facts(
@@ -24,12 +103,11 @@ def read_facts(
     return PulsarClusterData(
         pulsar_cluster=pulsar_cluster,
         brokers=dict(zip(brokers, configurations, strict=True)),
-        isolation_policies={
-            name: IsolationPolicyFacts(
-                namespaces=policy.namespaces, primary=policy.primary, secondary=policy.secondary
-            )
-            for name, policy in sorted(admin.isolation_policies(pulsar_cluster).items())
-        },
+        isolation_policies=msgspec.convert(
+            dict(sorted(admin.isolation_policies(pulsar_cluster).items())),
+            dict[str, IsolationPolicyFacts],
+            from_attributes=True,
+        ),
         anti_affinity_groups={group: sorted(groups[group]) for group in sorted(groups)},
         failure_domains=admin.failure_domains(pulsar_cluster),
         own_topics=read_own_topics(admin, pool, own),
@@ -57,3 +135,102 @@ def _group(admin: PulsarAdmin, namespace: str) -> str | None:
         if error.failure != "not-found":
             raise
         return None
+
+
+_NO_REPORTS = {
+    "NoopLoadManager": "makes no load reports",
+    "SimpleLoadManagerImpl": "makes load reports of an obsolete form",
+}
+
+
+class WrongLoadManager(Exception):
+    """The cluster's load manager makes no reports a collector could read; the text says which and what to do."""
+
+
+def require_reports(found: BrokerConfiguration, *, cluster: str) -> None:
+    """Raises ``WrongLoadManager`` for a load manager that is known to make no full reports."""
+    why = _NO_REPORTS.get(found.load_manager)
+    if why is not None:
+        raise WrongLoadManager(
+            f"cluster {cluster}: its brokers run {found.load_manager}, which {why}. There is nothing to collect: set "
+            "loadManagerClassName=org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl or "
+            "…loadbalance.extensions.ExtensibleLoadManagerImpl at every broker, with loadBalancerSheddingEnabled=false "
+            "and loadBalancerAutoBundleSplitEnabled=false"
+        )
+
+
+class LoadManagers:
+    """The load managers of one cluster's brokers. Thread-safe."""
+
+    def __init__(self, admin: PulsarAdmin, metrics: CollectorMetrics, *, cluster: str, first: str) -> None:
+        """``first`` is what one broker answered at the start; it counts for each broker that has not answered otherwise."""
+        self._admin = admin
+        self._metrics = metrics
+        self._cluster = cluster
+        self._common = first
+        self._own: dict[str, str] = {}
+        self._next = -1
+        self._due: set[str] = set()
+        self._has_changed = False
+        self._lock = threading.Lock()
+
+    def manager(self, broker: str) -> str:
+        """Class of a broker's load manager, without the package."""
+        with self._lock:
+            return self._own.get(broker, self._common)
+
+    def is_extensible(self, broker: str) -> bool:
+        """Whether a broker publishes its load instead of answering with a report."""
+        return self.manager(broker) == EXTENSIBLE
+
+    def begin_sweep(self, brokers: Sequence[str]) -> None:
+        """Choose the brokers to ask in this sweep: one, the next one each time, or all after one has changed."""
+        with self._lock:
+            self._next += 1
+            self._due = (
+                set(brokers)
+                if self._has_changed
+                else {brokers[self._next % len(brokers)]}
+                if brokers
+                else set()
+            )
+            self._has_changed = False
+        self._metrics.show_load_managers(Counter(map(self.manager, brokers)))
+
+    def ask_if_due(self, broker: str) -> None:
+        """Ask a broker for its manager if it is due in this sweep."""
+        with self._lock:
+            is_due = broker in self._due
+            self._due.discard(broker)
+        if is_due:
+            self.ask(broker)
+
+    def ask(self, broker: str) -> bool:
+        """Ask a broker for its manager; returns whether it is another than before. False if the broker does not answer."""
+        try:
+            found = self._admin.configuration(broker).load_manager
+        except AdminError:
+            return False
+        return self._note(broker, found)
+
+    def note(self, found: Mapping[str, str | None]) -> None:
+        """Note the managers that brokers reported; None: not reported."""
+        for broker, manager in found.items():
+            if manager is not None:
+                self._note(broker, manager)
+
+    def _note(self, broker: str, found: str) -> bool:
+        before = self.manager(broker)
+        if not found or found == before:
+            return False
+        with self._lock:
+            self._own[broker] = found
+            self._has_changed = True
+        _LOG.warning(
+            "the load manager of %s has changed: broker %s runs %s now, and ran %s before",
+            self._cluster,
+            broker,
+            found,
+            before,
+        )
+        return True

@@ -43,7 +43,7 @@ class _Counter:
     labels: Mapping[str, str]
 
     @classmethod
-    def of(cls, text: str) -> "_Counter":
+    def parse(cls, text: str) -> "_Counter":
         (family,) = text_string_to_metric_families(f"{text} 0\n")
         (sample,) = family.samples
         return cls(sample.name, sample.labels)
@@ -90,8 +90,8 @@ class NetworkMeter:
     ) -> None:
         self._url = target.metrics_url or ""
         self._timeout_s = target.timeout_s
-        self._received = [_Counter.of(each) for each in target.received_metrics]
-        self._sent = [_Counter.of(each) for each in target.sent_metrics]
+        self._received = [_Counter.parse(each) for each in target.received_metrics]
+        self._sent = [_Counter.parse(each) for each in target.sent_metrics]
         self._names = tuple(counter.name.encode() for counter in (*self._received, *self._sent))
         self._window_s = max(_WINDOW_S, 2 * interval_s)
         self._fresh_s = _FRESH_INTERVALS * interval_s

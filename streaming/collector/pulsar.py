@@ -1,28 +1,53 @@
-"""``trimtab collect pulsar``: sweeps one cluster for as long as it runs.
+"""``trimtab collect pulsar``: sweeps one cluster for as long as it runs. It decides nothing and changes nothing.
 
-A collector is made once the cluster answers and all is right. After that it waits outages out, asks less and less often, and
-shows them in the metrics and the readiness. It decides nothing and changes nothing.
+A sweep sends every broker's load report and topic statistics as soon as they are read, then a tick. A broker that is slow or dead
+delays no other and no tick; a broker is never asked twice at once; every broker that Pulsar lists is in the tick, either answered or
+failed with the reason; an event's time is when the answer was complete here.
+
+A collector is made once the cluster answers and all is right. After that it waits outages out, asks less and less often, and shows
+them in the metrics and the readiness.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from streaming.collector.cadence import Cadence
-from streaming.collector.collector import Collector
-from streaming.collector.facts import read_facts
-from streaming.collector.managers import LoadManagers, WrongLoadManager, require_reports
+import msgspec
+
+from policies.splitting.plan import SplitSettings
+from policies.splitting.ranges import Bundle
+from state.events import SYSTEM_NAMESPACE
+from streaming.collector.collector import Cadence, Collector, EventWriter, Patience, Swept
+from streaming.collector.facts import LoadManagers, OwnTopics, WrongLoadManager, read_facts, require_reports
 from streaming.collector.metrics import CollectorMetrics
-from streaming.collector.own_topics import OwnTopics
-from streaming.collector.sweep import PulsarEventWriter, Sweeper
+from streaming.collector.reports import (
+    BundleLoad,
+    ForeignReport,
+    broker_load,
+    read_published,
+    read_report,
+    topic_traffic,
+    wanted_bundles,
+    with_pulsars_own,
+)
 from streaming.collector.unowned import Unowned
+from streaming.contract.messages import (
+    BrokerLoadMessage,
+    LoadReportMessage,
+    PulsarClusterMessage,
+    TopicLoad,
+    TopicStatsMessage,
+    type_of,
+)
 from streaming.ports.events import EventSink
 from streaming.ports.publishing import PublishError
+from streaming.process.deadline import Deadline
 from streaming.pulsar.admin import AdminError, BrokerConfiguration, HttpClient, PulsarAdmin
 from streaming.pulsar.admin.http import CredentialsError
-from streaming.pulsar.load_data import LoadData
+from streaming.pulsar.load_data import LoadData, NoLoadData
 from streaming.settings import ClusterSettingsSource, PulsarTarget, Settings
 
 _LOG = logging.getLogger(__name__)
@@ -33,8 +58,193 @@ _FACTS_WAIT_S = 600.0
 """How long `--once` waits for the facts: thousands of namespaces are asked in a minute or two."""
 
 
+_PUBLISHED_RATIO = 0.5
+"""Part of a sweep's time in which it waits for a broker to publish its load again, after a move or at the start."""
+
+
 class StartRefused(Exception):
     """The cluster cannot be collected from; the text names what was found and the remedy."""
+
+
+class Sweeper:
+    """Sweeps one cluster; not for several threads at once."""
+
+    def __init__(
+        self,
+        admin: PulsarAdmin,
+        writer: EventWriter,
+        metrics: CollectorMetrics,
+        *,
+        target: PulsarTarget,
+        limits: SplitSettings,
+        pulsar_cluster: str,
+        managers: LoadManagers,
+        load_data: LoadData,
+        unowned: Unowned,
+    ) -> None:
+        self._admin = admin
+        self._managers = managers
+        self._load_data = load_data
+        self._unowned = unowned
+        self._writer = writer
+        self._metrics = metrics
+        self._target = target
+        self._limits = limits
+        self._pulsar_cluster = pulsar_cluster
+        self._pool = ThreadPoolExecutor(target.concurrent_calls_count, thread_name_prefix="broker")
+        self._patience = Patience()
+        self._wait_s = 0.0
+        self._following: Future[None] = Future()
+        self._following.set_result(None)
+        self._looking = self._following
+        self._pulsars_own: Mapping[str, Collection[str]] = {}
+        self._is_own_known = True
+        self._running: dict[str, Future[str | None]] = {}
+
+    def sweep(self, *, within_s: float) -> Swept:
+        """Ask every broker, wait at most ``within_s``, write the tick. Raises ``AdminError`` if there is no broker list.
+
+        Raises ``PublishError`` when something could not be written.
+        """
+        deadline = Deadline(within_s)
+        brokers = self._admin.brokers(self._pulsar_cluster)
+        self._patience.keep_only(brokers)
+        self._managers.begin_sweep(brokers)
+        self._follow(brokers)
+        failed = {
+            broker: "still failing; asked again soon" for broker in brokers if self._patience.skips(broker)
+        }
+        self._wait_s = _PUBLISHED_RATIO * within_s
+        asked = {broker: self._start(broker) for broker in brokers if broker not in failed}
+        if self._looking.done() and not all(map(self._managers.is_extensible, brokers)):
+            self._looking = self._pool.submit(self._look_for_pulsars_own, brokers)
+        wait(asked.values(), timeout=within_s)
+        for broker, future in asked.items():
+            reason = self._outcome(broker, future)
+            if reason is not None:
+                failed[broker] = reason
+        if brokers and not failed:  # a broker that was not read may list any bundle
+            self._unowned.find(brokers, self._pool, within_s=deadline.left_s)
+        self._writer.tick(brokers, failed, self._unowned.found)
+        return Swept(asked=brokers, failed=failed)
+
+    def close(self) -> None:
+        """Stop reading; does not wait for brokers that are still being read."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _follow(self, brokers: Sequence[str]) -> None:
+        """If a broker publishes its load, follow it in another thread beside the sweep: connecting may take long."""
+        if not self._following.done():
+            return
+        publishing = [broker for broker in brokers if self._managers.is_extensible(broker)]
+        self._load_data.keep_only(publishing)
+        if publishing:
+            self._following = self._pool.submit(self._load_data.follow)
+        else:
+            self._load_data.close()
+
+    def _start(self, broker: str) -> "Future[str | None]":
+        running = self._running.get(broker)
+        if running is None or running.done():
+            running = self._running[broker] = self._pool.submit(self._read, broker)
+        return running
+
+    def _outcome(self, broker: str, future: "Future[str | None]") -> str | None:
+        """Why a broker failed; None where it did not. Raises the errors that end the sweep, such as ``PublishError``."""
+        if not future.done():
+            self._metrics.count_read("unfinished")
+            return "no complete answer yet"
+        del self._running[broker]
+        reason = future.result(timeout=0)
+        if reason is None:
+            self._patience.note_answer(broker)
+        else:
+            self._patience.note_failure(broker)
+            _LOG.warning("broker %s: %s", broker, reason)
+        return reason
+
+    def _read(self, broker: str) -> str | None:
+        """Read one broker and write its events; returns why that failed, None if it did not. Raises ``PublishError``."""
+        try:
+            self._managers.ask_if_due(broker)
+            if self._managers.is_extensible(broker):
+                self._write_published(broker)
+            else:
+                self._write_report(broker)
+        except AdminError as error:
+            return self._describe_failure(broker, error.failure, error)
+        except ForeignReport as error:
+            return self._describe_failure(broker, "foreign-report", error)
+        except NoLoadData as error:
+            return self._describe_failure(broker, "no-load-data", error)
+        self._metrics.count_read("ok")
+        return None
+
+    def _describe_failure(self, broker: str, result: str, error: Exception) -> str:
+        """Why a broker failed; a broker whose load manager has changed fails once, because it was read in the wrong way."""
+        self._metrics.count_read(result)
+        if self._managers.ask(broker):
+            return (
+                f"its load manager has changed to {self._managers.manager(broker)}; the next sweep reads the broker "
+                "accordingly"
+            )
+        return str(error)
+
+    def _write_report(self, broker: str) -> None:
+        answer = self._admin.load_report(broker)
+        report = read_report(answer)
+        loads = report.lastStats or {}
+        self._unowned.note(broker, loads, report.bundles or ())
+        data = with_pulsars_own(answer, self._pulsars_own.get(broker, ()))
+        self._writer.write("load-report", type_of(LoadReportMessage), broker, data)
+        self._write_topics(broker, self._topics(broker, loads))
+
+    def _look_for_pulsars_own(self, brokers: Sequence[str]) -> None:
+        """Who owns the bundles of ``pulsar/system``, for the reports from then on; an error keeps what was known."""
+        found: dict[str, list[str]] = defaultdict(list)
+        bundles: list[Bundle] | None = None
+        try:
+            bundles = self._admin.bundles(SYSTEM_NAMESPACE)
+            for bundle in bundles:
+                found[self._admin.owner(bundle, brokers) or ""].append(str(bundle))
+        except AdminError as error:
+            if bundles is not None or error.failure != "not-found":
+                if self._is_own_known:
+                    _LOG.warning("who owns the bundles of %s could not be read: %s", SYSTEM_NAMESPACE, error)
+                self._is_own_known = False
+                return
+        self._pulsars_own, self._is_own_known = found, True
+
+    def _write_published(self, broker: str) -> None:
+        """What a broker published, with what it owns.
+
+        Known to do badly: ``owned_bundles`` can hang a broker that takes bundles over just then (``PulsarAdmin.owner`` says why). Once
+        a broker and sweep that is rare, and nothing else tells bundles that are too light to be published.
+        """
+        found = read_published(self._load_data.of(broker, within_s=self._wait_s))
+        owned = self._admin.owned_bundles(self._pulsar_cluster, broker)
+        loads = {name: load for name, load in found.bundles.items() if name in owned}
+        self._unowned.note(broker, loads, owned)
+        topics = self._topics(broker, found.bundles)
+        everything = topics if self._target.topic_stats == "all" else {}
+        data = broker_load(found, owned, everything)
+        self._writer.write("broker-load", type_of(BrokerLoadMessage), broker, data)
+        self._write_topics(broker, topics)
+
+    def _topics(self, broker: str, loads: Mapping[str, BundleLoad]) -> dict[str, dict[str, TopicLoad]]:
+        """Topics that are to be reported, by bundle."""
+        target = self._target
+        wanted = wanted_bundles(
+            loads, wanted=target.topic_stats, ratio=target.topic_stats_ratio, limits=self._limits
+        )
+        if wanted is None or wanted:
+            return topic_traffic(self._admin.topic_stats(broker), wanted)
+        return {}
+
+    def _write_topics(self, broker: str, topics: dict[str, dict[str, TopicLoad]]) -> None:
+        if topics or self._target.topic_stats == "all":
+            data = msgspec.json.encode(topics)
+            self._writer.write("topic-stats", type_of(TopicStatsMessage), broker, data)
 
 
 class PulsarCollector(Collector):
@@ -54,18 +264,16 @@ class PulsarCollector(Collector):
         super().__init__(
             metrics,
             cluster=cluster,
-            cadence=Cadence.of(decisions.rounds, sweeps_per_round=target.sweeps_per_round_count),
+            sink=sink,
+            cadence=Cadence.from_rounds(decisions.rounds, sweeps_per_round=target.sweeps_per_round_count),
             clock_s=clock_s,
         )
         self._target = target
-        self._own = OwnTopics.of(settings)
+        self._own = OwnTopics.from_settings(settings)
         self._http, self._admin, found = self._connect()
         self._pulsar_cluster = found.cluster_name
         self._managers = LoadManagers(self._admin, self.metrics, cluster=cluster, first=found.load_manager)
         self._load_data = LoadData(self._admin, self._http, target)
-        self._writer = PulsarEventWriter(
-            sink, self.metrics, cluster=cluster, clock_ms=lambda: int(1000 * self._clock_s())
-        )
         self._sweeper = Sweeper(
             self._admin,
             self._writer,
@@ -75,7 +283,7 @@ class PulsarCollector(Collector):
             pulsar_cluster=self._pulsar_cluster,
             managers=self._managers,
             load_data=self._load_data,
-            unowned=Unowned(self._admin, lambda: int(1000 * self._clock_s())),
+            unowned=Unowned(self._admin, self._writer.now_ms),
         )
         self._facts_due_s = 0.0
         self._facts_reader: threading.Thread | None = None
@@ -93,7 +301,10 @@ class PulsarCollector(Collector):
         _LOG.info("sweep of %s: %d brokers, %d failed", self._cluster, len(swept.asked), len(swept.failed))
         if ended_s >= self._facts_due_s:
             self._facts_due_s = ended_s + self._target.cluster_interval_s
-            self._begin_facts(swept.asked)
+            self._facts_reader = threading.Thread(
+                target=self._read_facts, args=(swept.asked,), name="facts", daemon=True
+            )
+            self._facts_reader.start()
         return True
 
     def join_facts(self) -> None:
@@ -123,21 +334,16 @@ class PulsarCollector(Collector):
             raise StartRefused(str(error)) from error
         return http, admin, found
 
-    def _begin_facts(self, brokers: Sequence[str]) -> None:
-        """Read the facts beside the sweeps: a cluster with thousands of namespaces takes a while."""
-        self._facts_reader = threading.Thread(
-            target=self._read_facts, args=(brokers,), name="facts", daemon=True
-        )
-        self._facts_reader.start()
-
     def _read_facts(self, brokers: Sequence[str]) -> None:
+        """Runs beside the sweeps: a cluster with thousands of namespaces takes a while."""
         try:
             require_reports(self._admin.configuration(), cluster=self._cluster)
             with ThreadPoolExecutor(_FACTS_THREADS, thread_name_prefix="facts") as pool:
                 facts = read_facts(
                     self._admin, pool, self._own, pulsar_cluster=self._pulsar_cluster, brokers=brokers
                 )
-            self._writer.facts(facts)
+            data = msgspec.json.encode(facts)
+            self._writer.write("cluster", type_of(PulsarClusterMessage), "cluster", data)
             self._managers.note({broker: each.load_manager for broker, each in facts.brokers.items()})
         except WrongLoadManager as error:
             self._refusal = StartRefused(str(error))

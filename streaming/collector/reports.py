@@ -2,15 +2,17 @@
 
 A load report goes on as it is, with the bundles of ``pulsar/system`` that it does not list: the controller decides whether its numbers
 can be used. Here only answers are refused that are no load report, or another load manager's, because they would look like brokers
-without load.
+without load. What a broker of the extensible load manager published becomes one event with what it owns and what its topics carry.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from policies.splitting.settings import SplitSettings
-from streaming.contract.messages import TopicLoad, Traffic
+from policies.splitting.plan import SplitSettings
+from streaming.contract.messages import BundleStats, TopicLoad, Traffic
+from streaming.contract.pulsar import RATES
+from streaming.pulsar.load_data import NoLoadData, PublishedLoad
 from streaming.settings.targets import TopicStatsWanted
 
 _REPORT_TYPE = "LocalBrokerData"
@@ -20,16 +22,8 @@ class ForeignReport(Exception):
     """A broker's answer is no load report of the modular load manager; the text says what it is."""
 
 
-class BundleLoad(msgspec.Struct, frozen=True):
-    """A field of Pulsar's ``NamespaceBundleStats``."""
-
-    msgRateIn: float | None = 0.0  # noqa: N815  Pulsar's names
-    msgRateOut: float | None = 0.0  # noqa: N815
-    msgThroughputIn: float | None = 0.0  # noqa: N815
-    msgThroughputOut: float | None = 0.0  # noqa: N815
-    topics: float | None = 0.0
-    producerCount: float | None = 0.0  # noqa: N815
-    consumerCount: float | None = 0.0  # noqa: N815
+class BundleLoad(BundleStats, frozen=True):
+    """A bundle's load with its sums."""
 
     @property
     def messages_per_s(self) -> float:
@@ -113,14 +107,13 @@ def with_pulsars_own(report: bytes, own: Collection[str]) -> bytes:
 
 
 def wanted_bundles(
-    report: LoadReportAnswer, *, wanted: TopicStatsWanted, ratio: float, limits: SplitSettings
+    bundles: Mapping[str, BundleLoad], *, wanted: TopicStatsWanted, ratio: float, limits: SplitSettings
 ) -> set[str] | None:
     """Bundles whose topics are reported; None for all.
 
     These are the bundles at ``ratio`` of a split limit, and the broker's heaviest by rate and by throughput: a bundle that
     alone overloads its broker is split although it is below every limit. A limit of 0 is no limit.
     """
-    bundles = report.lastStats or {}
     if wanted == "all":
         return None
     if wanted == "none" or not bundles:
@@ -176,3 +169,70 @@ def _topic_load(answer: _TopicAnswer) -> TopicLoad:
         if consumers is None or None in consumers
         else float(sum(map(len, filter(None, consumers)))),
     )
+
+
+class _Top(msgspec.Struct, frozen=True):
+    bundleName: str  # noqa: N815  Pulsar's names
+    stats: BundleLoad
+
+
+class PublishedAnswer(msgspec.Struct, frozen=True):
+    """The part of a broker's published load that a collector reads."""
+
+    load: dict[str, msgspec.Raw]
+    top_bundles: msgspec.Raw
+    """A JSON list."""
+    bundles: dict[str, BundleLoad]
+    """The broker's heaviest bundles, by name."""
+
+
+_load = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_top_bundles = msgspec.json.Decoder(list[_Top])
+
+
+def read_published(published: PublishedLoad) -> PublishedAnswer:
+    """Raises ``NoLoadData`` for what is not JSON; the controller refuses numbers that cannot be read, by name."""
+    try:
+        load = _load.decode(published.load)
+        fields = _load.decode(published.top_bundles or b"{}")
+    except msgspec.DecodeError as error:
+        raise NoLoadData(f"what it published is not JSON of Pulsar's BrokerLoadData ({error})") from error
+    top_bundles = fields.get("topBundlesLoadData", msgspec.Raw(b"[]"))
+    try:
+        found = _top_bundles.decode(top_bundles)
+    except msgspec.DecodeError:
+        found = []
+    return PublishedAnswer(
+        load=load,
+        top_bundles=top_bundles,
+        bundles={each.bundleName: each.stats for each in found},
+    )
+
+
+def broker_load(
+    answer: PublishedAnswer, owned: Iterable[str], topics: Mapping[str, Mapping[str, TopicLoad]]
+) -> bytes:
+    """`data` of the event; ``topics`` of bundles that are not among the heaviest are summed up."""
+    others = {
+        bundle: _sum(each)
+        for bundle, each in topics.items()
+        if bundle not in answer.bundles and not bundle.startswith("pulsar/")
+    }
+    data = {
+        **answer.load,
+        "topBundlesLoadData": answer.top_bundles,
+        "otherBundles": others,
+        "bundles": sorted(owned),
+    }
+    return msgspec.json.encode(data)
+
+
+def _sum(topics: Mapping[str, TopicLoad]) -> dict[str, float]:
+    sums = {name: sum(getattr(each, name) or 0.0 for each in topics.values()) for name in RATES}
+    for name, counts in (
+        ("producerCount", [each.producers for each in topics.values()]),
+        ("consumerCount", [each.consumers for each in topics.values()]),
+    ):
+        if None not in counts:
+            sums[name] = sum(filter(None, counts))
+    return {**sums, "topics": len(topics)}

@@ -33,6 +33,8 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
     """When it was sent, RFC 3339, by the process's own clock."""
     version: str
     """Version of trimtab."""
+    spark_version: str = ""
+    """Version of Spark; empty in a beat of a version that did not say it."""
     role: Role = "leader"
     session_s: float
     """``controller.session_s``: if no beat comes for so long, another controller may try to lead."""

@@ -11,8 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from policies.throttle.lists import EVERYTHING, BadList, ThrottledLists, entries_of
-from policies.throttle.moves import LARGEST_NUMBER, LARGEST_PARTITION, TOPIC_PATTERN, BadMove
-from policies.throttle.replicas import LARGEST_BROKER
+from policies.throttle.moves import LARGEST_BROKER, LARGEST_NUMBER, LARGEST_PARTITION, TOPIC_PATTERN, BadMove
 from state.events import BrokerLogs, MoveRow, MovesReport, MoveTable, ReplicaTable
 from streaming.contract.refusal import Refusal
 

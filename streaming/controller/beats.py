@@ -70,6 +70,7 @@ class Duty:
             batch=self._batch_id(),
             at=rfc3339(round(time.time() * 1000)),
             version=version("trimtab"),
+            spark_version=version("pyspark"),
             role=role,
             session_s=self._session_s,
             problem=self._problem,

@@ -18,7 +18,7 @@ import msgspec
 from state.outputs import RoundSummary, Split, Throttle, Unload
 from state.outputs.actions import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
 from streaming.contract.envelope import ReadEnvelope, read_envelope
-from streaming.settings.effective import toml_value
+from streaming.settings.reference import toml_value
 
 Data = Unload | Split | Throttle | RoundSummary
 

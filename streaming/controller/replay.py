@@ -22,7 +22,7 @@ from streaming.contract.decode import decode
 from streaming.contract.encode import MAX_QUOTED_BYTES, Origin, Refused, encode, encode_refused, source_of
 from streaming.controller.recording import PREFIX, BadRecording, decode_recorded, opened_for_reading
 from streaming.intake.records import Intake, Record, Tally
-from streaming.settings.accepted import EVERY_CLUSTER, AcceptedClusters
+from streaming.settings.identity import EVERY_CLUSTER, AcceptedClusters
 
 Only = Literal["actions", "rounds", "rejected"]
 

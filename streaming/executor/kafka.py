@@ -1,69 +1,330 @@
-"""``trimtab execute kafka``: carries out the throttle actions of one cluster for as long as it runs.
+"""``trimtab execute kafka``: carries out the throttle actions of one cluster, and checks whether the throttle is there.
 
 Actions are taken one after another: a cluster has one throttle. At the start, and whenever there was nothing to do for a
 while, it takes off what is left of its own throttle if nothing moves any more.
+
+Idempotent: what is right already is not set again, and doing an action twice changes nothing. Entries of others are
+kept. A rate that was there before ours comes back when ours is taken off; a rate that somebody set in place of ours
+stays. Everything that is set is read back, because Kafka also accepts a key that it does not know.
+
+A broker that is down takes no rate and needs none, so it is no failure. It keeps what it had. When it is back, the controller
+decides the rates that it lacks and still needs, and the sweep takes off what it should not have any more.
+
+Two executors may work at the same time for a while, if one was frozen and wakes up again. Each writes to the memory only what
+follows from what it holds, and adds afterwards what it set, so that the executor that takes the throttle off knows all of it.
 """
 
 import logging
 import time
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 
-from streaming.contract.messages import ActionResultData
-from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
-from streaming.executor.kafka_orders import ThrottleOrder, read_throttle_order
-from streaming.executor.loop import ActionLoop
+import msgspec
+
+from policies.throttle.lists import ThrottledLists, entries_of, merge, text_of, union, without
+from policies.throttle.rates import BrokerRole
+from streaming.executor.loop import ActionLoop, Topics, open_topics
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.executor.orders import Held, RecordEpoch, Skip
-from streaming.kafka.admin import cluster_of
+from streaming.executor.orders import (
+    KAFKA_ACTIONS,
+    Done,
+    Held,
+    Order,
+    Skip,
+    ThrottleAction,
+)
+from streaming.kafka.admin import KafkaCluster, cluster_of
 from streaming.kafka.connection import ClusterError
-from streaming.ports.actions import ActionRecord, Actions, Epochs
-from streaming.ports.control import ControlView
-from streaming.ports.events import EventSink
+from streaming.kafka.throttles import Change, Throttle, changes_of
+from streaming.ports.memory import HeldMemory, Memory, Rate, Remembered, Taken
 from streaming.settings import KafkaTarget, Settings
-from streaming.systems.actions import actions_of, memory_of
-from streaming.systems.control import control_of
-from streaming.systems.events import event_sink_of
+from streaming.systems.actions import memory_of
 
 _LOG = logging.getLogger(__name__)
 _SWEEP_INTERVAL_S = 300.0
 """Time between checks for leftovers; a controller takes off its own throttle long before."""
 _RECORDS_MAX = 10
+_STORE_ATTEMPTS = 5
+"""Each attempt takes the memory from the other executor, which then does the same at most once for each action in progress."""
 
 
-class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Aim:
+    """The entries and rates to change; everything not named stays."""
+
+    add: ThrottledLists = field(default_factory=ThrottledLists)
+    remove: ThrottledLists = field(default_factory=ThrottledLists)
+    rates: Mapping[BrokerRole, int] = field(default_factory=dict)
+    clear: Sequence[BrokerRole] = ()
+    is_planned: bool = False
+
+
+class ThrottleExecutor:
+    """Carries out throttle actions on one cluster. For one thread."""
+
+    def __init__(self, memory: Memory, *, dry_run: bool = False) -> None:
+        self._memory = memory
+        self._dry_run = dry_run
+
+    def carry_out(
+        self, kafka: KafkaCluster, action: ThrottleAction, recheck: Callable[[], None]
+    ) -> Done | Skip:
+        """Check the precondition, set the throttle, check that it is there.
+
+        ``recheck`` is called right before the cluster is changed, and raises ``Held`` if that is not allowed now.
+
+        Raises ``ClusterError`` if the cluster does not accept it,
+        and ``PublishError`` if it cannot be remembered.
+        """
+        changed = _check_precondition(kafka, action)
+        if changed is not None:
+            return changed
+        if self._dry_run:
+            aim = _aim(action, self._memory.read())
+            detail = f"{len(aim.rates)} rates would be set and {len(aim.clear)} taken off"
+            return Skip("executor-dry-run", detail)
+        with self._memory.hold() as held:
+            done = self._change_to(kafka, held, _aim(action, held.remembered), recheck)
+        missing = [line for line in done if line.startswith("NOT")]
+        later = [line for line in done if line.startswith("LATER")]
+        return Done(
+            outcome="failed" if missing else "succeeded",
+            reason="; ".join([*missing, *later]) or None,
+            was_done_before=len(later) == len(done),
+        )
+
+    def sweep(self, kafka: KafkaCluster, recheck: Callable[[], None]) -> list[str]:
+        """Take off all that is ours, if nothing moves any more; returns a line for each change. ``recheck``: see ``carry_out``."""
+        if self._dry_run or self._memory.read().is_empty:
+            return []
+        with self._memory.hold() as held:
+            remembered = held.remembered
+            is_running = bool(kafka.reassignments())
+            if is_running and remembered.is_planned:
+                held.write(msgspec.structs.replace(remembered, is_planned=False))
+            if is_running or remembered.is_planned:
+                return []
+            return self._change_to(
+                kafka, held, _Aim(remove=remembered.added, clear=_roles(remembered)), recheck
+            )
+
+    def _change_to(
+        self, kafka: KafkaCluster, held: HeldMemory, aim: "_Aim", recheck: Callable[[], None]
+    ) -> list[str]:
+        """Remember, set, read back, remember what is left; returns a line for each change and each broker that failed or is down."""
+        remembered = held.remembered
+        existing = _existing_topics_of(kafka, aim.add, aim.remove)
+        brokers = {role.broker for role in (*aim.rates, *aim.clear)}
+        down = brokers - kafka.brokers().keys() if brokers else set()
+        found = kafka.throttle(topics=existing, brokers=brokers - down)
+        there, unread = found.throttle, {*found.failed, *down}
+        lists, added = _lists(there.lists, remembered.added, aim.add, aim.remove, existing)
+        wanted = {role: rate for role, rate in aim.rates.items() if role.broker not in unread}
+        restored = _restore(there, remembered, [role for role in aim.clear if role.broker not in unread])
+        changes = changes_of(there, lists, {**restored, **wanted})
+        ours = {str(role): _rate_to_remember(role, rate, remembered, there) for role, rate in wanted.items()}
+        during = Remembered(
+            added=union(remembered.added, added),
+            rates={**remembered.rates, **ours},
+            is_planned=aim.is_planned,
+        )
+        after = Remembered(
+            added=_subtract(during.added, aim.remove),
+            rates={
+                name: msgspec.structs.replace(rate, earlier=None)
+                for name, rate in during.rates.items()
+                if name in ours or _role(name) not in restored
+            },
+            is_planned=aim.is_planned,
+        )
+        if changes or during != remembered:
+            held.write(during)
+        self._carry_out_changes(kafka, held, changes, during, after, recheck)
+        return [
+            *(f"set and read back: {change}" for change in changes),
+            *(
+                f"NOT set or taken off, broker {broker}: {why}"
+                for broker, why in sorted(found.failed.items())
+            ),
+            *(f"LATER, broker {broker} is down: its rates stay as they are" for broker in sorted(down)),
+        ]
+
+    def _carry_out_changes(
+        self,
+        kafka: KafkaCluster,
+        held: HeldMemory,
+        changes: Sequence[Change],
+        during: Remembered,
+        after: Remembered,
+        recheck: Callable[[], None],
+    ) -> None:
+        """Make the changes, then remember what is there; ``Held`` after the first one is a failure, because some were made."""
+        settled = held.remembered
+        try:
+            for count, change in enumerate(changes):
+                try:
+                    recheck()
+                except Held as why:
+                    if count == 0:
+                        raise
+                    raise ClusterError(f"{count} of {len(changes)} settings made, then {why}") from why
+                settled = during
+                kafka.apply([change])
+            settled = after
+        finally:
+            if changes or settled != during:
+                self._settle(held, settled, during)
+
+    def _settle(self, held: HeldMemory, settled: Remembered, during: Remembered) -> None:
+        """Remember what is there now. If another executor took the memory meanwhile, add what we set without its knowledge."""
+        try:
+            held.write(settled)
+        except Taken:
+            self._store_changes_made(during)
+            raise
+
+    def _store_changes_made(self, during: Remembered) -> None:
+        for _ in range(_STORE_ATTEMPTS):
+            with suppress(Taken), self._memory.hold() as again:
+                again.write(again.remembered.with_(during))
+                return
+        _LOG.error("the settings made on the cluster could not be stored: %s", during)
+
+
+def _aim(action: ThrottleAction, remembered: Remembered) -> _Aim:
+    reassignments = action.precondition.reassignments
+    remove, clear = action.remove, action.clear
+    if reassignments == "none":
+        remove, clear = remembered.added, (*clear, *_roles(remembered))
+    return _Aim(
+        add=action.add, remove=remove, rates=action.rates, clear=clear, is_planned=reassignments == "planned"
+    )
+
+
+def _check_precondition(kafka: KafkaCluster, action: ThrottleAction) -> Skip | None:
+    """A skip if the action needs running moves and there are none, or the other way round; None otherwise."""
+    expected = action.precondition.reassignments
+    if expected not in {"running", "none"}:
+        return None
+    running = kafka.reassignments()
+    if expected == "running" and not running:
+        return Skip("not-moving", "nothing moves in the cluster any more, so nothing is throttled")
+    if expected == "none" and running:
+        return Skip("still-moving", f"{len(running)} partitions move, so their throttle stays")
+    return None
+
+
+def _existing_topics_of(kafka: KafkaCluster, *lists: ThrottledLists) -> set[str]:
+    """The topics of the lists that still exist: those deleted meanwhile have no lists."""
+    topics = {topic for each in lists for topic in (*each.leader, *each.follower)}
+    return {topic for topic, _ in kafka.partitions(topics)} if topics else set()
+
+
+def _lists(
+    there: ThrottledLists,
+    ours: ThrottledLists,
+    add: ThrottledLists,
+    remove: ThrottledLists,
+    existing: set[str],
+) -> tuple[ThrottledLists, ThrottledLists]:
+    """The lists as they shall be, and the entries that this adds; only entries of ours are removed."""
+    add, remove = _keep_topics(add, existing), _keep_topics(_common(remove, ours), existing)
+    left = without(there, remove)
+    less = ThrottledLists(
+        leader={**there.leader, **left.leader}, follower={**there.follower, **left.follower}
+    )
+    more, added = merge(less, add)
+    return (
+        ThrottledLists(leader={**left.leader, **more.leader}, follower={**left.follower, **more.follower}),
+        added,
+    )
+
+
+def _keep_topics(lists: ThrottledLists, topics: set[str]) -> ThrottledLists:
+    return ThrottledLists(
+        leader={topic: text for topic, text in lists.leader.items() if topic in topics},
+        follower={topic: text for topic, text in lists.follower.items() if topic in topics},
+    )
+
+
+def _common(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
+    return ThrottledLists(
+        leader=_common_entries(one.leader, other.leader),
+        follower=_common_entries(one.follower, other.follower),
+    )
+
+
+def _common_entries(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
+    common = {topic: entries_of(text) & entries_of(other.get(topic, "")) for topic, text in one.items()}
+    return {topic: text_of(entries) for topic, entries in common.items() if entries}
+
+
+def _subtract(lists: ThrottledLists, removed: ThrottledLists) -> ThrottledLists:
+    left = without(lists, removed)
+    return ThrottledLists(
+        leader={topic: text for topic, text in {**lists.leader, **left.leader}.items() if text},
+        follower={topic: text for topic, text in {**lists.follower, **left.follower}.items() if text},
+    )
+
+
+def _restore(
+    there: Throttle, remembered: Remembered, clear: Iterable[BrokerRole]
+) -> dict[BrokerRole, int | None]:
+    """The value that each rate to take off gets; a rate that somebody changed since stays as it is."""
+    found = {}
+    for role in clear:
+        ours = remembered.rates.get(str(role))
+        now = there.rates_bytes_per_s.get(role)
+        if ours is not None:
+            found[role] = ours.before if now is not None and now in (ours.ours, ours.earlier) else now
+    return found
+
+
+def _rate_to_remember(role: BrokerRole, rate: int, remembered: Remembered, there: Throttle) -> Rate:
+    """Remembers the rate before our first one, and our last two: either may be there until the new one is seen.
+
+    A rate that is kept because somebody set it in place of ours is not ours, and stays when ours are taken off.
+    """
+    known = remembered.rates.get(str(role))
+    if known is None:
+        return Rate(rate, there.rates_bytes_per_s.get(role))
+    is_others = there.rates_bytes_per_s.get(role) == rate != known.earlier
+    if known.ours == rate or is_others:
+        return known
+    return Rate(rate, known.before, earlier=known.ours)
+
+
+def _roles(remembered: Remembered) -> tuple[BrokerRole, ...]:
+    return tuple(map(_role, remembered.rates))
+
+
+def _role(name: str) -> BrokerRole:
+    kind, _, broker = name.partition(":")
+    return BrokerRole("leader" if kind == "leader" else "follower", int(broker))
+
+
+class ThrottleLoop(ActionLoop[ThrottleAction]):
     """Carries out throttle actions one after another. For one thread."""
+
+    _readers = KAFKA_ACTIONS
 
     def __init__(
         self,
         executor: ThrottleExecutor,
         metrics: ExecutorMetrics,
+        topics: Topics,
         *,
         cluster: str,
         target: KafkaTarget,
-        actions: Actions,
-        control: ControlView,
-        results: EventSink,
-        epochs: Epochs,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(
-            metrics,
-            cluster=cluster,
-            actions=actions,
-            control=control,
-            results=results,
-            epochs=epochs,
-            clock_s=clock_s,
-        )
+        super().__init__(metrics, topics, cluster=cluster, clock_s=clock_s)
         self._executor = executor
         self._target = target
         self._sweep_due_s = 0.0
 
-    def _read(self, record: ActionRecord, record_epoch: RecordEpoch) -> ThrottleOrder | None:
-        return read_throttle_order(record.value, record_epoch, cluster=self._cluster)
-
-    def _deal_with(self, orders: Iterable[ThrottleOrder]) -> None:
+    def _deal_with(self, orders: Iterable[Order[ThrottleAction]]) -> None:
         for order in orders:
             self._carry_out(order)
 
@@ -71,12 +332,12 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
         """While there is nothing else to do, leftovers are looked for."""
         return self._sweep if self._clock_s() >= self._sweep_due_s else None
 
-    def _try(self, order: ThrottleOrder, still: Callable[[], None]) -> Paced | Skip:
+    def _try(self, order: Order[ThrottleAction], recheck: Callable[[], None]) -> Done | Skip:
         try:
             with cluster_of(self._target, cluster=self._cluster) as kafka:
-                return self._executor.carry_out(kafka, order.action, still)
+                return self._executor.carry_out(kafka, order.action, recheck)
         except (ClusterError, ValueError) as error:
-            return Paced(outcome="failed", reason=str(error) or repr(error))
+            return Done(outcome="failed", reason=str(error) or repr(error))
 
     def _sweep(self) -> None:
         """Take leftovers off; not while the cluster is paused."""
@@ -97,14 +358,6 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
         if control is not None and control.is_paused_at(self._read_clock()):
             raise Held(Skip("paused", "the cluster is paused"))
 
-    def _report_done(self, order: ThrottleOrder, done: Paced, *, took_s: float) -> None:
-        self.metrics.observe_attempt(order.kind, done.outcome, took_s=took_s, landed_elsewhere=False)
-        _LOG.info("%s %s%s", order, done.outcome, f": {done.reason}" if done.reason else "")
-        data = ActionResultData(
-            outcome=done.outcome, reason=done.reason, was_done_before=done.was_done_before, took_s=took_s
-        )
-        self._send_result(order, data)
-
 
 def start(
     stack: ExitStack,
@@ -121,20 +374,8 @@ def start(
     """
     with cluster_of(target, cluster=cluster) as kafka:
         kafka.require_answer()
-    results = stack.enter_context(closing(event_sink_of(settings)))
-    control = stack.enter_context(control_of(settings, cluster=cluster, system="kafka"))
-    control.newest()
+    topics = open_topics(stack, settings, cluster=cluster, system="kafka", records_max=_RECORDS_MAX)
     memory = memory_of(settings, cluster=cluster)
     memory.read()
-    epochs = Epochs()
-    actions = actions_of(stack, settings, cluster=cluster, epochs=epochs, records_max=_RECORDS_MAX)
-    return ThrottleLoop(
-        ThrottleExecutor(memory, dry_run=dry_run),
-        metrics,
-        cluster=cluster,
-        target=target,
-        actions=actions,
-        control=control,
-        results=results,
-        epochs=epochs,
-    )
+    executor = ThrottleExecutor(memory, dry_run=dry_run)
+    return ThrottleLoop(executor, metrics, topics, cluster=cluster, target=target)

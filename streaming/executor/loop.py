@@ -17,21 +17,28 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
+from typing import Generic
 
 import msgspec
 
+from state.events import System
 from streaming.contract.encode import encode_event
 from streaming.contract.messages import ActionResultData, ActionResultMessage, type_of
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.executor.orders import BadOrder, Gated, Held, RecordEpoch, Skip, gate, read_epoch
+from streaming.executor.orders import ActionKind, BadOrder, Done, Held, Order, Readers, Skip, gate, read_order
 from streaming.ports.actions import ActionRecord, Actions, Epochs
 from streaming.ports.control import ControlView
 from streaming.ports.events import EventSink
 from streaming.ports.publishing import PublishError
 from streaming.process.heartbeat import Heartbeat, Sign
 from streaming.process.serve import Check
+from streaming.settings import Settings
+from streaming.systems.actions import actions_of
+from streaming.systems.control import control_of
+from streaming.systems.events import event_sink_of
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 1.0
@@ -45,34 +52,58 @@ _TAKEN_UP = Sign("batch", lambda age_s: f"its newest action was taken up {age_s:
 """Longest time between two actions of a batch: each call has a timeout, and an action makes a few calls and waits for its effect."""
 _NO_BATCH = Sign("batch", lambda _: "none")
 
-OrderKind = TypeVar("OrderKind", bound=Gated)
-DoneKind = TypeVar("DoneKind")
-
 
 class _Stopping(Exception):
     """A stop was requested: actions that are not done yet are left to the next executor."""
 
 
-class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topics:
+    """What an executor reads and writes besides its cluster."""
+
+    actions: Actions
+    control: ControlView
+    results: EventSink
+    epochs: Epochs
+
+
+def open_topics(
+    stack: ExitStack,
+    settings: Settings,
+    *,
+    cluster: str,
+    system: System,
+    records_max: int,
+) -> Topics:
+    """Connect to the topics; ``stack`` closes them again. Raises ``PublishError`` or ``NoTopic``, each with its remedy."""
+    results = stack.enter_context(closing(event_sink_of(settings)))
+    control = stack.enter_context(control_of(settings, cluster=cluster, system=system))
+    control.newest()
+    epochs = Epochs()
+    actions = actions_of(stack, settings, cluster=cluster, epochs=epochs, records_max=records_max)
+    return Topics(actions=actions, control=control, results=results, epochs=epochs)
+
+
+class ActionLoop(ABC, Generic[ActionKind]):
     """Takes actions from their topic, has them carried out, and reports their results. ``run`` is for one thread."""
+
+    _readers: Readers[ActionKind]
+    """How the actions are read that it carries out."""
 
     def __init__(
         self,
         metrics: ExecutorMetrics,
+        topics: Topics,
         *,
         cluster: str,
-        actions: Actions,
-        control: ControlView,
-        results: EventSink,
-        epochs: Epochs,
         clock_s: Callable[[], float],
     ) -> None:
         self.metrics = metrics
         self._cluster = cluster
-        self._actions = actions
-        self._control = control
-        self._results = results
-        self._epochs = epochs
+        self._actions = topics.actions
+        self._control = topics.control
+        self._results = topics.results
+        self._epochs = topics.epochs
         self._clock_s = clock_s
         self._stop = threading.Event()
         self._heartbeat = Heartbeat(_TURN, _ANSWER, _NO_BATCH)
@@ -115,24 +146,16 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         return [self._heartbeat.check("loop"), self._heartbeat.check("batch")]
 
     @abstractmethod
-    def _read(self, record: ActionRecord, record_epoch: RecordEpoch) -> OrderKind | None:
-        """The order in a record; None for another executor's. Raises ``BadOrder``."""
-
-    @abstractmethod
-    def _deal_with(self, orders: Iterable[OrderKind]) -> None:
+    def _deal_with(self, orders: Iterable[Order[ActionKind]]) -> None:
         """Call ``_carry_out`` for each, in any suitable order; ends only when none of them runs any more. Raises ``PublishError``."""
 
     @abstractmethod
-    def _try(self, order: OrderKind, still: Callable[[], None]) -> DoneKind | Skip:
+    def _try(self, order: Order[ActionKind], recheck: Callable[[], None]) -> Done | Skip:
         """Carry an order out and return the result; a cluster that refuses it is a failed result, not an error.
 
-        Calls ``still`` right before each call that changes the cluster: it raises ``Held`` if the call is not allowed any
+        Calls ``recheck`` right before each call that changes the cluster: it raises ``Held`` if the call is not allowed any
         more, and the errors that end the batch. Raises ``PublishError``.
         """
-
-    @abstractmethod
-    def _report_done(self, order: OrderKind, done: DoneKind, *, took_s: float) -> None:
-        """Count, log and ``_send_result`` it. Raises ``PublishError``."""
 
     def _due(self) -> Callable[[], None] | None:
         """What to do while there is no action; it raises ``PublishError``. None: nothing now."""
@@ -192,10 +215,10 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         self._heartbeat.give(_ANSWER)
         self.metrics.show_poll(self._clock_s())
 
-    def _orders(self, records: Iterable[ActionRecord]) -> Iterable[OrderKind]:
+    def _orders(self, records: Iterable[ActionRecord]) -> Iterable[Order[ActionKind]]:
         for record in records:
             try:
-                order = self._read(record, read_epoch(record, self._epochs))
+                order = read_order(record, self._epochs, cluster=self._cluster, readers=self._readers)
             except BadOrder as error:
                 self.metrics.count_unreadable()
                 _LOG.error("a record on the actions topic is no action: %s: %.200r", error, record.value)
@@ -203,7 +226,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
                 if order is not None:
                     yield order
 
-    def _carry_out(self, order: OrderKind) -> None:
+    def _carry_out(self, order: Order[ActionKind]) -> None:
         """Gate an order, try it if that is allowed, and report the result; after an earlier success only report it again.
 
         Thread-safe. Raises ``PublishError``.
@@ -228,7 +251,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         else:
             self._report_done(order, done, took_s=took_s)
 
-    def _gate(self, order: OrderKind) -> None:
+    def _gate(self, order: Order[ActionKind]) -> None:
         """Raises ``Held`` if the order may not be tried now, and ``PublishError`` if that is not known or the batch is lost.
 
         Raises ``_Stopping`` if a stop was requested.
@@ -253,12 +276,27 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         if self._stop.is_set():
             raise _Stopping
 
-    def _report_skip(self, order: OrderKind, skip: Skip, *, took_s: float | None) -> None:
+    def _report_skip(self, order: Order[ActionKind], skip: Skip, *, took_s: float | None) -> None:
         self.metrics.count_skipped(order.kind, skip.reason)
         _LOG.info("%s skipped: %s", order, skip)
         self._send_result(order, ActionResultData(outcome="skipped", reason=str(skip), took_s=took_s))
 
-    def _send_result(self, order: OrderKind, data: ActionResultData) -> None:
+    def _report_done(self, order: Order[ActionKind], done: Done, *, took_s: float) -> None:
+        elsewhere = order.kind == "unload" and done.outcome == "succeeded" and done.reason is not None
+        self.metrics.observe_attempt(order.kind, done.outcome, took_s=took_s, landed_elsewhere=elsewhere)
+        why = f": {done.reason}" if done.reason else ""
+        _LOG.info("%s %s in %.1f s%s", order, done.outcome, took_s, why)
+        data = ActionResultData(
+            outcome=done.outcome,
+            reason=done.reason,
+            broker=done.broker,
+            bundles=list(done.bundles),
+            was_done_before=done.was_done_before,
+            took_s=took_s,
+        )
+        self._send_result(order, data)
+
+    def _send_result(self, order: Order[ActionKind], data: ActionResultData) -> None:
         """Send a result. Its id follows from the action's, so readers recognize a result that is sent twice."""
         event = encode_event(
             type_=type_of(ActionResultMessage),

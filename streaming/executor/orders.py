@@ -1,15 +1,20 @@
 """Actions as an executor reads them, and every reason not to carry one out. Pure: time is passed in."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Annotated, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from policies.splitting.ranges import Bundle
+from policies.throttle.lists import ThrottledLists, entries_of
+from policies.throttle.moves import LARGEST_NUMBER
+from policies.throttle.rates import BrokerRole, rates_by_role
 from streaming.contract.envelope import read_envelope
 from streaming.contract.messages import ControlData, Time, type_of
-from streaming.contract.published import SplitMessage, UnloadMessage
+from streaming.contract.published import SplitMessage, ThrottleMessage, UnloadMessage
 from streaming.ports.actions import ActionRecord, Epochs
 
 SkipReason = Literal[
@@ -48,6 +53,7 @@ class Done:
 
     outcome: Literal["succeeded", "failed"]
     reason: str | None = None
+    """Why it failed, what is left to do, or where the bundle landed instead."""
     broker: str | None = None
     """The broker that owns the bundle after an unload."""
     bundles: tuple[str, ...] = ()
@@ -64,6 +70,14 @@ class Held(Exception):
         self.skip = skip
 
 
+class Action(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of every action that an executor reads."""
+
+    kind: ClassVar[str]
+    expires_at: Time
+    dry_run: bool
+
+
 class Precondition(msgspec.Struct, frozen=True):
     """What must still be true of the bundle."""
 
@@ -71,146 +85,154 @@ class Precondition(msgspec.Struct, frozen=True):
     range: str
 
 
-class UnloadOrder(msgspec.Struct, frozen=True, kw_only=True):
+class BundleAction(Action, frozen=True, kw_only=True):
+    """An action on one bundle."""
+
+    bundle_name: str = msgspec.field(name="bundle")
+    precondition: Precondition
+
+    def __post_init__(self) -> None:
+        if str(self.bundle.range) != self.precondition.range.lower():
+            raise ValueError(
+                f"bundle {self.bundle} and precondition range {self.precondition.range} disagree"
+            )
+
+    @property
+    def bundle(self) -> Bundle:
+        return Bundle.parse(self.bundle_name)
+
+
+class UnloadAction(BundleAction, frozen=True, kw_only=True):
     """The part of a `trimtab.action.unload.v1` that an executor reads."""
 
-    bundle: str
-    precondition: Precondition
-    expires_at: Time
-    dry_run: bool
+    kind: ClassVar[str] = "unload"
     destination_broker: str | None = None
 
 
-class SplitOrder(msgspec.Struct, frozen=True, kw_only=True):
+class SplitAction(BundleAction, frozen=True, kw_only=True):
     """The part of a `trimtab.action.split.v1` that an executor reads."""
 
-    bundle: str
-    precondition: Precondition
-    expires_at: Time
-    dry_run: bool
+    kind: ClassVar[str] = "split"
     boundaries: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class RecordEpoch:
-    """A record's epoch, None if it has none, and the highest epoch of its source in its partition so far."""
+Rate = Annotated[int, Meta(ge=1, le=LARGEST_NUMBER)]
+"""Bytes per second; at 0 nothing would ever move, and Kafka accepts it."""
 
-    epoch: int | None
-    highest: int | None
+
+class ThrottlePrecondition(msgspec.Struct, frozen=True):
+    """What must still be true of the cluster's reassignments."""
+
+    reassignments: Literal["running", "planned", "none", "unknown"] = "unknown"
+
+
+class ThrottleAction(Action, frozen=True, kw_only=True):
+    """The part of a `trimtab.action.throttle.v1` that an executor reads."""
+
+    kind: ClassVar[str] = "throttle"
+    precondition: ThrottlePrecondition
+    add_leader_throttled_replicas: dict[str, str]
+    add_follower_throttled_replicas: dict[str, str]
+    remove_leader_throttled_replicas: dict[str, str]
+    remove_follower_throttled_replicas: dict[str, str]
+    leader_rate_bytes_per_s: dict[int, Rate]
+    follower_rate_bytes_per_s: dict[int, Rate]
+    clear_leader_rates: list[int]
+    clear_follower_rates: list[int]
+
+    def __post_init__(self) -> None:
+        for lists in (self.add, self.remove):
+            for text in (*lists.leader.values(), *lists.follower.values()):
+                entries_of(text)
+
+    @property
+    def add(self) -> ThrottledLists:
+        """Entries to add."""
+        return ThrottledLists(
+            leader=self.add_leader_throttled_replicas, follower=self.add_follower_throttled_replicas
+        )
+
+    @property
+    def remove(self) -> ThrottledLists:
+        """Entries to remove."""
+        return ThrottledLists(
+            leader=self.remove_leader_throttled_replicas, follower=self.remove_follower_throttled_replicas
+        )
+
+    @property
+    def rates(self) -> dict[BrokerRole, int]:
+        """Rates to set."""
+        return rates_by_role(self.leader_rate_bytes_per_s, self.follower_rate_bytes_per_s)
+
+    @property
+    def clear(self) -> tuple[BrokerRole, ...]:
+        """Rates to take off."""
+        return (
+            *(BrokerRole("leader", broker) for broker in self.clear_leader_rates),
+            *(BrokerRole("follower", broker) for broker in self.clear_follower_rates),
+        )
+
+
+ActionKind = TypeVar("ActionKind", bound=Action)
+Readers = Mapping[str, Callable[[msgspec.Raw], ActionKind]]
+"""How the data of each type of event is read that an executor carries out."""
+PULSAR_ACTIONS: Readers[UnloadAction | SplitAction] = {
+    type_of(UnloadMessage): msgspec.json.Decoder(UnloadAction).decode,
+    type_of(SplitMessage): msgspec.json.Decoder(SplitAction).decode,
+}
+KAFKA_ACTIONS: Readers[ThrottleAction] = {
+    type_of(ThrottleMessage): msgspec.json.Decoder(ThrottleAction).decode
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """An action with its id, its source and the source's epochs."""
+class Order(Generic[ActionKind]):
+    """An action with its id, its source, and two epochs; None: the record has none."""
 
     id: str
     source: str
     epoch: int | None
     highest_epoch: int | None = None
-    action: UnloadOrder | SplitOrder
-    bundle: Bundle
+    """The highest epoch of its source in its partition so far."""
+    action: ActionKind
 
     @property
-    def kind(self) -> Literal["unload", "split"]:
-        return "unload" if isinstance(self.action, UnloadOrder) else "split"
-
-    @property
-    def concerns(self) -> "Concerns":
-        """The action's brokers and namespace."""
-        return Concerns(
-            source=self.action.precondition.owner,
-            destination=self.action.destination_broker if isinstance(self.action, UnloadOrder) else None,
-            namespace=self.bundle.namespace,
-        )
+    def kind(self) -> str:
+        return self.action.kind
 
     def __str__(self) -> str:
-        return f"{self.kind} of {self.bundle} ({self.id})"
+        if isinstance(self.action, BundleAction):
+            return f"{self.kind} of {self.action.bundle} ({self.id})"
+        return f"{self.kind} {self.id}"
 
 
 class BadOrder(Exception):
     """A record on the actions topic is no action that can be read; the text says why."""
 
 
-_unload = msgspec.json.Decoder(UnloadOrder)
-_split = msgspec.json.Decoder(SplitOrder)
+def read_order(
+    record: ActionRecord, epochs: Epochs, *, cluster: str, readers: Readers[ActionKind]
+) -> Order[ActionKind] | None:
+    """The action in a record; None for another cluster's and for a type without a reader. Raises ``BadOrder``.
 
-
-def read_epoch(record: ActionRecord, epochs: Epochs) -> RecordEpoch:
-    """Remember a record's source and epoch, for all types and clusters, in the order of the partition. Raises ``BadOrder``."""
-    if record.epoch_header is None:
-        return RecordEpoch(None, None)
+    Before that, the record's source and epoch are remembered, for all types and clusters, in the order of the partition.
+    """
+    epoch = highest = None
     try:
-        source, epoch = read_envelope(record.value).source, int(record.epoch_header)
+        envelope = read_envelope(record.value)
+        if record.epoch_header is not None:
+            epoch = int(record.epoch_header)
+            highest = epochs.note(record.partition, envelope.source, epoch)
+        read = readers.get(envelope.type)
+        if read is None or envelope.cluster != cluster:
+            return None
+        action = read(envelope.data)
     except (msgspec.MsgspecError, ValueError) as error:
         raise BadOrder(str(error)) from error
-    return RecordEpoch(epoch, epochs.note(record.partition, source, epoch))
+    return Order(id=envelope.id, source=envelope.source, epoch=epoch, highest_epoch=highest, action=action)
 
 
-def read_order(value: bytes, record_epoch: RecordEpoch, *, cluster: str) -> Order | None:
-    """The action in a record; None for another cluster's and for kinds that are not Pulsar's. Raises ``BadOrder``."""
-    try:
-        envelope = read_envelope(value)
-        if envelope.cluster != cluster:
-            return None
-        if envelope.type == type_of(UnloadMessage):
-            action: UnloadOrder | SplitOrder = _unload.decode(envelope.data)
-        elif envelope.type == type_of(SplitMessage):
-            action = _split.decode(envelope.data)
-        else:
-            return None
-        bundle = Bundle.parse(action.bundle)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise BadOrder(str(error)) from error
-    if str(bundle.range) != action.precondition.range.lower():
-        raise BadOrder(f"bundle {bundle} and precondition range {action.precondition.range} disagree")
-    return Order(
-        id=envelope.id,
-        source=envelope.source,
-        epoch=record_epoch.epoch,
-        highest_epoch=record_epoch.highest,
-        action=action,
-        bundle=bundle,
-    )
-
-
-class Expiring(Protocol):
-    """The fields of every action that limit when it counts."""
-
-    @property
-    def expires_at(self) -> datetime: ...
-    @property
-    def dry_run(self) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Concerns:
-    """The brokers and namespace that an action concerns, as far as it names them."""
-
-    source: str | None = None
-    destination: str | None = None
-    namespace: str | None = None
-
-
-class Gated(Protocol):
-    """An order of any kind; ``str`` gives its text for the log."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def source(self) -> str: ...
-    @property
-    def epoch(self) -> int | None: ...
-    @property
-    def highest_epoch(self) -> int | None: ...
-    @property
-    def action(self) -> Expiring: ...
-    @property
-    def concerns(self) -> "Concerns": ...
-
-
-def gate(order: Gated, *, control: ControlData | None, now: datetime) -> Skip | None:
+def gate(order: Order[ActionKind], *, control: ControlData | None, now: datetime) -> Skip | None:
     """Why an action may not even be tried now; None where it may."""
     epoch, highest = order.epoch, order.highest_epoch
     if epoch is None:
@@ -228,7 +250,7 @@ def gate(order: Gated, *, control: ControlData | None, now: datetime) -> Skip | 
     if now >= order.action.expires_at:
         age_s = (now - order.action.expires_at).total_seconds()
         return Skip("expired", f"it expired {age_s:.0f} s ago, at {order.action.expires_at.isoformat()}")
-    return _skip_if_held(control, now) or _skip_if_under_maintenance(order, control, now)
+    return _skip_if_held(control, now) or _skip_if_under_maintenance(order.action, control, now)
 
 
 def _skip_if_held(control: ControlData | None, now: datetime) -> Skip | None:
@@ -243,16 +265,19 @@ def _skip_if_held(control: ControlData | None, now: datetime) -> Skip | None:
     return None
 
 
-def _skip_if_under_maintenance(order: Gated, control: ControlData | None, now: datetime) -> Skip | None:
-    """A skip under maintenance or in a drain: nothing goes to such a broker, and what is under maintenance is not touched."""
-    if control is None:
+def _skip_if_under_maintenance(action: Action, control: ControlData | None, now: datetime) -> Skip | None:
+    """A skip under maintenance or in a drain: nothing goes to such a broker, and what is under maintenance is not touched.
+
+    A throttle moves nothing, so it never is one.
+    """
+    if control is None or not isinstance(action, BundleAction):
         return None
-    found = order.concerns
+    destination = action.destination_broker if isinstance(action, UnloadAction) else None
     for name, spells, state in (
-        (found.destination, control.drained_brokers, "drained"),
-        (found.destination, control.maintenance_brokers, "under maintenance"),
-        (found.source, control.maintenance_brokers, "under maintenance"),
-        (found.namespace, control.maintenance_namespaces, "under maintenance"),
+        (destination, control.drained_brokers, "drained"),
+        (destination, control.maintenance_brokers, "under maintenance"),
+        (action.precondition.owner, control.maintenance_brokers, "under maintenance"),
+        (action.bundle.namespace, control.maintenance_namespaces, "under maintenance"),
     ):
         spell = None if name is None else spells.get(name)
         if spell is not None and spell.holds_at(now):

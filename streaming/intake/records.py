@@ -43,7 +43,7 @@ from streaming.contract.messages import (
     TopicStatsMessage,
     type_of,
 )
-from streaming.settings.accepted import EVERY_CLUSTER, AcceptedClusters
+from streaming.settings.identity import EVERY_CLUSTER, AcceptedClusters
 
 UNKNOWN_TYPE = "unknown"
 """Type under which records that did not become an event are counted."""

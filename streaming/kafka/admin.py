@@ -1,11 +1,12 @@
 """A cluster's admin API as programs use it: reads the cluster and sets its throttle, and raises our own errors."""
 
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
+from policies.throttle.moves import NO_LEADER
 from streaming.kafka.cluster import (
     LogSizes,
     Partition,
@@ -28,7 +29,10 @@ it could not for 288 s, with this for 3 s. The metadata that it reads are the li
 
 
 class KafkaCluster:
-    """A connection to a cluster. Methods raise ``ClusterError``; see the functions of the same or a similar name."""
+    """A connection to a cluster: the one reader of its state for collector, executor and planner.
+
+    Methods raise ``ClusterError``; see the functions of the same or a similar name.
+    """
 
     def __init__(self, admin: KafkaAdminClient) -> None:
         self._admin = admin
@@ -58,10 +62,15 @@ class KafkaCluster:
         with _explain_errors():
             return read_log_sizes(self._admin, partitions, brokers)
 
-    def end_offsets(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """See ``read_end_offsets``."""
-        with _explain_errors():
-            return read_end_offsets(self._admin, partitions)
+    def end_offsets(self, leaders: Mapping[Partition, int]) -> dict[Partition, int]:
+        """End offset of each partition that has a leader.
+
+        They only tell a log that shrank from one without writes, so they are empty if they cannot be read.
+        """
+        led = [partition for partition, leader in leaders.items() if leader != NO_LEADER]
+        with suppress(KafkaError):
+            return read_end_offsets(self._admin, led)
+        return {}
 
     def throttle(self, *, topics: Iterable[str], brokers: Iterable[int]) -> ThrottlesFound:
         """See ``read_throttle``."""

@@ -17,7 +17,7 @@ from streaming.ports import starts
 from streaming.ports.marker import Checkpoint
 from streaming.ports.starts import Listing, Start
 from streaming.settings import Settings
-from streaming.settings.kept import keep, kept_digest
+from streaming.settings.identity import keep, kept_digest
 
 _SYSTEMS: tuple[System, ...] = ("pulsar", "kafka")
 

@@ -5,8 +5,8 @@ know. ``ClusterSettingsSource`` answers what is in force for one cluster, also u
 Nothing here imports Spark or a broker's client, and nothing is read again after the start.
 """
 
+from streaming.settings.catalog import SettingsError
 from streaming.settings.clusters import ClusterSettingsSource
-from streaming.settings.errors import SettingsError
 from streaming.settings.load import Loaded, load
 from streaming.settings.sections import (
     ClusterSection,
@@ -17,9 +17,8 @@ from streaming.settings.sections import (
     Program,
     PulsarInput,
     PulsarTopics,
+    Settings,
     SparkSettings,
     TopicNames,
 )
-from streaming.settings.security import SecuritySettings
-from streaming.settings.targets import KafkaTarget, PulsarTarget, TargetSection
-from streaming.settings.tree import Settings
+from streaming.settings.targets import KafkaTarget, PulsarTarget, SecuritySettings, TargetSection

@@ -1,20 +1,74 @@
 """Every setting there is, read from the declarations: its dotted key, type, default and attribute docstring.
 
-The one place that walks the dataclasses; the reader, the environment, the reference and ``trimtab config`` all use
-it, so a setting only has to be declared. Docstrings come from the source file, which a wheel carries too.
+This is the one place that walks the dataclasses; the loader, the environment, the reference and ``trimtab config`` all
+use it, so a setting only has to be declared. It also says how a problem with a setting is named.
 """
 
-import ast
 import inspect
-import textwrap
-from collections.abc import Iterator, Mapping
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from difflib import get_close_matches
 from functools import cache
-from itertools import pairwise
 from typing import Any, TypeGuard, get_args, get_origin, get_type_hints
 
-from streaming.settings.errors import dotted
-from streaming.settings.tree import Settings
+from pydantic import ConfigDict, create_model
+
+from streaming.settings.sections import Settings
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+CLOSE_RATIO = 0.6
+"""Similarity from which one name is suggested for another; difflib's own default, fit for names of 5-30 letters."""
+
+
+def dotted(path: Sequence[str]) -> str:
+    """A path as TOML writes it, ``pulsar.capacity.brokers."b1:8080".bytes_per_s``."""
+    return ".".join(
+        part if _BARE_KEY.fullmatch(part) else json.dumps(part, ensure_ascii=False) for part in path
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong: where it was written (file, variable, option), the path of the key, and the complaint."""
+
+    origin: str
+    path: tuple[str, ...]
+    complaint: str
+    is_about_section: bool = False
+    """Whether it is about how the settings of a section fit together."""
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.origin, dotted(self.path), self.complaint) if part)
+
+
+class SettingsError(Exception):
+    """The settings cannot be used; the text has a line for every problem found."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__(tuple(problems))
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
+
+
+def suggest_nearest(name: str, known: Iterable[str], *, elsewhere: Iterable[str] = ()) -> str:
+    """A hint such as "did you mean": the closest of ``known``, else of the full keys ``elsewhere``, else all known."""
+    here = sorted(known)
+    close = get_close_matches(name, here, n=1, cutoff=CLOSE_RATIO)
+    if close:
+        return f"did you mean {close[0]}?"
+    by_leaf: dict[str, str] = {}
+    for key in elsewhere:
+        by_leaf.setdefault(key.rsplit(".", 1)[-1], key)
+    close = get_close_matches(name, by_leaf, n=1, cutoff=CLOSE_RATIO)
+    if close:
+        return f"did you mean {by_leaf[close[0]]}?"
+    return f"known here: {', '.join(here)}"
+
 
 Path = tuple[str, ...]
 
@@ -38,8 +92,8 @@ class Member:
 
     @property
     def doc(self) -> str:
-        """The docstring below its declaration. It is read only when needed, because reading the sources takes 60 ms."""
-        return attribute_docs(self.section).get(self.name, "")
+        """The docstring below its declaration. It is read only when needed, because reading the sources takes a while."""
+        return _docs(self.section).get(self.name, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +112,7 @@ def env_name(path: Path) -> str:
 
 def is_section(kind: Any) -> TypeGuard[type]:
     """Whether a type is a table with fixed names."""
-    return isinstance(kind, type) and (is_dataclass(kind) or issubclass(kind, Settings))
+    return isinstance(kind, type) and is_dataclass(kind)
 
 
 def free_names_of(kind: Any) -> Any | None:
@@ -69,18 +123,16 @@ def free_names_of(kind: Any) -> Any | None:
 @cache
 def members(section: type) -> Mapping[str, Member]:
     """The names of a section, in the order of their declaration."""
-    hints = get_type_hints(section)
-    declared = fields(section) if is_dataclass(section) else ()
-    recommended = {each.name: each.metadata.get("recommended") for each in declared}
+    kinds = get_type_hints(section)
     return {
-        name: Member(
+        each.name: Member(
             section=section,
-            name=name,
-            kind=hints[name],
-            default=default,
-            recommended=recommended.get(name),
+            name=each.name,
+            kind=kinds[each.name],
+            default=each.default if each.default_factory is MISSING else each.default_factory(),
+            recommended=each.metadata.get("recommended"),
         )
-        for name, default in _defaults(section)
+        for each in fields(section)
     }
 
 
@@ -131,37 +183,15 @@ def values(node: object, path: Path = ()) -> Iterator[tuple[Path, object]]:
         yield path, node
 
 
-def _defaults(section: type) -> Iterator[tuple[str, object]]:
-    if issubclass(section, Settings):
-        for name, info in section.model_fields.items():
-            yield name, info.get_default(call_default_factory=True)
-    elif is_dataclass(section):
-        for each in fields(section):
-            yield each.name, each.default_factory() if each.default_factory is not MISSING else each.default
-
-
 @cache
-def attribute_docs(section: type) -> Mapping[str, str]:
-    """The string below each annotated attribute of a class and of the dataclasses it extends, in one line."""
-    docs: dict[str, str] = {}
-    for base in section.__bases__:
-        docs.update(attribute_docs(base) if is_dataclass(base) else {})
-    return docs | _own_attribute_docs(section)
-
-
-def _own_attribute_docs(section: type) -> dict[str, str]:
-    tree = ast.parse(textwrap.dedent(inspect.getsource(section)))
-    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
-    docs: dict[str, str] = {}
-    for statement, following in pairwise(body):
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            text = _text(following)
-            if text is not None:
-                docs[statement.target.id] = " ".join(text.split())
-    return docs
-
-
-def _text(statement: ast.stmt) -> str | None:
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-        return statement.value.value if isinstance(statement.value.value, str) else None
-    return None
+def _docs(section: type) -> Mapping[str, str]:
+    """The string below each setting of a section and of those it extends, in one line, as pydantic finds it."""
+    config = ConfigDict(use_attribute_docstrings=True)
+    schema = create_model("Documented", __config__=config, section=(section, ...)).model_json_schema()
+    own = schema["$defs"][section.__name__]["properties"]
+    inherited = {
+        name: doc for base in section.__bases__ if is_dataclass(base) for name, doc in _docs(base).items()
+    }
+    return inherited | {
+        name: " ".join(each["description"].split()) for name, each in own.items() if "description" in each
+    }

@@ -14,10 +14,9 @@ import msgspec
 
 from state.layouts import FRESH
 from state.settings import ClusterSettings, OverlayError
-from streaming.settings.errors import Problem
-from streaming.settings.reader import Unreadable, read_tree, show
-from streaming.settings.sections import ClusterSection
-from streaming.settings.tree import Settings, Tree, merge
+from streaming.settings.catalog import Problem
+from streaming.settings.load import Unreadable, read_tree, show
+from streaming.settings.sections import ClusterSection, Settings, Tree, merge
 from streaming.settings.zones import UnknownZone, resolve_zones
 
 OVERLAYS_CACHED_COUNT = 1024

@@ -1,32 +1,62 @@
 """Reading the settings at the start: defaults, then the file, then the environment, then flags.
 
+pydantic validates everything at once and strictly: a number in quotes, or a truth value for a number, is a mistake and is
+not converted. Its errors are reworded here: what was expected, what was found, the nearest known key. A tree goes through
+JSON, because pydantic is strict about JSON in the way that TOML needs: a list may become a tuple, a table a section. Text
+(environment, flags) is converted beforehand. Infinity and NaN are never numbers, and neither are numbers that cannot be
+computed with: they are refused where they are read, from a file, flag, variable or control event.
+
 Everything wrong is reported at once. Nothing is looked up later: what ``load`` returns is fixed for the process.
 """
 
+import json
+import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import islice
 from pathlib import Path as FilePath
+from types import NoneType
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
-from streaming.settings.catalog import ENV_PREFIX, Path, env_name, settings_by_path
-from streaming.settings.errors import Problem, SettingsError, dotted, suggest_nearest
-from streaming.settings.reader import (
-    Complaint,
-    Unreadable,
-    compose,
-    convert_text,
-    expectation,
-    is_json,
-    leaves,
-    show,
+from pydantic import ConfigDict, SecretStr, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from state.settings import LONGEST_S, PulsarSettings
+from streaming.settings.catalog import (
+    ENV_PREFIX,
+    Path,
+    Problem,
+    SettingsError,
+    dotted,
+    env_name,
+    free_names_of,
+    is_section,
+    known_keys,
+    members,
+    settings_by_path,
+    suggest_nearest,
 )
-from streaming.settings.tree import Settings, Tree, merge
+from streaming.settings.sections import Settings, Tree, merge
+from streaming.settings.targets import is_secret
+from streaming.settings.zones import UnknownZone, resolve_zones
 
 DEFAULT_FILE = FilePath("trimtab.toml")
 """Read from the working directory when no file is named."""
 
 DEFAULT = "default"
 """The source of a value that is not set anywhere."""
+
+LARGEST = 1e18
+"""Largest absolute value; the same limit as for a rate in a report. Beyond it the ends of rounds are outside the calendar, and
+ratios and squares in a summary become infinite; every limit is far beyond real use."""
+SMALLEST = 1 / LARGEST
+"""Smallest absolute value except 0: the ratio of two numbers is then at most 1e36, which single precision holds."""
+WHOLE_MAX = 2**53
+"""Largest absolute value of a whole number: far beyond any use, and columns, JSON and doubles hold it exactly."""
+COMPLAINTS_MAX = 100
+"""Most complaints about one tree; a user who has corrected these gets the next ones."""
 
 _OPTIONS: Mapping[str, str] = {
     "input.url": "--input",
@@ -37,6 +67,38 @@ _OPTIONS: Mapping[str, str] = {
     "metrics.executor_port": "--metrics-port",
 }
 """Options whose name differs from the last part of their setting's key."""
+
+_TYPE_NAMES: Mapping[Any, str] = {
+    float: "a finite number",
+    int: "a whole number",
+    bool: "true or false",
+    str: "a text in quotes",
+    SecretStr: "a text in quotes",
+    tuple[str, ...]: "a list of texts",
+}
+
+_LIMITS: Mapping[str, str] = {
+    "greater_than": "more than {gt:g}",
+    "greater_than_equal": "{ge:g} or more",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "at most {le:g}",
+}
+"""How a limit that is declared with a setting is said, by pydantic's name for its error."""
+
+_REFUSED: Tree = {"": None}
+"""Replaces what JSON cannot hold and what has a complaint already: no setting accepts such a table."""
+
+_SHOWN_CHARS_MAX = 80
+
+SectionT = TypeVar("SectionT")
+
+
+class Unreadable(ValueError):
+    """The settings are wrong; nobody has asked yet where they were written."""
+
+    def __init__(self, complaints: Sequence[Problem]) -> None:
+        super().__init__("; ".join(map(str, complaints)))
+        self.complaints = tuple(complaints)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,127 +113,291 @@ class Loaded:
     sources: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    """Values of one kind of source, with the source of each."""
-
-    tree: Tree = field(default_factory=dict)
-    sources: dict[Path, str] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
-
-    def put(self, path: Path, value: object, source: str) -> None:
-        table = self.tree
-        for part in path[:-1]:
-            table = table.setdefault(part, {})
-        table[path[-1]] = value
-        self.sources.update((each, source) for each in leaves(value, path))
-
-
 def load(*, file: FilePath | None, flags: Mapping[str, object], environ: Mapping[str, str]) -> Loaded:
     """The settings in force; ``flags`` maps dotted keys to values (None = not given), ``environ`` is ``os.environ``.
 
     ``file`` None reads ``trimtab.toml`` of the working directory if there is one. Raises SettingsError with every
     problem found.
     """
-    layers = _file_layer(file), _environment_layer(environ), _flag_layer(flags)
-    problems = [problem for layer in layers for problem in layer.problems]
-    sources = {path: source for layer in layers for path, source in layer.sources.items()}
-    tree: Tree = {}
-    for layer in layers:
-        tree = merge(tree, layer.tree)
+    written = _Written()
+    written.read_file(file)
+    written.read_environment(environ)
+    written.read_flags(flags)
     try:
-        settings = compose(tree)
+        settings = compose(written.tree)
     except Unreadable as error:
-        problems += _locate(error.complaints, sources, otherwise=str(file or DEFAULT_FILE))
-    if problems:
-        raise SettingsError(problems)
-    return Loaded(settings=settings, sources=_by_key(sources))
-
-
-def _by_key(sources: Mapping[Path, str]) -> dict[str, str]:
-    """Sources by dotted key, those of values that are not set included."""
-    filled = {path[:size] for path in sources for size in range(1, len(path))}
+        written.problems += _locate(error.complaints, written.sources, otherwise=str(file or DEFAULT_FILE))
+    if written.problems:
+        raise SettingsError(written.problems)
+    filled = {path[:size] for path in written.sources for size in range(1, len(path))}
     defaults = {path: DEFAULT for path in settings_by_path() if path not in filled}
-    return {dotted(path): source for path, source in {**defaults, **sources}.items()}
+    sources = {dotted(path): source for path, source in {**defaults, **written.sources}.items()}
+    return Loaded(settings=settings, sources=sources)
 
 
-def _file_layer(file: FilePath | None) -> _Layer:
-    if file is None and not DEFAULT_FILE.exists():
-        return _Layer()
-    path = file or DEFAULT_FILE
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError([Problem(str(path), (), f"cannot be read: {error.strerror}")]) from error
-    except ValueError as error:
-        raise SettingsError([Problem(str(path), (), f"is not valid TOML: {error}")]) from error
-    layer = _Layer()
-    for name, value in raw.items():
-        layer.put((name,), value, f"file {path}")
-    return layer
+@dataclass(slots=True)
+class _Written:
+    """What users wrote, read in order: a later value overrides an earlier one."""
 
+    tree: Tree = field(default_factory=dict)
+    sources: dict[Path, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
 
-def _environment_layer(environ: Mapping[str, str]) -> _Layer:
-    layer = _Layer()
-    paths = {env_name(path): path for path in settings_by_path()}
-    for name in sorted(name for name in environ if name.startswith(ENV_PREFIX)):
-        if name in paths:
-            _take(layer, paths[name], environ[name], f"environment {name}")
+    def read_file(self, file: FilePath | None) -> None:
+        if file is None and not DEFAULT_FILE.exists():
+            return
+        path = file or DEFAULT_FILE
+        try:
+            raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise SettingsError([Problem(str(path), (), f"cannot be read: {error.strerror}")]) from error
+        except ValueError as error:
+            raise SettingsError([Problem(str(path), (), f"is not valid TOML: {error}")]) from error
+        for name, value in raw.items():
+            self._put((name,), value, f"file {path}")
+
+    def read_environment(self, environ: Mapping[str, str]) -> None:
+        paths = {env_name(path): path for path in settings_by_path()}
+        for name in sorted(name for name in environ if name.startswith(ENV_PREFIX)):
+            if name in paths:
+                self._take(paths[name], environ[name], f"environment {name}")
+                continue
+            section = name.rsplit("__", 1)[0]
+            near = suggest_nearest(
+                name, [each for each in paths if each.rsplit("__", 1)[0] == section] or paths
+            )
+            self.problems.append(Problem(name, (), f"unknown variable; {near}"))
+
+    def read_flags(self, flags: Mapping[str, object]) -> None:
+        paths = {dotted(path): path for path in settings_by_path()}
+        for key, value in flags.items():
+            option = _OPTIONS.get(key, "--" + key.rsplit(".", 1)[-1].replace("_", "-"))
+            if key not in paths:
+                self.problems.append(
+                    Problem(option, (key,), f"unknown setting; {suggest_nearest(key, paths)}")
+                )
+            elif value is not None:
+                self._take(paths[key], value, f"flag {option}")
+
+    def _take(self, path: Path, value: object, source: str) -> None:
+        """Take a single value of a variable or option: text is converted, a table is JSON."""
+        kind = settings_by_path()[path].kind
+        text = str(value) if isinstance(value, str | FilePath) else None
+        read = value if text is None else _convert_text(text, kind)
+        if _is_json(kind) and text is not None and read is text:
+            expected = f'{_expectation(kind)} as JSON, such as ["a", "b"] or {{"a": "b"}}'
+            complaint = f"expected {expected}, found {show(text)}"
+            self.problems.append(Problem(source.split(" ", 1)[1], path, complaint))
         else:
-            layer.problems.append(Problem(name, (), f"unknown variable; {_near_variable(name, paths)}"))
-    return layer
+            self._put(path, read, source)
+
+    def _put(self, path: Path, value: object, source: str) -> None:
+        self.sources.update((each, source) for each in _leaves(value, path))
+        for part in reversed(path):
+            value = {part: value}
+        self.tree = merge(self.tree, cast("Tree", value))
 
 
-def _near_variable(name: str, paths: Mapping[str, Path]) -> str:
-    """The nearest variable, compared within those of the same section if it has any."""
-    siblings = [each for each in paths if each.rsplit("__", 1)[0] == name.rsplit("__", 1)[0]]
-    return suggest_nearest(name, siblings or paths)
+def compose(tree: Mapping[str, Any]) -> Settings:
+    """The settings of a tree; each cluster's section is laid over ``[pulsar]`` and ``[kafka]``. Raises ``Unreadable``."""
+    base = {system: tree[system] for system in ("pulsar", "kafka") if system in tree}
+    clusters = tree.get("clusters")
+    if isinstance(clusters, Mapping):
+        over = {name: merge(base, own) if isinstance(own, Mapping) else own for name, own in clusters.items()}
+        tree = {**tree, "clusters": over}
+    settings = read_tree(tree, Settings)
+    complaints = []
+    sections: dict[Path, PulsarSettings] = {(): settings.pulsar}
+    sections |= {("clusters", name): each.pulsar for name, each in settings.clusters.items()}
+    for path, pulsar in sections.items():
+        try:
+            resolve_zones(pulsar)
+        except UnknownZone as error:
+            complaints.append(Problem("", (*path, "pulsar", "guards", "quiet_hours"), str(error)))
+    if complaints:
+        raise Unreadable(complaints)
+    return settings
 
 
-def _flag_layer(flags: Mapping[str, object]) -> _Layer:
-    layer = _Layer()
-    paths = {dotted(path): path for path in settings_by_path()}
-    for key, value in flags.items():
-        option = _OPTIONS.get(key, "--" + key.rsplit(".", 1)[-1].replace("_", "-"))
-        if key not in paths:
-            layer.problems.append(Problem(option, (key,), f"unknown setting; {suggest_nearest(key, paths)}"))
-        elif value is not None:
-            _take(layer, paths[key], value, f"flag {option}")
-    return layer
+def read_tree(tree: Mapping[str, Any], section: type[SectionT]) -> SectionT:
+    """A tree of typed values as a section. Raises ``Unreadable``."""
+    kind: Any = section
+    complaints: list[Problem] = []
+    try:
+        text = json.dumps(_json_of(tree, kind, (), complaints))
+    except RecursionError as error:
+        raise Unreadable([Problem("", (), "the settings are nested too deeply")]) from error
+    refused = {each.path for each in complaints}
+    try:
+        return cast("SectionT", _validator(kind).validate_json(text))
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=False)
+        found = (_complaint(detail, tree, kind) for detail in details)
+        complaints += islice((each for each in found if each.path not in refused), COMPLAINTS_MAX)
+        raise Unreadable(complaints) from error
 
 
-def _take(layer: _Layer, path: Path, value: object, source: str) -> None:
-    """Take a single value of a variable or option: text is converted, a table is JSON."""
-    value = str(value) if isinstance(value, FilePath) else value
-    kind, is_text = settings_by_path()[path].kind, isinstance(value, str)
-    read = convert_text(value, kind) if isinstance(value, str) else value
-    if is_text and is_json(kind) and read is value:
-        complaint = (
-            f'expected {expectation(kind)} as JSON, such as ["a", "b"] or {{"a": "b"}}, found {show(value)}'
+def show(value: object) -> str:
+    """A value as it was written, short enough for a message."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except RecursionError:
+        return "something nested too deeply"
+    text = text.encode(errors="backslashreplace").decode()
+    return text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]}…"
+
+
+def _convert_text(text: str, kind: Any) -> object:
+    """A text as a single value of type ``kind``; lists and tables are JSON. What does not fit stays a text."""
+    try:
+        if _is_json(kind):
+            return json.loads(text)
+        return text if is_secret(kind) else _validator(kind).validate_python(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _is_json(kind: Any) -> bool:
+    """Whether a value of this type is written as JSON where only text can be written."""
+    return get_origin(kind) is tuple or free_names_of(kind) is not None
+
+
+def _expectation(kind: Any) -> str:
+    """What a value of this type looks like, for people."""
+    choices = get_args(kind)
+    if get_origin(kind) is Literal:
+        return "one of " + ", ".join(map(show, choices))
+    if NoneType in choices:
+        return _expectation(choices[0])
+    return _TYPE_NAMES.get(kind, "a table")
+
+
+@cache
+def _validator(kind: Any) -> TypeAdapter[Any]:
+    """The validator of a type; sections have their own configuration."""
+    return TypeAdapter(kind, config=None if is_section(kind) else ConfigDict(allow_inf_nan=False))
+
+
+def _json_of(value: object, kind: Any, path: Path, complaints: list[Problem]) -> object:
+    """The value as JSON can hold it. Complains about numbers that cannot be computed with, and about text that is not UTF-8."""
+    if isinstance(value, Mapping):
+        return {
+            name: _json_of(each, _kind_below(kind, name), (*path, name), complaints)
+            for name, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_json_of(each, None, path, complaints) for each in value]
+    problem = (
+        _problem_of_text(value, kind) if isinstance(value, str) else _problem_of_number(value, kind, path)
+    )
+    if problem is not None:
+        complaints.append(Problem("", path, problem))
+    is_json = isinstance(value, str | int | float | NoneType)
+    return value if problem is None and is_json else _REFUSED
+
+
+def _problem_of_text(text: str, kind: Any) -> str | None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return f"expected a text in UTF-8, found {_describe(text, kind)}"
+    return None
+
+
+def _problem_of_number(value: object, kind: Any, path: Path) -> str | None:
+    """What is wrong with the size of a finite number; None where nothing is wrong or it is no such number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if kind is int and isinstance(value, int) and abs(value) > WHOLE_MAX:
+        return f"expected {_expectation(kind)}, found {show(value)}, which is too large"
+    if not path or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    return _problem_of_size(path[-1], value)
+
+
+def _problem_of_size(name: str, value: float) -> str | None:
+    if name.endswith("_s") and not name.endswith("_per_s") and value > LONGEST_S:
+        return f"expected at most {LONGEST_S:g} seconds, found {value!r}"
+    if abs(value) > LARGEST:
+        return f"expected at most {LARGEST:g}, up or down, found {value!r}"
+    if 0 < abs(value) < SMALLEST:
+        return f"expected 0, or {SMALLEST:g} or more, found {value!r}"
+    return None
+
+
+def _complaint(detail: ErrorDetails, tree: Mapping[str, Any], root: type) -> Problem:
+    """An error of pydantic in our words, about the setting it is in."""
+    path: Path = ()
+    kind: Any = root
+    found: Any = tree
+    for part in map(str, detail["loc"]):
+        if part == "[key]":
+            return Problem("", path, "a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -")
+        below = _kind_below(kind, part)
+        if below is None and is_section(kind):
+            return Problem("", (*path, part), f"unknown setting; {_suggestion(part, kind, path)}")
+        if below is None or not isinstance(found, Mapping):
+            break  # pydantic goes on below a value that should have been a table
+        path, kind, found = (*path, part), below, found[part]
+    if detail["type"] == "value_error":
+        return Problem("", path, detail["msg"].removeprefix("Value error, "), is_about_section=True)
+    limit = _LIMITS.get(detail["type"])
+    expected = _expectation(kind) if limit is None else limit.format_map(detail["ctx"])
+    return Problem("", path, f"expected {expected}, found {_describe(found, kind)}")
+
+
+def _describe(value: object, kind: Any) -> str:
+    return "something else (not shown: it is a secret)" if is_secret(kind) else show(value)
+
+
+def _kind_below(kind: Any, name: str) -> Any:
+    """Type of the entry with this name in a section or a table of free names; None where there is nothing."""
+    if is_section(kind):
+        member = members(kind).get(name)
+        return None if member is None else member.kind
+    return free_names_of(kind)
+
+
+def _suggestion(name: str, section: type, path: Path) -> str:
+    """The nearest known name: of this table, else anywhere; below a cluster and in an overlay only of ``pulsar.*`` and ``kafka.*``."""
+    known, elsewhere = members(section), known_keys()
+    if path[:1] == ("clusters",):
+        prefix = dotted(path[:2])
+        elsewhere = tuple(
+            f"{prefix}.{key}" for key in elsewhere if path[1:] and key.startswith(("pulsar.", "kafka."))
         )
-        layer.problems.append(Problem(source.split(" ", 1)[1], path, complaint))
+    elif not path:
+        elsewhere = tuple(key for key in elsewhere if key.partition(".")[0] in known)
+    return suggest_nearest(name, known, elsewhere=elsewhere)
+
+
+def _leaves(value: object, path: Path) -> Iterator[Path]:
+    """The path of every single value; an empty table holds none."""
+    if isinstance(value, Mapping):
+        for name, below in value.items():
+            yield from _leaves(below, (*path, name))
     else:
-        layer.put(path, read, source)
+        yield path
 
 
 def _locate(
-    complaints: Sequence[Complaint], sources: Mapping[Path, str], *, otherwise: str
+    complaints: Sequence[Problem], sources: Mapping[Path, str], *, otherwise: str
 ) -> Iterator[Problem]:
     """Each complaint once, with the place where the value was written; ``otherwise`` is the place of empty tables.
 
     A cluster's section is checked together with the ``[pulsar]`` and ``[kafka]`` below it; what is already wrong there is not
     reported for the cluster again.
     """
-    known = {(each.path, each.text) for each in complaints}
+    known = {(each.path, each.complaint) for each in complaints}
     wrong = {each.path for each in complaints if not each.is_about_section}
     for each in complaints:
         origins, below = _origins(each, sources), each.path[2:]
-        is_inherited = (below, each.text) in known or (not origins and below in wrong)
+        is_inherited = (below, each.complaint) in known or (not origins and below in wrong)
         if each.path[:1] != ("clusters",) or not is_inherited:
-            yield Problem(origins or otherwise, each.path, each.text)
+            yield replace(each, origin=origins or otherwise)
 
 
-def _origins(complaint: Complaint, sources: Mapping[Path, str]) -> str:
+def _origins(complaint: Problem, sources: Mapping[Path, str]) -> str:
     """Where a value was written; for a section, where the values directly in it, or below it in ``[pulsar]``, were written."""
     path = complaint.path
     if complaint.is_about_section:

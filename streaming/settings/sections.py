@@ -1,22 +1,31 @@
-"""The sections that decide nothing about a cluster: where messages come from and go, and how the process runs.
+"""The settings: one tree, and those of its sections that decide nothing about a cluster.
 
-Units are last in a name. A value that is unset is ``None``. Each section checks itself and raises ValueError; the
-loader adds the section's name and where the value was written.
+They say where messages come from and go, and how the process runs. Units are last in a name. A value that is unset is
+``None``. Each section checks itself and raises ValueError; the loader adds the section's name and where the value was
+written.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
 from policies.throttle.moves import TOPIC_PATTERN
 from state.guard_settings import Approval
-from state.settings import LONGEST_S, KafkaSettings, Mode, PulsarSettings
-from streaming.settings.accepted import PATTERN
-from streaming.settings.security import SecuritySettings
-from streaming.settings.targets import PulsarTarget
+from state.settings import KafkaSettings, Mode, PulsarSettings
+from streaming.settings.targets import (
+    HOST_PORT,
+    Count,
+    NotNegative,
+    Port,
+    Positive,
+    PulsarTarget,
+    SecuritySettings,
+    TargetSection,
+    require,
+)
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,100}")
 """Names that are used as record keys, metric labels and parts of URIs: clusters and the controller itself."""
@@ -25,20 +34,13 @@ ClusterName = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN.pattern}
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 """How pydantic reads a tree of settings; the sections below inherit it."""
 
-_HOST_PORT = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
-_KAFKA_URL = re.compile(rf"kafka://({_HOST_PORT}(?:,{_HOST_PORT})*)/?")
-_PULSAR_URL = re.compile(rf"pulsar(?:\+ssl)?://{_HOST_PORT}(?:,{_HOST_PORT})*/?")
+_KAFKA_URL = re.compile(rf"kafka://({HOST_PORT}(?:,{HOST_PORT})*)/?")
+_PULSAR_URL = re.compile(rf"pulsar(?:\+ssl)?://{HOST_PORT}(?:,{HOST_PORT})*/?")
 _MEMORY = re.compile(r"[1-9][0-9]*[kmgtKMGT]")
 
 _TRIGGER_INTERVAL_S_MAX = 30
 _SESSION_S_MIN, _SESSION_S_MAX = 1.0, 600.0
 """A garbage collection or a slow broker can take a second; the topic of beats keeps an hour."""
-_PORT_MAX = 65535
-
-
-def _require(accepted: object, name: str, value: object, expected: str) -> None:
-    if not accepted:
-        raise ValueError(f"{name} is {value!r}; expected {expected}")
 
 
 def kafka_bootstrap(url: str) -> str:
@@ -56,7 +58,7 @@ def is_pulsar_url(url: str) -> bool:
 
 def _require_brokers(url: str) -> None:
     if is_pulsar_url(url):
-        _require(_PULSAR_URL.fullmatch(url), "url", url, "pulsar://host:port[,host:port]")
+        require(_PULSAR_URL.fullmatch(url), "url", url, "pulsar://host:port[,host:port]")
     else:
         kafka_bootstrap(url)
 
@@ -76,16 +78,16 @@ class ControllerSettings:
     """``required`` turns unloads and splits into proposals in mode ``act``: each waits for ``trimtab approve``, and is dropped after
     ``proposal_ttl_s``. Kafka throttles are published as always, because one that waits could leave a throttle behind. It is meant
     for the first weeks."""
-    proposal_ttl_s: float = 3600.0
+    proposal_ttl_s: Positive = 3600.0
     """How long a proposal waits for approval. An hour, because later the load has changed."""
-    action_ttl_s: float = 180.0
+    action_ttl_s: Positive = 180.0
     """How long after its round's end an action may still be carried out; later the load has changed. The default is three rounds."""
-    warm_start_s: float = 900.0
+    warm_start_s: NotNegative = 900.0
     """How far back the first start reads the input, so that averages and history do not begin empty. 0 = from now."""
-    max_record_bytes: int = 33554432
+    max_record_bytes: Count = 33554432
     """Largest input record that is read, in bytes; a larger one goes to the dead letter. 32 MiB, because the report of
     a broker with 100,000 bundles is about 28 MB. Kafka: ``max.message.bytes``."""
-    start_wait_s: float = 600.0
+    start_wait_s: NotNegative = 600.0
     """How long a start waits for brokers, or a checkpoint's store, that do not answer, before it ends with exit code 6. Meanwhile
     it is not ready and says so. Ten minutes are longer than the restart of a machine with its brokers; a wrong address looks the
     same as such a restart. 0 = do not wait. Executors and collectors wait as long."""
@@ -96,7 +98,7 @@ class ControllerSettings:
     standby: bool = False
     """Whether this controller stands by while another one of its name leads, and takes over when that one is silent or says
     that it ends. When it is superseded, it stands by again instead of ending. Run two or more controllers, all with this on."""
-    session_s: float = 10.0
+    session_s: Annotated[float, Field(ge=_SESSION_S_MIN, le=_SESSION_S_MAX)] = 10.0
     """If no beat of the leader comes for so long, a standby takes over. A leader sends five beats in this time. A shorter time
     notices a failure sooner; a longer one tolerates brokers that are slow to accept a beat."""
     accepted_clusters: tuple[str, ...] = ("*",)
@@ -108,31 +110,10 @@ class ControllerSettings:
     ``action_id`` where they apply."""
 
     def __post_init__(self) -> None:
-        _require(NAME_PATTERN.fullmatch(self.name), "name", self.name, "1 to 100 of A-Z a-z 0-9 . _ -")
-        _require(
-            0 < self.action_ttl_s <= LONGEST_S,
-            "action_ttl_s",
-            self.action_ttl_s,
-            f"more than 0 and at most {LONGEST_S:g}",
-        )
-        _require(
-            0 < self.proposal_ttl_s <= LONGEST_S,
-            "proposal_ttl_s",
-            self.proposal_ttl_s,
-            f"more than 0 and at most {LONGEST_S:g}",
-        )
-        _require(self.warm_start_s >= 0, "warm_start_s", self.warm_start_s, "0 or more")
-        _require(self.start_wait_s >= 0, "start_wait_s", self.start_wait_s, "0 or more")
-        _require(
-            _SESSION_S_MIN <= self.session_s <= _SESSION_S_MAX,
-            "session_s",
-            self.session_s,
-            f"{_SESSION_S_MIN:g} to {_SESSION_S_MAX:g}",
-        )
-        _require(self.max_record_bytes > 0, "max_record_bytes", self.max_record_bytes, "more than 0")
+        require(NAME_PATTERN.fullmatch(self.name), "name", self.name, "1 to 100 of A-Z a-z 0-9 . _ -")
         for pattern in self.accepted_clusters:
             expected = "names of 1 to 100 of A-Z a-z 0-9 . _ -, or patterns with * and ?"
-            _require(PATTERN.fullmatch(pattern), "accepted_clusters", pattern, expected)
+            require(PATTERN.fullmatch(pattern), "accepted_clusters", pattern, expected)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +132,7 @@ class PulsarTopics:
 
     def __post_init__(self) -> None:
         PulsarTarget(admin_url=self.admin_url, token_file=self.token_file)
-        _require(
+        require(
             re.fullmatch(r"[^/\s]+/[^/\s]+", self.namespace), "namespace", self.namespace, "tenant/namespace"
         )
 
@@ -169,7 +150,7 @@ class PulsarInput(PulsarTopics):
 
     def __post_init__(self) -> None:
         PulsarTopics.__post_init__(self)
-        _require(self.subscription, "subscription", self.subscription, "a name")
+        require(self.subscription, "subscription", self.subscription, "a name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +226,7 @@ class TopicNames:
         by_topic: dict[str, str] = {}
         for name in self.__slots__:
             topic = getattr(self, name)
-            _require(re.fullmatch(TOPIC_PATTERN, topic), name, topic, "a name Kafka allows for a topic")
+            require(re.fullmatch(TOPIC_PATTERN, topic), name, topic, "a name Kafka allows for a topic")
             if topic in by_topic:
                 raise ValueError(
                     f"{by_topic[topic]} and {name} are both {topic!r}; every topic needs its own name"
@@ -271,10 +252,10 @@ class SparkSettings:
     trigger_interval_s: float = 1.0
     """Time between looks at the input, above 0 and at most 30: Spark kills Python workers that idle for 60 s, and each
     batch would then begin with starting them. One second is well below any round. Spark: ``processingTime``."""
-    shuffle_partitions: int = 2
+    shuffle_partitions: Count = 2
     """Partitions of the clusters' memory; a cluster is one key, so more partitions than cores or clusters gain nothing,
     and each costs time in every batch. Fixed once a checkpoint exists. Spark: ``spark.sql.shuffle.partitions``."""
-    max_records_per_trigger_count: int = 2000
+    max_records_per_trigger_count: Count = 2000
     """Largest number of records of one micro-batch, so that catching up needs bounded memory; 1,000 brokers report 1,000 times
     a round. Spark: ``maxOffsetsPerTrigger``."""
     jars_dir: str | None = None
@@ -285,16 +266,14 @@ class SparkSettings:
     """Any other Spark configuration, each key in quotes with its value as text. Spark: the key itself."""
 
     def __post_init__(self) -> None:
-        _require(self.checkpoint, "checkpoint", self.checkpoint, "a directory or a URL")
-        _require(
+        require(self.checkpoint, "checkpoint", self.checkpoint, "a directory or a URL")
+        require(
             0 < self.trigger_interval_s <= _TRIGGER_INTERVAL_S_MAX,
             "trigger_interval_s",
             self.trigger_interval_s,
             f"above 0 and at most {_TRIGGER_INTERVAL_S_MAX}, because Spark kills Python workers that idle for 60 s",
         )
-        for name in ("shuffle_partitions", "max_records_per_trigger_count"):
-            _require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
-        _require(
+        require(
             _MEMORY.fullmatch(self.driver_memory),
             "driver_memory",
             self.driver_memory,
@@ -317,18 +296,15 @@ class MetricsSettings:
 
     host: str = "127.0.0.1"
     """Address to listen on; this machine only, because the page asks for no password. ``0.0.0.0`` = every address."""
-    port: int = 9464
+    port: Port = 9464
     """Port of ``trimtab run``; the one OpenTelemetry's Prometheus exporters use. 0 = any free port, for all programs."""
-    collector_port: int | None = None
+    collector_port: Port | None = None
     """Port of ``trimtab collect``; unset = 9465, next to the controller's. Give further collectors on a host ``--metrics-port``."""
-    executor_port: int | None = None
+    executor_port: Port | None = None
     """Port of ``trimtab execute``; unset = 9466, next to the collector's. Give further executors on a host ``--metrics-port``."""
 
     def __post_init__(self) -> None:
-        _require(self.host, "host", self.host, "an address")
-        for name in ("port", "collector_port", "executor_port"):
-            port = getattr(self, name)
-            _require(port is None or 0 <= port <= _PORT_MAX, name, port, f"0 to {_PORT_MAX}")
+        require(self.host, "host", self.host, "an address")
 
     def port_of(self, program: Program) -> int:
         """The port that this program listens on; 0 is any free one."""
@@ -350,3 +326,63 @@ class ClusterSection:
 
     pulsar: PulsarSettings = field(default_factory=PulsarSettings)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
+
+
+PATTERN = re.compile(r"[A-Za-z0-9._*?-]{1,100}")
+"""What a name or a pattern can be."""
+
+
+Tree = dict[str, Any]
+"""Settings as read, nested by section; it stays inside this package."""
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Tree:
+    """``over`` laid over ``base``, table by table and key by key; neither is changed."""
+    tree = dict(base)
+    for key, value in over.items():
+        below = tree.get(key)
+        both = isinstance(value, Mapping) and isinstance(below, Mapping)
+        tree[key] = merge(below, value) if both else value  # type: ignore[arg-type]
+    return tree
+
+
+_CLUSTERS = """By cluster name the settings in force there, ``[pulsar]`` and ``[kafka]`` included; clusters without a section
+are absent."""
+_TARGETS = """By cluster name how collectors and executors reach the cluster."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings of trimtab. ``Settings()`` has the defaults alone."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    controller: ControllerSettings = field(default_factory=ControllerSettings)
+    input: InputSettings = field(default_factory=InputSettings)
+    output: OutputSettings = field(default_factory=OutputSettings)
+    topics: TopicNames = field(default_factory=TopicNames)
+    spark: SparkSettings = field(default_factory=SparkSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    pulsar: PulsarSettings = field(default_factory=PulsarSettings)
+    kafka: KafkaSettings = field(default_factory=KafkaSettings)
+    clusters: Annotated[Mapping[ClusterName, ClusterSection], Field(description=_CLUSTERS)] = field(
+        default_factory=dict
+    )
+    targets: Annotated[Mapping[ClusterName, TargetSection], Field(description=_TARGETS)] = field(
+        default_factory=dict
+    )
+
+    @property
+    def output_url(self) -> str:
+        """Where decisions go: the input's address where the output has none of its own."""
+        return self.output.url or self.input.url
+
+    @property
+    def output_is_pulsar(self) -> bool:
+        """Whether decisions go to Pulsar."""
+        return is_pulsar_url(self.output_url)
+
+    @property
+    def output_bootstrap(self) -> str:
+        """The output's address as Kafka's clients take it, ``host:port[,host:port]``. Raises ValueError for Pulsar."""
+        return InputSettings(url=self.output_url).bootstrap

@@ -1,25 +1,103 @@
-"""The clusters that are read and acted on: how their admin API is reached, and how often it is called.
+"""How clusters are reached that are read and acted on: their admin API, encryption and users, and how often they are called.
 
-Only ``trimtab collect`` and ``trimtab execute`` use them; a controller knows clusters from their reports alone.
-Secrets are never settings: a target names the file or the variable that holds its token.
+Only ``trimtab collect`` and ``trimtab execute`` use targets; a controller knows clusters from their reports alone. A
+target names the file or the variable that holds its token. Any other secret is a ``SecretStr``: it is printed as
+asterisks everywhere, and no message quotes it. It is written in the settings file, in the environment, or in a file of its
+own; no command takes one as an option, because everybody can read a process's arguments.
 """
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Any, Literal, get_args
 
-from streaming.settings.security import SecuritySettings
+from pydantic import Field, SecretStr
+
+Protocol = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecuritySettings:
+    """How the connection is encrypted, and which user it belongs to. Files are PEM."""
+
+    protocol: Protocol = "plaintext"
+    """``ssl`` encrypts, ``sasl_plaintext`` names a user, ``sasl_ssl`` does both; the default is for a Kafka that
+    requires neither. Kafka: ``security.protocol``."""
+    ca_file: str | None = None
+    """Certificates of the authorities that sign the brokers' certificates; unset = the authorities that the machine trusts.
+    Kafka: ``ssl.truststore.certificates``."""
+    certificate_file: str | None = None
+    """Client certificate of trimtab with those between it and its authority, where brokers require one.
+    Kafka: ``ssl.keystore.certificate.chain``."""
+    key_file: str | None = None
+    """The certificate's key, PKCS#8 and not encrypted: ``BEGIN PRIVATE KEY``. Kafka: ``ssl.keystore.key``."""
+    mechanism: Mechanism = "SCRAM-SHA-512"
+    """How the user is authenticated; with ``PLAIN`` the password itself is sent. Kafka: ``sasl.mechanism``."""
+    username: str | None = None
+    """The user. Kafka: ``sasl.jaas.config``."""
+    password: SecretStr | None = None
+    """The user's password; better in the environment than in the settings file. Kafka: ``sasl.jaas.config``."""
+    password_file: str | None = None
+    """File with the password, instead of ``password``; one line break at its end does not count."""
+
+    def __post_init__(self) -> None:
+        if self.names_a_user:
+            self._require_a_user()
+        else:
+            self._refuse("username", "password", "password_file", needed='"sasl_plaintext" or "sasl_ssl"')
+        if not self.encrypts:
+            self._refuse("ca_file", "certificate_file", "key_file", needed='"ssl" or "sasl_ssl"')
+        if (self.certificate_file is None) != (self.key_file is None):
+            raise ValueError("certificate_file and key_file belong together: give both or neither")
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether the connection is TLS."""
+        return self.protocol in {"ssl", "sasl_ssl"}
+
+    @property
+    def names_a_user(self) -> bool:
+        """Whether the connection is SASL."""
+        return self.protocol in {"sasl_plaintext", "sasl_ssl"}
+
+    def _require_a_user(self) -> None:
+        if not self.username:
+            raise ValueError(f"username is unset; protocol {self.protocol!r} needs one")
+        if (self.password is None) == (self.password_file is None):
+            raise ValueError(
+                f"protocol {self.protocol!r} needs either password or password_file, and not both"
+            )
+
+    def _refuse(self, *names: str, needed: str) -> None:
+        """Raise ValueError for a setting that the protocol does not use: it must not look as if it had an effect."""
+        given = [name for name in names if getattr(self, name) is not None]
+        if given:
+            raise ValueError(
+                f"{given[0]} is set, but protocol {self.protocol!r} does not use it; set {needed}"
+            )
+
+
+def is_secret(kind: Any) -> bool:
+    """Whether values of a type must not be shown."""
+    return kind is SecretStr or SecretStr in get_args(kind)
+
 
 TopicStatsWanted = Literal["hot", "all", "none"]
 
-_HOST_PORT = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
-_ADMIN_URL = re.compile(rf"https?://{_HOST_PORT}(?:,{_HOST_PORT})*/?")
+HOST_PORT = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
+_ADMIN_URL = re.compile(rf"https?://{HOST_PORT}(?:,{HOST_PORT})*/?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PORT_MAX = 65535
-_SWEEPS_MIN = 2
+
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=1)]
+Port = Annotated[int, Field(ge=0, le=_PORT_MAX)]
+"""0 is any free one."""
 
 
-def _require(accepted: object, name: str, value: object, expected: str) -> None:
+def require(accepted: object, name: str, value: object, expected: str) -> None:
+    """Raise ValueError unless a setting's value is accepted."""
     if not accepted:
         raise ValueError(f"{name} is {value!r}; expected {expected}")
 
@@ -43,32 +121,32 @@ class PulsarTarget:
     """Client certificate (PEM) of trimtab, where brokers require one. Pulsar: ``tlsCertificateFilePath``."""
     key_file: str | None = None
     """The certificate's key (PEM). Pulsar: ``tlsKeyFilePath``."""
-    web_port: int | None = None
+    web_port: Annotated[int, Field(ge=1, le=_PORT_MAX)] | None = None
     """Port of every broker's web service, where it is not the one in the brokers' ids (HTTPS beside HTTP); unset = that
     of the ids. Pulsar: ``webServicePortTls``."""
-    timeout_s: float = 10.0
+    timeout_s: Positive = 10.0
     """How long one call may take; ten times what a broker with 1,000 bundles needs."""
-    concurrent_calls_count: int = 64
+    concurrent_calls_count: Count = 64
     """Brokers called at the same time: slow and dead ones delay the others only if there are this many of them."""
-    sweeps_per_round_count: int = 2
+    sweeps_per_round_count: Annotated[int, Field(ge=2)] = 2
     """How often each broker is read in a round, at least 2, so that one failed read leaves no gap."""
     topic_stats: TopicStatsWanted = "hot"
     """Bundles whose traffic is reported by topic: ``hot`` = those above ``topic_stats_ratio`` of a split limit; ``all`` = every
     bundle; ``none`` = no bundle, so that no split can be computed."""
-    topic_stats_ratio: float = 0.5
+    topic_stats_ratio: NotNegative = 0.5
     """Share of a split limit (rate, throughput, topics or sessions) from which a bundle's topics are reported; half, so
     that they are there before the limit is reached."""
-    cluster_interval_s: float = 300.0
+    cluster_interval_s: Positive = 300.0
     """Time between looks at isolation policies, anti-affinity groups and whether Pulsar balances by itself: each look
     makes a call for every namespace."""
-    concurrent_actions_count: int = 8
+    concurrent_actions_count: Count = 8
     """Actions carried out at the same time, beside a split none in its namespace; an unload disconnects the clients of a bundle. On three
     brokers, 4 at a time were 3 unloads a second, 8 were 6, and 16 or 32 were 8, with brokers that answered later and later."""
-    verify_timeout_s: float = 30.0
+    verify_timeout_s: Positive = 30.0
     """How long an action may take to show in the cluster after the call; with live clients an unload needs a second."""
 
     def __post_init__(self) -> None:
-        _require(
+        require(
             _ADMIN_URL.fullmatch(self.admin_url),
             "admin_url",
             _without_password(self.admin_url),
@@ -81,22 +159,7 @@ class PulsarTarget:
         self._require_tls_for("ca_file", "certificate_file")
         if self.token_env is not None:
             # The value is not quoted: a user who mistakes it for the token itself has put a secret there.
-            _require(
-                _VARIABLE.fullmatch(self.token_env), "token_env", "(not shown)", "the name of a variable"
-            )
-        if self.web_port is not None:
-            _require(0 < self.web_port <= _PORT_MAX, "web_port", self.web_port, f"1 to {_PORT_MAX}")
-        for name in ("timeout_s", "cluster_interval_s", "verify_timeout_s"):
-            _require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
-        for name in ("concurrent_calls_count", "concurrent_actions_count"):
-            _require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
-        _require(
-            self.sweeps_per_round_count >= _SWEEPS_MIN,
-            "sweeps_per_round_count",
-            self.sweeps_per_round_count,
-            f"{_SWEEPS_MIN} or more",
-        )
-        _require(self.topic_stats_ratio >= 0, "topic_stats_ratio", self.topic_stats_ratio, "0 or more")
+            require(_VARIABLE.fullmatch(self.token_env), "token_env", "(not shown)", "the name of a variable")
 
     def _require_tls_for(self, *names: str) -> None:
         for name in names:
@@ -108,7 +171,7 @@ _METRICS_URL = re.compile(r"https?://(?:[^{}\s]|{host}|{broker})+")
 _COUNTER = re.compile(
     r'[A-Za-z_:][A-Za-z0-9_:]*(?:{[A-Za-z_]\w*="[^"\\\n]*"(?:,[A-Za-z_]\w*="[^"\\\n]*")*})?'
 )
-_BOOTSTRAP = re.compile(rf"{_HOST_PORT}(?:,{_HOST_PORT})*")
+_BOOTSTRAP = re.compile(rf"{HOST_PORT}(?:,{HOST_PORT})*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,17 +201,17 @@ class KafkaTarget:
     )
     """The same for what a broker sends. Without rules the exporter's names are
     ``kafka_server_BrokerTopicMetrics_Count{name="BytesOutPerSec"}`` and the like."""
-    timeout_s: float = 10.0
+    timeout_s: Positive = 10.0
     """How long one call may take; a broker that is down takes this time in each sweep that calls it. A metrics page may
     take as long, and delays nothing."""
-    sweeps_per_round_count: int = 2
+    sweeps_per_round_count: Annotated[int, Field(ge=2)] = 2
     """How often the cluster is read in a round, at least 2, so that one failed read leaves no gap. Write rates are
     measured over 5 s and more, so sweeps closer than that gain nothing."""
 
     def __post_init__(self) -> None:
-        _require(_BOOTSTRAP.fullmatch(self.bootstrap), "bootstrap", self.bootstrap, "host:port[,host:port]")
+        require(_BOOTSTRAP.fullmatch(self.bootstrap), "bootstrap", self.bootstrap, "host:port[,host:port]")
         if self.metrics_url is not None:
-            _require(
+            require(
                 _METRICS_URL.fullmatch(self.metrics_url) and re.search(r"{(host|broker)}", self.metrics_url),
                 "metrics_url",
                 _without_password(self.metrics_url),
@@ -156,19 +219,12 @@ class KafkaTarget:
             )
         for name in ("received_metrics", "sent_metrics"):
             counters = getattr(self, name)
-            _require(
+            require(
                 counters and all(map(_COUNTER.fullmatch, counters)),
                 name,
                 counters,
                 'one or more of name or name{label="value"}',
             )
-        _require(self.timeout_s > 0, "timeout_s", self.timeout_s, "more than 0")
-        _require(
-            self.sweeps_per_round_count >= _SWEEPS_MIN,
-            "sweeps_per_round_count",
-            self.sweeps_per_round_count,
-            f"{_SWEEPS_MIN} or more",
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from state.guard_settings import Offsets, Zones, zones_named
 from state.settings import PulsarSettings
-from streaming.settings.errors import suggest_nearest
+from streaming.settings.catalog import suggest_nearest
 
 _FIRST, _LAST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 """Before the first and after the last, a zone keeps the offset that it has then."""

@@ -12,9 +12,7 @@ import numpy as np
 
 from policies.columns import Bools, Floats, Ints
 from policies.splitting.ranges import BadRange
-from streaming.simulator.machines import CPU, saturate
-from streaming.simulator.setup import Happening, Setup
-from streaming.simulator.traffic import Traffic, rates_of
+from streaming.simulator.setup import CPU, Happening, Setup, Traffic, rates_of, saturate
 
 TICK_S = 10.0
 KNOWN_AFTER_TICKS = 6
@@ -38,7 +36,8 @@ class Order:
 class Moved:
     """What became of an order."""
 
-    order: Order
+    bundle: str
+    id: str = ""
     succeeded: bool
     time_s: float
     source: int = -1
@@ -163,12 +162,13 @@ class Fleet:
         row, there = self.bundles.row_of(order.bundle), order.destination
         gone = there is not None and not self.alive[there]
         if row is None or order.fails or gone:
-            return Moved(order=order, succeeded=False, time_s=self.time_s)
+            return Moved(bundle=order.bundle, id=order.id, succeeded=False, time_s=self.time_s)
         source = int(self.bundles.owner[row])
         destination = self._place(self._rate_of(row)) if there is None else there
         outage_s = self._move(row, destination)
         return Moved(
-            order=order,
+            bundle=order.bundle,
+            id=order.id,
             succeeded=True,
             time_s=self.time_s,
             source=source,

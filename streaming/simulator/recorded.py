@@ -8,29 +8,25 @@ statistics of topics were recorded; without them nothing can be split. A bundle 
 import math
 from collections import defaultdict
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import attrgetter
 from statistics import median
 
 import numpy as np
 
 from policies.columns import Floats
-from policies.splitting.positions import positions_of
+from policies.costs import BANDWIDTH_IN, BANDWIDTH_OUT, IDLE_CPU_POINTS, KBIT_PER_BYTE
+from policies.splitting.ranges import positions_of
 from state.events import SESSIONS, Event, LoadReport, TopicStats, namespace_of
-from streaming.simulator.bundles import Bundles
-from streaming.simulator.costs import RecordedCosts, machines_of
-from streaming.simulator.machines import CPU, Machines
-from streaming.simulator.setup import Measuring, Setup
-from streaming.simulator.traffic import Sources
+from streaming.simulator.backtest import NoFleet, RecordedCosts
+from streaming.simulator.setup import CPU, Bundles, Machines, Measuring, Setup, Sources
 
 _HOURS = 4.0
 _MOST_NOISE_RATIO, _LEAST_NOISE_RATIO = 1.0, 0.02
 _DRIFT_RATIO = 0.1
 _FEWEST_BROKERS = 2
-
-
-class NoFleet(Exception):
-    """A recording without a fleet that could be simulated."""
 
 
 @dataclass(slots=True)
@@ -74,20 +70,10 @@ class RecordedFleet:
 
     def __call__(self, _rng: np.random.Generator) -> Setup:
         """The fleet at its beginning; bundles are copied, because a run changes them."""
-        own = self.bundles
         return Setup(
             machines=self.machines,
             sources=self.sources,
-            bundles=Bundles(
-                names=list(own.names),
-                source=own.source.copy(),
-                share=own.share.copy(),
-                owner=own.owner.copy(),
-                topics=list(own.topics),
-                position=own.position.copy(),
-                topic_bundle=own.topic_bundle.copy(),
-                topic_share=own.topic_share.copy(),
-            ),
+            bundles=deepcopy(self.bundles),
             alive=np.ones(len(self.machines), dtype=np.bool_),
             hours=_HOURS,
             measuring=self.measuring,
@@ -119,12 +105,27 @@ def _find_last_owners(seen: _ClusterEvents) -> _LastOwners:
 
 
 def _machines(seen: _ClusterEvents) -> Machines:
+    """The machines of the brokers by what their traffic costs."""
     learned = RecordedCosts()
-    for report in sorted(
-        (each for reports in seen.reports.values() for each in reports), key=attrgetter("age_key")
-    ):
+    for report in sorted(chain.from_iterable(seen.reports.values()), key=attrgetter("age_key")):
         learned.add(report)
-    return machines_of(*learned.costs())
+    names, costs = learned.costs()
+    own = costs.factor[:, :, None] * costs.rule
+    limits = costs.limits[:, : BANDWIDTH_OUT + 1]
+    measured = limits > 0
+    network = np.where(measured, limits, 0.0)[:, BANDWIDTH_IN:].max(axis=1) * 1000 / 8
+    return Machines(
+        names=names,
+        cores=np.where(measured[:, CPU], limits[:, CPU] / 100.0, 1.0),
+        network_bytes_per_s=np.where(network > 0, network, np.inf),
+        idle_points=np.where(measured[:, CPU], IDLE_CPU_POINTS, 0.0),
+        cpu_s_per_message=own[:, CPU, 0] / 100.0,
+        cpu_s_per_byte=own[:, CPU, 1] / 100.0,
+        network_per_byte=np.stack([own[:, BANDWIDTH_IN], own[:, BANDWIDTH_OUT, ::-1]], axis=1)
+        / KBIT_PER_BYTE,
+        sessions_count=np.full(len(names), np.inf),
+        is_measured=measured,
+    )
 
 
 def _bundles(seen: _ClusterEvents, last: _LastOwners) -> Bundles:

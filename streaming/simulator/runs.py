@@ -1,15 +1,159 @@
-"""One run of a scenario: the same seed and the same balancer give the same bytes."""
+"""Who balances a simulated fleet, one run of it, and many of them in as many processes as there are processors.
 
-from collections.abc import Callable
+A player is the controller with some settings, a balancer that knows the true load, or nobody. The same seed and the same player
+give the same bytes.
+"""
+
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, NamedTuple, Protocol, TypeVar
 from zlib import crc32
 
+import msgspec
 import numpy as np
 
+from policies.columns import Floats
+from state.closing import Identity
+from state.controller import Controller
+from state.events import Event
+from state.outputs import Output, Split, Unload
+from state.outputs.actions import SPLIT_TYPE, UNLOAD_TYPE
+from state.settings import SettingsSource
+from state.store import DictStore
 from streaming.simulator.fleet import TICK_S, Fleet
-from streaming.simulator.players import Player
 from streaming.simulator.reporting import Reporter
-from streaming.simulator.score import Counter
-from streaming.simulator.setup import Setup
+from streaming.simulator.score import BALANCED_POINTS, Counter, Run, series_of
+from streaming.simulator.setup import Setup, saturate
+
+CLUSTER = "simulated"
+ACTING = Identity(mode="act")
+"""The identity with which a controller that balances a simulated fleet is started."""
+_GOAL_POINTS = BALANCED_POINTS / 2
+_MOST_MOVES_A_ROUND = 200
+_SMALLEST_GAIN_POINTS = 0.5
+_UNLOAD, _SPLIT = msgspec.json.Decoder(Unload), msgspec.json.Decoder(Split)
+
+
+class Wish(NamedTuple):
+    """An unload that a balancer decided."""
+
+    bundle: str
+    destination: str | None
+    """None: Pulsar chooses."""
+    id: str
+
+
+class Cut(NamedTuple):
+    """A split that a balancer decided."""
+
+    bundle: str
+    boundaries: list[int]
+    id: str
+
+
+Wishes = tuple[list[Wish], list[Cut]]
+
+
+class Player(Protocol):
+    """Looks at what arrives, or at the fleet itself, and decides what to move."""
+
+    def play(self, events: Sequence[Event], fleet: Fleet) -> Wishes:
+        """What to do after a tick."""
+
+
+class Nobody:
+    """Leaves everything as it is."""
+
+    def play(self, events: Sequence[Event], fleet: Fleet) -> Wishes:  # noqa: ARG002
+        """No actions."""
+        return [], []
+
+
+class Live:
+    """The controller as it runs live, from events to actions."""
+
+    def __init__(self, settings: SettingsSource) -> None:
+        self._controller = Controller(CLUSTER, DictStore(), identity=ACTING, settings=settings)
+
+    def play(self, events: Sequence[Event], fleet: Fleet) -> Wishes:  # noqa: ARG002
+        """The actions of the rounds that the events close."""
+        outputs: list[Output] = []
+        for event in events:
+            step = self._controller.step(event)
+            assert step.rejection is None, step.rejection
+            outputs += step.outputs
+        return wishes_of(outputs)
+
+
+def wishes_of(outputs: Sequence[Output]) -> Wishes:
+    """The unloads and splits among the outputs of a controller."""
+    wishes: list[Wish] = []
+    cuts: list[Cut] = []
+    for output in outputs:
+        if output.type == UNLOAD_TYPE:
+            unload = _UNLOAD.decode(output.data)
+            wishes.append(Wish(unload.bundle, unload.destination_broker, output.id))
+        elif output.type == SPLIT_TYPE:
+            split = _SPLIT.decode(output.data)
+            cuts.append(Cut(split.bundle, split.boundaries, output.id))
+    return wishes, cuts
+
+
+class Perfect:
+    """Knows the structural load of every bundle and broker, and what a move does; it acts once a minute."""
+
+    def __init__(self, every_ticks: int = 6) -> None:
+        self._every_ticks, self._ticks = every_ticks, 0
+
+    def play(self, events: Sequence[Event], fleet: Fleet) -> Wishes:  # noqa: ARG002
+        """The moves after which the fleet is well balanced; none while it is balanced."""
+        self._ticks += 1
+        if self._ticks % self._every_ticks or spread_points(fleet) <= BALANCED_POINTS:
+            return [], []
+        names = fleet.setup.machines.names
+        return [
+            Wish(fleet.bundles.names[row], names[broker], "") for row, broker in _plan_perfectly(fleet)
+        ], []
+
+
+def spread_points(fleet: Fleet) -> float:
+    """Structural usage of the hottest broker less that of the coldest."""
+    points = fleet.structural_points()[fleet.alive]
+    return float(points.max() - points.min())
+
+
+def _plan_perfectly(fleet: Fleet) -> list[tuple[int, int]]:
+    machines = fleet.setup.machines
+    demand, owner = fleet.placed_demand(fleet.structural), fleet.bundles.owner.copy()
+    moves: list[tuple[int, int]] = []
+    while len(moves) < _MOST_MOVES_A_ROUND:
+        usage = saturate(demand).max(axis=1)
+        hot = int(np.argmax(np.where(fleet.alive, usage, -1.0)))
+        cold = int(np.argmin(np.where(fleet.alive, usage, np.inf)))
+        rows = np.flatnonzero(owner == hot)
+        if usage[hot] - usage[cold] <= _GOAL_POINTS or not len(rows):
+            break
+        at_hot = machines.cost_points(fleet.structural[rows], np.full(len(rows), hot))
+        at_cold = machines.cost_points(fleet.structural[rows], np.full(len(rows), cold))
+        worse = np.maximum(_largest(demand[hot] - at_hot), _largest(demand[cold] + at_cold))
+        best = int(np.argmin(worse))
+        if demand[hot].max() - worse[best] < _SMALLEST_GAIN_POINTS:
+            break
+        demand[hot] -= at_hot[best]
+        demand[cold] += at_cold[best]
+        owner[rows[best]] = cold
+        moves.append((int(rows[best]), cold))
+    return moves
+
+
+def _largest(demand: Floats) -> Floats:
+    found: Floats = demand.max(axis=1)
+    return found
+
 
 ROUND_TICKS = 6
 START_MS = 1_767_225_600_000
@@ -56,3 +200,93 @@ def run(
             counter.splits += succeeded
             reporter.answer(cut.id, succeeded=succeeded)
     return counter
+
+
+Build = Callable[[np.random.Generator], Setup]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A balancer to compare."""
+
+    name: str
+    kind: Literal["live", "perfect", "nobody"]
+    settings: SettingsSource | None = None
+    """The settings of a live one."""
+
+    def player(self) -> Player:
+        """A new player, which remembers nothing."""
+        if self.kind == "live":
+            assert self.settings is not None
+            return Live(self.settings)
+        return Perfect() if self.kind == "perfect" else Nobody()
+
+    @property
+    def splits(self) -> bool:
+        """Whether it splits bundles, and so needs to know topics."""
+        return self.settings is not None and self.settings.base(CLUSTER).pulsar.split.enabled
+
+    @property
+    def needs_published(self) -> bool:
+        """Whether its policy uses what brokers with the extensible load manager publish."""
+        return self.settings is not None and self.settings.base(CLUSTER).pulsar.policy.reads_published
+
+
+NOBODY = Candidate(name="nobody acts", kind="nobody")
+PERFECT = Candidate(name="perfect information", kind="perfect")
+
+
+RunT = TypeVar("RunT")
+
+
+def jobs_of(
+    scenarios: Sequence[tuple[str, Build]], seeds: Sequence[int], candidates: Sequence[Candidate]
+) -> list[Callable[[], Run]]:
+    """Every scenario with every seed and candidate; the runs with the first seed are plotted."""
+    return [
+        partial(play, name, build, seed, candidate, with_series=seed == seeds[0])
+        for name, build in scenarios
+        for seed in seeds
+        for candidate in candidates
+    ]
+
+
+def play(scenario: str, build: Build, seed: int, candidate: Candidate, *, with_series: bool) -> Run:
+    """Make a run."""
+    counter = run(
+        scenario,
+        seed,
+        build,
+        candidate.player(),
+        with_topics=candidate.splits,
+        are_published=candidate.needs_published,
+    )
+    return Run(
+        scenario=scenario,
+        candidate=candidate.name,
+        seed=seed,
+        score=counter.score(),
+        series=series_of(counter) if with_series else None,
+    )
+
+
+def play_all(
+    jobs: Sequence[Callable[[], RunT]],
+    processes_count: int | None = None,
+    advance: Callable[[int], None] = lambda _count: None,
+) -> list[RunT]:
+    """The result of every job, in their order; ``advance`` is called with 1 when one has ended."""
+    count = min(processes_count or os.cpu_count() or 1, len(jobs))
+    if count <= 1:
+        runs = []
+        for job in jobs:
+            runs.append(job())
+            advance(1)
+        return runs
+    context = multiprocessing.get_context("spawn")  # a fork would copy whatever threads the program has
+    with ProcessPoolExecutor(count, mp_context=context) as pool:
+        futures = [pool.submit(job) for job in jobs]
+        for done in as_completed(futures):
+            done.result()
+            advance(1)
+        return [done.result() for done in futures]

@@ -1,14 +1,15 @@
-"""What is counted of a simulated run."""
+"""What is counted of a run, and the score card: means over the seeds, for each scenario and over all of them."""
 
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Protocol
+from statistics import fmean
+from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 
 from policies.columns import Bools, Floats
 from streaming.simulator.fleet import Moved
-from streaming.simulator.players import BALANCED_POINTS
 
 _MINUTE_S = 60.0
 _LAST_ROUNDS_COUNT = 10
@@ -92,32 +93,30 @@ class Counter:
         self._needless = self._twice = self._back = self._wrong = 0
         self._moved_ratio = self._disrupted = 0.0
         self._came_from: dict[str, int] = {}
-        self._asked: dict[str, tuple[bool, Floats]] = {}
+        self._asked: dict[str, Floats] = {}
 
     def note_decision(self, bundle: str) -> None:
         """An unload was decided."""
         points = np.where(self._fleet.alive, self._fleet.structural_points(), np.nan)
         self.unloads += 1
         self._needless += bool(np.nanmax(points) - np.nanmin(points) <= BALANCED_POINTS)
-        self._asked[bundle] = (True, points)
+        self._asked[bundle] = points
 
     def note_moved(self, moved: Moved) -> None:
         """An order ended; moves by other balancers are plotted, not counted."""
-        bundle = moved.order.bundle
         if moved.succeeded:
             minute = moved.time_s / _MINUTE_S
             self.marks.append(Mark(minute=minute, source=moved.source, destination=moved.destination))
-        asked = self._asked.pop(bundle, None)
-        if asked is None:
+        points = self._asked.pop(moved.bundle, None)
+        if points is None:
             return
         if not moved.succeeded:
             self._failed += 1
             return
-        _, points = asked
-        before = self._came_from.get(bundle)
+        before = self._came_from.get(moved.bundle)
         self._twice += before is not None
         self._back += before == moved.destination
-        self._came_from[bundle] = moved.source
+        self._came_from[moved.bundle] = moved.source
         self._wrong += bool(points[moved.destination] > points[moved.source])
         self._moved_ratio += moved.messages_per_s / self._fleet.messages_per_s()
         self._disrupted += moved.messages_per_s * moved.outage_s
@@ -161,3 +160,149 @@ def _recovery(unbalanced: list[bool]) -> int | None:
         return 0
     first = unbalanced.index(True)
     return next((place for place in range(first, len(unbalanced)) if not unbalanced[place]), None)
+
+
+BALANCED_POINTS = 15.0
+"""Structural spread up to which a fleet counts as balanced."""
+
+
+_MOST_POINTS = 1500
+"""Most points of a line in a plot, more than its pixels; in a longer run every point is the mean of several rounds."""
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """A run over time, for the plot."""
+
+    brokers: list[str]
+    points: list[list[float | None]]
+    """Structural usage of each broker; None while it is not there."""
+    marks: list[Mark]
+    point_minutes: float = 1.0
+    """Minutes from one point to the next."""
+    start_ms: int | None = None
+    """When it begins; None for a fleet that does not exist."""
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one scenario with one seed and one balancer."""
+
+    scenario: str
+    candidate: str
+    seed: int
+    score: Score
+    series: Series | None
+
+
+def series_of(counter: Counter, *, start_ms: int | None = None) -> Series:
+    """The points and marks of a run for its plot, round by round or thinned out."""
+    points = np.array(counter.points)
+    every = -(-len(points) // _MOST_POINTS)
+    if every > 1:
+        points = np.array([_mean(points[at : at + every]) for at in range(0, len(points), every)])
+    columns = np.round(points.T, 1)
+    return Series(
+        brokers=list(counter.brokers),
+        points=[[None if np.isnan(each) else float(each) for each in column] for column in columns],
+        marks=counter.marks,
+        point_minutes=every * counter.round_s / 60.0,
+        start_ms=start_ms,
+    )
+
+
+def _mean(points: Floats) -> Floats:
+    """Mean of the known values of each column; NaN for a column without any."""
+    known = ~np.isnan(points)
+    total = np.where(known, points, 0.0).sum(axis=0)
+    found: Floats = np.divide(
+        total, known.sum(axis=0), out=np.full(points.shape[1], np.nan), where=known.any(axis=0)
+    )
+    return found
+
+
+ALL = "all scenarios"
+Figures = dict[str, float | None]
+
+
+class Column(NamedTuple):
+    """A figure of the card."""
+
+    key: str
+    title: str
+    meaning: str
+    digits: int = 1
+    value: Callable[[Score], float | None] | None = None
+    """None: the figure of that name."""
+
+    def value_of(self, score: Score) -> float | None:
+        """The figure of one run; None where it is not known."""
+        found: float | None = getattr(score, self.key) if self.value is None else self.value(score)
+        return found
+
+
+def _mean_recovery(score: Score) -> float | None:
+    known = [each for each in score.recovery_rounds if each is not None]
+    return fmean(known) if known else None
+
+
+COLUMNS = (
+    Column(
+        "unbalanced_percent",
+        "unbalanced %",
+        "rounds that ended with more than 15 points between the hottest and the coldest broker, noise left out",
+        value=lambda score: 100.0 * score.unbalanced_rounds / score.rounds,
+    ),
+    Column("unloads", "unloads", "moves that were decided"),
+    Column("needless", "needless", "unloads while the fleet was within 15 points", 2),
+    Column("sent_back", "sent back", "unloads back to where the bundle came from", 2),
+    Column("moved_twice", "twice", "unloads of a bundle that had been unloaded before"),
+    Column("wrong_sign", "uphill", "unloads to a broker that was hotter than the source"),
+    Column("splits", "splits", "bundles cut"),
+    Column(
+        "moved_percent",
+        "moved %",
+        "message rate of everything moved, in percent of the fleet's",
+        value=lambda score: 100.0 * score.moved_messages_ratio,
+    ),
+    Column("disrupted_messages", "disrupted", "messages that had to wait for a move", 0),
+    Column(
+        "recovery_rounds",
+        "recovery",
+        "rounds from a disturbance until the fleet was balanced, where it was before the next one",
+        value=_mean_recovery,
+    ),
+    Column(
+        "ended_balanced_percent",
+        "ends balanced %",
+        "runs whose last ten rounds were balanced",
+        0,
+        lambda score: 100.0 * score.ended_balanced,
+    ),
+    Column("hottest_points", "hottest", "mean usage of the hottest broker"),
+    Column("spread_points", "spread", "points between the hottest and the coldest broker, mean"),
+)
+
+
+def card(runs: Sequence[Run]) -> dict[str, dict[str, Figures]]:
+    """Figures by scenario (all of them first) and candidate, in the order of the runs."""
+    found = {ALL: _by_candidate(runs)}
+    for scenario in dict.fromkeys(run.scenario for run in runs):
+        found[scenario] = _by_candidate([run for run in runs if run.scenario == scenario])
+    return found
+
+
+def _by_candidate(runs: Sequence[Run]) -> dict[str, Figures]:
+    names = dict.fromkeys(run.candidate for run in runs)
+    return {name: _figures([run.score for run in runs if run.candidate == name]) for name in names}
+
+
+def _figures(scores: Sequence[Score]) -> Figures:
+    found: Figures = {}
+    for column in COLUMNS:
+        values = [value for score in scores if (value := column.value_of(score)) is not None]
+        found[column.key] = round(fmean(values), 3) if values else None
+    return found
+
+
+def show(value: float | None, column: Column) -> str:
+    """A figure as text; a dash where there is none."""
+    return "-" if value is None else f"{value:,.{column.digits}f}"

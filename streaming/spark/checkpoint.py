@@ -33,7 +33,7 @@ from streaming.ports.marker import Checkpoint, Marker
 from streaming.ports.places import Place, Progress
 from streaming.ports.starts import CARD, CLAIM, Start, StartWith, all_starts, newest_number, newest_start
 from streaming.settings import Settings
-from streaming.settings.kept import kept_digest
+from streaming.settings.identity import kept_digest
 from streaming.spark.files import Files, UnsafeStore, require_promises
 
 _LOG = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from streaming.contract.encode import Origin, source_of
 from streaming.intake.observation import encode
 from streaming.intake.observing import event_observation
 from streaming.intake.records import Intake, Record
-from streaming.settings.accepted import EVERY_CLUSTER, AcceptedClusters
+from streaming.settings.identity import EVERY_CLUSTER, AcceptedClusters
 from streaming.spark.rows import of_observation, of_output, refused_row
 
 IN_MEMORY_BYTES = 64 * 1024 * 1024

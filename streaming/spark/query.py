@@ -24,9 +24,7 @@ from streaming.ports.publisher import Publisher
 from streaming.ports.reading import Begin
 from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource, Settings, TopicNames
-from streaming.settings.accepted import AcceptedClusters
-from streaming.settings.identity import identity_of
-from streaming.settings.kept import NotReadable, restore
+from streaming.settings.identity import AcceptedClusters, NotReadable, identity_of, restore
 from streaming.spark import source
 from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.operator import ClusterProcessor

@@ -100,7 +100,7 @@ def _run(writer: DataStreamWriter, batches_count: int, is_stopping: Callable[[],
 
 def _frame(session: Session, settings: Settings) -> DataFrame:
     few = dataclasses.replace(settings.spark, max_records_per_trigger_count=_RECORDS_COUNT)
-    settings_of_few = settings.model_copy(update={"spark": few})
+    settings_of_few = dataclasses.replace(settings, spark=few)
     rows = source.records(session.spark, settings_of_few, "earliest", skips_lost=True, only_looks=True)
     return decide_rows(rows.union(_make_warm_records(session, settings)), settings)
 

@@ -7,7 +7,7 @@ from streaming.ports.marker import RanWith
 from streaming.ports.publisher import Publisher
 from streaming.pulsar.link import output_on_pulsar
 from streaming.settings import Settings
-from streaming.settings.kept import kept_digest
+from streaming.settings.identity import kept_digest
 
 
 def publisher_of(settings: Settings) -> Publisher:

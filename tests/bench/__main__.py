@@ -12,19 +12,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
-from tests.bench.end_to_end import measure_burst, measure_end_to_end
-from tests.bench.failover import measure_failover
-from tests.bench.idle import measure_idle
-from tests.bench.ingest import measure_ingest
-from tests.bench.kafka_rounds import measure_kafka_rounds
+from tests.bench.end_to_end import measure_burst, measure_end_to_end, measure_failover, measure_idle
+from tests.bench.ingest import measure_ingest, measure_recording, measure_replay
 from tests.bench.policies import measure_policies, measure_round
 from tests.bench.pulsar_path import measure_pulsar
-from tests.bench.recording import measure_recording
-from tests.bench.replay import measure_replay
 from tests.bench.report import Section, page, section_lines, with_sections
 from tests.bench.splits import measure_splits
 from tests.bench.throttle_live import measure_throttle_live
-from tests.bench.throttles import measure_throttles
+from tests.bench.throttles import measure_kafka_rounds, measure_throttles
 
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 

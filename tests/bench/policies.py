@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from policies.costs import CostMemory, Costs, learn
-from policies.placement import least_long_term_message_rate
+from policies.placement import LEAST_MESSAGE_RATE
 from policies.shedding import (
     avg_shedder,
     fleet_planner,
@@ -15,7 +16,7 @@ from policies.shedding import (
     threshold_shedder,
     uniform_load_shedder,
 )
-from policies.shedding.contract import NoMemory, SheddingPlan
+from policies.shedding.contract import NoMemory
 from policies.shedding.view import BrokerTable, BundleTable, RoundView
 from policies.usage import NOT_MEASURED, RESOURCES
 from state.closing import Identity
@@ -24,22 +25,21 @@ from state.events import LoadReport
 from state.settings import ClusterSettings, GuardSettings, PulsarSettings, RoundSettings
 from state.store import DictStore
 from streaming.contract.decode import decode
-from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet
-from tests.bench.report import Limit, Row, Section
-from tests.bench.timing import best_cpu_s
+from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, FixedSettings, Fleet
+from tests.bench.report import Row, Section, best_cpu_s
 from tests.policies.fleets import decide
 
 SHARES = (0.0, 0.1, 0.5)
 """Share of the brokers that shed."""
 _SMALL, _LARGE = 100, 1000
 _PLANNER = "FleetPlanner"
-_LIMITS = {(_LARGE, 0.0): Limit(value=1.0), (_LARGE, 0.5): Limit(value=30.0)}
-_PLANNER_LIMITS = {**_LIMITS, (_LARGE, 0.0): Limit(value=4.0)}
+_LIMITS_MS = {(_LARGE, 0.0): 1.0, (_LARGE, 0.5): 30.0}
+_PLANNER_LIMITS_MS = {**_LIMITS_MS, (_LARGE, 0.0): 4.0}
 """The planner also learns in calm rounds."""
 _SMALL_BUNDLES_COUNT = 1000
-_SMALL_BUNDLES_LIMIT = Limit(value=60.0)
+_SMALL_BUNDLES_LIMIT_MS = 60.0
 
-Shed = Callable[[RoundView], object]
+Shed = Callable[[RoundView], Any]
 
 
 def measure_policies(*, quick: bool) -> Section:
@@ -53,18 +53,18 @@ def measure_policies(*, quick: bool) -> Section:
         }
         rows.extend(
             Row(
-                name=_title(name, brokers, share),
-                value=value,
-                unit="ms",
-                limit=(_PLANNER_LIMITS if name == _PLANNER else _LIMITS).get((brokers, share)),
+                _title(name, brokers, share),
+                value,
+                "ms",
+                at_most=(_PLANNER_LIMITS_MS if name == _PLANNER else _LIMITS_MS).get((brokers, share)),
             )
             for (brokers, share), value in found.items()
         )
         rows.extend(
             Row(
-                name=f"{name}, {share:.0%} shedding: {_LARGE} ÷ {_SMALL} brokers",
-                value=found[_LARGE, share] / found[_SMALL, share],
-                unit="x",
+                f"{name}, {share:.0%} shedding: {_LARGE} ÷ {_SMALL} brokers",
+                found[_LARGE, share] / found[_SMALL, share],
+                "x",
             )
             for share in SHARES
         )
@@ -87,8 +87,8 @@ def _planned(*, times: int) -> list[Row]:
         name = _title(_PLANNER, brokers, max(SHARES), bundles)
         if bundles != BUNDLES_COUNT:
             value = 1000 * best_cpu_s(lambda: shed(snapshot), times=times)  # noqa: B023  called at once
-            rows.append(Row(name=name, value=value, unit="ms", limit=_SMALL_BUNDLES_LIMIT))
-        rows.append(Row(name=f"{name}: moves planned", value=len(shed(snapshot).unload_rows), unit="moves"))
+            rows.append(Row(name, value, "ms", at_most=_SMALL_BUNDLES_LIMIT_MS))
+        rows.append(Row(f"{name}: moves planned", len(shed(snapshot).unload_rows), "moves"))
     return rows
 
 
@@ -148,45 +148,36 @@ def _names(brokers_count: int) -> tuple[str, ...]:
     return tuple(f"broker-{row:04d}" for row in range(brokers_count))
 
 
-def _avg_shedder(brokers_count: int) -> Shed:
-    settings = avg_shedder.AvgShedderSettings()
-    hits = dict.fromkeys(_names(brokers_count), settings.low_hit_count)
-    memory = avg_shedder.AvgShedderMemory(low_hits=hits)
-    return lambda snapshot: decide(avg_shedder.POLICY, snapshot, memory, settings)
-
-
-def _threshold_shedder(brokers_count: int) -> Shed:
-    """The history is equal and has no weight: brokers that are busier now shed."""
-    settings = threshold_shedder.ThresholdShedderSettings(history_ratio=0.0)
-    history = dict.fromkeys(_names(brokers_count), 0.5)
-    memory = threshold_shedder.ThresholdShedderMemory(history_ratio=history)
-    return lambda snapshot: decide(threshold_shedder.POLICY, snapshot, memory, settings)
-
-
-def _uniform_load_shedder(brokers_count: int) -> Shed:  # noqa: ARG001  it remembers nobody
-    settings = uniform_load_shedder.UniformLoadShedderSettings()
-    return lambda snapshot: decide(uniform_load_shedder.POLICY, snapshot, NoMemory(), settings)[0]
-
-
 _OVERLOADED = overload_shedder.OverloadShedderSettings(threshold_points=70.0)
 """A threshold between the brokers that shed and those that do not."""
 
 
-def _overload_shedder(brokers_count: int) -> Shed:  # noqa: ARG001  it remembers nobody
-    return lambda snapshot: decide(overload_shedder.POLICY, snapshot, NoMemory(), _OVERLOADED)[0]
+def _avg_shedder(brokers_count: int) -> Shed:
+    settings = avg_shedder.AvgShedderSettings()
+    hits = dict.fromkeys(_names(brokers_count), settings.low_hit_count)
+    return _once(avg_shedder.POLICY, avg_shedder.AvgShedderMemory(low_hits=hits), settings)
 
 
-def _placed(brokers_count: int) -> Shed:  # noqa: ARG001  it remembers nobody
-    return lambda snapshot: least_long_term_message_rate.PLACEMENT.place(
-        snapshot,
-        decide(overload_shedder.POLICY, snapshot, NoMemory(), _OVERLOADED)[0],
-        _OVERLOADED.threshold_ratio,
-    )
+def _threshold_shedder(brokers_count: int) -> Shed:
+    """The history is equal and has no weight: brokers that are busier now shed."""
+    history = dict.fromkeys(_names(brokers_count), 0.5)
+    memory = threshold_shedder.ThresholdShedderMemory(history_ratio=history)
+    settings = threshold_shedder.ThresholdShedderSettings(history_ratio=0.0)
+    return _once(threshold_shedder.POLICY, memory, settings)
 
 
-def _fleet_planner(
-    brokers_count: int, bundles_count: int = BUNDLES_COUNT
-) -> Callable[[RoundView], SheddingPlan]:
+def _once(policy: Any, memory: object, settings: object) -> Shed:
+    """A call of the policy's ``shed`` with this memory."""
+    return lambda snapshot: decide(policy, snapshot, memory, settings)[0]
+
+
+def _placed(brokers_count: int) -> Shed:
+    shed = _POLICIES["OverloadShedder"](brokers_count)
+    place, ratio = LEAST_MESSAGE_RATE.place, _OVERLOADED.threshold_ratio
+    return lambda snapshot: place(snapshot, shed(snapshot), ratio)
+
+
+def _fleet_planner(brokers_count: int, bundles_count: int = BUNDLES_COUNT) -> Shed:
     """The planner, after an hour in which it learned from a fleet without a difference."""
     policy, settings = fleet_planner.POLICY, fleet_planner.FleetPlannerSettings()
     memory, calm = policy.memory(), _snapshot(brokers_count, 0.0, bundles_count)
@@ -195,7 +186,7 @@ def _fleet_planner(
     costs, _ = _learn_costs(calm, CostMemory())
     learned: dict[int, Costs] = {}  # what traffic costs is learned outside the policy
 
-    def shed(snapshot: RoundView) -> SheddingPlan:
+    def shed(snapshot: RoundView) -> Any:
         if id(snapshot) not in learned:
             learned[id(snapshot)] = _learn_costs(snapshot, costs)[1]
         return decide(policy, replace(snapshot, costs=learned[id(snapshot)]), memory, settings)[0]
@@ -205,38 +196,19 @@ def _fleet_planner(
 
 def _learn_costs(view: RoundView, costs: CostMemory) -> tuple[CostMemory, Costs]:
     brokers = view.brokers
-    rates = (
-        np.column_stack(
-            [brokers.messages_per_s, brokers.messages_per_s, brokers.bytes_per_s, brokers.bytes_per_s]
-        )
-        / 2
-    )
+    rates = np.column_stack([brokers.messages_per_s] * 2 + [brokers.bytes_per_s] * 2) / 2
     return learn(costs, brokers.names, percents=brokers.percents, limits=brokers.limits, rates=rates)
 
 
+_UNIFORM = uniform_load_shedder.UniformLoadShedderSettings()
 _POLICIES: Mapping[str, Callable[[int], Shed]] = {
     "AvgShedder": _avg_shedder,
     "ThresholdShedder": _threshold_shedder,
-    "UniformLoadShedder": _uniform_load_shedder,
-    "OverloadShedder": _overload_shedder,
+    "UniformLoadShedder": lambda _: _once(uniform_load_shedder.POLICY, NoMemory(), _UNIFORM),
+    "OverloadShedder": lambda _: _once(overload_shedder.POLICY, NoMemory(), _OVERLOADED),
     "OverloadShedder placed": _placed,
     _PLANNER: _fleet_planner,
 }
-
-
-class FixedSettings:
-    """The same settings for every cluster."""
-
-    def __init__(self, settings: ClusterSettings) -> None:
-        self._settings = settings
-
-    def base(self, cluster: str) -> ClusterSettings:  # noqa: ARG002  the protocol's
-        """The settings."""
-        return self._settings
-
-    def overlaid(self, cluster: str, overlay: bytes) -> ClusterSettings:  # noqa: ARG002
-        """The settings."""
-        return self._settings
 
 
 def measure_round(*, quick: bool) -> Section:
@@ -253,13 +225,8 @@ def measure_round(*, quick: bool) -> Section:
         "bytes, ownership and averages, masks, policy, budgets, actions and summary, the fleet written to bytes. CPU "
         "time, the best round.",
         rows=[
-            Row(name="taking 1000 decoded reports", value=1000 * min(taken_s), unit="ms"),
-            Row(
-                name="closing the round and writing the memory",
-                value=1000 * min(closed_s[1:]),
-                unit="ms",
-                limit=Limit(value=60.0),
-            ),
+            Row("taking 1000 decoded reports", 1000 * min(taken_s), "ms"),
+            Row("closing the round and writing the memory", 1000 * min(closed_s[1:]), "ms", at_most=60.0),
         ],
     )
 
@@ -286,12 +253,8 @@ def _deciding() -> ClusterSettings:
 
 def _take(controller: Controller, reports: list[LoadReport], number: int) -> None:
     for report in reports:
-        time_ms = report.time_ms + number * ROUND_MS
-        controller.step(
-            LoadReport(
-                id=f"{report.id}+{number}", time_ms=time_ms, broker=report.broker, report=report.report
-            )
-        )
+        at = {"id": f"{report.id}+{number}", "time_ms": report.time_ms + number * ROUND_MS}
+        controller.step(LoadReport(**at, broker=report.broker, report=report.report))
 
 
 def _close(controller: Controller) -> None:

@@ -1,20 +1,18 @@
 """The same controller with all its topics on Pulsar, beside one with all of them on Kafka: latency and throughput."""
 
 import json
-import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import pulsar
 
 from deploy.local.pulsar import StandalonePulsar
 from tests.bench.end_to_end import closing, first_round
 from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet
-from tests.bench.report import Row, Section
-from tests.bench.running import Clients, Controller, System, is_leader, local_kafka, running, wait_for
-from tests.bench.timing import percentile
+from tests.bench.report import Row, Section, percentile
+from tests.bench.running import Clients, Controller, System, bench, on_kafka, run
+from tests.support.pulsar import Lab, PulsarStage, connected
+from tests.support.stage import is_leader
 
 _BROKERS_COUNT = 20
 _TRIGGER_S = 0.05
@@ -28,28 +26,26 @@ class PulsarClients(System):
     """Like ``Clients``, on Pulsar."""
 
     def __init__(self, broker: StandalonePulsar, controller: Controller) -> None:
-        quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
-        self._client = pulsar.Client(broker.service_url, logger=quiet)
+        super().__init__(controller)
+        stage = controller.stage
+        assert isinstance(stage, PulsarStage)
+        self._client = connected(broker)
         self._producer = self._client.create_producer(
-            controller.input, block_if_queue_full=True, batching_enabled=False
+            stage.full_name(stage.topics.input), block_if_queue_full=True, batching_enabled=False
         )
-        self._reader = self._client.create_reader(controller.actions, pulsar.MessageId.earliest)
+        actions = stage.full_name(stage.topics.actions)
+        self._reader = self._client.create_reader(actions, pulsar.MessageId.earliest)
 
-    def send(self, controller: Controller, values: Sequence[bytes]) -> None:
-        """Send events of the cluster, and wait until the log has them."""
-        del controller
+    def send(self, values: Sequence[bytes], *, cluster: str = CLUSTER) -> None:
         for value in values:
-            self._producer.send_async(value, None, partition_key=CLUSTER)
+            self._producer.send_async(value, None, partition_key=cluster)
         self._producer.flush()
 
     def drain(self) -> None:
-        """Forget the decisions readable now."""
         while self._next(10 * _POLL_MS) is not None:
             pass
 
-    def answers(self, controller: Controller) -> list[bytes]:
-        """A decision that has become readable; waits a moment for one."""
-        del controller
+    def answers(self) -> list[bytes]:
         found = self._next(_POLL_MS)
         return [] if found is None or is_leader(found) else [found]
 
@@ -67,26 +63,18 @@ class PulsarClients(System):
 def measure_pulsar(*, quick: bool) -> Section:
     """Both run at the same time and are asked in turn; the backlogs are worked off one after the other."""
     trials, rounds_count = (3, 3) if quick else (60, 30)
-    with ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trimtab-bench-")))
-        kafka = stack.enter_context(local_kafka(directory))
+    with bench() as (stack, kafka, directory):
         broker = stack.enter_context(StandalonePulsar(directory / "pulsar"))
-        on_kafka = stack.enter_context(
-            running(kafka, directory / "k", name="on-kafka", trigger_interval_s=_TRIGGER_S)
-        )
-        on_pulsar = stack.enter_context(
-            running(broker, directory / "p", name="on-pulsar", trigger_interval_s=_TRIGGER_S)
-        )
-        pulsar_clients = PulsarClients(broker, on_pulsar)
+        (directory / "p").mkdir()
+        there = PulsarStage.of(Lab(broker, bundles_count=1), directory / "p")
+        stack.callback(there.close)
+        stages = (on_kafka(kafka, directory, "on-kafka"), there)
+        on_one, on_other = (run(stack, stage, trigger_interval_s=_TRIGGER_S) for stage in stages)
+        pulsar_clients = PulsarClients(broker, on_other)
         stack.callback(pulsar_clients.close)
-        systems: list[tuple[str, System, Controller]] = [
-            ("Kafka", stack.enter_context(Clients(kafka, on_kafka)), on_kafka),
-            ("Pulsar", pulsar_clients, on_pulsar),
-        ]
+        systems: dict[str, System] = {"Kafka": Clients(stack, on_one), "Pulsar": pulsar_clients}
         waits = _latencies(systems, trials=trials)
-        rates = {
-            name: _reports_per_s(system, controller, rounds_count) for name, system, controller in systems
-        }
+        rates = {name: _reports_per_s(system, rounds_count) for name, system in systems.items()}
     return Section(
         title="Pulsar beside Kafka",
         method=f"All topics on one Kafka, or on one standalone Pulsar with deduplication, both on loopback and without "
@@ -96,41 +84,33 @@ def measure_pulsar(*, quick: bool) -> Section:
         "sent to the last round's action readable.",
         rows=[
             *(
-                Row(
-                    name=f"{name}, latency p{share * 100:.0f}",
-                    value=1000 * percentile(waits[name], share),
-                    unit="ms",
-                )
-                for name in waits
+                Row(f"{name}, latency p{share * 100:.0f}", 1000 * percentile(found, share), "ms")
+                for name, found in waits.items()
                 for share in (0.5, 0.9, 0.99)
             ),
-            *(Row(name=f"{name}, reports", value=rate, unit="1/s") for name, rate in rates.items()),
+            *(Row(f"{name}, reports", rate, "1/s") for name, rate in rates.items()),
         ],
     )
 
 
-def _latencies(systems: Sequence[tuple[str, System, Controller]], *, trials: int) -> dict[str, list[float]]:
+def _latencies(systems: Mapping[str, System], *, trials: int) -> dict[str, list[float]]:
     fleet, first = Fleet(brokers_count=_BROKERS_COUNT), first_round()
-    waits: dict[str, list[float]] = {name: [] for name, _, _ in systems}
+    waits: dict[str, list[float]] = {name: [] for name in systems}
     for number in range(first, first + _WARM_UP + trials):
-        for name, system, controller in systems:
-            system.send(controller, fleet.reports(time_ms=number * ROUND_MS))
+        for name, system in systems.items():
+            system.send(fleet.reports(time_ms=number * ROUND_MS))
             time.sleep(_SETTLE_S)
-            waits[name].append(system.answered_s(controller, closing(number)))
+            waits[name].append(system.answered_s(closing(number)))
             system.drain()
     return {name: values[_WARM_UP:] for name, values in waits.items()}
 
 
-def _reports_per_s(system: System, controller: Controller, rounds_count: int) -> float:
+def _reports_per_s(system: System, rounds_count: int) -> float:
     """Reports per second, of a larger fleet and in rounds two hours later, so that none of them is late."""
     fleet, first = Fleet(brokers_count=_BACKLOG_BROKERS_COUNT), first_round() + 7_200_000 // ROUND_MS
     last = first + rounds_count - 1
     begun = time.perf_counter()
     for number in range(first, last + 1):
-        system.send(controller, [*fleet.reports(time_ms=number * ROUND_MS), closing(number)])
-    wait_for(lambda: _is_answered(system, controller, last), controller)
+        system.send([*fleet.reports(time_ms=number * ROUND_MS), closing(number)])
+    system.wait_for(lambda: any(json.loads(value)["data"]["round"] >= last for value in system.answers()))
     return rounds_count * _BACKLOG_BROKERS_COUNT / (time.perf_counter() - begun)
-
-
-def _is_answered(system: System, controller: Controller, number: int) -> bool:
-    return any(json.loads(value)["data"]["round"] >= number for value in system.answers(controller))

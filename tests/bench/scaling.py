@@ -8,21 +8,16 @@ its markers.
 import argparse
 import re
 import sys
-import tempfile
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafka import KafkaConsumer, KafkaProducer
-
-from deploy.local.kafka import LocalKafka
-from streaming.process.deadline import Deadline
-from tests.bench.loads import CLUSTER, ROUND_MS, Fleet, tick
-from tests.bench.report import machine, today
-from tests.bench.running import Controller, local_kafka, running
-from tests.bench.timing import percentile
+from tests.bench.end_to_end import closing, first_round
+from tests.bench.loads import CLUSTER, ROUND_MS, Fleet
+from tests.bench.report import machine, percentile, today
+from tests.bench.running import Clients, bench, on_kafka, run
 
 PAGE = Path(__file__).parents[2] / "docs" / "scaling.md"
 BUSY_SHARE = 0.5
@@ -30,9 +25,6 @@ BUSY_SHARE = 0.5
 
 _BLOCK = re.compile(r"(<!-- measured -->\n).*?(<!-- end of what was measured -->)", re.DOTALL)
 _ROUNDS_COUNT, _WARM_UP_COUNT = 3, 2
-_LATENESS_MS = 10_000
-_AGO_MS = 4 * 3_600_000
-_PATIENCE_S = 180.0
 _MIB = 1024 * 1024
 _HEAD = (
     "| clusters | brokers each | bundles a broker | bundles in all | reports a round, MB | CPU a round, s "
@@ -85,78 +77,59 @@ class Cost:
     checkpoint_bytes: int
 
 
-class Audience:
-    """Sends rounds, and waits for their summaries."""
-
-    def __init__(self, stack: ExitStack, kafka: LocalKafka, controller: Controller) -> None:
-        self._controller = controller
-        self._producer = KafkaProducer(bootstrap_servers=kafka.bootstrap, batch_size=2**20)
-        stack.callback(self._producer.close)
-        self._consumer = KafkaConsumer(
-            f"{controller.name}.audit",
-            bootstrap_servers=kafka.bootstrap,
-            isolation_level="read_committed",
-            auto_offset_reset="earliest",
-            fetch_max_wait_ms=20,
-        )
-        stack.callback(self._consumer.close)
-
-    def play(self, events: Iterable[tuple[str, bytes]], *, summaries_count: int) -> None:
-        """Send events by cluster, and return when so many summaries have come."""
-        for cluster, value in events:
-            self._producer.send(self._controller.input, key=cluster.encode(), value=value)
-        self._producer.flush()
-        deadline, seen = Deadline(_PATIENCE_S), 0
-        while seen < summaries_count:
-            self._controller.check()
-            assert not deadline.is_over, f"{seen} of {summaries_count} summaries in {_PATIENCE_S:g} s"
-            seen += sum(map(len, self._consumer.poll(timeout_ms=20).values()))
-
-
 def measure(loads: Sequence[Load]) -> list[Cost]:
     """Every load's cost, one after another on one controller."""
-    with ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trimtab-bench-")))
-        kafka = stack.enter_context(local_kafka(directory))
-        controller = stack.enter_context(
-            running(kafka, directory / "scaling", name="scaling", trigger_interval_s=0.2)
-        )
-        audience = Audience(stack, kafka, controller)
-        checkpoint = directory / "scaling" / "checkpoint"
-        return [_cost(place, load, controller, audience, checkpoint) for place, load in enumerate(loads)]
+    with bench() as (stack, kafka, directory):
+        controller = run(stack, on_kafka(kafka, directory, "scaling"), trigger_interval_s=0.2)
+        clients = Clients(stack, controller, summaries=True)
+        return [_cost(place, load, clients) for place, load in enumerate(loads)]
 
 
-def _cost(place: int, load: Load, controller: Controller, audience: Audience, checkpoint: Path) -> Cost:
-    first = (round(time.time() * 1000) - _AGO_MS) // ROUND_MS
+def _cost(place: int, load: Load, clients: Clients) -> Cost:
+    controller, first = clients.controller, first_round()
     used_s, elapsed_s, size_bytes = [], [], 0
     for number in range(first, first + _WARM_UP_COUNT + _ROUNDS_COUNT):
-        events = list(_round(place, load, number))
-        size_bytes = sum(len(value) for _, value in events)
+        events = _round(place, load, number)
+        size_bytes = sum(len(value) for values in events.values() for value in values)
         before_s, begun = controller.cpu_s(), time.perf_counter()
-        audience.play(events, summaries_count=load.clusters_count)
+        _play(clients, events)
         elapsed_s.append(time.perf_counter() - begun)
-        used_s.append(sum(now - before_s.get(process, 0.0) for process, now in controller.cpu_s().items()))
+        used_s.append(controller.used_s(before_s))
     cost = Cost(
         load=load,
         reports_bytes=size_bytes,
         cpu_s=percentile(used_s[_WARM_UP_COUNT:], 0.5),
         elapsed_s=percentile(elapsed_s[_WARM_UP_COUNT:], 0.5),
         resident_bytes=controller.resident_bytes(),
-        checkpoint_bytes=_size_bytes(checkpoint),
+        checkpoint_bytes=_size_bytes(controller.stage.checkpoint),
     )
     sys.stdout.write(f"{_line(cost)}\n")
     sys.stdout.flush()
     return cost
 
 
-def _round(place: int, load: Load, number: int) -> Iterable[tuple[str, bytes]]:
-    """All reports, then the ticks that close the round; one fleet, under the names of all clusters."""
+def _play(clients: Clients, events: Mapping[str, Sequence[bytes]]) -> None:
+    """Send the events of a round, and return when each cluster's summary has come."""
+    seen = 0
+
+    def are_all_there() -> bool:
+        nonlocal seen
+        seen += len(clients.answers())
+        return seen >= len(events)
+
+    for cluster, values in events.items():
+        clients.send(values[:-1], cluster=cluster)
+    for cluster, values in events.items():
+        clients.send(values[-1:], cluster=cluster)
+    clients.wait_for(are_all_there)
+
+
+def _round(place: int, load: Load, number: int) -> dict[str, list[bytes]]:
+    """All reports of each cluster, and last the tick that closes the round; one fleet, under the names of all clusters."""
     fleet = Fleet(brokers_count=load.brokers_count, bundles_count=load.bundles_count)
-    reports = fleet.reports(time_ms=number * ROUND_MS)
-    closing = tick(time_ms=(number + 1) * ROUND_MS + _LATENESS_MS)
+    events = [*fleet.reports(time_ms=number * ROUND_MS), closing(number)]
     names = [f"load-{place}-{cluster}" for cluster in range(load.clusters_count)]
-    yield from ((name, _renamed(value, name)) for name in names for value in reports)
-    yield from ((name, _renamed(closing, name)) for name in names)
+    return {name: [_renamed(value, name) for value in events] for name in names}
 
 
 def _renamed(value: bytes, cluster: str) -> bytes:

@@ -16,10 +16,10 @@ from statistics import fmean
 
 from policies.shedding.registry import POLICIES
 from streaming.settings import ClusterSettingsSource, load
-from streaming.simulator.comparing import NOBODY, PERFECT, Candidate, Run, jobs_of, play, play_all
-from streaming.simulator.machines import SESSIONS_COUNT
+from streaming.simulator.runs import NOBODY, PERFECT, Candidate, jobs_of, play_all
 from streaming.simulator.scenarios import SCENARIOS
-from streaming.simulator.score import Score
+from streaming.simulator.score import Run, Score
+from streaming.simulator.setup import SESSIONS_COUNT
 
 HARD = (
     "one-hot-broker", "heavy-topic", "scale-out", "scale-in", "rolling-restart", "noise-alone", "three-regions",
@@ -109,7 +109,7 @@ def main() -> None:
     candidates += [NOBODY, PERFECT] if given.bounds else []
     jobs = jobs_of([(each.name, each.build) for each in chosen], seeds_of(given.seeds), candidates)
     begun = time.perf_counter()
-    runs = list(play_all(jobs, play, given.processes))
+    runs = play_all(jobs, given.processes)
     if given.runs:
         for each in sorted(runs, key=lambda run: (_place(run), run.candidate, run.seed)):
             figures = "".join(f"{value(each.score):13.2f}" for _, value in FIGURES)

@@ -4,14 +4,10 @@ import numpy as np
 
 from policies.splitting.algorithms import ALGORITHMS, divide
 from policies.splitting.criteria import split
-from policies.splitting.cut import MIB, SplitQuestion
-from policies.splitting.plan import SplitMemory, SplitSnapshot, TopicTable
-from policies.splitting.positions import positions_of
-from policies.splitting.ranges import FULL_RANGE
-from policies.splitting.settings import SplitSettings
-from policies.splitting.topics import topic_loads
-from tests.bench.report import Limit, Row, Section
-from tests.bench.timing import best_cpu_s
+from policies.splitting.cut import MIB, SplitQuestion, topic_loads
+from policies.splitting.plan import SplitMemory, SplitSettings, SplitSnapshot, TopicTable
+from policies.splitting.ranges import FULL_RANGE, positions_of
+from tests.bench.report import Row, Section, best_cpu_s
 
 _SMALL, _LARGE = 10_000, 100_000
 _LIMITS_CARRIED = 3.0
@@ -29,27 +25,14 @@ def measure_splits(*, quick: bool) -> Section:
     for share in _SHARES:
         found = {count: _criteria_ms(count, share, times=times) for count in (_SMALL, _LARGE)}
         title = f"criteria, {share:.0%} above a limit"
-        rows.append(
-            Row(name=f"{title}, {_LARGE:,} bundles", value=found[_LARGE], unit="ms", limit=Limit(value=10.0))
-        )
-        rows.append(
-            Row(name=f"{title}: {_LARGE:,} ÷ {_SMALL:,}", value=found[_LARGE] / found[_SMALL], unit="x")
-        )
+        rows.append(Row(f"{title}, {_LARGE:,} bundles", found[_LARGE], "ms", at_most=10.0))
+        rows.append(Row(f"{title}: {_LARGE:,} ÷ {_SMALL:,}", found[_LARGE] / found[_SMALL], "x"))
     for algorithm in ALGORITHMS:
         found = {count: _algorithm_ms(algorithm, count, times=times) for count in (_SMALL, _LARGE)}
-        limit = Limit(value=100.0) if algorithm == "balanced_flow_divide" else None
-        rows.append(Row(name=f"{algorithm}, {_LARGE:,} topics", value=found[_LARGE], unit="ms", limit=limit))
-        rows.append(
-            Row(name=f"{algorithm}: {_LARGE:,} ÷ {_SMALL:,}", value=found[_LARGE] / found[_SMALL], unit="x")
-        )
-    rows.append(
-        Row(
-            name=f"positions of {_POSITIONS_COUNT:,} names",
-            value=_positions_s(),
-            unit="s",
-            limit=Limit(value=1.0),
-        )
-    )
+        limit = 100.0 if algorithm == "balanced_flow_divide" else None
+        rows.append(Row(f"{algorithm}, {_LARGE:,} topics", found[_LARGE], "ms", at_most=limit))
+        rows.append(Row(f"{algorithm}: {_LARGE:,} ÷ {_SMALL:,}", found[_LARGE] / found[_SMALL], "x"))
+    rows.append(Row(f"positions of {_POSITIONS_COUNT:,} names", _positions_s(), "s", at_most=1.0))
     return Section(
         title="Splits",
         method=f"Topics with log-normal load, together {_LIMITS_CARRIED:g} times what a bundle may carry; criteria over bundles of "

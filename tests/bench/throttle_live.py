@@ -1,24 +1,37 @@
 """A real reassignment on three local brokers: predicted, observed and measured, and the picture of it in the docs.
 
-Run it alone: ``python -m tests.bench --only throttle-live``; it writes ``docs/throttling-move.svg``.
+Run it alone: ``python -m tests.bench --only throttle-live``; it writes ``docs/throttling-move.svg``, drawn here because nothing else
+draws charts.
 """
 
 import json
+import math
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from streaming.settings import load
-from tests.bench.move_plot import Line, plot
-from tests.bench.report import Limit, Row, Section
-from tests.live.driving import TRIMTAB, Child, ask, until
-from tests.live.moving import Moving, UsualFetches, pipeline, planned
-from tests.live.stage import Stage
+from tests.bench.report import Row, Section
+from tests.support.moving import Moving, UsualFetches, pipeline, planned
+from tests.support.processes import TRIMTAB, Child, ask, until
+from tests.support.stage import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line through points, x ascending."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    colour: str
+    is_dashed: bool = False
+
 
 PICTURE = Path(__file__).parents[2] / "docs" / "throttling-move.svg"
 CLUSTER = "kafka-1"
@@ -83,26 +96,26 @@ def measure_throttle_live(*, quick: bool) -> Section:
     PICTURE.write_text(_picture(run), encoding="utf-8")
     ratio = run.measured_s / run.before.eta_s
     rows = [
-        Row(name="bytes to copy", value=run.left[0][1], unit="MB"),
-        Row(name="minimum of the busiest role", value=run.before.minimum / _MB, unit="MB/s"),
-        Row(name="rate", value=run.before.rate / _MB, unit="MB/s"),
-        Row(name="predicted before the start", value=run.before.eta_s, unit="s"),
-        Row(name="measured", value=run.measured_s, unit="s"),
-        Row(name="measured ÷ predicted", value=max(ratio, 1 / ratio), unit="x", limit=Limit(value=1.3)),
+        Row("bytes to copy", run.left[0][1], "MB"),
+        Row("minimum of the busiest role", run.before.minimum / _MB, "MB/s"),
+        Row("rate", run.before.rate / _MB, "MB/s"),
+        Row("predicted before the start", run.before.eta_s, "s"),
+        Row("measured", run.measured_s, "s"),
+        Row("measured ÷ predicted", max(ratio, 1 / ratio), "x", at_most=1.3),
     ]
     if run.observed:
         rows += [
             Row(
-                name=f"end foretold by the first round with a slope, {_OBSERVED_AFTER_S} s or more after the start: off by",
-                value=run.off_percent(run.observed[0]),
-                unit="%",
-                limit=Limit(value=10.0),
+                f"end foretold by the first round with a slope, {_OBSERVED_AFTER_S} s or more after the start: off by",
+                run.off_percent(run.observed[0]),
+                "%",
+                at_most=10.0,
             ),
             Row(
-                name="the same of the round that was off most, from then on",
-                value=max(run.off_percent(prediction) for prediction in run.observed),
-                unit="%",
-                limit=Limit(value=10.0),
+                "the same of the round that was off most, from then on",
+                max(run.off_percent(prediction) for prediction in run.observed),
+                "%",
+                at_most=10.0,
             ),
         ]
     return Section(
@@ -191,3 +204,76 @@ def _prediction_line(run: _Run, prediction: _Prediction) -> Line:
     left = min(run.left, key=lambda sample: abs(sample[0] - prediction.at_s))[1]
     points = [(prediction.at_s, left), (prediction.end_s, 0.0)]
     return Line(f"predicted {prediction.at_s:.0f} s after it", points, "#d9822b", is_dashed=True)
+
+
+_WIDTH, _HEIGHT = 760, 360
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 50, 50
+_TICKS_COUNT_MAX = 6
+
+
+def plot(*, title: str, x: str, y: str, lines: Sequence[Line]) -> str:
+    """The chart; both axes begin at 0."""
+    across = _ticks(max(at for line in lines for at, _ in line.points))
+    up = _ticks(max(value for line in lines for _, value in line.points))
+    scale = _Scale(across[-1], up[-1])
+    parts = [
+        _text(_WIDTH / 2, 24, title, size=15),
+        _text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 10, x),
+        f'<text transform="translate(18 {_HEIGHT / 2}) rotate(-90)" text-anchor="middle" fill="#333333">{escape(y)}</text>',
+        *(_tick_x(scale, value) for value in across),
+        *(_tick_y(scale, value) for value in up),
+        *(_path(scale, line) for line in lines),
+        *(_legend(place, line) for place, line in enumerate(lines)),
+    ]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12">\n'
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#ffffff"/>\n' + "\n".join(parts) + "\n</svg>\n"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    x_max: float
+    y_max: float
+
+    def at(self, x: float, y: float) -> tuple[float, float]:
+        width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
+        return _LEFT + width * x / self.x_max, _HEIGHT - _BOTTOM - height * y / self.y_max
+
+
+def _ticks(largest: float) -> list[float]:
+    """From 0 on, in steps of 1, 2, 2.5 or 5 times a power of ten, as few as hold the largest."""
+    rough = max(largest, 1e-9) / _TICKS_COUNT_MAX
+    power = 10 ** math.floor(math.log10(rough))
+    step = next(power * times for times in (1, 2, 2.5, 5, 10) if power * times >= rough)
+    return [number * step for number in range(math.ceil(largest / step) + 1)]
+
+
+def _tick_x(scale: _Scale, value: float) -> str:
+    x, y = scale.at(value, 0)
+    return f'<line x1="{x:.1f}" y1="{_TOP}" x2="{x:.1f}" y2="{y:.1f}" stroke="#eeeeee"/>' + _text(
+        x, y + 18, f"{value:g}"
+    )
+
+
+def _tick_y(scale: _Scale, value: float) -> str:
+    x, y = scale.at(0, value)
+    line = f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{_WIDTH - _RIGHT}" y2="{y:.1f}" stroke="#eeeeee"/>'
+    return line + _text(x - 8, y + 4, f"{value:g}", anchor="end")
+
+
+def _path(scale: _Scale, line: Line) -> str:
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (scale.at(*point) for point in line.points))
+    dashes = ' stroke-dasharray="6 4"' if line.is_dashed else ""
+    return f'<polyline points="{points}" fill="none" stroke="{line.colour}" stroke-width="2"{dashes}/>'
+
+
+def _legend(place: int, line: Line) -> str:
+    x, y = _WIDTH - 230, _TOP + 14 + 18 * place
+    dashes = ' stroke-dasharray="6 4"' if line.is_dashed else ""
+    mark = f'<line x1="{x}" y1="{y - 4}" x2="{x + 24}" y2="{y - 4}" stroke="{line.colour}" stroke-width="2"{dashes}/>'
+    return mark + _text(x + 30, y, line.name, anchor="start")
+
+
+def _text(x: float, y: float, text: str, *, size: int = 12, anchor: str = "middle") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" fill="#333333">{escape(text)}</text>'

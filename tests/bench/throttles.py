@@ -1,6 +1,8 @@
-"""Throttling: the plan of many moving partitions, a round of pacing them, and the command from file to JSON."""
+"""Throttling: a plan of many moving partitions, a round of pacing them, the command from file to JSON, and whole rounds."""
 
 import json
+from collections.abc import Iterator
+from copy import deepcopy
 from functools import partial
 
 import msgspec
@@ -11,13 +13,26 @@ from policies.throttle.lists import lists_of
 from policies.throttle.moves import MoveColumns, Moves, read_moves
 from policies.throttle.needs import needs_of
 from policies.throttle.pacing import decide
-from policies.throttle.pacing_plan import PacingMemory, PacingSnapshot
-from policies.throttle.rates import RateRule, loads_of, per_broker_plan, uniform_plan
-from policies.throttle.settings import ThrottleSettings
-from streaming.planner.throttle.plan import answer_of, make_plan
-from streaming.planner.throttle.request import checked_request, read_request
-from tests.bench.report import Limit, Row, Section
-from tests.bench.timing import best_cpu_s
+from policies.throttle.pacing_round import PacingMemory, PacingSnapshot
+from policies.throttle.rates import RateRule, ThrottleSettings, loads_of, per_broker_plan, uniform_plan
+from state.closing import Identity
+from state.controller import Controller
+from state.events import (
+    BrokerLogs,
+    Event,
+    KafkaLoadReport,
+    MoveRow,
+    MovesReport,
+    MoveTable,
+    Reassignment,
+    ReplicaTable,
+    Tick,
+)
+from state.store import DictStore
+from streaming.planner.throttle_plan import answer_of, make_plan
+from streaming.planner.throttle_request import checked_request, read_request
+from streaming.settings import ClusterSettingsSource, Settings
+from tests.bench.report import Row, Section, best_cpu_s
 
 _SMALL, _LARGE = 10_000, 100_000
 _BROKERS_COUNT = 1000
@@ -39,36 +54,32 @@ def measure_throttles(*, quick: bool) -> Section:
     answer = msgspec.to_builtins(answer_of(plan))
     memory = _first_round(moves)
     rows = [
-        Row(name=f"plan, {_LARGE:,} partitions", value=plans[_LARGE], unit="s", limit=Limit(value=_LIMIT_S)),
-        Row(name=f"plan, {_SMALL:,} partitions", value=plans[_SMALL], unit="s"),
-        Row(name=f"plan: {_LARGE:,} ÷ {_SMALL:,}", value=plans[_LARGE] / plans[_SMALL], unit="x"),
+        Row(f"plan, {_LARGE:,} partitions", plans[_LARGE], "s", at_most=_LIMIT_S),
+        Row(f"plan, {_SMALL:,} partitions", plans[_SMALL], "s"),
+        Row(f"plan: {_LARGE:,} ÷ {_SMALL:,}", plans[_LARGE] / plans[_SMALL], "x"),
         Row(
-            name=f"a round of pacing in which nothing changes, {_LARGE:,} partitions",
-            value=best_cpu_s(lambda: _round(moves, memory), times=times),
-            unit="s",
-            limit=Limit(value=_LIMIT_S),
+            f"a round of pacing in which nothing changes, {_LARGE:,} partitions",
+            best_cpu_s(lambda: _round(moves, memory), times=times),
+            "s",
+            at_most=_LIMIT_S,
         ),
         Row(
-            name=f"{_BATCHES_COUNT} batches of {_LARGE:,} partitions",
-            value=best_cpu_s(lambda: batches_of(moves, RateRule(), count=_BATCHES_COUNT), times=1),
-            unit="s",
+            f"{_BATCHES_COUNT} batches of {_LARGE:,} partitions",
+            best_cpu_s(lambda: batches_of(moves, RateRule(), count=_BATCHES_COUNT), times=1),
+            "s",
         ),
         Row(
-            name=f"command: reading {len(text) / 1e6:.0f} MB of JSON",
-            value=best_cpu_s(lambda: read_request(text), times=times),
-            unit="s",
+            f"command: reading {len(text) / 1e6:.0f} MB of JSON",
+            best_cpu_s(lambda: read_request(text), times=times),
+            "s",
         ),
         Row(
-            name="command: planning what was read, its answer included",
-            value=best_cpu_s(lambda: answer_of(make_plan(checked_request(request), RateRule())), times=times),
-            unit="s",
-            limit=Limit(value=_LIMIT_S),
+            "command: planning what was read, its answer included",
+            best_cpu_s(lambda: answer_of(make_plan(checked_request(request), RateRule())), times=times),
+            "s",
+            at_most=_LIMIT_S,
         ),
-        Row(
-            name="command: writing the answer as JSON",
-            value=best_cpu_s(lambda: json.dumps(answer), times=times),
-            unit="s",
-        ),
+        Row("command: writing the answer as JSON", best_cpu_s(lambda: json.dumps(answer), times=times), "s"),
     ]
     return Section(
         title="Throttles",
@@ -120,23 +131,76 @@ def _round(moves: Moves, memory: PacingMemory) -> None:
 
 
 def _request(columns: MoveColumns) -> bytes:
-    rows = zip(
-        columns.topics,
-        columns.partitions,
-        columns.current,
-        columns.target,
-        columns.leaders,
-        columns.write_bytes_per_s,
-        columns.log_size_bytes,
-        strict=True,
+    names = {
+        "topic": columns.topics,
+        "partition": columns.partitions,
+        "current_replicas": columns.current,
+        "target_replicas": columns.target,
+        "leader": columns.leaders,
+        "write_bytes_per_s": columns.write_bytes_per_s,
+        "log_size_bytes": columns.log_size_bytes,
+    }
+    rows = zip(*names.values(), strict=True)
+    return json.dumps({"partitions": [dict(zip(names, row, strict=True)) for row in rows]}).encode()
+
+
+_SIZES = ((100, 1_000), (100, 10_000), (1_000, 100_000))
+"""Brokers, and partitions that move."""
+
+
+def measure_kafka_rounds(*, quick: bool) -> Section:
+    """One round with everything known, and the size of what is remembered."""
+    rows = []
+    for brokers_count, count in _SIZES[: 1 if quick else None]:
+        rounds = [list(_events(brokers_count, count, number)) for number in range(4)]
+        store = DictStore()
+        _play(store, [*rounds[0], *rounds[1]])
+        seconds = best_cpu_s(
+            lambda rounds=rounds, store=store: _play(deepcopy(store), rounds[2]), times=1 if quick else 3
+        )
+        rows += [
+            Row(f"a round, {count:,} partitions on {brokers_count:,} brokers", seconds, "s"),
+            Row(f"memory of it, {count:,} partitions", len(store.fleet() or b"") / 1e6, "MB"),
+        ]
+    return Section(
+        title="Kafka rounds",
+        method=f"Partitions of {_PARTITIONS_OF_A_TOPIC} to a topic with three replicas, each moving to another broker; every "
+        "broker reports, and the round is the third: a throttle is in force. From typed events to encoded outputs and memory, "
+        "CPU time, the best of 3.",
+        rows=rows,
     )
-    keys = (
-        "topic",
-        "partition",
-        "current_replicas",
-        "target_replicas",
-        "leader",
-        "write_bytes_per_s",
-        "log_size_bytes",
+
+
+def _play(store: DictStore, events: list[Event]) -> None:
+    controller = Controller(
+        "kafka", store, identity=Identity(mode="act"), settings=ClusterSettingsSource(Settings())
     )
-    return json.dumps({"partitions": [dict(zip(keys, row, strict=True)) for row in rows]}).encode()
+    outputs = [output for event in events for output in controller.step(event).outputs]
+    controller.commit()
+    assert outputs, "no round was closed: it measures nothing"
+
+
+def _events(brokers_count: int, count: int, number: int) -> Iterator[Event]:
+    draw = np.random.default_rng(1)
+    first = draw.integers(0, brokers_count, count)
+    brokers = ((first[:, None] + np.array([0, 7, 19, 53])) % brokers_count).tolist()
+    writes = draw.integers(0, 10**6, count).tolist()
+    time_ms = number * _ROUND_MS + _ROUND_MS // 2
+    names = [(f"topic-{row // _PARTITIONS_OF_A_TOPIC}", row % _PARTITIONS_OF_A_TOPIC) for row in range(count)]
+    moves = [
+        MoveRow(topic, partition, four, four[3:], four[:1], four[0], four[:3])
+        for (topic, partition), four in zip(names, brokers, strict=True)
+    ]
+    yield Reassignment(id=str(number), time_ms=time_ms, report=MovesReport(MoveTable.of_rows(moves)))
+    logs: list[list[tuple[str, int, int, None]]] = [[] for _ in range(brokers_count)]
+    for (topic, partition), four, rate in zip(names, brokers, writes, strict=True):
+        size = 10**10 + rate * number * _ROUND_MS // 1000
+        for broker in four[:3]:
+            logs[broker].append((topic, partition, size, None))
+        logs[four[3]].append((topic, partition, number * 10**6, None))
+    for broker, replicas in enumerate(logs):
+        table = ReplicaTable.of(*zip(*replicas, strict=True))
+        yield KafkaLoadReport(
+            id=str(number), time_ms=time_ms, broker=str(broker), logs=BrokerLogs(broker, table)
+        )
+    yield Tick(id=str(number), time_ms=time_ms + 5_000 + _ROUND_MS // 2, asked=(), failed=())

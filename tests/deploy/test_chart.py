@@ -11,9 +11,9 @@ import yaml
 from jsonschema import Draft7Validator
 from pydantic import SecretStr
 
-from deploy.helm.schema import SCHEMA, render
+from deploy.helm.__main__ import SCHEMA, render
 from streaming.settings.catalog import FREE_NAME, sections
-from streaming.settings.security import is_secret
+from streaming.settings.targets import is_secret
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = SCHEMA.parent
@@ -43,12 +43,12 @@ def with_setting(path: str, value: object) -> dict[str, Any]:
     return dict(values)
 
 
-def test_the_schema_in_the_chart_is_the_one_that_the_settings_give() -> None:
+def test_the_schema_in_the_chart_is_the_one_that_the_settings_give():
     assert SCHEMA.read_text() == render(), "run: make docs"
     Draft7Validator.check_schema(json.loads(render()))
 
 
-def test_every_setting_that_is_no_secret_may_be_set_and_nothing_else() -> None:
+def test_every_setting_that_is_no_secret_may_be_set_and_nothing_else():
     schema = json.loads(render())
     for section in sections():
         own = below(schema, section.path)
@@ -57,7 +57,7 @@ def test_every_setting_that_is_no_secret_may_be_set_and_nothing_else() -> None:
         assert shown <= set(own["properties"]), section.path
 
 
-def test_the_values_of_the_chart_and_of_the_samples_fit() -> None:
+def test_the_values_of_the_chart_and_of_the_samples_fit():
     assert complaints(yaml.safe_load((CHART / "values.yaml").read_text())) == []
     for sample in SAMPLES:
         frame = with_setting("controller/mode", "dry-run")
@@ -77,11 +77,11 @@ def test_the_values_of_the_chart_and_of_the_samples_fit() -> None:
         ("input/security/password", "hunter2", "'password' was unexpected"),
     ],
 )
-def test_what_trimtab_would_refuse_helm_refuses_before(path: str, value: object, message: str) -> None:
+def test_what_trimtab_would_refuse_helm_refuses_before(path: str, value: object, message: str):
     assert any(message in complaint for complaint in complaints(with_setting(path, value)))
 
 
-def test_no_secret_has_a_place_in_the_values() -> None:
+def test_no_secret_has_a_place_in_the_values():
     secret = {
         (*section.path, member.name)
         for section in sections()
@@ -94,18 +94,18 @@ def test_no_secret_has_a_place_in_the_values() -> None:
     assert SecretStr.__name__ not in render()
 
 
-def test_the_chart_is_of_this_version() -> None:
+def test_the_chart_is_of_this_version():
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert chart["appVersion"] == project["version"]
 
 
-def test_dashboards_and_rules_of_the_chart_are_those_beside_it() -> None:
+def test_dashboards_and_rules_of_the_chart_are_those_beside_it():
     assert (CHART / "files/dashboards").resolve() == ROOT / "deploy/grafana/dashboards"
     assert (CHART / "files/prometheus").resolve() == ROOT / "deploy/prometheus"
 
 
-def test_the_memory_that_the_chart_asks_for_holds_the_largest_measured_load_with_a_quarter_to_spare() -> None:
+def test_the_memory_that_the_chart_asks_for_holds_the_largest_measured_load_with_a_quarter_to_spare():
     page = (ROOT / "docs/scaling.md").read_text()
     head = next(line for line in page.splitlines() if line.startswith("| clusters |")).split("|")
     place = next(number for number, name in enumerate(head) if name.strip() == "resident, MiB")

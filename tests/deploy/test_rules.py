@@ -8,13 +8,13 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
-from deploy.docs.__main__ import REPOSITORY
+from deploy.docs.examples import REPOSITORY
 from deploy.docs.metrics_page import _used_families
 from deploy.local.prometheus import configuration
 from state.outputs import INFORMATION, Finding
-from streaming.operators.upkeep import WILL_NOT_PASS
-from tests.deploy.promtool import promtool
-from tests.deploy.queries import ROOT, RULES, Asked, alerts, asked_by_rules, problems
+from streaming.cli.upkeep import WILL_NOT_PASS
+from tests.support.programs import promtool
+from tests.support.queries import ROOT, RULES, Asked, alerts, asked_by_rules, problems
 
 CASES = sorted((Path(__file__).parent / "rules").glob("*.test.yml"))
 RUNBOOKS = ROOT / "docs/runbooks"
@@ -26,12 +26,12 @@ def cases_of(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.name.partition(".")[0])
-def test_an_alert_fires_when_it_should_and_not_otherwise(path: Path) -> None:
+def test_an_alert_fires_when_it_should_and_not_otherwise(path: Path):
     done = promtool("test", "rules", path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
+def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not():
     fired, silent = set(), set()
     for case in (case for path in CASES for case in cases_of(path)):
         (fired if case["exp_alerts"] else silent).add(case["alertname"])
@@ -48,7 +48,7 @@ def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not()
         ("lag", "p95_10m > 60", "p95_10m > 6"),
     ],
 )
-def test_the_cases_notice_a_changed_rule(tmp_path: Path, page: str, rule: str, changed: str) -> None:
+def test_the_cases_notice_a_changed_rule(tmp_path: Path, page: str, rule: str, changed: str):
     text = (RULES / "alerts.rules.yml").read_text()
     assert rule in text
     (tmp_path / "alerts.rules.yml").write_text(text.replace(rule, changed))
@@ -60,17 +60,17 @@ def test_the_cases_notice_a_changed_rule(tmp_path: Path, page: str, rule: str, c
 
 
 @pytest.mark.parametrize("asked", asked_by_rules(), ids=lambda asked: asked.where)
-def test_every_rule_names_metrics_labels_and_values_that_exist(asked: Asked) -> None:
+def test_every_rule_names_metrics_labels_and_values_that_exist(asked: Asked):
     assert not problems(asked)
 
 
-def test_what_a_drain_cannot_move_is_what_the_commands_call_so() -> None:
+def test_what_a_drain_cannot_move_is_what_the_commands_call_so():
     rules = yaml.safe_load((RULES / "recording.rules.yml").read_text())["groups"][0]["rules"]
     (kept,) = [each["expr"] for each in rules if each["record"] == "cluster:trimtab_drain_bundles_kept:sum"]
     assert f'outcome=~"{"|".join(WILL_NOT_PASS)}"' in kept
 
 
-def test_prometheus_accepts_the_configuration_for_the_demo_and_the_one_of_make_watch(tmp_path: Path) -> None:
+def test_prometheus_accepts_the_configuration_for_the_demo_and_the_one_of_make_watch(tmp_path: Path):
     ours = tmp_path / "prometheus.yml"
     ours.write_text(configuration("127.0.0.1:9464", interval_s=0.5))
     for path in (RULES / "prometheus.yml", ours):
@@ -79,18 +79,18 @@ def test_prometheus_accepts_the_configuration_for_the_demo_and_the_one_of_make_w
         assert "2 rule files found" in done.stdout
 
 
-def test_prometheus_finds_no_fault_with_the_names_on_the_metrics_page() -> None:
+def test_prometheus_finds_no_fault_with_the_names_on_the_metrics_page():
     done = promtool("check", "metrics", given=generate_latest(_used_families()).decode())
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_no_alert_fires_for_a_finding_that_is_information() -> None:
+def test_no_alert_fires_for_a_finding_that_is_information():
     assert set(get_args(get_type_hints(Finding)["kind"])) >= INFORMATION
     assert not [name for name, rule in alerts().items() if any(kind in rule["expr"] for kind in INFORMATION)]
 
 
 @pytest.mark.parametrize("name", alerts())
-def test_every_alert_says_what_happened_and_has_a_runbook(name: str) -> None:
+def test_every_alert_says_what_happened_and_has_a_runbook(name: str):
     rule = alerts()[name]
     assert rule["labels"]["severity"] in {"critical", "warning", "info"}
     assert set(rule["annotations"]) == {"summary", "description", "runbook", "runbook_url"}
@@ -102,7 +102,7 @@ def test_every_alert_says_what_happened_and_has_a_runbook(name: str) -> None:
     assert f"({page.name})" in (RUNBOOKS / "README.md").read_text()
 
 
-def test_no_runbook_is_left_over_and_their_links_lead_somewhere() -> None:
+def test_no_runbook_is_left_over_and_their_links_lead_somewhere():
     pages = {path.name for path in RUNBOOKS.glob("*.md")} - {"README.md"}
     assert pages == {Path(rule["annotations"]["runbook"]).name for rule in alerts().values()}
     for path in RUNBOOKS.glob("*.md"):

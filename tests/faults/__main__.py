@@ -19,10 +19,9 @@ from typing import cast
 
 from streaming.process.stopping import stopped_by_signals
 from tests.faults import results
-from tests.faults.pulsar_world import PulsarWorld
-from tests.faults.running import Outcome, Setup, run_schedule
+from tests.faults.running import Outcome, run_schedule
 from tests.faults.schedule import KINDS, Fault, System, drawn, drawn_failovers
-from tests.faults.world import KafkaWorld, World
+from tests.faults.world import KafkaWorld, PulsarWorld, World
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,7 +45,6 @@ def _run_series(asked: argparse.Namespace, commit: str) -> int:
         for row in results.read()
         if (row.commit, row.system, row.failovers > 0) == (commit, system, asked.failovers > 0)
     }
-    setup = Setup(is_pair=asked.failovers > 0)
     seeds = [seed for seed in _seeds(asked.seeds) if asked.again or seed not in done]
     asked.directory.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix=f"{system}-", dir=asked.directory))
@@ -65,7 +63,7 @@ def _run_series(asked: argparse.Namespace, commit: str) -> int:
             _say(f"{system} {seed}: {' '.join(map(str, faults))}")
             began_s = time.monotonic()
             try:
-                outcome = run_schedule(world, faults, directory, seed=seed, setup=setup)
+                outcome = run_schedule(world, faults, directory, seed=seed, is_pair=asked.failovers > 0)
             except Exception as error:  # noqa: BLE001  the next one gets brokers of its own
                 traceback.print_exc()
                 outcome = Outcome(problems=[f"the harness failed: {error!r}"])
@@ -75,7 +73,18 @@ def _run_series(asked: argparse.Namespace, commit: str) -> int:
             failed_count += bool(outcome.problems)
             _tell(outcome, directory, seconds)
             if not asked.only:
-                results.append(_row_of(asked, seed, commit, faults, outcome, seconds))
+                results.append(
+                    results.Row(
+                        seed=seed,
+                        commit=commit,
+                        system=system,
+                        passed=not outcome.problems,
+                        seconds=round(seconds),
+                        failovers=outcome.failovers_count,
+                        schedule=" ".join(map(str, faults)),
+                        found="; ".join(outcome.problems),
+                    )
+                )
     return 1 if failed_count else 0
 
 
@@ -92,7 +101,7 @@ def _tell(outcome: Outcome, directory: Path, seconds: float) -> None:
     wanted = outcome.wanted.outputs
     _say(
         f"  {result} in {seconds:.0f} s; {wanted.actions_count} actions, {wanted.rounds_count} rounds, "
-        f"{outcome.failovers_count} fail-overs, recovered in {outcome.recovery_s:.0f} s; {directory}",
+        f"{outcome.failovers_count} fail-overs, recovered in {outcome.recovery_s:.0f} s; {directory}"
     )
     if not outcome.problems:
         for each in directory.iterdir():
@@ -103,26 +112,6 @@ def _tell(outcome: Outcome, directory: Path, seconds: float) -> None:
 def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
-
-
-def _row_of(
-    asked: argparse.Namespace,
-    seed: int,
-    commit: str,
-    faults: Sequence[object],
-    outcome: Outcome,
-    seconds: float,
-) -> results.Row:
-    return results.Row(
-        seed=seed,
-        commit=commit,
-        system=asked.system,
-        passed=not outcome.problems,
-        seconds=round(seconds),
-        failovers=outcome.failovers_count,
-        schedule=" ".join(map(str, faults)),
-        found="; ".join(outcome.problems),
-    )
 
 
 def _world(system: System, directory: Path) -> World:

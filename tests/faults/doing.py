@@ -1,5 +1,11 @@
-"""How each kind of fault is done; the names are those of ``schedule.KINDS``. A deed returns when the fault is over."""
+"""How each kind of fault is done; the names are those of ``schedule``. A deed returns when the fault is over.
 
+Where a leader has a standby, a deed is over once one controller leads and another one stands by again, so that the next deed finds
+both. The leader is read off the controllers' logs, which a frozen one has, too: it is the living controller whose log names the
+highest epoch.
+"""
+
+import re
 import shutil
 import signal
 import time
@@ -10,13 +16,13 @@ from typing import cast
 
 from streaming.process.deadline import Deadline
 from tests.faults.load import CLUSTER, GARBAGE, Load
-from tests.faults.schedule import Fault
+from tests.faults.schedule import DISTURBANCES, Fault
 from tests.faults.supervisor import Part, Supervisor
 from tests.faults.world import World
-from tests.live.disks import filled
-from tests.live.driving import until
-from tests.live.stage import Stage
 from tests.streaming.events import control
+from tests.support.controllers import stands_by
+from tests.support.processes import Child, until
+from tests.support.stage import Stage, filled
 
 _START_S = 90.0
 """How long a started controller may take until it says that it is ready, or ends."""
@@ -57,13 +63,14 @@ def _stop(scene: Scene, _fault: Fault) -> None:
 
 
 def _freeze(scene: Scene, fault: Fault) -> None:
-    child = scene.supervisor.newest
-    if child is None:
-        return
-    part = cast("Part", fault.choice)
-    scene.supervisor.send(signal.SIGSTOP, part, child)
-    time.sleep(fault.for_s)
-    scene.supervisor.send(signal.SIGCONT, "all", child)
+    _stand_still(scene.supervisor, fault, cast("Part", fault.choice), scene.supervisor.newest)
+
+
+def _stand_still(supervisor: Supervisor, fault: Fault, part: Part, child: Child | None) -> None:
+    if child is not None:
+        supervisor.send(signal.SIGSTOP, part, child)
+        time.sleep(fault.for_s)
+        supervisor.send(signal.SIGCONT, "all", child)
 
 
 def _second(scene: Scene, fault: Fault) -> None:
@@ -189,12 +196,7 @@ def _kill_companion(scene: Scene, fault: Fault) -> None:
 
 def _freeze_companion(scene: Scene, fault: Fault) -> None:
     supervisor = scene.companions[_program(fault)]
-    child = supervisor.newest
-    if child is None:
-        return
-    supervisor.send(signal.SIGSTOP, "all", child)
-    time.sleep(fault.for_s)
-    supervisor.send(signal.SIGCONT, "all", child)
+    _stand_still(supervisor, fault, "all", supervisor.newest)
 
 
 def _add_companion(scene: Scene, fault: Fault) -> None:
@@ -240,4 +242,149 @@ DEEDS: Mapping[str, Deed] = {
     "second-executor": _add_companion,
     "kill-collector": _kill_companion,
     "freeze-collector": _freeze_companion,
+}
+
+
+_LEADS_S = 120.0
+"""How long it may take until another one leads and one more stands by: a cold start on two cores that others use, too."""
+_ROLE = re.compile(r"has epoch (\d+)|standing by as")
+_TRIES = "trying to lead"
+
+
+def epochs(directory: Path) -> dict[int, Path]:
+    """The epochs that controllers led with, and the log that says so."""
+    return {
+        int(epoch): log
+        for log in directory.glob("run-*.log")
+        for epoch in _ROLE.findall(log.read_text(errors="replace"))
+        if epoch
+    }
+
+
+def is_paired(supervisor: Supervisor, directory: Path) -> bool:
+    """Whether one leads and another one stands by."""
+    leader = _leader(supervisor, directory)
+    return leader is not None and any(
+        stands_by(child) for child in _listening(supervisor) if child is not leader
+    )
+
+
+def _listening(supervisor: Supervisor) -> list[Child]:
+    return [child for child in supervisor.children if "metrics and health at" in child.output]
+
+
+def _leader(supervisor: Supervisor, directory: Path) -> Child | None:
+    said = epochs(directory)
+    newest = said[max(said)] if said else None
+    for child in supervisor.children:
+        if child.log == newest and _ROLE.findall(child.output)[-1]:
+            return child
+    return None
+
+
+def _ended(end: Callable[[Scene, Fault, Child], None]) -> Deed:
+    """A deed that ends the leader, and after which another one has to lead."""
+
+    def do(scene: Scene, fault: Fault) -> None:
+        directory = scene.stage.directory
+        leader = _leader(scene.supervisor, directory)
+        assert leader is not None, "no process leads, so there is no leader to end"
+        before = max(epochs(directory))
+        end(scene, fault, leader)
+        _wait_for_other(scene, leader, before)
+        _wait_for_pair(scene)
+
+    return do
+
+
+def _wait_for_other(scene: Scene, leader: Child, before: int) -> None:
+    """Count a fail-over once another one leads."""
+    directory = scene.stage.directory
+
+    def other() -> bool:
+        return any(log != leader.log for epoch, log in epochs(directory).items() if epoch > before)
+
+    until(other, what=f"another leader than the one with epoch {before}", timeout_s=_LEADS_S)
+    scene.failovers_count += 1
+
+
+def _wait_for_pair(scene: Scene) -> None:
+    until(
+        lambda: is_paired(scene.supervisor, scene.stage.directory),
+        what="one process to lead and another one to stand by",
+        timeout_s=_LEADS_S,
+    )
+
+
+def _kill_leader(scene: Scene, fault: Fault, leader: Child) -> None:
+    scene.supervisor.send(signal.SIGKILL, cast("Part", fault.choice), leader)
+
+
+def _kill_both(scene: Scene, fault: Fault, leader: Child) -> None:
+    """Kill the leader, and then the others while one of them takes over or has just begun to lead."""
+    others = [child for child in scene.supervisor.children if child is not leader]
+    scene.supervisor.send(signal.SIGKILL, "all", leader)
+    until(
+        lambda: any(_TRIES in child.output.rpartition("standing by as")[2] for child in others),
+        what="a standby to try to lead",
+        timeout_s=_LEADS_S,
+    )
+    time.sleep(fault.for_s)
+    for child in others:
+        scene.supervisor.send(signal.SIGKILL, "all", child)
+
+
+def _stop_leader(_scene: Scene, _fault: Fault, leader: Child) -> None:
+    leader.process.terminate()
+
+
+def _freeze_leader(scene: Scene, fault: Fault, leader: Child) -> None:
+    """Freeze the leader; when it goes on, it finds that another one leads."""
+    before, part = max(epochs(scene.stage.directory)), cast("Part", fault.choice)
+    scene.supervisor.send(signal.SIGSTOP, part, leader)
+    try:
+        until(
+            lambda: max(epochs(scene.stage.directory)) > before,
+            what="another process to lead while the leader is frozen",
+            timeout_s=_LEADS_S,
+        )
+        time.sleep(fault.for_s)
+    finally:
+        scene.supervisor.send(signal.SIGCONT, part, leader)
+
+
+def _slow_batch(scene: Scene, fault: Fault) -> None:
+    """The leader's workers stand still for longer than a session, in a batch or before one."""
+    leader = _leader(scene.supervisor, scene.stage.directory)
+    assert leader is not None, "no process leads, so no batch can be slow"
+    _stand_still(scene.supervisor, fault, "worker", leader)
+
+
+def _disturbed(disturb: Deed) -> Deed:
+    """A deed that moves leadership once at most."""
+
+    def do(scene: Scene, fault: Fault) -> None:
+        directory = scene.stage.directory
+        before = max(epochs(directory))
+        disturb(scene, fault)
+        _wait_for_pair(scene)
+        moves = sorted(epoch for epoch in epochs(directory) if epoch > before)
+        assert len(moves) <= 1, f"leadership moved {len(moves)} times, to the epochs {moves}"
+
+    return do
+
+
+_ENDINGS = {
+    "kill-leader": _kill_leader,
+    "kill-both": _kill_both,
+    "stop-leader": _stop_leader,
+    "freeze-leader": _freeze_leader,
+}
+FAILOVER_DEEDS: Mapping[str, Deed] = {
+    **{kind: _ended(end) for kind, end in _ENDINGS.items()},
+    **{
+        kind: _disturbed({**DEEDS, "slow-batch": _slow_batch}[kind])
+        for kinds in DISTURBANCES.values()
+        for kind in kinds
+    },
 }

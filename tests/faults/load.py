@@ -12,11 +12,11 @@ from collections.abc import Iterable
 import msgspec
 
 from deploy.local.demo.fleet import CLUSTER, Fleet, Result
-from deploy.local.demo.link import SOURCE, _tick, action_of, reports_of, results_of
+from deploy.local.demo.topics import SOURCE, action_of, reports_of, results_of, tick_of
 from streaming.contract.envelope import EPOCH_HEADER, read_envelope
 from streaming.contract.messages import Envelope
 from tests.faults.world import Sender
-from tests.live.stage import Stage
+from tests.support.stage import Stage
 
 _SWEEP_S = 1.0
 _encoder = msgspec.json.Encoder()
@@ -62,11 +62,10 @@ class Load(threading.Thread):
         now_ms = int(1000 * (time.time() + self.skew_s))
         sweep = self._fleet.sweep(now_ms)
         self._results += sweep.finished
-        reports = reports_of(sweep)
-        self._send(reports)
+        self._send(reports_of(sweep))
         self._send(results_of(self._results, now_ms=now_ms))
         self._results = []
-        self._send([_tick(sweep, reports[0].time)])
+        self._send([tick_of(sweep)])
 
     def _send(self, messages: Iterable[Envelope]) -> None:
         for message in messages:

@@ -97,17 +97,10 @@ def _kinds(schedule: str) -> list[str]:
 
 
 def _row(line: str) -> Row:
-    seed, commit, system, result, seconds, failovers, schedule, found = line.rstrip("\n").split("\t")
-    return Row(
-        seed=int(seed),
-        commit=commit,
-        system=system,
-        passed=result == "passed",
-        seconds=int(seconds),
-        failovers=int(failovers),
-        schedule=schedule,
-        found=found,
-    )
+    cells = dict(zip(_COLUMNS.split(), line.rstrip("\n").split("\t"), strict=True))
+    numbers = {name: int(cells[name]) for name in ("seed", "seconds", "failovers")}
+    is_passed = cells.pop("result") == "passed"
+    return Row(**cells | numbers, passed=is_passed)
 
 
 def _git(*arguments: str) -> str:

@@ -15,17 +15,14 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay
 
 from streaming.process.deadline import poll
 from tests.faults import oracle
-from tests.faults.doing import DEEDS, Scene
-from tests.faults.executions import misdone, unanswered
-from tests.faults.failovers import FAILOVER_DEEDS, is_paired
+from tests.faults.doing import DEEDS, FAILOVER_DEEDS, Scene, is_paired
 from tests.faults.load import Load
-from tests.faults.oracle import NOTHING, Seen, wanted_of
+from tests.faults.oracle import NOTHING, Seen, misdone, unanswered, wanted_of
 from tests.faults.schedule import Fault
 from tests.faults.supervisor import Supervisor
 from tests.faults.world import World
-from tests.live.disks import small_disk
-from tests.live.driving import command
-from tests.live.stage import Stage
+from tests.support.processes import command
+from tests.support.stage import Stage, small_disk
 
 RECOVERY_S = 120.0
 """On two cores that others use too; a cold start alone may take a third of it."""
@@ -72,26 +69,10 @@ class Outcome:
     failovers_count: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
-    """How the controllers of a schedule are started."""
-
-    is_pair: bool = False
-    """A leader and a standby; its faults are those of ``schedule.drawn_failovers``."""
-
-    @property
-    def settings(self) -> dict[str, object]:
-        """Settings that differ from ``SETTINGS``."""
-        return {"controller__standby": True, "controller__session_s": _SESSION_S} if self.is_pair else {}
-
-
-_ALONE = Setup()
-
-
 def run_schedule(
-    world: World, faults: Sequence[Fault], directory: Path, *, seed: int, setup: Setup = _ALONE
+    world: World, faults: Sequence[Fault], directory: Path, *, seed: int, is_pair: bool = False
 ) -> Outcome:
-    """Play a schedule, on topics and a checkpoint of its own."""
+    """Play a schedule, on topics and a checkpoint of its own; a pair is a leader and a standby, with faults of its own."""
     stage = world.stage(directory)
     with small_disk(directory / "disk") as disk:
         checkpoint = (disk or directory) / "checkpoint"
@@ -103,7 +84,7 @@ def run_schedule(
             spark__driver_memory="512m",
             spark__shuffle_partitions=1,
             spark__trigger_interval_s=0.5,
-            **setup.settings,
+            **({"controller__standby": True, "controller__session_s": _SESSION_S} if is_pair else {}),
         )
         supervisor = Supervisor("run", ("run", "--config", str(config), "--from", "earliest"), directory)
         load = Load(stage, world.sender(stage), seed=seed)
@@ -111,7 +92,7 @@ def run_schedule(
             companions = {name: Supervisor(name, command, directory) for name, command in commands.items()}
             scene = Scene(world, stage, supervisor, load, checkpoint, disk, companions)
             try:
-                return _run(scene, faults, config, setup)
+                return _run(scene, faults, config, is_pair=is_pair)
             finally:
                 load.end()
                 for each in (supervisor, *companions.values()):
@@ -119,14 +100,14 @@ def run_schedule(
                 stage.close()
 
 
-def _run(scene: Scene, faults: Sequence[Fault], config: Path, setup: Setup) -> Outcome:
+def _run(scene: Scene, faults: Sequence[Fault], config: Path, *, is_pair: bool) -> Outcome:
     scene.load.start()
-    if setup.is_pair:
+    if is_pair:
         scene.supervisor.start_one()
     for each in (scene.supervisor, *scene.companions.values()):
         each.start_one()
         each.start()
-    problems = _play(scene, faults, is_pair=setup.is_pair)
+    problems = _play(scene, faults, is_pair=is_pair)
     scene.load.end()
     unanswered = _companions_end(scene)
     return _judged(scene, config, [*problems, *unanswered])
@@ -136,18 +117,15 @@ def _companions_end(scene: Scene) -> list[str]:
     """End collectors first, so that nothing new is decided; end executors once they have answered all that is out."""
     if not scene.companions:
         return []
-    problems = scene.companions["collector"].end()
     topics = scene.stage.topics
-    problems += (
-        []
-        if _becomes(
-            lambda: not unanswered(scene.stage.values(topics.actions), scene.stage.values(topics.input)),
-            RECOVERY_S,
-        )
-        else unanswered(scene.stage.values(topics.actions), scene.stage.values(topics.input))
-    )
-    problems += scene.companions["executor"].end()
-    return [*problems, *misdone(scene.stage.values(topics.actions), scene.stage.values(topics.input))]
+
+    def found(check: Callable[[list[bytes], list[bytes]], list[str]]) -> list[str]:
+        return check(scene.stage.values(topics.actions), scene.stage.values(topics.input))
+
+    problems = scene.companions["collector"].end()
+    if not _becomes(lambda: not found(unanswered), RECOVERY_S):
+        problems += found(unanswered)
+    return [*problems, *scene.companions["executor"].end(), *found(misdone)]
 
 
 def seen_of(stage: Stage) -> Seen:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from streaming.process.exits import FENCED, REFUSED, WRONG_USE
-from tests.live.driving import TRIMTAB, Child, ask, members
+from tests.support.processes import TRIMTAB, Child, ask, members
 
 Part = Literal["all", "driver", "jvm", "worker"]
 

@@ -1,97 +1,114 @@
-"""Brokers that stay warm from schedule to schedule, and what can be done to them.
+"""Brokers that stay warm from schedule to schedule, what can be done to them, and the network to them, which is a proxy.
 
-A controller may reach the brokers through proxies; the harness itself, and consumers, reach them directly.
+A controller may reach the brokers through proxies; the harness itself, and consumers, reach them directly. On Pulsar each schedule has
+a namespace for trimtab's topics and one with traffic, which leans now to one half of the bundles, now to the other, so that there is
+always something to decide for the real collector and executor of that cluster.
 """
 
+import asyncio
 import signal
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Literal, Self
 
+import pulsar as pulsar_client
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.errors import KafkaTimeoutError
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from deploy.local.kafka import LocalKafka, Node
-from deploy.local.ports import free_ports
-from tests.faults.proxy import Mode, Proxy
-from tests.faults.schedule import System
-from tests.live.stage import Stage, staged
+from deploy.local.processes import free_ports
+from deploy.local.pulsar import LocalPulsar
+from streaming.process.closing import Closing
+from streaming.pulsar.admin import AdminError
+from streaming.pulsar.clients import close
+from tests.support.processes import meanwhile
+from tests.support.pulsar import CLUSTER, Lab, PulsarStage, connected
+from tests.support.stage import Stage, staged
+
+Mode = Literal["open", "cut", "hold", "slow"]
+
+DELAY_S = 0.5
+_CHUNK_BYTES = 64 * 1024
+_LOOK_S = 0.05
+
+
+class Proxy(Closing):
+    """From ``port`` to ``target_port``, both on loopback."""
+
+    def __init__(self, port: int, target_port: int) -> None:
+        self._port, self._target_port = port, target_port
+        self._mode: Mode = "open"
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._server = self._run(asyncio.start_server(self._serve, "127.0.0.1", port))
+
+    def set(self, mode: Mode) -> None:
+        """Set the mode from now on."""
+        self._mode = mode
+        if mode == "cut":
+            self._loop.call_soon_threadsafe(self._reset)
+
+    def close(self) -> None:
+        """End all connections."""
+        self._mode = "cut"
+        self._run(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+    def _reset(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _end(self) -> None:
+        self._server.close()
+        self._reset()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._mode == "cut":
+            writer.transport.abort()
+            return
+        try:
+            its_reader, its_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._writers |= {writer, its_writer}
+        await asyncio.gather(self._copy(reader, its_writer), self._copy(its_reader, writer))
+        self._writers -= {writer, its_writer}
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(_CHUNK_BYTES):
+                while self._mode == "hold":  # noqa: ASYNC110  modes are set from other threads
+                    await asyncio.sleep(_LOOK_S)
+                if self._mode == "slow":
+                    await asyncio.sleep(DELAY_S)
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
 
 _PREFERRED = 0
 _SEND_S = 5
 """How long the load waits for brokers that are out; what is not written then is given up, as a collector gives up a sweep."""
 
 
-class Sender(ABC):
-    """Writes the load; raises whatever the client raises."""
+class _KafkaSender:
+    """Writes the load; raises whatever the client raises, and gives up in the end what is not written."""
 
-    @abstractmethod
-    def send(self, topic: str, key: bytes, value: bytes) -> None:
-        """Begin to write a record."""
-
-    @abstractmethod
-    def flush(self) -> None:
-        """Wait until all of them are written."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Give up what is not written."""
-
-
-class World(ABC):
-    """The brokers of one system."""
-
-    system: System
-    brokers: int
-
-    @abstractmethod
-    def __enter__(self) -> Self: ...
-
-    @abstractmethod
-    def __exit__(self, *_: object) -> None: ...
-
-    @abstractmethod
-    def stage(self, directory: Path) -> Stage:
-        """A controller's surroundings with fresh topics."""
-
-    @abstractmethod
-    def settings(self, stage: Stage, *, base: str, **overrides: object) -> Path:
-        """The settings file of a controller, which reaches the brokers the way that can be cut."""
-
-    @abstractmethod
-    def reconnect(self, stage: Stage) -> None:
-        """Make a stage's clients forget what they know of the brokers, if they do not find out themselves that it has changed."""
-
-    @abstractmethod
-    def sender(self, stage: Stage) -> Sender:
-        """A sender for the load alone."""
-
-    @contextmanager
-    def companions(self, stage: Stage, config: Path) -> Iterator[Mapping[str, Sequence[str]]]:
-        """What runs beside the controller for the length of the block, as arguments of `trimtab`."""
-        del stage, config
-        yield {}
-
-    @abstractmethod
-    def stop_broker(self, number: int, *, kill: bool) -> None:
-        """End one broker."""
-
-    @abstractmethod
-    def start_broker(self, number: int) -> None:
-        """Start it again; returns when it is there."""
-
-    @abstractmethod
-    def signal_broker(self, number: int, signal_: signal.Signals) -> None:
-        """Freeze one broker, or let it go on."""
-
-    def do(self, deed: str, stage: Stage, choice: str) -> None:
-        """Do a deed that only this system has; called again with choice ``over`` at the end of one that lasts."""
-        raise NotImplementedError(deed, stage, choice)
-
-
-class _KafkaSender(Sender):
     def __init__(self, bootstrap: str) -> None:
         self._producer = KafkaProducer(
             bootstrap_servers=bootstrap,
@@ -143,10 +160,9 @@ class _ProxiedKafka(LocalKafka):
         )
 
 
-class KafkaWorld(World):
+class KafkaWorld:
     """Three brokers; topics have three replicas, and need two in sync."""
 
-    system = "kafka"
     brokers = 3
 
     def __init__(self, directory: Path) -> None:
@@ -168,12 +184,14 @@ class KafkaWorld(World):
             return made
 
     def settings(self, stage: Stage, *, base: str, **overrides: object) -> Path:
+        """The settings file of a controller, which reaches the brokers the way that can be cut."""
         return stage.settings(base=base, input__url=f"kafka://{self._kafka.proxied_bootstrap}", **overrides)
 
     def reconnect(self, stage: Stage) -> None:
+        """Make a stage's clients forget what they know of the brokers."""
         stage.close()
 
-    def sender(self, stage: Stage) -> Sender:
+    def sender(self, stage: Stage) -> "Sender":
         return _KafkaSender(stage.bootstrap)
 
     def stop_broker(self, number: int, *, kill: bool) -> None:
@@ -185,11 +203,17 @@ class KafkaWorld(World):
         self._kafka.start_node(number)
 
     def signal_broker(self, number: int, signal_: signal.Signals) -> None:
-        process = self._kafka._nodes[number].process
+        process = self._kafka.processes[f"node{number}"].process
         assert process is not None, f"broker {number} does not run"
         process.send_signal(signal_)
 
+    @contextmanager
+    def companions(self, _stage: Stage, _config: Path) -> Iterator[Mapping[str, Sequence[str]]]:
+        """What runs beside the controller for the length of the block, as arguments of `trimtab`."""
+        yield {}
+
     def do(self, deed: str, stage: Stage, choice: str) -> None:
+        """Do a deed that only this system has; called again with choice ``over`` at the end of one that lasts."""
         if deed == "move-leaders":
             self._move_leaders(stage)
             return
@@ -215,3 +239,161 @@ class KafkaWorld(World):
             for at in turned:
                 partitions.setdefault(at.topic, []).append(at.partition)
             admin.elect_leaders(_PREFERRED, partitions, raise_errors=False)
+
+
+_SEND_MS = 10_000
+_READY_S = 60.0
+_BUNDLES = 8
+_LEAN_S = 12.0
+_PAUSE_S = 0.02
+_TARGET = """
+[targets."{cluster}".pulsar]
+admin_url = "{admin_url}"
+
+[pulsar.usage]
+cpu_weight = 0
+bandwidth_in_weight = 0
+bandwidth_out_weight = 0
+
+[pulsar.capacity]
+messages_per_s = 40000
+
+[clusters."{cluster}".pulsar.capacity]
+messages_per_s = 1000
+"""
+"""The brokers' own CPU says nothing on a shared machine; the fleet's capacity is that of the demo."""
+
+
+class _PulsarSender:
+    def __init__(self, pulsar: LocalPulsar, stage: PulsarStage) -> None:
+        self._client = connected(pulsar)
+        self._stage = stage
+        self._producers: dict[str, pulsar_client.Producer] = {}
+        self._failed: list[pulsar_client.Result] = []
+
+    def send(self, topic: str, key: bytes, value: bytes) -> None:
+        if topic not in self._producers:
+            self._producers[topic] = self._client.create_producer(
+                self._stage.full_name(topic), send_timeout_millis=_SEND_MS, block_if_queue_full=True
+            )
+        self._producers[topic].send_async(value, self._sent, partition_key=key.decode())
+
+    def flush(self) -> None:
+        for producer in self._producers.values():
+            producer.flush()
+        failed, self._failed = self._failed, []
+        if failed:
+            raise TimeoutError(f"{len(failed)} messages were not written: {failed[0]}")
+
+    def close(self) -> None:
+        close(self._client)
+
+    def _sent(self, result: pulsar_client.Result, _id: object) -> None:
+        if result != pulsar_client.Result.Ok:
+            self._failed.append(result)
+
+
+class PulsarWorld:
+    """Input and output are both on Pulsar."""
+
+    brokers = 2
+
+    def __init__(self, directory: Path) -> None:
+        self._pulsar = LocalPulsar(directory, brokers=self.brokers)
+
+    def __enter__(self) -> Self:
+        self._pulsar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pulsar.stop()
+
+    def stage(self, directory: Path) -> Stage:
+        return PulsarStage.of(Lab(self._pulsar), directory)
+
+    def settings(self, stage: Stage, *, base: str, **overrides: object) -> Path:
+        target = _TARGET.format(cluster=CLUSTER, admin_url=self._pulsar.admin_url)
+        return stage.settings(base=f"{base}\n{target}", **overrides)
+
+    @contextmanager
+    def companions(self, stage: Stage, config: Path) -> Iterator[Mapping[str, Sequence[str]]]:
+        del stage
+        lab = Lab(self._pulsar, bundles_count=_BUNDLES)
+        with _leaning_traffic(self._pulsar, [lab.topic_in(each) for each in lab.bundles()]):
+            yield {
+                program: (word, "pulsar", CLUSTER, "--config", str(config))
+                for program, word in (("collector", "collect"), ("executor", "execute"))
+            }
+
+    def reconnect(self, stage: Stage) -> None:
+        """Do nothing: Pulsar's client finds out by itself."""
+
+    def sender(self, stage: Stage) -> "Sender":
+        assert isinstance(stage, PulsarStage)
+        return _PulsarSender(self._pulsar, stage)
+
+    def stop_broker(self, number: int, *, kill: bool) -> None:
+        if kill:
+            self._pulsar.kill_broker(number)
+        else:
+            self._pulsar.stop_broker(number)
+
+    def start_broker(self, number: int) -> None:
+        self._pulsar.start_broker(number)
+
+    def signal_broker(self, number: int, signal_: signal.Signals) -> None:
+        self._signal(f"broker{number}", signal_)
+
+    def do(self, deed: str, stage: Stage, choice: str) -> None:
+        if deed == "unload-topics":
+            self._unload(stage)
+        elif choice == "over":
+            self._pulsar.processes["bookie"].launch()
+        else:
+            self._pulsar.processes["bookie"].end(signal.SIGTERM)
+
+    def _unload(self, stage: Stage) -> None:
+        """Unload all bundles of the namespace; a broker that is on its way back may refuse for a while."""
+        assert isinstance(stage, PulsarStage)
+        retrying = Retrying(
+            retry=retry_if_exception_type(AdminError),
+            stop=stop_after_delay(_READY_S),
+            wait=wait_fixed(1),
+            reraise=True,
+        )
+        retrying(stage.lab.put, f"namespaces/{stage.lab.namespace}/unload", None)
+
+    def _signal(self, name: str, signal_: signal.Signals) -> None:
+        process = self._pulsar.processes[name].process
+        assert process is not None, f"{name} does not run"
+        process.send_signal(signal_)
+
+
+@contextmanager
+def _leaning_traffic(pulsar: LocalPulsar, topics: Sequence[str]) -> Iterator[None]:
+    """Send messages to one half of the topics, then to the other, in turn; lost messages do not matter."""
+    client = connected(pulsar)
+
+    def send(stop: threading.Event) -> None:
+        producers: dict[str, pulsar_client.Producer] = {}
+        while not stop.wait(_PAUSE_S):
+            half = int(time.monotonic() / _LEAN_S) % 2
+            for number, topic in enumerate(topics):
+                with suppress(pulsar_client.PulsarException):
+                    if topic not in producers:
+                        producers[topic] = client.create_producer(topic, send_timeout_millis=2_000)
+                    if number % 2 == half:
+                        producers[topic].send_async(b"x" * 100, None)
+                        producers[topic].send_async(b"x" * 100, None)
+
+    try:
+        with meanwhile(send):
+            yield
+    finally:
+        close(client)
+
+
+World = KafkaWorld | PulsarWorld
+"""The brokers of one system."""
+Sender = _KafkaSender | _PulsarSender
+"""A sender for the load alone."""

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.reader import compose
+from streaming.settings.load import compose
 from tests.fuzz.desk import Desk
 from tests.fuzz.traffic import EITHER, KAFKA, PULSAR, Traffic
 

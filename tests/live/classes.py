@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 
 from deploy.local.kafka import LocalKafka
-from tests.live.driving import QUICK_JVM, TRIMTAB, until
-from tests.live.loads import closing, leaning
-from tests.live.stage import replayed, staged
+from tests.support.loads import closing, leaning
+from tests.support.processes import QUICK_JVM, TRIMTAB, until
+from tests.support.stage import replayed, staged
 
 _TICKS = 6
 _SPARK_BYTES = 50 * 1024 * 1024

@@ -9,17 +9,16 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient
 
-from deploy.local.hdfs import LocalHdfs
 from deploy.local.kafka import LocalKafka
-from deploy.local.pulsar import LocalPulsar
-from deploy.local.pulsar_jvms import NEWEST_PULSAR_LOCK
-from deploy.local.secure_kafka import SecureKafka
-from deploy.local.secure_pulsar import SecurePulsar
+from deploy.local.pulsar import NEWEST_PULSAR_LOCK, LocalPulsar
 from streaming.kafka.memory import ExecutorMemory
-from tests.live.access import USERS, Access, password_of
-from tests.live.driving import Warm
-from tests.live.moving import CLUSTER, Moving, UsualFetches
-from tests.live.stage import Stage, staged
+from tests.support.hdfs import LocalHdfs
+from tests.support.moving import CLUSTER, Moving, UsualFetches
+from tests.support.permissions import USERS, Access, password_of
+from tests.support.processes import Warm
+from tests.support.secure_kafka import SecureKafka
+from tests.support.secure_pulsar import SecurePulsar
+from tests.support.stage import Stage, staged
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist looks at the marks in the same hook
@@ -49,22 +48,18 @@ def group_of(path: Path) -> str:
 GROUPS = ("controllers", "pulsar", "kafka", "alone", "replayed", "paced", "secured", "moves")
 """The longest first."""
 BY_FILE = {
-    **dict.fromkeys(("test_run_recording", "test_run_settings_changed"), "replayed"),
-    "test_run_secure": "secured",
+    "test_run_recording": "replayed",
+    "test_permissions": "secured",
     "test_throttle_live": "paced",
     **dict.fromkeys(
         (
             "test_demo",
             "test_extensible",
-            "test_extensible_switch",
-            "test_faults",
-            "test_local_kafka",
+            "test_local",
             "test_permissions_pulsar",
             "test_run_crash",
             "test_run_damage",
             "test_run_standalone",
-            "test_secure_extensible",
-            "test_secure_pulsar",
         ),
         "alone",
     ),
@@ -90,9 +85,7 @@ def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
         yield running
 
 
-@pytest.fixture(
-    params=["4.0", pytest.param("4.2", marks=pytest.mark.slow)],
-)
+@pytest.fixture(params=["4.0", pytest.param("4.2", marks=pytest.mark.slow)])
 def any_pulsar(request: pytest.FixtureRequest) -> LocalPulsar:
     """A Pulsar of each version that is tested."""
     found = request.getfixturevalue("pulsar" if request.param == "4.0" else "newest_pulsar")

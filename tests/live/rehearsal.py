@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from deploy.local.demo.bundles import HOT_BUNDLE
-from deploy.local.demo.child import SETTINGS
 from deploy.local.demo.fleet import CLUSTER, SEED, Fleet, Sweep
-from deploy.local.demo.link import Closed, Decided, action_of, reports_of, results_of
 from deploy.local.demo.story import Decision, Story
+from deploy.local.demo.topics import Closed, Decided, action_of, reports_of, results_of
+from deploy.local.demo.worlds import FLEET_SETTINGS
 from policies.shedding import fleet_planner
 from state.closing import Identity
 from state.controller import Controller
@@ -118,7 +118,7 @@ def play(
 
     ``flags`` are settings that differ from the demo's.
     """
-    settings = load(file=SETTINGS, flags=dict(flags or {}), environ={}).settings
+    settings = load(file=FLEET_SETTINGS, flags=dict(flags or {}), environ={}).settings
     identity = Identity(mode=settings.controller.mode, action_ttl_s=settings.controller.action_ttl_s)
     controller = Controller(CLUSTER, DictStore(), identity=identity, settings=ClusterSettingsSource(settings))
     fleet, waiting, sweeps = Fleet(seed=seed), list[Output](), list[Sweep]()
@@ -135,7 +135,7 @@ def play(
         for output in waiting:
             hear(story, fleet, output, now_ms)
         sweeps.append(fleet.sweep(now_ms))
-        story.swept(sweeps[-1])
+        story.observe(sweeps[-1])
         message = [*reports_of(sweeps[-1]), *results_of(sweeps[-1].finished, now_ms=now_ms)]
         events = [decode(msgspec.json.encode(message))[1] for message in message]
         waiting = [output for event in events for output in controller.step(event).outputs]  # type: ignore[arg-type]
@@ -144,8 +144,8 @@ def play(
 
 def hear(story: Story, fleet: Fleet, output: Output, now_ms: int) -> None:
     if output.kind == "round":
-        story.observe_round(Closed(summary=msgspec.json.decode(output.data, type=RoundSummary), lag_s=1.5))
+        story.observe(Closed(summary=msgspec.json.decode(output.data, type=RoundSummary), lag_s=1.5))
         return
     action = action_of(output.type, output.data)
-    story.observe_decision(Decided(action_id=output.id, action=action))
+    story.observe(Decided(action_id=output.id, action=action))
     assert fleet.follow(output.id, action, now_ms=now_ms) is None

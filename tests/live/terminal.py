@@ -72,11 +72,11 @@ def output_without_terminal(module: str, directory: Path, *arguments: str, timeo
     return done.stdout
 
 
-def assert_ctrl_c_ends(module: str, directory: Path, *, moment: str, within_s: float) -> None:
+def assert_ctrl_c_ends(module: str, directory: Path, *arguments: str, moment: str, within_s: float) -> None:
     """Ctrl-C, twice, once the demo shows ``moment``: it ends in time, and neither process nor file is left."""
     terminal = Terminal()
     with subprocess.Popen(
-        [sys.executable, "-m", module],
+        [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
         env=os.environ | {"TMPDIR": str(directory), "TERM": "xterm-256color"},
         stdin=terminal.slave,

@@ -1,25 +1,29 @@
 """A real Prometheus with our rules and a real Alertmanager with the configuration of docs/alerting.md tell people."""
 
+import json
 import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
 
-from deploy.local.ports import free_ports
-from deploy.local.prometheus import RULES, Prometheus, configuration
-from deploy.local.watching import Watcher
-from tests.deploy.promtool import need
-from tests.live.driving import ROOT, until
-from tests.live.webhook import webhook
+from deploy.local.processes import free_ports
+from deploy.local.prometheus import RULES, HttpServer, Prometheus, configuration
+from tests.support.processes import ROOT, until
+from tests.support.programs import need
 
 pytestmark = pytest.mark.live
 
 PAGE = ROOT / "docs" / "alerting.md"
 
 
-class Alertmanager(Watcher):
+class Alertmanager(HttpServer):
     """A server on loopback that sends what the page says, at once, to one webhook instead of to Slack and a pager."""
 
     name = "Alertmanager"
@@ -65,7 +69,7 @@ class Alerting(Prometheus):
         )
 
 
-def test_waiting_proposals_and_a_cluster_without_a_leader_reach_slack_and_the_pager(tmp_path: Path) -> None:
+def test_waiting_proposals_and_a_cluster_without_a_leader_reach_slack_and_the_pager(tmp_path: Path):
     registry = CollectorRegistry()
     Gauge("trimtab_proposals_open", "", ["cluster"], registry=registry).labels("east-1").set(3)
     Gauge("trimtab_leader", "", ["controller"], registry=registry).labels("trimtab").set(0)
@@ -97,3 +101,27 @@ def test_waiting_proposals_and_a_cluster_without_a_leader_reach_slack_and_the_pa
     assert "trimtab actions list --pending --cluster east-1" in to_slack[0]
     assert {alert["labels"]["severity"] for alert in to_pager} == {"critical"}
     assert "TrimtabNoLeader" in {alert["labels"]["alertname"] for alert in to_pager}
+
+
+@contextmanager
+def webhook() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Its address, and what was posted there."""
+    bodies: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/hook", bodies
+        finally:
+            server.shutdown()
+            thread.join(timeout=10)

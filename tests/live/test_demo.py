@@ -13,12 +13,14 @@ import pytest
 from rich.console import Console
 
 from deploy.local.demo.bundles import HOT_BUNDLE
-from deploy.local.demo.child import ChildError, Trimtab, free_metrics_port, members
 from deploy.local.demo.fleet import BROKERS, CLUSTER, Fleet
-from deploy.local.demo.lines import Lines
-from deploy.local.demo.link import reports_of
 from deploy.local.demo.screen import render, save_picture
 from deploy.local.demo.story import CALM_ROUNDS
+from deploy.local.demo.topics import reports_of
+from deploy.local.demo.trimtab import Trimtab, free_metrics_port, members
+from deploy.local.demo.wording import Lines
+from deploy.local.demo.worlds import FLEET_SETTINGS
+from deploy.local.processes import LocalError
 from state.events import LoadReport, TopicStats
 from streaming.contract.decode import decode
 from tests.live.rehearsal import START_MS, SWEEP_MS, assert_skipped, bundle_of, listed_by, play, unload_of
@@ -34,7 +36,7 @@ worker.wait()
 """
 
 
-def test_every_message_is_valid_and_two_brokers_are_hot_and_one_nearly_empty() -> None:
+def test_every_message_is_valid_and_two_brokers_are_hot_and_one_nearly_empty():
     sweep = Fleet().sweep(START_MS)
     for report in reports_of(sweep):
         cluster, event, _ = decode(msgspec.json.encode(report), key=CLUSTER)
@@ -47,13 +49,13 @@ def test_every_message_is_valid_and_two_brokers_are_hot_and_one_nearly_empty() -
     assert sum(broker.bundles_count for broker in sweep.brokers) == sweep.bundles_count == 64
 
 
-def test_the_same_seed_gives_the_same_reports() -> None:
+def test_the_same_seed_gives_the_same_reports():
     first, second = ([Fleet().sweep(START_MS + step) for step in (0, SWEEP_MS)] for _ in range(2))
     assert first[0] == second[0]
     assert Fleet(seed=8).sweep(START_MS) != first[0]
 
 
-def test_a_moving_bundle_is_listed_by_both_brokers_in_one_sweep_and_its_traffic_is_kept() -> None:
+def test_a_moving_bundle_is_listed_by_both_brokers_in_one_sweep_and_its_traffic_is_kept():
     fleet = Fleet()
     bundle = bundle_of(fleet.sweep(START_MS), BROKERS[0])
     assert fleet.follow("a", unload_of(fleet, bundle, to=BROKERS[4]), now_ms=START_MS) is None
@@ -68,7 +70,7 @@ def test_a_moving_bundle_is_listed_by_both_brokers_in_one_sweep_and_its_traffic_
     assert max(totals) / min(totals) < 1.02
 
 
-def test_an_unload_without_destination_goes_to_the_idlest_broker() -> None:
+def test_an_unload_without_destination_goes_to_the_idlest_broker():
     fleet = Fleet()
     bundle = bundle_of(fleet.sweep(START_MS), BROKERS[0])
     assert fleet.follow("a", unload_of(fleet, bundle, to=None), now_ms=START_MS) is None
@@ -76,7 +78,7 @@ def test_an_unload_without_destination_goes_to_the_idlest_broker() -> None:
     assert fleet.owner(bundle) == BROKERS[4]
 
 
-def test_an_unload_that_no_longer_fits_is_skipped_with_the_reason() -> None:
+def test_an_unload_that_no_longer_fits_is_skipped_with_the_reason():
     fleet = Fleet()
     bundle = bundle_of(fleet.sweep(START_MS), BROKERS[0])
     good = unload_of(fleet, bundle, to=BROKERS[4])
@@ -93,7 +95,7 @@ def test_an_unload_that_no_longer_fits_is_skipped_with_the_reason() -> None:
     assert "moving already" in again.reason
 
 
-def test_the_shipped_settings_balance_the_fleet_within_a_minute_and_keep_it_so() -> None:
+def test_the_shipped_settings_balance_the_fleet_within_a_minute_and_keep_it_so():
     story, sweeps = play(120)
     assert story.balanced_after_s is not None
     assert story.balanced_after_s <= 45
@@ -104,27 +106,7 @@ def test_the_shipped_settings_balance_the_fleet_within_a_minute_and_keep_it_so()
     assert max(apart[35:]) < 20
 
 
-QUICK_AVG_SHEDDER = {
-    "pulsar.shedding_policy": "avg-shedder",
-    "pulsar.avg_shedder.low_threshold_points": 10,
-    "pulsar.avg_shedder.low_hit_count": 3,
-    "pulsar.avg_shedder.high_hit_count": 2,
-    "pulsar.avg_shedder.min_unload_messages_per_s": 500,
-    "pulsar.avg_shedder.min_unload_bytes_per_s": 262144,
-}
-"""Settings of AvgShedder that are as quick as the demo's rounds let it be."""
-
-
-def test_the_planner_balances_most_such_fleets_sooner_than_avg_shedder() -> None:
-    is_sooner = []
-    for seed in (7, 9, 10, 11, 12):
-        planned, paired = play(60, seed=seed)[0], play(60, seed=seed, flags=QUICK_AVG_SHEDDER)[0]
-        assert planned.balanced_after_s is not None
-        is_sooner.append(planned.balanced_after_s < (paired.balanced_after_s or float("inf")))
-    assert sum(is_sooner) >= 4
-
-
-def test_an_unbalanced_story_says_what_is_wrong() -> None:
+def test_an_unbalanced_story_says_what_is_wrong():
     story, _ = play(4)
     assert not story.is_balanced
     assert any("no unload was followed" in problem for problem in story.problems())
@@ -133,7 +115,7 @@ def test_an_unbalanced_story_says_what_is_wrong() -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(100, 30), (80, 24), (140, 50)])
 @pytest.mark.parametrize("sweeps_count", [0, 1, 5, 9, 60])
-def test_the_screen_fits_the_terminal(width: int, height: int, sweeps_count: int) -> None:
+def test_the_screen_fits_the_terminal(width: int, height: int, sweeps_count: int):
     story, _ = play(sweeps_count)
     console = Console(width=width, height=height, file=StringIO(), force_terminal=True)
     lines = console.render_lines(render(story, width=width, height=height), pad=False)
@@ -141,7 +123,7 @@ def test_the_screen_fits_the_terminal(width: int, height: int, sweeps_count: int
     assert max(sum(segment.cell_length for segment in line) for line in lines) <= width
 
 
-def test_the_picture_loads_nothing_from_the_network(tmp_path: Path) -> None:
+def test_the_picture_loads_nothing_from_the_network(tmp_path: Path):
     story, _ = play(30)
     save_picture(story, tmp_path / "demo.svg")
     picture = (tmp_path / "demo.svg").read_text()
@@ -150,7 +132,7 @@ def test_the_picture_loads_nothing_from_the_network(tmp_path: Path) -> None:
     assert "@font-face" not in picture
 
 
-def test_plain_lines_tell_decisions_moves_and_rounds_once_each() -> None:
+def test_plain_lines_tell_decisions_moves_and_rounds_once_each():
     out = StringIO()
     lines = Lines(out)
     story, _ = play(40)
@@ -165,32 +147,34 @@ def test_plain_lines_tell_decisions_moves_and_rounds_once_each() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_stop_ends_processes_that_left_the_group_of_trimtab_but_not_its_session(tmp_path: Path) -> None:
-    trimtab = Trimtab(tmp_path, bootstrap="127.0.0.1:1", metrics_port=1)
-    trimtab._process = subprocess.Popen(
+    trimtab = Trimtab(tmp_path, bootstrap="127.0.0.1:1", metrics_port=1, settings=FLEET_SETTINGS)
+    trimtab.process.process = subprocess.Popen(
         [sys.executable, "-c", LEAVING],
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
-    session = trimtab._process.pid
-    assert trimtab._process.stdout is not None
-    worker = int(trimtab._process.stdout.readline())
+    session = trimtab.process.process.pid
+    assert trimtab.process.process.stdout is not None
+    worker = int(trimtab.process.process.stdout.readline())
     assert os.getpgid(worker) == worker != session
     assert set(members(session)) == {session, worker}
-    trimtab._process.stdout.close()
+    trimtab.process.process.stdout.close()
     trimtab.stop()
     assert members(session) == []
 
 
 @pytest.mark.live
 def test_a_child_that_fails_is_shown_with_the_end_of_its_log(tmp_path: Path) -> None:
-    trimtab = Trimtab(tmp_path, bootstrap="127.0.0.1:1", metrics_port=free_metrics_port())
-    with pytest.raises(ChildError, match=r"(?s)topics create ended with 5; .*127\.0\.0\.1:1 does not answer"):
+    trimtab = Trimtab(
+        tmp_path, bootstrap="127.0.0.1:1", metrics_port=free_metrics_port(), settings=FLEET_SETTINGS
+    )
+    with pytest.raises(LocalError, match=r"(?s)topics create ended with 5; .*127\.0\.0\.1:1 does not answer"):
         trimtab.create_topics()
 
 
 @pytest.mark.slow
 @pytest.mark.live
-def test_without_a_terminal_it_balances_the_fleet_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_without_a_terminal_it_balances_the_fleet_and_leaves_nothing_behind(tmp_path: Path):
     picture = tmp_path / "demo.svg"
     temporary = tmp_path / "t"
     temporary.mkdir()
@@ -210,5 +194,5 @@ def test_without_a_terminal_it_balances_the_fleet_and_leaves_nothing_behind(tmp_
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("moment", ["starting Kafka", "starting trimtab", "broker-6"])
-def test_ctrl_c_stops_everything_within_15_s_whenever_it_comes(tmp_path: Path, moment: str) -> None:
+def test_ctrl_c_stops_everything_within_15_s_whenever_it_comes(tmp_path: Path, moment: str):
     assert_ctrl_c_ends("deploy.local.demo", tmp_path, moment=moment, within_s=STOP_S_MAX)

@@ -10,9 +10,9 @@ import click
 import pytest
 
 from streaming.cli import main
-from tests.live.driving import TRIMTAB
-from tests.live.loads import closing, leaning
-from tests.live.stage import QUICK, Stage
+from tests.support.loads import closing, leaning
+from tests.support.processes import TRIMTAB
+from tests.support.stage import QUICK, Stage
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -59,7 +59,7 @@ def output_of(command: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_each_command_does_its_work_as_a_process(stage: Stage, tmp_path: Path) -> None:
+def test_each_command_does_its_work_as_a_process(stage: Stage, tmp_path: Path):
     """The commands run in the order in which a user comes to them. What the controller would write is what `replay` gives."""
     own = f'[targets.here.kafka]\nbootstrap = "{stage.bootstrap}"\n'
     file = stage.settings(base=QUICK + own)

@@ -37,9 +37,9 @@ def spark(settings: Settings) -> Iterator[SparkSession]:
     session.stop()
 
 
-def test_a_frame_is_made_again_only_for_a_renewed_certificate(
+def test_a_frame_is_made_again_for_a_renewed_certificate(
     spark: SparkSession, settings: Settings, certificate: Path
-) -> None:
+):
     frames = Frames(spark, settings)
     first = frames.prepare_frame()
     assert frames.prepare_frame() is first

@@ -1,33 +1,38 @@
-"""Each component on a real Kafka with access control: its documented permissions are enough, and any one less is named."""
+"""A real Kafka with SASL_SSL and access control: the documented permissions are enough, and any one less is named."""
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
 
-from deploy.local.secure_kafka import SecureKafka
-from streaming.kafka.throttles import read_throttle
+from policies.throttle.lists import ThrottledLists
+from policies.throttle.rates import BrokerRole
+from streaming.kafka import admin as kafka_admin
+from streaming.kafka.connection import ClusterError
+from streaming.kafka.link import input_link, output_link
+from streaming.kafka.publisher import KafkaPublisher
+from streaming.kafka.throttles import Throttle, changes_of, read_throttle
+from streaming.ports.publishing import PublishError
 from streaming.process.exits import REFUSED
-from streaming.settings import TopicNames
-from tests.live.access import Access, Entry, by_password, documented, settings_of
-from tests.live.driving import command
-from tests.live.golden_events import (
-    CLUSTER,
-    decided,
-    events_for_the_controller,
-    publish,
-    results,
-    throttle_of,
-)
-from tests.live.moving import planned
-from tests.live.stage import Stage, staged
+from streaming.settings import TopicNames, load
+from tests.support.actions import CLUSTER, decided, publish, results, throttle
+from tests.support.loads import played
+from tests.support.moving import planned
+from tests.support.permissions import Access, Entry, User, documented, password_of
+from tests.support.processes import Warm, command
+from tests.support.secure_kafka import SecureKafka
+from tests.support.stage import QUICK, Stage, at, cluster_of, replayed, staged
 
 pytestmark = pytest.mark.live
+
+LOOKING, PACING = (f"A Kafka cluster whose moves are {done}" for done in ("looked at", "paced"))
+ON_CLUSTER = {
+    name: Entry("cluster", "kafka-cluster", name) for name in ("AlterConfigs", "Describe", "DescribeConfigs")
+}
+ON_TOPICS = {name: Entry("topic", "*", name) for name in ON_CLUSTER}
 
 
 @pytest.fixture
@@ -46,174 +51,239 @@ def moved(secure: SecureKafka, stage: Stage) -> str:
     return name
 
 
-def entries_of(component: str, stage: Stage) -> list[Entry]:
-    """The documented entries, for this stage's topics."""
-    names = dict(zip(asdict(TopicNames()).values(), asdict(stage.topics).values(), strict=True))
-    return [entry._replace(name=names.get(entry.name, entry.name)) for entry in documented(component)]
-
-
-def trimtab(*arguments: str, code: int = 0) -> str:
-    """What a command prints, without a process of its own."""
-    return command(*arguments, code=code).output
-
-
-@contextmanager
-def one_less(access: Access, user: str, entries: list[Entry]) -> Iterator[Iterator[Entry]]:
-    """An iterator of the entries, each taken back while it is looked at; all are there before and after."""
-
-    def each() -> Iterator[Entry]:
-        for entry in entries:
-            access.take_back(user, entry)
-            yield entry
-            access.allow(user, [entry])
-
-    access.allow(user, entries)
-    yield each()
-
-
-def test_an_operators_commands_work_with_their_permissions_and_write_nothing_before_naming_the_one_that_is_missing(
+def test_operators_commands_name_the_permission_that_is_missing(
     secure: SecureKafka, stage: Stage, access: Access
-) -> None:
+):
+    operator = User("operator", "SCRAM-SHA-256", secure, stage, access)
     known = f'[clusters."{CLUSTER}".pulsar.avg_shedder]\nlow_hit_count = 4\n'
-    config = str(settings_of(secure, stage, "operator", "SCRAM-SHA-256", more=known))
+    config = str(operator.settings(more=known))
     pause = ("pause", "--config", config, "--all", "--why", "the sale")
-    with one_less(access, "operator", entries_of("Operators' commands", stage)) as each:
-        for entry in each:
-            assert f"User:operator {entry.lacking}" in trimtab(*pause, code=REFUSED)
-            assert stage.values(stage.topics.control) == []
-        assert "paused: no -> yes" in trimtab(*pause)
+    for lacking in operator.one_less("Operators' commands"):
+        assert lacking in command(*pause, code=REFUSED).output
+        assert stage.values(stage.topics.control) == []
+    assert "paused: no -> yes" in command(*pause).output
 
 
-def test_watching_works_with_its_permissions_and_names_the_one_that_is_missing(
-    secure: SecureKafka, stage: Stage, access: Access
-) -> None:
-    action = decided(stage)
-    config = str(settings_of(secure, stage, "onlooker", "SCRAM-SHA-512"))
-    why = ("actions", "why", "--config", config, action["id"])
-    status = ("status", "--config", config)
-    rejected = ("rejected", "tail", "--config", config, "--from", "earliest", "--no-follow")
-    asking = {
-        stage.topics.control: (status, 0),
-        stage.topics.beats: (status, 0),
-        stage.topics.dead_letter: (rejected, REFUSED),
-    }
-    with one_less(access, "onlooker", entries_of("Watching", stage)) as each:
-        for entry in each:
-            command_, code = asking.get(entry.name, (why, REFUSED))
-            assert f"User:onlooker {entry.lacking}" in trimtab(*command_, code=code)
-        assert "Bundles of the brokers that fired" in trimtab(*why)
-        assert "as configured, no control event" in trimtab(*status)
-        assert trimtab(*rejected) == ""
+def test_watching_names_the_permission_that_is_missing(secure: SecureKafka, stage: Stage, access: Access):
+    onlooker, action = User("onlooker", "SCRAM-SHA-512", secure, stage, access), decided(stage)
+    config = ("--config", str(onlooker.settings()))
+    why, status = ("actions", "why", *config, action["id"]), ("status", *config)
+    rejected = ("rejected", "tail", *config, "--from", "earliest", "--no-follow")
+    topics = stage.topics
+    asking = {topics.control: (status, 0), topics.beats: (status, 0), topics.dead_letter: (rejected, REFUSED)}
+    for lacking in onlooker.one_less("Watching"):
+        asked, code = next((asking[name] for name in asking if lacking.endswith(name)), (why, REFUSED))
+        assert lacking in command(*asked, code=code).output
+    assert "Bundles of the brokers that fired" in command(*why).output
+    assert "as configured, no control event" in command(*status).output
+    assert command(*rejected).output == ""
 
 
-def on_the_cluster(operation: str) -> Entry:
-    return Entry("cluster", "kafka-cluster", operation)
-
-
-def on_topics(operation: str) -> Entry:
-    return Entry("topic", "*", operation)
-
-
-def test_a_collector_works_with_its_permissions_and_names_the_one_that_is_missing(
+def test_a_collector_names_the_permission_that_is_missing(
     secure: SecureKafka, stage: Stage, access: Access, moved: str
-) -> None:
+):
     plan = stage.directory / "reassignment.json"
     planned(plan, moved, {0: (1, 2)})
-    more = target_settings(secure, stage, "reader", f'planned_file = "{plan}"')
-    config = str(settings_of(secure, stage, "collector", "PLAIN", more=more))
-    sweep = ("collect", "kafka", CLUSTER, "--config", config, "--once")
-    looking = documented("A Kafka cluster whose moves are looked at")
-    access.allow("reader", looking)
-    with one_less(access, "collector", entries_of("Collectors", stage)) as each:
-        for entry in each:
-            assert f"User:collector {entry.lacking}" in trimtab(*sweep, code=REFUSED)
-        trimtab(*sweep)
-    assert failures(stage) == {"2": "not registered in the cluster"}
+    collector = User("collector", "PLAIN", secure, stage, access)
+    reader = User("reader", "SCRAM-SHA-256", secure, stage, access)
+    config = collector.settings(more=reader.target(CLUSTER, f'planned_file = "{plan}"'))
+    sweep = ("collect", "kafka", CLUSTER, "--config", str(config), "--once")
 
+    def failures() -> dict[str, str]:
+        """What failed in the newest sweep."""
+        return dict(stage.data(stage.topics.input, "tick.v1")[-1]["failed"])
+
+    access.allow("reader", documented(LOOKING))
+    for lacking in collector.one_less("Collectors"):
+        assert lacking in command(*sweep, code=REFUSED).output
+    command(*sweep)
+    assert failures() == {"2": "not registered in the cluster"}
+
+    one_broker = ON_CLUSTER["DescribeConfigs"]
     asked = {
-        on_the_cluster("Describe"): "reassignments cannot be read: is DESCRIBE on the cluster allowed?",
-        on_topics("Describe"): f"topic {moved} cannot be described (one of 1): is DESCRIBE on it allowed?",
-        on_topics("DescribeConfigs"): f"the settings of topic {moved} cannot be read",
-        on_the_cluster("DescribeConfigs"): "the settings of broker 1 cannot be read",
+        ON_CLUSTER["Describe"]: "reassignments cannot be read: is DESCRIBE on the cluster allowed?",
+        ON_TOPICS["Describe"]: f"topic {moved} cannot be described (one of 1): is DESCRIBE on it allowed?",
+        ON_TOPICS["DescribeConfigs"]: f"the settings of topic {moved} cannot be read",
+        one_broker: "the settings of broker 1 cannot be read",
     }
-    assert set(asked) == set(looking)
+    assert set(asked) == set(documented(LOOKING))
     for entry, sentence in asked.items():
         access.take_back("reader", entry)
-        if entry == on_the_cluster("DescribeConfigs"):
-            trimtab(*sweep)
-            message = failures(stage)["1"]  # a broker that cannot be read costs its own numbers only
-        else:
-            message = trimtab(*sweep, code=REFUSED)
+        message = command(*sweep, code=0 if entry == one_broker else REFUSED).output
+        if entry == one_broker:  # a broker that cannot be read costs its own numbers only
+            message = failures()["1"]
         assert sentence in message
         assert "allowed" in message
         access.allow("reader", [entry])
 
 
-def test_an_executor_works_with_its_permissions_and_names_the_one_that_is_missing(
+def test_an_executor_names_the_permission_that_is_missing(
     secure: SecureKafka, stage: Stage, access: Access, moved: str
-) -> None:
-    more = target_settings(secure, stage, "hand")
-    config = str(settings_of(secure, stage, "executor", "SCRAM-SHA-512", more=more))
-    execute = ("execute", "kafka", CLUSTER, "--config", config, "--once")
-    pacing = documented("A Kafka cluster whose moves are paced")
-    access.allow("hand", [*documented("A Kafka cluster whose moves are looked at"), *pacing])
-    publish(stage, stage.topics.actions, throttle_of(moved, number=1))
+):
+    executor = User("executor", "SCRAM-SHA-512", secure, stage, access)
+    hand = User("hand", "SCRAM-SHA-256", secure, stage, access)
+    config = executor.settings(more=hand.target(CLUSTER))
+    execute = ("execute", "kafka", CLUSTER, "--config", str(config), "--once")
+
+    def throttled(number: int) -> None:
+        """Each number has another rate and another entry to add."""
+        rates, when = {"1": number * 1_000_000}, {"reassignments": "planned"}
+        publish(stage, throttle(moved, f"0:{number}", rates, precondition=when))
+
+    access.allow("hand", [*documented(LOOKING), *documented(PACING)])
+    throttled(1)
     stage.send_raw(b"west-1", b"{}", to=stage.topics.executor_kafka)
     stage.flush()
-    with one_less(access, "executor", entries_of("Executors", stage)) as each:
-        for entry in each:
-            assert f"User:executor {entry.lacking}" in trimtab(*execute, code=REFUSED)
-        trimtab(*execute)
-    assert results(stage)[-1]["outcome"] == "succeeded"
+    for lacking in executor.one_less("Executors"):
+        assert lacking in command(*execute, code=REFUSED).output
+    command(*execute)
+    assert results(stage)[-1]["data"]["outcome"] == "succeeded"
     with KafkaAdminClient(bootstrap_servers=secure.bootstrap) as admin:
         found = read_throttle(admin, topics=[moved], brokers=[1]).throttle
     assert (found.lists.leader, set(found.rates_bytes_per_s.values())) == ({moved: "0:1"}, {1_000_000})
 
     asked = {
-        on_the_cluster("AlterConfigs"): "is ALTER_CONFIGS on the cluster allowed?",
-        on_topics("AlterConfigs"): f"is ALTER_CONFIGS on topic {moved} allowed?",
+        ON_CLUSTER["AlterConfigs"]: "is ALTER_CONFIGS on the cluster allowed?",
+        ON_TOPICS["AlterConfigs"]: f"is ALTER_CONFIGS on topic {moved} allowed?",
     }
-    assert set(asked) == set(pacing)
+    assert set(asked) == set(documented(PACING))
     for number, (entry, sentence) in enumerate(asked.items(), start=2):
         access.take_back("hand", entry)
-        publish(stage, stage.topics.actions, throttle_of(moved, number=number))
-        trimtab(*execute)
-        assert results(stage)[-1]["outcome"] == "failed"
-        assert sentence in results(stage)[-1]["reason"]
+        throttled(number)
+        command(*execute)
+        told = results(stage)[-1]["data"]
+        assert told["outcome"] == "failed"
+        assert sentence in told["reason"]
         access.allow("hand", [entry])
 
 
-def target_settings(secure: SecureKafka, stage: Stage, user: str, *lines: str) -> str:
-    """The Kafka with access control as the cluster that is read or acted on, as another user."""
-    section = f'targets."{CLUSTER}".kafka'
-    reached = "\n".join((f"[{section}]", f'bootstrap = "{secure.secure_bootstrap}"', *lines))
-    return f"{reached}\n" + by_password(secure, stage, user, "SCRAM-SHA-256", section=f"{section}.security")
-
-
-def failures(stage: Stage) -> dict[str, str]:
-    """What failed in the newest sweep."""
-    return dict(events_for_the_controller(stage, "trimtab.tick.v1")[-1]["failed"])
-
-
 @pytest.mark.slow
-def test_the_doctor_works_with_its_permissions_and_says_what_it_could_not_check_without_one(
-    secure: SecureKafka, stage: Stage, access: Access
-) -> None:
-    config = str(settings_of(secure, stage, "doctor", "SCRAM-SHA-512"))
-    runs = [entry for entry in entries_of("The controller", stage) if entry.kind == "topic"]
+def test_the_doctor_says_what_it_could_not_check(secure: SecureKafka, stage: Stage, access: Access):
+    doctor = User("doctor", "SCRAM-SHA-512", secure, stage, access)
+    asked = ("doctor", "--config", str(doctor.settings()))
+    runs = [entry for entry in doctor.entries("The controller") if entry.kind == "topic"]
     access.allow("doctor", runs)
-    with one_less(access, "doctor", entries_of("Doctor", stage)) as each:
-        for entry in each:
-            assert f"User:doctor {entry.lacking}" in trimtab("doctor", "--config", config, code=REFUSED)
-        findings = json.loads(trimtab("doctor", "--config", config, "-o", "json", code=REFUSED))
+    for lacking in doctor.one_less("Doctor"):
+        assert lacking in command(*asked, code=REFUSED).output
+    findings = json.loads(command(*asked, "-o", "json", code=REFUSED).output)
     assert {(each["check"], each["outcome"]) for each in findings if each["outcome"] != "ok"} == {
         ("permissions", "not checked"),  # the transactional id
         ("leader", "problem"),
-        ("reports", "problem"),
-        ("rounds", "problem"),
+        ("lag", "problem"),
         ("clocks", "not checked"),
     }
     writes = next(entry for entry in runs if entry.operation == "Write")
     access.take_back("doctor", writes)
-    found = trimtab("doctor", "--config", config, code=REFUSED)
-    assert f"User:doctor {writes.lacking}" in found
+    assert doctor.lacks(writes) in command(*asked, code=REFUSED).output
+
+
+@pytest.fixture
+def default_stage(secure: SecureKafka, tmp_path: Path) -> Iterator[Stage]:
+    """A stage with the names of the topics as they are by default; no topics yet."""
+    made = Stage(secure.bootstrap, "trimtab", tmp_path)
+    made.topics = TopicNames()
+    yield made
+    made.close()
+
+
+def test_with_the_documented_permissions_it_runs_over_sasl_ssl(
+    secure: SecureKafka, default_stage: Stage, access: Access, warm: Warm
+):
+    stage = default_stage
+    administrator = User("admin", "PLAIN", secure, stage, access)
+    controller = User("trimtab", "SCRAM-SHA-512", secure, stage, access)
+    create = ("topics", "create", "--config", str(administrator.settings()))
+    message = command(*create, code=REFUSED).output
+    assert f"User:admin lacks the permission Create on topic {stage.topics.input}" in message
+    access.allow("admin", documented("Creating the topics"))
+    assert command(*create).output.count(": created") == 9
+
+    config, missing = controller.settings(), Entry("topic", "trimtab.control", "Read")
+    entries = documented("The controller")
+    assert missing in entries
+    access.allow("trimtab", [entry for entry in entries if entry != missing])
+    said = warm.refused(config)
+    assert controller.lacks(missing) in said
+    assert "kafka-acls.sh" in said
+    access.allow("trimtab", [missing])
+
+    events = played(range(5))
+    first, wanted = replayed(config, played(range(3))), replayed(config, events)
+    access.allow("sender", documented("Collectors"))
+    sender = User("sender", "PLAIN", secure, stage, access).settings()
+    collect(sender, stage, played(range(3)))
+    with warm.run(config) as run:
+        stage.wait_for_outputs(first, running=[run])
+    assert password_of("trimtab") not in run.output
+
+    certified = stage.settings(
+        base=QUICK + controller.by_certificate("input.security"),
+        file="certified.toml",
+        input__url=f"kafka://{secure.certified_bootstrap}",
+    )
+    with warm.run(certified) as run:
+        collect(sender, stage, events[len(played(range(3))) :])
+        stage.wait_for_outputs(wanted, running=[run])
+    assert stage.published() == wanted
+
+    access.take_back("trimtab", Entry("transactional-id", "trimtab", "Write"))
+    link = output_link(load(file=config, flags={}, environ={}).settings)
+    publisher = KafkaPublisher(
+        link.bootstrap,
+        name=stage.name,
+        commits_topic=stage.topics.commits,
+        client_options=link.client_options(),
+        principal=link.principal,
+    )
+    with pytest.raises(PublishError, match=r"User:trimtab lacks .* Write on transactional id trimtab"):
+        publisher.open(at())
+
+
+def collect(config: Path, stage: Stage, events: list[bytes]) -> None:
+    """Send reports as the user of these settings."""
+    link = input_link(load(file=config, flags={}, environ={}).settings)
+    with KafkaProducer(bootstrap_servers=link.bootstrap, acks="all", **link.client_options()) as producer:
+        for value in events:
+            producer.send(stage.topics.input, key=cluster_of(value).encode(), value=value)
+        producer.flush()
+
+
+def test_a_secured_cluster_is_paced_as_the_user_of_its_target(
+    secure: SecureKafka, access: Access, tmp_path: Path
+):
+    with KafkaAdminClient(bootstrap_servers=secure.bootstrap) as admin:
+        admin.create_topics({"mv": {"assignments": {0: [1]}}}, wait_for_metadata=True)
+    config = tmp_path / "trimtab.toml"
+    config.write_text(f"""
+[targets."east-1".kafka]
+bootstrap = "{secure.secure_bootstrap}"
+[targets."east-1".kafka.security]
+protocol = "sasl_ssl"
+ca_file = "{secure.ca_file}"
+username = "pacer"
+password = "{password_of("pacer")}"
+""")
+    stays = json.dumps({"version": 1, "partitions": [{"topic": "mv", "partition": 0, "replicas": [1]}]})
+    of_cluster = ("--config", str(config), "--cluster", "east-1")
+    look = ("throttle", "plan", *of_cluster, "--interval", "5", "--input", "-")
+    refused = command(*look, given=stays, code=REFUSED)
+    assert password_of("pacer") not in refused.output
+
+    access.allow("pacer", documented(LOOKING))
+    answer = json.loads(command(*look, given=stays).stdout)
+    assert answer["partitions_without_data_movement"] == ["mv-0"]
+    swept = command("collect", "kafka", "east-1", "--config", str(config), "--once", "--stdout")
+    subjects = [json.loads(line)["subject"] for line in swept.stdout.splitlines()]
+    assert subjects == ["reassignments", "1", "tick"]
+
+    target = load(file=config, flags={}, environ={}).settings.targets["east-1"].kafka
+    lists, rate = ThrottledLists(leader={"mv": "0:1"}), {BrokerRole("leader", 1): 5_000_000}
+    none = ThrottledLists(leader={"mv": ""})
+    with kafka_admin.cluster_of(target, cluster="east-1") as kafka:
+        with pytest.raises(ClusterError, match="refused by Kafka"):
+            kafka.apply(changes_of(Throttle(), lists, rate))
+        access.allow("pacer", documented(PACING))
+        kafka.apply(changes_of(Throttle(), lists, rate))
+        there = kafka.throttle(topics=["mv"], brokers=[1]).throttle
+        assert there == Throttle(lists=lists, rates_bytes_per_s=rate)
+        kafka.apply(changes_of(there, none, dict.fromkeys(rate)))

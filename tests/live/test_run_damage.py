@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 
 from streaming.process.exits import REFUSED
-from tests.live.checkpoints import newest_start
-from tests.live.disks import filled, small_disk
-from tests.live.driving import TRIMTAB, Child, Warm, ask, until
-from tests.live.loads import played
-from tests.live.stage import Stage
+from tests.support.loads import played
+from tests.support.processes import Warm, ask, cold, is_ready
+from tests.support.stage import Stage, filled, newest_start, small_disk
 
 pytestmark = pytest.mark.live
 
@@ -44,9 +42,7 @@ def changelog(checkpoint: Path) -> Path:
     return max(files, key=lambda file: (file.stat().st_size, file.name))
 
 
-QUICK_ONES: dict[str, Damage] = {
-    "an empty offsets file": lambda at: emptied(newest(at / "offsets")),
-}
+QUICK_ONES: dict[str, Damage] = {"an empty offsets file": lambda at: emptied(newest(at / "offsets"))}
 SLOW_ONES: dict[str, Damage] = {
     "an empty card": lambda at: emptied(at / "trimtab.json"),
     "a torn offsets file": lambda at: torn(newest(at / "offsets")),
@@ -62,42 +58,37 @@ SLOW_ONES: dict[str, Damage] = {
 @pytest.mark.parametrize(
     "name", [*QUICK_ONES, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW_ONES)]
 )
-def test_a_damaged_checkpoint_is_final_and_names_the_file(stage: Stage, warm: Warm, name: str) -> None:
+def test_a_damaged_checkpoint_is_final_and_names_the_file(stage: Stage, warm: Warm, name: str):
     config = stage.settings(spark__max_records_per_trigger_count=3)
     stage.send(played(range(2)))
-    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+    with warm.run(config) as run:
         stage.wait_for(stage.topics.audit, 2, running=[run])
-        assert run.terminate() == 0
     shutil.copytree(stage.checkpoint, stage.directory / "sound")
     start = newest_start(stage.checkpoint)
     file = (QUICK_ONES | SLOW_ONES)[name](start)
     stage.send(played(range(2, 3)))
-    with warm.start("run", "--config", str(config)) as run:
-        assert run.wait() == REFUSED, run.output
-        assert str(stage.checkpoint) in run.output
-        assert f"/{file.relative_to(start)}" in run.output, "in the directory of either start"
-        assert "--fresh" in run.output
-        if file.name not in {"trimtab.json", "metadata"}:
-            assert "ERROR org.apache.spark.sql." in run.output, "Spark's own word on it"
+    said = warm.refused(config)
+    assert str(stage.checkpoint) in said
+    assert f"/{file.relative_to(start)}" in said, "in the directory of either start"
+    assert "--fresh" in said
+    if file.name not in {"trimtab.json", "metadata"}:
+        assert "ERROR org.apache.spark.sql." in said, "Spark's own word on it"
     before = stage.published()
     shutil.rmtree(stage.checkpoint)
     (stage.directory / "sound").rename(stage.checkpoint)
-    with warm.start("run", "--config", str(config)) as run:
+    with warm.run(config) as run:
         stage.wait_for(stage.topics.audit, 3, running=[run])
-        assert run.terminate() == 0
     after = stage.published()
     assert after.rounds["east-1"][:2] == before.rounds["east-1"], "the copy that was put back goes on"
 
 
 @pytest.mark.slow
-def test_the_memory_of_a_cluster_that_cannot_be_decoded_is_final_and_names_the_cluster(
-    stage: Stage, warm: Warm
-) -> None:
+def test_a_memory_that_cannot_be_decoded_is_final_and_names_the_cluster(stage: Stage, warm: Warm):
     config = stage.settings()
     arguments = ("run", "--config", str(config), "--from", "earliest")
     stage.send(played([0]))
     stage.send(played([0], cluster="west-1"))
-    with warm.start("-m", "tests.live.garbling", "east-1", *arguments) as run:
+    with warm.start("-m", "tests.support.misbehaving", "garbles", "east-1", "", *arguments) as run:
         stage.wait_for(stage.topics.audit, 2, running=[run])
         assert run.terminate() == 0
     stage.send(played([1]))
@@ -108,38 +99,32 @@ def test_the_memory_of_a_cluster_that_cannot_be_decoded_is_final_and_names_the_c
 
 
 @pytest.mark.slow
-def test_what_a_full_disk_leaves_behind_before_the_first_batch_does_not_end_the_controller(
-    stage: Stage, tmp_path: Path
-) -> None:
+def test_what_a_full_disk_leaves_of_the_first_batch_does_not_end_it(stage: Stage, tmp_path: Path):
     """Where the disk fills while Spark writes ``offsets/0`` the unfinished file stays; here it is put there."""
     with small_disk(tmp_path / "disk") as disk:
         if disk is None:
             pytest.skip("mounting a small disk needs root")
         checkpoint = disk / "checkpoint"
         config = stage.settings(spark__checkpoint=str(checkpoint))
-        started = (*TRIMTAB, "run", "--config", str(config), "--from", "earliest")
-        with Child(started, stage.directory / "run.log") as run:
-            until(lambda: ask(f"{run.url}/readyz").status == 200, what="the start", running=[run])
+        with cold(config, stage.directory / "run.log") as run:
+            run.until(lambda: is_ready(run), "the start")
             with filled(disk):
                 stage.send(played(range(2)))
-                until(lambda: "No space left" in run.output, what="a batch to fail", running=[run])
+                run.until(lambda: "No space left" in run.output, "a batch to fail")
                 (newest_start(checkpoint) / "offsets" / ".0.6c0f7fb5.tmp").touch()
             stage.wait_for(stage.topics.audit, 2, running=[run])
             assert run.terminate() == 0
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full_at_the_start_is_named_in_a_line_and_waited_for(
-    stage: Stage, tmp_path: Path
-) -> None:
+def test_a_disk_that_is_full_at_the_start_is_named_in_a_line_and_waited_for(stage: Stage, tmp_path: Path):
     with small_disk(tmp_path / "disk") as disk:
         if disk is None:
             pytest.skip("mounting a small disk needs root")
         config = stage.settings(spark__checkpoint=str(disk / "checkpoint"))
-        started = (*TRIMTAB, "run", "--config", str(config), "--from", "earliest")
-        with Child(started, stage.directory / "run.log") as run:
+        with cold(config, stage.directory / "run.log") as run:
             with filled(disk):
-                until(lambda: "No space left" in run.output, what="the line", running=[run])
+                run.until(lambda: "No space left" in run.output, "the line")
                 assert ask(f"{run.url}/readyz").status == 503
                 (line,) = [each for each in run.output.splitlines() if "No space left" in each][:1]
                 assert f"the checkpoint {disk}/checkpoint cannot be read or written" in line

@@ -1,16 +1,20 @@
-"""What an operator sees of a running controller: `/metrics`, `/healthz`, `/readyz`."""
+"""What an operator sees of a running controller: `/metrics`, `/healthz` and `/readyz`, also of one that hangs or starts late."""
 
-import json
+import os
+import signal
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from streaming.controller.metrics import KNOWN_LABELS
-from tests.live.driving import Warm, ask, samples, until
-from tests.live.loads import played
-from tests.live.stage import Stage
+from tests.support.controllers import misbehaving
+from tests.support.loads import played
+from tests.support.processes import Warm, ask, cold, members, samples
+from tests.support.stage import Stage, replayed
 
 pytestmark = pytest.mark.live
+
 
 Page = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -27,9 +31,7 @@ def total(page: Page, name: str, **labels: str) -> float:
     )
 
 
-def test_the_metrics_agree_with_what_was_published_and_an_idle_controller_stays_ready(
-    stage: Stage, warm: Warm
-) -> None:
+def test_metrics_agree_with_what_was_published_and_an_idle_controller_is_ready(stage: Stage, warm: Warm):
     config = stage.settings()
     with warm.start("run", "--config", str(config), "--from", "earliest") as run:
         url = run.url
@@ -41,23 +43,16 @@ def test_the_metrics_agree_with_what_was_published_and_an_idle_controller_stays_
         assert total(first, "trimtab_build_info") == 1
         assert not any("east-1" in dict(labels).values() for _, labels in first)
         assert ask(f"{url}/readyz").status == 503, "no query yet"
-        until(lambda: ask(f"{url}/readyz").status == 200, what="readiness", running=[run])
+        run.until(lambda: ask(f"{url}/readyz").status == 200, "readiness")
 
         stage.send(played(range(7)))
         stage.send_raw(b"east-1", b"not json")
         stage.flush()
-        summaries = [
-            json.loads(text)["data"] for text in stage.wait_for(stage.topics.audit, 7, running=[run])
-        ]
+        stage.wait_for(stage.topics.audit, 7, running=[run])
+        summaries = stage.data(stage.topics.audit)
         stage.wait_for(stage.topics.dead_letter, 1, running=[run])
-        until(
-            lambda: (
-                total(samples(url), "trimtab_rejected_total") == 1
-                and total(samples(url), "trimtab_rounds_total") == 7
-            ),
-            what="the metrics to follow what was published",
-            running=[run],
-        )
+        run.until(lambda: total(samples(url), "trimtab_rejected_total") == 1, "the rejected in the metrics")
+        run.until(lambda: total(samples(url), "trimtab_rounds_total") == 7, "the rounds in the metrics")
         page = samples(url)
         actions = stage.values(stage.topics.actions)
         assert len(actions) == 2
@@ -66,10 +61,10 @@ def test_the_metrics_agree_with_what_was_published_and_an_idle_controller_stays_
         assert value(page, "trimtab_actions_published_total", **cluster, kind="unload", dry_run="true") == 0
         assert value(page, "trimtab_rounds_total", **cluster, outcome="decided") == 7
         assert value(page, "trimtab_rounds_total", **cluster, outcome="no-quorum") == 0
-        for name, part in (("examined", "examined"), ("candidates", "candidates")):
+        for name in ("examined", "candidates"):
             wanted: Counter[str] = Counter()
             for summary in summaries:
-                for outcome, count in summary[part]["outcomes"].items():
+                for outcome, count in summary[name]["outcomes"].items():
                     wanted[outcome.partition(" ")[0]] += count
             for outcome, count in wanted.items():
                 found = value(page, f"trimtab_{name}_total", **cluster, policy="avg-shedder", outcome=outcome)
@@ -79,10 +74,8 @@ def test_the_metrics_agree_with_what_was_published_and_an_idle_controller_stays_
         assert value(page, "trimtab_events_total", **cluster, type="trimtab.tick.v1", result="used") == 7
         assert value(page, "trimtab_rejected_total", reason="not-json") == 1
         assert value(page, "trimtab_brokers", **cluster, state="reporting") == 2
-        last = summaries[-1]
-        assert value(
-            page, "trimtab_broker_usage_points", **cluster, resource="overall", stat="mean"
-        ) == pytest.approx(last["usage"]["mean_points"])
+        mean = value(page, "trimtab_broker_usage_points", **cluster, resource="overall", stat="mean")
+        assert mean == pytest.approx(summaries[-1]["usage"]["mean_points"])
         assert value(page, "trimtab_dry_run", **cluster) == 0
         assert value(page, "trimtab_batches_skipped_total") == 0
         assert value(page, "trimtab_decision_lag_seconds_count") == 7
@@ -93,3 +86,59 @@ def test_the_metrics_agree_with_what_was_published_and_an_idle_controller_stays_
         assert value(samples(url), "trimtab_batch_duration_seconds_count") == batches, "idle costs no batches"
         assert run.terminate() == 0
         assert ask(f"{url}/healthz").status == 0
+
+
+@pytest.mark.slow
+def test_a_frozen_jvm_and_a_batch_that_stands_still_show_in_healthz_until_they_go_on(stage: Stage):
+    config, flag = stage.settings(), stage.directory / "flags"
+    stage.send(played([0]))
+    with misbehaving(stage, config, "hangs") as run:
+        stage.wait_for(stage.topics.audit, 1, running=[run])
+
+        def health(status: int, message: str = "") -> bool:
+            answer = ask(f"{run.url}/healthz")
+            return answer.status == status and message in answer.body
+
+        run.until(lambda: health(200), "the first batch to be over")
+        flag.touch()
+        stage.send(played([1]))
+        run.until(lambda: health(503, '"batch"'), "the batch to be missed")
+        flag.unlink()
+        stage.wait_for(stage.topics.audit, 2, running=[run])
+        run.until(lambda: health(200), "life again")
+
+        java = next(each.pid for each in members(run.process.pid) if each.name == "java")
+        os.kill(java, signal.SIGSTOP)
+        run.until(lambda: health(503, '"driver"'), "the JVM to be missed")
+        os.kill(java, signal.SIGCONT)
+        run.until(lambda: health(200), "life again")
+        assert "not alive: driver" in run.output
+        assert run.terminate() == 0
+
+
+DELAY = """
+import pathlib, sys, time
+
+flag = pathlib.Path({flag!r})
+if any("transform_with_state_driver_worker" in each for each in sys.orig_argv) and not flag.exists():
+    flag.touch()
+    time.sleep(12)
+"""
+
+
+@pytest.mark.slow
+def test_a_python_that_starts_too_late_is_named(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    flag = tmp_path / "was-late"
+    (tmp_path / "sitecustomize.py").write_text(DELAY.format(flag=str(flag)))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    config = stage.settings()
+    wanted = replayed(config, played(range(3)))
+    stage.send(played(range(3)))
+    with cold(config, tmp_path / "run.log") as run:
+        stage.wait_for_outputs(wanted, running=[run])
+        assert run.terminate() == 0
+    assert flag.exists()
+    assert "is restarted in 1 s: this machine was too busy to start a Python process" in run.output
+    assert stage.published() == wanted

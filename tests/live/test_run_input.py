@@ -4,20 +4,18 @@ import json
 
 import pytest
 
-from tests.live.driving import TRIMTAB, Child, Warm, command
-from tests.live.loads import closing, leaning, played
-from tests.live.operating import output_of
-from tests.live.stage import Stage, replayed
 from tests.streaming.events import control, report, traffic
+from tests.support.loads import closing, leaning, played
+from tests.support.operating import output_of
+from tests.support.processes import TRIMTAB, Child, Warm, command
+from tests.support.stage import Stage, replayed
 
 pytestmark = pytest.mark.live
 
 SMALL_RECORD_BYTES = 20_000
 
 
-def test_what_cannot_be_used_is_in_the_dead_letter_and_the_stream_goes_on_also_after_a_silence(
-    stage: Stage, warm: Warm
-) -> None:
+def test_what_cannot_be_used_is_in_the_dead_letter_and_the_stream_goes_on(stage: Stage, warm: Warm):
     config = stage.settings(controller__max_record_bytes=SMALL_RECORD_BYTES)
     odd = [
         (b"east-1", b"junk", "not-json"),
@@ -35,12 +33,11 @@ def test_what_cannot_be_used_is_in_the_dead_letter_and_the_stream_goes_on_also_a
         stage.send_raw(key, value)
     stage.send(after)
     stage.send([leaning(1)[0]], to=stage.topics.control)
-    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+    with warm.run(config) as run:
         stage.wait_for(stage.topics.audit, 3, running=[run])
         stage.wait_for(stage.topics.dead_letter, len(odd) + 1, running=[run])
         stage.send(later)
         stage.wait_for_outputs(wanted, running=[run])
-        assert run.terminate() == 0
 
     assert stage.published() == wanted
     assert wanted.actions_count == 2, "hits begin anew after the silence: the third of each stretch fires"
@@ -65,7 +62,7 @@ def test_what_cannot_be_used_is_in_the_dead_letter_and_the_stream_goes_on_also_a
 
 
 @pytest.mark.slow
-def test_a_report_of_a_hundred_thousand_bundles_is_taken(stage: Stage, warm: Warm) -> None:
+def test_a_report_of_a_hundred_thousand_bundles_is_taken(stage: Stage, warm: Warm):
     config = stage.settings()
     bundles = {
         f"tenant/namespace-{number // 16:05d}/0x{number % 16:x}0000000_0x{number % 16 + 1:x}0000000".replace(
@@ -83,9 +80,8 @@ def test_a_report_of_a_hundred_thousand_bundles_is_taken(stage: Stage, warm: War
         events.append(closing(number))
     wanted = replayed(config, events)
     stage.send(events)
-    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+    with warm.run(config) as run:
         stage.wait_for_outputs(wanted, running=[run])
-        assert run.terminate() == 0
     assert stage.published() == wanted
     assert stage.rejected() == []
     heaviest = json.loads(wanted.rounds["east-1"][0])["data"]["brokers"]
@@ -93,28 +89,26 @@ def test_a_report_of_a_hundred_thousand_bundles_is_taken(stage: Stage, warm: War
 
 
 @pytest.mark.slow
-def test_a_thousand_brokers_that_appear_at_once_are_decided_as_in_replay(stage: Stage, warm: Warm) -> None:
+def test_a_thousand_brokers_that_appear_at_once_are_decided_as_in_replay(stage: Stage, warm: Warm):
     config = stage.settings()
     events = [value for number in range(3) for value in (*leaning(number, brokers=1000), closing(number))]
     wanted = replayed(config, events)
     assert wanted.actions_count > 0
-    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+    with warm.run(config) as run:
         stage.send(events)
         stage.wait_for_outputs(wanted, running=[run])
-        assert run.terminate() == 0
     assert stage.published() == wanted
 
 
-def test_a_made_up_fleet_that_is_fed_leads_to_decisions_on_ones_own_kafka(stage: Stage, warm: Warm) -> None:
+def test_a_made_up_fleet_that_is_fed_leads_to_decisions_on_ones_own_kafka(stage: Stage, warm: Warm):
     stage.create_topics()
     config = stage.settings(base="[pulsar.rounds]\nlength_s = 5\nlateness_s = 1\n")
-    with warm.start("run", "--config", str(config)) as run:
+    with warm.run(config) as run:
         assert run.url
         log = stage.directory / "feed.log"
         with Child((*TRIMTAB, "feed", "--config", str(config), "--fast"), log) as feeding:
             (value, *_) = stage.wait_for(stage.topics.actions, 1, running=[run, feeding])
             assert feeding.terminate() == 0
-        assert run.terminate() == 0
     assert "feeding the cluster sample to kafka://" in log.read_text()
     assert json.loads(value)["data"]["source_broker"] == "broker-1:8080"
     assert "sample (pulsar): acts, round " in command("status", "--config", str(config)).output

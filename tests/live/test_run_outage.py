@@ -9,17 +9,27 @@ import pytest
 
 from deploy.local.kafka import LocalKafka
 from streaming.spark.failures import REPEATS_MAX
-from tests.live.driving import TRIMTAB, Child, Warm, WarmRun, ask, samples, until, wait_until_unready
-from tests.live.loads import played
-from tests.live.stage import Stage, replayed
+from tests.support.loads import played
+from tests.support.processes import (
+    TRIMTAB,
+    Child,
+    Warm,
+    ask,
+    is_ready,
+    samples,
+    wait_until_unready,
+)
+from tests.support.stage import Stage, replayed, staged
 
 pytestmark = pytest.mark.live
 
 RESTARTS = ("trimtab_query_restarts_total", frozenset[tuple[str, str]]())
 
 
-def is_ready(running: Child | WarmRun) -> bool:
-    return ask(f"{running.url}/readyz").status == 200
+@pytest.fixture
+def stage(own_kafka: LocalKafka, tmp_path: Path) -> Iterator[Stage]:
+    with staged(own_kafka.bootstrap, tmp_path) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -29,85 +39,63 @@ def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
         yield running
 
 
-def test_a_kafka_outage_loses_nothing_is_counted_and_shows_in_readiness(
-    own_kafka: LocalKafka, warm: Warm, tmp_path: Path
-) -> None:
-    stage = Stage(own_kafka.bootstrap, "outage", tmp_path)
-    stage.create_topics()
+def test_an_outage_loses_nothing_and_shows_in_readiness(own_kafka: LocalKafka, stage: Stage, warm: Warm):
     config = stage.settings()
     wanted = replayed(config, played(range(7)))
     assert wanted.actions_count == 2
     stage.send(played(range(2)))
-    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+    with warm.run(config) as run:
         stage.wait_for(stage.topics.audit, 2, running=[run])
-        until(lambda: ask(f"{run.url}/readyz").status == 200, what="readiness", running=[run])
+        run.until(lambda: is_ready(run), "readiness")
 
         stage.close()
         own_kafka.stop()
-        until(lambda: ask(f"{run.url}/readyz").status == 503, what="unreadiness", running=[run])
-        until(lambda: samples(run.url)[RESTARTS] >= 1, what="a restart of the query", running=[run])
+        run.until(lambda: ask(f"{run.url}/readyz").status == 503, "unreadiness")
+        run.until(lambda: samples(run.url)[RESTARTS] >= 1, "a restart of the query")
         assert ask(f"{run.url}/healthz").status == 200
 
         own_kafka.start()
         stage.send(played(range(2, 7)))
         stage.wait_for_outputs(wanted, running=[run])
-        until(lambda: ask(f"{run.url}/readyz").status == 200, what="readiness again", running=[run])
-        assert run.terminate() == 0
+        run.until(lambda: is_ready(run), "readiness again")
     assert stage.published() == wanted
     assert stage.rejected() == []
-    stage.close()
 
 
 @pytest.mark.slow
-def test_more_outages_at_one_batch_than_a_damaged_checkpoint_is_given_failures_are_waited_out(
-    own_kafka: LocalKafka, warm: Warm, tmp_path: Path
-) -> None:
-    stage = Stage(own_kafka.bootstrap, "long-outage", tmp_path)
-    stage.create_topics()
+def test_many_outages_at_one_batch_are_waited_out(own_kafka: LocalKafka, stage: Stage, warm: Warm):
     config = stage.settings()
     stage.send(played([0]))
-    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+    with warm.run(config) as run:
         stage.wait_for(stage.topics.audit, 1, running=[run])
         stage.close()
         for count in range(1, REPEATS_MAX + 2):
             own_kafka.stop()
-            until(lambda: samples(run.url)[RESTARTS] >= count, what="a restart of the query", running=[run])  # noqa: B023
+            run.until(lambda: samples(run.url)[RESTARTS] >= count, "a restart of the query")  # noqa: B023
             own_kafka.start()
-            until(lambda: is_ready(run), what="readiness again", running=[run])
+            run.until(lambda: is_ready(run), "readiness again")
         stage.send(played([1]))
         stage.wait_for(stage.topics.audit, 2, running=[run])
-        assert run.terminate() == 0
-    stage.close()
 
 
 @pytest.mark.slow
-def test_brokers_that_are_down_at_the_start_are_waited_for_alive_unready_and_told(
-    own_kafka: LocalKafka, warm: Warm, tmp_path: Path
-) -> None:
-    stage = Stage(own_kafka.bootstrap, "outage-at-start", tmp_path)
-    stage.create_topics()
+def test_brokers_that_are_down_at_the_start_are_waited_for(own_kafka: LocalKafka, stage: Stage, warm: Warm):
     stage.send(played([0]))
     stage.close()
     config = stage.settings()
     own_kafka.stop()
-    try:
-        with warm.start("run", "--config", str(config), "--from", "earliest") as run:
-            wait_until_unready(run, because="waiting for the brokers")
-            assert own_kafka.bootstrap in ask(f"{run.url}/readyz").body
-            own_kafka.start()
-            stage.wait_for(stage.topics.audit, 1, running=[run])
-            until(lambda: ask(f"{run.url}/readyz").status == 200, what="readiness", running=[run])
-            assert run.terminate() == 0
-    finally:
-        stage.close()
+    with warm.run(config) as run:
+        wait_until_unready(run, because="waiting for the brokers")
+        assert own_kafka.bootstrap in ask(f"{run.url}/readyz").body
+        own_kafka.start()
+        stage.wait_for(stage.topics.audit, 1, running=[run])
+        run.until(lambda: is_ready(run), "readiness")
 
 
 @pytest.mark.slow
-def test_an_executor_and_a_collector_wait_for_brokers_that_are_down_at_the_start_alive_unready_and_told(
-    own_kafka: LocalKafka, tmp_path: Path
-) -> None:
-    stage = Stage(own_kafka.bootstrap, "others-at-start", tmp_path)
-    stage.create_topics()
+def test_an_executor_and_a_collector_wait_for_brokers_at_the_start(
+    own_kafka: LocalKafka, stage: Stage, tmp_path: Path
+):
     stage.close()
     config = stage.settings(base=f'[targets.east-1.kafka]\nbootstrap = "{stage.bootstrap}"\n')
     own_kafka.stop()
@@ -123,5 +111,5 @@ def test_an_executor_and_a_collector_wait_for_brokers_that_are_down_at_the_start
             assert own_kafka.bootstrap in ask(f"{child.url}/readyz").body
         own_kafka.start()
         for child in children:
-            until(partial(is_ready, child), what="readiness", running=[child])
+            child.until(partial(is_ready, child), "readiness")
             assert child.terminate() == 0

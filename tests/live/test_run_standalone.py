@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.driving import TRIMTAB, Child, until
-from tests.live.loads import played
-from tests.live.stage import QUICK, Outputs, Stage, replayed
-from tests.live.standalone import SETTINGS, Standalone
+from tests.support.loads import played
+from tests.support.processes import Child, cold
+from tests.support.stage import QUICK, Outputs, Stage, replayed
+from tests.support.standalone import SETTINGS, Standalone
 
 pytestmark = pytest.mark.live
 
@@ -44,9 +44,7 @@ def spark(tmp_path: Path) -> Iterator[Standalone]:
 
 
 def start(stage: Stage, config: Path, name: str) -> Child:
-    return Child(
-        (*TRIMTAB, "run", "--config", str(config), "--from", "earliest"), stage.directory / f"{name}.log"
-    )
+    return cold(config, stage.directory / f"{name}.log")
 
 
 def expected(config: Path, events: list[bytes]) -> Outputs:
@@ -57,7 +55,7 @@ def expected(config: Path, events: list[bytes]) -> Outputs:
 
 
 @pytest.mark.slow
-def test_two_workers_decide_many_clusters_as_replay_does(stage: Stage, spark: Standalone) -> None:
+def test_two_workers_decide_many_clusters_as_replay_does(stage: Stage, spark: Standalone):
     config, events = settings_of(stage, spark, records_per_trigger=2000), fleet(4)
     wanted = expected(config, events)
     stage.send(events)
@@ -70,9 +68,7 @@ def test_two_workers_decide_many_clusters_as_replay_does(stage: Stage, spark: St
 
 
 @pytest.mark.slow
-def test_an_executor_and_then_the_driver_are_killed_and_every_action_is_seen_once_as_in_replay(
-    stage: Stage, spark: Standalone
-) -> None:
+def test_an_executor_and_then_the_driver_are_killed_and_nothing_is_lost(stage: Stage, spark: Standalone):
     config, events = settings_of(stage, spark, records_per_trigger=40), fleet(12)
     wanted = expected(config, events)
     thirds = wanted.rounds_count // 3
@@ -81,10 +77,9 @@ def test_an_executor_and_then_the_driver_are_killed_and_every_action_is_seen_onc
         stage.wait_for(stage.topics.audit, thirds, running=[first])
         assert spark.is_deciding_everywhere()
         killed = spark.kill_executor(0)
-        until(
+        first.until(
             lambda: (now := spark.executors()[0]) is not None and now.pid != killed,
-            what="another executor on the first worker",
-            running=[first],
+            "another executor on the first worker",
         )
         stage.wait_for(stage.topics.audit, 2 * thirds, running=[first])
         os.kill(first.process.pid, signal.SIGKILL)

@@ -8,10 +8,9 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from streaming.process.exits import REFUSED
-from tests.live.checkpoints import newest_start
-from tests.live.driving import Warm, until
-from tests.live.loads import played
-from tests.live.stage import Outputs, Stage, replayed
+from tests.support.loads import played
+from tests.support.processes import Warm, until
+from tests.support.stage import Outputs, Stage, newest_start, replayed
 
 pytestmark = pytest.mark.live
 
@@ -20,9 +19,8 @@ def run_once(stage: Stage, warm: Warm, config: Path, events: list[bytes]) -> Out
     """A first start that decides on these events and stops."""
     stage.send(events)
     wanted = replayed(config, events)
-    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+    with warm.run(config) as run:
         stage.wait_for_outputs(wanted, running=[run])
-        assert run.terminate() == 0, run.output
     return wanted
 
 
@@ -34,9 +32,7 @@ def delete(stage: Stage, topic: str) -> None:
         until(lambda: topic not in admin.list_topics(), what=f"{topic} to be gone")
 
 
-def test_an_input_topic_made_anew_is_refused_at_the_start_and_noticed_while_it_runs(
-    stage: Stage, warm: Warm
-) -> None:
+def test_an_input_topic_made_anew_is_refused_at_the_start_and_noticed_while_it_runs(stage: Stage, warm: Warm):
     config = stage.settings()
     wanted = run_once(stage, warm, config, played(range(2)))
     card = newest_start(stage.checkpoint) / "trimtab.json"
@@ -46,10 +42,9 @@ def test_an_input_topic_made_anew_is_refused_at_the_start_and_noticed_while_it_r
     delete(stage, stage.topics.input)
     stage.create_topics()
     stage.send(played(range(10, 20)))
-    with warm.start("run", "--config", str(config)) as run:
-        assert run.wait() == REFUSED, run.output
-        assert "was deleted and made anew" in run.output
-        assert "--fresh" in run.output
+    said = warm.refused(config)
+    assert "was deleted and made anew" in said
+    assert "--fresh" in said
     assert stage.published() == wanted
 
     with warm.start("run", "--config", str(config), "--fresh", "--from", "earliest") as run:
@@ -62,15 +57,12 @@ def test_an_input_topic_made_anew_is_refused_at_the_start_and_noticed_while_it_r
 
 
 @pytest.mark.slow
-def test_a_log_that_was_truncated_and_has_grown_again_is_refused_where_append_times_show_it(
-    stage: Stage, warm: Warm
-) -> None:
+def test_a_log_that_was_truncated_and_has_grown_again_is_refused(stage: Stage, warm: Warm):
     config = stage.settings()
     wanted = run_once(stage, warm, config, played(range(2)))
     long_ago(newest_start(stage.checkpoint))
-    with warm.start("run", "--config", str(config)) as run:
-        assert run.wait() == REFUSED, run.output
-        assert "the log was truncated and has grown again" in run.output
+    said = warm.refused(config)
+    assert "the log was truncated and has grown again" in said
     assert stage.published() == wanted
 
 
@@ -85,7 +77,7 @@ def long_ago(checkpoint: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_checkpoint_deleted_under_a_running_controller_is_noticed(stage: Stage, warm: Warm) -> None:
+def test_a_checkpoint_deleted_under_a_running_controller_is_noticed(stage: Stage, warm: Warm):
     config = stage.settings()
     stage.send(played(range(2)))
     with warm.start("run", "--config", str(config), "--from", "earliest") as run:
@@ -97,7 +89,7 @@ def test_a_checkpoint_deleted_under_a_running_controller_is_noticed(stage: Stage
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["input", "control", "actions", "audit", "dead_letter"])
-def test_a_topic_deleted_under_a_running_controller_is_noticed(stage: Stage, warm: Warm, name: str) -> None:
+def test_a_topic_deleted_under_a_running_controller_is_noticed(stage: Stage, warm: Warm, name: str):
     config = stage.settings()
     stage.send(played(range(2)))
     with warm.start("run", "--config", str(config), "--from", "earliest") as run:
@@ -108,9 +100,7 @@ def test_a_topic_deleted_under_a_running_controller_is_noticed(stage: Stage, war
         assert f"topics missing at {stage.bootstrap}: {topic}" in run.output
 
 
-def test_input_that_retention_deleted_unread_is_passed_over_when_told_to_with_the_memory_kept_and_a_statement(
-    stage: Stage, warm: Warm
-) -> None:
+def test_input_that_retention_deleted_unread_is_passed_over_when_told_to(stage: Stage, warm: Warm):
     config = stage.settings()
     before, gone, after = played(range(3)), played(range(3, 5)), played(range(5, 8))
     run_once(stage, warm, config, before)
@@ -119,14 +109,12 @@ def test_input_that_retention_deleted_unread_is_passed_over_when_told_to_with_th
     with KafkaAdminClient(bootstrap_servers=stage.bootstrap) as admin:
         admin.delete_records({TopicPartition(stage.topics.input, 0): first})
     stage.send(after)
-    with warm.start("run", "--config", str(config)) as run:
-        assert run.wait() == REFUSED, run.output
-        assert "--skip-lost" in run.output
+    said = warm.refused(config)
+    assert "--skip-lost" in said
 
     wanted = replayed(config, [*before, *after])
-    with warm.start("run", "--config", str(config), "--skip-lost") as run:
+    with warm.run(config, "--skip-lost") as run:
         stage.wait_for(stage.topics.audit, wanted.rounds_count + 1, running=[run])
-        assert run.terminate() == 0, run.output
     assert stage.published() == wanted, "the memory of the rounds before is kept"
     (message,) = [
         record
@@ -143,7 +131,6 @@ def test_input_that_retention_deleted_unread_is_passed_over_when_told_to_with_th
             "records_count": len(gone),
         }
     ]
-    with warm.start("run", "--config", str(config)) as run:
+    with warm.run(config) as run:
         stage.send(played([8]))
         stage.wait_for(stage.topics.audit, wanted.rounds_count + 2, running=[run])
-        assert run.terminate() == 0, run.output

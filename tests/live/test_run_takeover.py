@@ -1,28 +1,41 @@
-"""Stopping, going on, and handing over: what is remembered, what a successor does, what is left behind."""
+"""Stopping, going on, handing over and standing by: what is remembered, what a successor does, what is left behind."""
+
+import json
+import signal
+from collections import Counter
+from contextlib import ExitStack
 
 import pytest
 
 from streaming.process.exits import FENCED, REFUSED
-from tests.live.checkpoints import flatten, newest_start
-from tests.live.driving import TRIMTAB, Child, Warm, ask, query_failures, until
-from tests.live.loads import closing, leaning, played
-from tests.live.stage import QUICK, Stage, replayed
+from tests.support.controllers import RAISED, leads, pair, signalled, standing, stands_by
+from tests.support.loads import closing, leaning, played
+from tests.support.processes import (
+    TRIMTAB,
+    Child,
+    Warm,
+    ask,
+    cold,
+    command,
+    is_ready,
+    query_failures,
+    until,
+    wait_until_unready,
+)
+from tests.support.stage import QUICK, Stage, flatten, newest_start, replayed
 
 pytestmark = pytest.mark.live
 
 
-def test_hits_survive_a_stop_and_a_successor_ends_the_idle_first_controller_and_goes_on_with_its_memory(
-    stage: Stage, warm: Warm
-) -> None:
+def test_hits_survive_a_stop_and_a_successor_that_ends_the_idle_controller(stage: Stage, warm: Warm):
     config = stage.settings()
     arguments = ("run", "--config", str(config), "--from", "earliest")
     wanted = replayed(config, played(range(6)))
     assert wanted.actions_count == 2, "the third and the sixth hit fire"
 
     stage.send(played(range(2)))
-    with warm.start(*arguments) as first:
+    with warm.run(config) as first:
         stage.wait_for(stage.topics.audit, 2, running=[first])
-        assert first.terminate() == 0
     assert stage.values(stage.topics.actions) == []
 
     flatten(stage.checkpoint)
@@ -31,23 +44,16 @@ def test_hits_survive_a_stop_and_a_successor_ends_the_idle_first_controller_and_
         stage.wait_for(stage.topics.actions, 1, running=[second])
         stage.send(played(range(3, 5)))
         stage.wait_for(stage.topics.audit, 5, running=[second])
-        until(
-            lambda: (
-                [path.name for path in stage.checkpoint.iterdir()] == [newest_start(stage.checkpoint).name]
-            ),
-            what="the checkpoint of before, which lay there without a directory of its own, to be gone",
-            running=[second],
+        second.until(
+            lambda: list(stage.checkpoint.iterdir()) == [newest_start(stage.checkpoint)],
+            "the checkpoint of before, which lay there without a directory of its own, to be gone",
         )
-        with Child((*TRIMTAB, *arguments), stage.directory / "successor.log") as successor:
+        with cold(config, stage.directory / "successor.log") as successor:
             assert second.wait() == FENCED
             assert "another controller" in second.output
             stage.send([*leaning(5), closing(5)])
             stage.wait_for_outputs(wanted, running=[successor])
-            until(
-                lambda: ask(f"{successor.url}/readyz").status == 200,
-                what="the successor to be ready",
-                running=[successor],
-            )
+            successor.until(lambda: is_ready(successor), "the successor to be ready")
             assert successor.terminate() == 0
             until(successor.is_gone, what="the end of all its children", timeout_s=20)
 
@@ -59,7 +65,7 @@ def test_hits_survive_a_stop_and_a_successor_ends_the_idle_first_controller_and_
 
 
 @pytest.mark.slow
-def test_a_newcomer_that_is_refused_leaves_the_running_controller_running(stage: Stage, warm: Warm) -> None:
+def test_a_newcomer_that_is_refused_leaves_the_running_controller_running(stage: Stage, warm: Warm):
     config = stage.settings()
     arguments = ("run", "--config", str(config), "--from", "earliest")
     stage.send(played(range(2)))
@@ -78,9 +84,7 @@ def test_a_newcomer_that_is_refused_leaves_the_running_controller_running(stage:
 
 
 @pytest.mark.slow
-def test_a_checkpoint_that_is_not_on_a_disk_is_handed_over_from_start_to_start(
-    stage: Stage, warm: Warm
-) -> None:
+def test_a_checkpoint_that_is_not_on_a_disk_is_handed_over(stage: Stage, warm: Warm):
     """A file system of Hadoop's that trimtab does not take for a disk, although it keeps its files on one."""
     mount = f'"spark.hadoop.fs.viewfs.mounttable.store.link./disk" = "file://{stage.directory}"'
     config = stage.settings(
@@ -90,10 +94,8 @@ def test_a_checkpoint_that_is_not_on_a_disk_is_handed_over_from_start_to_start(
         stage.send(played([number]))
         with warm.start("run", "--config", str(config), "--from", "earliest") as run:
             stage.wait_for(stage.topics.audit, number + 1, running=[run])
-            until(
-                lambda: len(list(stage.checkpoint.glob("start-*"))) == 1,
-                what="older checkpoints to be gone",
-                running=[run],
+            run.until(
+                lambda: len(list(stage.checkpoint.glob("start-*"))) == 1, "older checkpoints to be gone"
             )
             assert run.terminate() == 0
             assert not query_failures(run.output)
@@ -101,13 +103,13 @@ def test_a_checkpoint_that_is_not_on_a_disk_is_handed_over_from_start_to_start(
 
 
 @pytest.mark.slow
-def test_a_superseded_controller_that_is_to_stay_leaves_its_successor_alone(stage: Stage, warm: Warm) -> None:
+def test_a_superseded_controller_that_is_to_stay_leaves_its_successor_alone(stage: Stage, warm: Warm):
     config = stage.settings(controller__when_refused="stay")
     arguments = ("run", "--config", str(config), "--from", "earliest")
     stage.send(played([0]))
     with warm.start(*arguments) as first:
         stage.wait_for(stage.topics.audit, 1, running=[first])
-        with Child((*TRIMTAB, *arguments), stage.directory / "successor.log") as successor:
+        with cold(config, stage.directory / "successor.log") as successor:
             until(
                 lambda: "another controller" in ask(f"{first.url}/readyz").body,
                 what="the first one to say that it was superseded",
@@ -118,8 +120,90 @@ def test_a_superseded_controller_that_is_to_stay_leaves_its_successor_alone(stag
             stage.send(played(range(1, 4)))
             stage.wait_for(stage.topics.audit, 4, running=[first, successor])
             assert first.terminate() == FENCED
-            assert ask(f"{successor.url}/readyz").status == 200
+            assert is_ready(successor)
             assert successor.terminate() == 0
     epochs = stage.epochs(stage.topics.audit)
     assert epochs == [epochs[0], *[epochs[1]] * 3]
     assert epochs[0] < epochs[1]
+
+
+@pytest.mark.slow
+def test_a_standby_goes_on_where_a_leader_was_killed(stage: Stage):
+    with ExitStack() as stack:
+        leader, standby = pair(stage, stack)
+        play(stage, range(3), leader, standby)
+        leader.process.send_signal(signal.SIGKILL)
+        standby.until(lambda: leads(standby), "the standby to lead")
+        assert "has said goodbye" not in standby.output
+        play(stage, range(3, 6), standby)
+        assert standby.terminate() == 0
+    assert_as_replayed(stage, 3, 3)
+
+
+def play(stage: Stage, numbers: range, *running: Child) -> None:
+    """Play these rounds, the next ones to come, and wait for them."""
+    stage.send(played(numbers))
+    stage.wait_for(stage.topics.audit, numbers.stop, running=running)
+
+
+def assert_as_replayed(stage: Stage, *led: int) -> None:
+    """Nothing was lost, repeated or altered, and each leader has led so many rounds."""
+    config = stage.directory / "trimtab.toml"
+    assert stage.published() == replayed(config, played(range(sum(led))))
+    epochs = stage.epochs(stage.topics.audit)
+    assert epochs == sorted(epochs)
+    assert tuple(Counter(epochs).values()) == led
+
+
+@pytest.mark.slow
+def test_a_leader_that_was_frozen_finds_its_successor_and_says_nothing_any_more(stage: Stage):
+    with ExitStack() as stack:
+        leader, standby = pair(stage, stack)
+        play(stage, range(3), leader, standby)
+        signalled(leader, signal.SIGSTOP)
+        standby.until(lambda: leads(standby), "the standby to lead")
+        play(stage, range(3, 5), standby)
+        signalled(leader, signal.SIGCONT)
+        until(lambda: stands_by(leader), what="the old leader to stand by", running=[leader, standby])
+        play(stage, range(5, 7), leader, standby)
+        assert leads(standby)
+        assert [each.terminate() for each in (leader, standby)] == [0, 0]
+    assert_as_replayed(stage, 3, 4)
+
+
+@pytest.mark.slow
+def test_leadership_goes_to_and_fro_between_two_processes(stage: Stage):
+    with ExitStack() as stack:
+        one, other = pair(stage, stack)
+        config = ("--config", str(stage.directory / "trimtab.toml"))
+        for turn in range(4):
+            play(stage, range(2 * turn, 2 * turn + 2), one, other)
+            assert one.terminate() == 0
+            one, other = other, standing(stage, stack, f"standby-{turn}")
+            until(lambda: leads(one) and stands_by(other), what="both to have changed", running=[one, other])  # noqa: B023
+            assert "has said goodbye" in one.output
+        (shown,) = json.loads(command("status", *config, "-o", "json").output)
+        assert shown["beat"]["instance"].endswith(f":{one.process.pid}")
+        assert [each["instance"].rpartition(":")[2] for each in shown["standbys"]] == [str(other.process.pid)]
+        assert [each.terminate() for each in (other, one)] == [0, 0]
+    assert_as_replayed(stage, 2, 2, 2, 2)
+
+
+@pytest.mark.slow
+def test_after_an_upgrade_the_older_build_says_that_it_could_not_lead(stage: Stage):
+    with ExitStack() as stack:
+        older, newer = pair(stage, stack, build=RAISED)
+        config = ("--config", str(stage.directory / "trimtab.toml"))
+        play(stage, range(2), older, newer)
+        assert older.terminate() == 0
+        newer.until(lambda: leads(newer), "the new build to lead")
+        play(stage, range(2, 4), newer)
+        older = standing(stage, stack, "older")
+        wait_until_unready(older, because="newer")
+        until(
+            lambda: "COULD NOT LEAD" in command("status", *config).output,
+            what="its next beat to say so",
+            running=[older, newer],
+        )
+        assert older.terminate() == 0
+    assert_as_replayed(stage, 2, 2)

@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from deploy.local.ports import free_ports
+from deploy.local.processes import free_ports
 from deploy.local.prometheus import Prometheus
-from tests.deploy.promtool import need
-from tests.deploy.queries import (
+from tests.streaming.events import result
+from tests.support.loads import LENGTH_S, START_S, played
+from tests.support.processes import Running, Warm, until
+from tests.support.programs import need
+from tests.support.queries import (
     KAFKA_ONLY,
     OF_PROGRAMS,
     Asked,
@@ -24,10 +27,7 @@ from tests.deploy.queries import (
     parts,
     rules,
 )
-from tests.live.driving import Running, Warm, until
-from tests.live.loads import LENGTH_S, START_S, played
-from tests.live.stage import Stage
-from tests.streaming.events import result
+from tests.support.stage import Stage
 
 pytestmark = pytest.mark.live
 
@@ -76,9 +76,9 @@ def asked_for_by_rules() -> Iterator[Asked]:
 _OPERATORS = {"MatchOp.Equal": "=", "MatchOp.NotEqual": "!=", "MatchOp.Re": "=~", "MatchOp.NotRe": "!~"}
 
 
-def test_every_query_of_every_panel_and_rule_finds_data_in_a_run_that_acts(
+def test_every_query_of_panels_and_rules_finds_data_in_a_run_that_acts(
     stage: Stage, warm: Warm, tmp_path: Path
-) -> None:
+):
     need("prometheus")
     with warm.start("run", "--config", str(stage.settings()), "--from", "earliest") as run:
         target = run.url.removeprefix("http://")
@@ -86,10 +86,9 @@ def test_every_query_of_every_panel_and_rule_finds_data_in_a_run_that_acts(
         with Prometheus(directory, target=target, port=free_ports(1)[0], interval_s=SCRAPE_S) as prometheus:
             stage.send(played(range(2)))
             stage.wait_for(stage.topics.audit, 2, running=[run])
-            until(
+            run.until(
                 lambda: values(prometheus, "sum(trimtab_rounds_total)") == [2.0],
-                what="the first rounds to be scraped, so that what follows is an increase",
-                running=[run],
+                "the first rounds to be scraped, so that what follows is an increase",
             )
             stage.send_raw(b"east-1", b"not json")
             stage.send(played(range(2, 8)))

@@ -3,24 +3,23 @@
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
-from streaming.cli import main
 from streaming.kafka.throttles import Throttle, apply, changes_of
 from streaming.settings import KafkaTarget, load
-from tests.live.driving import Patience, Running, Warm, until
-from tests.live.moving import CLUSTER, Moving, pipeline, planned
-from tests.live.stage import Stage
 from tests.streaming.http_broker import Answer, Asked, http_brokers
+from tests.support.moving import CLUSTER, Moving, pipeline, planned
+from tests.support.processes import Patience, Warm, command
+from tests.support.stage import Stage
 
 pytestmark = pytest.mark.live
 
@@ -71,11 +70,11 @@ def metrics() -> Iterator[str]:
 
 
 def summaries(stage: Stage) -> list[dict[str, Any]]:
-    return [json.loads(value)["data"] for value in stage.values(stage.topics.audit)]
+    return stage.data(stage.topics.audit)
 
 
 def actions(stage: Stage) -> list[dict[str, Any]]:
-    return [json.loads(value)["data"] for value in stage.values(stage.topics.actions)]
+    return stage.data(stage.topics.actions)
 
 
 @contextmanager
@@ -84,20 +83,18 @@ def told_of(stage: Stage) -> Iterator[None]:
     try:
         yield
     except BaseException:
+        keys = [
+            "outcome",
+            "trigger",
+            "rates_bytes_per_s",
+            "min_bytes_per_s",
+            "bytes_left",
+            "eta_s",
+            "eta_basis",
+        ]
         for message in summaries(stage):
-            throttle = message["throttle"] or {}
-            shown = (
-                "outcome",
-                "trigger",
-                "rates_bytes_per_s",
-                "min_bytes_per_s",
-                "bytes_left",
-                "eta_s",
-                "eta_basis",
-            )
-            sys.stdout.write(
-                f"{message['round']} {message['reason']} {[throttle.get(key) for key in shown]}\n"
-            )
+            shown = [(message["throttle"] or {}).get(key) for key in keys]
+            sys.stdout.write(f"{message['round']} {message['reason']} {shown}\n")
         raise
 
 
@@ -106,13 +103,11 @@ def decided(stage: Stage, trigger: str) -> list[dict[str, Any]]:
 
 
 def loads(stage: Stage) -> list[dict[str, Any]]:
-    message = [json.loads(value) for value in stage.values(stage.topics.input)]
-    return [event["data"] for event in message if event["type"] == "trimtab.kafka.load-report.v1"]
+    return stage.data(stage.topics.input, "kafka.load-report.v1")
 
 
 def results(stage: Stage) -> list[dict[str, Any]]:
-    message = [json.loads(value) for value in stage.values(stage.topics.input)]
-    return [event["data"] for event in message if event["type"] == "trimtab.action-result.v1"]
+    return stage.data(stage.topics.input, "action-result.v1")
 
 
 def by_hand(moving: Moving, rates: Mapping[BrokerRole, int | None]) -> None:
@@ -120,9 +115,9 @@ def by_hand(moving: Moving, rates: Mapping[BrokerRole, int | None]) -> None:
     apply(moving.admin, changes_of(moving.throttle(), ThrottledLists(), rates))
 
 
-def test_a_running_move_is_paced_to_its_end_whatever_its_leader_and_others_do(
+def test_a_running_move_is_paced_to_its_end(
     brokers: LocalKafka, moving: Moving, metrics: str, warm: Warm, tmp_path: Path
-) -> None:
+):
     stage = Stage(brokers.bootstrap, f"t-{moving.topic}", tmp_path)
     stage.create_topics()
     plan = tmp_path / "reassignment.json"
@@ -135,29 +130,23 @@ def test_a_running_move_is_paced_to_its_end_whatever_its_leader_and_others_do(
         moving.fill(FILL)
         with ExitStack() as stack:
             stack.enter_context(pipeline(settings, cluster=CLUSTER))
-            until(lambda: summaries(stage), what="rounds, so that all else is prompt", running=[run])
-            patience = Patience(BUDGET_S)
+            run.until(lambda: summaries(stage), "rounds, so that all else is prompt")
+            awaited = partial(Patience(BUDGET_S).until, running=[run])
             stack.enter_context(moving.written(WRITES))
             planned(plan, moving.topic, TARGET)
-            rate = _throttled_before_it_starts(stage, moving, run, patience)
+            rate = _throttled_before_it_starts(stage, moving, awaited)
             moving.begin(TARGET)
             began_s = time.monotonic()
-            _others_touch_the_throttle(stage, moving, run, patience, rate=rate)
+            _others_touch_the_throttle(stage, moving, awaited, rate=rate)
             assert moving.is_moving()
             earlier = len(decided(stage, "minimum-rose"))
             moving.admin.elect_leaders(0, {moving.topic: [1]})
-            patience.until(lambda: moving.leader(1) == 1, what="broker 1 to lead both", running=[run])
-            patience.until(
-                lambda: decided(stage, "minimum-rose")[earlier:], what="the rate to be raised", running=[run]
-            )
-            patience.until(lambda: not moving.is_moving(), what="the end of the move", running=[run])
+            awaited(lambda: moving.leader(1) == 1, what="broker 1 to lead both")
+            awaited(lambda: decided(stage, "minimum-rose")[earlier:], what="the rate to be raised")
+            awaited(lambda: not moving.is_moving(), what="the end of the move")
             measured_s = time.monotonic() - began_s
-            patience.until(
-                lambda: moving.throttle() == Throttle(), what="a cluster without a throttle", running=[run]
-            )
-            patience.until(
-                lambda: len(results(stage)) == len(actions(stage)), what="the last result", running=[run]
-            )
+            awaited(lambda: moving.throttle() == Throttle(), what="a cluster without a throttle")
+            awaited(lambda: len(results(stage)) == len(actions(stage)), what="the last result")
         assert run.terminate() == 0
 
     predicted_s = actions(stage)[0]["eta_s"]
@@ -172,12 +161,10 @@ def test_a_running_move_is_paced_to_its_end_whatever_its_leader_and_others_do(
     assert all(TRAFFIC < each["in_bytes_per_s"] < 4 * TRAFFIC for each in measured), "two counters"
 
 
-def _throttled_before_it_starts(stage: Stage, moving: Moving, run: Running, patience: Patience) -> int:
+def _throttled_before_it_starts(stage: Stage, moving: Moving, awaited: Callable[..., Any]) -> int:
     """Wait until the throttle is set; returns the one rate of all brokers."""
-    patience.until(
-        lambda: any(each["outcome"] == "succeeded" for each in results(stage)),
-        what="the throttle to be set",
-        running=[run],
+    awaited(
+        lambda: any(each["outcome"] == "succeeded" for each in results(stage)), what="the throttle to be set"
     )
     first, set_ = actions(stage)[0], moving.throttle()
     assert first["trigger"] == "first-throttle"
@@ -189,57 +176,37 @@ def _throttled_before_it_starts(stage: Stage, moving: Moving, run: Running, pati
 
 
 def _others_touch_the_throttle(
-    stage: Stage, moving: Moving, run: Running, patience: Patience, *, rate: int
+    stage: Stage, moving: Moving, awaited: Callable[..., Any], *, rate: int
 ) -> None:
     """A rate that is gone is set again; one that was changed is named and kept, and no other broker gets it."""
     changed = rate * 21 // 20
     by_hand(moving, {L2: None, F3: changed})
-    patience.until(
+    awaited(
         lambda: any(
             (message["throttle"] or {}).get("changed_rates_bytes_per_s") == {str(L2): None, str(F3): changed}
             for message in summaries(stage)
         ),
         what="the rates of others to be named",
-        running=[run],
     )
-    again = patience.until(
-        lambda: decided(stage, "throttle-lost"), what="the lost rate to be decided again", running=[run]
-    )[0]
+    again = awaited(lambda: decided(stage, "throttle-lost"), what="the lost rate to be decided again")[0]
     assert again["leader_rate_bytes_per_s"]["2"] >= rate
     assert again["follower_rate_bytes_per_s"]["3"] >= changed
-    patience.until(
-        lambda: L2 in moving.throttle().rates_bytes_per_s, what="the lost rate to be set again", running=[run]
-    )
+    awaited(lambda: L2 in moving.throttle().rates_bytes_per_s, what="the lost rate to be set again")
     assert moving.throttle().rates_bytes_per_s[F3] >= changed
 
 
 @pytest.mark.slow
-def test_a_rate_below_the_fan_out_minimum_never_catches_up_and_is_refused(
-    brokers: LocalKafka, moving: Moving, tmp_path: Path
-) -> None:
-    patience = Patience(BUDGET_S)
+def test_a_rate_below_the_fan_out_minimum_is_refused(brokers: LocalKafka, moving: Moving, tmp_path: Path):
+    awaited = Patience(BUDGET_S).until
     low = WRITES * 3 // 2
     path = tmp_path / "reassignment.json"
     planned(path, moving.topic, {0: TARGET[0]})
     moving.fill(20 * MB)
     with moving.written(WRITES):
-        asked = [
-            "throttle",
-            "plan",
-            "--bootstrap",
-            brokers.bootstrap,
-            "--input",
-            str(path),
-            "--rate",
-            str(low),
-        ]
-        refused = CliRunner().invoke(main, [*asked, "--interval", "8", "--apply"])
-        assert refused.exit_code == 3, refused.output
+        asked = ("throttle", "plan", "--bootstrap", brokers.bootstrap, "--input", str(path))
+        refused = command(*asked, "--rate", str(low), "--interval", "8", "--apply", code=3)
         answer = json.loads(refused.stdout)
-        minimum, usual = (
-            answer["leader_min_bytes_per_s"]["1"],
-            answer["leader_min_write_rate_bytes_per_s"]["1"],
-        )
+        minimum, usual = (answer[f"leader_min_{kind}bytes_per_s"]["1"] for kind in ("", "write_rate_"))
         assert minimum == 2 * usual, "the write rate times two followers"
         assert usual < low < minimum, "the usual rule takes it for enough"
         assert moving.throttle() == Throttle(), "what would never end is not set"
@@ -256,14 +223,8 @@ def test_a_rate_below_the_fan_out_minimum_never_catches_up_and_is_refused(
             seen.append(moving.left_bytes({0: TARGET[0]}))
             return time.monotonic() - began_s > 15 and seen[-1] > min(seen) + 2 * MB
 
-        patience.until(grew, what="the new replica to fall behind")
+        awaited(grew, what="the new replica to fall behind")
         assert moving.is_moving()
         moving.cancel()
-        apply(
-            moving.admin,
-            changes_of(
-                moving.throttle(),
-                ThrottledLists(leader={moving.topic: ""}, follower={moving.topic: ""}),
-                dict.fromkeys(rates),
-            ),
-        )
+        none = ThrottledLists(leader={moving.topic: ""}, follower={moving.topic: ""})
+        apply(moving.admin, changes_of(moving.throttle(), none, dict.fromkeys(rates)))

@@ -4,16 +4,16 @@ import json
 from collections.abc import Iterator, Mapping
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists, without
 from policies.throttle.rates import BrokerRole
-from streaming.cli import main
 from streaming.kafka.connection import ClusterError
 from streaming.kafka.throttles import Change, Throttle, apply, changes_of, read_throttle
+from tests.support.processes import command
 
 pytestmark = pytest.mark.live
 
@@ -25,17 +25,11 @@ LEADER_LIST = "leader.replication.throttled.replicas"
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    with LocalKafka(tmp_path_factory.mktemp("kafka"), nodes=3) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def admin(kafka: LocalKafka) -> Iterator[KafkaAdminClient]:
+def admin(brokers: LocalKafka) -> Iterator[KafkaAdminClient]:
     """A client, and the topic ``mv``: two partitions on brokers 1 and 2, data in the first."""
-    with KafkaAdminClient(bootstrap_servers=kafka.bootstrap) as client:
+    with KafkaAdminClient(bootstrap_servers=brokers.bootstrap) as client:
         client.create_topics({"mv": {"assignments": {0: [1, 2], 1: [1, 2]}}}, wait_for_metadata=True)
-        with KafkaProducer(bootstrap_servers=kafka.bootstrap, acks="all") as producer:
+        with KafkaProducer(bootstrap_servers=brokers.bootstrap, acks="all") as producer:
             for _ in range(RECORDS_COUNT):
                 producer.send("mv", RECORD, partition=0)
             producer.flush()
@@ -49,34 +43,21 @@ def proposal(*target: int, partition: int = 0, topic: str = "mv", **more: object
     }
 
 
-def plan(kafka: LocalKafka, request: Mapping[str, object], *options: str) -> Result:
-    arguments = [
-        "throttle",
-        "plan",
-        "--input",
-        "-",
-        "--bootstrap",
-        kafka.bootstrap,
-        "--interval",
-        "5",
-        *options,
-    ]
-    return CliRunner().invoke(main, arguments, input=json.dumps(request))
+def plan(brokers: LocalKafka, request: Mapping[str, object], *options: str, code: int = 0) -> Result:
+    asked = ("throttle", "plan", "--input", "-", "--bootstrap", brokers.bootstrap, "--interval", "5")
+    return command(*asked, *options, given=json.dumps(request), code=code)
 
 
 def throttle_of(admin: KafkaAdminClient) -> Throttle:
     return read_throttle(admin, topics=["mv"], brokers=[1, 2, 3]).throttle
 
 
-def test_a_planned_throttle_is_set_once_merged_with_what_is_there_and_taken_off_exactly(
-    kafka: LocalKafka, admin: KafkaAdminClient
-) -> None:
+def test_a_planned_throttle_is_merged_with_what_is_there(brokers: LocalKafka, admin: KafkaAdminClient):
     change = Change(kind=ConfigResourceType.TOPIC, name="mv", key=LEADER_LIST, value=FOREIGN)
     apply(admin, [change])
     before = throttle_of(admin)
 
-    result = plan(kafka, proposal(2, 3), "--rate", str(RATE), "--apply")
-    assert result.exit_code == 0, result.output
+    result = plan(brokers, proposal(2, 3), "--rate", str(RATE), "--apply")
     answer = json.loads(result.stdout)
     assert answer["leader_throttled_replicas"] == {"mv": "0:1,0:2"}
     assert answer["follower_throttled_replicas"] == {"mv": "0:3"}
@@ -91,35 +72,27 @@ def test_a_planned_throttle_is_set_once_merged_with_what_is_there_and_taken_off_
     assert result.stderr.count("set and read back: ") == 5
     assert throttle_of(admin) == Throttle(
         lists=ThrottledLists(leader={"mv": "0:1,0:2,1:9"}, follower={"mv": "0:3"}),
-        rates_bytes_per_s={
-            BrokerRole("leader", 1): RATE,
-            BrokerRole("leader", 2): RATE,
-            BrokerRole("follower", 3): RATE,
-        },
+        rates_bytes_per_s=dict.fromkeys(map(BrokerRole, ("leader", "leader", "follower"), (1, 2, 3)), RATE),
     )
 
-    again = plan(kafka, proposal(2, 3), "--rate", str(RATE), "--apply")
-    assert (again.exit_code, again.stderr) == (0, "everything was set already\n")
+    again = plan(brokers, proposal(2, 3), "--rate", str(RATE), "--apply")
+    assert again.stderr == "everything was set already\n"
 
-    other = plan(kafka, proposal(2, 3), "--rate", "3000000", "--apply")
-    assert other.exit_code == 5
+    other = plan(brokers, proposal(2, 3), "--rate", "3000000", "--apply", code=5)
     assert "leader:1 has 2000000" in other.stderr
     assert "--replace-rates" in other.stderr
 
-    never = plan(
-        kafka, proposal(2, 3, write_bytes_per_s=RATE), "--rate", str(RATE), "--apply", "--replace-rates"
-    )
-    assert never.exit_code == 3
+    forced = ("--rate", str(RATE), "--apply", "--replace-rates")
+    never = plan(brokers, proposal(2, 3, write_bytes_per_s=RATE), *forced, code=3)
     assert json.loads(never.stdout)["uniform"]["feasible"] is False
     assert "not applied: it would never end" in never.stderr
     set_ = throttle_of(admin)
     assert set_.rates_bytes_per_s[BrokerRole("leader", 1)] == RATE
 
     admin.alter_partition_reassignments({TopicPartition("mv", 0): [2, 3]})
-    stray = plan(kafka, proposal(1, 3))
-    assert stray.exit_code == 2
+    stray = plan(brokers, proposal(1, 3), code=2)
     assert "mv-0: already being reassigned, to [2, 3] and not to [1, 3]" in stray.stderr
-    running = plan(kafka, proposal(2, 3), "--rate", str(RATE))
+    running = plan(brokers, proposal(2, 3), "--rate", str(RATE))
     found = json.loads(running.stdout)
     assert found["fingerprint"] == answer["fingerprint"]
     assert found["follower_bytes_to_receive"]["3"] < size
@@ -131,58 +104,51 @@ def test_a_planned_throttle_is_set_once_merged_with_what_is_there_and_taken_off_
     assert throttle_of(admin) == before
 
 
-@pytest.mark.parametrize(
-    ("request_", "message"),
-    [
-        (proposal(1, 3, topic="nowhere"), "nowhere-0: the cluster has no topic 'nowhere'"),
-        (proposal(1, 3, partition=7), "mv-7: topic 'mv' has partitions 0 to 1"),
-        (
-            proposal(1, 9, partition=1),
-            "mv-1: broker 9 of the target is not in the cluster, which has 1, 2, 3",
-        ),
-        (
-            proposal(1, 3, partition=1, log_size_bytes=2**62),
-            "broker 3 would receive 4611686018427387904 bytes and has ",
-        ),
-        (
-            proposal(1, 3, partition=1, current_replicas=[2, 3]),
-            "mv-1: current_replicas is [2, 3], and the cluster has [1, 2]",
-        ),
-    ],
-)
-def test_a_request_that_does_not_fit_the_cluster_is_refused(
-    kafka: LocalKafka, admin: KafkaAdminClient, request_: dict[str, object], message: str
-) -> None:
-    del admin
-    result = plan(kafka, request_)
-    assert (result.exit_code, result.stdout) == (2, ""), result.output
+UNFIT = [
+    (proposal(1, 3, topic="nowhere"), "nowhere-0: the cluster has no topic 'nowhere'"),
+    (proposal(1, 3, partition=7), "mv-7: topic 'mv' has partitions 0 to 1"),
+    (proposal(1, 9, partition=1), "mv-1: broker 9 of the target is not in the cluster, which has 1, 2, 3"),
+    (
+        proposal(1, 3, partition=1, log_size_bytes=2**62),
+        "broker 3 would receive 4611686018427387904 bytes and",
+    ),
+    (
+        proposal(1, 3, partition=1, current_replicas=[2, 3]),
+        "mv-1: current_replicas is [2, 3], and the cluster has [1, 2]",
+    ),
+]
+
+
+@pytest.mark.usefixtures("admin")
+@pytest.mark.parametrize(("request_", "message"), UNFIT)
+def test_a_request_that_does_not_fit_is_refused(
+    brokers: LocalKafka, request_: dict[str, object], message: str
+):
+    result = plan(brokers, request_, code=2)
+    assert result.stdout == ""
     assert message in result.stderr
 
 
-def test_a_misspelt_setting_that_kafka_accepts_is_found_by_reading_it_back(
+def test_a_misspelt_setting_that_kafka_accepts_is_found(
     admin: KafkaAdminClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr("streaming.kafka.throttles._SEEN_TIMEOUT_S", 0.0)
     change = Change(
         kind=ConfigResourceType.BROKER, name="1", key="leader.replication.throttle.rate", value="5000000"
     )
     with pytest.raises(ClusterError, match="accepted by Kafka, but it shows None"):
         apply(admin, [change])
-    admin.reset_configs(
-        [ConfigResource(ConfigResourceType.BROKER, "1", [change.key])], raise_on_unknown=False
-    )
+    there = ConfigResource(ConfigResourceType.BROKER, "1", [change.key])
+    admin.reset_configs([there], raise_on_unknown=False)
 
 
-def test_a_rate_of_zero_is_refused_before_anything_is_set() -> None:
+def test_a_rate_of_zero_is_refused_before_anything_is_set():
     with pytest.raises(ValueError, match=r"leader:1: a rate of 0 is refused"):
         changes_of(Throttle(), ThrottledLists(), {BrokerRole("leader", 1): 0})
 
 
-def test_a_cluster_that_does_not_answer_is_named() -> None:
-    result = CliRunner().invoke(
-        main,
-        ["throttle", "plan", "--input", "-", "--bootstrap", "127.0.0.1:1"],
-        input=json.dumps(proposal(1)),
-    )
-    assert (result.exit_code, result.stdout) == (5, "")
+def test_a_cluster_that_does_not_answer_is_named():
+    asked = ("throttle", "plan", "--input", "-", "--bootstrap", "127.0.0.1:1")
+    result = command(*asked, given=json.dumps(proposal(1)), code=5)
+    assert result.stdout == ""
     assert "Kafka at 127.0.0.1:1 does not answer as expected" in result.stderr

@@ -29,7 +29,7 @@ keep_sole_bundle = false
 INSIDE = """
 import json, sys
 from pathlib import Path
-from deploy.docs.outcomes_table import render_outcomes
+from deploy.docs.__main__ import render_outcomes
 from policies.shedding.registry import find_policy
 from state.pulsar.codec import decode_fleet
 from state.closing import Identity
@@ -40,7 +40,7 @@ from streaming.controller.metrics import KNOWN_LABELS
 from streaming.controller.metrics import Metrics
 from streaming.contract.encode import encode
 from streaming.controller.published import decode as decode_published
-from streaming.operators.remedies import examined_remedy_of
+from streaming.cli.rounds import examined_remedy_of
 from streaming.settings import ClusterSettingsSource, load
 from streaming.settings.reference import render_reference
 from streaming.contract.decode import decode

@@ -6,18 +6,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from policies.shedding.contract import (
-    ACTED,
-    MASKED,
-    NEED_MET,
+    BundleOutcome,
     Evidence,
     Examined,
     Headline,
+    OutcomeText,
     Proposal,
     SheddingPolicy,
     Stand,
     keep_pending,
 )
-from policies.shedding.outcomes import OutcomeText
 from policies.shedding.plan import PlanBuilder, candidates
 from policies.shedding.view import NOBODY, RoundView
 
@@ -47,8 +45,8 @@ def plan(view: RoundView, memory: TurnTakerMemory, settings: TurnTakerSettings) 
         tried = candidates(view.bundles, fired=np.array([0]), brokers=np.array([busiest]))
         tried, _ = tried.heaviest_first(view.bundles.rates[tried.rows].sum(axis=1))
         movable = view.bundles.movable[tried.rows]
-        outcomes = np.where(movable, NEED_MET, MASKED).astype(np.int8)
-        outcomes[np.flatnonzero(movable)[:1]] = ACTED
+        outcomes = np.where(movable, BundleOutcome.NEED_MET, BundleOutcome.MASKED).astype(np.int8)
+        outcomes[np.flatnonzero(movable)[:1]] = BundleOutcome.ACTED
         builder.add(tried, outcomes=outcomes, destinations=np.full(len(outcomes), idlest))
     whole_fleet, code = np.array([NOBODY]), np.array([fires], dtype=np.int8)
     examined = Examined(
@@ -74,6 +72,6 @@ TEXTS = {"waits": OutcomeText(meaning="its turn has not come", remedy="its turn 
 POLICY = SheddingPolicy(
     name="turn-taker", settings=TurnTakerSettings, memory=TurnTakerMemory, plan=plan, settle=keep_pending,
     outcomes=OUTCOMES, outcome_texts=TEXTS, calm_outcomes=("waits",), triggers=TRIGGERS,
-    evidence=("waited_rounds_count", "in_flight_count"), sentences={"turn": _sentence},
+    sentences={"turn": _sentence},
     headline=Headline(meaning="the rounds since the last unload", stand_of=_stand),
 )  # fmt: skip

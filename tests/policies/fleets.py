@@ -226,3 +226,9 @@ def play(
         plan, memory = decide(policy, snapshot, memory, settings)
         unloads.append(unloads_of(snapshot, plan))
     return unloads, memory
+
+
+def evidence_names(policy: SheddingPolicy[Any, Any, Any]) -> tuple[str, ...]:
+    """The numbers that a policy gives with each row that it examines."""
+    snapshot = snapshot_of({"b1": at(80), "b2": at(20)})
+    return tuple(policy.plan(snapshot, policy.memory(), policy.settings()).plan.examined.evidence)

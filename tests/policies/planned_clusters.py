@@ -7,7 +7,7 @@ import numpy as np
 
 from policies.costs import CostMemory, learn
 from policies.shedding.fleet_planner import POLICY, FleetPlannerSettings
-from policies.shedding.fleet_planner.memory import FleetPlannerMemory
+from policies.shedding.fleet_planner.levels import FleetPlannerMemory
 from policies.shedding.view import JudgedAction, RoundView, UnloadInFlight
 from tests.policies.fleets import (
     Broker,

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from policies.shedding.fleet_planner import POLICY, FleetPlannerSettings
-from policies.shedding.fleet_planner.memory import FleetPlannerMemory
+from policies.shedding.fleet_planner.levels import FleetPlannerMemory
 from tests.policies.fleets import (
     decide,
 )

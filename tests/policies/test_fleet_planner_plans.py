@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from policies.columns import Bools
 from policies.shedding.fleet_planner import POLICY, FleetPlannerSettings
-from policies.shedding.fleet_planner.memory import FleetPlannerMemory
+from policies.shedding.fleet_planner.levels import FleetPlannerMemory
 from policies.shedding.rules import Limit, Rules
 from policies.shedding.view import RoundView
 from policies.usage import CapacitySettings, UsageSettings

@@ -5,9 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from policies.placement import least_resource_usage
-from policies.placement.contract import Placement
-from policies.placement.registry import PLACEMENTS
+from policies.placement import LEAST_RESOURCE_USAGE, PLACEMENTS, Placement
 from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from policies.shedding.contract import NoMemory
 from policies.usage import BrokerCapacity, CapacitySettings, UsageSettings
@@ -250,7 +248,7 @@ def test_the_destinations_are_those_of_the_naive_placement(seed: int, placement:
         wanted = unloads_of(snapshot, plan)
         expected = (
             placement_oracle.by_usage(fleet, ratios, wanted, unmeasured=unmeasured)
-            if placement is least_resource_usage.PLACEMENT
+            if placement is LEAST_RESOURCE_USAGE
             else placement_oracle.by_message_rate(
                 fleet, ratios, wanted, unsampled=unsampled, overloaded_ratio=0.85
             )

@@ -4,9 +4,14 @@ from collections.abc import Iterable
 
 import pytest
 
-from policies.placement import least_long_term_message_rate, least_resource_usage
-from policies.placement.contract import Placement
-from policies.placement.registry import LEFT_TO_PULSAR, PLACEMENTS, find_placement
+from policies.placement import (
+    LEAST_MESSAGE_RATE,
+    LEAST_RESOURCE_USAGE,
+    LEFT_TO_PULSAR,
+    PLACEMENTS,
+    Placement,
+    find_placement,
+)
 from policies.shedding import avg_shedder, overload_shedder
 from policies.shedding.contract import NoMemory, SheddingPlan
 from policies.shedding.view import RoundView
@@ -24,8 +29,8 @@ from tests.policies.fleets import (
     unloads_of,
 )
 
-BY_RATE = least_long_term_message_rate.PLACEMENT
-BY_USAGE = least_resource_usage.PLACEMENT
+BY_RATE = LEAST_MESSAGE_RATE
+BY_USAGE = LEAST_RESOURCE_USAGE
 HOT = overload_shedder.OverloadShedderSettings(threshold_points=70.0)
 
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from policies.columns import count_codes
 from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from policies.shedding.avg_shedder import AvgShedderMemory, AvgShedderSettings
-from policies.shedding.contract import BUNDLE_OUTCOMES, NoMemory, SheddingPlan, count_codes
+from policies.shedding.contract import BUNDLE_OUTCOMES, NoMemory, SheddingPlan
 from policies.shedding.overload_shedder import OverloadShedderSettings
 from policies.shedding.threshold_shedder import ThresholdShedderMemory, ThresholdShedderSettings
 from policies.shedding.uniform_load_shedder import UniformLoadShedderSettings

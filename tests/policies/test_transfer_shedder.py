@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from policies.shedding.contract import ADMITTED, POSTPONED, REFUSED
-from policies.shedding.published import NOT_OWNED
 from policies.shedding.transfer_shedder import POLICY, TransferShedderMemory, TransferShedderSettings
-from policies.shedding.view import RoundView
+from policies.shedding.view import NOT_OWNED, RoundView
 from streaming.spark.jars import JavaError, find_java, is_cached
 from tests.policies.fleets import decide, examined_of, tried_of, unloads_of
 from tests.policies.transfer_shedder.cases import Case, random_case, settings_of, view_of

@@ -25,8 +25,7 @@ import re
 import shlex
 from itertools import count, islice
 
-from policies.splitting.positions import position_of
-from policies.splitting.ranges import Bundle
+from policies.splitting.ranges import Bundle, position_of
 from tests.scenarios import kafka_script
 from tests.streaming.events import (
     TOPIC_STATS,

@@ -1,6 +1,6 @@
 """Actions, and what a round of a Pulsar cluster sees, built by hand for the tests of single modules.
 
-Rounds last a minute; the one that is looked at is that of ``tests.state.engine.test_summary.closing``, number 7.
+Rounds last a minute; the one that is looked at is number 7.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,24 +10,28 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from policies.columns import Floats
+from policies.columns import Codes, Floats
 from policies.costs import BANDWIDTH_IN, BANDWIDTH_OUT, CPU, KBIT_PER_BYTE, Costs
-from policies.shedding.registry import POLICIES
+from policies.shedding import avg_shedder
+from policies.shedding.contract import Examined, SheddingPlan
 from policies.shedding.rules import Rules
 from policies.usage import REPORTED_COUNT, RESOURCES
-from state.events import LoadReport
-from state.facts import Facts
-from state.guard_settings import NO_ZONES
-from state.ledger import Decision, Ledger
+from state.closing import Closing
+from state.events import Control, LoadReport
+from state.facts import Facts, Isolation
+from state.ledger import Child, Decision, Ledger
+from state.memory import ControlRecord, Header, OpenRound
 from state.outputs import Output, Split, SplitChild, Unload, output
 from state.outputs.actions import SPLIT_TYPE, UNLOAD_TYPE
+from state.pulsar.admission import Admission
 from state.pulsar.budgets import with_rules
 from state.pulsar.fleet import Advanced, Sampling, advance
-from state.pulsar.groups import Groups
-from state.pulsar.holds import Asking, Calm, Circumstances, Holds
-from state.pulsar.memory import Fleet, WaitingReport
-from state.pulsar.view import Eligible, Loads, eligible, loads
-from state.settings import GuardSettings, PulsarSettings
+from state.pulsar.holds import Calm, Holds
+from state.pulsar.memory import Fleet, ShadowMoves, WaitingReport
+from state.pulsar.view import Loads, PolicyView, RoundContext, measure, policy_view
+from state.settings import ClusterSettings, GuardSettings, PulsarSettings
+from state.upkeep import Spell, Upkeep
+from tests.policies.fleets import evidence_names
 from tests.state.traces import load
 
 END_MS = 480_000
@@ -36,6 +40,8 @@ PROPOSALS_EXPIRE_AT, PROPOSALS_EXPIRE_MS = "1970-01-01T01:00:00.000Z", 3_600_000
 AGE_MS = 180_000
 """``max_report_age_s`` of the defaults."""
 BUNDLE, LEFT, RIGHT = "t/a/0x00_0x80", "t/a/0x00_0x40", "t/a/0x40_0x80"
+PARENT, CHILDREN = "t/n/0x0_0x4", ("t/n/0x0_0x2", "t/n/0x2_0x4")
+"""The bundle of a decision of the ledger, and those that a split makes of it."""
 
 _COMMON: dict[str, Any] = {
     "cluster": "east-1",
@@ -94,55 +100,142 @@ def published(action: Unload | Split, *, time_ms: int = END_MS, place: int = 0) 
     )
 
 
-def waiting(*reports: LoadReport) -> dict[str, WaitingReport]:
-    """Reports by broker, as they wait for a round's close."""
-    return {each.broker: WaitingReport(each.time_ms, each.id, each.report) for each in reports}
+def control(**fields: Any) -> ControlRecord:
+    """A control event of ann that pauses the cluster."""
+    arrived_late = fields.pop("arrived_late", False)
+    usual = {"paused": True, "mode": None, "overlay": b"{}", "who": "ann", "why": "test"}
+    return ControlRecord(Control(1_000, **{"id": "c"} | usual | fields), 0, arrived_late)
+
+
+def closing(**fields: Any) -> Closing:
+    """Round 7 of a cluster that acts, with the default settings."""
+    usual: dict[str, Any] = {
+        "cluster": "east-1",
+        "number": 7,
+        "start_ms": 420_000,
+        "end_ms": END_MS,
+        "expires_ms": EXPIRES_MS,
+        "open_round": OpenRound(),
+        "settings": ClusterSettings(),
+        "record": None,
+        "settings_problem": None,
+        "mode": "act",
+        "gap_rounds": 2,
+        "restarted": False,
+        "max_action_bytes": 1_000,
+    }
+    return Closing(**usual | fields)
+
+
+def decision(id_: str = "a", bundle: str = PARENT, **fields: Any) -> Decision:
+    """An unload of the ledger, from b1 to b2, that was decided at one second and may be carried out for three minutes."""
+    usual: dict[str, Any] = {
+        "kind": "unload",
+        "source": "b1",
+        "destination": "b2",
+        "children": (),
+        "decided_ms": 1000,
+        "expires_ms": 181_000,
+        "until_ms": 361_000,
+        "dry_run": False,
+        "is_watched": True,
+        "is_leaving": True,
+    }
+    return Decision(id=id_, bundle=bundle, **usual | fields)
+
+
+def decided_split(id_: str = "s", bundle: str = PARENT, **fields: Any) -> Decision:
+    """A split of the ledger; the left child has a quarter of the messages and half of the bytes."""
+    children = (Child(CHILDREN[0], 0.25, 0.5), Child(CHILDREN[1], 0.75, 0.5))
+    return decision(
+        id_, bundle, kind="split", destination=None, is_leaving=False, **{"children": children} | fields
+    )
+
+
+def ledger_of(*decisions: Decision) -> Ledger:
+    """A ledger of decisions of as many rounds."""
+    found = Ledger()
+    for each in decisions:
+        found.record([each])
+    return found
+
+
+def guarded(policy: str = "avg-shedder", **guards: Any) -> ClusterSettings:
+    """Settings with these guards."""
+    return ClusterSettings(pulsar=PulsarSettings(shedding_policy=policy, guards=GuardSettings(**guards)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a round sees."""
+    """What a round sees, and what its policy does of it if every bundle may move."""
 
-    reports: dict[str, WaitingReport]
-    advanced: Advanced
-    loads: Loads
-    table: Eligible
+    context: RoundContext
+    table: PolicyView
+
+    @property
+    def advanced(self) -> Advanced:
+        """The fleet after the round."""
+        return self.context.advanced
+
+    @property
+    def loads(self) -> Loads:
+        """The loads of its brokers."""
+        return self.context.loads
+
+    def changed(self, *, header: Mapping[str, Any] | None = None, **fields: Any) -> "Seen":
+        """The same with other fields of the header and of the closing round."""
+        context = replace(
+            self.context,
+            header=msgspec.structs.replace(self.context.header, **header or {}),
+            closing=replace(self.context.closing, **fields),
+        )
+        return replace(self, context=context)
 
 
 def seen(
     *reports: LoadReport,
     before: Fleet | None = None,
-    pulsar: PulsarSettings | None = None,
+    header: Mapping[str, Any] | None = None,
     apart: Collection[str] = (),
-    groups: Groups | None = None,
+    isolation: Collection[Isolation] = (),
+    shadow: ShadowMoves | None = None,
     left: Collection[str] | None = None,
-    end_ms: int | None = None,
+    **fields: Any,
 ) -> Seen:
-    """What the round sees in these reports, if every bundle may move; ``apart`` are brokers that take no part.
+    """What round 7 sees in these reports; ``fields`` are those of the closing round, ``apart`` brokers that take no part.
 
-    Absent bundles stay unless ``left`` is None; it has those that were unloaded.
+    Absent bundles stay unless ``left`` is None; it has those that were unloaded. What traffic costs is not learned.
     """
-    settings, found = pulsar or PulsarSettings(), waiting(*reports)
+    found = {each.broker: WaitingReport(each.time_ms, each.id, each.report) for each in reports}
+    if apart:
+        fields["upkeep"] = Upkeep(dict.fromkeys(apart, Spell(0)))
+    closed = closing(**fields)
     advanced = advance(
         before or Fleet(),
         found,
         Sampling(samples=10, split_samples=10, skip_after_move=True),
-        round_end_ms=END_MS if end_ms is None else end_ms,
+        round_end_ms=closed.end_ms,
         max_report_age_ms=AGE_MS,
         left=left,
     )
-    round_loads = loads(found, settings, advanced, end_ms=END_MS if end_ms is None else end_ms, apart=apart)
-    table = eligible(
-        round_loads,
-        advanced,
-        np.zeros(advanced.owned_count, dtype=np.int8),
-        groups or Groups(),
-        Ledger(),
-        end_ms=END_MS,
+    advanced.fleet.shadow = shadow or {}
+    loads = measure(closed, advanced, found)
+    facts = Facts([], [], [], list(isolation), {}) if isolation else None
+    context = RoundContext(
+        closing=closed,
+        header=Header(**{"length_ms": 60_000, "facts": facts} | dict(header or {})),
+        before=before or Fleet(),
+        advanced=advanced,
         reports=found,
-        costs=plain_costs(round_loads.limits),
+        loads=loads,
+        costs=plain_costs(loads.limits),
     )
-    return Seen(reports=found, advanced=advanced, loads=round_loads, table=table)
+    return Seen(context=context, table=policy_view(context, open_to_all(context), ()))
+
+
+def open_to_all(context: RoundContext) -> Codes:
+    """Masks that let every bundle move."""
+    return np.zeros(context.advanced.owned_count, dtype=np.int8)
 
 
 def plain_costs(limits: Floats, cpu_per_message: float = 1.25) -> Costs:
@@ -164,38 +257,43 @@ def ruled(
     drained: Collection[str] = (),
     lifetime_s: float | None = None,
     **guards: Any,
-) -> tuple[Eligible, Rules]:
-    """The view with its rules: anti-affinity groups, failure domains, unloads of the last hour, and limits; that of traffic is off."""
-    ledger = Ledger([_unloaded(is_drain=each >= hour_count) for each in range(hour_count + drained_count)])
-    return with_rules(
-        found.table,
-        found.advanced,
-        GuardSettings(**guards),
-        lifetime_s=lifetime_s,
-        facts=Facts([], [], [], [], dict(groups or {}), [], {}, dict(domains or {})),
-        ledger=ledger,
-        leaving=leaving,
-        drained=drained,
-        end_ms=END_MS,
+) -> tuple[PolicyView, Rules]:
+    """The view with its rules: anti-affinity groups, failure domains, unloads of the last hour, and limits; that of traffic is off.
+
+    With a ``lifetime_s`` of actions the policy is one that plans whole rounds.
+    """
+    there = found.context.facts or Facts([], [], [], [], {})
+    facts = msgspec.structs.replace(
+        there, anti_affinity=dict(groups or {}), failure_domains=dict(domains or {})
     )
+    unloads = [
+        decision(bundle=BUNDLE, decided_ms=END_MS, expires_ms=EXPIRES_MS, is_leaving=False, is_drain=is_drain)
+        for is_drain in [False] * hour_count + [True] * drained_count
+    ]
+    changed = found.changed(
+        header={"facts": facts, "ledger": Ledger(unloads)},
+        settings=guarded("avg-shedder" if lifetime_s is None else "fleet-planner", **guards),
+        upkeep=Upkeep(drains=dict.fromkeys(drained, Spell(0))),
+        expires_ms=END_MS + round(1000 * (lifetime_s or 0.0)),
+    )
+    return with_rules(changed.context, found.table, leaving or {})
 
 
-def _unloaded(*, is_drain: bool) -> Decision:
-    return Decision(
-        id="a",
-        kind="unload",
-        bundle=BUNDLE,
-        source="b1",
-        destination="b2",
-        children=(),
-        decided_ms=END_MS,
-        expires_ms=EXPIRES_MS,
-        until_ms=EXPIRES_MS,
-        dry_run=False,
-        is_watched=True,
-        is_leaving=False,
-        is_drain=is_drain,
-    )
+def admission(
+    found: Seen,
+    *,
+    holds: Holds | None = None,
+    calm: Calm | None = None,
+    header: Mapping[str, Any] | None = None,
+    fields: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Admission:
+    """What lets unloads happen in a round with the rules of ``options``; ``holds`` and ``calm`` stand in place of the round's own."""
+    table, rules = ruled(found, **options)
+    changed = found.changed(header=header, **fields or {})
+    made = Admission(changed.context, table, rules)
+    made.holds, made.calm = holds or made.holds, calm or made.calm
+    return made
 
 
 def spent(rules: Rules) -> dict[str, float]:
@@ -225,28 +323,31 @@ def uneven(
     return msgspec.structs.replace(found, report=changed)
 
 
-def circumstances(**fields: Any) -> Circumstances:
-    """What every action of a round shares, if nothing holds the round and nothing has to be approved."""
-    usual: dict[str, Any] = {
-        "cluster": "east-1",
-        "number": 7,
-        "end_ms": END_MS,
-        "expires_ms": EXPIRES_MS,
-        "policy": POLICIES[0],
-        "dry_run": False,
-        "holds": Holds(unload=None, split=None),
-        "calm": Calm(),
-    }
-    return Circumstances(**usual | fields)
+Wanted = tuple[int, int] | tuple[int, int, int]
+"""Bundle row and broker row of its destination; in a swap, also the bundle row that it is unloaded for."""
 
 
-def required(**fields: Any) -> Asking:
-    """Required approval, without a standing approval and without an open proposal."""
+def plan(*wanted: Wanted, **fields: Any) -> SheddingPlan:
+    """Unloads that come, in turn, from the pair b1 and b2, found by the high threshold, and b1 and b3, by the low one."""
+    rows = np.array([each[0] for each in wanted])
+    count = np.arange(len(wanted))
+    evidence = {name: np.array([1.0, 2.0]) for name in evidence_names(avg_shedder.POLICY)}
     usual: dict[str, Any] = {
-        "rules": {},
-        "zones": NO_ZONES,
-        "end_ms": END_MS,
-        "expires_ms": PROPOSALS_EXPIRE_MS,
-        "waiting": {},
+        "examined": Examined(
+            high=np.array([0, 0]),
+            low=np.array([1, 2]),
+            outcome=np.zeros(2, dtype=np.int8),
+            outcomes=avg_shedder.POLICY.outcomes,
+            trigger=np.array([2, 1], dtype=np.int8),
+            triggers=avg_shedder.POLICY.triggers,
+            evidence=evidence,
+        ),
+        "unload_rows": rows,
+        "unload_destinations": np.array([each[1] for each in wanted]),
+        "unload_examined": count % 2,
+        "unload_for": np.array([each[2] if len(each) > 2 else each[0] for each in wanted]),
+        "tried_rows": rows,
+        "tried_outcomes": np.zeros(len(wanted), dtype=np.int8),
+        "tried_examined": count % 2,
     }
-    return Asking(**usual | fields)
+    return SheddingPlan(**usual | fields)

@@ -11,7 +11,7 @@ import numpy as np
 
 from policies.splitting.plan import BlindCut
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.pacing_plan import PacingMemory
+from policies.throttle.pacing_round import PacingMemory
 from policies.throttle.progress import Inflow, Sample, Watch
 from policies.usage import RESOURCES
 from state.control import record_of
@@ -28,9 +28,8 @@ from state.kafka.memory import (
     decode_logs,
     decode_moves,
     encode_kafka,
-    encode_logs,
-    encode_moves,
 )
+from state.layouts import seal
 from state.ledger import Child, Decision, Ledger, Unanswered, Verdict
 from state.memory import (
     ControlRecord,
@@ -307,7 +306,7 @@ SAMPLES: dict[str, StateSample] = {
     "waiting-batch": StateSample(waiting_batch, encode_batch, decode_batch),
     "waiting-report": StateSample(waiting_report, encode_report, decode_report),
     "waiting-topics": StateSample(waiting_topics, encode_topics, decode_topics),
-    "waiting-logs": StateSample(waiting_logs, encode_logs, decode_logs),
-    "waiting-moves": StateSample(waiting_moves, encode_moves, decode_moves),
+    "waiting-logs": StateSample(waiting_logs, seal, decode_logs),
+    "waiting-moves": StateSample(waiting_moves, seal, decode_moves),
 }
 """By the name of the file that keeps it."""

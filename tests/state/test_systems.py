@@ -4,9 +4,8 @@ import pytest
 
 from state.events import Event, MoveRow, Reassignment
 from state.systems import shown_by, wrong_system
-from tests.state.engine.test_early import pause, result, tick
 from tests.state.kafka.reporting import moves_report
-from tests.state.traces import facts, load, statistics
+from tests.state.traces import facts, load, pause, result, statistics, tick
 
 KAFKA = Reassignment(
     id="m", time_ms=65_000, report=moves_report(MoveRow("t", 0, (1, 2), (2,), (1,), 1, (1,)))

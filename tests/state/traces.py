@@ -6,27 +6,31 @@ Times are seconds; rounds of the drawn traces last 10 s with a lateness of 5 s a
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
-from policies.splitting.positions import position_of
-from policies.splitting.ranges import Bundle
+from policies.splitting.ranges import Bundle, position_of
 from state.closing import Identity
 from state.controller import Controller
 from state.events import (
     ActionResult,
+    BrokerLogs,
     BrokerReport,
     ClusterFacts,
     Control,
     Event,
+    KafkaLoadReport,
     LoadReport,
+    MoveRow,
     Place,
+    Reassignment,
     Rejection,
     Tick,
     TopicStats,
@@ -38,7 +42,8 @@ from state.settings import SettingsSource
 from state.store import DictStore, Store, StoredKey
 from state.upkeep import NOTHING, Spell, Upkeep
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.reader import compose
+from streaming.settings.load import compose
+from tests.state.kafka.reporting import Replica, moves_report, replica_table
 
 CLUSTER = "east-1"
 LATENESS_S = 5
@@ -358,3 +363,141 @@ def assert_arrival_changes_nothing(trace: list[Event], settings: SettingsSource,
     arrived = arrivals(trace, seed)
     for store in (DictStore(), BackwardStore()):
         assert run(arrived, settings, store=store).written == expected
+
+
+KAFKA = ClusterSettingsSource(
+    compose(
+        {
+            "kafka": {"rounds": ROUNDS | {"warmup_rounds": 1}, "throttle": {"floor_bytes_per_s": 1}},
+            "pulsar": {"rounds": ROUNDS},
+        }
+    )
+)
+
+
+def kafka_trace(rounds_count: int) -> list[Event]:
+    """A partition that moves from brokers 1 and 2 to 3, and whose log grows in every round."""
+    events: list[Event] = []
+    for number in range(rounds_count):
+        time_ms = 10_000 * number + 5000
+        row = MoveRow("t", 0, (1, 2, 3), (3,), (1,), 1, (1, 2))
+        events.append(Reassignment(id=f"m{number}", time_ms=time_ms, report=moves_report(row)))
+        for broker in (1, 2, 3):
+            size = 1000 * (number + 1000) if broker < 3 else 10
+            logs = BrokerLogs(broker, replica_table(Replica("t", 0, size, size)))
+            events.append(KafkaLoadReport(id=f"l{number}", time_ms=time_ms, broker=str(broker), logs=logs))
+    return events
+
+
+def failing_in(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, when: Callable[[int], bool]
+) -> list[int]:
+    """Let some calls of a function do their work and then fail; ``when`` chooses them by their number."""
+    calls: list[int] = []
+    real = getattr(module, name)
+
+    def failing(*args: Any, **options: Any) -> Any:
+        calls.append(len(calls))
+        found = real(*args, **options)
+        if when(calls[-1]):
+            raise Fault
+        return found
+
+    monkeypatch.setattr(module, name, failing)
+    return calls
+
+
+def tick(time_s: float, id_: str = "t") -> Tick:
+    return Tick(id=id_, time_ms=round(1000 * time_s), asked=("1",), failed=())
+
+
+def result(time_s: float, action_id: str = "a", **fields: Any) -> ActionResult:
+    return ActionResult(
+        id=f"r{time_s:g}", time_ms=round(1000 * time_s), action_id=action_id, outcome="failed", **fields
+    )
+
+
+def pause(time_s: float, id_: str = "") -> Control:
+    return Control(
+        id=id_ or f"c{time_s:g}",
+        time_ms=round(1000 * time_s),
+        paused=True,
+        mode=None,
+        overlay=b"{}",
+        who="ann",
+        why="why",
+    )
+
+
+FIRING = {"avg_shedder": {"high_hit_count": 1, "low_hit_count": 1, "min_unload_messages_per_s": 0}}
+
+
+EAGER: dict[str, Any] = {
+    "avg_shedder": {
+        "low_hit_count": 2,
+        "high_hit_count": 1,
+        "min_unload_messages_per_s": 1.0,
+        "min_unload_bytes_per_s": 1.0,
+    },
+    "threshold_shedder": {"min_unload_bytes_per_s": 1.0, "lower_boundary_shedding": True},
+    "uniform_load_shedder": {"min_unload_messages_per_s": 1.0, "min_unload_bytes_per_s": 1.0},
+    "overload_shedder": {"threshold_points": 60.0},
+    "bundle_average_samples": 3,
+    "split": {
+        "enabled": True,
+        "max_messages_per_s": 40.0,
+        "max_topics_count": 40,
+        "hit_count": 1,
+        "bundle_cooldown_s": 40,
+        "average_samples": 2,
+        "without_topic_stats": "range",
+        "hot_partition_bytes_per_s": 200.0,
+    },
+}
+"""Settings under which small numbers already move bundles, so that there is something to look at."""
+
+
+PULSARS_POLICIES = ["avg-shedder", "threshold-shedder", "uniform-load-shedder", "overload-shedder"]
+"""They look only at a round's reports, not at what is in flight."""
+
+
+HOT, COLD = "t/n/0x00000000_0x80000000", "t/n/0x80000000_0xffffffff"
+HOT_TOPICS = [
+    name
+    for name in (f"persistent://t/n/topic-{number}" for number in range(60))
+    if position_of(name) < 0x80000000
+][:4]
+EVEN = dict.fromkeys(HOT_TOPICS, (50.0, 500.0))
+"""Topics of the hot bundle, with messages and bytes a second of each."""
+
+
+def split_settings(**split: Any) -> SettingsSource:
+    limits = {"max_messages_per_s": 100.0, "max_bytes_per_s": 1e9, "max_topics_count": 1000}
+    found = {"enabled": True, "hit_count": 0, "average_samples": 1} | limits | split
+    return settings_of(
+        rounds={"warmup_rounds": 0},
+        bundle_average_samples=1,
+        split=found,
+        avg_shedder={"low_threshold_points": 99.0, "high_threshold_points": 99.0},
+    )
+
+
+def topic_stats(time_s: float, rates: Mapping[str, tuple[float, float]]) -> TopicStats:
+    """Messages and bytes a second of each topic of the hot bundle."""
+    return TopicStats(
+        id=f"stats/{time_s:g}",
+        time_ms=round(1000 * time_s),
+        broker="b1",
+        traffic=TopicTraffic(
+            bundles=[HOT],
+            counts=np.array([len(rates)]),
+            topics=list(rates),
+            messages_per_s=np.array([messages for messages, _ in rates.values()]),
+            bytes_per_s=np.array([volume for _, volume in rates.values()]),
+            sessions=np.zeros(len(rates), dtype=np.int64),
+        ),
+    )
+
+
+class Fault(Exception):
+    """Stands for any error."""

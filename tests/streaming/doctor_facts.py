@@ -6,19 +6,13 @@ import msgspec
 
 from state.outputs import OtherBalancers, RoundSummary
 from state.outputs.actions import ROUND_TYPE
-from streaming.operators.doctor.facts import (
-    CheckpointSeen,
-    Facts,
-    InputSeen,
-    ObservedCluster,
-    Process,
-    RejectedSeen,
-    SideSeen,
-)
-from streaming.operators.doctor.findings import Missed
-from streaming.operators.round_events import Round
-from streaming.ports.checkpoint import card_of
+from streaming.cli.beats import Process
+from streaming.cli.facts import CheckpointSeen, Facts, Missed, SideSeen
+from streaming.cli.published import Round
+from streaming.contract.beat import Beat
+from streaming.contract.envelope import ReadEnvelope
 from streaming.ports.marker import Checkpoint, Marker
+from streaming.ports.reading import TopicRecord
 from streaming.ports.seen import BrokersSeen, TopicsSeen
 from streaming.settings import Settings
 from tests.streaming.summaries import ROUND, section
@@ -26,26 +20,25 @@ from tests.streaming.summaries import ROUND, section
 NOW_MS = 500_000
 """Twenty seconds after the end of the round below."""
 
-
 SETTINGS = Settings()
 
 
-CARD = msgspec.structs.replace(card_of(SETTINGS), trimtab_version="0.1.0", spark_version="4.2.1")
+def process(*, age_s: float = 2.0, ahead_s: float = -0.01, **fields: Any) -> Process:
+    """The leader; ``fields`` are those of its beat that differ."""
+    beat = Beat(
+        name="trimtab",
+        instance="a:1",
+        epoch=7,
+        batch=42,
+        at="then",
+        version="0.1.0",
+        spark_version="4.2.1",
+        session_s=10.0,
+    )
+    return Process(beat=msgspec.structs.replace(beat, **fields), age_s=age_s, ahead_s=ahead_s)
 
 
-LEADER = Process(
-    controller="trimtab",
-    instance="a:1",
-    epoch=7,
-    batch=42,
-    version="0.1.0",
-    role="leader",
-    problem="",
-    age_s=2.0,
-    runs=True,
-    ahead_s=-0.01,
-)
-
+LEADER = process()
 
 QUIET = msgspec.structs.replace(
     ROUND,
@@ -55,12 +48,34 @@ QUIET = msgspec.structs.replace(
 )
 
 
-def heard(data: RoundSummary = QUIET, *, epoch: int | None = 7, **fields: Any) -> tuple[ObservedCluster, ...]:
+def heard(
+    data: RoundSummary = QUIET, *, epoch: int | None = 7, **fields: Any
+) -> list[tuple[Round, int | None]]:
     data = msgspec.structs.replace(data, **fields)
     event = Round(
         id="", source="/trimtab/trimtab", type=ROUND_TYPE, cluster=data.cluster, time=data.end, data=data
     )
-    return (ObservedCluster(event=event, epoch=epoch),)
+    return [(event, epoch)]
+
+
+def sent(source: str, time: str, appended_ms: int) -> TopicRecord:
+    """An event of the input as it is on its topic."""
+    event = ReadEnvelope(id="1", source=source, type="t", cluster="c", time=time, data={})
+    return TopicRecord(
+        key=None,
+        value=msgspec.json.encode(event),
+        timestamp=appended_ms,
+        partition=0,
+        offset=0,
+        headers=[],
+    )
+
+
+def reported(*, ahead_s: int = 0, age_s: int = 3) -> list[TopicRecord]:
+    """A record of the input so many seconds old, from a sender whose clock is so far ahead."""
+    appended_s = NOW_MS // 1000 - age_s
+    minute, second = divmod(appended_s + ahead_s, 60)
+    return [sent("/c", f"1970-01-01T00:{minute:02}:{second:02}Z", 1000 * appended_s)]
 
 
 def side(
@@ -81,20 +96,14 @@ def side(
 
 WELL = Facts(
     settings=SETTINGS,
-    version="0.1.0",
-    spark_version="4.2.1",
+    versions={"trimtab": "0.1.0", "Spark": "4.2.1"},
     host="a",
     now_ms=NOW_MS,
     sides=side(),
     marker=Marker(query_id="q", batch_id=42, digest="d", epoch=7),
-    checkpoint=CheckpointSeen(
-        location="checkpoint",
-        card=CARD,
-        checkpoint=Checkpoint(query_id="q", last_batch_id=43, epoch=7),
-        committed_batch=42,
-    ),
-    processes=(LEADER,),
-    clusters=heard(),
-    input=InputSeen(youngest_age_s=3.0, ahead_s={"/trimtab/collect/east-1": -0.2}),
-    rejected=RejectedSeen(counts={}, is_complete=True),
+    checkpoint=CheckpointSeen(checkpoint=Checkpoint(query_id="q", last_batch_id=43, epoch=7)),
+    processes=[LEADER],
+    rounds=heard(),
+    input=reported(),
+    rejected={},
 )

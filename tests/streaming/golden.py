@@ -1,9 +1,10 @@
 """One message of every type as each version of trimtab writes or reads it; today's code has to read them all.
 
-Each folder `golden_messages/vX.Y.Z` belongs to a version. The folder of a released version is never changed. While the
-version in `pyproject.toml` is not released, `python -m tests.streaming.golden` writes its folder anew. Beside each folder's
-messages, `readings` holds what our readers make of them, in the code's own terms. The same command writes the readings of
-every version anew: look at the difference before you commit them.
+Each folder `golden_messages/vX.Y.Z` belongs to a version. The folder of a released version is never changed. The docs show the
+messages of the newest one. While the version in `pyproject.toml` is not released, `python -m tests.streaming.golden` writes
+anew what a controller decides on the recordings. Beside each folder's messages, `readings` holds what our readers make of
+them, in the code's own terms. The same command writes the readings of every version anew: look at the difference before
+you commit them.
 """
 
 import json
@@ -15,24 +16,31 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from click.testing import CliRunner
 
-from deploy.docs.kinds import KINDS
-from deploy.docs.recorded import replay_recording
+from deploy.docs.schemas import KINDS
 from state.events import Rejection
 from state.outputs.actions import ACTION_PREFIX
+from streaming.cli import main as cli
+from streaming.cli.actions import read_action
+from streaming.cli.published import is_round_of, read_round
 from streaming.contract.decode import decode
-from streaming.executor.kafka_orders import read_throttle_order
-from streaming.executor.orders import RecordEpoch, read_order
-from streaming.operators.action_events import read_action
-from streaming.operators.round_events import is_round_of, read_round
+from streaming.executor.orders import KAFKA_ACTIONS, PULSAR_ACTIONS, read_order
+from streaming.ports.actions import ActionRecord, Epochs
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).with_name("golden_messages")
+PULSAR = ROOT / "tests" / "recordings" / "pulsar-3-brokers.ndjson.gz"
+KAFKA = ROOT / "tests" / "recordings" / "kafka-4-brokers.ndjson"
+SPLITTING = {
+    "TRIMTAB_PULSAR__SPLIT__ENABLED": "true",
+    "TRIMTAB_PULSAR__SPLIT__MAX_MESSAGES_PER_S": "300",
+    "TRIMTAB_PULSAR__SPLIT__HIT_COUNT": "1",
+}
+"""Limits so low that the heaviest bundle of the recording has to be cut."""
 KIND_OF = {kind.type: kind for kind in KINDS}
 
 Event = dict[str, Any]
-
-VOICE = RecordEpoch(7, 7)
 
 
 def version() -> str:
@@ -72,8 +80,9 @@ def _read(event: Event, value: bytes) -> Iterator[tuple[str, object]]:
         yield "controller", {"cluster": key, "event": msgspec.structs.asdict(found)}
     elif event["type"].startswith(ACTION_PREFIX):
         yield "commands", read_action(value)
-        yield "executor of pulsar", read_order(value, VOICE, cluster=cluster)
-        yield "executor of kafka", read_throttle_order(value, VOICE, cluster=cluster)
+        record = ActionRecord(value=value, epoch_header=b"7")
+        yield "executor of pulsar", read_order(record, Epochs(), cluster=cluster, readers=PULSAR_ACTIONS)
+        yield "executor of kafka", read_order(record, Epochs(), cluster=cluster, readers=KAFKA_ACTIONS)
     elif event["type"] == "trimtab.round.v1":
         assert is_round_of(value, cluster=cluster, number=event["data"]["round"])
         yield "commands", read_round(value)
@@ -106,12 +115,34 @@ def lost(given: object, read: object, at: str = "") -> Iterator[str]:
             yield from () if is_same else (at,)
 
 
+def replayed(recording: Path, *options: str, **settings: str) -> list[Event]:
+    """What ``trimtab replay`` makes of a recording."""
+    arguments = ["replay", "--mode", "act", *options, str(recording)]
+    done = CliRunner().invoke(cli, arguments, env=settings, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def decided() -> Iterator[Event]:
+    """The golden messages that a controller of today decides on recordings; people wrote the others to fit them."""
+    config = ("--config", str(PULSAR.with_name("pulsar-3-brokers.toml")))
+    events = replayed(PULSAR, *config)
+    unload = _first(events, "trimtab.action.unload.v1")
+    yield unload
+    rounds = (event for event in events if event["type"] == "trimtab.round.v1")
+    yield next(event for event in rounds if unload["id"] in event["data"]["actions"])
+    yield _first(replayed(PULSAR, *config, **SPLITTING), "trimtab.action.split.v1")
+    yield _first(replayed(KAFKA), "trimtab.action.throttle.v1")
+
+
+def _first(events: list[Event], type_: str) -> Event:
+    return next(event for event in events if event["type"] == type_)
+
+
 def main() -> None:
-    """Write the messages of the version in ``pyproject.toml``, which are the examples of the docs, and all readings."""
-    folder = GOLDEN / f"v{version()}"
-    examples = replay_recording(ROOT).examples
-    for kind in KINDS:
-        _write(folder / f"{kind.type}.json", examples[kind.message])
+    """Write what is decided now for the version in ``pyproject.toml``, and all readings."""
+    for event in decided():
+        _write(GOLDEN / f"v{version()}" / f"{event['type']}.json", event)
     for each in folders():
         for name, event in messages(each).items():
             _write(each / "readings" / f"{name}.json", reading(event))

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 
 from state.settings import RoundSettings
 from streaming.contract.messages import ControlData
-from streaming.executor.loop import _ANSWER, _NO_BATCH, _TURN
+from streaming.executor.loop import _ANSWER, _NO_BATCH, _TURN, Topics
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import Done, Order, Skip
-from streaming.executor.pulsar import ExecutorLoop
+from streaming.executor.pulsar import ExecutorLoop, PulsarAction
 from streaming.ports.actions import ActionRecord, Epochs
 from streaming.ports.control import ControlView
 from streaming.ports.publishing import PublishError
@@ -119,20 +119,17 @@ class World:
         self.loop = ExecutorLoop(
             self,  # type: ignore[arg-type]
             ExecutorMetrics("east-1"),
+            Topics(actions=self.topic, control=self.control, results=self.results, epochs=Epochs()),
             cluster="east-1",
-            actions=self.topic,
-            control=self.control,
-            results=self.results,
-            epochs=Epochs(),
             concurrent_count=4,
             clock_s=lambda: self.now_s,
         )
         self.loop._heartbeat = Heartbeat(_TURN, _ANSWER, _NO_BATCH, clock_s=lambda: self.now_s)
 
-    def carry_out(self, order: Order, still: Callable[[], None]) -> Done | Skip:
+    def carry_out(self, order: Order[PulsarAction], recheck: Callable[[], None]) -> Done | Skip:
         """Stands in for the executor: looks at the cluster, which may take a while, then makes the call."""
         self.before_call(order.id)
-        still()
+        recheck()
         self.called.append(order.id)
         return Done(outcome="succeeded")
 

@@ -6,18 +6,9 @@ import re
 import pytest
 
 from state.outputs import RoundSummary
+from streaming.cli.actions import Action, has_id, leader_text, read_action, read_leader, tail_text, why_text
+from streaming.cli.published import Epochs, UnreadableEvent, epoch_of, is_round_of, read_round
 from streaming.contract.encode import encode_leader
-from streaming.operators.action_events import (
-    Action,
-    Epochs,
-    UnreadableEvent,
-    epoch_of,
-    has_id,
-    read_action,
-    read_leader,
-)
-from streaming.operators.action_text import leader_text, tail_text, why_text
-from streaming.operators.round_events import is_round_of, read_round
 from tests.streaming.golden import folders, messages
 
 UNLOAD = messages(folders()[0])["trimtab.action.unload.v1"]

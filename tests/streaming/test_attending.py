@@ -8,16 +8,15 @@ import pytest
 from kafka.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
 from prometheus_client import CollectorRegistry
 
-from streaming.cli import targets
-from streaming.cli.attending import attend
-from streaming.cli.targets import serve
+from streaming.cli import service
+from streaming.cli.service import attend, serve
 from streaming.kafka.connection import ClusterError
 from streaming.ports.publishing import PublishError
 from streaming.process.exits import NotReached, Refused
 from streaming.process.serve import Check, HealthServer
 from streaming.pulsar.admin import AdminError
 from streaming.settings import MetricsSettings, Settings, load
-from tests.live.driving import Answer, ask
+from tests.support.processes import Answer, ask
 
 OUTAGES = (
     KafkaTimeoutError("Unable to bootstrap"),
@@ -168,7 +167,7 @@ def test_what_is_set_up_wrong_ends_a_start_at_once(
     world: World, cause: KafkaError | AdminError | None
 ) -> None:
     world.meets = lambda _: raised(PublishError, "wrong", cause)
-    with pytest.raises(Refused, match="wrong"), targets.refuse_errors(ClusterError):
+    with pytest.raises(Refused, match="wrong"), service.refuse_errors(ClusterError):
         world.attend()
     assert world.tries == 1
 
@@ -194,7 +193,7 @@ def test_a_stop_ends_the_wait_and_one_that_comes_during_the_last_try_the_service
         stops[-1](None)
         return raised(PublishError, "no consumer", KafkaTimeoutError())
 
-    monkeypatch.setattr("streaming.cli.attending.stopped_by_signals", listening)
+    monkeypatch.setattr("streaming.cli.service.stopped_by_signals", listening)
     world.meets = stopped
     world.attend()
     assert (world.tries, world.runs) == (1, 0)

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 import pytest
 
 from policies.splitting.ranges import Bundle, BundleRange
-from streaming.executor.carry_out import Executor
-from streaming.executor.orders import Done, Held, Order, Precondition, Skip, SplitOrder, UnloadOrder
+from streaming.executor.orders import Done, Held, Order, Precondition, Skip, SplitAction, UnloadAction
+from streaming.executor.pulsar import Executor
 from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.settings import PulsarTarget
 from tests.streaming.http_broker import Answer, Asked, Broker, answer_owner, http_brokers
@@ -41,7 +41,7 @@ class Cluster:
     changes: list[Asked] = field(default_factory=list)
     stumbles: dict[str, int] = field(default_factory=dict)
     """How many more times a question is answered with 500, by the beginning of its path."""
-    still: Callable[[], None] = lambda: None
+    recheck: Callable[[], None] = lambda: None
     """The executor calls it right before each change; it raises ``Held`` to prevent the change."""
     is_one_by_one: bool = False
     """Whether it makes each change that it answers with OK, and refuses several boundaries, as the extensible load manager does."""
@@ -110,25 +110,25 @@ class Cluster:
     def _json(value: object) -> Answer:
         return 200, {}, json.dumps(value).encode()
 
-    def carry_out(self, action: UnloadOrder | SplitOrder) -> Done | Skip:
+    def carry_out(self, action: UnloadAction | SplitAction) -> Done | Skip:
         patience_s = 0.5 if SILENCE in self.answers else 10.0  # a busy machine is not a silent broker
         target = PulsarTarget(admin_url=self.brokers[0].url, timeout_s=patience_s)
         with HttpClient(target) as http:
             executor = Executor(
                 PulsarAdmin(http, target), pulsar_cluster="c", verify_timeout_s=0.6, pause=lambda _: None
             )
-            order = Order(id="a", source="/c", epoch=1, action=action, bundle=BUNDLE)
-            return executor.carry_out(order, self.still)
+            order = Order(id="a", source="/c", epoch=1, action=action)
+            return executor.carry_out(order, self.recheck)
 
     def unload(self) -> Done | Skip:
-        return self.carry_out(UnloadOrder(**self._common(), destination_broker=self.ids[1]))
+        return self.carry_out(UnloadAction(**self._common(), destination_broker=self.ids[1]))
 
     def split(self, *boundaries: int) -> Done | Skip:
-        return self.carry_out(SplitOrder(**self._common(), boundaries=list(boundaries) or [MIDDLE]))
+        return self.carry_out(SplitAction(**self._common(), boundaries=list(boundaries) or [MIDDLE]))
 
     def _common(self) -> dict[str, Any]:
         return {
-            "bundle": str(BUNDLE),
+            "bundle_name": str(BUNDLE),
             "precondition": Precondition(owner=self.ids[0], range=str(BUNDLE.range)),
             "expires_at": datetime.max.replace(tzinfo=UTC),
             "dry_run": False,
@@ -231,17 +231,17 @@ def held_at(attempt: int) -> Callable[[], None]:
     """A check that raises ``Held`` at that attempt, from 1 on, and at no other."""
     attempts = iter(range(1, 99))
 
-    def still() -> None:
+    def recheck() -> None:
         if next(attempts) == attempt:
             raise Held(Skip("expired", "meanwhile"))
 
-    return still
+    return recheck
 
 
 @pytest.mark.parametrize("kind", ["unload", "split"])
 def test_what_is_held_right_before_its_call_is_not_called(cluster: Callable[..., Cluster], kind: str) -> None:
     pulsar = cluster([OK], 1)
-    pulsar.still = held_at(1)
+    pulsar.recheck = held_at(1)
     with pytest.raises(Held):
         pulsar.unload() if kind == "unload" else pulsar.split()
     assert not pulsar.changes
@@ -253,7 +253,7 @@ def test_what_is_held_after_a_call_that_failed_is_not_called_again_but_looked_af
     cluster: Callable[..., Cluster], kind: str, takes: int, outcome: str
 ) -> None:
     pulsar = cluster([refusal(500)], takes)
-    pulsar.still = held_at(2)
+    pulsar.recheck = held_at(2)
     done = pulsar.unload() if kind == "unload" else pulsar.split()
     assert isinstance(done, Done)
     assert done.outcome == outcome
@@ -279,7 +279,7 @@ def test_a_question_after_a_split_that_fails_for_a_moment_is_no_verdict(
     cluster: Callable[..., Cluster],
 ) -> None:
     pulsar = cluster([OK], 1)
-    pulsar.still = lambda: pulsar.stumbles.update({"/admin/v2/namespaces/": 1})
+    pulsar.recheck = lambda: pulsar.stumbles.update({"/admin/v2/namespaces/": 1})
     done = pulsar.split()
     assert isinstance(done, Done)
     assert done.outcome == "succeeded", done.reason
@@ -292,7 +292,7 @@ def test_a_bundle_that_moved_has_moved_whether_or_not_the_isolation_groups_can_b
     wanted = pulsar.make(pulsar.answer).url.removeprefix("http://")
     pulsar.more_brokers = [wanted]
     pulsar.stumbles = {"/admin/v2/clusters/": 100}
-    done = pulsar.carry_out(UnloadOrder(**pulsar._common(), destination_broker=wanted))
+    done = pulsar.carry_out(UnloadAction(**pulsar._common(), destination_broker=wanted))
     assert isinstance(done, Done)
     assert (done.outcome, done.broker) == ("succeeded", pulsar.ids[1]), done.reason
 
@@ -301,12 +301,12 @@ def test_what_may_not_be_tried_any_more_is_not_unloaded_again(cluster: Callable[
     pulsar = cluster([OK], 0)
     asked: list[None] = []
 
-    def still() -> None:
+    def recheck() -> None:
         asked.append(None)
         if len(asked) > 1:
             raise Held(Skip("paused", "the cluster is paused"))
 
-    pulsar.still = still
+    pulsar.recheck = recheck
     done = pulsar.unload()
     assert isinstance(done, Done)
     assert (done.outcome, len(pulsar.changes)) == ("failed", 1)
@@ -319,7 +319,7 @@ def test_an_unload_without_destination_that_is_done_again_says_what_it_said_befo
 ) -> None:
     """The executor was killed between the call and the result: the bundle has left its broker, so no call is made again."""
     pulsar = cluster([OK], 1)
-    order = UnloadOrder(**pulsar._common(), destination_broker=None)
+    order = UnloadAction(**pulsar._common(), destination_broker=None)
     first = pulsar.carry_out(order)
     assert first == Done(outcome="succeeded", broker=pulsar.ids[1])
     pulsar.owner = "" if owner is None else pulsar.ids[owner]
@@ -339,7 +339,7 @@ def test_a_bundle_that_landed_in_another_isolation_group_did_not_succeed(
     pulsar.isolation = {"p": policy}
     wanted = pulsar.make(pulsar.answer).url.removeprefix("http://")
     pulsar.more_brokers = [wanted]
-    done = pulsar.carry_out(UnloadOrder(**pulsar._common(), destination_broker=wanted))
+    done = pulsar.carry_out(UnloadAction(**pulsar._common(), destination_broker=wanted))
     assert isinstance(done, Done)
     assert (done.outcome, done.broker) == (outcome, pulsar.ids[1])
     assert f"it landed on {pulsar.ids[1]}, not on {wanted}" in (done.reason or "")
@@ -381,9 +381,8 @@ def test_unloads_of_equal_ranges_in_two_namespaces_do_not_cross_over() -> None:
                     id=str(bundle),
                     source="/c",
                     epoch=1,
-                    bundle=bundle,
-                    action=UnloadOrder(
-                        bundle=str(bundle),
+                    action=UnloadAction(
+                        bundle_name=str(bundle),
                         precondition=Precondition(owner=ids[0], range=str(bundle.range)),
                         expires_at=datetime.max.replace(tzinfo=UTC),
                         dry_run=False,

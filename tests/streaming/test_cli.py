@@ -74,4 +74,4 @@ def test_help_loads_no_command_and_a_command_not_the_others() -> None:
     signals = {"streaming.process", "streaming.process.stopping"}  # heard while a command is imported
     assert ours(loaded("--help")) == {"streaming.cli", "streaming.cli.commands"} | signals
     for_topics = {name for name in ours(loaded("topics", "--help")) if name.startswith("streaming.cli.")}
-    assert for_topics == {f"streaming.cli.{name}" for name in ("commands", "configured", "options", "topics")}
+    assert for_topics == {f"streaming.cli.{name}" for name in ("commands", "options", "topics")}

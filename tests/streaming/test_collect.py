@@ -10,11 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from policies.splitting.settings import SplitSettings
+from policies.splitting.plan import SplitSettings
 from state.settings import RoundSettings
-from streaming.collector.cadence import BACKOFF_S_MAX, Cadence, Patience
-from streaming.collector.managers import LoadManagers, WrongLoadManager, require_reports
+from streaming.collector.collector import BACKOFF_S_MAX, Cadence, Patience
+from streaming.collector.facts import LoadManagers, WrongLoadManager, require_reports
 from streaming.collector.metrics import CollectorMetrics
+from streaming.collector.pulsar import EventWriter, Sweeper
 from streaming.collector.reports import (
     ForeignReport,
     read_report,
@@ -22,7 +23,6 @@ from streaming.collector.reports import (
     wanted_bundles,
     with_pulsars_own,
 )
-from streaming.collector.sweep import PulsarEventWriter, Sweeper
 from streaming.collector.unowned import Unowned
 from streaming.process.deadline import poll
 from streaming.pulsar.admin import BrokerConfiguration, HttpClient, PulsarAdmin
@@ -30,7 +30,7 @@ from streaming.pulsar.load_data import LoadData
 from streaming.settings import PulsarTarget
 from tests.streaming.http_broker import Answer, Asked, answer_owner, http_brokers
 
-MINUTE = Cadence.of(RoundSettings(length_s=60, lateness_s=10), sweeps_per_round=2)
+MINUTE = Cadence.from_rounds(RoundSettings(length_s=60, lateness_s=10), sweeps_per_round=2)
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,13 @@ def test_topics_are_reported_of_bundles_near_a_split_limit_and_of_the_heaviest(
     limits = SplitSettings(
         max_messages_per_s=1000, max_bytes_per_s=1e6, max_topics_count=10, max_sessions_count=10
     )
-    report = read_report(json.dumps({"loadReportType": "LocalBrokerData", "lastStats": stats}).encode())
-    assert wanted_bundles(report, wanted="hot", ratio=0.5, limits=limits) == wanted
-    assert wanted_bundles(report, wanted="none", ratio=0.5, limits=limits) == set()
-    assert wanted_bundles(report, wanted="all", ratio=0.5, limits=limits) is None
+    loads = (
+        read_report(json.dumps({"loadReportType": "LocalBrokerData", "lastStats": stats}).encode()).lastStats
+        or {}
+    )
+    assert wanted_bundles(loads, wanted="hot", ratio=0.5, limits=limits) == wanted
+    assert wanted_bundles(loads, wanted="none", ratio=0.5, limits=limits) == set()
+    assert wanted_bundles(loads, wanted="all", ratio=0.5, limits=limits) is None
 
 
 @pytest.mark.parametrize(
@@ -235,7 +238,7 @@ def sweeping(url: str) -> Iterator[tuple[Sweeper, Sink]]:
     admin = PulsarAdmin(http, target)
     sweeper = Sweeper(
         admin,
-        PulsarEventWriter(sink, metrics, cluster="east-1", clock_ms=lambda: 1),
+        EventWriter(sink, metrics, cluster="east-1", clock_s=lambda: 0.001),
         metrics,
         target=target,
         limits=SplitSettings(),

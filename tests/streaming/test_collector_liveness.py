@@ -1,10 +1,11 @@
 """A collector is alive while it begins sweeps, also when they fail."""
 
 import threading
+from io import BytesIO
 
-from streaming.collector.cadence import Cadence
-from streaming.collector.collector import Collector
+from streaming.collector.collector import Cadence, Collector
 from streaming.collector.metrics import CollectorMetrics
+from streaming.ports.events import LineEvents
 from streaming.process.heartbeat import Heartbeat
 
 
@@ -13,7 +14,8 @@ class Hanging(Collector):
 
     def __init__(self) -> None:
         cadence = Cadence(length_s=0.02, lateness_s=0.0, sweeps_per_round=2)
-        super().__init__(CollectorMetrics("c"), cluster="c", cadence=cadence, clock_s=lambda: 0.0)
+        sink = LineEvents(BytesIO())
+        super().__init__(CollectorMetrics("c"), cluster="c", sink=sink, cadence=cadence, clock_s=lambda: 0.0)
         self.now_s = 0.0
         self._heartbeat = Heartbeat(self._begun, clock_s=lambda: self.now_s)
         self._heartbeat.give(self._swept)

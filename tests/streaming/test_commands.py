@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from streaming.cli import main
-from streaming.cli.forms import render, to_yaml
+from streaming.cli.output import render, table_lines, to_yaml
 from streaming.process import exits
 
 
@@ -76,6 +76,21 @@ def test_yaml_says_the_same_as_json_in_the_same_order() -> None:
         for form in ("json", "yaml")
     ]
     assert json.loads(answers[0]) == yaml.safe_load(answers[1])
+
+
+def test_a_row_is_one_uncut_line_in_a_pipe_and_goes_on_below_itself_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    long = "a [red]word[/red] " * 20
+    rows = [("problem", long.strip()), ("ok", "b")]
+    assert table_lines(rows) == [f"  problem  {long.strip()}", "  ok       b"]
+    assert table_lines([]) == []
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    shown = table_lines(rows)
+    assert len(shown) > 2
+    assert all(len(line) <= 40 for line in shown)
+    assert " ".join(line[11:] for line in shown[:-1]) == long.strip()
 
 
 def test_the_exit_codes_of_the_help_are_those_there_are() -> None:

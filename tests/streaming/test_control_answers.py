@@ -4,12 +4,9 @@ import pytest
 from click.testing import CliRunner
 
 from streaming.cli import main
-from streaming.operators.control_topic import check_taken, check_written
-from streaming.operators.edits import (
-    pause_edit,
-)
-from streaming.operators.overlay import Standing, find_standings
-from streaming.operators.overlay_text import overlay_text
+from streaming.cli.control import Standing, check_taken, check_written, find_standings
+from streaming.cli.operate import pause_edit
+from streaming.cli.request import overlay_text
 from streaming.process.exits import Refused
 from tests.streaming.test_control_commands import FULL, NOW_MS, SETTINGS, planned, record, stands
 

@@ -10,11 +10,15 @@ from click import BadParameter
 
 from state.control import first_round
 from state.events import System
-from streaming.cli.options import Duration
-from streaming.contract.decode import decode
-from streaming.operators.edits import (
-    BadChange,
+from streaming.cli.control import (
+    Asker,
     Edit,
+    Planned,
+    Standing,
+    find_standings,
+    plan,
+)
+from streaming.cli.operate import (
     configured_edit,
     forget_edit,
     mode_edit,
@@ -23,10 +27,13 @@ from streaming.operators.edits import (
     settings_edit,
     unset_edit,
 )
-from streaming.operators.overlay import Asker, ControlRecord, Planned, Standing, find_standings, plan
-from streaming.operators.overlay_text import change_text, overlay_text
+from streaming.cli.options import Duration
+from streaming.cli.request import change_text, overlay_text
+from streaming.contract.decode import decode
+from streaming.ports.reading import TopicRecord
+from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
-from streaming.settings.reader import compose
+from streaming.settings.load import compose
 from tests.streaming.events import control
 
 SETTINGS = ClusterSettingsSource(Settings())
@@ -36,8 +43,10 @@ NOW = datetime.fromtimestamp(NOW_MS / 1000, UTC)
 LOW_10 = {"pulsar": {"avg_shedder": {"low_threshold_points": 10}}}
 
 
-def record(value: bytes, *, key: str = "east-1", offset: int = 0, appended_ms: int = NOW_MS) -> ControlRecord:
-    return ControlRecord(key=key, value=value, appended_ms=appended_ms, offset=offset)
+def record(value: bytes, *, key: str = "east-1", offset: int = 0, appended_ms: int = NOW_MS) -> TopicRecord:
+    return TopicRecord(
+        key=key.encode(), value=value, timestamp=appended_ms, partition=0, offset=offset, headers=()
+    )
 
 
 def stands(*values: bytes) -> Standing:
@@ -140,7 +149,7 @@ def test_a_pause_that_no_round_could_obey_is_refused() -> None:
     """The first round that can obey it begins 40 s later."""
     assert planned(pause_edit(NOW + timedelta(seconds=41))).after.paused
     with pytest.raises(
-        BadChange, match=r"would end at .*14:00.000Z, .* begins at .*14:00.000Z: let it last longer"
+        WrongUse, match=r"would end at .*14:00.000Z, .* begins at .*14:00.000Z: let it last longer"
     ):
         planned(pause_edit(NOW + timedelta(seconds=40)))
 
@@ -220,14 +229,14 @@ def test_a_value_is_written_as_in_the_settings_file_and_a_text_may_lose_its_quot
 def test_settings_that_do_not_fit_are_refused_before_anything_is_written(
     assignment: str, complaint: str
 ) -> None:
-    with pytest.raises(BadChange, match=re.escape(complaint)):
+    with pytest.raises(WrongUse, match=re.escape(complaint)):
         planned(settings_edit([assignment]))
 
 
 def test_what_the_controller_would_say_of_the_settings_is_what_the_command_says() -> None:
     overlay = {"pulsar": {"avg_shedder": {"low_threshold_points": 90}}}
     refused = stands(control(time_s=1, data={"settings": overlay})).refused
-    with pytest.raises(BadChange) as caught:
+    with pytest.raises(WrongUse) as caught:
         planned(settings_edit(["pulsar.avg_shedder.low_threshold_points=90"]))
     message = str(caught.value).removeprefix("east-1: ").removesuffix(" (bad-settings)")
     assert refused is not None
@@ -235,9 +244,9 @@ def test_what_the_controller_would_say_of_the_settings_is_what_the_command_says(
 
 
 def test_a_setting_that_is_not_in_the_overlay_cannot_be_taken_out() -> None:
-    with pytest.raises(BadChange, match=r"pulsar.avg_shedder.low_hit_count is not in the overlay"):
+    with pytest.raises(WrongUse, match=r"pulsar.avg_shedder.low_hit_count is not in the overlay"):
         planned(unset_edit(["pulsar.avg_shedder.low_hit_count"]), FULL)
-    with pytest.raises(BadChange, match="policy show"):
+    with pytest.raises(WrongUse, match="policy show"):
         planned(unset_edit(["pulsar.avg_shedder.low_threshold_points.deeper"]), FULL)
 
 
@@ -333,7 +342,7 @@ def test_settings_of_the_other_kind_of_cluster_are_refused_unless_they_stand_alr
         "pulsar.guards.bundle_cooldown_s=7" if system == "kafka" else "kafka.throttle.stale_rounds_count=9"
     )
     make = partial(plan, "east-1", asker=ASKER, settings=SETTINGS, now_ms=NOW_MS, nonce="n", system=system)
-    with pytest.raises(BadChange, match=rf"east-1 is a {system.capitalize()} cluster, and .* does nothing"):
+    with pytest.raises(WrongUse, match=rf"east-1 is a {system.capitalize()} cluster, and .* does nothing"):
         make(edit=settings_edit([other]), stands=Standing())
     standing_already = stands(control(time_s=1, id="a", data={"settings": LOW_10}))
     assert make(edit=pause_edit(), stands=standing_already).after.paused

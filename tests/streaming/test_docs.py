@@ -1,9 +1,11 @@
 """The generated docs: schemas accept and refuse what trimtab does, the AsyncAPI resolves, no page is stale."""
 
 import copy
+import gzip
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,15 +18,16 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.docs import metrics_page
-from deploy.docs.__main__ import REPOSITORY, main
-from deploy.docs.kinds import KINDS
-from deploy.docs.pages import problems, render, write
-from deploy.docs.recorded import Event, Recorded, replay_recording
+from deploy.docs.__main__ import main, render
+from deploy.docs.examples import REPOSITORY, Event
+from deploy.docs.schemas import KINDS
+from deploy.generated import problems, write
 from state.events import Rejection
 from state.outputs import RoundSummary
 from streaming.contract.decode import decode
 from streaming.contract.encode import LEADER_TYPE
 from streaming.contract.messages import Envelope
+from tests.streaming.golden import KAFKA, PULSAR, folders, messages, replayed
 
 Json = dict[str, Any]
 Change = Callable[[Json], object]
@@ -44,14 +47,33 @@ def is_date_time(value: object) -> bool:
     return not isinstance(value, str) or datetime.fromisoformat(value).tzinfo is not None
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """Events that a controller reads, and those it makes of them: recordings, and the golden message of every type."""
+
+    inputs: list[Event]
+    outputs: list[Event]
+
+
 @pytest.fixture(scope="module")
 def recorded() -> Recorded:
-    return replay_recording(REPOSITORY)
+    golden = messages(folders()[-1]).values()
+    read = {kind.type for kind in KINDS if kind.is_read}
+    lines = [*gzip.decompress(PULSAR.read_bytes()).splitlines(), *KAFKA.read_bytes().splitlines()]
+    config = str(PULSAR.with_name("pulsar-3-brokers.toml"))
+    return Recorded(
+        inputs=[*map(json.loads, lines), *(event for event in golden if event["type"] in read)],
+        outputs=[
+            *replayed(PULSAR, "--config", config),
+            *replayed(KAFKA),
+            *(event for event in golden if event["type"] not in read),
+        ],
+    )
 
 
 @pytest.fixture(scope="module")
 def pages() -> dict[str, str]:
-    return render(REPOSITORY)
+    return render()
 
 
 @pytest.fixture(scope="module")
@@ -286,18 +308,18 @@ def test_the_page_of_metrics_names_every_metric_that_is_scraped(pages: dict[str,
 
 
 def test_what_was_just_written_is_up_to_date(pages: dict[str, str], tmp_path: Path) -> None:
-    write(pages, tmp_path)
-    assert problems(pages, tmp_path) == []
+    write(pages, tmp_path, owned="schemas/*")
+    assert problems(pages, tmp_path, owned="schemas/*") == []
 
 
 def test_check_names_each_missing_stale_and_surplus_page(pages: dict[str, str], tmp_path: Path) -> None:
-    write(pages, tmp_path)
+    write(pages, tmp_path, owned="schemas/*")
     (tmp_path / "messages.md").unlink()
     (tmp_path / "settings.md").write_text("# Settings\n", encoding="utf-8")
     (tmp_path / "schemas" / "trimtab.gone.v1.schema.json").write_text("{}", encoding="utf-8")
     (tmp_path / "written-by-hand.md").write_text("stays\n", encoding="utf-8")
 
-    checked = CliRunner().invoke(main, ["--check", "--docs", str(tmp_path)])
+    checked = CliRunner().invoke(main, ["--check", "--to", str(tmp_path)])
 
     assert checked.exit_code == 1
     named_paths = re.findall(rf"^{re.escape(str(tmp_path))}/(\S+) is (\w+)", checked.stderr, re.MULTILINE)
@@ -312,7 +334,7 @@ def test_writing_anew_mends_what_check_found(pages: dict[str, str], tmp_path: Pa
     (tmp_path / "schemas").mkdir()
     (tmp_path / "schemas" / "trimtab.gone.v1.schema.json").write_text("{}", encoding="utf-8")
 
-    assert CliRunner().invoke(main, ["--docs", str(tmp_path)]).exit_code == 0
+    assert CliRunner().invoke(main, ["--to", str(tmp_path)]).exit_code == 0
 
-    assert problems(pages, tmp_path) == []
-    assert CliRunner().invoke(main, ["--check", "--docs", str(tmp_path)]).exit_code == 0
+    assert problems(pages, tmp_path, owned="schemas/*") == []
+    assert CliRunner().invoke(main, ["--check", "--to", str(tmp_path)]).exit_code == 0

@@ -1,6 +1,7 @@
 """What `trimtab doctor` looks at: processes by their beats, clocks, the checkpoint on this machine, and looks that hang or fail."""
 
 import threading
+from collections.abc import Callable
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -8,16 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from streaming.cli import facts
+from streaming.cli.beats import newest_processes
+from streaming.cli.doctor import ahead_by_sender
+from streaming.cli.facts import CheckpointSeen, Missed, attempt, checkpoint_seen
 from streaming.contract.beat import Beat, encode
-from streaming.contract.envelope import ReadEnvelope
-from streaming.operators.doctor import disk as disks
-from streaming.operators.doctor import looking
-from streaming.operators.doctor.beating import processes
-from streaming.operators.doctor.disk import CheckpointElsewhere, checkpoint_seen
-from streaming.operators.doctor.facts import CheckpointSeen
-from streaming.operators.doctor.findings import Missed
-from streaming.operators.doctor.looking import attempt
-from streaming.operators.doctor.sent import ahead_by_sender
+from streaming.ports import checkpoint as checkpoints
 from streaming.ports.checkpoint import card_of
 from streaming.ports.marker import Checkpoint
 from streaming.ports.reading import TopicRecord
@@ -26,9 +23,9 @@ from streaming.ports.topics import Unreachable
 from streaming.process.exits import Refused
 from streaming.pulsar.admin.http import ahead_by_date
 from streaming.settings import Settings, SparkSettings
-from streaming.spark import checkpoint
+from streaming.spark.checkpoint import drop_older_starts
 from tests.streaming.disk import Disk, lay_out
-from tests.streaming.doctor_facts import NOW_MS, SETTINGS
+from tests.streaming.doctor_facts import NOW_MS, SETTINGS, sent
 
 
 def beat(
@@ -52,30 +49,24 @@ def test_a_process_runs_while_it_beats_and_has_not_said_goodbye() -> None:
         beat("d:4", appended_ms=NOW_MS - 1_000, is_leaving=True),
         TopicRecord(key=None, value=b"junk", timestamp=NOW_MS, partition=0, offset=0, headers=[]),
     ]
-    found = processes(records, now_ms=NOW_MS)
-    assert [(each.instance, each.runs, each.role) for each in found] == [
+    found = newest_processes(records, now_ms=NOW_MS)
+    assert [(each.beat.instance, each.runs, each.beat.role) for each in found] == [
         ("a:1", True, "leader"),
         ("b:2", False, "leader"),
         ("c:3", True, "standby"),
         ("d:4", False, "leader"),
     ]
     assert (found[0].age_s, found[0].ahead_s) == (2.0, 0.0)
-    assert processes([beat("a:1", appended_ms=NOW_MS, at="noon")], now_ms=NOW_MS)[0].runs
+    assert newest_processes([beat("a:1", appended_ms=NOW_MS, at="noon")], now_ms=NOW_MS)[0].runs
 
 
 def test_the_worst_clock_of_each_sender_counts_and_junk_does_not() -> None:
-    def sent(source: str, second: int) -> TopicRecord:
-        event = ReadEnvelope(
-            id="1", source=source, type="t", cluster="c", time=f"1970-01-01T00:00:{second:02}Z", data={}
-        )
-        value = msgspec.json.encode(event)
-        return TopicRecord(key=None, value=value, timestamp=20_000, partition=0, offset=0, headers=[])
+    def at(source: str, second: int) -> TopicRecord:
+        return sent(source, f"1970-01-01T00:00:{second:02}Z", 20_000)
 
     junk = TopicRecord(key=None, value=b"{", timestamp=0, partition=0, offset=0, headers=[])
-    undated = sent("/c", 99)
-    assert ahead_by_sender(
-        [sent("/b", 21), sent("/a", 25), junk, undated, sent("/a", 13), sent("/a", 19)]
-    ) == {
+    undated = at("/c", 99)
+    assert ahead_by_sender([at("/b", 21), at("/a", 25), junk, undated, at("/a", 13), at("/a", 19)]) == {
         "/a": -7.0,
         "/b": 1.0,
     }
@@ -83,26 +74,30 @@ def test_the_worst_clock_of_each_sender_counts_and_junk_does_not() -> None:
 
 def test_a_look_that_hangs_ends_at_its_limit_and_one_that_fails_says_how() -> None:
     never = threading.Event()
-    hung = attempt(never.wait, what="the beats", limit_s=0.01)
+    hung = looked(never.wait, what="the beats", limit_s=0.01)
     never.set()
-    assert hung == Missed("the beats: no answer within 0.01 s", is_unreachable=True)
+    assert hung == ("the beats: no answer within 0.01 s", True)
 
     def refused() -> None:
         raise Refused("no permission")
 
-    assert attempt(refused, what="", limit_s=5) == Missed("no permission")
+    assert looked(refused) == ("no permission", False)
 
     def silent() -> None:
         raise Unreachable("nobody")
 
-    assert attempt(silent, what="", limit_s=5) == Missed("nobody", is_unreachable=True)
+    assert looked(silent) == ("nobody", True)
 
     def broken() -> None:
         raise ZeroDivisionError("division by zero")
 
-    found = attempt(broken, what="", limit_s=5)
+    assert "please report it: ZeroDivisionError" in looked(broken)[0]
+
+
+def looked(call: Callable[[], object], *, what: str = "", limit_s: float = 5) -> tuple[str, bool]:
+    found = attempt(call, what=what, limit_s=limit_s)
     assert isinstance(found, Missed)
-    assert "please report it: ZeroDivisionError" in found.why
+    return found.why, found.is_unreachable
 
 
 @pytest.fixture
@@ -122,11 +117,7 @@ def test_a_checkpoint_on_this_machine_is_read_without_spark_and_left_as_it_is(
 ) -> None:
     before = {path: path.stat().st_mtime_ns for path in disk.root.rglob("*")}
     seen = checkpoint_seen(on(disk, scheme=scheme), {})
-    assert (seen.checkpoint, seen.committed_batch, seen.refusal) == (
-        Checkpoint(query_id="q", last_batch_id=3, epoch=7),
-        2,
-        None,
-    )
+    assert (seen.checkpoint, seen.refusal) == (Checkpoint(query_id="q", last_batch_id=3, epoch=7), None)
     assert {path: path.stat().st_mtime_ns for path in disk.root.rglob("*")} == before
 
 
@@ -153,11 +144,11 @@ def test_what_is_no_checkpoint_or_damaged_is_refused_and_what_is_elsewhere_is_no
     disk.write("start-7/metadata", b"")
     assert "metadata cannot be read" in (checkpoint_seen(on(disk), {}).refusal or "")
     disk.delete("start-7")
-    assert checkpoint_seen(on(disk), {}) == CheckpointSeen(location=str(disk.root))
+    assert checkpoint_seen(on(disk), {}) == CheckpointSeen()
     disk.write("letters.txt", b"mine")
     assert "not a checkpoint of trimtab" in (checkpoint_seen(on(disk), {}).refusal or "")
     away = Settings(spark=SparkSettings(checkpoint="hdfs://n:1/c"))
-    with pytest.raises(CheckpointElsewhere, match="hdfs://n:1/c, which only Spark can read"):
+    with pytest.raises(Refused, match="hdfs://n:1/c, which only Spark can read"):
         checkpoint_seen(away, {})
 
 
@@ -176,15 +167,15 @@ def test_how_far_a_brokers_clock_is_ahead_is_known_from_the_date_on_its_answer(
 def test_a_controller_that_has_just_begun_and_deletes_what_was_before_it_is_looked_at_again(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = disks.read_card
+    read = checkpoints.read_card
 
     def overtaken(*arguments: Any) -> Any:
-        monkeypatch.setattr(disks, "read_card", read)
+        monkeypatch.setattr(checkpoints, "read_card", read)
         lay_out(disk, Start(8), planned=5, committed=4, card=msgspec.json.encode(card_of(SETTINGS)))
-        checkpoint.drop_older(disk, Start(8))
+        drop_older_starts(disk, Start(8))
         return read(*arguments)
 
-    monkeypatch.setattr(disks, "read_card", overtaken)
+    monkeypatch.setattr(checkpoints, "read_card", overtaken)
     seen = checkpoint_seen(on(disk), {})
     assert (seen.refusal, seen.checkpoint) == (None, Checkpoint(query_id="q", last_batch_id=5, epoch=8))
 
@@ -193,10 +184,11 @@ def test_the_checkpoint_of_a_running_controller_is_read_after_its_marker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked: list[str] = []
-    monkeypatch.setattr(looking, "sides_of", lambda _: [])
-    for name in ("_marker", "_processes", "_clusters", "_input", "_rejected", "input_ids"):
-        monkeypatch.setattr(looking, name, lambda *_, name=name: looked.append(name))
-    monkeypatch.setattr(looking, "checkpoint_seen", lambda *_: looked.append("checkpoint"))
-    looking.gather_facts(SETTINGS)
+    monkeypatch.setattr("streaming.systems.examining.sides_of", lambda _: [])
+    monkeypatch.setattr("streaming.systems.input.input_ids", lambda _: looked.append("ids"))
+    for name in ("_marker", "_processes", "_rounds", "_input", "_rejected"):
+        monkeypatch.setattr(facts, name, lambda *_, name=name: looked.append(name))
+    monkeypatch.setattr(facts, "checkpoint_seen", lambda *_: looked.append("checkpoint"))
+    facts.gather_facts(SETTINGS)
     assert len(looked) == 7
     assert looked[-1] == "checkpoint"

@@ -8,11 +8,18 @@ import pytest
 from state.outputs.actions import SPLIT_TYPE, UNLOAD_TYPE
 from streaming.contract.encode import encode_leader
 from streaming.contract.messages import PAUSED_REASON, ControlData, SpellData
-from streaming.executor.orders import BadOrder, Order, RecordEpoch, gate, read_epoch, read_order
+from streaming.executor.orders import (
+    PULSAR_ACTIONS,
+    BadOrder,
+    Order,
+    SplitAction,
+    UnloadAction,
+    gate,
+    read_order,
+)
 from streaming.ports.actions import ActionRecord, Epochs
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-VOICE = RecordEpoch(1, 1)
 BUNDLE = "t/n/0x00000000_0x40000000"
 
 
@@ -29,12 +36,21 @@ def record(type_: str = UNLOAD_TYPE, *, cluster: str = "east-1", **data: object)
     return json.dumps(event).encode()
 
 
-def order(*, epoch: bytes | None = b"3", **data: object) -> Order:
+def read(
+    value: bytes, epochs: Epochs | None = None, *, epoch: bytes | None = b"3"
+) -> Order[UnloadAction | SplitAction] | None:
+    return read_order(
+        ActionRecord(value=value, epoch_header=epoch),
+        Epochs() if epochs is None else epochs,
+        cluster="east-1",
+        readers=PULSAR_ACTIONS,
+    )
+
+
+def order(*, epoch: bytes | None = b"3", **data: object) -> Order[UnloadAction | SplitAction]:
     heard = Epochs()
     heard.begin(0, {"/trimtab/c": 3, "/trimtab/other": 9})
-    value = record(**data)
-    record_epoch = read_epoch(ActionRecord(value=value, epoch_header=epoch), heard)
-    found = read_order(value, record_epoch, cluster="east-1")
+    found = read(record(**data), heard, epoch=epoch)
     assert found is not None
     return found
 
@@ -137,21 +153,21 @@ def test_a_new_leader_is_heard_before_its_first_action_and_whatever_the_type_and
 ):
     epochs = Epochs()
     leader = encode_leader("c", epoch=5, time_ms=0)
-    before, after = (ActionRecord(value=record(), epoch_header=b"4") for _ in range(2))
-    voices = [
-        read_epoch(each, epochs) for each in (before, ActionRecord(value=leader, epoch_header=b"5"), after)
+    before = read(record(), epochs, epoch=b"4")
+    assert read(leader, epochs, epoch=b"5") is None
+    after = read(record(), epochs, epoch=b"4")
+    assert read(record(cluster="west"), epochs, epoch=b"6") is None
+    last = read(record(), epochs, epoch=b"4")
+    assert [(each.epoch, each.highest_epoch) for each in (before, after, last) if each] == [
+        (4, 4),
+        (4, 5),
+        (4, 6),
     ]
-    assert voices == [RecordEpoch(4, 4), RecordEpoch(5, 5), RecordEpoch(4, 5)]
-    assert read_order(leader, voices[1], cluster="east-1") is None
-
-    elsewhere = ActionRecord(value=record(cluster="west"), epoch_header=b"6")
-    assert read_epoch(elsewhere, epochs) == RecordEpoch(6, 6)
-    assert read_epoch(before, epochs) == RecordEpoch(4, 6)
 
 
 def test_what_is_for_somebody_else_is_left_alone() -> None:
-    assert read_order(record(cluster="west"), VOICE, cluster="east-1") is None
-    assert read_order(record("trimtab.action.throttle.v1"), VOICE, cluster="east-1") is None
+    assert read(record(cluster="west")) is None
+    assert read(record("trimtab.action.throttle.v1")) is None
 
 
 @pytest.mark.parametrize(
@@ -167,6 +183,4 @@ def test_what_is_for_somebody_else_is_left_alone() -> None:
 )
 def test_what_cannot_be_read_is_said_with_the_reason(value: bytes, header: bytes, message: str) -> None:
     with pytest.raises(BadOrder, match=message):
-        read_order(
-            value, read_epoch(ActionRecord(value=value, epoch_header=header), Epochs()), cluster="east-1"
-        )
+        read(value, epoch=header)

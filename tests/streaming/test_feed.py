@@ -11,9 +11,8 @@ from streaming.controller.feed import CLUSTER, FAST, Fed, sample_events, shift_t
 from streaming.controller.recording import BadRecording, Recorded, encode_recorded
 from streaming.controller.replay import Replay
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.accepted import AcceptedClusters
-from streaming.settings.identity import identity_of
-from streaming.settings.reader import compose
+from streaming.settings.identity import AcceptedClusters, identity_of
+from streaming.settings.load import compose
 from tests.streaming.events import at, report
 
 NOW_MS = 1_700_000_000_000

@@ -9,11 +9,12 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from streaming.operators.action_events import read_action
+from streaming.cli.actions import read_action
 from tests.streaming.golden import (
     KIND_OF,
     ROOT,
     Event,
+    decided,
     folders,
     known_reading,
     lost,
@@ -66,6 +67,12 @@ def as_struct(event: Event) -> Any:
 def test_the_present_version_has_a_message_of_every_type() -> None:
     folder = Path(__file__).with_name("golden_messages") / f"v{version()}"
     assert set(messages(folder)) == set(KIND_OF), "run: python -m tests.streaming.golden"
+
+
+def test_the_decisions_among_them_are_those_of_today() -> None:
+    known = messages(folders()[-1])
+    for event in decided():
+        assert event == known[event["type"]], "if that is wanted: python -m tests.streaming.golden, make docs"
 
 
 @MESSAGES

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kafka.admin import ConfigResourceType
 
-from streaming.executor.kafka_carry_out import ThrottleExecutor
+from streaming.executor.kafka import ThrottleExecutor
 from streaming.executor.orders import Held, Skip
 from streaming.kafka.connection import ClusterError
 from streaming.kafka.throttles import Change
@@ -46,11 +46,11 @@ class Memory:
 def held_at(attempt: int) -> Callable[[], None]:
     attempts = iter(range(1, 99))
 
-    def still() -> None:
+    def recheck() -> None:
         if next(attempts) == attempt:
             raise Held(Skip("paused", "the sale"))
 
-    return still
+    return recheck
 
 
 @pytest.fixture
@@ -59,9 +59,9 @@ def put() -> list[Change]:
     return []
 
 
-def carry(memory: Memory, put: list[Change], still: Callable[[], None]) -> None:
+def carry(memory: Memory, put: list[Change], recheck: Callable[[], None]) -> None:
     kafka: Any = SimpleNamespace(apply=put.extend)
-    ThrottleExecutor(memory)._carry_out_changes(kafka, memory, CHANGES, DURING, AFTER, still)
+    ThrottleExecutor(memory)._carry_out_changes(kafka, memory, CHANGES, DURING, AFTER, recheck)
 
 
 def test_held_before_its_first_setting_it_is_skipped_and_nothing_is_remembered(put: list[Change]) -> None:
@@ -88,13 +88,13 @@ def test_stopped_in_the_middle_all_of_it_is_remembered_for_whoever_takes_it_up_a
 
     attempts = iter(range(len(CHANGES)))
 
-    def still() -> None:
+    def recheck() -> None:
         if next(attempts) == 1:
             raise Stopped
 
     memory = Memory()
     with pytest.raises(Stopped):
-        carry(memory, put, still)
+        carry(memory, put, recheck)
     assert (put, memory.remembered) == (CHANGES[:1], DURING)
 
 

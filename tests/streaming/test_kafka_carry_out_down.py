@@ -7,8 +7,8 @@ from kafka.admin import ConfigResourceType
 
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
-from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
-from streaming.executor.kafka_orders import ThrottleAction
+from streaming.executor.kafka import ThrottleExecutor
+from streaming.executor.orders import Done, ThrottleAction
 from streaming.kafka.admin import KafkaCluster
 from streaming.kafka.throttles import Change, Throttle, ThrottlesFound, rate_key
 from streaming.ports.memory import Rate
@@ -64,24 +64,24 @@ class Cluster:
 FIRST = action(
     add_leader_throttled_replicas={"t": "0:1"},
     add_follower_throttled_replicas={"t": "0:3"},
-    leader_rate_bytes_per_s={"1": 9},
-    follower_rate_bytes_per_s={"3": 9},
+    leader_rate_bytes_per_s={1: 9},
+    follower_rate_bytes_per_s={3: 9},
 )
 
 
-def carry(cluster: Cluster, memory: Memory, asked: ThrottleAction) -> Paced:
+def carry(cluster: Cluster, memory: Memory, asked: ThrottleAction) -> Done:
     done = ThrottleExecutor(memory).carry_out(cast("KafkaCluster", cluster), asked, lambda: None)
-    assert isinstance(done, Paced)
+    assert isinstance(done, Done)
     return done
 
 
 def test_a_broker_that_is_down_keeps_no_other_from_its_rate_and_the_action_from_no_success() -> None:
     cluster, memory = Cluster(1, 2), Memory()
-    assert carry(cluster, memory, FIRST) == Paced(outcome="succeeded", reason=LATER)
+    assert carry(cluster, memory, FIRST) == Done(outcome="succeeded", reason=LATER)
     assert (cluster.lists, cluster.rates) == ({"leader": {"t": "0:1"}, "follower": {"t": "0:3"}}, {L1: 9})
-    assert carry(cluster, memory, FIRST) == Paced(outcome="succeeded", reason=LATER, was_done_before=True)
+    assert carry(cluster, memory, FIRST) == Done(outcome="succeeded", reason=LATER, was_done_before=True)
     cluster.alive.add(3)
-    assert carry(cluster, memory, FIRST) == Paced(outcome="succeeded")
+    assert carry(cluster, memory, FIRST) == Done(outcome="succeeded")
     assert cluster.rates == {L1: 9, F3: 9}
 
 
@@ -89,7 +89,7 @@ def test_a_broker_that_is_alive_and_cannot_be_read_is_still_a_failure() -> None:
     cluster = Cluster(1, 2)
     cluster.unreadable = {1}
     done = carry(cluster, Memory(), FIRST)
-    assert done == Paced(outcome="failed", reason=f"NOT set or taken off, broker 1: denied; {LATER}")
+    assert done == Done(outcome="failed", reason=f"NOT set or taken off, broker 1: denied; {LATER}")
 
 
 def test_a_rate_of_ours_on_a_broker_that_is_down_is_taken_off_once_it_is_back() -> None:
@@ -97,7 +97,7 @@ def test_a_rate_of_ours_on_a_broker_that_is_down_is_taken_off_once_it_is_back() 
     carry(cluster, memory, FIRST)
     cluster.alive.remove(3)
     ended = action("none")
-    assert carry(cluster, memory, ended) == Paced(outcome="succeeded", reason=LATER)
+    assert carry(cluster, memory, ended) == Done(outcome="succeeded", reason=LATER)
     assert (cluster.lists, cluster.rates) == ({"leader": {}, "follower": {}}, {F3: 9})
     assert memory.remembered.rates == {"follower:3": Rate(9, None)}
     executor = ThrottleExecutor(memory)

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import cast
 
 from state.events import MovesReport, Reassignment
-from streaming.collector.kafka_sweep import KafkaSweeper
+from streaming.collector.collector import EventWriter
+from streaming.collector.kafka import KafkaSweeper
 from streaming.collector.metrics import CollectorMetrics
 from streaming.contract.decode import decode
 from streaming.kafka.admin import KafkaCluster
@@ -37,8 +38,8 @@ class Cluster:
         del topics, brokers
         return ThrottlesFound(throttle=Throttle(), failed={})
 
-    def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        return dict.fromkeys(partitions, 1)
+    def end_offsets(self, leaders: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+        return dict.fromkeys(leaders, 1)
 
     def log_sizes(self, partitions: Iterable[tuple[str, int]], brokers: Iterable[int]) -> LogSizes:
         return LogSizes(
@@ -52,9 +53,9 @@ class Sweeps:
     def __init__(self, planned_file: str | None = None) -> None:
         self.sent: list[bytes] = []
         self.cluster = Cluster()
-        self._sweeper = KafkaSweeper(
-            self, CollectorMetrics("c"), cluster="c", clock_s=lambda: 1000.0, planned_file=planned_file
-        )
+        metrics = CollectorMetrics("c")
+        writer = EventWriter(self, metrics, cluster="c", clock_s=lambda: 1000.0)
+        self._sweeper = KafkaSweeper(writer, metrics, planned_file=planned_file)
 
     def send(self, _: str, event: bytes) -> None:
         self.sent.append(event)

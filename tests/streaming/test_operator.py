@@ -13,12 +13,12 @@ from state.controller import RoundLengthError
 from state.layouts import VERSION, NewerStateError
 from streaming.intake.observation import decode
 from streaming.settings import ClusterSettingsSource, Settings, load
-from streaming.settings.accepted import AcceptedClusters
+from streaming.settings.identity import AcceptedClusters
 from streaming.spark.operator import ClusterProcessor
 from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, REJECTED, ROUND, OutputRow
-from tests.live.loads import START_S, closing, leaning, played
-from tests.live.stage import QUICK
 from tests.streaming.events import control
+from tests.support.loads import START_S, closing, leaning, played
+from tests.support.stage import QUICK
 
 INPUT, CONTROL = "in", "control"
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from streaming.collector.planned import BadPlan, find_conflicts, read_planned
+from streaming.collector.kafka import find_conflicts, read_planned
 from streaming.kafka.cluster import PartitionState, RunningMove
 
+BEFORE = {("t", 9): (1, 2)}
 STATE = PartitionState(replicas=(1, 2), leader=1, in_sync=(1, 2))
 
 
@@ -19,9 +20,9 @@ def file_of(path: Path, *rows: tuple[str, int, list[int]]) -> str:
 
 
 def test_targets_are_read_and_a_file_that_is_not_there_plans_nothing(tmp_path: Path) -> None:
-    assert read_planned(file_of(tmp_path, ("t", 0, [1, 3]))) == ({("t", 0): (1, 3)}, [])
-    assert read_planned(str(tmp_path / "later.json")) == ({}, [])
-    assert read_planned(None) == ({}, [])
+    assert read_planned(file_of(tmp_path, ("t", 0, [1, 3])), {}) == ({("t", 0): (1, 3)}, [])
+    assert read_planned(str(tmp_path / "later.json"), BEFORE) == ({}, [])
+    assert read_planned(None, BEFORE) == ({}, [])
 
 
 @pytest.mark.parametrize(
@@ -36,15 +37,16 @@ def test_targets_are_read_and_a_file_that_is_not_there_plans_nothing(tmp_path: P
 def test_a_partition_that_cannot_be_is_named_and_keeps_no_other_from_being_planned(
     tmp_path: Path, rows: list[tuple[str, int, list[int]]], message: str
 ) -> None:
-    planned, odd = read_planned(file_of(tmp_path, ("u", 7, [1]), *rows, ("u", 8, [2, 1])))
+    planned, odd = read_planned(file_of(tmp_path, ("u", 7, [1]), *rows, ("u", 8, [2, 1])), {})
     assert planned == {("u", 7): (1,), ("u", 8): (2, 1)}
     assert odd == [message]
 
 
-def test_what_is_no_json_is_refused_by_name(tmp_path: Path) -> None:
+def test_what_is_no_json_is_named_and_leaves_the_plan_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("{")
-    with pytest.raises(BadPlan, match=r"plan\.json cannot be read"):
-        read_planned(str(tmp_path / "plan.json"))
+    planned, (line,) = read_planned(str(tmp_path / "plan.json"), BEFORE)
+    assert planned == BEFORE
+    assert "plan.json cannot be read, so the plan before it counts" in line
 
 
 def test_an_unknown_partition_an_unknown_broker_and_another_move_are_named() -> None:

@@ -16,7 +16,7 @@ from state.store import DictStore
 from streaming.contract.encode import Origin, encode_refused
 from streaming.intake.records import Intake, Record
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.reader import compose
+from streaming.settings.load import compose
 from tests.streaming.events import (
     CLUSTER,
     KAFKA_LOAD_REPORT,

@@ -209,7 +209,6 @@ def test_a_broker_is_asked_at_the_port_of_its_id_unless_another_is_set() -> None
         ({"token_env": TOKEN}, "(not shown)"),
         ({"ca_file": "a"}, "plain http"),
         ({"admin_url": "https://h:1", "key_file": "a"}, "belong together"),
-        ({"sweeps_per_round_count": 1}, "2 or more"),
     ],
 )
 def test_a_target_that_makes_no_sense_is_refused_without_showing_secrets(

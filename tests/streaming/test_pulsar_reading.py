@@ -6,7 +6,7 @@ import pytest
 from streaming.process.exits import Refused
 from streaming.pulsar.link import PulsarLink, input_on_pulsar
 from streaming.pulsar.reading import explain_errors
-from streaming.settings.reader import compose
+from streaming.settings.load import compose
 
 TOPIC = "persistent://ops/trimtab/trimtab.actions"
 

@@ -8,9 +8,8 @@ from typing import Self
 import pytest
 from click.testing import CliRunner, Result
 
-from streaming.cli import main, topic_options
+from streaming.cli import main, published
 from streaming.contract.encode import encode_leader
-from streaming.operators import proposals
 from streaming.ports.reading import TopicRecord
 from streaming.process.exits import REFUSED
 
@@ -46,8 +45,7 @@ class Topic:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, values: Sequence[bytes], *arguments: str) -> Result:
-    for module in (topic_options, proposals):
-        monkeypatch.setattr(module, "output_reader", lambda *_, **__: Topic(values))
+    monkeypatch.setattr(published, "output_reader", lambda *_, **__: Topic(values))
     return CliRunner().invoke(main, [*arguments])
 
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from streaming.cli import main
-from streaming.cli.sizes import Size, size_text
+from streaming.cli.options import Size, size_text
 from streaming.contract.encode import Origin
 from streaming.controller.recorder import RotatingFolder
 from streaming.controller.recording import Recorded, decode_recorded

@@ -7,20 +7,10 @@ import msgspec
 import pytest
 
 from state.outputs import JudgedRow, canonical
+from streaming.cli.published import Rejected, UnreadableEvent, is_round_of, read_rejected
+from streaming.cli.rejected import place_of, rejected_text, tail_rejected_text
+from streaming.cli.summaries import round_text, tail_round_text
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
-from streaming.operators.action_events import UnreadableEvent
-from streaming.operators.round_events import (
-    Rejected,
-    is_round_of,
-    read_rejected,
-)
-from streaming.operators.round_text import (
-    place_of,
-    rejected_text,
-    round_text,
-    tail_rejected_text,
-    tail_round_text,
-)
 from tests.streaming.summaries import ROUND, section
 from tests.streaming.test_status import HOT, PAIR, of, rows
 

@@ -14,8 +14,7 @@ from state.events import MAX_DETAIL_CHARACTERS, Control, Event
 from state.ledger import Decision
 from state.store import DictStore
 from streaming.contract.decode import decode
-from tests.state.engine.test_bulkhead import KAFKA, kafka_trace
-from tests.state.traces import CLUSTER, load, settings_of, statistics
+from tests.state.traces import CLUSTER, KAFKA, kafka_trace, load, settings_of, statistics
 from tests.streaming import events
 from tests.streaming.events import TOPIC_STATS, event, facts, report, traffic
 from tests.streaming.test_poison import Desk, overlay

@@ -5,8 +5,7 @@ import json
 import pytest
 from jsonschema import Draft202012Validator
 
-from deploy.docs.kinds import KINDS
-from deploy.docs.schemas import schema_of
+from deploy.docs.schemas import KINDS, schema_of
 from streaming.contract.encode import SKIPPED_TYPE, SkippedRange, encode_skipped
 from streaming.ports.places import Place, is_past
 from streaming.spark.checkpoint import decode_progress

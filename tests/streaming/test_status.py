@@ -17,16 +17,13 @@ from state.outputs import (
     canonical,
 )
 from state.outputs.actions import ROUND_TYPE
+from streaming.cli.beats import Process, newest_leaders, newest_processes
+from streaming.cli.published import Newest, Round, read_round
+from streaming.cli.status import ClusterStatus, status_text
 from streaming.contract.beat import Beat, encode
 from streaming.contract.envelope import EPOCH_HEADER
-from streaming.operators.beats import Running, newest_beats, newest_standbys
-from streaming.operators.round_events import (
-    Newest,
-    Round,
-    read_round,
-)
-from streaming.operators.status import ClusterStatus, status_of, status_text
 from streaming.ports.reading import TopicRecord
+from streaming.settings import Settings
 from tests.streaming.summaries import CONTROL, ROUND, THROTTLE, of_kafka
 
 END_MS = 480_000
@@ -68,7 +65,7 @@ def of(data: RoundSummary, **fields: Any) -> Round:
     )
 
 
-def running(*, beat_age_s: float = 2.0, batch: int | None = 42) -> dict[str, Running]:
+def running(*, beat_age_s: float = 2.0, batch: int | None = 42) -> dict[str, Process]:
     return {"main": leading(beat_age_s=beat_age_s, batch=batch)}
 
 
@@ -80,28 +77,29 @@ def leading(
     batch: int | None = 42,
     beat_age_s: float,
     has_left: bool = False,
-) -> Running:
-    return Running(
-        controller=name,
+) -> Process:
+    beat = Beat(
+        name=name,
         instance=instance,
         epoch=epoch,
         batch=batch,
-        beat_age_s=beat_age_s,
-        session_s=10.0,
+        at="then",
         version="1",
-        has_left=has_left,
+        session_s=10.0,
+        is_leaving=has_left,
     )
+    return Process(beat=beat, age_s=beat_age_s, ahead_s=0.0)
 
 
 def status(
     data: RoundSummary = ROUND,
     *,
     after_s: float = 30,
-    beats: dict[str, Running] | None = None,
+    beats: dict[str, Process] | None = None,
     **fields: Any,
 ) -> ClusterStatus:
     now_ms = round(END_MS + 1000 * after_s)
-    return status_of(of(data, **fields), epoch=7, waiting=None, beats=beats, now_ms=now_ms)
+    return ClusterStatus(event=of(data, **fields), epoch=7, waiting=None, leaders=beats, now_ms=now_ms)
 
 
 def record(event: Round, *, epoch: int = 1, offset: int = 0) -> TopicRecord:
@@ -221,7 +219,9 @@ def test_of_a_kafka_cluster_it_says_what_moves_and_at_which_rates() -> None:
 
 
 def test_what_a_newer_control_event_asks_for_is_shown_as_waiting() -> None:
-    found = status_of(of(ROUND), epoch=None, waiting="ann: calmer (c2)", beats=None, now_ms=END_MS)
+    found = ClusterStatus(
+        event=of(ROUND), epoch=None, waiting="ann: calmer (c2)", leaders=None, now_ms=END_MS
+    )
     assert "  waiting     ann: calmer (c2)\n" in status_text(found)
     assert "  controller  main, epoch unknown; whether it runs is not known\n" in status_text(found)
 
@@ -246,7 +246,7 @@ def test_what_a_newer_control_event_asks_for_is_shown_as_waiting() -> None:
     ],
 )
 def test_it_says_whether_the_controller_runs_and_so_why_no_round_comes(
-    beats: dict[str, Running] | None, *, runs: bool | None, controller: str, why: str
+    beats: dict[str, Process] | None, *, runs: bool | None, controller: str, why: str
 ) -> None:
     found = status(after_s=600, beats=beats)
     text = status_text(found)
@@ -264,7 +264,7 @@ def test_the_newest_beat_of_each_controller_counts_unless_another_process_has_re
         return said(written, at_ms=at_ms)
 
     garbage = TopicRecord(key=b"x", value=None, timestamp=9_000, partition=0, offset=0, headers=[])
-    found = newest_beats(
+    found = newest_leaders(
         [
             beat("main", "a:1", epoch=1, at_ms=1_000),
             beat("main", "b:2", epoch=2, at_ms=2_000, batch=3),
@@ -310,11 +310,22 @@ def test_it_names_who_stands_by_and_why_one_could_not_lead() -> None:
         standby("d:4", is_leaving=True),
         said(Beat(name="main", instance="a:1", epoch=7, batch=3, at="then", version="1", session_s=10.0)),
     ]
-    found = newest_standbys(records, now_ms=2_000)
-    assert [each.instance for each in found["main"]] == ["b:2", "c:3"]
-    assert newest_standbys(records, now_ms=21_000) == {}, "they are silent"
-    assert list(newest_beats(records, now_ms=2_000)) == ["main"]
-    shown = status_of(of(ROUND), epoch=7, waiting=None, beats=running(), standbys=found, now_ms=END_MS + 1000)
+
+    def shown_at(now_ms: int) -> ClusterStatus:
+        processes = newest_processes(records, now_ms=now_ms)
+        return ClusterStatus(
+            event=of(ROUND),
+            epoch=7,
+            waiting=None,
+            leaders=running(),
+            processes=processes,
+            now_ms=END_MS + 1000,
+        )
+
+    shown = shown_at(2_000)
+    assert [each.beat.instance for each in shown.standbys] == ["b:2", "c:3"]
+    assert shown_at(21_000).standbys == [], "they are silent"
+    assert list(newest_leaders(records, now_ms=2_000)) == ["main"]
     assert (
         "  standby     b:2, version 2, could take over\n"
         "              c:3, version 2, COULD NOT LEAD: the checkpoint was written by a newer trimtab\n"
@@ -328,7 +339,7 @@ def test_a_leader_that_said_goodbye_does_not_run_however_young_its_last_beat_is(
 
 
 def test_the_newest_summary_of_each_cluster_counts_unless_its_controller_was_replaced() -> None:
-    newest = Newest()
+    newest = Newest(Settings())
     newest.take(
         [
             record(of(ROUND, round=7), epoch=2),

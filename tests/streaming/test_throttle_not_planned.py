@@ -9,8 +9,8 @@ import pytest
 from streaming.kafka.admin import KafkaCluster
 from streaming.kafka.cluster import LogSizes, PartitionState, RunningMove
 from streaming.kafka.throttles import Throttle, ThrottlesFound
-from streaming.planner.throttle.request import BadRequest, PartitionRow, ThrottleRequest
-from streaming.planner.throttle.survey import Survey, survey
+from streaming.planner.throttle_cluster import Survey, survey
+from streaming.planner.throttle_request import BadRequest, PartitionRow, ThrottleRequest
 from tests.policies.throttle.moving import GB, MB, Partition
 from tests.streaming.test_throttle_command import GOOD, WORKED, answer, plan, row
 
@@ -107,8 +107,8 @@ class Cluster:
     def reassignments(self) -> dict[tuple[str, int], RunningMove]:
         return self.running
 
-    def end_offsets(self, partitions: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        return dict.fromkeys(partitions, 7)
+    def end_offsets(self, leaders: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+        return dict.fromkeys(leaders, 7)
 
     def log_sizes(self, _: object, brokers: set[int]) -> LogSizes:
         sizes = {

@@ -8,24 +8,12 @@ from click.testing import CliRunner
 
 from state.outputs import DrainRow, Section, UpkeepSummary
 from streaming.cli import main
-from streaming.operators.edits import (
-    BadChange,
-    Edit,
-    configured_edit,
-    mode_edit,
-    pause_edit,
-    resume_edit,
-    settings_edit,
-)
-from streaming.operators.overlay_text import change_text, overlay_text
-from streaming.operators.upkeep import (
-    begin_drain,
-    begin_maintenance,
-    drain_line,
-    end_maintenance,
-    is_stuck,
-    own_lines,
-)
+from streaming.cli.control import Edit
+from streaming.cli.operate import configured_edit, mode_edit, pause_edit, resume_edit, settings_edit
+from streaming.cli.request import change_text, overlay_text
+from streaming.cli.summaries import drain_line, own_lines
+from streaming.cli.upkeep import begin_drain, begin_maintenance, end_maintenance, is_stuck
+from streaming.process.exits import WrongUse
 from tests.streaming.test_control_commands import ASKER, NOW, NOW_MS, Planned, data_of, plan, planned, stands
 from tests.streaming.test_control_commands import SETTINGS as SOURCE
 
@@ -98,7 +86,7 @@ def test_what_is_deleted_is_under_no_maintenance() -> None:
 
 
 def test_what_is_not_under_maintenance_cannot_be_ended() -> None:
-    with pytest.raises(BadChange, match="broker b9 is neither under maintenance nor drained"):
+    with pytest.raises(WrongUse, match="broker b9 is neither under maintenance nor drained"):
         planned(end_maintenance(["b9"], []), both().value, now_ms=NOW_MS + 2)
 
 
@@ -113,14 +101,14 @@ def test_a_broker_is_drained_or_under_maintenance_and_a_second_drain_is_the_firs
 
 
 def test_a_maintenance_that_no_round_could_obey_is_refused() -> None:
-    with pytest.raises(BadChange, match=r"the maintenance of broker b1 would end at .* let it last longer"):
+    with pytest.raises(WrongUse, match=r"the maintenance of broker b1 would end at .* let it last longer"):
         planned(begin_maintenance(["b1"], [], asker=ASKER, at=NOW, until=NOW + timedelta(seconds=1)))
 
 
 @pytest.mark.parametrize("edit", [MAINTENANCE, DRAIN])
 def test_a_kafka_cluster_refuses_them_by_name(edit: Edit) -> None:
     with pytest.raises(
-        BadChange, match=r"east-1 is a Kafka cluster, .* cannot be put under maintenance or drained"
+        WrongUse, match=r"east-1 is a Kafka cluster, .* cannot be put under maintenance or drained"
     ):
         plan(
             "east-1",

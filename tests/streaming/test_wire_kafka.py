@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.replicas import ReplicaSet
+from policies.throttle.moves import ReplicaSet
 from state.events import KafkaLoadReport, Reassignment, Rejection, ReplicaTable
 from streaming.contract.decode import decode
 from tests.streaming.events import KAFKA_LOAD_REPORT, REASSIGNMENT, event

@@ -3,7 +3,8 @@
 from typing import Any
 
 from policies.throttle.rates import BrokerRole
-from streaming.executor.kafka_orders import Precondition, ThrottleAction
+from streaming.executor.orders import ThrottleAction
+from streaming.executor.orders import ThrottlePrecondition as Precondition
 
 L1, L2, F3 = BrokerRole("leader", 1), BrokerRole("leader", 2), BrokerRole("follower", 3)
 
@@ -28,8 +29,8 @@ def first(topic: str) -> ThrottleAction:
     return action(
         add_leader_throttled_replicas={topic: "0:1,0:2"},
         add_follower_throttled_replicas={topic: "0:3"},
-        leader_rate_bytes_per_s={"1": 2_000_000, "2": 2_000_000},
-        follower_rate_bytes_per_s={"3": 2_000_000},
+        leader_rate_bytes_per_s={1: 2_000_000, 2: 2_000_000},
+        follower_rate_bytes_per_s={3: 2_000_000},
     )
 
 

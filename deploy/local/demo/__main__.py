@@ -1,30 +1,65 @@
-"""`python -m deploy.local.demo`: starts everything, plays until Ctrl-C (or until balanced), stops everything."""
+"""`python -m deploy.local.demo [--pulsar]`: starts everything, plays until Ctrl-C (or until balanced), stops everything.
 
+It is one loop without threads of its own: read the topics, let the world go on, draw.
+
+Exit codes: 0 balanced, or ended by Ctrl-C on a terminal; 1 not balanced within the time, or something failed, and
+standard error says what.
+"""
+
+import argparse
+import math
+import shutil
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+import pulsar as pulsar_client
 from kafka.errors import KafkaError
+from rich.console import Console
 
-from deploy.local.demo.child import ROOT, SETTINGS, ChildError, Trimtab, free_metrics_port
-from deploy.local.demo.fleet import Fleet
-from deploy.local.demo.link import Closed, Link
-from deploy.local.demo.pair import SESSION_S, Pair
+from deploy.local.demo.screen import Screen, save_picture
 from deploy.local.demo.story import Story
-from deploy.local.demo.view import Demo, Limits, StageOptions, View
-from deploy.local.kafka import LocalKafka, LocalKafkaError
+from deploy.local.demo.topics import Topics
+from deploy.local.demo.trimtab import (
+    METRICS_PORT,
+    ROOT,
+    STANDBY_ENVIRONMENT,
+    Pair,
+    Trimtab,
+    free_metrics_port,
+)
+from deploy.local.demo.wording import Lines
+from deploy.local.demo.worlds import World, fleet_world, pulsar_world
+from deploy.local.kafka import LocalKafka
+from deploy.local.processes import LocalError, interrupt_once
 from policies.shedding import fleet_planner
-from streaming.settings import Settings, load
+from streaming.pulsar.admin import AdminError
+from streaming.settings import load
 from streaming.spark.jars import JarError, JavaError
 
-SWEEP_S = 2.0
-"""Seconds between sweeps: two sweeps a round."""
 HEAR_S = 0.2
 """How long one read of the topics waits; the screen is drawn after each."""
-PLAIN_SECONDS = 120.0
+PLAIN_SECONDS = 300.0
+"""Without a terminal it ends after so long, start-up not counted. Two idle cores need half a minute with the fleet and 90 s with
+Pulsar."""
+ERRORS = (LocalError, JarError, JavaError, KafkaError, AdminError, pulsar_client.PulsarException)
+"""The text of each says what to do."""
+INTERRUPTIONS = (KeyboardInterrupt, pulsar_client.Interrupted)
+"""What Ctrl-C raises, here or in a client's library that waits for an answer."""
+
+
+class View(Protocol):
+    """What shows the story: a screen, or lines."""
+
+    def show_step(self, what: str) -> AbstractContextManager[None]: ...
+    def playing(self, story: Story) -> AbstractContextManager[None]: ...
+    def show(self, story: Story) -> None: ...
+    def end(self, story: Story) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,120 +67,150 @@ class Stage:
     """Everything that runs."""
 
     kafka: LocalKafka
-    trimtab: Trimtab
-    """The one that was started first."""
+    world: World
+    programs: Sequence[Trimtab]
     pair: Pair | None
-    link: Link
-    fleet: Fleet
+    topics: Topics
     story: Story
-    settings: Settings
 
     def check(self) -> None:
-        """Raise LocalKafkaError or ChildError if Kafka or trimtab has ended by itself."""
+        """Raise LocalError if something has ended by itself."""
         self.kafka.check()
-        (self.pair or self.trimtab).check()
+        self.world.check()
+        for program in self.programs:
+            program.check()
 
 
 @contextmanager
-def _set_stage(directory: Path, view: View, options: StageOptions) -> Iterator[Stage]:
-    """Start Kafka, the topics and trimtab, in this order, and stop them in the reverse one."""
-    settings = load(file=SETTINGS, flags={}, environ={}).settings
+def _set_stage(directory: Path, view: View, args: argparse.Namespace) -> Iterator[Stage]:
+    """Start Kafka, the world, the topics and trimtab, in this order, and stop them in the reverse one."""
     with ExitStack() as stack:
         kafka = LocalKafka(directory / "kafka")
         with view.show_step("starting Kafka"):
             stack.enter_context(kafka)
-        port = free_metrics_port() if options.metrics_port is None else options.metrics_port
-        trimtab = stack.enter_context(_trimtab(directory, kafka, port, standby=options.standby))
+        world = stack.enter_context(
+            pulsar_world(directory, view.show_step, extensible=args.extensible)
+            if args.pulsar
+            else fleet_world(kafka.bootstrap)
+        )
+
+        def program(command: Sequence[str], *, port: int = 0, log: str) -> Trimtab:
+            made = Trimtab(
+                directory,
+                bootstrap=kafka.bootstrap,
+                metrics_port=port,
+                settings=world.settings_file,
+                command=command,
+                log=log,
+                environment={**world.environment, **(STANDBY_ENVIRONMENT if args.standby else {})},
+            )
+            stack.callback(made.stop)
+            return made
+
+        port = free_metrics_port() if args.metrics_port is None else args.metrics_port
+        controller = program(["run"], port=port, log="trimtab.log")
+        programs = [controller, *(program(each, log=f"{each[0]}.log") for each in world.commands)]
         with view.show_step("creating the topics"):
-            trimtab.create_topics()
-        with view.show_step("starting trimtab on Spark"):
-            trimtab.start()
-            link = stack.enter_context(Link(kafka.bootstrap, settings))
-            trimtab.wait_until_ready()
+            controller.create_topics()
+        settings = load(file=world.settings_file, flags={}, environ={}).settings
+        topics = stack.enter_context(Topics(kafka.bootstrap, settings))
+        with view.show_step(
+            " and ".join(["starting trimtab on Spark", *(each[0] for each in world.commands)])
+        ):
+            for each in programs:
+                each.start()
+            controller.wait_until_ready()
         pair = None
-        if options.standby:
-            second = _trimtab(directory, kafka, free_metrics_port(), standby=True, log="standby.log")
-            pair = Pair(trimtab, stack.enter_context(second))
+        if args.standby:
+            standby = program(["run"], port=free_metrics_port(), log="standby.log")
+            pair = Pair(controller, standby)
+            programs.append(standby)
             with view.show_step("starting a second trimtab, which stands by"):
-                second.start()
-                second.wait_until_ready()
-        fleet = Fleet()
+                standby.start()
+                standby.wait_until_ready()
         story = Story(
             acceptable_points=settings.pulsar.of_policy(fleet_planner.POLICY).acceptable_spread_points,
             limits=settings.pulsar.split.limits(),
-            metrics_url=trimtab.metrics_url,
+            metrics_url=controller.metrics_url,
             bootstrap=kafka.bootstrap,
-            settings_file=str(SETTINGS.relative_to(ROOT)),
+            settings_file=str(world.settings_file.relative_to(ROOT)),
         )
-        yield Stage(
-            kafka=kafka, trimtab=trimtab, pair=pair, link=link, fleet=fleet, story=story, settings=settings
-        )
+        yield Stage(kafka=kafka, world=world, programs=programs, pair=pair, topics=topics, story=story)
 
 
-def _trimtab(
-    directory: Path, kafka: LocalKafka, port: int, *, standby: bool, log: str | None = None
-) -> Trimtab:
-    """A `trimtab run` that is not started yet."""
-    paired = {"TRIMTAB_CONTROLLER__STANDBY": "true", "TRIMTAB_CONTROLLER__SESSION_S": str(SESSION_S)}
-    return Trimtab(
-        directory,
-        bootstrap=kafka.bootstrap,
-        metrics_port=port,
-        log=log,
-        environment=paired if standby else {},
-    )
-
-
-def _play(stage: Stage, view: View, limits: Limits) -> None:
-    """Read the topics, follow decisions, report sweeps and draw, until a limit is reached or Ctrl-C comes."""
-    rounds = stage.settings.pulsar.rounds
-    next_sweep_s = _next_sweep_s(time.time(), lateness_s=rounds.lateness_s)
-    began_s = time.monotonic()
-    with view.playing(stage.story):
-        while not limits.are_reached(stage.story, elapsed_s=time.monotonic() - began_s):
+def _play(stage: Stage, view: View, *, seconds: float | None, until_balanced: bool) -> None:
+    """Read the topics, let the world go on and draw, until the time is over, the fleet is balanced or Ctrl-C comes."""
+    story, ends_s = stage.story, math.inf if seconds is None else time.monotonic() + seconds
+    with view.playing(story):
+        while time.monotonic() < ends_s and not (until_balanced and story.is_balanced):
             stage.check()
-            _receive(stage)
+            received = stage.topics.receive(HEAR_S)
+            for each in received:
+                story.observe(each)
+            stage.world.advance(received)
             if stage.pair is not None:
-                stage.pair.follow_story(stage.story)
-            if time.time() >= next_sweep_s:
-                sweep = stage.fleet.sweep(round(time.time() * 1000))
-                stage.link.report(sweep)
-                stage.story.swept(sweep)
-                next_sweep_s = _next_sweep_s(time.time(), lateness_s=rounds.lateness_s)
-            view.show(stage.story)
-
-
-def _next_sweep_s(now_s: float, *, lateness_s: float) -> float:
-    """The next sweep is ``lateness_s`` after an even second, so that the tick after a round's end closes the round at once."""
-    return ((now_s - lateness_s) // SWEEP_S + 1) * SWEEP_S + lateness_s
-
-
-def _receive(stage: Stage) -> None:
-    for received in stage.link.receive(HEAR_S):
-        if isinstance(received, Closed):
-            stage.story.observe_round(received)
-            continue
-        stage.story.observe_decision(received)
-        if received.action.dry_run:
-            continue
-        now_ms = round(time.time() * 1000)
-        result = stage.fleet.follow(received.action_id, received.action, now_ms=now_ms)
-        if result is not None:
-            stage.story.observe_result(result)
-            stage.link.answer([result], now_ms=now_ms)
+                stage.pair.follow(story)
+            view.show(story)
 
 
 def main() -> int:
     """Run the demo; returns the exit code."""
-    return Demo(
-        module="deploy.local.demo",
+    args = _arguments()
+    interrupt_once()
+    console = Console()
+    on_terminal = console.is_terminal and sys.stdout.isatty()
+    view: View = Screen(console) if on_terminal else Lines()
+    seconds = args.seconds if args.seconds is not None or on_terminal else PLAIN_SECONDS
+    directory = Path(tempfile.mkdtemp(prefix="trimtab-demo-"))  # stays after a failure
+    story = None
+    try:
+        with _set_stage(directory, view, args) as stage:
+            story = stage.story
+            _play(stage, view, seconds=seconds, until_balanced=not on_terminal)
+    except INTERRUPTIONS:
+        print("stopped", file=sys.stderr)
+    except ERRORS as error:
+        print(f"the demo failed: {error}", file=sys.stderr)
+        return 1
+    if story is not None:
+        view.end(story)
+        if args.picture is not None:
+            save_picture(story, args.picture)
+    shutil.rmtree(directory)
+    if on_terminal and seconds is None:
+        return 0
+    return 0 if story is not None and story.is_balanced else 1
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m deploy.local.demo",
         description="Run a small, unbalanced fleet, and trimtab, which balances it.",
-        plain_seconds=PLAIN_SECONDS,
-        staged=_set_stage,
-        play=_play,
-        has_standby=True,
-        errors=(LocalKafkaError, ChildError, JarError, JavaError, KafkaError),
-    ).main()
+    )
+    parser.add_argument(
+        "--pulsar", action="store_true", help="run a real Pulsar cluster, not a simulated fleet"
+    )
+    parser.add_argument(
+        "--extensible", action="store_true", help="with --pulsar: run its extensible load manager (PIP-192)"
+    )
+    parser.add_argument(
+        "--standby",
+        action="store_true",
+        help="run two controllers, and kill the one that leads after some rounds",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        help=f"play at most this long, start-up not counted (without a terminal: {PLAIN_SECONDS:g}, and at most until it "
+        "is balanced; on a terminal: until Ctrl-C)",
+    )
+    parser.add_argument(
+        "--metrics-port",
+        type=int,
+        help=f"serve metrics here (default: {METRICS_PORT}, where Prometheus looks, or another if it is taken)",
+    )
+    parser.add_argument("--picture", type=Path, metavar="FILE.svg", help="write the last screen as SVG")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

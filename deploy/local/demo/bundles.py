@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 import msgspec
 import numpy as np
 
-from policies.splitting.positions import partitions_of, positions_of
 from policies.splitting.ranges import Bundle as BundleName
-from policies.splitting.ranges import NamespaceBundles
+from policies.splitting.ranges import NamespaceBundles, partitions_of, positions_of
 from streaming.contract.messages import BundleStats, TopicLoad, Traffic
 
 HOT_BUNDLE = "shop/orders/0x78000000_0x80000000"

@@ -14,14 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-import msgspec
 import numpy as np
 
 from deploy.local.demo.bundles import Bundle, first_bundles
 from policies.splitting.ranges import BadRange
 from state.outputs import Split, Unload, rfc3339
 from streaming.contract.messages import (
-    ActionResultData,
     BundleStats,
     LocalBrokerData,
     Resource,
@@ -49,19 +47,6 @@ CPU_NOISE_POINTS = 0.4
 _BITS_PER_KBIT = 1000.0
 
 
-class BrokerReport(LocalBrokerData, frozen=True, kw_only=True):
-    """Pulsar's `LocalBrokerData` with the fields that real reports have and trimtab does not read."""
-
-    webServiceUrl: str  # noqa: N815
-    pulsarServiceUrl: str  # noqa: N815
-    brokerVersionString: str = "4.0.7"  # noqa: N815
-    loadManagerClassName: str = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"  # noqa: N815
-    loadReportType: str = "LocalBrokerData"  # noqa: N815
-    lastUpdate: int  # noqa: N815
-    numBundles: int  # noqa: N815
-    protocols: dict[str, str] = msgspec.field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerNow:
     """One broker in a sweep."""
@@ -71,7 +56,7 @@ class BrokerNow:
     """CPU, 100 = all cores busy."""
     messages_per_s: float
     bundles_count: int
-    report: BrokerReport
+    report: LocalBrokerData
     topics: dict[str, dict[str, TopicLoad]]
     """Traffic by bundle and topic."""
 
@@ -84,16 +69,11 @@ class Result:
     outcome: Literal["succeeded", "failed", "skipped"]
     reason: str
 
-    def data(self) -> ActionResultData:
-        """The result as it is published."""
-        return ActionResultData(outcome=self.outcome, reason=self.reason)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
     """One round of reports, and the moves and splits it found finished."""
 
-    number: int
     time_ms: int
     bundles_count: int
     """Bundles of the whole fleet without heartbeat bundles; one that moves counts once."""
@@ -126,7 +106,6 @@ class Fleet:
     _owners: dict[str, str] = field(init=False, repr=False)
     _moves: dict[str, _Move] = field(init=False, repr=False, default_factory=dict)
     _cuts: dict[str, _Cut] = field(init=False, repr=False, default_factory=dict)
-    _sweeps_count: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self._random = np.random.default_rng(self.seed)
@@ -157,7 +136,6 @@ class Fleet:
         for move in self._moves.values():
             move.listed_twice = True
             self._owners[move.bundle] = move.destination
-        self._sweeps_count += 1
         listed: dict[str, dict[str, float]] = {broker: {} for broker in BROKERS}
         for name, bundle in self._bundles.items():
             factor = self._factor(bundle, now_ms)
@@ -168,10 +146,9 @@ class Fleet:
             for broker in (move_now.source, move_now.destination):
                 listed[broker][name] = factor / 2
         return Sweep(
-            number=self._sweeps_count,
             time_ms=now_ms,
             bundles_count=len(self._bundles),
-            brokers=tuple(self._broker_now(broker, listed[broker], now_ms) for broker in BROKERS),
+            brokers=tuple(self._broker_now(broker, listed[broker]) for broker in BROKERS),
             finished=tuple(finished),
         )
 
@@ -247,7 +224,7 @@ class Fleet:
         noise = float(self._random.normal(0.0, NOISE_RATIO))
         return max(0.0, 1.0 + DRIFT_RATIO * math.sin(angle) + noise)
 
-    def _broker_now(self, broker: str, factors: dict[str, float], now_ms: int) -> BrokerNow:
+    def _broker_now(self, broker: str, factors: dict[str, float]) -> BrokerNow:
         """The load of a broker that lists these bundles, each at this multiple of its mean traffic."""
         listed = {name: self._bundles[name].stats(factor) for name, factor in factors.items()}
         rate_in, rate_out, volume_in, volume_out = _sums(listed.values())
@@ -255,10 +232,7 @@ class Fleet:
         noise = float(self._random.normal(0.0, CPU_NOISE_POINTS))
         points = min(100.0, max(0.0, 1.0 + 100.0 * messages_per_s / CAPACITY_MESSAGES_PER_S + noise))
         heartbeat = f"pulsar/{CLUSTER}/{broker}/0x00000000_0xffffffff"
-        host = broker.partition(":")[0]
-        report = BrokerReport(
-            webServiceUrl=f"http://{broker}",
-            pulsarServiceUrl=f"pulsar://{host}:6650",
+        report = LocalBrokerData(
             cpu=Resource(usage=points * CORES_COUNT, limit=100.0 * CORES_COUNT),
             memory=Resource(usage=900.0 + 4.0 * len(listed), limit=2048.0),
             directMemory=Resource(usage=512.0 + 8.0 * points, limit=4096.0),
@@ -268,10 +242,8 @@ class Fleet:
             msgRateOut=rate_out,
             msgThroughputIn=volume_in,
             msgThroughputOut=volume_out,
-            lastUpdate=now_ms,
             lastStats={heartbeat: BundleStats()} | listed,
             bundles=[heartbeat, *listed],
-            numBundles=len(listed) + 1,
         )
         return BrokerNow(
             broker=broker,

@@ -20,7 +20,7 @@ from rich.text import Text
 from deploy.local.demo import wording
 from deploy.local.demo.fleet import BrokerNow
 from deploy.local.demo.story import Decision, Story
-from streaming.planner.split.picture import bar
+from streaming.planner.split import bar
 
 PICTURE_WIDTH, PICTURE_HEIGHT = 100, 30
 _HEADER_LINES = 1

@@ -3,21 +3,55 @@
 Balanced means that trimtab itself finds nothing to do any more: at least one of its decisions was followed, and in
 each of the last `CALM_ROUNDS` rounds nothing fired, no split was decided and no broker was as far from the mean as
 the settings let brokers be from each other.
+
+A split comes with the picture of its cuts in the topics as their broker reported them last, so the loads may differ a
+little from those that the controller saw when it decided.
 """
 
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from deploy.local.demo.cut import plan_cut
+import numpy as np
+
 from deploy.local.demo.fleet import BrokerNow, Result, Sweep
-from deploy.local.demo.link import Closed, Decided
-from policies.splitting.cut import BundleLimits
+from deploy.local.demo.topics import Closed, Decided, Received
+from policies.columns import Floats
+from policies.splitting.cut import BundleLimits, Cut, SplitQuestion, children, topic_loads
+from policies.splitting.ranges import Bundle, positions_of
 from state.outputs import RoundSummary, Split, Unload
-from streaming.planner.split.plan import Plan
+from streaming.contract.messages import Traffic
+from streaming.planner.split import Plan
+
+
+def plan_cut(split: Split, topics: Mapping[str, Traffic], limits: BundleLimits) -> Plan:
+    """The split as a plan over these topics of its bundle, for ``streaming.planner.split.picture`` to draw."""
+    bundle = Bundle.parse(split.bundle)
+    loads = topic_loads(
+        list(topics),
+        positions=positions_of(topics),
+        messages_per_s=_sums(topics, "msgRateIn", "msgRateOut"),
+        bytes_per_s=_sums(topics, "msgThroughputIn", "msgThroughputOut"),
+    )
+    question = SplitQuestion(range=bundle.range, topics=loads, limits=limits)
+    cut = Cut(boundaries=tuple(split.boundaries), reason=split.reason)
+    return Plan(
+        bundle=bundle,
+        algorithm=split.algorithm,
+        question=question,
+        cut=cut,
+        children=children(question, cut.boundaries),
+        warnings=(),
+    )
+
+
+def _sums(topics: Mapping[str, Traffic], *rates: str) -> Floats:
+    """The sum of these rates for each topic, (n,)."""
+    return np.array([sum(getattr(traffic, rate) for rate in rates) for traffic in topics.values()])
+
 
 CALM_ROUNDS = 4
 """Long enough that a difference that persists would have been acted on."""
@@ -79,8 +113,19 @@ class Story:
     balanced_after_s: float | None = None
     """Seconds from the first sweep to the first moment it was balanced; None before that."""
 
-    def swept(self, sweep: Sweep) -> None:
-        """Take the loads of a sweep, and the moves and splits it finished."""
+    def observe(self, received: Received) -> None:
+        """Take what became readable."""
+        match received:
+            case Closed():
+                self._observe_round(received)
+            case Decided():
+                self._observe_decision(received)
+            case Result():
+                self._observe_result(received)
+            case Sweep():
+                self._observe_sweep(received)
+
+    def _observe_sweep(self, sweep: Sweep) -> None:
         self.bundles_count = sweep.bundles_count
         self.now = {broker.broker: broker for broker in sweep.brokers}
         usages = [broker.usage_points for broker in sweep.brokers]
@@ -89,10 +134,9 @@ class Story:
             self.first, self.first_spread_points, self.began_at = self.now, spread, self.clock()
         self.spreads_points.append(spread)
         for result in sweep.finished:
-            self.observe_result(result)
+            self._observe_result(result)
 
-    def observe_decision(self, received: Decided) -> None:
-        """Take a decision."""
+    def _observe_decision(self, received: Decided) -> None:
         self.decided_count += 1
         action = received.action
         plan = self._plan(action) if isinstance(action, Split) else None
@@ -103,13 +147,10 @@ class Story:
             Decision(action_id=received.action_id, action=action, heard_at=self.clock(), fate=fate, plan=plan)
         )
 
-    def observe_result(self, result: Result) -> None:
-        """Take what became of a decision."""
-        for decision in self.decisions:
-            if decision.action_id == result.action_id:
-                self._note_result(decision, result)
-
-    def _note_result(self, decision: Decision, result: Result) -> None:
+    def _observe_result(self, result: Result) -> None:
+        decision = next((each for each in self.decisions if each.action_id == result.action_id), None)
+        if decision is None:
+            return
         decision.why = result.reason
         if result.outcome != "succeeded":
             decision.fate = result.outcome
@@ -123,8 +164,7 @@ class Story:
         topics = None if broker is None else broker.topics.get(split.bundle)
         return None if topics is None else plan_cut(split, topics, self.limits)
 
-    def observe_round(self, received: Closed) -> None:
-        """Take a round's summary."""
+    def _observe_round(self, received: Closed) -> None:
         self.rounds_count += 1
         self.last_round = received.summary
         self.lags_s.append(received.lag_s)

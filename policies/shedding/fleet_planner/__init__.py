@@ -12,69 +12,102 @@ has to wait until their averages mean something.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from policies.columns import Bools, Codes, Floats, Ints, empty_rows
-from policies.costs import RULE_FADES, SATURATED_POINTS
+from policies.columns import Bools, Code, Codes, Floats, Ints, empty_rows
+from policies.costs import SATURATED_POINTS
 from policies.shedding.contract import (
-    ACTED,
     ADMITTED,
-    BUDGET,
-    MASKED,
-    NEED_MET,
-    NO_DESTINATION,
-    NO_TRAFFIC,
     POSTPONED,
-    TOO_BIG,
+    BundleOutcome,
     Evidence,
     Examined,
     Headline,
+    OutcomeText,
     Proposal,
     SheddingPlan,
     SheddingPolicy,
-    Stand,
+    stand_by,
 )
-from policies.shedding.fleet_planner.levels import AVERAGED_ROUNDS, Levels, carry, judge
-from policies.shedding.fleet_planner.memory import (
+from policies.shedding.fleet_planner.levels import (
+    AVERAGED_ROUNDS,
     EVIDENCE,
     ROUNDS,
     UNFINISHED,
     FleetPlannerMemory,
+    FleetPlannerSettings,
+    Levels,
+    carry,
+    judge,
     note_unfinished,
     remember,
 )
 from policies.shedding.fleet_planner.search import Fleet, Found, search
-from policies.shedding.fleet_planner.settings import FleetPlannerSettings
-from policies.shedding.fleet_planner.words import OUTCOME_TEXTS
 from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, candidates, examine_nothing
 from policies.shedding.view import DESTINATION_RISES, NOBODY, SOURCE_FALLS, RoundView
 
+OUTCOME_TEXTS: Final[Mapping[str, OutcomeText]] = {
+    "within-spread": OutcomeText(
+        meaning="its level is within the acceptable spread",
+        remedy="its broker has to be further above the least used one than the acceptable spread",
+    ),
+    "receives": OutcomeText(
+        meaning="bundles of hotter brokers go there in this round",
+        remedy="its broker takes bundles of hotter brokers in this round",
+    ),
+    "not-sure": OutcomeText(
+        meaning="it stands out by the first number of points, and the second is needed to be certain",
+        advice="wait, or lower `noise_multiple`",
+        remedy="its broker has to stand out more, or for longer, or noise_multiple has to be lower",
+        example="not-sure 16.1/17.3",
+    ),
+    "no-better-place": OutcomeText(
+        meaning="it stands out, but no bundle that may move would help",
+        advice="see the outcomes of its bundles; allow splits: `[pulsar.split]`",
+        remedy="another bundle of its broker has to help, or splits have to be on: [pulsar.split]",
+    ),
+    "every-broker-hot": OutcomeText(
+        meaning="it stands out, no move helps, and even the coldest broker is above 85 %",
+        advice="add brokers",
+        remedy="another broker has to have room for its bundles: add brokers",
+    ),
+    "budget-spent": OutcomeText(
+        meaning="it stands out, and a budget allows no more moves now",
+        advice="wait, or raise the limit of `[pulsar.guards]` that the outcomes of its bundles name",
+        remedy="a budget has to allow more moves: it is that of a round or of an hour",
+        is_hold=True,
+    ),
+    "promises-failed": OutcomeText(
+        meaning="most of the last unloads did not help as they should have",
+        advice="see the finding `failed-promises`, and the [runbook](runbooks/promises-failed.md)",
+        remedy="unloads have to help again, see the finding failed-promises, or: `trimtab resume`",
+        is_hold=True,
+    ),
+}
+
+
 NAME: Final = "fleet-planner"
 
-OUTCOMES = (
-    "fired",
-    "receives",
-    "within-spread",
-    "not-sure",
-    "no-better-place",
-    "every-broker-hot",
-    "budget-spent",
-    "promises-failed",
-)
-(
-    FIRED,
-    RECEIVES,
-    WITHIN_SPREAD,
-    NOT_SURE,
-    NO_BETTER_PLACE,
-    EVERY_BROKER_HOT,
-    BUDGET_SPENT,
-    PROMISES_FAILED,
-) = range(len(OUTCOMES))
+
+class Outcome(Code):
+    """What became of a row that was examined."""
+
+    FIRED = 0
+    RECEIVES = 1
+    WITHIN_SPREAD = 2
+    NOT_SURE = 3
+    NO_BETTER_PLACE = 4
+    EVERY_BROKER_HOT = 5
+    BUDGET_SPENT = 6
+    PROMISES_FAILED = 7
+
+
+OUTCOMES = Outcome.names()
+
 TRIGGERS = ("", "spread")
 _SHOWN_DIGITS = 6
 _FEW_BROKERS = 10
@@ -103,8 +136,7 @@ class _Spread:
     @property
     def is_certain(self) -> Bools:
         """Where the difference is certain, (n,)."""
-        found: Bools = (self.apart >= self.needed_points) & (self.apart > 0)
-        return found
+        return (self.apart >= self.needed_points) & (self.apart > 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -204,24 +236,24 @@ def _examine(
     order = np.argsort(-levels.score, kind="stable")
     place = np.empty(count, dtype=np.int64)
     place[order] = np.arange(count)
-    outcome = np.full(count, WITHIN_SPREAD, dtype=np.int8)
+    outcome = np.full(count, Outcome.WITHIN_SPREAD, dtype=np.int8)
     stands_out = spread.apart > settings.acceptable_spread_points
     if hold is not None:
         outcome[stands_out] = hold
     elif found.is_cut:
-        outcome[stands_out] = BUDGET_SPENT
-    outcome[stands_out & ~levels.is_clear] = NOT_SURE
+        outcome[stands_out] = Outcome.BUDGET_SPENT
+    outcome[stands_out & ~levels.is_clear] = Outcome.NOT_SURE
     stuck = sorted(found.stuck)
     outcome[stuck] = np.where(
-        levels.score[spread.cold[stuck]] >= HOT_POINTS, EVERY_BROKER_HOT, NO_BETTER_PLACE
+        levels.score[spread.cold[stuck]] >= HOT_POINTS, Outcome.EVERY_BROKER_HOT, Outcome.NO_BETTER_PLACE
     )
-    outcome[sorted(found.waiting)] = BUDGET_SPENT
-    outcome[~stands_out] = WITHIN_SPREAD
+    outcome[sorted(found.waiting)] = Outcome.BUDGET_SPENT
+    outcome[~stands_out] = Outcome.WITHIN_SPREAD
     low = np.where(spread.cold == np.arange(count), NOBODY, spread.cold)
     for move in reversed(found.moves):
-        outcome[move.destination] = RECEIVES
+        outcome[move.destination] = Outcome.RECEIVES
         low[move.source] = move.destination
-    outcome[[move.source for move in found.moves]] = FIRED
+    outcome[[move.source for move in found.moves]] = Outcome.FIRED
     columns = {
         "level_points": levels.score,
         "coldest_points": levels.score[spread.cold],
@@ -236,7 +268,7 @@ def _examine(
         low=low[order],
         outcome=outcome[order],
         outcomes=OUTCOMES,
-        trigger=np.where(stands_out | (outcome == FIRED), 1, 0).astype(np.int8)[order],
+        trigger=np.where(stands_out | (outcome == Outcome.FIRED), 1, 0).astype(np.int8)[order],
         triggers=TRIGGERS,
         evidence={name: _round_shown(column[order]) for name, column in columns.items()},
     )
@@ -246,8 +278,8 @@ def _examine(
 def _why_nobody_gives(view: RoundView, spread: _Spread, settings: FleetPlannerSettings) -> int | None:
     """Outcome of brokers that stand out in a round without a plan; None where a plan is made."""
     if not spread.is_certain.any():
-        return NOT_SURE
-    return PROMISES_FAILED if _have_promises_failed(view, settings) else None
+        return Outcome.NOT_SURE
+    return Outcome.PROMISES_FAILED if _have_promises_failed(view, settings) else None
 
 
 def _have_promises_failed(view: RoundView, settings: FleetPlannerSettings) -> bool:
@@ -262,7 +294,10 @@ def _plan(view: RoundView, levels: Levels, found: Found, examined: Examined, pla
     rows = np.array([move.bundle for move in found.moves], dtype=np.int64)
     tried_rows, tried_examined = empty_rows(), empty_rows()
     gives = np.flatnonzero(
-        np.isin(examined.outcome, (FIRED, NO_BETTER_PLACE, EVERY_BROKER_HOT, BUDGET_SPENT))
+        np.isin(
+            examined.outcome,
+            (Outcome.FIRED, Outcome.NO_BETTER_PLACE, Outcome.EVERY_BROKER_HOT, Outcome.BUDGET_SPENT),
+        )
     )
     if len(gives):
         tried = candidates(view.bundles, fired=gives, brokers=examined.high[gives])
@@ -291,12 +326,12 @@ def _tried_outcomes(
     view: RoundView, levels: Levels, found: Found, tried: Ints, examined: Examined, tried_examined: Ints
 ) -> Codes:
     """Outcome of each tried bundle; of a broker that could not be helped, which of its bundles are too big and which have no place."""
-    outcomes = np.full(len(tried), NEED_MET, dtype=np.int8)
+    outcomes = np.full(len(tried), BundleOutcome.NEED_MET, dtype=np.int8)
     if not len(tried):
         return outcomes
     fleet, bundles = Fleet(view, levels), view.bundles
     owners = examined.high[tried_examined]
-    outcomes[np.isin(owners, sorted(found.waiting))] = BUDGET
+    outcomes[np.isin(owners, sorted(found.waiting))] = BundleOutcome.BUDGET
     for broker in np.unique(owners[np.isin(owners, sorted(found.stuck))]).tolist():
         of_broker = owners == broker
         outcomes[of_broker] = _why_it_stays(fleet, tried[of_broker], broker)
@@ -304,9 +339,9 @@ def _tried_outcomes(
     for owner in np.unique(owners[loads]).tolist():
         idle = loads & (owners == owner)
         takes = (fleet.amounts(tried[idle], owner) * fleet.unit[owner]).max(axis=1) > 0
-        outcomes[np.flatnonzero(idle)[~takes]] = NO_TRAFFIC
-    outcomes[~bundles.movable[tried]] = MASKED
-    outcomes[np.isin(tried, [move.bundle for move in found.moves])] = ACTED
+        outcomes[np.flatnonzero(idle)[~takes]] = BundleOutcome.NO_TRAFFIC
+    outcomes[~bundles.movable[tried]] = BundleOutcome.MASKED
+    outcomes[np.isin(tried, [move.bundle for move in found.moves])] = BundleOutcome.ACTED
     return outcomes
 
 
@@ -314,10 +349,12 @@ def _why_it_stays(fleet: Fleet, rows: Ints, broker: int) -> Codes:
     """Why each bundle of a broker that could not be helped stays, (k,)."""
     receivers = fleet.receivers(broker, 0.0)
     if not len(receivers):
-        return np.full(len(rows), NO_DESTINATION, dtype=np.int8)
+        return np.full(len(rows), BundleOutcome.NO_DESTINATION, dtype=np.int8)
     amounts, cold = fleet.amounts(rows, broker), receivers[0]
     worse = fleet.scores_after(int(cold), amounts * fleet.unit[cold])
-    return np.where(worse >= fleet.score[broker], TOO_BIG, NO_DESTINATION).astype(np.int8)
+    return np.where(worse >= fleet.score[broker], BundleOutcome.TOO_BIG, BundleOutcome.NO_DESTINATION).astype(
+        np.int8
+    )
 
 
 def _round_shown(column: Floats) -> Floats:
@@ -338,13 +375,6 @@ def _describe_not_sure(evidence: Evidence) -> str:
     return f"not-sure {evidence['apart_points']:.1f}/{evidence['needed_points']:.1f}"
 
 
-def _stand(evidence: Evidence) -> Stand:
-    return Stand(
-        difference_points=float(evidence["apart_points"]),
-        threshold_points=float(evidence["needed_points"]),
-    )
-
-
 POLICY: Final = SheddingPolicy(
     name=NAME,
     settings=FleetPlannerSettings,
@@ -355,19 +385,11 @@ POLICY: Final = SheddingPolicy(
     outcome_texts=OUTCOME_TEXTS,
     calm_outcomes=("within-spread", "receives"),
     triggers=TRIGGERS,
-    evidence=(
-        "level_points",
-        "coldest_points",
-        "apart_points",
-        "acceptable_spread_points",
-        "needed_points",
-        "error_points",
-        "noise_points",
-    ),
     sentences={TRIGGERS[1]: _describe_source},
     details={"not-sure": _describe_not_sure},
     headline=Headline(
-        meaning="the level of the most used broker less that of the least used one", stand_of=_stand
+        meaning="the level of the most used broker less that of the least used one",
+        stand_of=stand_by("apart_points", "needed_points"),
     ),
     plans_rounds=True,
 )

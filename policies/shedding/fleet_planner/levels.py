@@ -9,25 +9,145 @@ measured, and the more there is, the less a single report counts. A difference b
 some rounds is no noise, and counts fully.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from struct import iter_unpack
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints, sum_runs
 from policies.costs import SATURATED_POINTS, CostMemory, Costs, figures_of, learn
-from policies.shedding.fleet_planner.memory import (
-    COST,
-    ROUNDS,
-    SETTLING,
-    TRAFFIC,
-    FleetPlannerMemory,
-    Residual,
-    broker_columns,
-    fleet_values,
-    remember,
-)
 from policies.shedding.view import RoundView
+from policies.usage import RESOURCES
+from policies.wording import require
+
+GOAL_RATIO: Final = 0.5
+"""Where a plan ends, as a share of the acceptable spread: half of it, so that the spread does not soon come back."""
+MOST_PROMISES: Final = 10
+"""How many of the last unloads are remembered with what became of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetPlannerSettings:
+    """How far apart brokers may be, how sure it has to be, and how much may move."""
+
+    acceptable_spread_points: float = 15.0
+    """Percentage points between the most and the least used broker that need no action. A plan goes on to half of it, so
+    that the spread does not soon come back. Not in Pulsar."""
+    noise_multiple: float = 2.5
+    """By how many times its uncertainty a spread has to be above the acceptable one, added up over the rounds in which it is. The
+    uncertainty is computed from the measured noise: a large difference is acted on at once, one near the limit once it has lasted.
+    A larger value acts less and later. Not in Pulsar."""
+    min_gain_points: float = 0.5
+    """Percentage points by which a plan as a whole has to lower one of its brokers; a single move may bring less, however small
+    bundles are. Not in Pulsar."""
+    max_moved_ratio: float = 0.2
+    """Share of the fleet's traffic that one round may move; every client of what moves reconnects. Not in Pulsar."""
+    failed_promises_ratio: float = 0.6
+    """Share of the last ``promises_count`` unloads. If so many have settled and brought less than half of what they
+    promised, nothing is planned until an hour has passed or a person resumes the cluster. Not in Pulsar."""
+    promises_count: int = 10
+    """How many of the last unloads ``failed_promises_ratio`` looks at, at most 10; 0: it never stops a plan. Not in Pulsar."""
+
+    def __post_init__(self) -> None:
+        require(self, "acceptable_spread_points", "noise_multiple", "min_gain_points", expected="0 or more")
+        require(self, "max_moved_ratio", "failed_promises_ratio", most=1, expected="from 0 to 1")
+        require(self, "promises_count", most=MOST_PROMISES, expected=f"from 0 to {MOST_PROMISES}")
+
+    @property
+    def goal_points(self) -> float:
+        """Spread at which a plan ends."""
+        return GOAL_RATIO * self.acceptable_spread_points
+
+
+_R = len(RESOURCES)
+
+
+class Residual(NamedTuple):
+    """Where one of the two differences between reports and levels is remembered, by resource: columns of a broker, then values of the group."""
+
+    offset: slice
+    """What the level has of it."""
+    last: slice
+    """What the last report showed."""
+    variance: slice
+    run: slice
+    """For how many rounds it has been beyond noise on one side."""
+    noise: slice
+    """Variance of the group."""
+    steps: slice
+    """Half the variance of what differs from one round to the next: what of the noise does not last."""
+    rounds: int
+    """Rounds that this was learned from."""
+
+
+def _residual(column: int, value: int) -> Residual:
+    offset, last, variance, run = (slice(column + at * _R, column + (at + 1) * _R) for at in range(4))
+    noise, steps = (slice(value + at * _R, value + (at + 1) * _R) for at in range(2))
+    return Residual(offset, last, variance, run, noise, steps, value + 2 * _R)
+
+
+ROUNDS, SETTLING, EVIDENCE = range(3)
+"""Columns of a broker: rounds it was seen, rounds until its reports show the present again, and the evidence that it is above the coldest
+by more than is acceptable."""
+TRAFFIC = _residual(3, 0)
+"""What the present traffic costs beyond its running averages, in points."""
+COST = _residual(3 + 4 * _R, 1 + 2 * _R)
+"""What usage shows beyond the cost of the present traffic, in points."""
+BROKER_COLUMNS = 3 + 8 * _R
+UNFINISHED = 2 + 4 * _R
+"""Value of the group: 1 while the last plan was cut short."""
+FLEET_VALUES = UNFINISHED + 1
+_VALUE = np.dtype("<f8")
+_ROW_BYTES = BROKER_COLUMNS * _VALUE.itemsize
+_DIGITS = 9
+"""Decimal places that are kept: what differs beyond them between processors is not remembered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetPlannerMemory:
+    """What was learned about each broker, and about the group."""
+
+    learned: Mapping[str, bytes] = field(default_factory=dict)
+    """By broker, ``BROKER_COLUMNS`` values of eight bytes each, little-endian: lists of floats would take longer than a calm round."""
+    fleet: Sequence[float] = ()
+    """``FLEET_VALUES`` values; empty at the beginning."""
+
+
+def broker_columns(memory: FleetPlannerMemory, names: Sequence[str]) -> Floats:
+    """A row for each broker, (n, columns); zeros for one that is new or was remembered in another layout."""
+    nothing = bytes(_ROW_BYTES)
+    rows = [memory.learned.get(name, nothing) for name in names]
+    if set(map(len, rows)) != {_ROW_BYTES}:
+        rows = [row if len(row) == _ROW_BYTES else nothing for row in rows]
+    return np.frombuffer(b"".join(rows), dtype=_VALUE).reshape(-1, BROKER_COLUMNS).astype(np.float64)
+
+
+def fleet_values(memory: FleetPlannerMemory) -> Floats:
+    """The group's values, (values,)."""
+    if len(memory.fleet) != FLEET_VALUES:
+        return np.zeros(FLEET_VALUES)
+    return np.array(memory.fleet, dtype=np.float64)
+
+
+def remember(
+    memory: FleetPlannerMemory, names: Sequence[str], columns: Floats, fleet: Floats
+) -> FleetPlannerMemory:
+    """The next memory; brokers that did not report keep what was learned about them."""
+    values = np.round(columns, _DIGITS).astype(_VALUE).tobytes()
+    rows = chain.from_iterable(iter_unpack(f"{_ROW_BYTES}s", values))
+    learned = {**memory.learned, **dict(zip(names, rows, strict=True))}
+    return FleetPlannerMemory(learned=learned, fleet=np.round(fleet, _DIGITS).tolist())
+
+
+def note_unfinished(memory: FleetPlannerMemory) -> FleetPlannerMemory:
+    """The memory of a plan that goes on in the next round."""
+    fleet = fleet_values(memory)
+    fleet[UNFINISHED] = True
+    return replace(memory, fleet=fleet.tolist())
+
 
 SETTLING_ROUNDS = 2
 """Rounds after a move whose reports still show the past, or clients that reconnect."""
@@ -90,8 +210,7 @@ class Levels:
         if view.present_rates is None:
             return average
         share = self.belief[owners] if isinstance(owners, int) else self.belief[owners][:, None]
-        found: Floats = average + share * (view.present_rates(rows) - average)
-        return found
+        return average + share * (view.present_rates(rows) - average)
 
     def excess_points(self, view: RoundView, rows: Ints, owners: Ints, brokers: Ints) -> Floats:
         """What the traffic of bundles costs a broker each beyond the running averages, in points, (k, resources)."""
@@ -172,8 +291,7 @@ def _follow(learned: Floats, fleet: Floats, kind: Residual, found: Floats, is_fa
     _learn_noise(learned, fleet, kind, found, new, is_false)
     unknown = 1.0 + UNKNOWN_ROUNDS / (learned[:, ROUNDS, None] + 1.0)
     weight = gain if kind is COST else gain + (1.0 - gain) / AVERAGED_ROUNDS
-    error: Floats = noise * _averaged_share(weight, _lasting_share(fleet, kind)) * np.sqrt(unknown)
-    return error
+    return noise * _averaged_share(weight, _lasting_share(fleet, kind)) * np.sqrt(unknown)
 
 
 def carry(
@@ -197,8 +315,7 @@ def _lasting_rounds(kind: Residual) -> int:
 
 
 def _gain(noise: Floats) -> Floats:
-    found: Floats = MOST_GAIN / np.maximum(noise / QUIET_POINTS, 1.0) ** 2
-    return found
+    return MOST_GAIN / np.maximum(noise / QUIET_POINTS, 1.0) ** 2
 
 
 def _count_run(learned: Floats, kind: Residual, new: Floats, noise: Floats, is_false: Bools) -> Floats:
@@ -216,8 +333,7 @@ def _noise_of(learned: Floats, fleet: Floats, kind: Residual) -> Floats:
     if not fleet[kind.noise].any():
         fleet[kind.noise] = FIRST_NOISE_POINTS**2
         fleet[kind.steps] = (1.0 - FIRST_LASTING) * FIRST_NOISE_POINTS**2
-    noise: Floats = np.sqrt(np.maximum(fleet[kind.noise], learned[:, kind.variance]))
-    return noise
+    return np.sqrt(np.maximum(fleet[kind.noise], learned[:, kind.variance]))
 
 
 def _learn_noise(
@@ -251,15 +367,13 @@ def _learn_noise(
 
 def _lasting_share(fleet: Floats, kind: Residual) -> Floats:
     """Which share of a round's noise is still there in the next one, (resources,)."""
-    found: Floats = np.clip(1.0 - fleet[kind.steps] / fleet[kind.noise], 0.0, 1.0 - MOST_STEPS**-2)
-    return found
+    return np.clip(1.0 - fleet[kind.steps] / fleet[kind.noise], 0.0, 1.0 - MOST_STEPS**-2)
 
 
 def _averaged_share(weight: Floats | float, lasts: Floats | float) -> Floats:
     """How much of a noise that lasts some rounds is left, as a share of it, in an average to which each round adds with this weight."""
     kept = (1.0 - weight) * lasts
-    share: Floats = np.sqrt(weight / (2.0 - weight) * (1.0 + kept) / (1.0 - kept))
-    return share
+    return np.sqrt(weight / (2.0 - weight) * (1.0 + kept) / (1.0 - kept))
 
 
 def _owned_rates(view: RoundView) -> tuple[Floats, Floats]:

@@ -16,8 +16,7 @@ import numpy as np
 
 from policies.columns import Bools, Floats, Ints
 from policies.costs import BANDWIDTH_IN, BANDWIDTH_OUT, explain, figures_of
-from policies.shedding.fleet_planner.levels import Levels
-from policies.shedding.fleet_planner.settings import FleetPlannerSettings
+from policies.shedding.fleet_planner.levels import FleetPlannerSettings, Levels
 from policies.shedding.rules import Rules
 from policies.shedding.view import RoundView
 from policies.usage import RESOURCES
@@ -120,8 +119,7 @@ class Fleet:
     def amounts(self, rows: Ints, owner: int) -> Floats:
         """How much of each resource bundles of a broker take by the fleet's rule, (k, a)."""
         figures = figures_of(self.levels.rates(self.view, rows, owner), self.view.bundles.counts[rows])
-        found: Floats = explain(figures, self.levels.costs.rule)[:, self.counts]
-        return found
+        return explain(figures, self.levels.costs.rule)[:, self.counts]
 
     def scores_after(self, broker: int, change: Floats) -> Floats:
         """Score of a broker with its points changed, (k,), from (k, a)."""

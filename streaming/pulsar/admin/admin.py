@@ -13,8 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from policies.splitting.positions import position_of
-from policies.splitting.ranges import Bundle, BundleRange
+from policies.splitting.ranges import Bundle, BundleRange, position_of
 from state.facts import SPLIT_ALGORITHM
 from streaming.pulsar.admin.errors import AdminError
 from streaming.pulsar.admin.http import HttpClient, Method, addresses

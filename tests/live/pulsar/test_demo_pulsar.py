@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from deploy.local.demo_pulsar.__main__ import SETTINGS
-from deploy.local.demo_pulsar.hearing import Loads
-from deploy.local.demo_pulsar.traffic import RATES_MESSAGES_PER_S, TOTAL_MESSAGES_PER_S
+from deploy.local.demo.shop import RATES_MESSAGES_PER_S, TOTAL_MESSAGES_PER_S
+from deploy.local.demo.topics import Loads
+from deploy.local.demo.worlds import PULSAR_SETTINGS
 from streaming.contract.messages import TickData
 from streaming.settings import load
 from tests.live.terminal import assert_ctrl_c_ends, output_without_terminal
@@ -31,7 +31,7 @@ def report(rate: float, bundles: list[str]) -> bytes:
     )
 
 
-def test_a_sweep_shows_the_brokers_that_answered_with_their_own_numbers() -> None:
+def test_a_sweep_shows_the_brokers_that_answered_with_their_own_numbers():
     loads = Loads(capacity_messages_per_s=400.0)
     assert loads.tick(TickData(asked=["b1", "b2"]), 5) is None, "nobody has reported yet"
     loads.report("b1", report(100.0, ["t/n/0x0_0x1", "pulsar/lab/b1:8080/0x00000000_0xffffffff"]))
@@ -49,7 +49,7 @@ def test_a_sweep_shows_the_brokers_that_answered_with_their_own_numbers() -> Non
 
 
 def test_the_traffic_is_too_much_for_one_broker_to_be_calm_and_a_bundle_of_it_too_hot() -> None:
-    pulsar = load(file=SETTINGS, flags={}, environ={}).settings.pulsar
+    pulsar = load(file=PULSAR_SETTINGS, flags={}, environ={}).settings.pulsar
     capacity = pulsar.capacity.messages_per_s
     assert capacity is not None
     assert 100 * TOTAL_MESSAGES_PER_S / capacity > 2 * pulsar.fleet_planner.acceptable_spread_points
@@ -57,7 +57,7 @@ def test_the_traffic_is_too_much_for_one_broker_to_be_calm_and_a_bundle_of_it_to
     assert len(hot) == 1
 
 
-def test_what_a_broker_of_the_extensible_load_manager_publishes_is_shown_alike() -> None:
+def test_what_a_broker_of_the_extensible_load_manager_publishes_is_shown_alike():
     loads = Loads(capacity_messages_per_s=400.0)
     data = {
         "weightedMaxEMA": 0.1,
@@ -77,12 +77,10 @@ def test_what_a_broker_of_the_extensible_load_manager_publishes_is_shown_alike()
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--extensible"]], ids=["modular", "extensible"])
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_without_a_terminal_it_balances_a_real_cluster_and_leaves_nothing_behind(
-    tmp_path: Path, options: list[str]
-) -> None:
+def test_without_a_terminal_it_balances_and_leaves_nothing_behind(tmp_path: Path, options: list[str]):
     temporary = tmp_path / "t"
     temporary.mkdir()
-    message = output_without_terminal("deploy.local.demo_pulsar", temporary, *options, timeout_s=800)
+    message = output_without_terminal("deploy.local.demo", temporary, "--pulsar", *options, timeout_s=800)
     assert re.search(r"balanced, first after \d+ s: spread", message)
     assert "decided: split shop/orders/" in message
     assert "  split: shop/orders/" in message
@@ -94,4 +92,4 @@ def test_without_a_terminal_it_balances_a_real_cluster_and_leaves_nothing_behind
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("moment", ["starting traffic", "decisions: "])
 def test_ctrl_c_stops_all_of_it_whenever_it_comes(tmp_path: Path, moment: str) -> None:
-    assert_ctrl_c_ends("deploy.local.demo_pulsar", tmp_path, moment=moment, within_s=STOP_S_MAX)
+    assert_ctrl_c_ends("deploy.local.demo", tmp_path, "--pulsar", moment=moment, within_s=STOP_S_MAX)

@@ -1,6 +1,6 @@
 """The executor on a real cluster: what it says happened is what the brokers say, and nothing is done twice."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,12 +9,15 @@ import pytest
 
 from deploy.local.pulsar import LocalPulsar
 from policies.splitting.ranges import Bundle, BundleRange
-from tests.live.driving import command, until
-from tests.live.pulsar.commanding import Commander
-from tests.live.pulsar.lab import CLUSTER, Lab, other_than
-from tests.live.stage import Stage
+from streaming.pulsar.admin import PulsarAdmin
+from tests.support.processes import command
+from tests.support.pulsar import CLUSTER, Lab, PulsarStage, other_than
+from tests.support.pulsar_programs import Commander
+from tests.support.stage import Stage
 
 pytestmark = pytest.mark.live
+
+VERIFY_S = 60
 
 
 @pytest.fixture
@@ -22,13 +25,7 @@ def commander(stage: Stage, pulsar: LocalPulsar) -> Commander:
     return Commander(stage, pulsar)
 
 
-def without_time(result: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in result.items() if name not in {"took_s", "reason"}}
-
-
-def test_an_unload_lands_on_its_destination_and_a_split_has_the_boundaries_asked_for(
-    pulsar: LocalPulsar, commander: Commander
-) -> None:
+def test_an_unload_lands_where_it_should_and_a_split_cuts_as_asked(pulsar: LocalPulsar, commander: Commander):
     lab = Lab(pulsar)
     moved, cut, *_ = lab.bundles()
     topic = lab.topic_in(moved)
@@ -36,7 +33,7 @@ def test_an_unload_lands_on_its_destination_and_a_split_has_the_boundaries_asked
     split = commander.split(cut, owner=lab.assigned(cut), at=[middle + 7, middle])
     with lab.traffic([topic]):
         for _ in range(3):
-            owner = until(lambda: lab.owner(moved), what="an owner", running=[pulsar])
+            owner = lab.until(lambda: lab.owner(moved), "an owner")
             destination = other_than(lab, owner)
             unload = commander.unload(moved, owner=owner, to=destination)
             commander.execute()
@@ -48,12 +45,9 @@ def test_an_unload_lands_on_its_destination_and_a_split_has_the_boundaries_asked
                 "a client's own lookup may come first; it is told"
             )
         assert lab.owner(moved) == destination, "while producers were connected"
-    assert without_time(results[unload]) == {
-        "outcome": "succeeded",
-        "broker": destination,
-        "bundles": [],
-        "was_done_before": False,
-    }
+    found = results[unload]
+    assert (found["outcome"], found["broker"]) == ("succeeded", destination)
+    assert (found["bundles"], found["was_done_before"]) == ([], False)
     children = [
         str(Bundle(lab.namespace, BundleRange(low, high)))
         for low, high in ((cut.range.lower, middle), (middle, middle + 7), (middle + 7, cut.range.upper))
@@ -65,9 +59,7 @@ def test_an_unload_lands_on_its_destination_and_a_split_has_the_boundaries_asked
     assert len(lab.bundles()) == 6
 
 
-def test_what_is_delivered_again_is_not_done_again_and_gives_the_same_result(
-    pulsar: LocalPulsar, commander: Commander
-) -> None:
+def test_what_is_delivered_again_gives_the_same_result_undone(pulsar: LocalPulsar, commander: Commander):
     lab = Lab(pulsar)
     moved, cut, *_ = lab.bundles()
     owner = lab.assigned(moved)
@@ -91,9 +83,7 @@ def test_what_is_delivered_again_is_not_done_again_and_gives_the_same_result(
     assert commander.results_count() == 4, "committed: not delivered a third time"
 
 
-def test_every_action_that_must_not_be_carried_out_is_skipped_with_its_reason(
-    pulsar: LocalPulsar, commander: Commander
-) -> None:
+def test_what_must_not_be_carried_out_is_skipped_with_its_reason(pulsar: LocalPulsar, commander: Commander):
     lab = Lab(pulsar)
     bundle, cut, *_ = lab.bundles()
     owner = lab.assigned(bundle)
@@ -127,10 +117,22 @@ def test_every_action_that_must_not_be_carried_out_is_skipped_with_its_reason(
     assert (lab.owner(bundle), lab.bundles()) == (owner, before)
 
 
-def test_the_epoch_is_remembered_over_a_restart_a_pause_is_obeyed_at_once_and_dry_run_changes_nothing(
-    pulsar: LocalPulsar, commander: Commander
-) -> None:
-    lab = Lab(pulsar)
+@pytest.fixture(params=["kafka", "pulsar"])
+def either(request: pytest.FixtureRequest, pulsar: LocalPulsar, tmp_path: Path) -> Iterator[Commander]:
+    """A commander whose topics are on Kafka, or on Pulsar."""
+    if request.param == "kafka":
+        yield Commander(request.getfixturevalue("stage"), pulsar)
+        return
+    stage = PulsarStage.of(Lab(pulsar, bundles_count=1), tmp_path)
+    yield Commander(stage, pulsar)
+    stage.close()
+
+
+def test_epochs_outlive_a_restart_and_pauses_are_obeyed_at_once(pulsar: LocalPulsar, either: Commander):
+    commander, lab = either, Lab(pulsar)
+    commander.execute()
+    assert commander.results_count() == 0, "there is nothing to do yet"
+    commander.stage.send_raw(b"east-1", b"no action", to=commander.stage.topics.actions)
     bundle = lab.bundles()[0]
     owner = lab.assigned(bundle)
     other = other_than(lab, owner)
@@ -139,25 +141,25 @@ def test_the_epoch_is_remembered_over_a_restart_a_pause_is_obeyed_at_once_and_dr
     old = commander.unload(bundle, owner=owner, to=other, epoch=6)
     commander.execute()
     commander.control(paused=True, who="ann", why="an upgrade")
-    commander.clear_control(None)
+    commander.clear_control(b"" if isinstance(commander.stage, PulsarStage) else None)
     paused = commander.unload(bundle, owner=owner, to=other, epoch=7)
     commander.execute()
     assert lab.owner(bundle) == owner
     commander.control(paused=False)
     resumed = commander.unload(bundle, owner=owner, to=other, epoch=7)
     commander.execute()
-    results = commander.results()
+    results, count = commander.results(), commander.results_count()
     message = [str(results[action]["reason"]) for action in (shown, old, paused)]
     assert message[0].startswith("executor-dry-run: ")
     assert message[1].startswith("old-epoch: ")
     assert message[2] == "paused: the cluster is paused by ann: an upgrade", "a tombstone resumes nothing"
     assert results[resumed]["outcome"] == "succeeded"
     assert lab.owner(bundle) == other
+    commander.execute()
+    assert commander.results_count() == count, "what was dealt with does not come again"
 
 
-def test_without_a_destination_pulsar_chooses_and_the_result_says_where_it_is(
-    pulsar: LocalPulsar, stage: Stage
-) -> None:
+def test_without_a_destination_pulsar_chooses_and_the_result_says_where(pulsar: LocalPulsar, stage: Stage):
     lab, commander = Lab(pulsar), Commander(stage, pulsar, verify_timeout_s=5)
     bundle = lab.bundles()[2]
     owner = lab.assigned(bundle)
@@ -170,28 +172,24 @@ def test_without_a_destination_pulsar_chooses_and_the_result_says_where_it_is(
     )
 
 
-def test_the_command_says_what_is_wrong_and_ends_with_the_code_for_it(
+def test_the_command_says_what_is_wrong(
     pulsar: LocalPulsar, commander: Commander, stage: Stage, tmp_path: Path
-) -> None:
+):
     lab = Lab(pulsar)
     bundle = lab.bundles()[0]
     action = commander.unload(bundle, owner=lab.assigned(bundle), to=None, dry_run=True)
     token = tmp_path / "token"
     token.write_text("")
     target = f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{{}}"\n'
+    there = target.format(pulsar.admin_url)
+    away = stage.settings(base=target.format("http://127.0.0.1:1"), file="a.toml")
+    tokenless = stage.settings(base=f'{there}token_file = "{token}"', file="b.toml")
+    topicless = stage.settings(base=there, file="c.toml", topics__actions="none")
     cases = (
         (commander.config, 0, "skipped: dry-run"),
-        (stage.settings(base=target.format("http://127.0.0.1:1"), file="a.toml"), 5, "check admin_url"),
-        (
-            stage.settings(base=target.format(pulsar.admin_url) + f'token_file = "{token}"', file="b.toml"),
-            5,
-            "is empty",
-        ),
-        (
-            stage.settings(base=target.format(pulsar.admin_url), file="c.toml", topics__actions="none"),
-            5,
-            "trimtab topics create",
-        ),
+        (away, 5, "check admin_url"),
+        (tokenless, 5, "is empty"),
+        (topicless, 5, "trimtab topics create"),
     )
     for config, code, message in cases:
         asked = ("execute", "pulsar", CLUSTER, "--config", str(config), "--once")
@@ -199,9 +197,7 @@ def test_the_command_says_what_is_wrong_and_ends_with_the_code_for_it(
     assert commander.results()[action]["outcome"] == "skipped"
 
 
-def test_unloads_of_equal_ranges_in_two_namespaces_all_land_where_they_should(
-    pulsar: LocalPulsar, commander: Commander
-) -> None:
+def test_unloads_of_equal_ranges_in_two_namespaces_do_not_cross(pulsar: LocalPulsar, commander: Commander):
     """Pulsar 4.0 keeps a destination by its range alone, so two of them at once cross over.
 
     The last bundle stays: the lookup of a broker's own reader may use up its hint, as ``Lab`` says.
@@ -222,3 +218,51 @@ def test_unloads_of_equal_ranges_in_two_namespaces_all_land_where_they_should(
     assert {id_: (results[id_]["outcome"], results[id_]["broker"]) for id_ in wanted} == {
         id_: ("succeeded", destination) for id_, destination in wanted.items()
     }
+
+
+def delete(lab: Lab) -> None:
+    """Delete a namespace with all the topics that ``assigned`` made in it."""
+    for bundle in lab.bundles():
+        for topic in lab.admin.topics(bundle):
+            lab.delete(f"persistent/{topic.removeprefix('persistent://')}?force=true")
+    lab.delete(f"namespaces/{lab.namespace}")
+
+
+EARLY = [pytest.param(when, marks=pytest.mark.slow) for when in ("before the execution", "before the call")]
+
+
+@pytest.mark.parametrize("when", [*EARLY, "after the call"])
+@pytest.mark.parametrize("kind", ["unload", "split"])
+def test_a_namespace_deleted_meanwhile_is_named_at_once_and_the_others_go_on(
+    pulsar: LocalPulsar, stage: Stage, monkeypatch: pytest.MonkeyPatch, kind: str, when: str
+):
+    """Around the call itself all checks before it have passed; what is looked at after it is gone."""
+    commander = Commander(stage, pulsar, verify_timeout_s=VERIFY_S)
+    gone, stays = Lab(pulsar, bundles_count=1), Lab(pulsar, bundles_count=1)
+    (bundle,), (moved,) = gone.bundles(), stays.bundles()
+    owner, source = gone.assigned(bundle), stays.assigned(moved)
+    if kind == "unload":
+        first = commander.unload(bundle, owner=owner, to=other_than(gone, owner))
+    else:
+        first = commander.split(bundle, owner=owner, at=[bundle.range.lower + 5])
+    last = commander.unload(moved, owner=source, to=other_than(stays, source))
+    plain: Callable[..., None] = getattr(PulsarAdmin, kind)
+
+    def call(self: PulsarAdmin, named: Bundle, *arguments: object, **more: object) -> None:
+        if named == bundle and when == "before the call":
+            delete(gone)
+        plain(self, named, *arguments, **more)
+        if named == bundle and when == "after the call":
+            delete(gone)
+
+    monkeypatch.setattr(PulsarAdmin, kind, call)
+    if when == "before the execution":
+        delete(gone)
+    commander.execute()
+    result = commander.results()[first]
+    assert result["outcome"] == "skipped", result
+    assert result["reason"].startswith(f"namespace-gone: Pulsar knows no namespace {gone.namespace}")
+    assert result["took_s"] < VERIFY_S, "nobody waits for what cannot come"
+    assert commander.results()[last]["outcome"] == "succeeded"
+    commander.execute()
+    assert commander.results_count() == 2, "none is told again"

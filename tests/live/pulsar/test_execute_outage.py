@@ -4,7 +4,6 @@ Others write to the topic of the results all the time, as collectors do, so that
 never works again.
 """
 
-import json
 import signal
 import threading
 import time
@@ -19,14 +18,13 @@ import pytest
 
 from deploy.local.pulsar import LocalPulsar
 from policies.splitting.ranges import Bundle, BundleRange
-from streaming.contract.messages import ActionResultMessage, type_of
 from streaming.executor.pulsar import ExecutorLoop
 from streaming.process.deadline import Deadline
 from streaming.pulsar.clients import close
-from tests.live.driving import meanwhile, until
-from tests.live.pulsar.commanding import Commander
-from tests.live.pulsar.lab import Lab, connected
-from tests.live.pulsar.stage import PulsarStage
+from tests.support.actions import results
+from tests.support.processes import meanwhile, until
+from tests.support.pulsar import Lab, PulsarStage, connected
+from tests.support.pulsar_programs import Commander
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -86,10 +84,9 @@ class Asker:
         """How often the result of each action was written; empty while Pulsar does not answer."""
         self._stage.connect_anew()
         try:
-            events = [json.loads(value) for value in self._stage.values(self._stage.topics.input)]
+            return Counter(each["subject"] for each in results(self._stage))
         except pulsar_client.PulsarException:
             return Counter()
-        return Counter(each["subject"] for each in events if each["type"] == type_of(ActionResultMessage))
 
     def wait_for(self, action: str) -> None:
         until(lambda: action in self.shown(), what=f"the result of {action}", timeout_s=RECOVERY_S)
@@ -121,9 +118,9 @@ def goes_at_the_next_result(loop: ExecutorLoop, bookie: Bookie, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("when", ["idle", "telling"])
-def test_after_a_bookies_outage_the_executor_tells_results_again_and_repeats_no_batch_for_ever(
+def test_after_a_bookies_outage_the_executor_tells_results_again(
     own: LocalPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
-) -> None:
+):
     stage, bookie = PulsarStage.of(Lab(own, bundles_count=1), tmp_path), Bookie(own)
     asker, asked = Asker(stage, own), []
     with ExitStack() as stack:

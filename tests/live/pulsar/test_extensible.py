@@ -4,34 +4,38 @@ The tests of a version share a cluster; the last of them kills a broker.
 """
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deploy.local.pulsar import LocalPulsar
-from deploy.local.pulsar_jvms import NEWEST_PULSAR_LOCK, PULSAR_LOCK
+from deploy.local.pulsar import NEWEST_PULSAR_LOCK, PULSAR_LOCK, LocalPulsar
+from deploy.local.pulsar_settings import LoadManager
 from policies.splitting.ranges import Bundle, BundleRange
 from state.events import BrokerLoad
 from streaming.contract.decode import decode
 from streaming.contract.messages import (
     BrokerLoadMessage,
+    LoadReportMessage,
     PulsarClusterMessage,
     TickMessage,
     TopicStatsMessage,
 )
+from streaming.pulsar.load_data import LOAD_TOPIC
 from streaming.settings import PulsarTarget, load
-from tests.live.driving import Warm, until
-from tests.live.pulsar.balancing import BUNDLES, controller, gather, trio
-from tests.live.pulsar.commanding import Commander
-from tests.live.pulsar.hearing import Heard, collector
-from tests.live.pulsar.lab import CLUSTER, Lab, other_than
-from tests.live.stage import Stage
+from tests.support.processes import Warm
+from tests.support.pulsar import CLUSTER, Lab, other_than, target_of
+from tests.support.pulsar_programs import BUNDLES, Commander, Heard, collector, controller, gather, trio
+from tests.support.secure_pulsar import SUPER_USER, SecurePulsar
+from tests.support.stage import Stage
 
-pytestmark = [pytest.mark.live, pytest.mark.slow]
+pytestmark = pytest.mark.live
+
 
 QUICK = {"pulsar.rounds.length_s": 8, "pulsar.rounds.lateness_s": 1}
 """A sweep waits up to two seconds for a broker to publish anew."""
@@ -40,11 +44,7 @@ IDLER = {number: {"loadBalancerCPUResourceWeight": 0.1} for number in (2, 3)}
 
 
 @pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(PULSAR_LOCK, id="4.0"),
-        pytest.param(NEWEST_PULSAR_LOCK, id="4.2"),
-    ],
+    scope="module", params=[pytest.param(PULSAR_LOCK, id="4.0"), pytest.param(NEWEST_PULSAR_LOCK, id="4.2")]
 )
 def extensible(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -64,9 +64,10 @@ def published_bundles(data: Mapping[str, Any]) -> dict[str, float]:
     return {each["bundleName"]: each["stats"]["msgRateIn"] for each in data["topBundlesLoadData"]}
 
 
-def test_what_brokers_publish_is_collected_and_unloads_and_cuts_do_what_they_say(
+@pytest.mark.slow
+def test_what_brokers_publish_is_collected_and_actions_do_what_they_say(
     extensible: LocalPulsar, stage: Stage
-) -> None:
+):
     lab, heard, commander = Lab(extensible), Heard(), Commander(stage, extensible)
     moved, cut, *_ = lab.bundles()
     owner, cutter = lab.assigned(moved), lab.assigned(cut)
@@ -87,7 +88,7 @@ def test_what_brokers_publish_is_collected_and_unloads_and_cuts_do_what_they_say
         )
 
     with lab.traffic([topic]):
-        until(lambda: published_at(owner), what=f"{moved} published by {owner}", running=[extensible])
+        lab.until(lambda: published_at(owner), f"{moved} published by {owner}")
         found = heard.of(BrokerLoadMessage)[owner]
         middle = (cut.range.lower + cut.range.upper) // 2
         unload = commander.unload(moved, owner=owner, to=destination)
@@ -95,11 +96,7 @@ def test_what_brokers_publish_is_collected_and_unloads_and_cuts_do_what_they_say
         commander.execute()
         results = commander.results()
         assert lab.owner(moved) == destination
-        until(
-            lambda: published_at(destination),
-            what=f"{moved} published by {destination}",
-            running=[extensible],
-        )
+        lab.until(lambda: published_at(destination), f"{moved} published by {destination}")
     collecting.join_facts()
     collecting.close()
 
@@ -119,7 +116,8 @@ def test_what_brokers_publish_is_collected_and_unloads_and_cuts_do_what_they_say
     assert middle in lab.admin.boundaries(lab.namespace)
 
 
-def test_several_cuts_are_made_one_after_the_other(extensible: LocalPulsar, stage: Stage) -> None:
+@pytest.mark.slow
+def test_several_cuts_are_made_one_after_the_other(extensible: LocalPulsar, stage: Stage):
     lab, commander = Lab(extensible), Commander(stage, extensible)
     cut = lab.bundles()[0]
     middle = (cut.range.lower + cut.range.upper) // 2
@@ -130,7 +128,7 @@ def test_several_cuts_are_made_one_after_the_other(extensible: LocalPulsar, stag
         (later, cut.range.upper),
     ):  # Pulsar cuts no bundle with fewer than two topics
         topic = lab.topic_in(Bundle(cut.namespace, BundleRange(low, high))).removeprefix("persistent://")
-        lab.put(f"persistent/{topic}", None, known=(409,))
+        lab.put(f"persistent/{topic}", known=(409,))
     split = commander.split(cut, owner=lab.assigned(cut), at=[middle, later])
     commander.execute()
     result = commander.results()[split]
@@ -151,10 +149,11 @@ def loads_of(heard: Heard, lab: Lab) -> list[float]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["transfer-shedder", "fleet-planner"])
 def test_an_unbalanced_cluster_is_balanced(
     extensible: LocalPulsar, stage: Stage, warm: Warm, tmp_path: Path, policy: str
-) -> None:
+):
     lab, heard = Lab(extensible, bundles_count=BUNDLES), Heard()
     gather(lab, extensible.broker_ids[0])
     with (
@@ -168,9 +167,9 @@ def test_an_unbalanced_cluster_is_balanced(
             found = loads_of(heard, lab)
             return sum(found) > 20 * BUNDLES and max(found) <= most * sum(found)
 
-        until(lambda: shares(1.0), what="traffic", running=[extensible])
+        lab.until(lambda: shares(1.0), "traffic")
         with trio(lab, stage, running, tmp_path) as three:
-            until(lambda: shares(0.7), what="balance", running=three.alive)
+            three.until(lambda: shares(0.7), "balance")
             three.wait_for_all_results()
             decided, results, rounds = three.actions(), three.results(), three.rounds()
         collecting.close()
@@ -189,9 +188,8 @@ target_std_ratio = 1.0
 """
 
 
-def test_a_killed_broker_fails_by_name_and_the_others_are_read_until_it_is_back(
-    extensible: LocalPulsar,
-) -> None:
+@pytest.mark.slow
+def test_a_killed_broker_fails_by_name_and_the_others_are_read_until_it_is_back(extensible: LocalPulsar):
     lab, heard = Lab(extensible), Heard()
     collecting = collecting_from(lab, heard)
 
@@ -200,7 +198,7 @@ def test_a_killed_broker_fails_by_name_and_the_others_are_read_until_it_is_back(
         assert collecting.sweep()
         return set(heard.of(BrokerLoadMessage)) == set(extensible.broker_ids)
 
-    until(all_read, what="every broker's load", running=[extensible])
+    lab.until(all_read, "every broker's load")
     killed = lab.admin.service_url("non-persistent://pulsar/system/loadbalancer-broker-load-data")
     number = next(each for each, (port, _) in extensible._ports.items() if killed.endswith(f":{port}"))
     dead = extensible.broker_ids[number - 1]
@@ -214,13 +212,79 @@ def test_a_killed_broker_fails_by_name_and_the_others_are_read_until_it_is_back(
                 dead
             }
 
-        until(others_read, what="the others' load", running=[extensible])
+        lab.until(others_read, "the others' load")
 
         def gone() -> bool:
             heard.values.clear()
             return collecting.sweep() and dead not in heard.of(TickMessage)["tick"]["asked"]
 
-        until(gone, what="the end of the broker's session", running=[extensible])
+        lab.until(gone, "the end of the broker's session")
         assert dead not in json.dumps(heard.of(BrokerLoadMessage).get(dead, {}))
-    until(all_read, what="every broker's load again", running=[extensible])
+    lab.until(all_read, "every broker's load again")
     collecting.close()
+
+
+@pytest.mark.slow
+def test_a_switch_of_load_managers_is_said_and_collected_through(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.WARNING)
+    with LocalPulsar(tmp_path, brokers=2) as pulsar:
+        lab, heard = Lab(pulsar), Heard()
+        collecting = collecting_from(lab, heard)
+
+        def all_read_as(kind: type[BrokerLoadMessage | LoadReportMessage]) -> bool:
+            heard.values.clear()
+            return collecting.sweep() and set(heard.of(kind)) == set(pulsar.broker_ids)
+
+        def switch(manager: LoadManager) -> None:
+            pulsar.use_load_manager(manager)
+            for number in (1, 2):
+                pulsar.stop_broker(number)
+                pulsar.start_broker(number)
+
+        lab.until(lambda: all_read_as(LoadReportMessage), "reports")
+        switch("extensible")
+        lab.until(lambda: all_read_as(BrokerLoadMessage), "published loads")
+        switch("modular")
+        lab.until(lambda: all_read_as(LoadReportMessage), "reports again")
+        collecting.close()
+    said = [each.getMessage() for each in caplog.records if "has changed" in each.getMessage()]
+    for broker in pulsar.broker_ids:
+        assert any(f"{broker} runs ExtensibleLoadManagerImpl now" in each for each in said)
+        assert any(f"{broker} runs ModularLoadManagerImpl now" in each for each in said)
+
+
+VARIABLE = "TRIMTAB_TEST_PULSAR_TOKEN"
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecurePulsar]:
+    with SecurePulsar(tmp_path_factory.mktemp("secured"), load_manager="extensible") as running:
+        yield running
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given_by", ["file", "variable"])
+def test_what_a_broker_publishes_is_read_over_tls(
+    secured: SecurePulsar, monkeypatch: pytest.MonkeyPatch, given_by: str
+):
+    lab, heard, target = Lab(secured), Heard(), target_of(secured)
+    if given_by == "variable":
+        monkeypatch.setenv(VARIABLE, secured.token_of(SUPER_USER))
+        target = replace(target, token_file=None, token_env=VARIABLE)
+    assert lab.admin.service_url(LOAD_TOPIC) == secured.secure_service_url
+    bundle = lab.bundles()[0]
+    owner = lab.assigned(bundle)
+    collecting = collector(target, heard)
+
+    def is_published() -> bool:
+        assert collecting.sweep()
+        found = heard.of(BrokerLoadMessage).get(owner, {"topBundlesLoadData": []})
+        return str(bundle) in {each["bundleName"] for each in found["topBundlesLoadData"]}  # type: ignore[attr-defined]
+
+    with lab.traffic([lab.topic_in(bundle)]):
+        lab.until(is_published, f"{bundle} published by {owner}")
+    collecting.close()
+    assert str(bundle) in heard.of(BrokerLoadMessage)[owner]["bundles"]  # type: ignore[operator]
+    assert heard.of(TickMessage)["tick"] == {"asked": [owner], "failed": {}}

@@ -1,26 +1,33 @@
-"""trimtab's topics on a real Pulsar that asks for tokens, over TLS: the documented permissions are enough, any one less is named."""
+"""A real Pulsar that asks for tokens, over TLS: the documented permissions are enough, and any one less is named."""
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import trustme
+from click.testing import Result
 
-from deploy.local.secure_pulsar import SecurePulsar
+from policies.splitting.ranges import position_of
+from streaming.contract.messages import LoadReportMessage, type_of
+from streaming.executor import pulsar as executor
+from streaming.executor.metrics import ExecutorMetrics
 from streaming.ports.memory import Remembered
 from streaming.ports.publishing import PublishError
 from streaming.process.exits import REFUSED
+from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.pulsar.link import input_on_pulsar
 from streaming.pulsar.memory import PulsarExecutorMemory
-from streaming.settings import load
-from tests.live.driving import Warm, command
-from tests.live.golden_events import decided, events_for_the_controller, golden_action, publish, results
-from tests.live.operating import operate
-from tests.live.pulsar.grants import Role, documented
-from tests.live.pulsar.lab import CLUSTER, TENANT, Lab
-from tests.live.pulsar.stage import PulsarStage
-from tests.live.stage import QUICK
+from streaming.settings import PulsarTarget, Settings, load
+from tests.support.actions import decided, golden_action, publish, results
+from tests.support.operating import operate
+from tests.support.permissions import Role, granted
+from tests.support.processes import Warm, command, until
+from tests.support.pulsar import CLUSTER, TENANT, Lab, PulsarStage, section_of, target_of
+from tests.support.secure_pulsar import SecurePulsar
+from tests.support.stage import QUICK
 
 pytestmark = pytest.mark.live
 
@@ -28,9 +35,8 @@ pytestmark = pytest.mark.live
 @pytest.fixture
 def stage(secured: SecurePulsar, tmp_path: Path) -> Iterator[PulsarStage]:
     """A stage whose own clients are the super-user's; no topics yet."""
-    made = PulsarStage(
-        "", f"s-{tmp_path.name[-20:]}".replace("_", "-"), tmp_path, lab=Lab(secured, bundles_count=1)
-    )
+    name = f"s-{tmp_path.name[-20:]}".replace("_", "-")
+    made = PulsarStage("", name, tmp_path, lab=Lab(secured, bundles_count=1))
     yield made
     made.close()
 
@@ -42,25 +48,22 @@ def settings_of(role: Role, *, more: str = "") -> str:
 
 def become(role: Role) -> PulsarStage:
     """The stage, whose settings are this role's from now on."""
-    assert role.stage.lab is not None
     assert isinstance(role.stage.lab.pulsar, SecurePulsar)
     role.stage.token_file = role.stage.lab.pulsar.token_file(role.name)
     return role.stage
 
 
 @pytest.mark.slow
-def test_an_administrator_of_the_tenant_makes_the_topics_runs_the_controller_and_operates_it_over_tls(
+def test_an_administrator_of_the_tenant_runs_and_operates_it_over_tls(
     secured: SecurePulsar, stage: PulsarStage, warm: Warm, tmp_path: Path
-) -> None:
-    assert stage.lab is not None
+):
     controller = Role(stage, "trimtab")
     config = settings_of(controller)
     remedy = f"pulsar-admin tenants update {TENANT} --admin-roles ROLE"
     assert remedy in command("topics", "create", "--config", config, code=REFUSED).stderr
-    with warm.start("run", "--config", config) as run:
-        assert run.wait() == REFUSED
-        assert remedy in run.output
-        assert secured.token_of(controller.name) not in run.output
+    said = warm.refused(Path(config))
+    assert remedy in said
+    assert secured.token_of(controller.name) not in said
     tenant = {"allowedClusters": [secured.cluster], "adminRoles": [controller.name]}
     stage.lab.post(f"tenants/{TENANT}", tenant)
     assert command("topics", "create", "--config", config).stdout.count(": created") == 9
@@ -69,26 +72,23 @@ def test_an_administrator_of_the_tenant_makes_the_topics_runs_the_controller_and
     trustme.CA().cert_pem.write_to_path(str(tmp_path / "other.pem"))
     stranger = tmp_path / "stranger.toml"
     stranger.write_text(Path(config).read_text().replace(str(secured.ca_file), str(tmp_path / "other.pem")))
-    with warm.start("run", "--config", str(stranger)) as run:
-        assert run.wait() == REFUSED
-        assert "CERTIFICATE_VERIFY_FAILED" in run.output
-        assert "ca_file" in run.output
+    said = warm.refused(stranger)
+    assert "CERTIFICATE_VERIFY_FAILED" in said
+    assert "ca_file" in said
 
 
-def test_an_operators_commands_write_nothing_before_naming_the_permission_that_is_missing(
-    stage: PulsarStage,
-) -> None:
+def test_operators_commands_name_the_permission_that_is_missing(stage: PulsarStage):
     stage.create_topics()
     operator = Role(stage, "operator")
     known = f'[clusters."{CLUSTER}".pulsar.avg_shedder]\nlow_hit_count = 4\n'
     pause = ("pause", "--config", settings_of(operator, more=known), "--all", "--why", "the sale")
-    for missing in operator.one_less(documented("trimtab pause")):
+    for missing in operator.one_less(granted("trimtab pause")):
         assert operator.command(missing) in command(*pause, code=REFUSED).stderr
         assert stage.values(stage.topics.control) == []
     assert "paused: no -> yes" in command(*pause).output
 
 
-def test_watching_works_with_its_permissions_and_names_the_one_that_is_missing(stage: PulsarStage) -> None:
+def test_watching_names_the_permission_that_is_missing(stage: PulsarStage):
     stage.create_topics()
     onlooker, action = Role(stage, "onlooker"), decided(stage)
     config = settings_of(onlooker)
@@ -100,7 +100,7 @@ def test_watching_works_with_its_permissions_and_names_the_one_that_is_missing(s
         "trimtab.beats": (status, 0),
         "trimtab.dead-letter": (rejected, REFUSED),
     }
-    for missing in onlooker.one_less(documented("trimtab actions tail")):
+    for missing in onlooker.one_less(granted("trimtab actions tail")):
         asked, code = asking.get(missing.topic, (why, REFUSED))
         assert onlooker.command(missing) in command(*asked, code=code).stderr
     assert "Bundles of the brokers that fired" in command(*why).output
@@ -108,38 +108,30 @@ def test_watching_works_with_its_permissions_and_names_the_one_that_is_missing(s
     assert command(*rejected).output == ""
 
 
-def test_a_collector_works_with_its_permission_and_names_it_where_it_is_missing(stage: PulsarStage) -> None:
+def test_a_collector_names_the_permission_that_is_missing(stage: PulsarStage):
     stage.create_topics()
     collector = Role(stage, "collector")
-    sweep = (
-        "collect",
-        "pulsar",
-        CLUSTER,
-        "--config",
-        settings_of(collector, more=target_of(stage)),
-        "--once",
-    )
-    for missing in collector.one_less(documented("trimtab collect")):
+    config = settings_of(collector, more=section_of(stage.lab.target))
+    sweep = ("collect", "pulsar", CLUSTER, "--config", config, "--once")
+    for missing in collector.one_less(granted("trimtab collect")):
         assert collector.command(missing) in command(*sweep, code=REFUSED).stderr
     command(*sweep)
-    assert events_for_the_controller(stage, "trimtab.tick.v1")[-1]["failed"] == {}
+    assert stage.data(stage.topics.input, "trimtab.tick.v1")[-1]["failed"] == {}
 
 
-def test_an_executor_works_with_its_permissions_and_names_the_one_that_is_missing(stage: PulsarStage) -> None:
+def test_an_executor_names_the_permission_that_is_missing(stage: PulsarStage):
     stage.create_topics()
     executor = Role(stage, "executor")
-    config = settings_of(executor, more=target_of(stage))
+    config = settings_of(executor, more=section_of(stage.lab.target))
     execute = ("execute", "pulsar", CLUSTER, "--config", config, "--once")
-    publish(stage, stage.topics.actions, golden_action("unload"))
-    for missing in executor.one_less(documented("trimtab execute")):
+    publish(stage, golden_action("unload"))
+    for missing in executor.one_less(granted("trimtab execute")):
         assert executor.command(missing) in command(*execute, code=REFUSED).stderr
     command(*execute)
-    assert results(stage)[-1]["outcome"] == "skipped", "there is no such bundle"
+    assert results(stage)[-1]["data"]["outcome"] == "skipped", "there is no such bundle"
 
 
-def test_an_executor_of_kafka_remembers_on_pulsar_with_its_permissions_and_names_the_one_that_is_missing(
-    stage: PulsarStage,
-) -> None:
+def test_an_executor_of_kafka_that_remembers_on_pulsar_names_what_is_missing(stage: PulsarStage):
     stage.create_topics()
     executor = Role(stage, "pacer")
     link = input_on_pulsar(load(file=Path(settings_of(executor)), flags={}, environ={}).settings)
@@ -147,7 +139,7 @@ def test_an_executor_of_kafka_remembers_on_pulsar_with_its_permissions_and_names
     memory = PulsarExecutorMemory(link, stage.topics.executor_kafka, CLUSTER)
     put = Remembered.parse(b'{"added":{"leader":{"orders":"0:1"}}}')
     tried: dict[str, Callable[[], object]] = {"consume": memory.read, "produce": lambda: write(memory, put)}
-    for missing in executor.one_less(documented("trimtab execute kafka")):
+    for missing in executor.one_less(granted("trimtab execute kafka")):
         with pytest.raises(PublishError) as refused:
             tried[missing.action]()
         assert executor.command(missing) in str(refused.value)
@@ -160,11 +152,54 @@ def write(memory: PulsarExecutorMemory, remembered: Remembered) -> None:
         held.write(remembered)
 
 
-def target_of(stage: PulsarStage) -> str:
-    """The same Pulsar as the cluster that is read or acted on, as its super-user."""
-    assert stage.lab is not None
-    lines = {
-        name: getattr(stage.lab.target, name) for name in ("admin_url", "ca_file", "token_file", "web_port")
-    }
-    text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items())
-    return f'[targets."{CLUSTER}".pulsar]\n{text}'
+def collect(target: PulsarTarget, directory: Path, *, code: int = 0) -> Result:
+    """One sweep to standard output."""
+    config = directory / "trimtab.toml"
+    config.write_text(section_of(target))
+    asked = ("collect", "pulsar", CLUSTER, "--config", str(config), "--once", "--stdout")
+    return command(*asked, code=code)
+
+
+def test_with_a_super_users_token_it_reads_reports_and_moves_a_bundle(secured: SecurePulsar, tmp_path: Path):
+    target = target_of(secured)
+    done = collect(target, tmp_path)
+    types = [json.loads(line)["type"] for line in done.stdout.splitlines()]
+    assert types.count(type_of(LoadReportMessage)) == 1
+    with HttpClient(target) as http:
+        admin = PulsarAdmin(http, target)
+        broker, *_ = admin.brokers(secured.cluster)
+        topic = "persistent://public/default/moved"
+        admin.call("PUT", "/admin/v2/persistent/public/default/moved")
+        admin.lookup(topic)
+        bundles = admin.bundles("public/default")
+        bundle = next(each for each in bundles if each.range.contains(position_of(topic)))
+        assert admin.owner(bundle, [broker]) == broker
+
+        def is_let_go() -> bool:
+            return admin.owner(bundle, [broker]) is None
+
+        admin.unload(bundle, destination=None)
+        until(is_let_go, what="the bundle to be let go", running=[secured])
+
+
+@pytest.mark.parametrize(
+    ("role", "message"), [("somebody", "superUserRoles"), (None, "token_file or token_env")]
+)
+def test_a_wrong_token_and_a_missing_permission_are_refused(
+    secured: SecurePulsar, tmp_path: Path, role: str | None, message: str
+):
+    token = "not.a.token" if role is None else secured.token_of(role)
+    (tmp_path / "token").write_text(f"{token}\n")
+    target = replace(target_of(secured), token_file=str(tmp_path / "token"))
+    done = collect(target, tmp_path, code=5)
+    assert message in done.stderr
+    assert token not in done.stderr
+    there = {"cluster": CLUSTER, "target": target, "dry_run": False}
+    with ExitStack() as stack, pytest.raises(AdminError, match=message):
+        executor.start(stack, Settings(), ExecutorMetrics(CLUSTER), **there)
+
+
+def test_a_certificate_of_an_unknown_authority_is_refused(secured: SecurePulsar, tmp_path: Path):
+    done = collect(replace(target_of(secured), ca_file=None), tmp_path, code=5)
+    assert "CERTIFICATE_VERIFY_FAILED" in done.stderr
+    assert "check ca_file" in done.stderr

@@ -1,23 +1,51 @@
 """The Pulsar source: every message once, the same again when a batch is read again, and lost data never unnoticed."""
 
 import json
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pulsar as pulsar_client
 import pytest
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from deploy.local.pulsar import LocalPulsar
 from streaming.pulsar.admin import HttpClient, PulsarAdmin
 from streaming.pulsar.positions import DataLoss
 from streaming.pulsar.topic_names import NonPersistentTopic, topic_path
-from streaming.spark import pulsar_source
+from streaming.settings import Settings, SparkSettings
+from streaming.spark import pulsar_source, session
 from streaming.spark.pulsar_source import SCHEMA, PulsarReader, PulsarSource
-from tests.live.driving import Warm, until
-from tests.live.pulsar.lab import Lab, connected
+from tests.support.processes import Warm, until
+from tests.support.pulsar import Lab, connected
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Ends when it has taken everything that was there at the start."""
+    options, checkpoint, taken = arguments
+    spark = (
+        session.Start().connect(Settings(spark=SparkSettings(master="local[1]", driver_memory="512m"))).spark
+    )
+
+    def keep(batch: DataFrame, _id: int) -> None:
+        with Path(taken).open("a") as lines:
+            lines.writelines(f"{bytes(row.value).decode()}\n" for row in batch.collect())
+
+    try:
+        pulsar_source.register(spark)
+        frame = spark.readStream.format("pulsar").options(**json.loads(options)).load()
+        writer = frame.writeStream.foreachBatch(keep).option("checkpointLocation", checkpoint)
+        writer.trigger(availableNow=True).start().awaitTermination()
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+
 
 pytestmark = pytest.mark.live
 
@@ -74,9 +102,7 @@ def values(found: list[tuple[Any, ...]]) -> list[str]:
     return [row[_VALUE].decode() for row in found]
 
 
-def test_every_message_is_read_once_in_batches_of_bounded_size_over_many_ledgers(
-    lab: Lab, client: pulsar_client.Client
-) -> None:
+def test_every_message_is_read_once_in_batches_of_bounded_size(lab: Lab, client: pulsar_client.Client):
     topic = f"persistent://{lab.namespace}/many"
     lab.put(f"persistent/{lab.namespace}/many/partitions", 2)
     source = reader(lab, topic, max_entries_per_trigger="120")
@@ -104,9 +130,7 @@ def test_every_message_is_read_once_in_batches_of_bounded_size_over_many_ledgers
     assert {end.split(":")[0] for end in at.values()} != {"0"}
 
 
-def test_a_first_start_may_begin_at_the_beginning_the_end_or_a_time(
-    lab: Lab, client: pulsar_client.Client
-) -> None:
+def test_a_first_start_may_begin_at_the_beginning_the_end_or_a_time(lab: Lab, client: pulsar_client.Client):
     topic = f"persistent://{lab.namespace}/begin"
     produce(client, topic, ["old"])
     first = reader(lab, topic)
@@ -126,9 +150,7 @@ def test_a_first_start_may_begin_at_the_beginning_the_end_or_a_time(
         assert values(rows(source, at, source.latestOffset(at, ALL))) == wanted, starting
 
 
-def test_an_empty_topic_gives_no_rows_and_new_partitions_are_read_from_their_beginning(
-    lab: Lab, client: pulsar_client.Client
-) -> None:
+def test_new_partitions_are_read_from_their_beginning(lab: Lab, client: pulsar_client.Client):
     topic = f"persistent://{lab.namespace}/growing"
     lab.put(f"persistent/{lab.namespace}/growing/partitions", 1)
     source = reader(lab, topic)
@@ -142,9 +164,7 @@ def test_an_empty_topic_gives_no_rows_and_new_partitions_are_read_from_their_beg
     assert source.latestOffset(end, ReadMaxRows(1)) == end
 
 
-def test_the_subscription_keeps_what_is_unread_and_without_it_the_loss_is_noticed(
-    lab: Lab, client: pulsar_client.Client
-) -> None:
+def test_the_subscription_keeps_what_is_unread_and_a_loss_is_noticed(lab: Lab, client: pulsar_client.Client):
     topic = f"persistent://{lab.namespace}/kept"
     path = f"persistent/{lab.namespace}/kept"
     produce(client, topic, ["first"])
@@ -167,9 +187,7 @@ def test_the_subscription_keeps_what_is_unread_and_without_it_the_loss_is_notice
     assert allowed.latestOffset(begin, ALL) == rest
 
 
-def test_who_only_looks_neither_makes_the_subscription_nor_moves_it(
-    lab: Lab, client: pulsar_client.Client
-) -> None:
+def test_who_only_looks_neither_makes_the_subscription_nor_moves_it(lab: Lab, client: pulsar_client.Client):
     topic = f"persistent://{lab.namespace}/looked-at"
     produce(client, topic, ["first", "second"])
 
@@ -192,9 +210,7 @@ def test_who_only_looks_neither_makes_the_subscription_nor_moves_it(
     assert cursors()["trimtab"] == before
 
 
-def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(
-    lab: Lab, client: pulsar_client.Client
-) -> None:
+def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(lab: Lab, client: pulsar_client.Client):
     topic = f"persistent://{lab.namespace}/again"
     produce(client, topic, ["old"])
     source = reader(lab, topic)
@@ -206,38 +222,34 @@ def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(
         reader(lab, topic).latestOffset(end, ALL)
 
 
-def test_a_partition_nobody_read_from_goes_on_after_unloads_and_what_was_taken_from_it_unread_is_noticed(
-    lab: Lab, client: pulsar_client.Client
-) -> None:
+def test_a_partition_nobody_read_from_goes_on_after_unloads(lab: Lab, client: pulsar_client.Client):
     topic, path = f"persistent://{lab.namespace}/idle", f"persistent/{lab.namespace}/idle"
-    lab.put(path, None, known=(409,))
+    lab.put(path, known=(409,))
     source = reader(lab, topic)
     begin = source.initialOffset()
     for _ in range(2):
-        lab.put(f"{path}/unload", None)
+        lab.put(f"{path}/unload")
         assert reader(lab, topic).latestOffset(begin, ALL) == begin, "no batch for nothing"
     produce(client, topic, ["first"])
     source = reader(lab, topic)
     end = source.latestOffset(begin, ALL)
     assert values(rows(source, begin, end)) == ["first"]
     assert source.latestOffset(end, ALL) == end
-    lab.put(f"{path}/unload", None)
+    lab.put(f"{path}/unload")
     assert reader(lab, topic).latestOffset(end, ALL) == end
 
     lab.delete(f"{path}/truncate")
-    lab.put(f"{path}/unload", None)
+    lab.put(f"{path}/unload")
     with pytest.raises(DataLoss, match=r"was trimmed.*--fresh"):
         reader(lab, topic).latestOffset(begin, ALL)
     lab.delete(f"{path}?force=true")
-    lab.put(path, None, known=(409,))
+    lab.put(path, known=(409,))
     for _ in range(2):
         with pytest.raises(DataLoss, match="somebody removed the subscription"):
             reader(lab, topic).latestOffset(begin, ALL)
 
 
-def test_batch_after_batch_costs_the_brokers_no_new_reader_and_no_reset_of_the_subscription(
-    lab: Lab, client: pulsar_client.Client
-) -> None:
+def test_batch_after_batch_costs_the_brokers_no_new_reader(lab: Lab, client: pulsar_client.Client):
     topic = f"persistent://{lab.namespace}/steady"
     source = reader(lab, topic)
     produce(client, topic, ["0"])
@@ -267,7 +279,7 @@ def _said_of_readers(lab: Lab, topic: str) -> list[str]:
     return [line for line in mine if "ubscri" in line or "cursor" in line.lower()]
 
 
-def test_what_cannot_be_read_is_refused_with_an_explanation(lab: Lab) -> None:
+def test_what_cannot_be_read_is_refused_with_an_explanation(lab: Lab):
     with pytest.raises(NonPersistentTopic, match="could not be read again"):
         reader(lab, f"non-persistent://{lab.namespace}/gone").initialOffset()
     with pytest.raises(ValueError, match="needs the option subscription"):
@@ -283,9 +295,9 @@ def _ledger(offsets: dict[str, str]) -> int:
     return int(position.partition(":")[0])
 
 
-def test_a_spark_query_reads_on_after_a_restart_without_a_gap_or_a_repetition(
+def test_a_spark_query_reads_on_after_a_restart(
     lab: Lab, client: pulsar_client.Client, warm: Warm, tmp_path: Path
-) -> None:
+):
     topic, taken = f"persistent://{lab.namespace}/spark", tmp_path / "taken"
     query = json.dumps(options(lab, topic, max_entries_per_trigger="40"))
     produce(client, topic, [])
@@ -293,6 +305,6 @@ def test_a_spark_query_reads_on_after_a_restart_without_a_gap_or_a_repetition(
     wanted = [str(number) for number in range(150)]
     for part in (wanted[:100], wanted[100:]):
         produce(client, topic, part)
-        with warm.start("-m", "tests.live.pulsar.sourcing", query, str(tmp_path / "c"), str(taken)) as run:
+        with warm.start("-m", "tests.live.pulsar.test_source", query, str(tmp_path / "c"), str(taken)) as run:
             assert run.wait() == 0, run.output
     assert taken.read_text().splitlines() == wanted

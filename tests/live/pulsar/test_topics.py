@@ -1,20 +1,30 @@
-"""`trimtab topics create` on Pulsar, and what a start finds wrong with topics."""
+"""trimtab's topics on Pulsar: making and checking them, the control topic compacted, and what programs may rely on."""
 
+import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
+import pulsar as pulsar_client
 import pytest
 
 from deploy.local.pulsar import LocalPulsar, StandalonePulsar
+from streaming.cli.control import read_control
+from streaming.ports.places import Place
 from streaming.ports.topics import StartError
 from streaming.process.exits import REFUSED
 from streaming.pulsar import topics as pulsar_topics
-from streaming.pulsar.topic_names import partitions_count
-from streaming.settings import TopicNames
-from tests.live.driving import command, until
-from tests.live.pulsar.lab import Lab
-from tests.live.pulsar.stage import PulsarStage
+from streaming.pulsar.link import input_on_pulsar
+from streaming.pulsar.log import PartitionReader
+from streaming.pulsar.topic_names import PartitionLogs, partitions_count
+from streaming.settings import Settings, TopicNames
+from streaming.systems.control import control_of
+from streaming.systems.reading import input_reader, input_topic
+from tests.support.ports_suite import PortsSuite, values
+from tests.support.processes import command, until
+from tests.support.pulsar import CLUSTER, Lab, PulsarStage
+from tests.support.pulsar_programs import Commander
 
 pytestmark = pytest.mark.live
 
@@ -49,11 +59,8 @@ def create(stage: PulsarStage, *, code: int = 0) -> dict[str, str]:
     return message
 
 
-def test_topics_are_made_as_needed_once_and_what_exists_gets_deduplication_and_is_told_what_else_it_lacks(
-    bare: PulsarStage,
-) -> None:
+def test_topics_are_made_once_and_what_exists_is_told_what_it_lacks(bare: PulsarStage):
     lab = bare.lab
-    assert lab is not None
     settings = bare.loaded()
     with pytest.raises(
         StartError, match=r"(?s)topics missing.*trimtab\.input.*trimtab\.commits.*topics create"
@@ -100,7 +107,7 @@ def refusal(stage: PulsarStage) -> str:
 
 
 @pytest.mark.slow
-def test_pulsar_with_its_defaults_deletes_idle_topics_and_none_of_trimtabs(tmp_path: Path) -> None:
+def test_pulsar_with_its_defaults_deletes_idle_topics_and_none_of_trimtabs(tmp_path: Path):
     quick = {
         "brokerDeleteInactiveTopicsFrequencySeconds": 1,
         "brokerDeleteInactiveTopicsMaxInactiveDurationSeconds": 1,
@@ -108,13 +115,95 @@ def test_pulsar_with_its_defaults_deletes_idle_topics_and_none_of_trimtabs(tmp_p
     with StandalonePulsar(tmp_path / "pulsar", extra=quick) as pulsar:
         stage = PulsarStage("", "idle", tmp_path, lab=Lab(pulsar, bundles_count=1))
         lab = stage.lab
-        assert lab is not None
         create(stage)
         for _ in range(2):
-            lab.put(f"persistent/{lab.namespace}/somebody-elses", None)
+            lab.put(f"persistent/{lab.namespace}/somebody-elses")
             until(
                 lambda: partitions_count(lab.admin, f"persistent://{lab.namespace}/somebody-elses") is None,
                 what="an idle topic to be deleted",
             )
         assert pulsar_topics.validate(stage.loaded()) == []
         stage.close()
+
+
+EVENTS_COUNT = 20
+
+
+@pytest.fixture
+def stage(pulsar: LocalPulsar, tmp_path: Path) -> Iterator[PulsarStage]:
+    made = PulsarStage.of(Lab(pulsar, bundles_count=1), tmp_path)
+    yield made
+    made.close()
+
+
+def test_only_the_controller_sees_every_control_event(pulsar: LocalPulsar, stage: PulsarStage):
+    commander, settings = Commander(stage, pulsar), stage.loaded()
+    for number in range(EVENTS_COUNT):
+        commander.control(paused=True, who="ops", why=str(number))
+    stage.flush()
+    compact(stage)
+    commander.control(paused=False, who="ops", why="after")
+    stage.flush()
+
+    reasons = [json.loads(record.value or b"")["data"]["why"] for record in read_control(settings)]
+    assert reasons == [str(EVENTS_COUNT - 1), "after"]
+    with control_of(settings, cluster=CLUSTER, system="pulsar") as control:
+        newest = control.newest()
+    assert newest is not None
+    assert (newest.paused, newest.why) == (False, "after")
+    assert [json.loads(value)["data"]["why"] for value in as_the_controller_reads(stage)] == [
+        *map(str, range(EVENTS_COUNT)),
+        "after",
+    ]
+
+
+def compact(stage: PulsarStage) -> None:
+    """Compact the topic, as the broker does by itself above the topic's threshold."""
+    admin = stage.lab.admin
+    path = f"/admin/v2/persistent/{stage.lab.namespace}/{stage.topics.control}/compaction"
+    admin.call("PUT", path)
+    until(lambda: json.loads(admin.get(path))["status"] == "SUCCESS", what="the compaction's end")
+
+
+def as_the_controller_reads(stage: PulsarStage) -> list[bytes]:
+    logs = PartitionLogs(stage.lab.admin, subscription="trimtab")
+    (partition,) = logs.partitions(stage.full_name(stage.topics.control))
+    log = logs.log(partition)
+    reader = PartitionReader(stage._client, partition)
+    found = [message.value for message in reader.read(log.first, log.last, fail_on_data_loss=True)]
+    reader.close()
+    return found
+
+
+@pytest.fixture
+def settings(pulsar: LocalPulsar, tmp_path: Path) -> Iterator[Settings]:
+    stage = PulsarStage.of(Lab(pulsar, bundles_count=1), tmp_path)
+    yield stage.loaded()
+    stage.close()
+
+
+class TestPorts(PortsSuite):
+    """The same tests as on Kafka."""
+
+    def test_reading_after_a_place_gives_nothing_of_its_batch_again(self, settings: Settings):
+        link = input_on_pulsar(settings)
+        assert link is not None
+        topic = input_topic(settings, settings.topics.input)
+        with closing(link.client(timeout_s=20)) as client, link.admin() as admin:
+            logs = PartitionLogs(admin, subscription="none")
+            _send_batch(client, topic, [b"a0", b"a1"])
+            middle = logs.log(topic).last
+            _send_batch(client, topic, [b"b0", b"b1"])
+            end = logs.log(topic).last
+        for done, wanted in ((middle, [b"b0", b"b1"]), (end, [])):
+            place = Place(topic, 0, topic, str(done))
+            with input_reader(settings, settings.topics.input, begin=place) as reader:
+                assert values(reader) == wanted
+
+
+def _send_batch(client: pulsar_client.Client, topic: str, messages: list[bytes]) -> None:
+    producer = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=60_000)
+    for message in messages:
+        producer.send_async(message, None)
+    producer.flush()
+    producer.close()

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from policies.splitting.cut import BundleLimits, SplitQuestion, children
+from policies.splitting.cut import BundleLimits, SplitQuestion, TopicLoads, children, topic_loads
 from policies.splitting.plan import OUTCOMES, SplitMemory, SplitPlan, SplitSnapshot, TopicTable
 from policies.splitting.ranges import BundleRange
-from policies.splitting.topics import TopicLoads, topic_loads
 
 MIB = 1048576.0
 SMALL = BundleRange(0, 0x200)
@@ -149,7 +148,7 @@ class _Placed(TopicTable):
 
     tables: list[TopicLoads]
 
-    def of(self, bundle: int) -> TopicLoads:
+    def topics_of(self, bundle: int) -> TopicLoads:
         return self.tables[bundle]
 
 

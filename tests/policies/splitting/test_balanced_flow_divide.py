@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from policies.splitting.algorithms import divide
-from policies.splitting.cut import BundleLimits, SplitQuestion, children
-from policies.splitting.positions import positions_of
-from policies.splitting.ranges import FULL_RANGE, FULL_UPPER, BundleRange
-from policies.splitting.topics import topic_loads
+from policies.splitting.cut import BundleLimits, SplitQuestion, children, topic_loads
+from policies.splitting.ranges import FULL_RANGE, FULL_UPPER, BundleRange, positions_of
 from tests.policies.splitting.bundles import MIB, Topic, Topics, at, by_rate, parts, question
 
 BALANCED = "balanced_flow_divide"

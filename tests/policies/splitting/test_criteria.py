@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from policies.splitting.criteria import hot_partitions, split
-from policies.splitting.plan import OUTCOMES, SplitMemory, SplitPlan
-from policies.splitting.settings import SplitSettings
+from policies.splitting.plan import OUTCOMES, SplitMemory, SplitPlan, SplitSettings
 from tests.policies.splitting.bundles import (
     MIB,
     Cluster,

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.splitting.criteria import split
-from policies.splitting.plan import BlindCut, SplitMemory, SplitPlan, SplitSnapshot
+from policies.splitting.plan import BlindCut, SplitMemory, SplitPlan, SplitSettings, SplitSnapshot
 from policies.splitting.ranges import Bundle
-from policies.splitting.settings import SplitSettings
 from tests.policies.splitting.bundles import Cluster, Load, Topic, Topics, cuts, evenly, outcomes
 
 AT_ONCE = SplitSettings(hit_count=0)

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from policies.splitting.positions import partitions_of, position_of, positions_of
+from policies.splitting.ranges import partitions_of, position_of, positions_of
 
 
 def test_the_hash_is_crc32_as_the_standard_checks_it() -> None:

@@ -3,14 +3,7 @@
 import numpy as np
 import pytest
 
-from policies.splitting.ranges import (
-    FULL_RANGE,
-    FULL_UPPER,
-    BadRange,
-    Bundle,
-    BundleRange,
-    NamespaceBundles,
-)
+from policies.splitting.ranges import FULL_RANGE, FULL_UPPER, BadRange, Bundle, BundleRange, NamespaceBundles
 
 
 @pytest.mark.parametrize(

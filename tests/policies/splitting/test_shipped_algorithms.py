@@ -4,10 +4,9 @@ import random
 
 import pytest
 
-from policies.splitting.algorithms import ALGORITHMS, UnknownAlgorithm, divide
+from policies.splitting.algorithms import ALGORITHMS, PositionsMissing, UnknownAlgorithm, divide
 from policies.splitting.cut import BundleLimits, SplitQuestion
 from policies.splitting.ranges import FULL_RANGE, FULL_UPPER, BadRange, BundleRange
-from policies.splitting.specified_positions_divide import PositionsMissing
 from tests.policies.splitting import oracle
 from tests.policies.splitting.bundles import MIB, Topic, Topics, at, by_rate, parts, question
 

@@ -6,14 +6,20 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import pytest
 
-from policies.throttle.broken import broken_copies
 from policies.throttle.lists import ThrottledLists, merge, without
-from policies.throttle.moves import Moves
-from policies.throttle.network import NetworkUse, network_limits
+from policies.throttle.moves import Moves, broken_copies
 from policies.throttle.pacing import decide
-from policies.throttle.pacing_plan import PacingExplanation, PacingMemory, PacingSnapshot, ThrottleDecision
-from policies.throttle.rates import NO_CAPS, BrokerRole, Caps
-from policies.throttle.settings import BrokerNetwork, NetworkCapacitySettings, ThrottleSettings
+from policies.throttle.pacing_round import PacingExplanation, PacingMemory, PacingSnapshot, ThrottleDecision
+from policies.throttle.rates import (
+    NO_CAPS,
+    BrokerNetwork,
+    BrokerRole,
+    Caps,
+    NetworkCapacitySettings,
+    NetworkUse,
+    ThrottleSettings,
+    network_limits,
+)
 from tests.policies.throttle.moving import GB, MB, WORKED_EXAMPLE, Partition, moves_of
 
 ROUND_MS = 10_000
@@ -364,8 +370,8 @@ def test_the_network_leaves_its_share_less_what_is_not_ours(
         use=use,
         rates_in_force={role: 20},
     )
-    assert (caps.of(role), rooms.of(role)) == (cap, room)
-    assert caps.of(BrokerRole("follower", 2)) is None
+    assert (caps.cap_of(role), rooms.cap_of(role)) == (cap, room)
+    assert caps.cap_of(BrokerRole("follower", 2)) is None
 
 
 @pytest.mark.parametrize(

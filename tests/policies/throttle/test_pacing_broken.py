@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from policies.throttle.broken import broken_copies, kept_replicas_down
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.rates import BrokerRole, Caps
-from policies.throttle.settings import ThrottleSettings
+from policies.throttle.moves import broken_copies, kept_replicas_down
+from policies.throttle.rates import BrokerRole, Caps, ThrottleSettings
 from tests.policies.throttle.moving import GB, MB, Partition, moves_of
 from tests.policies.throttle.test_pacing import MOVE, Cluster, rates, started
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.rates import BrokerRole, Caps
-from policies.throttle.settings import ThrottleSettings
+from policies.throttle.rates import BrokerRole, Caps, ThrottleSettings
 from tests.policies.throttle.moving import GB, MB, Partition
 from tests.policies.throttle.test_pacing import MOVE, Cluster, rates
 

@@ -6,9 +6,8 @@ import pytest
 
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing import decide
-from policies.throttle.pacing_plan import PacingMemory, PacingSnapshot, ThrottleDecision
-from policies.throttle.rates import BrokerRole, Caps
-from policies.throttle.settings import ThrottleSettings
+from policies.throttle.pacing_round import PacingMemory, PacingSnapshot, ThrottleDecision
+from policies.throttle.rates import BrokerRole, Caps, ThrottleSettings
 from tests.policies.throttle.moving import GB, MB, Partition, moves_of
 
 MOVE = Partition("t-0", [1, 2], [2, 3], 4 * MB, 10 * GB)

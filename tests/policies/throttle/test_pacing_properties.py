@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.pacing_plan import PacingMemory
-from policies.throttle.rates import NO_CAPS, Caps
-from policies.throttle.settings import ThrottleSettings
+from policies.throttle.pacing_round import PacingMemory
+from policies.throttle.rates import NO_CAPS, Caps, ThrottleSettings
 from tests.policies.throttle.moving import MB, Partition
 from tests.policies.throttle.test_pacing import ROUND_MS, Cluster
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from policies.throttle.settings import ThrottleSettings
+from policies.throttle.rates import ThrottleSettings
 from tests.policies.throttle.moving import GB, MB, Partition
 from tests.policies.throttle.test_pacing import MOVE, Cluster, rates
 

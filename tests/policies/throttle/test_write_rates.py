@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.throttle.moves import UNKNOWN
-from policies.throttle.write_rates import LogReading, write_rates
+from policies.throttle.needs import LogReading, write_rates
 
 
 def reading(at_ms: int, *rows: tuple[int, int, int]) -> LogReading:

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from policies.columns import Floats
-from policies.shedding.published import PublishedLoads
 from policies.shedding.transfer_shedder import TransferShedderSettings
-from policies.shedding.view import BrokerTable, BundleTable, RoundView
+from policies.shedding.view import BrokerTable, BundleTable, PublishedLoads, RoundView
 from policies.usage import RESOURCES
 
 Case = Mapping[str, Any]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from deploy.local.pulsar_jvms import NEWEST_PULSAR_LOCK
+from deploy.local.pulsar import NEWEST_PULSAR_LOCK
 from streaming.spark.jars import ensure, find_java
 from tests.policies.transfer_shedder.cases import Case, random_case
 

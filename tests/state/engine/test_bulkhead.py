@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -11,7 +11,7 @@ import pytest
 from state import control, rounds
 from state.closing import Identity
 from state.controller import REJECTED, USED, Controller
-from state.events import BrokerLogs, Event, KafkaLoadReport, LoadReport, MoveRow, Place, Reassignment
+from state.events import Event, KafkaLoadReport, LoadReport, Place
 from state.kafka import decide as decide_kafka
 from state.kafka import reconcile
 from state.kafka.memory import decode_kafka
@@ -19,28 +19,23 @@ from state.memory import Header, decode_header
 from state.pulsar import decide, effects, findings, fleet, masks
 from state.pulsar.codec import encode_fleet
 from state.store import DictStore, StoredKey
-from streaming.settings import ClusterSettingsSource
-from streaming.settings.reader import compose
-from tests.state.kafka.reporting import Replica, moves_report, replica_table
-from tests.state.traces import CLUSTER, ROUNDS, Run, load, overlay, run, settings_of, sweep
+from tests.state.traces import (
+    CLUSTER,
+    KAFKA,
+    Fault,
+    Run,
+    failing_in,
+    kafka_trace,
+    load,
+    overlay,
+    run,
+    settings_of,
+    sweep,
+)
 
 _SHEDDER = {"high_hit_count": 1, "low_hit_count": 1, "min_unload_messages_per_s": 1.0}
 EAGER = settings_of(rounds={"warmup_rounds": 0}, avg_shedder=_SHEDDER, guards={"bundle_cooldown_s": 25.0})
 RESTLESS = settings_of(rounds={"warmup_rounds": 0}, avg_shedder=_SHEDDER, guards={"bundle_cooldown_s": 0})
-
-
-KAFKA = ClusterSettingsSource(
-    compose(
-        {
-            "kafka": {"rounds": ROUNDS | {"warmup_rounds": 1}, "throttle": {"floor_bytes_per_s": 1}},
-            "pulsar": {"rounds": ROUNDS},
-        }
-    )
-)
-
-
-class Fault(Exception):
-    """Stands for any error."""
 
 
 def hot(time_s: float) -> list[Event]:
@@ -56,38 +51,6 @@ def trace(rounds_count: int, *, resumed_s: float | None = None) -> list[Event]:
     if resumed_s is not None:
         events.append(overlay(resumed_s, resumed_s=resumed_s))
     return sorted(events, key=lambda each: each.time_ms)
-
-
-def kafka_trace(rounds_count: int) -> list[Event]:
-    """A partition that moves from brokers 1 and 2 to 3, and whose log grows in every round."""
-    events: list[Event] = []
-    for number in range(rounds_count):
-        time_ms = 10_000 * number + 5000
-        row = MoveRow("t", 0, (1, 2, 3), (3,), (1,), 1, (1, 2))
-        events.append(Reassignment(id=f"m{number}", time_ms=time_ms, report=moves_report(row)))
-        for broker in (1, 2, 3):
-            size = 1000 * (number + 1000) if broker < 3 else 10
-            logs = BrokerLogs(broker, replica_table(Replica("t", 0, size, size)))
-            events.append(KafkaLoadReport(id=f"l{number}", time_ms=time_ms, broker=str(broker), logs=logs))
-    return events
-
-
-def failing_in(
-    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, when: Callable[[int], bool]
-) -> list[int]:
-    """Let some calls of a function do their work and then fail; ``when`` chooses them by their number."""
-    calls: list[int] = []
-    real = getattr(module, name)
-
-    def failing(*args: Any, **options: Any) -> Any:
-        calls.append(len(calls))
-        found = real(*args, **options)
-        if when(calls[-1]):
-            raise Fault
-        return found
-
-    monkeypatch.setattr(module, name, failing)
-    return calls
 
 
 def outcomes(found: Run) -> list[str]:

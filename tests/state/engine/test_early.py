@@ -1,7 +1,6 @@
 """Events from before a cluster's first report are kept, and count in the rounds of the system that the report shows."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import pytest
@@ -16,9 +15,9 @@ from state.memory import Header, decode_header
 from state.settings import RoundSettings
 from state.store import DictStore
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.reader import compose
+from streaming.settings.load import compose
 from tests.state.kafka.reporting import moves_report
-from tests.state.traces import CLUSTER, facts, load
+from tests.state.traces import CLUSTER, facts, load, pause, result, tick
 
 ROUNDS = [RoundSettings(length_s=60.0, lateness_s=15.0), RoundSettings(length_s=10.0, lateness_s=5.0)]
 """Pulsar's and Kafka's: what is 75 s older than the newest event may still be in an open round."""
@@ -30,28 +29,6 @@ SETTINGS = ClusterSettingsSource(
         }
     )
 )
-
-
-def tick(time_s: float, id_: str = "t") -> Tick:
-    return Tick(id=id_, time_ms=round(1000 * time_s), asked=("1",), failed=())
-
-
-def result(time_s: float, action_id: str = "a", **fields: Any) -> ActionResult:
-    return ActionResult(
-        id=f"r{time_s:g}", time_ms=round(1000 * time_s), action_id=action_id, outcome="failed", **fields
-    )
-
-
-def pause(time_s: float, id_: str = "") -> Control:
-    return Control(
-        id=id_ or f"c{time_s:g}",
-        time_ms=round(1000 * time_s),
-        paused=True,
-        mode=None,
-        overlay=b"{}",
-        who="ann",
-        why="why",
-    )
 
 
 def moves(time_s: float) -> Reassignment:

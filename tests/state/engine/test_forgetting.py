@@ -17,13 +17,14 @@ from state.pulsar import decide
 from state.store import DictStore
 from state.upkeep import Spell, Upkeep
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.reader import compose
-from tests.state.engine.test_bulkhead import failing_in, kafka_trace
+from streaming.settings.load import compose
 from tests.state.traces import (
     CLUSTER,
     ROUNDS,
     Run,
     assert_arrival_changes_nothing,
+    failing_in,
+    kafka_trace,
     load,
     overlay,
     random_trace,

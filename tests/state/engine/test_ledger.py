@@ -5,43 +5,15 @@ from typing import Any
 import pytest
 
 from policies.shedding.view import Traffic
-from state.ledger import HOUR_MS, Child, Decision, Ledger, Verdict, end_watch
+from state.ledger import HOUR_MS, Decision, Verdict, end_watch
 from state.settings import GuardSettings, PulsarSettings
+from tests.state.building import decided_split as split
+from tests.state.building import decision, ledger_of
 
 A, B, LEFT, RIGHT = "t/n/0x0_0x4", "t/n/0x4_0x8", "t/n/0x0_0x2", "t/n/0x2_0x4"
 DECIDED_MS, EXPIRES_MS, UNTIL_MS = 1000, 181_000, 361_000
 COOLDOWN_MS = 1_800_000
 PULSAR = PulsarSettings()
-
-
-def decision(id_: str = "a", bundle: str = A, **fields: Any) -> Decision:
-    known: dict[str, Any] = {
-        "kind": "unload",
-        "source": "b1",
-        "destination": "b2",
-        "children": (),
-        "decided_ms": DECIDED_MS,
-        "expires_ms": EXPIRES_MS,
-        "until_ms": UNTIL_MS,
-        "dry_run": False,
-        "is_watched": True,
-        "is_leaving": True,
-    }
-    return Decision(id=id_, bundle=bundle, **known | fields)
-
-
-def split(id_: str = "s", bundle: str = A, **fields: Any) -> Decision:
-    children = (Child(LEFT, 0.25, 0.5), Child(RIGHT, 0.75, 0.5))
-    return decision(
-        id_, bundle, kind="split", destination=None, is_leaving=False, **{"children": children} | fields
-    )
-
-
-def ledger_of(*decisions: Decision) -> Ledger:
-    found = Ledger()
-    for each in decisions:
-        found.record([each])
-    return found
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,11 @@ from state.events import Tick
 from state.ledger import Decision
 from state.memory import Header, OpenRound, WaitingKey, encode_header
 from state.outputs import Output
-from state.pulsar.memory import Fleet
+from state.pulsar.memory import Fleet, WaitingReport
 from state.pulsar.system import Pulsar
 from state.rounds import Memory, Round, close
 from state.upkeep import Spell, Upkeep
-from tests.state.building import waiting
-from tests.state.engine.test_ledger import decision, ledger_of
-from tests.state.engine.test_summary import control
+from tests.state.building import control, decision, ledger_of
 from tests.state.traces import CLUSTER, load, settings_of
 
 NUMBER, START_MS, END_MS = 7, 70_000, 80_000
@@ -53,10 +51,8 @@ def closed(
 ) -> tuple[Memory[Fleet], list[Output], list[Closing]]:
     """The memory after the round, its outputs, and what the system was given."""
     system = Watched()
-    reports = {
-        WaitingKey(NUMBER, "report", name): each
-        for name, each in waiting(load("b1", 75, bundles={"t/a/0x0_0x1": 1.0})).items()
-    }
+    event = load("b1", 75, bundles={"t/a/0x0_0x1": 1.0})
+    reports = {WaitingKey(NUMBER, "report", "b1"): WaitingReport(event.time_ms, event.id, event.report)}
     ended = Round(
         cluster=CLUSTER,
         number=NUMBER,

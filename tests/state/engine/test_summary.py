@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from state.closing import Closing, obstacle
-from state.events import ActionResult, Control, Tick
+from state.closing import obstacle
+from state.events import ActionResult, Tick
 from state.ledger import Decision, Ledger
-from state.memory import ControlRecord, Header, OpenRound
+from state.memory import Header, OpenRound
 from state.outputs import (
     BrokerLoad,
     ExaminedRow,
@@ -32,33 +32,9 @@ from state.summary import (
     fit,
     frame,
 )
+from tests.state.building import closing, control
 
 TICK = Tick(5, "t", ("b2", "b1"), (("b3", "no answer"),))
-
-
-def control(**fields: Any) -> ControlRecord:
-    arrived_late = fields.pop("arrived_late", False)
-    usual = {"paused": True, "mode": None, "overlay": b"{}", "who": "ann", "why": "test"}
-    return ControlRecord(Control(1_000, **{"id": "c"} | usual | fields), 0, arrived_late)
-
-
-def closing(**fields: Any) -> Closing:
-    usual: dict[str, Any] = {
-        "cluster": "east-1",
-        "number": 7,
-        "start_ms": 420_000,
-        "end_ms": 480_000,
-        "expires_ms": 660_000,
-        "open_round": OpenRound(),
-        "settings": ClusterSettings(),
-        "record": None,
-        "settings_problem": None,
-        "mode": "act",
-        "gap_rounds": 2,
-        "restarted": False,
-        "max_action_bytes": 1_000,
-    }
-    return Closing(**usual | fields)
 
 
 def framed(

@@ -1,9 +1,18 @@
 """Reports of Kafka brokers from rows, for tests."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from policies.throttle.lists import ThrottledLists
+from policies.throttle.needs import Needs
+from policies.throttle.pacing_round import PacingExplanation, PacingMemory, ThrottleDecision
+from policies.throttle.progress import UNKNOWN_END, Eta
+from policies.throttle.rates import BrokerRole, RatePlan
 from state.events import MoveRow, MovesReport, MoveTable, ReplicaTable
+from state.kafka.memory import KafkaMemory, ThrottleConfigs
+from state.kafka.snapshot import Observation
+from tests.policies.throttle.moving import Partition, moves_of
 
 
 class Replica(NamedTuple):
@@ -24,3 +33,91 @@ def moves_report(
     *rows: MoveRow, lists: ThrottledLists | None = None, live_brokers: tuple[int, ...] | None = None
 ) -> MovesReport:
     return MovesReport(MoveTable.of_rows(rows), lists or ThrottledLists(), live_brokers)
+
+
+L1, L2, F3 = BrokerRole("leader", 1), BrokerRole("leader", 2), BrokerRole("follower", 3)
+
+
+OURS = ThrottledLists(leader={"t": "0:1,0:2"}, follower={"t": "0:3"})
+
+
+RATES = {L1: 24, L2: 24, F3: 24}
+
+
+CONFIRMED = ThrottleConfigs.of(OURS, RATES)
+
+
+IN_FORCE = PacingMemory(begun_ms=0, added=OURS, leader_rates={1: 24, 2: 24}, follower_rates={3: 24})
+
+
+def memory_of(**more: object) -> KafkaMemory:
+    """The memory of a throttle that is in force."""
+    memory = KafkaMemory(pacing=IN_FORCE, confirmed=CONFIRMED, tells_rates=True, tells_lists=True)
+    for name, value in more.items():
+        setattr(memory, name, value)
+    return memory
+
+
+def seen_of(lists: ThrottledLists = OURS, rates: Mapping[BrokerRole, int] = RATES) -> Observation:
+    return Observation(
+        at_ms=10_000,
+        moves=moves_of(Partition("t-0", [1, 2], [2, 3], 10, 100)),
+        is_running=True,
+        lists=lists,
+        rates_there=rates,
+        defaults_there={},
+        brokers=frozenset({1, 2, 3}),
+        use={},
+        readings=KafkaMemory().readings,
+        rates=KafkaMemory().rates,
+        held_over_count=0,
+        why_unknown=str,
+    )
+
+
+FIRST = ThrottleDecision(trigger="first-throttle", add=OURS, set_rates=RATES)
+
+
+FINISHED = ThrottleDecision(trigger="finished", remove=OURS, clear_rates=(L1, F3, L2))
+
+
+SEEN = seen_of()
+
+
+NOTHING_MOVES, NOTHING_KNOWN = replace(SEEN, moves=moves_of()), replace(SEEN, moves=None)
+
+
+def needs(**fields: Any) -> Needs:
+    """What brokers 1 and 2 have to send to broker 3."""
+    usual: dict[str, Any] = {
+        "leader_bytes_to_send": {1: 60, 2: 40},
+        "follower_bytes_to_receive": {3: 100},
+        "leader_min_bytes_per_s": {1: 20, 2: 30},
+        "follower_min_bytes_per_s": {3: 10},
+        "leader_min_write_rate_bytes_per_s": {},
+        "failover_safe_min_bytes_per_s": {},
+        "lacking": (),
+        "without_leader": (),
+        "whole_logs_count": 0,
+    }
+    return Needs(**usual | fields)
+
+
+def plan(**fields: Any) -> RatePlan:
+    usual: dict[str, Any] = {
+        "rates": RATES,
+        "feasible": True,
+        "violations": (),
+        "durations_s": {L1: 15.0, L2: 2.5, F3: 7.0},
+        "total_s": 15.0,
+        "bottleneck": L1,
+    }
+    return RatePlan(**usual | fields)
+
+
+def eta(remaining_s: float | None = 15.4, **fields: Any) -> Eta:
+    return replace(UNKNOWN_END, remaining_s=remaining_s, basis="predicted", **fields)
+
+
+def explained(**fields: Any) -> PacingExplanation:
+    return PacingExplanation(outcome="decided", **fields)

@@ -7,20 +7,28 @@ import pytest
 
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.moves import LARGEST_NUMBER
-from policies.throttle.needs import Needs
-from policies.throttle.pacing_plan import PacingExplanation, ThrottleDecision, Trigger
-from policies.throttle.progress import UNKNOWN_END, Eta
-from policies.throttle.rates import BrokerRole, RatePlan
+from policies.throttle.pacing_round import PacingExplanation, ThrottleDecision, Trigger
+from policies.throttle.rates import BrokerRole
 from state.kafka.actions import bottleneck, leaderless, throttle_action, total
 from state.kafka.snapshot import Observation
 from state.outputs import Throttle
 from tests.policies.throttle.moving import Partition, moves_of
-from tests.state.kafka.test_drift import F3, L1, L2, OURS, RATES, seen_of
+from tests.state.building import EXPIRES_AT, closing
+from tests.state.kafka.reporting import (
+    F3,
+    FINISHED,
+    FIRST,
+    L1,
+    L2,
+    NOTHING_KNOWN,
+    NOTHING_MOVES,
+    SEEN,
+    eta,
+    explained,
+    needs,
+    plan,
+)
 
-FIRST = ThrottleDecision(trigger="first-throttle", add=OURS, set_rates=RATES)
-FINISHED = ThrottleDecision(trigger="finished", remove=OURS, clear_rates=(L1, F3, L2))
-SEEN = seen_of()
-NOTHING_MOVES, NOTHING_KNOWN = replace(SEEN, moves=moves_of()), replace(SEEN, moves=None)
 TWO_MOVE = replace(
     SEEN,
     moves=moves_of(
@@ -30,61 +38,17 @@ TWO_MOVE = replace(
 )
 
 
-def needs(**fields: Any) -> Needs:
-    """What brokers 1 and 2 have to send to broker 3."""
-    usual: dict[str, Any] = {
-        "leader_bytes_to_send": {1: 60, 2: 40},
-        "follower_bytes_to_receive": {3: 100},
-        "leader_min_bytes_per_s": {1: 20, 2: 30},
-        "follower_min_bytes_per_s": {3: 10},
-        "leader_min_write_rate_bytes_per_s": {},
-        "failover_safe_min_bytes_per_s": {},
-        "lacking": (),
-        "without_leader": (),
-        "whole_logs_count": 0,
-    }
-    return Needs(**usual | fields)
-
-
-def plan(**fields: Any) -> RatePlan:
-    usual: dict[str, Any] = {
-        "rates": RATES,
-        "feasible": True,
-        "violations": (),
-        "durations_s": {L1: 15.0, L2: 2.5, F3: 7.0},
-        "total_s": 15.0,
-        "bottleneck": L1,
-    }
-    return RatePlan(**usual | fields)
-
-
-def eta(remaining_s: float | None = 15.4, **fields: Any) -> Eta:
-    return replace(UNKNOWN_END, remaining_s=remaining_s, basis="predicted", **fields)
-
-
-def explained(**fields: Any) -> PacingExplanation:
-    return PacingExplanation(outcome="decided", **fields)
-
-
 def action(
     decision: ThrottleDecision = FIRST,
     explanation: PacingExplanation | None = None,
     observation: Observation = SEEN,
 ) -> Throttle:
-    return throttle_action(
-        decision,
-        explanation or explained(),
-        observation,
-        cluster="east-1",
-        number=7,
-        expires_at="then",
-        dry_run=False,
-    )
+    return throttle_action(decision, explanation or explained(), observation, closing())
 
 
 def test_an_action_names_what_it_adds_and_the_rates_by_broker() -> None:
     found = action(explanation=explained(needs=needs(), plan=plan(), eta=eta()))
-    assert (found.cluster, found.round, found.expires_at, found.dry_run) == ("east-1", 7, "then", False)
+    assert (found.cluster, found.round, found.expires_at, found.dry_run) == ("east-1", 7, EXPIRES_AT, False)
     assert (found.policy, found.trigger) == ("reassignment-throttle", "first-throttle")
     assert found.add_leader_throttled_replicas == {"t": "0:1,0:2"}
     assert found.add_follower_throttled_replicas == {"t": "0:3"}

@@ -6,18 +6,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from policies.throttle.pacing_plan import PacingMemory, ThrottleDecision
-from policies.throttle.settings import ThrottleSettings
+from policies.throttle.pacing_round import PacingMemory, ThrottleDecision
+from policies.throttle.rates import ThrottleSettings
 from state.closing import Hold
 from state.kafka.decide import hold_decision, hold_too_large
-from state.kafka.summary import Closed
+from state.kafka.summary import RoundContext
 from state.memory import Header
 from state.outputs import canonical
 from state.settings import ClusterSettings, KafkaSettings
-from tests.state.building import END_MS, published, unload
-from tests.state.engine.test_summary import closing, control
-from tests.state.kafka.test_actions import FINISHED, FIRST
-from tests.state.kafka.test_drift import IN_FORCE, OURS, memory_of
+from tests.state.building import END_MS, closing, control, published, unload
+from tests.state.kafka.reporting import FINISHED, FIRST, IN_FORCE, OURS, memory_of, seen_of
 
 SWITCHED_OFF = ClusterSettings(kafka=KafkaSettings(throttle=ThrottleSettings(enabled=False)))
 CAUSES: dict[str, dict[str, Any]] = {
@@ -37,7 +35,10 @@ def hold(*causes: str, decision: ThrottleDecision = FIRST, **more: Any) -> Hold 
         length_ms=60_000, system="kafka", error_held_since_ms=fields.pop("error_held_since_ms", None)
     )
     memory = memory_of(failures_count=2, retry_ms=fields.pop("retry_ms", 0))
-    return hold_decision(decision, header, memory, Closed(closing(**fields), {}))
+    context = RoundContext(
+        closing=closing(**fields), header=header, memory=memory, reports={}, observation=seen_of()
+    )
+    return hold_decision(decision, context)
 
 
 @pytest.mark.parametrize("place", range(len(CAUSES)), ids=list(CAUSES))

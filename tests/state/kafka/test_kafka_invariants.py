@@ -12,7 +12,7 @@ from state.controller import LATE, REJECTED, SUPERSEDED, USED
 from state.events import BrokerLogs, Event, KafkaLoadReport, MoveRow, Reassignment, Tick
 from state.settings import SettingsSource
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.reader import compose
+from streaming.settings.load import compose
 from tests.state.kafka.reporting import Replica, moves_report, replica_table
 from tests.state.traces import (
     ROUNDS,

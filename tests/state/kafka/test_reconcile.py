@@ -1,18 +1,20 @@
-"""What becomes of a throttle decision: carried out, decided again from what is there, or still on its way."""
+"""What is remembered of a throttle and compared with the cluster, and what others changed in it."""
 
 from dataclasses import replace
 
 import pytest
 
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.pacing_plan import PacingMemory, ThrottleDecision
+from policies.throttle.pacing_round import PacingMemory, ThrottleDecision
+from policies.throttle.progress import Watch
 from policies.throttle.rates import BrokerRole
 from state.kafka import reconcile
-from state.kafka.memory import KafkaMemory, ThrottleConfigs
+from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs, decode_kafka, encode_kafka
+from state.kafka.reconcile import NO_DRIFT, Drift
 from state.kafka.snapshot import Observation
 from state.kafka.system import Kafka
 from tests.policies.throttle.moving import Partition, moves_of
-from tests.state.kafka.test_drift import CONFIRMED, F3, IN_FORCE, L1, L2, OURS, RATES, seen_of
+from tests.state.kafka.reporting import CONFIRMED, F3, IN_FORCE, L1, L2, OURS, RATES, memory_of, seen_of
 
 EXPIRES_MS = 100_000
 NOTHING = PacingMemory()
@@ -310,3 +312,86 @@ def test_what_may_be_there_because_of_us_is_nobody_elses() -> None:
         leader={"t": "7:9"}, follower={"t": "0:3", "u": "1:1"}
     )
     assert reconcile.our_configs(memory).rates() == {L1: 12, BrokerRole("leader", 5): 11, F3: 13}
+
+
+LOST = ThrottledLists(leader={"t": "0:2"})
+
+
+@pytest.mark.parametrize(
+    ("observation", "expected"),
+    [
+        (seen_of(), NO_DRIFT),
+        (seen_of(lists=ThrottledLists(leader={"t": "*"}, follower={"t": "*"})), NO_DRIFT),
+        (seen_of(lists=replace(OURS, leader={"t": "0:1,0:2,7:9"})), NO_DRIFT),
+        (seen_of(lists=replace(OURS, leader={"t": "0:1"})), Drift(lost=LOST)),
+        (seen_of(rates={**RATES, L1: 50}), Drift(rates={L1: 50})),
+        (seen_of(rates={L1: 24, F3: 24}), Drift(rates={L2: None})),
+        (seen_of(rates={**RATES, BrokerRole("leader", 9): 5}), NO_DRIFT),
+    ],
+)
+def test_what_is_not_as_decided_is_seen_at_once_and_sure_in_the_second_round(
+    observation: Observation, expected: Drift
+) -> None:
+    memory = memory_of()
+    assert reconcile.observe_drift(memory, observation) == (expected, NO_DRIFT)
+    assert reconcile.observe_drift(memory, observation) == (expected, expected)
+
+
+def test_a_rate_that_somebody_set_is_in_force_and_named_until_another_decision_is_confirmed() -> None:
+    memory = memory_of()
+    changed = seen_of(rates={**RATES, L1: 50})
+    for _ in range(2):
+        reconcile.observe_drift(memory, changed)
+    assert memory.pacing == replace(IN_FORCE, leader_rates={1: 50, 2: 24})
+    watched = memory.pacing = replace(memory.pacing, watch=Watch(begun_ms=5))
+    assert reconcile.observe_drift(memory, changed) == (Drift(rates={L1: 50}), Drift(rates={L1: 50}))
+    assert memory.pacing == watched, "taken over once"
+    assert reconcile.observe_drift(memory, seen_of()) == (NO_DRIFT, NO_DRIFT)
+    assert memory.pacing == IN_FORCE, "somebody took it back"
+    for _ in range(2):
+        reconcile.observe_drift(memory, changed)
+    memory.confirmed = ThrottleConfigs.of(OURS, {**RATES, L1: 50})
+    assert reconcile.observe_drift(memory, changed) == (NO_DRIFT, NO_DRIFT)
+
+
+def test_one_round_that_shows_the_rates_of_before_is_no_change_by_others() -> None:
+    memory = memory_of()
+    for rates in ({**RATES, L1: 20}, RATES, {**RATES, L1: 20}):
+        _, sure = reconcile.observe_drift(memory, seen_of(rates=rates))
+        assert sure == NO_DRIFT
+    assert memory.pacing.rates() == RATES
+
+
+@pytest.mark.parametrize(
+    ("tells", "expected"),
+    [
+        ({"tells_lists": False}, Drift(rates=dict.fromkeys(RATES))),
+        ({"tells_rates": False}, Drift(lost=OURS)),
+        ({}, Drift(lost=OURS, rates=dict.fromkeys(RATES))),
+    ],
+)
+def test_reports_that_never_tell_lists_or_rates_lose_none(tells: dict[str, bool], expected: Drift) -> None:
+    assert reconcile.observe_drift(memory_of(**tells), seen_of(ThrottledLists(), {}))[0] == expected
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        memory_of(asked=Asked("a", 1, CONFIRMED)),
+        memory_of(is_shadow=True),
+        memory_of(failures_count=1),
+        memory_of(pacing=PacingMemory()),
+    ],
+    ids=["on-its-way", "dry-run", "to-be-tried-again", "nothing-of-ours"],
+)
+def test_nothing_is_judged_while_nobody_knows_what_ought_to_be_there(memory: KafkaMemory) -> None:
+    for _ in range(3):
+        assert reconcile.observe_drift(memory, seen_of(ThrottledLists(), {L1: 1})) == (NO_DRIFT, NO_DRIFT)
+
+
+def test_it_is_remembered_across_a_restart() -> None:
+    memory = memory_of()
+    reconcile.observe_drift(memory, seen_of(rates={**RATES, L1: 50}))
+    again = decode_kafka(encode_kafka(memory))
+    assert reconcile.observe_drift(again, seen_of(rates={**RATES, L1: 50}))[1] == Drift(rates={L1: 50})
+    assert decode_kafka(encode_kafka(again)) == again

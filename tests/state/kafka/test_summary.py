@@ -1,29 +1,41 @@
 """What the summary of a Kafka round says of the throttle."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.needs import Lack
-from policies.throttle.pacing_plan import PacingExplanation, PacingMemory
+from policies.throttle.pacing_round import PacingExplanation, PacingMemory
 from policies.throttle.progress import Basis, Eta
-from policies.throttle.rates import BrokerRole, Violation
-from policies.throttle.settings import ThrottleSettings
+from policies.throttle.rates import BrokerRole, ThrottleSettings, Violation
 from state.events import BrokerLogs
 from state.kafka import summary
 from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs, WaitingLogs
-from state.kafka.reconcile import NO_DRIFT, Broken, Drift
+from state.kafka.reconcile import NO_DRIFT, NOTHING_BROKEN, Broken, Drift
 from state.kafka.snapshot import Observation
 from state.memory import Header
 from state.outputs import InFlightRow, RateViolation, RoundSummary, ThrottleSummary, UnknownNumber
-from tests.state.building import published, unload
-from tests.state.engine.test_summary import closing
-from tests.state.kafka.reporting import replica_table
-from tests.state.kafka.test_actions import NOTHING_KNOWN, NOTHING_MOVES, SEEN, eta, explained, needs, plan
-from tests.state.kafka.test_drift import CONFIRMED, F3, L1, L2, OURS, memory_of, seen_of
+from state.settings import ClusterSettings, KafkaSettings
+from tests.state.building import closing, published, unload
+from tests.state.kafka.reporting import (
+    CONFIRMED,
+    F3,
+    L1,
+    L2,
+    NOTHING_KNOWN,
+    NOTHING_MOVES,
+    OURS,
+    SEEN,
+    eta,
+    explained,
+    memory_of,
+    needs,
+    plan,
+    replica_table,
+    seen_of,
+)
 
 BEGUN_MS, DEADLINE_S = 10_000, 60.0
 
@@ -40,10 +52,15 @@ def is_late(
     eta = Eta(
         remaining_s=remaining_s, basis=basis, predicted_s=None, observed_s=None, observed_weight_ratio=0.0
     )
-    closed: Any = SimpleNamespace(settings=SimpleNamespace(throttle=ThrottleSettings(deadline_s=deadline_s)))
-    explanation: Any = SimpleNamespace(eta=eta)
-    memory = KafkaMemory(pacing=PacingMemory(begun_ms=begun_ms), is_late=was_late)
-    return summary.is_late(closed, memory, replace(seen_of(), at_ms=at_ms), explanation)
+    kafka = KafkaSettings(throttle=ThrottleSettings(deadline_s=deadline_s))
+    context = summary.RoundContext(
+        closing=closing(settings=ClusterSettings(kafka=kafka)),
+        header=Header(length_ms=60_000),
+        memory=KafkaMemory(pacing=PacingMemory(begun_ms=begun_ms), is_late=was_late),
+        reports={},
+        observation=replace(seen_of(), at_ms=at_ms),
+    )
+    return summary.is_late(context, explained(eta=eta))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +106,6 @@ def test_a_move_that_was_late_is_on_time_again_once_its_progress_shows_that_and_
     assert is_late(at_ms=30_000, remaining_s=remaining_s, basis=basis, was_late=True) == late
 
 
-NOTHING_BROKEN = Broken()
 REPORTS = {
     name: WaitingLogs(at_ms, "r", BrokerLogs(int(name), replica_table()))
     for name, at_ms in (("1", 470_000), ("2", 475_000))
@@ -107,17 +123,21 @@ def summarized(
     is_held: bool = False,
     actions_count: int = 0,
 ) -> RoundSummary:
+    context = summary.RoundContext(
+        closing=closing(),
+        header=Header(length_ms=60_000, system="kafka"),
+        memory=memory or KafkaMemory(),
+        reports=REPORTS,
+        observation=observation,
+    )
     return summary.round_summary(
-        summary.Closed(closing(), REPORTS),
-        Header(length_ms=60_000, system="kafka"),
-        memory or KafkaMemory(),
-        observation,
+        context,
         explanation,
-        [published(unload(round=at)) for at in range(actions_count)],
-        drift,
-        broken,
         outcome="decided",
         reason="why",
+        actions=[published(unload(round=at)) for at in range(actions_count)],
+        drift_seen=drift,
+        broken=broken,
         is_held=is_held,
     )
 

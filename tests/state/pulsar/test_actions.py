@@ -1,7 +1,4 @@
-"""From a plan to actions: which unloads happen, together with which, and what each of them says.
-
-Swaps and proposals are in ``test_actions_together``.
-"""
+"""From a plan to actions: which unloads happen, together with which, which wait for a person, and what each of them says."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -11,59 +8,50 @@ import numpy as np
 import pytest
 
 from policies.shedding import avg_shedder
-from policies.shedding.contract import Examined, SheddingPlan
+from policies.shedding.contract import SheddingPlan
+from policies.shedding.registry import POLICIES, AnyPolicy
 from policies.shedding.rules import Rules
-from policies.shedding.view import NOBODY
+from policies.shedding.view import NOBODY, Traffic
 from state.facts import Isolation
-from state.outputs import Unload
-from state.pulsar.groups import Groups
-from state.pulsar.holds import Circumstances
-from state.pulsar.shedding import Admitted, After, admit
-from tests.state.building import EXPIRES_AT, Seen, circumstances, ruled, seen, spent
+from state.guard_settings import ApprovalSettings, StandingApproval
+from state.memory import ProposalRecord
+from state.outputs import Unload, rfc3339
+from state.pulsar.admission import PROPOSED, After
+from state.pulsar.shedding import Admitted, admit
+from state.settings import ClusterSettings, PulsarSettings
+from tests.policies.fleets import evidence_names
+from tests.state.building import (
+    EXPIRES_AT,
+    EXPIRES_MS,
+    PROPOSALS_EXPIRE_MS,
+    Seen,
+    Wanted,
+    admission,
+    plan,
+    seen,
+    spent,
+    told_to_leave,
+)
 from tests.state.traces import load
 
 A, B, C, D, E = (f"t/{name}/0x0_0x1" for name in "abcde")
 """Bundle rows 0 to 4, of namespaces of their own."""
 
 
-def cluster(groups: Groups | None = None) -> Seen:
+def cluster(*isolation: Isolation) -> Seen:
     """b1 is at 75 points with A of 60, B of 30 and C of 10 messages/s, b2 at 25 with D of 20 and E of 5, b3 idles at 50."""
     return seen(
         load("b1", 470, cpu=75.0, bundles={A: 60.0, B: 30.0, C: 10.0}),
         load("b2", 470, cpu=25.0, bundles={D: 20.0, E: 5.0}),
         load("b3", 470, cpu=50.0),
-        groups=groups,
+        isolation=isolation,
     )
 
 
-Wanted = tuple[int, int] | tuple[int, int, int]
-"""Bundle row and broker row of its destination; in a swap, also the bundle row that it is unloaded for."""
-
-
-def plan(*wanted: Wanted, **fields: Any) -> SheddingPlan:
-    """Unloads that come, in turn, from the pair b1 and b2, found by the high threshold, and b1 and b3, by the low one."""
-    rows = np.array([each[0] for each in wanted])
-    count = np.arange(len(wanted))
-    evidence = {name: np.array([1.0, 2.0]) for name in avg_shedder.POLICY.evidence}
-    usual: dict[str, Any] = {
-        "examined": Examined(
-            high=np.array([0, 0]),
-            low=np.array([1, 2]),
-            outcome=np.zeros(2, dtype=np.int8),
-            outcomes=avg_shedder.POLICY.outcomes,
-            trigger=np.array([2, 1], dtype=np.int8),
-            triggers=avg_shedder.POLICY.triggers,
-            evidence=evidence,
-        ),
-        "unload_rows": rows,
-        "unload_destinations": np.array([each[1] for each in wanted]),
-        "unload_examined": count % 2,
-        "unload_for": np.array([each[2] if len(each) > 2 else each[0] for each in wanted]),
-        "tried_rows": rows,
-        "tried_outcomes": np.zeros(len(wanted), dtype=np.int8),
-        "tried_examined": count % 2,
-    }
-    return SheddingPlan(**usual | fields)
+def asking(**rules: StandingApproval) -> dict[str, Any]:
+    """A round whose actions have to be approved, but for those that a standing approval covers."""
+    pulsar = PulsarSettings(approval=ApprovalSettings(standing=rules))
+    return {"settings": ClusterSettings(pulsar=pulsar), "proposals_expire_ms": PROPOSALS_EXPIRE_MS}
 
 
 @dataclass(kw_only=True)
@@ -90,29 +78,22 @@ class Round:
 def admitted(
     wanted: SheddingPlan,
     *,
-    shared: Circumstances | None = None,
     together: tuple[str, ...] = (),
     split_rows: Collection[int] = (),
     done_rows: Collection[int] = (),
-    groups: Groups | None = None,
-    hour_count: int = 0,
-    **guards: Any,
+    isolation: Collection[Isolation] = (),
+    **options: Any,
 ) -> Round:
-    """A round that decides on a plan; ``together`` are namespaces of one anti-affinity group."""
-    found = cluster(groups)
-    limits = {"keep_sole_bundle": False} | guards
-    table, rules = ruled(found, groups={"spread": list(together)}, hour_count=hour_count, **limits)
-    after = After(table.view)
-    decided = admit(
-        table,
-        wanted,
-        rules,
-        shared or circumstances(),
-        after,
-        split_rows=split_rows,
-        done_rows=done_rows,
-    )
-    return Round(rules=rules, after=after, admitted=decided)
+    """A round that decides on a plan; ``together`` are namespaces of one anti-affinity group, other options those of ``admission``."""
+    limits: dict[str, Any] = {"keep_sole_bundle": False, "fields": {"expires_ms": EXPIRES_MS}} | options
+    made = admission(cluster(*isolation), groups={"spread": list(together)}, **limits)
+    decided = admit(made, wanted, split_rows=split_rows, done_rows=done_rows)
+    return Round(rules=made.rules, after=made.after, admitted=decided)
+
+
+def left_at(found: Round, broker: str) -> dict[str, float]:
+    """The load of a broker after the round's actions."""
+    return found.after.move(broker, None, Traffic(0.0, 0.0))["source"]
 
 
 def test_the_budget_is_spent_in_the_order_of_the_policy() -> None:
@@ -138,7 +119,7 @@ def test_a_plan_without_unloads_admits_nothing() -> None:
     assert admitted(plan()).admitted == Admitted()
 
 
-NUMBERS: dict[str, Any] = dict.fromkeys(avg_shedder.POLICY.evidence, 1.0)
+NUMBERS: dict[str, Any] = dict.fromkeys(evidence_names(avg_shedder.POLICY), 1.0)
 
 
 def test_an_unload_says_what_it_was_decided_on_and_what_must_still_hold() -> None:
@@ -203,7 +184,7 @@ def test_a_finding_about_one_broker_alone_is_about_the_owner_of_what_moves() -> 
 
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_an_unload_of_a_dry_run_is_marked_as_one(*, dry_run: bool) -> None:
-    (found,) = admitted(plan((0, 1)), shared=circumstances(dry_run=dry_run)).admitted.unloads
+    (found,) = admitted(plan((0, 1)), fields={"mode": "dry-run" if dry_run else "act"}).admitted.unloads
     assert (found.dry_run, found.proposal is True) == (dry_run, False)
 
 
@@ -215,10 +196,10 @@ def test_each_unload_expects_the_loads_that_those_before_it_leave() -> None:
         for each in found.admitted.unloads
     ]
     assert rates == [[40.0, 85.0], [10.0, 115.0], [95.0, 30.0]]
-    assert found.after.receive(0, 0.0, 0.0) == {"messages_per_s": 30.0, "bytes_per_s": 300.0}
+    assert left_at(found, "b1") == {"messages_per_s": 30.0, "bytes_per_s": 300.0}
 
 
-ISOLATED = Groups((Isolation("blue", ["t/a", "t/d"], ["b[12]"]),))
+BLUE = Isolation("blue", ["t/a", "t/d"], ["b[12]"])
 
 
 @pytest.mark.parametrize(
@@ -230,15 +211,15 @@ def test_a_broker_is_compared_with_those_of_its_isolation_group(
     wanted: Wanted, expected: tuple[int, float, str]
 ) -> None:
     """b1 and b2 are at 75 and 25 points."""
-    (found,) = admitted(plan(wanted), groups=ISOLATED).admitted.unloads
+    (found,) = admitted(plan(wanted), isolation=[BLUE]).admitted.unloads
     names = ("brokers_count", "mean_usage_points", "group")
     assert tuple(found.evidence[name] for name in names) == expected
 
 
 def test_each_group_has_its_own_mean_and_the_default_group_no_name() -> None:
     """b1 is alone in its group; b2 and b3 are at 25 and 50 points."""
-    alone = Groups((Isolation("blue", ["t/a"], ["b1"]),))
-    found = admitted(plan((0, NOBODY), (3, 2), (1, NOBODY)), groups=alone).admitted.unloads
+    alone = Isolation("blue", ["t/a"], ["b1"])
+    found = admitted(plan((0, NOBODY), (3, 2), (1, NOBODY)), isolation=[alone]).admitted.unloads
     assert [
         (each.evidence["brokers_count"], each.evidence["mean_usage_points"], each.evidence.get("group"))
         for each in found
@@ -256,3 +237,152 @@ def test_an_unload_counts_in_its_anti_affinity_group_for_those_after_it(
     """D goes to b3 only if nothing of its group went there before it."""
     found = admitted(plan(first, (3, 2)), together=("t/a", "t/d"))
     assert found.moves == moves
+
+
+SWAP = ((0, 1, 0), (3, 0, 0))
+"""A goes from b1 to b2, and D comes back for it."""
+
+
+def test_a_swap_happens_as_a_whole_and_spends_for_each_of_its_unloads() -> None:
+    found = admitted(plan(*SWAP, (1, 1)), max_unloads_per_round_count=3)
+    assert found.moves == [(A, "b2"), (D, "b1"), (B, "b2")]
+    assert (spent(found.rules)["unloads_per_round"], found.holds) == (3, {})
+    assert f"moving {D} from b2 in return (" in found.admitted.unloads[1].reason
+
+
+@pytest.mark.parametrize(
+    ("options", "held", "reason", "detail"),
+    [
+        (
+            {"split_rows": (3,)},
+            D,
+            "split-instead",
+            "it is too big for any other broker and is split in this round",
+        ),
+        (
+            {"split_rows": (0,)},
+            A,
+            "split-instead",
+            "it is too big for any other broker and is split in this round",
+        ),
+        ({"max_unloads_per_round_count": 1}, D, "budget", "max_unloads_per_round_count 1 is spent"),
+        (
+            {"hour_count": 59, "max_moved_per_hour_ratio": 0.0},
+            D,
+            "budget",
+            "max_unloads_per_hour_count 60 is spent",
+        ),
+    ],
+    ids=["the second is split", "the first is split", "one is left of the round", "one is left of the hour"],
+)
+def test_if_one_unload_of_a_swap_is_held_so_is_the_other_and_names_it(
+    options: dict[str, Any], held: str, reason: str, detail: str
+) -> None:
+    """What a held swap would have spent is left for B."""
+    found = admitted(plan(*SWAP, (1, 1)), **options)
+    swapped = f"swapped with {held}: {detail}"
+    assert found.holds == {
+        0: (reason, detail if held == A else swapped),
+        3: (reason, detail if held == D else swapped),
+    }
+    assert found.moves == [(B, "b2")]
+    assert spent(found.rules)["unloads_per_round"] == 1
+    assert found.admitted.unloads[0].expected["source"]["messages_per_s"] == 70.0, (
+        "A and D count where they are"
+    )
+
+
+def test_a_swap_that_would_gather_an_anti_affinity_group_by_both_of_its_unloads_is_held() -> None:
+    """A alone may go to b3, and so may D: only together they would gather. D alone goes after that."""
+    found = admitted(plan((0, 2, 0), (3, 2, 0), (3, 2)), together=("t/a", "t/d"))
+    why = "b3 owns bundles of 1 other namespaces of anti-affinity group spread, b2 of 0"
+    assert found.holds[0] == ("anti-affinity", f"swapped with {D}: {why}")
+    assert found.moves == [(D, "b3")]
+
+
+def test_of_a_swap_whose_other_part_goes_out_as_approved_the_rest_is_decided_alone() -> None:
+    found = admitted(plan(*SWAP), done_rows={3}, max_unloads_per_round_count=1)
+    assert (found.moves, found.holds) == ([(A, "b2")], {})
+
+
+ASKING = asking()
+LIGHT = asking(light=StandingApproval(kinds=("unloads",), max_messages_per_s=30.0))
+"""Unloads of bundles of up to 30 messages/s go out at once."""
+SMALL = asking(small=StandingApproval(max_bytes_per_s=300.0))
+"""Bundles of up to 300 bytes/s do."""
+
+
+def test_while_approval_is_required_unloads_are_proposed_and_spend_nothing() -> None:
+    found = admitted(plan((0, 1), (1, 1)), fields=ASKING)
+    assert (found.proposed, found.moves) == ([A, B], [])
+    assert found.admitted.holds == {0: PROPOSED, 1: PROPOSED}
+    assert set(spent(found.rules).values()) == {0}
+    assert told_to_leave(found.rules) == []
+    assert left_at(found, "b2")["messages_per_s"] == 25.0
+    (first, second) = found.admitted.proposals
+    assert (first.dry_run, first.proposal, first.expires_at) == (True, True, rfc3339(PROPOSALS_EXPIRE_MS))
+    assert second.expected["destination"]["messages_per_s"] == 115.0, "both are one plan"
+
+
+def test_proposals_of_a_round_are_no_more_than_the_budget_lets_through() -> None:
+    found = admitted(plan((0, 1), (1, 1), (2, 1)), fields=ASKING, max_unloads_per_round_count=2)
+    assert found.proposed == [A, B]
+    assert found.holds[2] == ("budget", "max_unloads_per_round_count 2 is spent")
+    assert admitted(plan((0, 1)), fields=ASKING, hour_count=60).proposed == []
+
+
+@pytest.mark.parametrize("fields", [LIGHT, SMALL], ids=["by messages", "by bytes"])
+def test_what_a_standing_approval_covers_goes_out_beside_proposals_that_take_nothing_from_it(
+    fields: dict[str, Any],
+) -> None:
+    """The budget lets one through: A is the only proposal, B the only action. It expects A to stay at b1."""
+    found = admitted(plan((0, 1), (1, 1), (2, 1)), fields=fields, max_unloads_per_round_count=1)
+    assert (found.proposed, found.moves) == ([A], [(B, "b2")])
+    assert found.admitted.holds[0] == PROPOSED
+    assert found.holds[2] == ("budget", "max_unloads_per_round_count 1 is spent")
+    (action,) = found.admitted.unloads
+    assert action.expected["source"] == {"messages_per_s": 70.0, "bytes_per_s": 700.0}
+    assert (action.dry_run, action.proposal is True) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "proposed", "moves"),
+    [
+        (SWAP, [A, D], []),
+        (((3, 0, 3), (0, 1, 3)), [D, A], []),
+        (((1, 1, 1), (3, 0, 1)), [], [(B, "b2"), (D, "b1")]),
+    ],
+    ids=["the first needs approval", "the second does", "neither does"],
+)
+def test_a_swap_waits_for_a_person_if_one_of_its_unloads_does(
+    wanted: tuple[tuple[int, int, int], ...], proposed: list[str], moves: list[tuple[str, str | None]]
+) -> None:
+    found = admitted(plan(*wanted), fields=LIGHT)
+    assert (found.proposed, found.moves) == (proposed, moves)
+
+
+def test_a_proposal_does_not_count_in_its_anti_affinity_group_and_an_action_does() -> None:
+    """A is proposed for b3; so D, which goes out at once, finds nothing of the group there."""
+    found = admitted(plan((0, 2), (3, 2)), fields=LIGHT, together=("t/a", "t/d"))
+    assert (found.proposed, found.moves) == ([A], [(D, "b3")])
+    barred = found.rules.bars(1, 2)
+    assert barred is None
+
+
+def test_nothing_is_proposed_for_a_broker_that_waits_and_the_others_go_on() -> None:
+    waiting = ProposalRecord("p", "unload", D, "b1", None, 6, PROPOSALS_EXPIRE_MS, b"{}")
+    rows = plan((0, NOBODY), (1, NOBODY), (2, NOBODY))
+    found = admitted(rows, fields=LIGHT, header={"proposals": [waiting]})
+    assert found.holds == {0: ("proposed", "proposal p of b1 waits for approval")}
+    assert (found.proposed, found.moves) == ([], [(B, None), (C, None)])
+
+
+@pytest.mark.parametrize(
+    ("policy", "trigger"),
+    [(policy, trigger) for policy in POLICIES for trigger in policy.sentences],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_every_rule_that_can_fire_has_a_sentence_of_numbers_that_the_policy_gives(
+    policy: AnyPolicy, trigger: str
+) -> None:
+    assert policy.sentences[trigger]("b1", "b2", dict.fromkeys(evidence_names(policy), 1.0)).startswith("b1 ")

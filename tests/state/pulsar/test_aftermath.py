@@ -15,28 +15,36 @@ from state.outputs import Split, Unload
 from state.pulsar.decide import remember
 from state.settings import ClusterSettings, PulsarSettings, RoundSettings
 from state.store import DictStore
-from tests.state.building import BUNDLE, END_MS, EXPIRES_MS, LEFT, RIGHT, published, seen, split, unload
-from tests.state.engine.test_ledger import decision, ledger_of
-from tests.state.engine.test_summary import closing
-from tests.state.pulsar.test_splits import COLD, EVEN, HOT, settings, topic_stats
-from tests.state.traces import load, run, settings_of
+from tests.state.building import (
+    BUNDLE,
+    END_MS,
+    EXPIRES_MS,
+    LEFT,
+    RIGHT,
+    decision,
+    ledger_of,
+    published,
+    seen,
+    split,
+    unload,
+)
+from tests.state.traces import COLD, EVEN, HOT, load, run, settings_of, split_settings, topic_stats
 
 FORTY_S = ClusterSettings(pulsar=PulsarSettings(rounds=RoundSettings(max_report_age_s=40.0)))
-SEEN = seen(
+REPORTS = (
     load("b1", 470, cpu=80.0, bundles={BUNDLE: 20.0}, rate=100.0),
     load("b2", 470, cpu=10.0, rate=5.0),
 )
-LOADS, VIEW = SEEN.loads, SEEN.table.view
 """b1 is at 80 points with 100 messages/s and 1000 bytes/s, b2 at 10 points with 5 and 50."""
-CHILDREN = [Child(LEFT, 0.25, 0.0), Child(RIGHT, 0.75, 1.0)]
+PARTS = [Child(LEFT, 0.25, 0.0), Child(RIGHT, 0.75, 1.0)]
 
 
 def remembered(*actions: Unload | Split, ledger: Ledger | None = None, **fields: Any) -> list[Decision]:
     """The decisions of a round with these actions."""
-    found, closing_ = ledger or Ledger(), closing(settings=FORTY_S, **fields)
-    made = [replace(each, dry_run=closing_.is_dry_run) for each in actions]
-    remember(found, closing_, [(published(each), each) for each in made], LOADS, VIEW)
-    return found.decisions
+    found = seen(*REPORTS, header={"ledger": ledger or Ledger()}, settings=FORTY_S, **fields)
+    made = [replace(each, dry_run=found.context.closing.is_dry_run) for each in actions]
+    remember(found.context, found.table, [(published(each), each) for each in made])
+    return found.context.ledger.decisions
 
 
 def test_an_unload_is_remembered_with_what_its_brokers_had_and_what_it_promises() -> None:
@@ -85,7 +93,7 @@ def test_an_approved_split_is_remembered_with_its_children_and_leaves_no_broker(
             bundle=BUNDLE,
             source="b1",
             destination=None,
-            children=tuple(CHILDREN),
+            children=tuple(PARTS),
             decided_ms=END_MS,
             expires_ms=EXPIRES_MS,
             until_ms=EXPIRES_MS + 40_000,
@@ -128,7 +136,7 @@ def test_a_split_of_the_criteria_is_remembered_with_the_shares_of_its_topics() -
     """The hot bundle has 200 messages/s and 2000 bytes/s, a quarter of both in each of its four topics."""
     store = DictStore()
     events = [load("b1", 5, bundles={HOT: 200.0}, topics_count=4), topic_stats(5, EVEN), load("b2", 5)]
-    (action,) = run([events], settings(), store=store).actions
+    (action,) = run([events], split_settings(), store=store).actions
     header = store.header()
     assert header is not None
     (found,) = decode_header(header).ledger.decisions

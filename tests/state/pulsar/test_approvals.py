@@ -10,17 +10,17 @@ from state.closing import Identity
 from state.controller import Controller
 from state.events import Approval, Event, Place
 from state.guard_settings import NO_ZONES, StandingApproval
-from state.memory import MAX_APPROVALS_COUNT, Header, ProposalRecord
+from state.memory import MAX_APPROVALS_COUNT, ProposalRecord
 from state.outputs import Output
 from state.pulsar import approvals
-from state.pulsar.holds import PROPOSED
+from state.pulsar.admission import PROPOSED
 from state.store import DictStore
-from tests.state.engine.test_summary import closing
-from tests.state.pulsar.test_upkeep import FIRING
+from tests.state.building import seen
 from tests.state.traces import (
     BROKERS,
     BUNDLES,
     CLUSTER,
+    FIRING,
     Run,
     load,
     overlay,
@@ -322,15 +322,15 @@ def test_a_rule_that_makes_no_sense_is_refused(field: str, value: Any, complaint
 
 @pytest.mark.parametrize("verdict", ["approved", "rejected"])
 def test_one_answer_is_for_all_open_proposals_of_its_round_and_for_no_other(verdict: Any) -> None:
-    header = Header(
-        length_ms=60_000,
-        proposals=[
-            ProposalRecord(f"p{at}", "unload", f"t/n/{at}", "b1", "b2", 5 if at < 150 else 6, 900_000, b"")
-            for at in range(151)
-        ],
-        approvals=[Approval(1, "w", "round/5", verdict, "ann", "a test")],
+    proposals = [
+        ProposalRecord(f"p{at}", "unload", f"t/n/{at}", "b1", "b2", 5 if at < 150 else 6, 900_000, b"")
+        for at in range(151)
+    ]
+    said = [Approval(1, "w", "round/5", verdict, "ann", "a test")]
+    asked = seen(
+        load("b1", 470), header={"proposals": proposals, "approvals": said}, proposals_expire_ms=900_000
     )
-    found = approvals.begin(header, closing(proposals_expire_ms=900_000))
+    header, found = asked.context.header, approvals.begin(asked.context)
     assert [each.id for each in header.proposals] == ["p150"]
     assert [(each.record.id, each.record.proposal_id) for each in found.given] == [
         ("w", f"p{at}") for at in range(150)

@@ -1,7 +1,4 @@
-"""Unloads that empty a drained broker: in which order its bundles leave, and where they go.
-
-What keeps them there is in ``test_drain_holds``, what comes back in ``test_put_back``.
-"""
+"""Unloads that empty a drained broker: in which order its bundles leave, where they go, what keeps them, and what comes back."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -12,19 +9,32 @@ import numpy as np
 import pytest
 
 from policies.shedding.rules import Rules
+from policies.shedding.view import Traffic
+from state.closing import Hold
 from state.events import LoadReport
 from state.facts import Isolation
-from state.ledger import Ledger
-from state.memory import Header
+from state.ledger import Ledger, Verdict, end_watch
+from state.memory import DrainRecord
 from state.outputs import LeftRow, Unload
-from state.pulsar.drains import Drained, Scene
+from state.pulsar import drains
+from state.pulsar.admission import After
+from state.pulsar.drains import Drained
 from state.pulsar.drains import decide as decide_drains
-from state.pulsar.groups import Groups
-from state.pulsar.memory import ShadowMoves
-from state.pulsar.shedding import After
-from state.settings import GuardSettings, PulsarSettings
+from state.pulsar.holds import Holds
+from state.pulsar.memory import Fleet, ShadowMoves
 from state.upkeep import Spell, Upkeep
-from tests.state.building import EXPIRES_AT, circumstances, ruled, seen, uneven
+from tests.state.building import (
+    END_MS,
+    EXPIRES_AT,
+    EXPIRES_MS,
+    admission,
+    decision,
+    guarded,
+    ledger_of,
+    seen,
+    spent,
+    uneven,
+)
 from tests.state.traces import load
 
 A, B, C, D = (f"t/{name}/0x0_0x1" for name in "abcd")
@@ -68,37 +78,29 @@ def emptied(
     ledger: Ledger | None = None,
     shadow: ShadowMoves | None = None,
     together: Collection[str] = (),
-    groups: Groups | None = None,
+    isolation: Collection[Isolation] = (),
     drained_count: int = 0,
-    shared: Mapping[str, Any] | None = None,
+    holds: Holds | None = None,
+    mode: str = "act",
     **guards: Any,
 ) -> Emptied:
     """A round that drains b1; ``together`` are namespaces of one anti-affinity group."""
     upkeep = Upkeep(
         drains=dict({"b1": SPELL} if drains is None else drains), namespaces=dict.fromkeys(namespaces, SPELL)
     )
-    pulsar = PulsarSettings(guards=GuardSettings(**guards))
-    found = seen(*(reports or CLUSTER), apart=upkeep.apart, groups=groups)
-    found.advanced.fleet.shadow = shadow or {}
-    table, rules = ruled(
+    found = seen(*(reports or CLUSTER), upkeep=upkeep, isolation=isolation, shadow=shadow, mode=mode)
+    made = admission(
         found,
+        holds=holds,
+        header={"ledger": ledger or Ledger()},
+        fields={"settings": guarded(**guards), "upkeep": upkeep, "expires_ms": EXPIRES_MS},
         groups={"spread": list(together)},
         hour_count=60,
         drained_count=drained_count,
         drained=upkeep.drains,
         **guards,
     )
-    scene = Scene(
-        table=table,
-        advanced=found.advanced,
-        loads=found.loads,
-        header=Header(length_ms=60_000, ledger=ledger or Ledger()),
-        pulsar=pulsar,
-        upkeep=upkeep,
-    )
-    after = After(table.view)
-    decided = decide_drains(scene, rules, circumstances(**shared or {}), after)
-    return Emptied(drained=decided, rules=rules, after=after)
+    return Emptied(drained=decide_drains(made), rules=made.rules, after=made.after)
 
 
 def test_where_no_broker_is_drained_nothing_leaves() -> None:
@@ -175,8 +177,7 @@ def test_a_broker_that_measures_nothing_does_not_count_as_idle(
 
 def test_a_bundle_stays_within_the_isolation_group_of_its_namespace() -> None:
     """b2 is the least used; A's group has only b3, B's has no broker, and C and D are free."""
-    isolated = Groups((Isolation("blue", ["t/a"], ["b3"]), Isolation("red", ["t/b"], ["b9"])))
-    found = emptied(groups=isolated)
+    found = emptied(isolation=[Isolation("blue", ["t/a"], ["b3"]), Isolation("red", ["t/b"], ["b9"])])
     assert found.moves == [(A, "b3"), (C, "b2"), (D, "b2")]
     assert found.outcomes[B] == "no-destination"
     assert found.details[B] == "no broker of the isolation group of t/b takes part in balancing"
@@ -267,7 +268,8 @@ def test_each_unload_expects_the_loads_that_those_before_it_leave() -> None:
     volume = [each.expected["source"]["bytes_per_s"] for each in found.drained.unloads]
     assert volume == [100.0, 0.0, 0.0]
     assert [each.evidence["bundles_left_count"] for each in found.drained.unloads] == [2, 1, 0]
-    assert found.after.receive(0, 0.0, 0.0) == {"messages_per_s": 105.0, "bytes_per_s": 1050.0}
+    left = found.after.move("b2", None, Traffic(0.0, 0.0))["source"]
+    assert left == {"messages_per_s": 105.0, "bytes_per_s": 1050.0}
 
 
 def test_several_brokers_are_emptied_one_after_the_other_and_none_into_another() -> None:
@@ -282,3 +284,199 @@ def test_several_brokers_are_emptied_one_after_the_other_and_none_into_another()
 
 def test_of_a_drained_broker_that_did_not_report_nothing_is_known() -> None:
     assert emptied(*CLUSTER[1:]).drained == Drained()
+
+
+PAUSED = Hold("paused", "the cluster is paused")
+
+
+def ineffective() -> Ledger:
+    done = decision(bundle=A, result="succeeded")
+    end_watch(done, Verdict("ineffective", END_MS - 1, "b1", 3))
+    return ledger_of(done)
+
+
+@pytest.mark.parametrize(
+    ("options", "outcome"),
+    [
+        ({"ledger": ledger_of(decision(bundle=A, expires_ms=END_MS + 1))}, "in-flight"),
+        ({"ledger": ineffective()}, "ineffective"),
+        ({"excluded_namespaces": ("t/a",)}, "excluded-namespace"),
+        ({"namespaces": ("t/a",)}, "maintenance"),
+        ({"ledger": ledger_of(decision(bundle=A, result="skipped", decided_ms=END_MS - 1))}, "acted"),
+        ({"max_unloads_per_hour_count": 1, "min_unload_benefit_points": 100.0}, "acted"),
+    ],
+    ids=["in flight", "without effect", "excluded", "under maintenance", "cooldown", "guards of policies"],
+)
+def test_a_bundle_is_kept_by_its_own_actions_and_its_namespace_only(
+    options: dict[str, Any], outcome: str
+) -> None:
+    found = emptied(**options)
+    assert found.outcomes == {A: outcome, B: "acted", C: "acted", D: "acted"}
+    assert found.details[A] == outcome
+    assert set(found.outcomes.values()) <= set(drains.OUTCOMES)
+
+
+def test_also_the_last_bundle_leaves() -> None:
+    found = emptied(load("b1", 470, bundles={A: 1.0}), *CLUSTER[1:])
+    assert found.moves == [(A, "b2")]
+    assert found.drained.unloads[0].evidence["bundles_left_count"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "gone", "detail"),
+    [
+        ({"max_drain_unloads_per_hour_count": 2}, [A, B], "max_drain_unloads_per_hour_count 2 is spent"),
+        (
+            {"max_drain_unloads_per_hour_count": 9, "drained_count": 8},
+            [A],
+            "max_drain_unloads_per_hour_count 9 is spent",
+        ),
+        ({"max_unloads_per_round_count": 3}, [A, B, C], "max_unloads_per_round_count 3 is spent"),
+        ({"max_unloads_per_broker_count": 1}, [A], "max_unloads_per_broker_count 1 is spent"),
+        ({"max_drain_unloads_per_hour_count": 0}, [A, B, C, D], None),
+    ],
+    ids=["of an hour", "with what the hour had", "of a round", "of a broker", "off"],
+)
+def test_the_heaviest_bundles_spend_the_budgets_and_the_others_wait(
+    options: dict[str, Any], gone: list[str], detail: str | None
+) -> None:
+    found = emptied(**options)
+    assert [bundle for bundle, _ in found.moves] == gone
+    kept = [each for each in found.drained.left if each.bundle not in gone]
+    assert [(each.outcome, each.detail) for each in kept] == [("budget", detail)] * (4 - len(gone))
+
+
+def test_a_drain_spends_its_own_hourly_budget_and_not_that_of_the_policy() -> None:
+    found = emptied(drained_count=5)
+    assert spent(found.rules) == {"drain_unloads_per_hour": 9, "unloads_per_hour": 60, "unloads_per_round": 4}
+
+
+def test_a_bundle_without_a_destination_spends_nothing() -> None:
+    found = emptied(CLUSTER[0], max_drain_unloads_per_hour_count=1)
+    assert set(found.outcomes.values()) == {"no-destination"}
+    assert spent(found.rules)["drain_unloads_per_hour"] == 0
+
+
+def test_two_drained_brokers_share_the_budget_and_the_first_named_goes_first() -> None:
+    drains = {"b2": SPELL, "b1": SPELL}
+    found = emptied(drains=drains, max_drain_unloads_per_hour_count=2)
+    assert [each.source_broker for each in found.drained.unloads] == ["b2", "b1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "outcomes"),
+    [
+        ({}, ["paused"] * 4),
+        ({"namespaces": ("t/a",)}, ["maintenance", *["paused"] * 3]),
+        ({"max_drain_unloads_per_hour_count": 1, "drained_count": 1}, ["paused"] * 4),
+    ],
+    ids=["the pause", "a namespace comes before it", "a budget after it"],
+)
+def test_what_holds_the_round_holds_its_drains(options: dict[str, Any], outcomes: list[str]) -> None:
+    found = emptied(holds=Holds(unload=PAUSED, split=None), **options)
+    assert [found.outcomes[each] for each in (A, B, C, D)] == outcomes
+    assert found.details[B] == "the cluster is paused"
+    assert found.moves == []
+
+
+SHOWN = ledger_of(decision(bundle=A, expires_ms=END_MS - 1, dry_run=True, is_watched=False))
+"""A dry-run showed an unload of A long enough ago for it to have expired, and within the cooldown."""
+
+
+@pytest.mark.parametrize(
+    ("options", "outcome", "detail"),
+    [
+        ({"ledger": SHOWN}, "cooldown", "cooldown: the dry-run has shown it"),
+        ({"shadow": {A: ("b1", "b3")}}, "dry-run", "the dry-run has moved it to b3"),
+        ({"ledger": SHOWN, "shadow": {A: ("b1", "b3")}}, "dry-run", "the dry-run has moved it to b3"),
+        ({"ledger": SHOWN, "bundle_cooldown_s": 0.0}, "acted", "acted"),
+    ],
+    ids=["rests", "counts elsewhere", "both", "without a cooldown"],
+)
+def test_a_dry_run_shows_each_unload_once(options: dict[str, Any], outcome: str, detail: str) -> None:
+    found = emptied(mode="dry-run", **options)
+    assert (found.outcomes[A], found.details[A]) == (outcome, detail)
+    assert [found.outcomes[each] for each in (B, C, D)] == ["acted"] * 3
+    assert all(each.dry_run for each in found.drained.unloads)
+    acting = emptied(**options)
+    assert acting.outcomes[A] == "acted", "what only a dry-run did keeps nothing from leaving"
+
+
+def test_what_a_dry_run_has_shown_is_said_before_what_holds_the_round() -> None:
+    held = Holds(unload=PAUSED, split=None)
+    found = emptied(mode="dry-run", holds=held, shadow={A: ("b1", "b3")}, drains={"b1": Spell(0)})
+    assert (found.outcomes[A], found.outcomes[B]) == ("dry-run", "paused")
+
+
+def report(broker: str, time_s: float, *bundles: str) -> LoadReport:
+    return load(broker, time_s, bundles=dict.fromkeys(bundles, 1.0))
+
+
+def begun(
+    *reports: LoadReport,
+    before: Fleet | None = None,
+    known: dict[str, DrainRecord] | None = None,
+    drained: tuple[str, ...] = ("b1",),
+) -> tuple[list[tuple[str, str]], dict[str, DrainRecord]]:
+    """Bundles and brokers of what was put back, and the drains that are remembered after the round."""
+    upkeep = Upkeep(drains=dict.fromkeys(drained, Spell(0)))
+    context = seen(*reports, before=before, header={"drains": dict(known or {})}, upkeep=upkeep).context
+    found = drains.begin(context)
+    return [(each.bundle, each.broker) for each in found], context.header.drains
+
+
+EARLIER = seen(report("b1", 410, A), report("b2", 410, B, C)).advanced.fleet
+"""At 410 s, b1 had A, and b2 had B and C."""
+SINCE_410 = DrainRecord(410_000, 1)
+
+
+def test_a_drain_begins_with_the_first_report_in_it_and_everything_there_is_to_leave() -> None:
+    put_back, known = begun(report("b1", 470, A, B), report("b2", 470, C))
+    assert (put_back, known) == ([], {"b1": DrainRecord(470_000, 2)})
+
+
+def test_the_drain_of_a_broker_without_bundles_begins_as_well() -> None:
+    assert begun(report("b1", 470), report("b2", 470, A)) == ([], {"b1": DrainRecord(470_000, 0)})
+
+
+def test_the_drain_of_a_silent_broker_begins_with_its_next_report() -> None:
+    silent = begun(report("b2", 470, A), before=EARLIER)
+    assert silent == ([], {})
+    assert begun(report("b2", 470, A), before=EARLIER, known={"b1": SINCE_410}) == ([], {"b1": SINCE_410})
+
+
+def test_a_drain_that_ended_is_forgotten_and_begins_anew_if_it_is_asked_for_again() -> None:
+    """b2 is not drained any more. What b1 lists new since the end of its earlier drain was not put back."""
+    reports = (report("b1", 470, A, B), report("b2", 470, C))
+    put_back, known = begun(*reports, before=EARLIER, known={"b2": SINCE_410})
+    assert (put_back, known) == ([], {"b1": DrainRecord(470_000, 2)})
+    assert begun(*reports, known={"b1": SINCE_410, "b2": SINCE_410}, drained=())[1] == {}
+
+
+@pytest.mark.parametrize(
+    ("report_ms", "put_back"),
+    [(410_000, [(B, "b1")]), (469_999, [(B, "b1")]), (470_000, []), (409_999, [(A, "b1"), (B, "b1")])],
+    ids=["it began with A there", "B came a moment later", "it began with B there", "it began before A came"],
+)
+def test_what_a_broker_lists_since_after_the_beginning_of_its_drain_was_put_back(
+    report_ms: int, put_back: list[tuple[str, str]]
+) -> None:
+    """b1 lists A since 410 s and B since 470 s."""
+    found, known = begun(
+        report("b1", 470, A, B), report("b2", 470, C), before=EARLIER, known={"b1": DrainRecord(report_ms, 1)}
+    )
+    assert (found, known) == (put_back, {"b1": DrainRecord(report_ms, 1)})
+
+
+def test_a_bundle_that_another_broker_has_by_now_was_not_put_back() -> None:
+    """Both list B; b2 does so only since 475 s."""
+    reports = (report("b1", 470, A, B), report("b2", 475, B))
+    before = seen(report("b1", 410, A), report("b2", 410)).advanced.fleet
+    assert begun(*reports, before=before, known={"b1": SINCE_410})[0] == []
+
+
+def test_what_came_back_is_named_broker_by_broker() -> None:
+    reports = (report("b1", 470, A, C), report("b2", 470, B))
+    before = seen(report("b1", 410), report("b2", 410)).advanced.fleet
+    found, _ = begun(*reports, before=before, known={"b2": SINCE_410, "b1": SINCE_410}, drained=("b2", "b1"))
+    assert found == [(A, "b1"), (C, "b1"), (B, "b2")]

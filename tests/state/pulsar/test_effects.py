@@ -1,4 +1,4 @@
-"""What becomes of actions: when one counts as good, failed or ineffective, and when the cluster is held for it."""
+"""What is said of the effects of actions, what holds further ones while they fail, and how long a broker waits for its own unloads."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from state.closing import Identity
 from state.events import ActionResult, Event
-from tests.state.traces import Run, load, run, settings_of, sweep
+from tests.state.traces import Run, facts, load, overlay, run, settings_of, sweep
 
 HOT, OTHER, COLD = "t/n/0x00000000_0x40000000", "t/n/0x40000000_0x80000000", "t/n/0x80000000_0xffffffff"
 LEFT, RIGHT = "t/n/0x00000000_0x20000000", "t/n/0x20000000_0x40000000"
@@ -256,3 +256,217 @@ def test_nobody_waits_for_an_owner_that_never_reports_again():
     gone: list[Mapping[str, list[str]]] = [{"b2": [COLD], "b3": []}]
     found = after([*gone * 7, BEFORE, BEFORE, BEFORE, BEFORE])
     assert judged(found)[-1] == {}, "3 rounds and 25 s after its result it is no longer looked after"
+
+
+class TestFailing:
+    """One unload per round, each of another bundle, and the executor's result for each."""
+
+    GUARDS: Mapping[str, Any] = {"failing_actions_count": 2, "ineffective_after_rounds_count": 0}
+
+    def shown(
+        self, outcomes: list[str], *controls: Event, guards: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """Summaries of a run in which the actions get these outcomes one after the other, each a second after its decision."""
+        pulsar = UNLOADING | {"guards": self.GUARDS | (guards or {})}
+        names = [f"t/n/0x{i:x}0000000_0x{i + 1:x}0000000" for i in range(15)]
+        events: list[Event] = [*controls]
+        for number in range(14):
+            events.append(
+                load("b1", 10 * number + 5, cpu=90.0, bundles=dict.fromkeys(names, 20.0), rate=50.0)
+            )
+            events.append(load("b2", 10 * number + 5, cpu=10.0, rate=10.0))
+        source = settings_of(**pulsar)
+        for outcome in outcomes:
+            message = {event.action_id for event in events if isinstance(event, ActionResult)}
+            events.sort(key=lambda event: event.age_key)
+            decided = [each for each in run([events], source).outputs if each.kind == "action"]
+            action = next(each for each in decided if each.id not in message)
+            events.append(
+                ActionResult(
+                    id=action.id, time_ms=action.time_ms + 1000, action_id=action.id, outcome=outcome
+                )  # type: ignore[arg-type]
+            )
+        return run([sorted(events, key=lambda event: event.age_key)], source).summaries
+
+    def test_a_cluster_is_held_from_the_round_in_which_too_many_failed(self):
+        summaries = self.shown(["succeeded", "failed", "succeeded", "failed"])
+        assert [summary["failing_since"] for summary in summaries[:6]] == [
+            *[None] * 4,
+            *["1970-01-01T00:00:50.000Z"] * 2,
+        ]
+        assert [summary["actions_count"] for summary in summaries] == [1] * 4 + [0] * 10
+        assert summaries[4]["last_actions"] == {"failed": 2, "good": 2}
+        held = summaries[4]["candidates"]["heaviest"]
+        assert {"failing"} == {row["outcome"] for row in held} - {
+            "acted",
+            "need-met",
+            "cooldown",
+            "in-flight",
+        }
+        assert "2 of the last 10 actions failed" in next(
+            row["detail"] for row in held if row["outcome"] == "failing"
+        )
+
+    def test_only_the_last_ten_count(self):
+        spread = ["failed", *["succeeded"] * 9, "failed"]
+        together = ["failed", *["succeeded"] * 8, "failed"]
+        assert self.shown(spread)[-1]["failing_since"] is None
+        assert self.shown(together)[-1]["failing_since"] is not None
+
+    def test_skipped_ones_do_not_count(self):
+        assert self.shown(["failed", "skipped", "skipped", "skipped"])[-1]["failing_since"] is None
+
+    def test_it_stays_held_when_a_later_one_turns_out_well(self):
+        """Unloads are decided in rounds 0 to 2; the third one's result comes when the cluster is held already."""
+        summaries = self.shown(["failed", "failed"])
+        assert [summary["failing_since"] for summary in summaries if summary["round"] >= 2] == [
+            "1970-01-01T00:00:30.000Z"
+        ] * 12
+
+    def test_the_guard_can_be_switched_off(self):
+        summaries = self.shown(["failed"] * 5, guards={"failing_actions_count": 0})
+        assert {summary["failing_since"] for summary in summaries} == {None}
+        assert [summary["actions_count"] for summary in summaries[:6]] == [1] * 6
+
+    def test_a_person_resumes_it_and_what_was_before_counts_no_more(self):
+        control = overlay(45, resumed_s=45)
+        summaries = self.shown(["failed", "failed"], control)
+        since = [summary["failing_since"] is not None for summary in summaries[:8]]
+        assert since == [False, False, True, True, True, True, False, False], (
+            "from 60 s on: 45 s and twice 5 s"
+        )
+        assert summaries[6]["last_actions"] == {}
+        assert summaries[6]["actions_count"] == 1
+
+    def test_a_resume_in_force_excuses_nothing_that_comes_later(self):
+        control = overlay(45, resumed_s=45)
+        summaries = self.shown(["failed", "failed", "failed", "failed"], control)
+        assert [summary["failing_since"] for summary in summaries[6:9]] == [
+            None,
+            None,
+            "1970-01-01T00:01:30.000Z",
+        ]
+
+    def test_a_resume_older_than_the_failing_changes_nothing(self):
+        assert self.shown(["failed", "failed"], overlay(45, resumed_s=29))[-1]["failing_since"] is not None
+
+    def test_a_pause_is_named_first(self):
+        summaries = self.shown(["failed", "failed"], overlay(45, paused=True))
+        outcomes = [set(summary["candidates"]["outcomes"]) for summary in summaries]
+        assert "failing" in outcomes[5]
+        assert "paused" in outcomes[6]
+        assert "failing" not in outcomes[6]
+        assert summaries[6]["failing_since"] is not None
+
+
+def test_splits_are_held_too():
+    """The split of the cluster failed; bundles that stand out for a split are held."""
+    guards = {"failing_actions_count": 1}
+    found = after([BEFORE] * 4, outcome="failed", pulsar=SPLITTING | {"guards": guards})
+    assert [summary["splits"]["outcomes"] for summary in found.summaries] == [
+        {"acted": 1},
+        *[{"failing": 1}] * 4,
+    ]
+    assert found.summaries[1]["splits"]["heaviest"][0]["detail"].startswith("1 of the last 10 actions failed")
+
+
+BOTH: dict[str, Any] = SPLITTING | {
+    "avg_shedder": {"high_hit_count": 2, "min_unload_messages_per_s": 1.0},
+    "guards": {"failing_actions_count": 1, "bundle_cooldown_s": 0},
+}
+"""The first round splits the hot bundle; the second wants to move bundles."""
+
+
+def test_splits_that_fail_do_not_hold_unloads():
+    found = after([BEFORE] * 3, outcome="failed", pulsar=BOTH)
+    assert found.summaries[1]["candidates"]["outcomes"].get("acted") == 1
+    assert not any("acted" in summary["splits"]["outcomes"] for summary in found.summaries[1:])
+    assert "failing" not in found.summaries[1]["candidates"]["outcomes"]
+    assert found.summaries[1]["failing_since"] is None
+    assert found.summaries[1]["splits_failing_since"] == "1970-01-01T00:00:20.000Z"
+
+
+def test_unloads_that_fail_do_not_hold_splits():
+    """They also do not reserve a bundle that they cannot move."""
+    splitting = {**SPLITTING["split"], "hit_count": 2}
+    pulsar = UNLOADING | {"split": splitting, "guards": BOTH["guards"]}
+    found = after([BEFORE] * 3, outcome="failed", pulsar=pulsar)
+    assert {"failing"} < set(found.summaries[1]["candidates"]["outcomes"])
+    assert [summary["splits"]["outcomes"].get("acted") for summary in found.summaries] == [
+        None,
+        None,
+        1,
+        None,
+    ]
+    assert found.summaries[1]["failing_since"] == "1970-01-01T00:00:20.000Z"
+    assert "splits_failing_since" not in found.summaries[1]
+
+
+def test_a_person_resumes_both_kinds_at_once():
+    found = after([BEFORE] * 3, outcome="failed", pulsar=BOTH)
+    assert "splits_failing_since" in found.summaries[3]
+    events = [*reports(5, BEFORE), overlay(9, resumed_s=9)]
+    assert [each["failing_since"] for each in run([events], settings_of(**BOTH)).summaries] == [None]
+
+
+def test_a_broker_that_would_refuse_a_split_holds_splits_and_nothing_else():
+    """It does so in a dry-run, too; a broker that could not be asked holds nothing."""
+    events = [*reports(5, BEFORE), facts(6, restricted=["b3"])]
+    for mode in ("act", "dry-run"):
+        summary = run([events], settings_of(**BOTH), identity=Identity(mode=mode)).summaries[0]  # type: ignore[arg-type]
+        assert summary["splits"]["outcomes"] == {"restricted-split": 1}
+        detail = summary["splits"]["heaviest"][0]["detail"]
+        assert detail.startswith("b3 would refuse it: add specified_positions_divide to supportedNamespaceB")
+    moving = run([events], settings_of(**UNLOADING | {"split": SPLITTING["split"]})).summaries[0]
+    assert moving["candidates"]["outcomes"]["acted"] == 1
+
+
+ONE = {"bundle_cooldown_s": 0.0, "max_unloads_per_hour_count": 1}
+"""The first action is the only one; the budget holds every other bundle that would move."""
+WAITING = UNLOADING | {"guards": {"hold_unsettled_brokers": True, **ONE}}
+LISTED_TWICE = {"b1": MOVED["b1"] + BEFORE["b1"][:1], "b2": MOVED["b2"], "b3": []}
+
+
+def held(found: Run) -> list[bool]:
+    """For each round after the first, whether a bundle that would move waits for its broker."""
+    return [bool(each["candidates"]["outcomes"].get("unsettled-broker")) for each in found.summaries[1:]]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "waits"),
+    [
+        ([BEFORE, MOVED, MOVED], [True, True, False]),
+        ([LISTED_TWICE, LISTED_TWICE, MOVED], [True, False, False]),
+        ([BEFORE] * 5, [True, True, False, False, False]),
+    ],
+    ids=["until the round after it first shows", "though both list it for a while", "or has no effect"],
+)
+def test_after_a_success_a_broker_waits(rounds: list[Mapping[str, list[str]]], waits: list[bool]) -> None:
+    assert held(after(rounds, pulsar=WAITING)) == waits
+
+
+@pytest.mark.parametrize("outcome", ["failed", "skipped"])
+def test_what_changed_nothing_holds_nobody(outcome: str) -> None:
+    assert held(after([BEFORE, BEFORE], outcome=outcome, pulsar=WAITING)) == [False, False]
+
+
+def test_without_a_result_it_waits_until_the_action_expires() -> None:
+    seen = [event for number in range(25) for event in reports(10 * number + 5, BEFORE)]
+    found = run([[*seen, sweep(256)]], settings_of(**WAITING))
+    waits = held(found)
+    assert waits[:17] == [True] * 17, "180 s after the end of its round"
+    assert waits[17] is False
+
+
+def test_it_is_off_by_default() -> None:
+    pulsar = UNLOADING | {"guards": ONE}
+    assert held(after([BEFORE, MOVED], pulsar=pulsar)) == [False, False]
+
+
+def test_a_broker_that_waits_receives_nothing() -> None:
+    """In round 1 b3 is the warm one; b1 and b2 are not done with the move of round 0."""
+    new = {"t/n/0xc0000000_0xd0000000": 60.0, "t/n/0xd0000000_0xe0000000": 50.0}
+    warm = load("b3", 15, cpu=90.0, bundles=new, rate=200.0)
+    cold = [load(name, 15, cpu=10.0, bundles={}, rate=10.0) for name in ("b1", "b2")]
+    found = run([[*reports(5, BEFORE), warm, *cold, sweep(26)]], settings_of(**WAITING))
+    assert found.summaries[1]["candidates"]["outcomes"] == {"need-met": 1, "no-destination": 1}

@@ -1,30 +1,37 @@
-"""Problems that no action of ours can solve: actions without effect, bundles that landed elsewhere, topics that are too hot."""
+"""Problems that no action of ours can solve: of actions, bundles, topics and brokers, and coordinators that gathered at one."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
-from policies.splitting.plan import TopicTable
-from policies.splitting.settings import SplitSettings
-from state.events import Tick
+from policies.splitting.plan import SplitSettings, TopicTable
+from state.closing import Identity
+from state.events import Event, LoadReport, Tick
+from state.facts import Isolation
 from state.ledger import Decision, Verdict
 from state.pulsar import findings
-from state.pulsar.effects import Elsewhere
-from tests.state.engine.test_ledger import decision
+from state.pulsar.effects import Effects, Elsewhere
+from tests.state.building import END_MS, decision, ledger_of, seen
+from tests.state.traces import BUNDLES, facts, load, run, settings_of
 
 
-def ineffective(bundle: str, *, judged: bool = True) -> Decision:
+def ineffective(bundle: str, *, judged: bool = True, judged_ms: int = 1) -> Decision:
     found = decision(bundle=bundle)
-    found.verdict = Verdict("ineffective", 1, "b1", 3) if judged else None
+    found.verdict = Verdict("ineffective", judged_ms, "b1", 3) if judged else None
     return found
 
 
 def test_actions_without_effect_come_by_name_and_those_without_a_verdict_are_none() -> None:
-    found = findings.of_actions(
-        {"t/b": ineffective("t/b"), "t/a": ineffective("t/a"), "t/c": ineffective("t/c", judged=False)}, []
-    )
+    known = {"t/b": ineffective("t/b"), "t/c": ineffective("t/c", judged=False)}
+    context = seen(
+        load("b1", 470), header={"ledger": ledger_of(ineffective("t/a", judged_ms=END_MS - 1))}
+    ).context
+    found = findings.of_actions(context, Effects(elsewhere=[], ineffective=known, leaving={}))
     assert [(each.kind, each.subject, each.broker) for each in found] == [
         ("ineffective", "t/a", "b1"),
         ("ineffective", "t/b", "b1"),
@@ -35,7 +42,9 @@ def test_actions_without_effect_come_by_name_and_those_without_a_verdict_are_non
 
 
 def test_what_landed_elsewhere_names_where_it_is_and_where_it_was_to_go() -> None:
-    (found,) = findings.of_actions({}, [Elsewhere("t/a", "b2", "b3")])
+    context = seen(load("b1", 470)).context
+    moved = [Elsewhere("t/a", "b2", "b3")]
+    (found,) = findings.of_actions(context, Effects(elsewhere=moved, ineffective={}, leaving={}))
     assert (found.kind, found.subject, found.broker) == ("landed-elsewhere", "t/a", "b2")
     assert found.advice.startswith("it was to go to b3: ")
 
@@ -103,3 +112,322 @@ def test_bundles_out_of_order_and_topics_of_no_bundle_are_told_apart() -> None:
         ("0", "broker of 1"),
     ], "topic 2 is in no bundle's span"
     assert hot(table((0, 0), rates=(11.0,))) == []
+
+
+DRY_RUN = Identity(mode="dry-run")
+NOT_MEASURED = (-1.0, -1.0)
+RESOURCES = ("cpu", "bandwidth-in", "bandwidth-out", "direct-memory")
+HOUR: dict[str, Any] = {"rounds": {"length_s": 600.0, "max_report_age_s": 1300.0}}
+"""An hour is six rounds; a broker that is missing twice is remembered."""
+
+
+def report(
+    broker: str,
+    time_s: float,
+    *,
+    bundles: Mapping[str, float | None] | None = None,
+    topics_count: int = 1,
+    **used: tuple[float, float],
+) -> LoadReport:
+    """A load report with usage and limit of some resources (``_`` for ``-``); the others are not measured."""
+    found = load(broker, time_s, bundles=bundles or {BUNDLES[0]: 1.0}, topics_count=topics_count)
+    resources = np.array([used.get(name.replace("-", "_"), NOT_MEASURED) for name in RESOURCES])
+    return msgspec.structs.replace(found, report=replace(found.report, resources=resources))
+
+
+def found_in(batches: Sequence[Sequence[Event]], kind: str, **pulsar: Any) -> list[list[tuple[str, str]]]:
+    """Subject and broker of the findings of a kind in each round; every round is a batch of its own, so the memory is stored."""
+    played = run(batches, settings_of(**pulsar), identity=DRY_RUN)
+    return [
+        [
+            (each["subject"], each["broker"])
+            for each in summary["findings"]["heaviest"]
+            if each["kind"] == kind
+        ]
+        for summary in played.summaries
+    ]
+
+
+def advice_in(batches: Sequence[Sequence[Event]], **pulsar: Any) -> list[str]:
+    """The advice of the last round's findings."""
+    last = run(batches, settings_of(**pulsar), identity=DRY_RUN).summaries[-1]
+    return [each["advice"] for each in last["findings"]["heaviest"]]
+
+
+def cpu_of(*percents: float | None, limit: float = 100.0) -> list[list[Event]]:
+    """Rounds in which b1 reports these percentages of CPU, None is not at all; b2 always reports 50."""
+    return [
+        [
+            *([] if percent is None else [report("b1", 10 * at + 5, cpu=(percent * limit / 100, limit))]),
+            report("b2", 10 * at + 5, cpu=(50, 100), bundles={BUNDLES[1]: 1.0}),
+        ]
+        for at, percent in enumerate(percents)
+    ]
+
+
+CPU = [("cpu", "b1")]
+
+
+@pytest.mark.parametrize(
+    ("percents", "expected"),
+    [
+        pytest.param([106, 106, 106, 106], [0, 0, 1, 1], id="three rounds"),
+        pytest.param([105, 105, 105, 105], [0, 0, 0, 0], id="not above"),
+        pytest.param(
+            [150, 150, 104, 150, 150], [0, 0, 0, 0, 0], id="a round at a possible usage begins anew"
+        ),
+        pytest.param([150, 150, 150, 104], [0, 0, 1, 0], id="it ends with the first possible usage"),
+        pytest.param([150, None, 150, 150], [0, 0, 0, 1], id="a report that is missing once changes nothing"),
+        pytest.param(
+            [150, 150, None, None, None, 150, 150], [0] * 7, id="a broker that was away for long begins anew"
+        ),
+    ],
+)
+def test_usage_above_105_percent_for_three_rounds_is_a_wrong_limit(
+    percents: list[float | None], expected: list[int]
+) -> None:
+    assert found_in(cpu_of(*percents), "above-limit") == [CPU * count for count in expected]
+
+
+def test_a_wrong_limit_names_broker_resource_value_limit_and_what_mends_it() -> None:
+    [advice] = advice_in(cpu_of(150, 150, 150, limit=2300))
+    assert advice.startswith(
+        "the cpu of b1 is at 150.0 % of its limit 2300, and above 105 % for 3 rounds or longer"
+    )
+    assert "[pulsar.capacity]" in advice
+
+
+@pytest.mark.parametrize("limit", [-1.0, 0.0])
+def test_a_usage_without_a_limit_is_never_above_it_and_a_round_without_one_is_a_gap(limit: float) -> None:
+    def rounds(*limits: float) -> list[list[Event]]:
+        return [[report("b1", 10 * at + 5, cpu=(150, each))] for at, each in enumerate(limits)]
+
+    assert found_in(rounds(limit, limit, limit, limit), "above-limit") == [[]] * 4
+    assert found_in(rounds(100, limit, 100, 100), "above-limit") == [[], [], [], CPU]
+
+
+@pytest.mark.parametrize("resource", RESOURCES)
+def test_every_resource_of_the_machine_counts_whatever_its_weight_and_the_declared_capacity_does_not(
+    resource: str,
+) -> None:
+    used = {resource.replace("-", "_"): (120.0, 100.0)}
+    rounds = [[report("b1", 10 * at + 5, **used)] for at in range(3)]
+    usage = {f"{resource.replace('-', '_')}_weight": 0.0}
+    assert found_in(rounds, "above-limit", usage=usage, capacity={"messages_per_s": 0.5})[-1] == [
+        (resource, "b1")
+    ]
+
+
+METAL = {"cpu": (20.0, 100.0), "bandwidth_in": (50.0, 100.0), "bandwidth_out": (50.0, 100.0)}
+VM = {"cpu": (20.0, 100.0)}
+NETWORK = "bandwidth-in, bandwidth-out"
+
+
+def unlike(rounds_count: int = 3, **brokers: Mapping[str, tuple[float, float]]) -> list[list[Event]]:
+    """Rounds in which brokers measure what they measure."""
+    return [
+        [
+            report(name, 10 * at + 5, bundles={BUNDLES[row % len(BUNDLES)]: 1.0}, **used)
+            for row, (name, used) in enumerate(sorted(brokers.items()))
+        ]
+        for at in range(rounds_count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("brokers", "pulsar", "expected"),
+    [
+        pytest.param({"m1": METAL, "v1": VM}, {}, [(NETWORK, "v1")], id="one broker"),
+        pytest.param(
+            {"m1": METAL, "v1": VM, "v2": VM}, {}, [(NETWORK, "")], id="two brokers that lack the same"
+        ),
+        pytest.param({"m1": METAL, "m2": METAL}, {}, [], id="all measure the same"),
+        pytest.param({"v1": VM, "v2": VM}, {}, [], id="nobody measures it"),
+        pytest.param(
+            {"m1": METAL, "v1": VM | {"bandwidth_in": (1.0, 0.0), "bandwidth_out": (1.0, 0.0)}},
+            {},
+            [(NETWORK, "v1")],
+            id="a limit of 0 is none",
+        ),
+        pytest.param(
+            {"m1": METAL, "v1": VM},
+            {"usage": {"bandwidth_in_weight": 0.0, "bandwidth_out_weight": 0.0}},
+            [],
+            id="without a weight",
+        ),
+        pytest.param(
+            {"m1": METAL, "v1": VM, "v2": VM},
+            {"capacity": {"brokers": {"v1": {"bytes_per_s": 1e6}, "v2": {"bytes_per_s": 1e6}}}},
+            [],
+            id="declared capacities mend it",
+        ),
+        pytest.param(
+            {"v1": VM, "v2": VM},
+            {"capacity": {"brokers": {"v1": {"bytes_per_s": 1e6}}}},
+            [("bytes", "v2")],
+            id="declared for some only",
+        ),
+        pytest.param({"m1": METAL, "v1": {}}, {}, [("cpu, bandwidth-in, bandwidth-out", "v1")], id="nothing"),
+        pytest.param({"m1": METAL, "v1": VM}, {"guards": {"excluded_brokers": ["v1"]}}, [], id="excluded"),
+    ],
+)
+def test_brokers_that_do_not_measure_what_others_do_are_named(
+    brokers: Any, pulsar: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    assert found_in(unlike(**brokers), "not-measured", **pulsar)[-1] == expected
+
+
+def test_what_is_not_measured_names_all_such_brokers_and_the_setting() -> None:
+    [advice] = advice_in(unlike(m1=METAL, v1=VM, v2=VM))
+    assert advice.startswith("v1, v2 do not measure bandwidth-in and bandwidth-out, as others do")
+    assert "[pulsar.capacity.brokers]" in advice
+    many = {f"v{number}": VM for number in range(10, 35)}
+    [advice] = advice_in(unlike(m1=METAL, **many), rounds={"warmup_rounds": 0})
+    assert "v29 and 5 more do not measure" in advice
+
+
+def test_a_limit_that_is_missing_for_a_moment_is_no_finding() -> None:
+    rounds = unlike(2, m1=METAL, v1=VM)
+    assert found_in(rounds, "not-measured") == [[], []]
+
+
+def test_brokers_of_different_groups_are_not_compared() -> None:
+    isolated = facts(1, isolation=[Isolation("metal", ["t/a"], ["m1"])])
+    rounds = unlike(3, m1=METAL, v1=VM)
+    assert found_in([[isolated, *rounds[0]], *rounds[1:]], "not-measured")[-1] == []
+
+
+def hours(
+    *idle: Mapping[str, float | None] | None,
+    topics_count: int = 1,
+    other: Mapping[str, float | None] | None = None,
+) -> list[list[Event]]:
+    """Rounds of ten minutes in which b2 lists these bundles, None is not at all; b1 lists ``other``."""
+    return [
+        [
+            report(
+                "b1",
+                600 * at + 300,
+                bundles=other or {BUNDLES[0]: 1.0},
+                topics_count=topics_count,
+                cpu=(9, 99),
+            ),
+            *([] if listed is None else [_listing("b2", 600 * at + 300, listed)]),
+        ]
+        for at, listed in enumerate(idle)
+    ]
+
+
+def _listing(broker: str, time_s: float, bundles: Mapping[str, float | None]) -> LoadReport:
+    return load(broker, time_s, cpu=1.0, bundles=bundles)
+
+
+IDLE = [("b2", "b2")]
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        pytest.param([{}] * 7, [0, 0, 0, 0, 0, 1, 1], id="nothing for an hour"),
+        pytest.param([{BUNDLES[1]: 0.0}] * 6, [0, 0, 0, 0, 0, 1], id="a bundle without a topic"),
+        pytest.param([{BUNDLES[1]: None}] * 7, [0] * 7, id="a bundle without statistics is not empty"),
+        pytest.param(
+            [{}, {}, {}, {BUNDLES[1]: None}, {}, {}, {}],
+            [0, 0, 0, 0, 0, 1, 1],
+            id="unknown for a moment is a gap",
+        ),
+        pytest.param([*[{}] * 6, {BUNDLES[1]: None}], [0, 0, 0, 0, 0, 1, 0], id="unknown now is not said"),
+        pytest.param([{}, {}, None, {}, {}, {}, {}], [0, 0, 0, 0, 0, 1, 1], id="a missing report is a gap"),
+        pytest.param([{}, {}, None, None, None, *[{}] * 6], [0] * 10 + [1], id="away for long: begins anew"),
+        pytest.param(
+            [{}] * 5 + [{BUNDLES[1]: 1.0}] + [{}] * 2, [0] * 8, id="traffic for a round begins anew"
+        ),
+        pytest.param(
+            [{}] * 6 + [{BUNDLES[1]: 1.0}], [0, 0, 0, 0, 0, 1, 0], id="it ends with the first bundle"
+        ),
+    ],
+)
+def test_a_broker_that_has_carried_nothing_for_an_hour_is_named(
+    listed: list[Mapping[str, float | None] | None], expected: list[int]
+) -> None:
+    assert found_in(hours(*listed), "idle-broker", **HOUR) == [IDLE * count for count in expected]
+
+
+@pytest.mark.parametrize(
+    ("other", "topics_count", "expected"),
+    [
+        ({BUNDLES[0]: 0.0}, 1000, IDLE),
+        ({BUNDLES[0]: 0.0}, 999, []),
+        ({BUNDLES[0]: 0.1}, 1, IDLE),
+        ({BUNDLES[0]: None}, 0, []),
+    ],
+    ids=["thousands of topics", "a few topics", "traffic", "not known"],
+)
+def test_it_is_idle_only_beside_brokers_with_traffic_or_many_topics(
+    other: Mapping[str, float | None], topics_count: int, expected: list[tuple[str, str]]
+) -> None:
+    rounds = hours(*[{}] * 6, other=other, topics_count=topics_count)
+    assert found_in(rounds, "idle-broker", **HOUR)[-1] == expected
+
+
+def test_an_excluded_broker_and_one_of_a_group_of_its_own_are_not_idle() -> None:
+    excluded = HOUR | {"guards": {"excluded_brokers": ["b2"]}}
+    assert found_in(hours(*[{}] * 7), "idle-broker", **excluded)[-1] == []
+    isolated = facts(1, isolation=[Isolation("own", ["t/b"], ["b2"])])
+    first, *rest = hours(*[{}] * 7)
+    assert found_in([[isolated, *first], *rest], "idle-broker", **HOUR)[-1] == []
+
+
+def test_an_idle_broker_is_told_since_when_beside_how_many_and_what_helps() -> None:
+    [advice] = advice_in(hours(*[{}] * 6), **HOUR)
+    assert advice.startswith(
+        "it has carried nothing since 1970-01-01T00:00:00.000Z, beside 1 broker with traffic"
+    )
+    assert "topics_count" in advice
+
+
+SYSTEM = [f"pulsar/system/0x{at:x}0000000_0x{at + 1:x}0000000" for at in range(4)]
+ROUNDS = {"length_s": 60.0, "lateness_s": 5.0, "max_report_age_s": 180.0, "warmup_rounds": 0}
+
+
+def gathered_in(*moments: tuple[int, dict[str, list[str]]]) -> list[tuple[int, str, str]]:
+    """Minute, subject and broker of each such finding; each moment has its minute and the bundles of pulsar/system by broker."""
+    events: list[Event] = [
+        load(
+            broker,
+            60 * minute + 5,
+            cpu=40.0,
+            bundles={f"t/{broker}/0x0_0x8": 10.0},
+            pulsars_own=[f"pulsar/{broker}:8080/0x0_0xf", *own],
+        )
+        for minute, brokers in moments
+        for broker, own in brokers.items()
+    ]
+    found = run([events], settings_of(rounds=ROUNDS)).summaries
+    return [
+        (summary["round"], each["subject"], each["broker"])
+        for summary in found
+        for each in summary["findings"]["heaviest"]
+        if each["kind"] == "coordinators-at-one-broker"
+    ]
+
+
+GATHERED: dict[str, list[str]] = {"b1": [], "b2": SYSTEM, "b3": []}
+
+
+def test_they_are_named_when_all_were_at_one_of_three_brokers_for_an_hour() -> None:
+    found = gathered_in(*((minute, GATHERED) for minute in range(64)))
+    assert found == [(minute, "pulsar/system", "b2") for minute in range(60, 64)]
+
+
+def test_a_missing_report_proves_nothing_and_another_broker_with_one_of_them_ends_it() -> None:
+    silent = {"b1": [], "b3": []}
+    assert gathered_in(*((minute, silent if minute == 30 else GATHERED) for minute in range(62)))[0][0] == 60
+    spread = {"b1": SYSTEM[:1], "b2": SYSTEM[1:], "b3": []}
+    assert gathered_in(*((minute, spread if minute == 30 else GATHERED) for minute in range(62))) == []
+
+
+def test_two_brokers_or_a_single_bundle_are_no_finding() -> None:
+    assert gathered_in(*((minute, {"b1": [], "b2": SYSTEM}) for minute in range(62))) == []
+    assert gathered_in(*((minute, {"b1": [], "b2": SYSTEM[:1], "b3": []}) for minute in range(62))) == []
+    assert gathered_in(*((minute, {"b1": [], "b2": [], "b3": []}) for minute in range(62))) == []

@@ -14,8 +14,7 @@ from state.pulsar.fleet import Sampling, advance
 from state.pulsar.memory import NOBODY, Fleet, WaitingReport
 from tests.policies.fleets import decide, unloads_of
 from tests.state.pulsar.dumb_fleet import Bundle, DumbFleet
-from tests.state.pulsar.test_invariants import EAGER, PULSARS_POLICIES
-from tests.state.traces import plain_traces, run, settings_of
+from tests.state.traces import EAGER, PULSARS_POLICIES, plain_traces, run, settings_of
 
 LENGTH_MS, AGE_MS = 10_000, 25_000
 

@@ -1,10 +1,12 @@
-"""What holds for every trace: Hypothesis looks for one that breaks it."""
+"""What holds of every trace of a Pulsar cluster, whatever its policies, guards and batches are."""
 
 from collections import Counter
+from functools import partial
 from itertools import pairwise
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +17,8 @@ from state.settings import SettingsSource
 from state.store import DictStore
 from tests.state.traces import (
     BUNDLES,
+    EAGER,
+    PULSARS_POLICIES,
     Run,
     arrivals,
     assert_arrival_changes_nothing,
@@ -30,32 +34,7 @@ from tests.state.traces import (
 )
 
 CHECKED = settings(max_examples=25, deadline=None, derandomize=True)
-EAGER: dict[str, Any] = {
-    "avg_shedder": {
-        "low_hit_count": 2,
-        "high_hit_count": 1,
-        "min_unload_messages_per_s": 1.0,
-        "min_unload_bytes_per_s": 1.0,
-    },
-    "threshold_shedder": {"min_unload_bytes_per_s": 1.0, "lower_boundary_shedding": True},
-    "uniform_load_shedder": {"min_unload_messages_per_s": 1.0, "min_unload_bytes_per_s": 1.0},
-    "overload_shedder": {"threshold_points": 60.0},
-    "bundle_average_samples": 3,
-    "split": {
-        "enabled": True,
-        "max_messages_per_s": 40.0,
-        "max_topics_count": 40,
-        "hit_count": 1,
-        "bundle_cooldown_s": 40,
-        "average_samples": 2,
-        "without_topic_stats": "range",
-        "hot_partition_bytes_per_s": 200.0,
-    },
-}
-"""Settings under which small numbers already move bundles, so that there is something to look at."""
 
-PULSARS_POLICIES = ["avg-shedder", "threshold-shedder", "uniform-load-shedder", "overload-shedder"]
-"""They look only at a round's reports, not at what is in flight."""
 POLICIES = [*PULSARS_POLICIES, "fleet-planner"]
 PLACEMENTS = ["broker", "least-long-term-message-rate", "least-resource-usage"]
 
@@ -352,3 +331,58 @@ def test_ticks_alone_say_nothing():
 
 def test_no_bundle_of_the_traces_is_forgotten():
     assert len(BUNDLES) == 8
+
+
+@pytest.mark.parametrize(
+    ("policy", "placement"),
+    [
+        ("avg-shedder", "broker"),
+        ("threshold-shedder", "broker"),
+        ("overload-shedder", "least-long-term-message-rate"),
+        ("uniform-load-shedder", "least-resource-usage"),
+    ],
+)
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        {"max_unloads_per_round_count": 1},
+        {"max_unloads_per_hour_count": 1},
+        {"max_unloads_per_broker_count": 1},
+        {"max_unloads_per_namespace_count": 1},
+        {"keep_sole_bundle": True},
+        {"min_unload_benefit_points": 10.0},
+        {"calm_after_change_rounds": 3},
+    ],
+    ids=str,
+)
+@settings(max_examples=8, deadline=None, derandomize=True)
+@given(trace=some_reports)
+def test_a_budget_only_takes_actions_away(
+    policy: str, placement: str, constraint: dict[str, Any], trace: list[Event]
+):
+    """In the same round only: later ones differ because of what was done before."""
+    free = {"keep_sole_bundle": False, "max_unloads_per_round_count": 0, "max_unloads_per_hour_count": 0}
+    one_round = {"length_s": 1000.0, "warmup_rounds": 0, "max_report_age_s": 1000.0}
+    source = partial(settings_of, **EAGER, shedding_policy=policy, placement=placement, rounds=one_round)
+    found = [
+        [
+            (action["bundle"], action.get("source_broker"), action.get("destination_broker"))
+            for action in run([trace], source(guards=guards)).actions
+        ]
+        for guards in (free, free | constraint)
+    ]
+    everything, constrained = found
+    assert constrained == [action for action in everything if action in constrained]
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(some_reports, st.sampled_from(["t/a", "t/b"]))
+def test_an_excluded_namespace_never_acts_whatever_takes_its_place(trace: list[Event], namespace: str):
+    source = settings_of(
+        **EAGER,
+        rounds={"length_s": 1000.0, "warmup_rounds": 0},
+        guards={"excluded_namespaces": (namespace,), "keep_sole_bundle": False},
+    )
+    assert {namespace_of(action["bundle"]) for action in run([trace], source).actions} <= {"t/a", "t/b"} - {
+        namespace
+    }

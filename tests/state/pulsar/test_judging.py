@@ -5,18 +5,14 @@ from typing import Any
 import pytest
 
 from policies.shedding.avg_shedder import AvgShedderSettings
-from policies.splitting.settings import SplitSettings
-from state.memory import Header
+from policies.splitting.plan import SplitSettings
 from state.pulsar.approvals import Answers
 from state.pulsar.decide import judge
-from state.pulsar.holds import circumstances_of
 from state.pulsar.splits import topic_table
 from state.pulsar.summary import Decided
-from state.pulsar.view import Counted
 from state.settings import ClusterSettings, GuardSettings, PulsarSettings
 from state.upkeep import Spell, Upkeep
-from tests.state.building import PROPOSALS_EXPIRE_MS, seen, split, unload
-from tests.state.engine.test_summary import closing, control
+from tests.state.building import BUNDLE, PROPOSALS_EXPIRE_MS, control, seen, split, unload
 from tests.state.traces import load
 
 BIG, SMALL, IDLE = "t/a/0x00000000_0x40000000", "t/b/0x00000000_0x40000000", "t/c/0x00000000_0x40000000"
@@ -47,19 +43,10 @@ def judged(
         split=split or SplitSettings(),
         guards=GuardSettings(**(guards or {})),
     )
-    closed = closing(settings=ClusterSettings(pulsar=pulsar), upkeep=upkeep or Upkeep(), **fields)
-    found = seen(*REPORTS, pulsar=pulsar, apart=closed.upkeep.apart)
-    header = Header(length_ms=60_000)
-    return judge(
-        closed,
-        circumstances_of(closed, header),
-        header,
-        Counted(found.loads, found.table, None),
-        found.advanced,
-        topic_table(found.table, {}),
-        leaving={},
-        answers=answers or Answers(),
-    )
+    settings = ClusterSettings(pulsar=pulsar)
+    found = seen(*REPORTS, settings=settings, upkeep=upkeep or Upkeep(), **fields)
+    topics = topic_table(found.table, {})
+    return judge(found.context, found.table, topics, leaving={}, answers=answers or Answers())
 
 
 APPROVED = Answers(unloads=[unload()], cuts=[split()])
@@ -124,6 +111,11 @@ def test_in_a_round_with_a_single_broker_nothing_fires() -> None:
 def test_drains_spend_the_budget_of_the_round_before_the_policy_does(limit: int, unloads: list[str]) -> None:
     found = judged(upkeep=DRAINED, guards={"max_unloads_per_round_count": limit})
     assert [each.bundle for each in found.unloads] == unloads
+
+
+def test_what_people_approved_goes_before_drains_and_those_before_the_policy() -> None:
+    found = judged(upkeep=DRAINED, answers=Answers(unloads=[unload()], cuts=[split()]))
+    assert [each.bundle for each in found.actions] == [BUNDLE, OF_B3, BIG, SMALL, BUNDLE]
 
 
 def test_a_bundle_that_an_approved_split_cuts_is_not_moved_as_well() -> None:

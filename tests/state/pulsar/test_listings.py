@@ -8,7 +8,7 @@ import pytest
 from state.events import LoadReport
 from state.pulsar.listings import Listings, first_rows, listings_of, owner_rows, pick
 from state.pulsar.memory import Fleet
-from tests.state.building import AGE_MS, seen, waiting
+from tests.state.building import AGE_MS, seen
 from tests.state.traces import load
 
 A, B, C, D = (f"t/n/0x{at}_0x{at + 1}" for at in range(4))
@@ -37,7 +37,7 @@ BEFORE = before(report("b1", FIRST_S, A, B), report("b2", FIRST_S, C))
 
 
 def listed(fleet: Fleet, *reports: LoadReport, max_age_ms: int = AGE_MS) -> Listings:
-    found = waiting(*reports)
+    found = seen(*reports).context.reports
     return listings_of(fleet, found, sorted(found), max_age_ms)
 
 

@@ -1,5 +1,7 @@
 """Which bundles may be touched, and which one of several reasons against it is reported."""
 
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from state.pulsar.masks import (
     OPEN,
     SPLIT_MASK_REASONS,
     TO_BE_UNLOADED,
+    carries_own_topics,
     drain_mask,
     leave_alone,
     split_mask,
@@ -23,15 +26,20 @@ from state.pulsar.masks import (
     unsettled_brokers,
 )
 from state.pulsar.memory import Fleet
-from state.settings import GuardSettings, PulsarSettings
-from tests.state.engine.test_ledger import decision, split
+from state.settings import ClusterSettings
+from state.upkeep import Spell, Upkeep
+from tests.state.building import closing, decision, guarded, seen
+from tests.state.building import decided_split as split
+from tests.state.traces import load
 
 A, B, C = "t/a/0x0_0x4", "t/b/0x4_0x8", "t/c/0x8_0xc"
 END_MS = 60_000
 
 
-def advanced(**columns: Any) -> Advanced:
-    """Three bundles: two of broker b1, one of b2."""
+def fleet_of(
+    header: Header, settings: ClusterSettings | None = None, *, resting: Collection[str] = (), **columns: Any
+) -> Any:
+    """A round with three bundles: two of broker b1, one of b2."""
     fleet = Fleet()
     fleet.brokers, fleet.bundles = ["b1", "b2"], [A, B, C]
     fleet.owner, fleet.averages = np.array([0, 0, 1]), np.full((3, 4), 10.0)
@@ -41,7 +49,7 @@ def advanced(**columns: Any) -> Advanced:
     overlaps = columns.pop("overlaps", {})
     for name, column in columns.items():
         setattr(fleet, name, np.array(column))
-    return Advanced(
+    advanced = Advanced(
         fleet=fleet,
         counts=np.zeros((3, 2), dtype=np.int64),
         reported=fleet.averages,
@@ -49,6 +57,12 @@ def advanced(**columns: Any) -> Advanced:
         is_absent=is_absent,
         overlaps=overlaps,
     )
+    closed = closing(
+        end_ms=END_MS,
+        settings=settings or ClusterSettings(),
+        upkeep=Upkeep(namespaces=dict.fromkeys(resting, Spell(0))),
+    )
+    return replace(seen(load("b1", 1)).context, closing=closed, header=header, advanced=advanced)
 
 
 def header_of(*decisions: Any, **fields: Any) -> Header:
@@ -59,11 +73,8 @@ def header_of(*decisions: Any, **fields: Any) -> Header:
 
 
 def unload_reasons(header: Header, *, unsettled: frozenset[str] = frozenset(), **columns: Any) -> list[str]:
-    guards = GuardSettings(excluded_namespaces=("t/c",))
-    codes = unload_mask(
-        advanced(**columns), header, PulsarSettings(guards=guards), unsettled, end_ms=END_MS, resting=()
-    )
-    return [MASK_REASONS[code] for code in codes.tolist()]
+    context = fleet_of(header, guarded(excluded_namespaces=("t/c",)), **columns)
+    return [MASK_REASONS[code] for code in unload_mask(context, unsettled).tolist()]
 
 
 def test_a_bundle_without_a_reason_may_go() -> None:
@@ -110,14 +121,14 @@ def test_a_bundle_that_carries_little_but_our_own_topics_stays() -> None:
 
 def test_a_split_rests_after_a_split_and_while_an_unload_is_in_flight() -> None:
     header = header_of(split("s", A, result="succeeded"), decision("u", B))
-    codes = split_mask(advanced(), header, PulsarSettings(), end_ms=END_MS, resting=())
+    codes = split_mask(fleet_of(header))
     assert [MASK_REASONS[code] for code in codes.tolist()] == ["cooldown", "in-flight", ""]
 
 
 @pytest.mark.parametrize(("is_on", "found"), [(True, {"b1", "b2"}), (False, set())])
 def test_brokers_wait_for_their_unloads_only_where_that_is_asked_for(*, is_on: bool, found: set[str]) -> None:
-    pulsar = PulsarSettings(guards=GuardSettings(hold_unsettled_brokers=is_on))
-    assert unsettled_brokers(header_of(decision(bundle=A)), pulsar, end_ms=END_MS) == found
+    settings = guarded(hold_unsettled_brokers=is_on)
+    assert unsettled_brokers(fleet_of(header_of(decision(bundle=A)), settings)) == found
 
 
 def without_effect(bundle: str) -> Any:
@@ -151,21 +162,22 @@ def masked_by(*causes: str, kind: str = "unload") -> str:
     for each in causes:
         cause = CAUSES[each]
         fields = cause | fields | {"decisions": [*fields["decisions"], *cause.get("decisions", ())]}
-    guards = GuardSettings(excluded_namespaces=fields.get("excluded", ()))
-    pulsar = PulsarSettings(guards=guards, shedding_policy=fields.get("policy", "fleet-planner"))
-    known = {name: fields[name] for name in ("rejected", "facts") if name in fields}
-    header = header_of(*fields["decisions"], **known)
     samples = fields.get("samples", [3, 3, 3])
-    is_absent = fields.get("is_absent", [False] * 3)
-    overlaps = fields.get("overlaps", {})
-    found = advanced(samples=samples, split_samples=samples, is_absent=is_absent, overlaps=overlaps)
-    resting = fields.get("resting", ())
+    context = fleet_of(
+        header_of(
+            *fields["decisions"], **{name: fields[name] for name in ("rejected", "facts") if name in fields}
+        ),
+        guarded("fleet-planner", excluded_namespaces=fields.get("excluded", ())),
+        samples=samples,
+        split_samples=samples,
+        is_absent=fields.get("is_absent", [False] * 3),
+        overlaps=fields.get("overlaps", {}),
+        resting=fields.get("resting", ()),
+    )
     if kind == "unload":
-        unsettled = fields.get("unsettled", frozenset())
-        codes = unload_mask(found, header, pulsar, unsettled, end_ms=END_MS, resting=resting)
+        codes = unload_mask(context, fields.get("unsettled", frozenset()))
     else:
-        mask = drain_mask if kind == "drain" else split_mask
-        codes = mask(found, header, pulsar, end_ms=END_MS, resting=resting)
+        codes = (drain_mask if kind == "drain" else split_mask)(context)
     assert set(codes[1:].tolist()) <= {OPEN, MASK_REASONS.index("unsettled-broker")}
     return SPLIT_MASK_REASONS[int(codes[0])]
 
@@ -218,9 +230,7 @@ def test_a_drain_is_kept_by_actions_on_the_bundle_its_namespace_and_its_absence_
 def test_without_a_cooldown_a_drain_still_waits_for_an_action_on_its_bundle(
     fields: dict[str, Any], reason: str
 ) -> None:
-    pulsar = PulsarSettings(guards=GuardSettings(bundle_cooldown_s=0))
-    header = header_of(decision(bundle=B, **fields))
-    codes = drain_mask(advanced(), header, pulsar, end_ms=END_MS, resting=())
+    codes = drain_mask(fleet_of(header_of(decision(bundle=B, **fields)), guarded(bundle_cooldown_s=0)))
     assert [MASK_REASONS[code] for code in codes.tolist()] == ["", reason, ""]
 
 
@@ -240,3 +250,35 @@ def test_what_moves_in_the_round_is_not_split_and_keeps_an_earlier_reason_agains
     codes = np.array([OPEN, OPEN, COOLDOWN], dtype=np.int8)
     assert leave_alone(codes, acting=acting, leaving=leaving).tolist() == expected
     assert codes.tolist() == [OPEN, OPEN, COOLDOWN], "the round's mask stays as it is"
+
+
+def bundle(messages_per_s: float, bytes_per_s: float) -> Fleet:
+    fleet = Fleet()
+    fleet.bundles = ["t/a/0x0_0x1", "t/n/0x0_0x1"]
+    fleet.averages = np.array(
+        [[1.0] * 4, [messages_per_s / 2, messages_per_s / 2, bytes_per_s / 4, bytes_per_s * 3 / 4]]
+    )
+    return fleet
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ((50.0, 500.0), [False, True]),
+        ((49.9, 500.0), [False, False]),
+        ((50.0, 499.0), [False, False]),
+        ((200.0, 2000.0), [False, True]),
+        ((0.0, 0.0), [False, False]),
+    ],
+)
+def test_half_of_its_messages_and_of_its_bytes_are_needed(
+    own: tuple[float, float], expected: list[bool]
+) -> None:
+    facts = Facts([], [], [], [], {}, own_topics={"t/n/0x0_0x1": own, "t/gone/0x0_0x1": (1.0, 1.0)})
+    assert carries_own_topics(bundle(100.0, 1000.0), 2, facts).tolist() == expected
+
+
+def test_an_idle_bundle_and_a_cluster_nobody_looked_at_are_not_its_own() -> None:
+    facts = Facts([], [], [], [], {}, own_topics={"t/n/0x0_0x1": (0.0, 0.0)})
+    assert not carries_own_topics(bundle(0.0, 0.0), 2, facts).any()
+    assert not carries_own_topics(bundle(0.0, 0.0), 2, None).any()

@@ -19,8 +19,7 @@ from state.events import ActionResult, Event
 from state.facts import Isolation
 from state.store import DictStore
 from state.upkeep import Spell, Upkeep
-from tests.state.pulsar.test_invariants import EAGER
-from tests.state.traces import CLUSTER, Run, facts, load, overlay, seeds, settings_of, sweep
+from tests.state.traces import CLUSTER, EAGER, Run, facts, load, overlay, seeds, settings_of, sweep
 
 ASKING = [fleet_planner.NAME]
 ROUNDS_COUNT = 14

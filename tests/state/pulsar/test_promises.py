@@ -180,17 +180,16 @@ def test_a_policy_that_predicts_usage_is_held_to_its_own_words() -> None:
         destination_broker="b2",
     )
     found = seen(*(each for each in reports(0, CPU, BEFORE) if isinstance(each, LoadReport)))
-    view = found.table.view
-    assert promised(unload, found.loads, view) == (
+    assert promised(unload, found.table) == (
         pytest.approx({"source": 78.0, "destination": 10.0}),
         {"source": -7.0, "destination": 3.0},
     )
     plain = msgspec.structs.replace(unload, evidence=evidence)
-    before, change = promised(plain, found.loads, view)
+    before, change = promised(plain, found.table)
     assert before == pytest.approx({"source": 78.0, "destination": 10.0})
     assert change == pytest.approx({"source": -75.0, "destination": 75.0})  # 60 messages/s, 1.25 points each
     placed = msgspec.structs.replace(plain, destination_broker=None)
-    assert promised(placed, found.loads, view) == (
+    assert promised(placed, found.table) == (
         pytest.approx({"source": 78.0}),
         pytest.approx({"source": -75.0}),
     )

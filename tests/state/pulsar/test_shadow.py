@@ -14,13 +14,9 @@ import pytest
 from policies.costs import CPU, figures_of
 from state.closing import Identity
 from state.events import Event
-from state.memory import Header
 from state.pulsar import shadow
 from state.pulsar.shadow import Shadow
-from state.pulsar.view import with_shadow
-from tests.state.building import END_MS, plain_costs, seen
-from tests.state.engine.test_ledger import decision, ledger_of
-from tests.state.engine.test_summary import closing
+from tests.state.building import plain_costs
 from tests.state.traces import Run, facts, load, overlay, run, settings_of, sweep
 
 A, B, C, D = (f"t/a/0x{i}0000000_0x{i + 1}0000000" for i in range(4))
@@ -228,20 +224,3 @@ def test_each_resource_moves_by_what_the_bundle_takes_of_it_and_what_is_unmeasur
     np.testing.assert_allclose(
         used[1], [destination[0], -1.0, -1.0, -1.0, *destination[1:], -1.0, sessions[1]]
     )
-
-
-def test_a_bundle_that_counts_at_its_destination_is_not_on_its_way_there_as_well() -> None:
-    found = seen(
-        load("b1", 470, cpu=90.0, bundles={A: 20.0, B: 20.0}), load("b2", 470, cpu=10.0, bundles={E: 5.0})
-    )
-    found.advanced.fleet.shadow = {A: ("b1", "b2")}
-    ledger = ledger_of(
-        *(
-            decision(bundle=each, decided_ms=END_MS, expires_ms=END_MS + 1, destination="b2")
-            for each in (A, B)
-        )
-    )
-    dry_run, header = closing(mode="dry-run"), Header(length_ms=60_000, ledger=ledger)
-    found_ = with_shadow(dry_run, header, found.advanced, found.reports, plain_costs(found.loads.limits))
-    assert found_ is not None
-    assert [each.bundle for each in found_.table.view.in_flight()] == [B]

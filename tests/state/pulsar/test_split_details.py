@@ -1,29 +1,143 @@
-"""Which decided splits happen, are held or wait for a person, and what the summary and the actions say of each."""
+"""Whose topic statistics count, and which decided splits happen, are held or wait for a person, with what is said of each."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from policies.shedding import fleet_planner
-from policies.splitting.plan import BY_BROKER_BYTES, BY_BROKER_MESSAGES, NO_PROPOSALS, BlindCut, Proposals
-from policies.splitting.positions import position_of
-from policies.splitting.ranges import Bundle
-from policies.splitting.settings import SplitSettings
+from policies.splitting.plan import (
+    BY_BROKER_BYTES,
+    BY_BROKER_MESSAGES,
+    NO_PROPOSALS,
+    BlindCut,
+    Proposals,
+    SplitSettings,
+    TopicTable,
+)
+from policies.splitting.ranges import Bundle, position_of
 from state.closing import Hold
-from state.guard_settings import StandingApproval
+from state.events import TopicTraffic
+from state.guard_settings import ApprovalSettings, StandingApproval
 from state.ledger import Child
+from state.memory import ProposalRecord
 from state.pulsar import splits
+from state.pulsar.admission import PROPOSED, Admission
 from state.pulsar.approvals import children_of
-from state.pulsar.fleet import Advanced
-from state.pulsar.holds import PROPOSED, Holds
+from state.pulsar.budgets import with_rules
+from state.pulsar.holds import Holds
 from state.pulsar.masks import COOLDOWN, OPEN
-from state.pulsar.splits import Splits
-from state.settings import PulsarSettings
-from tests.state.building import PROPOSALS_EXPIRE_AT, circumstances, required, seen
-from tests.state.pulsar.test_actions import plan
-from tests.state.pulsar.test_split_tables import Listed, waiting
+from state.pulsar.memory import Fleet, WaitingTopics
+from state.pulsar.splits import Splits, as_in, topic_table
+from state.pulsar.view import PolicyView
+from state.settings import ClusterSettings, PulsarSettings
+from tests.state.building import PROPOSALS_EXPIRE_AT, PROPOSALS_EXPIRE_MS, plan, seen
 from tests.state.traces import BUNDLES, load
+
+A, B, C, GONE = (f"t/{name}/0x0_0x1" for name in ("a", "b", "c", "gone"))
+REPORTS = (load("b1", 470, bundles={A: 1.0, B: 1.0}), load("b2", 470, bundles={C: 1.0}))
+TABLE = seen(*REPORTS).table
+"""Rows 0 to 2 are A and B of b1, and C of b2."""
+
+Listed = Mapping[str, list[tuple[str, float]]]
+
+
+def waiting(bundles: Listed) -> WaitingTopics:
+    """Topics with messages/s by bundle; bytes/s are ten times that."""
+    topics = [each for listed in bundles.values() for each in listed]
+    rates = np.array([rate for _, rate in topics])
+    return WaitingTopics(
+        470_000,
+        "s",
+        TopicTraffic(
+            bundles=list(bundles),
+            counts=np.array([len(listed) for listed in bundles.values()], dtype=np.int64),
+            topics=[name for name, _ in topics],
+            messages_per_s=rates,
+            bytes_per_s=10 * rates,
+            sessions=np.zeros(len(rates), dtype=np.int64),
+        ),
+    )
+
+
+def listed(table: TopicTable) -> list[list[tuple[str, float, float]] | None]:
+    """Topics of each bundle row with both rates; None where there are no statistics."""
+    found: list[list[tuple[str, float, float]] | None] = []
+    for row in range(len(table.starts)):
+        rows = table.rows_of(row)
+        topics = zip(
+            table.names[rows],
+            table.messages_per_s[rows].tolist(),
+            table.bytes_per_s[rows].tolist(),
+            strict=True,
+        )
+        found.append(list(topics) if table.ends[row] >= table.starts[row] else None)
+    return found
+
+
+B1: Listed = {B: [("p", 1.0), ("q", 2.0)], GONE: [("r", 3.0)], A: [("s", 4.0)]}
+B2: Listed = {A: [("old", 9.0)], C: [("u", 5.0), ("v", 6.0)]}
+TOPICS = {"b1": waiting(B1), "b2": waiting(B2)}
+OF_A, OF_B, OF_C = (
+    [("s", 4.0, 40.0)],
+    [("p", 1.0, 10.0), ("q", 2.0, 20.0)],
+    [("u", 5.0, 50.0), ("v", 6.0, 60.0)],
+)
+
+
+@pytest.mark.parametrize(
+    ("topics", "expected"),
+    [
+        ({}, [None, None, None]),
+        (TOPICS, [OF_A, OF_B, OF_C]),
+        ({"b1": waiting(B1)}, [OF_A, OF_B, None]),
+        ({"b2": waiting(B2)}, [None, None, OF_C]),
+        ({"b9": waiting(B1)}, [None, None, None]),
+        ({"b1": waiting({A: [], B: [("p", 1.0)]})}, [[], [("p", 1.0, 10.0)], None]),
+    ],
+    ids=["none", "both owners'", "of b1", "of b2", "of an unknown broker", "a bundle without topics"],
+)
+def test_the_statistics_of_a_bundle_are_those_of_its_owner(
+    topics: Mapping[str, WaitingTopics], expected: list[list[tuple[str, float, float]] | None]
+) -> None:
+    assert listed(topic_table(TABLE, topics)) == expected
+
+
+def rows(*fleet_rows: int) -> PolicyView:
+    """A view whose bundles are these rows of the fleet."""
+    return replace(TABLE, fleet_rows=np.array(fleet_rows, dtype=np.int64))
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (rows(0, 1, 2), [OF_A, OF_B, OF_C]),
+        (rows(2, 0, 1), [OF_C, OF_A, OF_B]),
+        (rows(1), [OF_B]),
+        (rows(0, 3, 2), [OF_A, None, OF_C]),
+        (rows(), []),
+    ],
+    ids=["the same rows", "another order", "a part", "with a bundle that was not measured", "no bundle"],
+)
+def test_statistics_follow_their_bundles_into_another_view(
+    table: PolicyView, expected: list[list[tuple[str, float, float]] | None]
+) -> None:
+    assert listed(as_in(table, TABLE, topic_table(TABLE, TOPICS))) == expected
+
+
+def test_a_view_without_the_drained_broker_has_no_statistics_of_its_bundles_in_the_whole_one() -> None:
+    part = seen(*REPORTS, apart={"b1"}).table
+    of_part = topic_table(part, TOPICS)
+    assert listed(of_part) == [OF_C]
+    assert listed(as_in(TABLE, part, of_part)) == [None, None, OF_C]
+    assert as_in(part, part, of_part) is of_part
+
+
+def test_a_measured_view_without_bundles_has_no_statistics_for_another_one() -> None:
+    nothing = seen(*REPORTS, apart={"b1", "b2"}).table
+    assert listed(as_in(TABLE, nothing, topic_table(nothing, TOPICS))) == [None, None, None]
+
 
 BIG, SMALL, OTHER = BUNDLES[:3]
 """Bundle rows 0 to 2 with 80, 40 and 20 messages/s, ten times as many bytes/s, and 9 topics each; OTHER is at b2."""
@@ -49,27 +163,38 @@ def decided(
     code: int = OPEN,
     proposals: Proposals = NO_PROPOSALS,
     counts: int = 9,
-    shared: dict[str, Any] | None = None,
+    holds: Holds | None = None,
+    policy: str = "avg-shedder",
+    standing: dict[str, StandingApproval] | None = None,
+    open_: str | None = None,
     **settings: Any,
-) -> tuple[Splits, Advanced]:
-    """A round whose criteria see BIG and SMALL; ``code`` is the mask of BIG."""
+) -> tuple[Splits, Fleet]:
+    """A round whose criteria see BIG and SMALL; ``code`` is the mask of BIG. With ``standing`` approvals splits have to be approved."""
     limits = {"enabled": True, "max_messages_per_s": 30.0, "hit_count": 0, "max_sessions_count": 0}
+    pulsar = PulsarSettings(
+        shedding_policy=policy,
+        split=SplitSettings(**limits | settings),
+        approval=ApprovalSettings(standing=standing or {}),
+    )
+    waits = [ProposalRecord("p", "unload", BIG, open_, None, 6, PROPOSALS_EXPIRE_MS, b"")] if open_ else []
     found = seen(
         load("b1", 470, bundles={BIG: 80.0, SMALL: 40.0}, topics_count=counts),
         load("b2", 470, bundles={OTHER: 20.0}, topics_count=counts),
+        header={"proposals": waits},
+        settings=ClusterSettings(pulsar=pulsar),
+        proposals_expire_ms=None if standing is None else PROPOSALS_EXPIRE_MS,
     )
+    admission = Admission(found.context, *with_rules(found.context, found.table, {}))
+    admission.holds = holds or admission.holds
+    admission.split_codes = np.array([code, OPEN, OPEN], dtype=np.int8)
     decision = splits.decide(
-        found.table,
-        found.advanced,
+        admission,
         plan(*leaving),
-        splits.topic_table(found.table, {"b1": waiting(EVEN if topics is None else topics)}),
-        np.array([code, OPEN, OPEN], dtype=np.int8),
+        topic_table(found.table, {"b1": waiting(EVEN if topics is None else topics)}),
         proposals=proposals,
         acting=acting,
-        circumstances=circumstances(**shared or {}),
-        pulsar=PulsarSettings(split=SplitSettings(**limits | settings)),
     )
-    return decision, found.advanced
+    return decision, found.advanced.fleet
 
 
 def rows_of(found: Splits) -> dict[str, tuple[str, str]]:
@@ -90,10 +215,10 @@ SOLE = {BIG: [("only", 80.0)], SMALL: EVEN[SMALL]}
         ({"code": COOLDOWN}, ("cooldown", "cooldown"), ACTED),
         ({"acting": (0,)}, ("in-flight", "in-flight"), ACTED),
         ({"leaving": ((0, 1),)}, ("to-be-unloaded", "to-be-unloaded"), ACTED),
-        ({"leaving": ((0, 1),), "shared": {"policy": fleet_planner.POLICY}}, ACTED, ACTED),
-        ({"leaving": ((0, 1),), "shared": {"holds": Holds(unload=UNLOADS, split=None)}}, ACTED, ACTED),
+        ({"leaving": ((0, 1),), "policy": "fleet-planner"}, ACTED, ACTED),
+        ({"leaving": ((0, 1),), "holds": Holds(unload=UNLOADS, split=None)}, ACTED, ACTED),
         (
-            {"leaving": ((0, 1),), "shared": {"holds": Holds(unload=SPLITS, split=None)}},
+            {"leaving": ((0, 1),), "holds": Holds(unload=SPLITS, split=None)},
             ("to-be-unloaded", "to-be-unloaded"),
             ACTED,
         ),
@@ -110,7 +235,7 @@ SOLE = {BIG: [("only", 80.0)], SMALL: EVEN[SMALL]}
         ),
         ({"topics": {BIG: [], SMALL: EVEN[SMALL]}, "counts": 0}, ("sole-topic", "sole-topic"), ACTED),
         (
-            {"code": COOLDOWN, "shared": {"holds": Holds(unload=None, split=SPLITS)}},
+            {"code": COOLDOWN, "holds": Holds(unload=None, split=SPLITS)},
             ("cooldown", "cooldown"),
             ("quiet-hours", SPLITS.detail),
         ),
@@ -137,16 +262,16 @@ def test_each_bundle_that_stands_out_has_one_outcome_with_its_detail(
 
 
 @pytest.mark.parametrize(
-    ("shared", "acted", "hits"),
-    [({}, [BIG, SMALL], [0, 0, 0]), ({"holds": Holds(unload=None, split=SPLITS)}, [], [1, 1, 0])],
+    ("holds", "acted", "hits"),
+    [(None, [BIG, SMALL], [0, 0, 0]), (Holds(unload=None, split=SPLITS), [], [1, 1, 0])],
     ids=["they are split", "the round is held"],
 )
 def test_a_held_split_keeps_its_hits_and_one_that_happens_spends_them(
-    shared: dict[str, Any], acted: list[str], hits: list[int]
+    holds: Holds | None, acted: list[str], hits: list[int]
 ) -> None:
-    found, advanced = decided(shared=shared)
-    assert [each.bundle for each in splits.actions(found, circumstances())] == acted
-    assert advanced.fleet.split_hits.tolist() == hits
+    found, fleet = decided(holds=holds)
+    assert [each.bundle for each in found.cuts] == acted
+    assert fleet.split_hits.tolist() == hits
 
 
 LIGHT = {"light": StandingApproval(max_messages_per_s=40.0)}
@@ -156,11 +281,11 @@ NOT_SPLITS = {"moves": StandingApproval(kinds=("unloads",))}
 @pytest.mark.parametrize(
     ("rules", "open_", "acted", "proposed", "hits"),
     [
-        ({}, {}, [], [BIG, SMALL], [1, 1, 0]),
-        (LIGHT, {}, [SMALL], [BIG], [1, 0, 0]),
-        (NOT_SPLITS, {}, [], [BIG, SMALL], [1, 1, 0]),
-        ({}, {"b1": "p"}, [], [], [1, 1, 0]),
-        (LIGHT, {"b1": "p"}, [SMALL], [], [1, 0, 0]),
+        ({}, None, [], [BIG, SMALL], [1, 1, 0]),
+        (LIGHT, None, [SMALL], [BIG], [1, 0, 0]),
+        (NOT_SPLITS, None, [], [BIG, SMALL], [1, 1, 0]),
+        ({}, "b1", [], [], [1, 1, 0]),
+        (LIGHT, "b1", [SMALL], [], [1, 0, 0]),
     ],
     ids=[
         "both wait",
@@ -172,25 +297,19 @@ NOT_SPLITS = {"moves": StandingApproval(kinds=("unloads",))}
 )
 def test_splits_that_need_approval_are_proposed_unless_their_broker_waits_already(
     rules: dict[str, StandingApproval],
-    open_: dict[str, str],
+    open_: str | None,
     acted: list[str],
     proposed: list[str],
     hits: list[int],
 ) -> None:
-    shared = circumstances(asking=required(rules=rules, waiting=open_))
-    found, advanced = decided(shared={"asking": shared.asking})
-    assert [each.bundle for each in splits.actions(found, shared)] == acted
-    shown = splits.proposals(found, shared)
-    assert [each.bundle for each in shown] == proposed
-    assert {(each.proposal, each.expires_at) for each in shown} <= {(True, PROPOSALS_EXPIRE_AT)}
+    found, fleet = decided(standing=rules, open_=open_)
+    assert [each.bundle for each in found.cuts] == acted
+    assert [each.bundle for each in found.proposals] == proposed
+    assert {(each.proposal, each.expires_at) for each in found.proposals} <= {(True, PROPOSALS_EXPIRE_AT)}
     assert {found.snapshot.names[row] for row in found.rows} == {*acted, *proposed}
-    assert advanced.fleet.split_hits.tolist() == hits, "a proposal spends no hits"
+    assert fleet.split_hits.tolist() == hits, "a proposal spends no hits"
     waits = "proposal p of b1 waits for approval" if open_ else PROPOSED.detail
     assert rows_of(found)[BIG] == ("proposed", waits)
-
-
-def test_without_required_approval_nothing_is_proposed() -> None:
-    assert splits.proposals(decided()[0], circumstances()) == []
 
 
 def overloading(trigger: int) -> Proposals:
@@ -242,7 +361,7 @@ BY_RANGE: dict[str, Any] = {"without_topic_stats": "range"}
 def test_a_split_says_in_which_measure_its_bundle_is_too_big(
     options: dict[str, Any], trigger: str, sentence: str
 ) -> None:
-    first = splits.actions(decided(**options)[0], circumstances())[0]
+    first = decided(**options)[0].cuts[0]
     assert first.trigger == trigger
     assert first.reason.startswith(sentence)
 
@@ -253,7 +372,7 @@ def test_the_first_eight_boundaries_of_a_split_are_shown_and_the_others_counted(
 ) -> None:
     """Of topics with 20 messages/s each, no bundle may have two: one boundary less than there are topics."""
     found, _ = decided(topics={BIG: topics_of(BIG, count=topics_count, rate=20.0)})
-    action = splits.actions(found, circumstances())[0]
+    action = found.cuts[0]
     assert (action.bundle, len(action.boundaries)) == (BIG, topics_count - 1)
     shown = ", ".join(f"0x{at:08x}" for at in action.boundaries[:8])
     assert f": cut at {shown}{more} by balanced_flow_divide; " in action.reason
@@ -262,7 +381,7 @@ def test_the_first_eight_boundaries_of_a_split_are_shown_and_the_others_counted(
 def test_the_children_of_a_split_have_their_shares_where_the_topics_are_known() -> None:
     """BIG has four topics of 20 messages/s, and no part may have two; nothing is known of the topics of OTHER."""
     found, _ = decided(max_messages_per_s=15.0, **BY_RANGE)
-    shares = {each.bundle: children_of(each) for each in splits.actions(found, circumstances())}
+    shares = {each.bundle: children_of(each) for each in found.cuts}
     assert [(each.messages_ratio, each.bytes_ratio) for each in shares[BIG]] == [(0.25, 0.25)] * 4
     assert {each.blind_cut for each in shares[BIG]} == {None}
     assert shares[OTHER] == [

@@ -7,10 +7,9 @@ from hypothesis import given
 
 from state.events import namespace_of
 from state.upkeep import Spell, Upkeep
-from tests.state.traces import BUNDLES, load, overlay, run, settings_of, sweep, traces
+from tests.state.traces import BUNDLES, FIRING, load, overlay, run, settings_of, sweep, traces
 
 SPELL = Spell(0, None, "ann", "a test")
-FIRING = {"avg_shedder": {"high_hit_count": 1, "low_hit_count": 1, "min_unload_messages_per_s": 0}}
 ALL_ON = FIRING | {
     "guards": {"bundle_cooldown_s": 0, "keep_sole_bundle": False},
     "rounds": {"warmup_rounds": 0},

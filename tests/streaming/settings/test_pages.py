@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from streaming.settings import Settings
-from streaming.settings.catalog import sections
-from streaming.settings.errors import dotted
+from streaming.settings.catalog import dotted, sections
 from streaming.settings.reference import render_reference, render_sample
 from tests.streaming.settings.given import loaded
 
@@ -54,7 +53,7 @@ def recommended() -> Settings:
     """The defaults, except where the sample recommends another value."""
     defaults = Settings()
     pulsar = replace(defaults.pulsar, shedding_policy="fleet-planner")
-    return defaults.model_copy(update={"pulsar": pulsar})
+    return replace(defaults, pulsar=pulsar)
 
 
 def test_the_sample_file_changes_nothing_but_what_it_recommends(tmp_path: Path) -> None:

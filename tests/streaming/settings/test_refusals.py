@@ -152,6 +152,21 @@ from tests.streaming.settings.given import refusal
             id="a limit that would let nothing move",
         ),
         pytest.param(
+            "[controller]\naction_ttl_s = 0",
+            "trimtab.toml: controller.action_ttl_s: expected more than 0, found 0",
+            id="an action that is over at once",
+        ),
+        pytest.param(
+            "[targets.e.pulsar]\nsweeps_per_round_count = 1",
+            "trimtab.toml: targets.e.pulsar.sweeps_per_round_count: expected 2 or more, found 1",
+            id="too few sweeps, named with their target",
+        ),
+        pytest.param(
+            "[metrics]\nport = 70000",
+            "trimtab.toml: metrics.port: expected at most 65535, found 70000",
+            id="a port that no machine has",
+        ),
+        pytest.param(
             "[spark]\ntrigger_interval_s = 31",
             "trimtab.toml: spark: trigger_interval_s is 31.0; expected above 0 and at most 30, because Spark kills "
             "Python workers that idle for 60 s",

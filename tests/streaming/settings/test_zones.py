@@ -9,7 +9,7 @@ import pytest
 
 from state.settings import OverlayError
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.errors import SettingsError
+from streaming.settings.catalog import SettingsError
 from streaming.settings.load import load
 from streaming.settings.zones import offsets_of
 from tests.state.traces import settings_of

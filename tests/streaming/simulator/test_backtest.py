@@ -10,9 +10,8 @@ from click.testing import CliRunner, Result
 
 from deploy.screenshots import browser, shown_text
 from streaming.cli import main
-from streaming.simulator.backtest.differences import differences
-from streaming.simulator.backtest.opened import Act, Opened, OpenRound
-from streaming.simulator.backtest.results import verdict
+from streaming.simulator.backtest import Act, Opened, OpenRound
+from streaming.simulator.differences import differences, verdict
 
 ROOT = Path(__file__).parents[3]
 RECORDING = str(ROOT / "tests" / "recordings" / "pulsar-3-brokers.ndjson.gz")

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from policies.costs import CPU, KBIT_PER_BYTE, Costs
-from policies.splitting.positions import positions_of
+from policies.splitting.ranges import positions_of
 from policies.usage import NOT_MEASURED, RESOURCES
 from state.events import ActionResult, BrokerReport, LoadReport, TopicStats, TopicTraffic
 from state.settings import PulsarSettings
-from streaming.simulator.backtest.world import World
+from streaming.simulator.recorded_world import World
 
 A, B = "shop/a/0x00000000_0x80000000", "shop/a/0x80000000_0xffffffff"
 C = "shop/c/0x00000000_0xffffffff"

@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from streaming.simulator.fleet import Fleet
-from streaming.simulator.machines import KNEE_POINTS, saturate
-from streaming.simulator.players import spread_points
-from streaming.simulator.runs import generators
-from streaming.simulator.scenarios import SCENARIOS, find_scenario
-from streaming.simulator.setup import Happening, Moving, Setup
-from streaming.simulator.shapes import Shape, make_setup
+from streaming.simulator.runs import generators, spread_points
+from streaming.simulator.scenarios import SCENARIOS, Shape, find_scenario, make_setup
+from streaming.simulator.setup import KNEE_POINTS, Happening, Moving, Setup, saturate
 
 SMALL = [each for each in SCENARIOS if each.name != "large-fleet"]
 

@@ -12,15 +12,12 @@ from state.events import Event
 from state.outputs import Output
 from state.settings import PulsarSettings
 from state.store import DictStore
-from streaming.simulator.backtest.closed import ClosedJob, play_closed
-from streaming.simulator.backtest.survey import survey
-from streaming.simulator.comparing import Build, Candidate
+from streaming.simulator.backtest import play_closed, survey
 from streaming.simulator.fleet import Fleet
-from streaming.simulator.players import CLUSTER, Live, Wish, Wishes, wishes_of
 from streaming.simulator.recorded import recorded_fleets
-from streaming.simulator.runs import run
-from streaming.simulator.scenarios import LimitedScenario, find_scenario
-from streaming.simulator.shapes import Shape
+from streaming.simulator.runs import CLUSTER, Build, Candidate, Live, Wish, Wishes, run, wishes_of
+from streaming.simulator.scenarios import LimitedScenario, Shape, find_scenario
+from streaming.simulator.score import Run
 from tests.bench.simulations import DEFAULTS, candidate
 
 HOURS = 0.75
@@ -90,15 +87,10 @@ def moves(plan: Sequence[Wish]) -> list[tuple[str, str | None]]:
     return [(each.bundle, each.destination) for each in plan]
 
 
-def backtest(scenario: str) -> ClosedJob:
+def backtest(scenario: str) -> Run:
     read = recorded(scenario)
-    return ClosedJob(
-        read=lambda: iter(read),
-        survey=survey(iter(read))[CLUSTER],
-        candidate=planner(),
-        judge=PulsarSettings(),
-        keeps_recorded_moves=True,
-    )
+    surveyed = survey(iter(read))[CLUSTER]
+    return play_closed(lambda: iter(read), surveyed, planner(), PulsarSettings(), keeps_recorded_moves=True)
 
 
 @pytest.mark.parametrize("scenario", TROUBLES)
@@ -109,12 +101,11 @@ def test_the_first_plan_is_the_same_in_a_dry_run_in_a_backtest_and_in_a_simulati
     run(scenario, 1, build_of(scenario), noting, with_topics=False)
     first = dry_run(scenario)[0]
     assert moves(noting.plans[0]) == moves(first)
-    job = backtest(scenario)
-    series = play_closed(job).series
+    series = backtest(scenario).series
     assert series is not None
     marks = series.marks[: len(first)]
     assert len({each.minute for each in marks}) == 1, "they are one plan"
-    assert [job.survey.brokers[each.destination] for each in marks] == [each.destination for each in first]
+    assert [series.brokers[each.destination] for each in marks] == [each.destination for each in first]
 
 
 @pytest.mark.parametrize("preview", ["dry-run", "backtest", "simulation"])
@@ -122,7 +113,7 @@ def test_of_few_big_messages_a_preview_moves_two_or_three_bundles_and_ends_balan
     if preview == "dry-run":
         moved, is_balanced = sum(map(len, dry_run("few-big-messages"))), True
     elif preview == "backtest":
-        score = play_closed(backtest("few-big-messages")).score
+        score = backtest("few-big-messages").score
         moved, is_balanced = score.unloads, score.ended_balanced
     else:
         fleet = recorded_fleets(iter(recorded("few-big-messages")))[CLUSTER]

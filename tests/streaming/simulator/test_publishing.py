@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from state.events import BrokerReport
-from streaming.simulator.publishing import Publisher
+from streaming.simulator.reporting import Publisher
 
 LOOK_S = 5.0
 

@@ -5,8 +5,7 @@ from functools import cache
 
 import pytest
 
-from streaming.simulator.comparing import Build
-from streaming.simulator.runs import run
+from streaming.simulator.runs import Build, run
 from streaming.simulator.scenarios import LimitedScenario, find_scenario
 from streaming.simulator.score import Counter
 from streaming.simulator.setup import Measuring, Setup

@@ -9,9 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from streaming.cli import main
-from streaming.simulator.card import ALL, COLUMNS, card
-from streaming.simulator.comparing import Run
-from streaming.simulator.score import Score
+from streaming.simulator.score import ALL, COLUMNS, Run, Score, card
 
 ROOT = Path(__file__).parents[3]
 RECORDING = ROOT / "tests" / "recordings" / "pulsar-3-brokers.ndjson.gz"

@@ -1,0 +1,236 @@
+"""What ``trimtab doctor`` looks at before anything is judged: brokers, topics, beats, rounds, the checkpoint and this machine.
+
+The looks run in parallel, each with a limit of its own: one that hangs or fails does not end the others. Nothing is written:
+topics are read without a group or a subscription that stays, no controller is fenced, and the checkpoint is only read.
+"""
+
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from streaming.cli.beats import Process, newest_processes
+from streaming.cli.published import Newest, Round, UnreadableEvent, epoch_of, read_rejected, records_of
+from streaming.ports import checkpoint as checkpoints
+from streaming.ports.marker import Checkpoint, Marker
+from streaming.ports.publishing import CheckpointMismatch, PublishError
+from streaming.ports.reading import NoAnswer, TopicRecord
+from streaming.ports.seen import BrokersSeen, TopicsSeen
+from streaming.ports.starts import newest_start
+from streaming.ports.topics import BEATS_RETENTION_MS, StartError
+from streaming.process.deadline import within
+from streaming.process.exits import Refused, WrongUse
+from streaming.settings import Settings
+from streaming.systems.reading import input_reader
+
+LIMIT_S = 30.0
+"""Limit of one look. A client gives up after 8 to 20 s on brokers that do not answer, and its error says more than this limit's."""
+REJECTED_COUNT = 500
+"""The most rejected records that are read, of the last hour: each holds up to 64 KiB of the record that was rejected."""
+_HOUR_MS = 3_600_000
+_INPUT_S = (15, 180, 3600, 86_400)
+"""How far back records of the input are looked for, in steps, because a day of it may be 350 GB."""
+_INPUT_COUNT = 200
+_LOOKS_COUNT = 3
+"""How often to look at the checkpoint: a controller that has just begun deletes what was there before it, perhaps while we look."""
+_EXPECTED = (StartError, PublishError, CheckpointMismatch, NoAnswer, Refused, WrongUse)
+Value = TypeVar("Value")
+
+
+class Missed(Exception):
+    """Something that could not be looked at."""
+
+    def __init__(self, why: str, *, is_unreachable: bool = False) -> None:
+        super().__init__(why)
+        self.why, self.is_unreachable = why, is_unreachable
+
+
+class SideSeen(NamedTuple):
+    """One address, with its brokers and topics."""
+
+    name: str
+    url: str
+    brokers: BrokersSeen | Missed
+    topics: TopicsSeen | Missed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSeen:
+    """The checkpoint as this machine has it; both fields are None if it has none."""
+
+    checkpoint: Checkpoint | None = None
+    refusal: str | None = None
+    """Why a start would refuse it, whatever the marker says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """All facts, at one moment."""
+
+    settings: Settings
+    versions: Mapping[str, str]
+    """Versions of trimtab and Spark that are installed here."""
+    host: str
+    now_ms: int
+    sides: Sequence[SideSeen]
+    marker: Marker | Missed | None
+    checkpoint: CheckpointSeen | Missed
+    processes: list[Process] | Missed
+    """By their newest beats within the last hour."""
+    rounds: list[tuple[Round, int | None]] | Missed
+    """The newest summary of each cluster within the last day, with the epoch of its controller."""
+    input: list[TopicRecord] | Missed
+    """The newest records of the input topic within the last day, as far as they were looked at."""
+    rejected: Mapping[str, int] | Missed
+    """How many records could not be used in the last hour, by reason."""
+
+    @property
+    def own_processes(self) -> list[Process]:
+        """Processes under this controller's name."""
+        name = self.settings.controller.name
+        known = [] if isinstance(self.processes, Missed) else self.processes
+        return [each for each in known if each.beat.name == name]
+
+
+def gather_facts(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:
+    """All facts; the looks run in parallel."""
+    from streaming.systems.examining import sides_of  # noqa: PLC0415  loads brokers' clients
+    from streaming.systems.input import input_ids  # noqa: PLC0415  the same
+
+    sides, now_ms = sides_of(settings), round(time.time() * 1000)
+    looks: dict[str, Callable[[], Any]] = {
+        "marker": partial(_marker, settings),
+        "ids of the input's topics": partial(input_ids, settings),
+        "processes": partial(_processes, settings, now_ms),
+        "rounds": partial(_rounds, settings),
+        "input": partial(_input, settings, now_ms),
+        "rejected": partial(_rejected, settings, now_ms),
+        **{f"{side.name}'s brokers": side.brokers for side in sides},
+        **{f"{side.name}'s topics": side.topics for side in sides},
+    }
+    with ThreadPoolExecutor(len(looks)) as pool:
+        asked = {what: pool.submit(attempt, call, what=what, limit_s=limit_s) for what, call in looks.items()}
+        found = {what: future.result() for what, future in asked.items()}
+    missed = {what for what, each in found.items() if isinstance(each, Missed) and each.is_unreachable}
+    silent = {f"{side.name}'s brokers": side.url for side in sides if f"{side.name}'s brokers" in missed}
+    if silent:  # the long message about brokers that do not answer once is enough
+        short = Missed(f"{' and '.join(silent.values())} does not answer", is_unreachable=True)
+        found |= dict.fromkeys(missed - silent.keys(), short)
+    ids = found.pop("ids of the input's topics")
+    seen = [
+        SideSeen(each.name, each.url, found.pop(f"{each.name}'s brokers"), found.pop(f"{each.name}'s topics"))
+        for each in sides
+    ]
+    return Facts(
+        settings=settings,
+        versions={"trimtab": version("trimtab"), "Spark": version("pyspark")},
+        host=socket.gethostname(),
+        now_ms=now_ms,
+        sides=seen,
+        # a batch is planned before it is published: read after the marker, the checkpoint of a running controller agrees with it
+        checkpoint=attempt(
+            lambda: checkpoint_seen(settings, {} if isinstance(ids, Missed) else ids),
+            what=f"the checkpoint {settings.spark.checkpoint}",
+            limit_s=limit_s,
+        ),
+        **found,
+    )
+
+
+def attempt(call: Callable[[], Value], *, what: str, limit_s: float) -> Value | Missed:
+    """What a look finds, or why it found nothing."""
+    from streaming.systems.passing import passes  # noqa: PLC0415  loads brokers' clients
+
+    try:
+        return within(limit_s, call, what=what)
+    except TimeoutError as error:
+        return Missed(str(error), is_unreachable=True)
+    except _EXPECTED as error:
+        return Missed(str(error), is_unreachable=passes(error) or passes(error.__cause__))
+    except Exception as error:  # noqa: BLE001  one look that fails must not end the others
+        return Missed(f"an error in trimtab itself, please report it: {error!r}")
+
+
+def _marker(settings: Settings) -> Marker | None:
+    from streaming.systems.publisher import publisher_of  # noqa: PLC0415  loads brokers' clients
+
+    with publisher_of(settings) as publisher:
+        return publisher.read_marker()
+
+
+def _processes(settings: Settings, now_ms: int) -> list[Process]:
+    records = list(records_of(settings, settings.topics.beats, now_ms - BEATS_RETENTION_MS))
+    return newest_processes(records, now_ms=round(time.time() * 1000))
+
+
+def _rounds(settings: Settings) -> list[tuple[Round, int | None]]:
+    newest = Newest(settings)
+    newest.look_back(settings.clusters)
+    return [(event, epoch_of(record.headers)) for record, event in newest.rounds()]
+
+
+def _input(settings: Settings, now_ms: int) -> list[TopicRecord]:
+    for back_s in _INPUT_S:
+        with input_reader(settings, settings.topics.input, begin=now_ms - 1000 * back_s) as reader:
+            if records := list(islice(reader.read_to_end(), _INPUT_COUNT)):
+                return records
+    return []
+
+
+def _rejected(settings: Settings, now_ms: int) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    records = records_of(settings, settings.topics.dead_letter, now_ms - _HOUR_MS)
+    for record in islice(records, REJECTED_COUNT):
+        try:
+            counts[str(read_rejected(record.value or b"").data.reason)] += 1
+        except UnreadableEvent:
+            counts["unreadable"] += 1
+    return dict(sorted(counts.items()))
+
+
+class _Disk:
+    """The files below a directory."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def exists(self, name: str) -> bool:
+        return (self._root / name).exists()
+
+    def names(self, name: str = "") -> list[str]:
+        return [path.name for path in (self._root / name).iterdir()] if self.exists(name) else []
+
+    def read(self, name: str) -> bytes | None:
+        return (self._root / name).read_bytes() if self.exists(name) else None
+
+
+def checkpoint_seen(settings: Settings, topic_ids: Mapping[str, str]) -> CheckpointSeen:
+    """What a start would find, without Spark, and why it would refuse it. Raises ``Refused`` for what only Spark can read."""
+    location = settings.spark.checkpoint
+    parts = urlsplit(location)
+    if parts.scheme not in {"", "file"}:
+        text = f"it is at {location}, which only Spark can read: a start shows whether it can be used"
+        raise Refused(text)
+    files = _Disk(Path(unquote(parts.path) if parts.scheme else location))
+    for _ in range(_LOOKS_COUNT):
+        start, query, refusal = newest_start(files), None, None
+        try:
+            if start is None:
+                checkpoints.refuse_strangers(files, location)
+            else:
+                card = checkpoints.read_card(files, location, start)
+                checkpoints.refuse_other_cards(location, card, checkpoints.card_of(settings, topic_ids))
+                query = checkpoints.read_query(files, location, start)
+        except (checkpoints.CheckpointError, OSError) as error:
+            refusal = str(error)
+        if refusal is None or newest_start(files) == start:
+            break
+    return CheckpointSeen(checkpoint=query, refusal=refusal)

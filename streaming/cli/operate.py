@@ -1,0 +1,243 @@
+"""``trimtab pause``, ``resume``, ``forget``, ``mode``, ``policy`` and ``control``: changes of a cluster's control, and what is set."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+import msgspec
+
+from streaming.cli.control import Edit, Standing, read_standings
+from streaming.cli.options import Duration, example, settings_options
+from streaming.cli.output import format_option, render
+from streaming.cli.request import (
+    Request,
+    change,
+    chosen_standings,
+    cluster_options,
+    overlay_text,
+    overlay_tree,
+    with_request_options,
+)
+from streaming.contract.messages import ControlData
+from streaming.process.exits import WrongUse
+from streaming.settings import Settings
+from streaming.settings.catalog import dotted
+from streaming.settings.load import Unreadable, read_tree
+from streaming.settings.sections import ClusterSection, Tree, merge
+
+
+@click.command("pause", epilog=example('trimtab pause --cluster east-1 --for 2h --why "the sale"'))
+@click.option(
+    "--for",
+    "duration",
+    type=Duration(),
+    help="The pause ends by itself after this time, such as 90s, 30m, 2h or 1h30m; else `resume` ends it.",
+)
+@with_request_options
+def pause_command(request: Request, duration: timedelta | None) -> None:
+    """Hold every action; the policies go on counting. Mode and settings stay as they are."""
+    change(request, pause_edit(None if duration is None else datetime.now(UTC) + duration))
+
+
+@click.command("resume", epilog=example('trimtab resume --cluster east-1 --why "it is over"'))
+@with_request_options
+def resume_command(request: Request) -> None:
+    """End a pause, and say that what made actions fail is mended. Mode and settings stay as they are."""
+    change(request, resume_edit(datetime.now(UTC)))
+
+
+@click.command("forget", epilog=example('trimtab forget --cluster east-1 --why "dismantled"'))
+@with_request_options
+def forget_command(request: Request) -> None:
+    """Forget what is remembered of a cluster: averages, hits, cooldowns, budgets, failures. Its pause, mode and settings stay.
+
+    For a cluster that is gone, this frees its memory. Take a Kafka throttle off before: afterwards it is not known to be ours.
+    """
+    if request.every:
+        raise click.UsageError("name the clusters to forget: --cluster NAME (once or more)")
+    change(request, forget_edit())
+
+
+@click.command("mode", epilog=example('trimtab mode act --cluster east-1 --why "watched for a day"'))
+@click.argument("mode", type=click.Choice(["act", "dry-run", "configured"]))
+@click.option(
+    "--approval",
+    type=click.Choice(["required", "none", "configured"]),
+    help="Whether unloads and splits wait for `trimtab approve` when it acts; unchanged if not given.",
+)
+@with_request_options
+def mode_command(request: Request, mode: str, approval: str | None) -> None:
+    """Let a cluster act, or only show what it would do; `configured` takes controller.mode (and controller.approval)."""
+    change(request, mode_edit(mode, approval))
+
+
+@click.group("policy")
+def policy_command() -> None:
+    """Change decision settings while the controller runs, or see what is in force."""
+
+
+@policy_command.command(
+    "set",
+    epilog=example('trimtab policy set --cluster east-1 --why "calmer" pulsar.avg_shedder.low_hit_count=12'),
+)
+@click.argument("assignments", nargs=-1, required=True, metavar="KEY=VALUE...")
+@with_request_options
+def set_command(request: Request, assignments: tuple[str, ...]) -> None:
+    """Put settings over those of the file, with keys as in trimtab.toml: pulsar.avg_shedder.low_threshold_points=10."""
+    change(request, settings_edit(assignments))
+
+
+@policy_command.command(
+    "unset",
+    epilog=example(
+        'trimtab policy unset --cluster east-1 --why "as before" pulsar.avg_shedder.low_hit_count'
+    ),
+)
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@with_request_options
+def unset_command(request: Request, keys: tuple[str, ...]) -> None:
+    """Take settings, or whole sections, out of the overlay: those of the file hold again."""
+    change(request, unset_edit(keys))
+
+
+@policy_command.command("show", epilog=example("trimtab policy show --cluster east-1"))
+@cluster_options
+@format_option("JSON and YAML are a list with one object per cluster.")
+def show_command(settings: Settings, clusters: tuple[str, ...], form: str, *, every: bool) -> None:
+    """Show the newest control event of a cluster, who wrote it and why."""
+    _show(chosen_standings(Request(settings=settings, clusters=clusters, every=every)), form)
+
+
+def _show(found: Mapping[str, Standing], form: str) -> None:
+    if form != "table":
+        click.echo(render([overlay_tree(*each) for each in found.items()], form), nl=False)
+        return
+    for cluster, each in found.items():
+        click.echo(overlay_text(cluster, each), nl=False)
+
+
+@click.group("control")
+def control_command() -> None:
+    """List what operators have set, and take it back."""
+
+
+@control_command.command("list", epilog=example("trimtab control list"))
+@settings_options
+@format_option("JSON and YAML are a list with one object per cluster.")
+def list_command(settings: Settings, form: str) -> None:
+    """Show every cluster whose newest control event makes it differ from the settings file."""
+    stands = sorted(read_standings(settings).items())
+    found = {name: each for name, each in stands if each.refused or not each.is_as_configured}
+    if not found and form == "table":
+        click.echo("every cluster is as configured")
+    _show(found, form)
+
+
+@control_command.command(
+    "delete", epilog=example('trimtab control delete --cluster est-1 --why "a misspelt name"')
+)
+@with_request_options
+def delete_command(request: Request) -> None:
+    """Take back pause, mode and settings at once: the cluster is as the settings file says, and no longer listed."""
+    if request.every:
+        raise click.UsageError("name the clusters to set back: --cluster NAME (once or more)")
+    change(request, configured_edit())
+
+
+def pause_edit(until: datetime | None = None) -> Edit:
+    """Hold everything, until then or until a person resumes; mode and settings stay."""
+    return lambda data: msgspec.structs.replace(data, paused=True, until=until)
+
+
+def resume_edit(at: datetime) -> Edit:
+    """End a pause, and say that what made actions fail up to then is mended; mode and settings stay."""
+    return lambda data: msgspec.structs.replace(data, paused=False, until=None, resumed_at=at)
+
+
+def forget_edit() -> Edit:
+    """Empty the cluster's memory; pause, mode and settings stay."""
+    return lambda data: msgspec.structs.replace(data, forget=True)
+
+
+def configured_edit() -> Edit:
+    """End a pause, and let mode and settings be the file's."""
+    return lambda _data: ControlData()
+
+
+def mode_edit(mode: str, approval: str | None = None) -> Edit:
+    """Set the mode: ``act``, ``dry-run`` or ``configured`` (that of the settings file). The same for ``approval``; None keeps it."""
+    wanted: Any = None if mode == "configured" else mode
+    asked: Any = None if approval == "configured" else approval
+    return lambda data: msgspec.structs.replace(
+        data, mode=wanted, approval=data.approval if approval is None else asked
+    )
+
+
+def settings_edit(assignments: Sequence[str]) -> Edit:
+    """Put each ``key=value``, a line of ``trimtab.toml``, over the settings; raises ``WrongUse``."""
+    tree: Tree = {}
+    for assignment in assignments:
+        tree = merge(tree, _assignment(assignment))
+    _require_readable(tree)
+    return lambda data: msgspec.structs.replace(data, settings=merge(data.settings, tree))
+
+
+def _require_readable(tree: Tree) -> None:
+    """Whether the values of a section fit together is checked later, with those that are in force."""
+    try:
+        read_tree(tree, ClusterSection)
+    except Unreadable as error:
+        complaints = [str(each) for each in error.complaints if not each.is_about_section]
+        if complaints:
+            raise WrongUse("; ".join(complaints)) from error
+
+
+def _assignment(text: str) -> Tree:
+    """Parse a line of TOML; a string may lack its quotes, because a shell removes them."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise WrongUse(f"{text!r}: expected KEY=VALUE, e.g. pulsar.avg_shedder.low_threshold_points=10")
+    for line in (text, f"{key} = {msgspec.json.encode(value.strip()).decode()}"):
+        try:
+            return tomllib.loads(line)
+        except tomllib.TOMLDecodeError as error:
+            problem = error
+    raise WrongUse(f"{text!r} is no line of TOML: {problem}")
+
+
+def unset_edit(keys: Sequence[str]) -> Edit:
+    """Take keys, or whole sections, out of the overlay; they fall back to the file's. Raises ``WrongUse``."""
+    paths = [_key(key) for key in keys]
+
+    def edit(data: ControlData) -> ControlData:
+        tree: Mapping[str, Any] = data.settings
+        for path in paths:
+            tree = _remove_key(tree, path, path)
+        return msgspec.structs.replace(data, settings=dict(tree))
+
+    return edit
+
+
+def _key(text: str) -> tuple[str, ...]:
+    """The path a dotted key names, quotes as in TOML."""
+    try:
+        node: Any = tomllib.loads(f"{text} = 0")
+    except tomllib.TOMLDecodeError as error:
+        raise WrongUse(f"{text!r} is no key of trimtab.toml: {error}") from error
+    path = []
+    while isinstance(node, dict):
+        ((name, node),) = node.items()
+        path.append(name)
+    return tuple(path)
+
+
+def _remove_key(tree: Mapping[str, Any], path: Sequence[str], whole: Sequence[str]) -> Tree:
+    name, *rest = path
+    below = tree.get(name) if isinstance(tree, Mapping) else None
+    if below is None or (rest and not isinstance(below, Mapping)):
+        raise WrongUse(f"{dotted(whole)} is not in the overlay; `trimtab policy show` says what is")
+    kept = _remove_key(below, rest, whole) if rest else {}
+    others = {key: value for key, value in tree.items() if key != name}
+    return {**others, name: kept} if kept else others

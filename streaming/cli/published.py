@@ -1,0 +1,275 @@
+"""What trimtab has published, as people read it: records of a topic, the events in them, and whose epoch still counts.
+
+Unknown fields of an event are ignored. A record that cannot be read is named, and ends only a command that cannot do without it.
+What a controller writes after another one has replaced it does not count. Executors have a stricter filter of their own.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from state.outputs import RoundSummary
+from state.outputs.actions import ROUND_TYPE
+from streaming.cli.options import begin_of, settings_options, with_options
+from streaming.cli.output import format_option, to_yaml
+from streaming.contract.encode import REJECTED_TYPE, RejectedData
+from streaming.contract.envelope import EPOCH_HEADER, ReadEnvelope, read_envelope
+from streaming.ports.reading import Begin, TopicRecord
+from streaming.process.deadline import Deadline
+from streaming.process.exits import Refused
+from streaming.process.stopping import watched
+from streaming.settings import Settings
+from streaming.systems.reading import output_reader
+
+Round = ReadEnvelope[RoundSummary]
+Rejected = ReadEnvelope[RejectedData]
+LOOK_BACK_S = (300, 86_400)
+"""How far back summaries are looked for: first where those of clusters that report now are, then a whole day."""
+_LOOK_S = 1.0
+_SKEW_S = 60.0
+"""How far the brokers' clock may be behind ours."""
+Found = TypeVar("Found")
+
+
+def records_of(
+    settings: Settings, topic: str, begin: Begin, *, follow: bool = False
+) -> Iterator[TopicRecord]:
+    """The records of a topic on the output's side, up to its end or for ever. Raises ``exits.Refused``."""
+    with output_reader(settings, topic, begin=begin) as reader:
+        yield from reader.follow() if follow else reader.read_to_end()
+
+
+class UnreadableEvent(Exception):
+    """A record is not what its topic should hold; the text says what it is."""
+
+    def at(self, topic: str, offset: int) -> Refused:
+        """The error that ends a command which cannot do without the record."""
+        return Refused(f"{topic}, offset {offset}: {self}")
+
+
+class _RoundNumber(msgspec.Struct, frozen=True):
+    """Only a round's number, which is quick to read."""
+
+    round: int
+
+
+_numbers = msgspec.json.Decoder(ReadEnvelope[_RoundNumber])
+_rounds = msgspec.json.Decoder(Round)
+_rejected = msgspec.json.Decoder(Rejected)
+
+
+def read_round(value: bytes) -> Round:
+    """The summary that a record holds. Raises ``UnreadableEvent``."""
+    found: Round = _read(value, ROUND_TYPE, _rounds)
+    return found
+
+
+def read_rejected(value: bytes) -> Rejected:
+    """The event about a record that could not be used. Raises ``UnreadableEvent``."""
+    found: Rejected = _read(value, REJECTED_TYPE, _rejected)
+    return found
+
+
+def _read(value: bytes, type_: str, decoder: msgspec.json.Decoder[Any]) -> Any:
+    try:
+        head = read_envelope(value)
+        if head.type == type_:
+            return decoder.decode(value)
+    except msgspec.MsgspecError as error:
+        raise UnreadableEvent(f"not a {type_}: {error}; it may be from another version of trimtab") from error
+    raise UnreadableEvent(f"{head.type} is not a {type_}")
+
+
+def is_round_of(value: bytes, *, cluster: str, number: int) -> bool:
+    """Whether a record holds the summary of this round."""
+    try:
+        head = _numbers.decode(value)
+    except msgspec.MsgspecError:
+        return False
+    return (head.type, head.cluster, head.data.round) == (ROUND_TYPE, cluster, number)
+
+
+def epoch_of(headers: Iterable[tuple[str, bytes]]) -> int | None:
+    """The epoch of the controller that wrote a record; None where the header is missing or no number."""
+    text = dict(headers).get(EPOCH_HEADER, b"").decode(errors="replace")
+    return int(text) if text.isdecimal() else None
+
+
+@dataclass(slots=True)
+class Epochs:
+    """The highest epoch seen of each source, in each partition or for each cluster."""
+
+    _highest: dict[tuple[str, int | str], int] = field(default_factory=dict)
+
+    def is_stale(self, source: str, place: int | str, epoch: int | None) -> bool:
+        """Whether a newer controller of the same source has written there before: what an older one writes does not count."""
+        if epoch is None:
+            return False
+        highest = self._highest[source, place] = max(epoch, self._highest.get((source, place), epoch))
+        return epoch < highest
+
+
+def rounds_in(records: Iterable[TopicRecord]) -> Iterator[Round]:
+    """The summaries among the records; one that cannot be read, or is from a controller that was replaced, is left out."""
+    epochs = Epochs()
+    for record in records:
+        try:
+            event = read_round(record.value or b"")
+        except UnreadableEvent:
+            continue
+        if not epochs.is_stale(event.source, event.cluster, epoch_of(record.headers) or 0):
+            yield event
+
+
+class Newest:
+    """The newest summary of each cluster; that of a controller which another one has replaced does not count."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._records: dict[str, TopicRecord] = {}
+        self._epochs = Epochs()
+
+    def take(self, records: Iterable[TopicRecord]) -> None:
+        """Look at records, in their order."""
+        for record in records:
+            try:
+                head = read_envelope(record.value or b"")
+            except msgspec.MsgspecError:
+                continue
+            is_round = head.type == ROUND_TYPE
+            if is_round and not self._epochs.is_stale(
+                head.source, head.cluster, epoch_of(record.headers) or 0
+            ):
+                self._records[head.cluster] = record
+
+    def read_since(self, begin_ms: int) -> None:
+        """Look at what the audit topic has since a moment. Raises ``exits.Refused``."""
+        self.take(records_of(self._settings, self._settings.topics.audit, begin_ms))
+
+    def look_back(self, wanted: Collection[str], *, steps_s: Sequence[float] = LOOK_BACK_S) -> None:
+        """Look at the last seconds, step by step until every wanted cluster (or any) has a summary. Raises ``exits.Refused``."""
+        for step_s in steps_s:
+            self.read_since(round((time.time() - step_s) * 1000))
+            if self._records and self._records.keys() >= set(wanted):
+                break
+
+    @property
+    def clusters(self) -> set[str]:
+        """Clusters with a summary."""
+        return set(self._records)
+
+    def records(self) -> list[TopicRecord]:
+        """The newest record of each cluster, by the cluster's name."""
+        return [record for _, record in sorted(self._records.items())]
+
+    def rounds(self) -> Iterator[tuple[TopicRecord, Round]]:
+        """The same records, with the summary of each. Raises ``exits.Refused`` naming the place of an unreadable one."""
+        for record in self.records():
+            try:
+                yield record, read_round(record.value or b"")
+            except UnreadableEvent as error:
+                raise error.at(self._settings.topics.audit, record.offset) from error
+
+
+def search_rounds(
+    settings: Settings,
+    search: Callable[[Iterator[Round]], Mapping[str, Found]],
+    *,
+    count: int,
+    deadline: Deadline,
+) -> Mapping[str, Found]:
+    """What ``search`` finds in the rounds from now on, again and again until it has ``count`` finds, or the deadline is over.
+
+    Raises ``Refused``.
+    """
+    begin_ms = round((time.time() - _SKEW_S) * 1000)
+    found: Mapping[str, Found] = {}
+    while len(found) < count and not deadline.is_over:
+        time.sleep(min(_LOOK_S, deadline.left_s))
+        with pass_over_outage(deadline):
+            found = search(rounds_in(records_of(settings, settings.topics.audit, begin_ms)))
+    return found
+
+
+@contextmanager
+def pass_over_outage(deadline: Deadline) -> Iterator[None]:
+    """End the block without an error if brokers do not answer before the deadline; the caller then looks again.
+
+    Raises ``Refused`` after the deadline, and at once for what does not pass, such as a missing permission.
+    """
+    try:
+        yield
+    except Refused as error:
+        from streaming.systems.passing import passes  # noqa: PLC0415  the brokers' clients are imported late
+
+        if deadline.is_over or not passes(error.__cause__):
+            raise
+
+
+class Remark(str):
+    """A line that is for people only."""
+
+    __slots__ = ()
+
+
+as_published_option = format_option(
+    "JSON: one event per line, as it was published. YAML: one document per event."
+)
+tail_options = with_options(
+    settings_options,
+    click.option("--cluster", metavar="NAME", help="Only of this cluster."),
+    click.option(
+        "--from",
+        "begin",
+        metavar="earliest|latest|TIME",
+        default="latest",
+        show_default=True,
+        help="TIME is RFC 3339.",
+    ),
+    click.option(
+        "--no-follow", is_flag=True, help="Stop at the end of the topic instead of waiting for more."
+    ),
+    as_published_option,
+)
+"""The options of every `tail`; they are passed to ``print_topic``."""
+
+
+def print_topic(
+    topic: str,
+    text_of: Callable[[TopicRecord], str],
+    *,
+    settings: Settings,
+    cluster: str | None,
+    begin: str,
+    form: str,
+    no_follow: bool,
+) -> None:
+    """Print the records of a topic, as text or as they are; what cannot be read is named on standard error.
+
+    ``text_of`` raises ``UnreadableEvent`` for a record that is not what the topic should hold. Ctrl-C or SIGTERM ends it.
+    """
+    with nullcontext() if no_follow else watched():
+        for record in records_of(settings, topic, begin_of(begin), follow=not no_follow):
+            if cluster is not None and record.key != cluster.encode():
+                continue
+            try:
+                text = text_of(record)
+            except UnreadableEvent as error:
+                click.echo(f"{topic}, offset {record.offset}: {error}", err=True)
+                continue
+            if form == "table":
+                click.echo(text, nl=False)
+            elif not isinstance(text, Remark):
+                click.echo(render_published(record.value or b"", form), nl=False)
+
+
+def render_published(value: bytes, form: str) -> str:
+    """An event for a program: as it is on its topic, or as a YAML document."""
+    if form == "json":
+        return value.decode(errors="replace") + "\n"
+    return "---\n" + to_yaml(msgspec.json.decode(value))

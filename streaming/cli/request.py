@@ -1,0 +1,371 @@
+"""A change of control that a person asks for: its options, its text, the write, and the round that obeys it."""
+
+import getpass
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+from uuid import uuid4
+
+import click
+import msgspec
+
+from state.events import System
+from state.outputs import rfc3339
+from state.settings import Mode
+from streaming.cli.control import (
+    Asker,
+    Edit,
+    Planned,
+    Standing,
+    check_taken,
+    check_written,
+    encode_change,
+    find_standings,
+    plan,
+    read_control,
+    read_standings,
+    upkeep_of,
+    write_control,
+)
+from streaming.cli.options import settings_options, with_options
+from streaming.cli.output import text_of
+from streaming.cli.published import Newest, Round, search_rounds
+from streaming.contract.decode import to_ms
+from streaming.contract.envelope import ReadEnvelope
+from streaming.contract.messages import ControlData, SpellData
+from streaming.process.deadline import Deadline
+from streaming.process.exits import NotAcknowledged, Refused, WrongUse
+from streaming.settings import ClusterSettingsSource, Settings
+from streaming.settings.catalog import suggest_nearest
+from streaming.settings.sections import NAME_PATTERN
+
+_LOOK_BACK_S = 86_400
+"""How far back `--all` looks for clusters on the audit topic: a cluster that reports has a summary every round."""
+_LIVE_S = 3600
+"""A cluster without a summary for this long may be a misspelt one."""
+_PATIENCE_S = 30.0
+"""How long to wait after a round could have closed, because reports come late and a batch takes time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """The options of every command that writes a control event; one that only shows what stands has the first three."""
+
+    settings: Settings
+    clusters: tuple[str, ...]
+    every: bool
+    force: bool = False
+    """Whether a named cluster may be unknown to the audit topic, the settings and the control topic."""
+    why: str = ""
+    who: str | None = None
+    wait: bool = False
+
+    @property
+    def asker(self) -> Asker:
+        """Who asks, and why. Raises ``click.BadParameter`` without a reason."""
+        if not self.why.strip():
+            raise click.BadParameter("give a reason: it is shown in every round summary", param_hint="--why")
+        return Asker(who=self.who or getpass.getuser(), why=self.why.strip())
+
+
+cluster_options = with_options(
+    settings_options,
+    click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="May be repeated."),
+    click.option(
+        "--all",
+        "every",
+        is_flag=True,
+        help="Every cluster with a round in the last day, in the settings, or changed by a control event.",
+    ),
+)
+_request_options = with_options(
+    cluster_options,
+    click.option(
+        "--wait", is_flag=True, help="Wait until a round obeys it; exit code 7 if none does in time."
+    ),
+    click.option(
+        "--force",
+        is_flag=True,
+        help="Also for a cluster that is not in the settings and had no round in the last hour.",
+    ),
+    click.option("--why", required=True, metavar="TEXT", help="The reason; shown in every round summary."),
+    click.option("--who", metavar="NAME", help="Your name; the login user if not given."),
+)
+
+
+def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options of a command that writes a control event; the command gets them as a ``Request``."""
+    names = Request.__dataclass_fields__
+
+    @wraps(command)
+    def run(**options: Any) -> None:
+        asked = {name: options.pop(name) for name in names}
+        command(Request(**asked), **options)
+
+    decorated: Callable[..., None] = _request_options(run)
+    return decorated
+
+
+class KnownCluster(msgspec.Struct, frozen=True):
+    """What the newest summary of a cluster says about it."""
+
+    system: System
+    mode: Mode | None = None
+    brokers_reporting: list[str] = []
+    brokers_reporting_count: int = 0
+
+    def has_not(self, broker: str) -> bool:
+        """Whether a broker is known not to have reported; only the first hundred are named."""
+        return (
+            len(self.brokers_reporting) == self.brokers_reporting_count
+            and broker not in self.brokers_reporting
+        )
+
+
+_summaries = msgspec.json.Decoder(ReadEnvelope[KnownCluster])
+Known = Mapping[str, KnownCluster | None]
+"""By name, what is known of a cluster that has a round; None where its summary cannot be read."""
+
+
+def change(request: Request, edit: Edit) -> list[tuple[Planned, KnownCluster | None]]:
+    """Read what is in force, write each cluster's change, read it back, print what holds from when, and wait if ``request.wait``.
+
+    Returns the events that were written, each with what is known of its cluster.
+    """
+    asker, settings = request.asker, request.settings
+    known = _find_known(request)
+    before = read_control(settings)
+    source, systems = ClusterSettingsSource(settings), _systems(known)
+    stands = find_standings(before, source, systems)
+    now_ms, nonce = round(time.time() * 1000), uuid4().hex[:8]
+    events = [
+        plan(
+            cluster,
+            edit=edit,
+            asker=asker,
+            stands=stands.get(cluster, Standing()),
+            settings=source,
+            now_ms=now_ms,
+            nonce=nonce,
+            system=systems.get(cluster),
+        )
+        for cluster in _choose(request, stands, known)
+    ]
+    write_control(settings, events)
+    after = read_control(settings)
+    check_written(events, before, after)
+    check_taken(events, find_standings(after, source, systems))
+    for event in events:
+        refused = stands.get(event.cluster, Standing()).refused
+        if refused is not None:
+            click.echo(
+                f"{event.cluster}: this changes the event before the newest one, because the controller refused the newest: {refused}",
+                err=True,
+            )
+        click.echo(change_text(event), nl=False)
+    if request.wait:
+        for obeyed in _wait_until_obeyed(settings, events):
+            data = obeyed.data
+            click.echo(f"{obeyed.cluster}: obeyed since round {data.round}, which ended at {data.end}")
+    return [(event, (known or {}).get(event.cluster)) for event in events]
+
+
+def chosen_standings(request: Request) -> dict[str, Standing]:
+    """What stands for the clusters of a request, by name. Raises ``exits.Refused`` and ``WrongUse``."""
+    known = _find_known(request)
+    stands = read_standings(request.settings, _systems(known))
+    return {name: stands.get(name, Standing()) for name in _choose(request, stands, known)}
+
+
+def _find_known(request: Request) -> Known | None:
+    """Clusters on the audit topic; None where it cannot be read.
+
+    For named clusters it only shows whether they are misspelt and how long their rounds are, so a failed read holds up no pause.
+    """
+    if request.every == bool(request.clusters):
+        raise click.UsageError("give either --cluster NAME (once or more) or --all")
+    for name in request.clusters:
+        if not NAME_PATTERN.fullmatch(name):
+            raise click.BadParameter(f"{name!r}: a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -")
+    newest = Newest(request.settings)
+    try:
+        newest.read_since(round((time.time() - (_LOOK_BACK_S if request.every else _LIVE_S)) * 1000))
+    except Refused as error:
+        if request.every:
+            raise
+        click.echo(
+            f"the audit topic cannot be read, so cluster names are not checked, and the first round is computed as for Pulsar: {error}",
+            err=True,
+        )
+        return None
+    found: dict[str, KnownCluster | None] = {}
+    for record in newest.records():
+        try:
+            summary = _summaries.decode(record.value or b"").data
+        except msgspec.MsgspecError:  # such a record shows that the cluster exists, and no more
+            summary = None
+        found[(record.key or b"").decode()] = summary
+    return found
+
+
+def _systems(known: Known | None) -> dict[str, System]:
+    """The clusters whose system is known."""
+    return {cluster: each.system for cluster, each in (known or {}).items() if each is not None}
+
+
+def _choose(request: Request, stands: Mapping[str, Standing], known: Known | None) -> list[str]:
+    """The clusters to change, by name; raises ``WrongUse`` for a named one that is not known, unless forced."""
+    settings = request.settings
+    named = {*settings.clusters, *(name for name, each in stands.items() if not each.is_as_configured)}
+    if request.every:
+        found = sorted({*named, *(known or {})})
+        if not found:
+            raise WrongUse(
+                f"no cluster is named in the settings or found on {settings.topics.audit}: use --cluster"
+            )
+        return found
+    if known is not None and not request.force:
+        _require_known(request.clusters, {*named, *known})
+    return sorted(set(request.clusters))
+
+
+def _require_known(clusters: Iterable[str], known: set[str]) -> None:
+    strangers = sorted(set(clusters) - known)
+    if strangers:
+        hints = (
+            "; ".join(suggest_nearest(name, known) for name in strangers) if known else "no cluster is known"
+        )
+        raise WrongUse(
+            f"{', '.join(strangers)}: unknown, with no round in the last hour, no settings and no control event "
+            f"({hints}). If the name is right, add --force"
+        )
+
+
+def _wait_until_obeyed(settings: Settings, events: Sequence[Planned]) -> list[Round]:
+    """The first round of each cluster that obeys its event, in the order of the events.
+
+    Raises ``NotAcknowledged`` naming the clusters without one, and ``Refused`` where a controller does not take the settings.
+    """
+    until_s = max(event.first_close_ms for event in events) / 1000 + _PATIENCE_S
+    found = search_rounds(
+        settings,
+        lambda rounds: acknowledging_rounds(rounds, events),
+        count=len(events),
+        deadline=Deadline(max(_PATIENCE_S, until_s - time.time())),
+    )
+    for cluster, obeyed in found.items():
+        control = obeyed.data.control
+        if control is not None and control.problem is not None:
+            raise Refused(f"{cluster}: the controller refuses the settings: {control.problem}")
+    missing = [event for event in events if event.cluster not in found]
+    if missing:
+        names = ", ".join(
+            f"{event.cluster} (expected from {rfc3339(event.first_close_ms)} on)" for event in missing
+        )
+        raise NotAcknowledged(
+            f"written, but no round obeys it yet: {names}. No controller runs, or no report of the cluster comes: see "
+            "`trimtab status`. The event stays, and the next round obeys it. Executors obey a pause already"
+        )
+    return [found[event.cluster] for event in events]
+
+
+def acknowledging_rounds(rounds: Iterable[Round], events: Sequence[Planned]) -> dict[str, Round]:
+    """By cluster, the first round that names the cluster's event."""
+    ids = {event.cluster: event.id for event in events}
+    found: dict[str, Round] = {}
+    for obeyed in rounds:
+        control = obeyed.data.control
+        if control is not None and control.id == ids.get(obeyed.cluster):
+            found.setdefault(obeyed.cluster, obeyed)
+    return found
+
+
+def change_text(event: Planned) -> str:
+    """What an event changes, and from when."""
+    before, after = event.before, event.after
+    since = f"from round {event.first_round} on, which begins at {rfc3339(event.first_round_ms)}"
+    at_once = "; executors stop at once" if after.paused else ""
+    lines = [
+        f"{event.cluster}: {since}{at_once}",
+        _line("paused", _pause(before), _pause(after)),
+        _line("mode", before.mode or "as configured", after.mode or "as configured"),
+        *_describe_approval(before, after),
+        *(f"  {change}" for change in event.changes),
+        *_upkeep_changes(before, after),
+    ]
+    if after.resumed_at not in {None, before.resumed_at}:
+        lines.append("  actions that failed until now no longer count")
+    if after.forget:
+        lines.append("  forgotten: all that is remembered of the cluster; at once if the cluster is silent")
+    return text_of(lines)
+
+
+def _upkeep_changes(before: ControlData, after: ControlData) -> Iterable[str]:
+    """What begins and what ends with a change."""
+    old, new = dict(upkeep_of(before)), dict(upkeep_of(after))
+    for key in sorted({*old, *new}):
+        if key not in new:
+            yield f"  {' '.join(key)}: ends"
+        elif old.get(key) != new[key]:
+            yield f"  {' '.join(key)}: {_describe_end(new[key])}"
+
+
+def overlay_text(cluster: str, stands: Standing) -> str:
+    """The newest control event of a cluster, as text."""
+    event, data = stands.event, stands.overlay
+    refused = [] if stands.refused is None else [f"  a newer event is not in force: {stands.refused}"]
+    if event is None:
+        return text_of([f"{cluster}: as configured, no control event", *refused])
+    return text_of(
+        [
+            f"{cluster}: {event.who or 'somebody'} at {rfc3339(event.time_ms)}: {event.why or 'no reason given'}",
+            *refused,
+            f"  paused: {_pause(data)}",
+            f"  mode: {data.mode or 'as configured'}",
+            *_describe_approval(data, data),
+            *standing_lines(data),
+            *(f"  {line}" for line in list(encode_change(data.settings)) or ["no settings"]),
+        ]
+    )
+
+
+def overlay_tree(cluster: str, stands: Standing) -> dict[str, Any]:
+    """The newest control event of a cluster, for a program."""
+    event, data = stands.event, stands.overlay
+    return {
+        "cluster": cluster,
+        "id": None if event is None else event.id,
+        "time": None if event is None else rfc3339(event.time_ms),
+        "refused": stands.refused,
+        **msgspec.to_builtins(data),
+    }
+
+
+def standing_lines(data: ControlData) -> Iterable[str]:
+    """What is under maintenance or drained, with who asked for it and why."""
+    for key, each in upkeep_of(data):
+        asked = f"by {each.who or 'somebody'}: {each.why or 'no reason given'}"
+        yield f"  {' '.join(key)}: since {rfc3339(to_ms(each.since))} {_describe_end(each)}, {asked}"
+
+
+def _describe_end(spell: SpellData) -> str:
+    return "until it is ended" if spell.until is None else f"until {rfc3339(to_ms(spell.until))}"
+
+
+def _describe_approval(before: ControlData, after: ControlData) -> list[str]:
+    """A line about approval, only if it is set before or after the change."""
+    if not (before.approval or after.approval):
+        return []
+    return [_line("approval", before.approval or "as configured", after.approval or "as configured")]
+
+
+def _pause(data: ControlData) -> str:
+    if not data.paused:
+        return "no"
+    return "yes" if data.until is None else f"until {rfc3339(to_ms(data.until))}"
+
+
+def _line(name: str, before: str, after: str) -> str:
+    return f"  {name}: {after}" if before == after else f"  {name}: {before} -> {after}"

@@ -1,0 +1,163 @@
+"""Rounds as text: a line for each as it comes, and one of them with all its details."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from policies.wording import counted
+from state.outputs import CandidateRow, DrainRow, ExaminedRow, RoundSummary, Section, SplitRow, UpkeepSummary
+from streaming.cli.output import counts_text, table_lines, text_of, value_text
+from streaming.cli.published import Round
+
+RowT = TypeVar("RowT")
+BundleRowT = TypeVar("BundleRowT", CandidateRow, SplitRow)
+
+_ROWS_MAX = 20
+"""Rows of a table that are shown; the rest is counted, and is on the audit topic."""
+
+
+def tail_round_text(data: RoundSummary) -> str:
+    """A round in one line."""
+    marks = [data.mode, *(["paused"] if data.paused else [])]
+    actions = counted(data.actions_count, "action")
+    return f"{data.end} {data.cluster} round {data.round} [{', '.join(marks)}] {data.outcome}, {actions}: {data.reason}\n"
+
+
+def round_text(event: Round) -> str:
+    """What a round saw, decided and held back."""
+    data = event.data
+    lines = [
+        f"round {data.round} of {data.cluster} ({data.system}), {data.start} to {data.end}",
+        f"{data.outcome}: {data.reason}",
+        "",
+        *circumstances_lines(data),
+        *looked_at_lines(data),
+        *_aftermath_lines(data),
+        "",
+        f"Actions of the round: {', '.join(data.actions) or 'none'}",
+    ]
+    return text_of(lines)
+
+
+def circumstances_lines(data: RoundSummary) -> list[str]:
+    """Mode, brokers, settings and the control event of a round."""
+    facts = [
+        ("mode", data.mode + (", paused" if data.paused else "")),
+        ("brokers", f"{data.brokers_reporting_count} reporting, {data.brokers_missing_count} missing"),
+        ("settings", data.settings_digest),
+    ]
+    if data.control is not None:
+        facts.append(("control", f"{data.control.who}: {data.control.why}"))
+    return table_lines(facts)
+
+
+def looked_at_lines(data: RoundSummary, *, but: str = "") -> Iterator[str]:
+    """What the policy looked at, and bundles with what became of each; ``but`` is a bundle that is shown elsewhere."""
+    yield from _section("Looked at", data.examined, _examined_row)
+    candidates = _drop_row(data.candidates, but)
+    yield from _section("Bundles of the brokers that fired", candidates, _candidate_row)
+    if data.splits.count:
+        yield from _section(
+            "Bundles that stood out for a split",
+            _drop_row(data.splits, but),
+            lambda row: (row.bundle, f"at {row.broker}", row.detail),
+        )
+
+
+def _section(title: str, section: Section[RowT], row_of: Callable[[RowT], tuple[str, ...]]) -> Iterator[str]:
+    """Title and counts, the heaviest rows, and how many are not shown."""
+    yield from ("", f"{title}: {counts_text(section.outcomes)}")
+    rows = [row_of(row) for row in section.heaviest[:_ROWS_MAX]]
+    yield from table_lines(rows)
+    if section.count > len(rows):
+        yield f"  and {section.count - len(rows)} more, counted above"
+
+
+def _drop_row(section: Section[BundleRowT], bundle: str) -> Section[BundleRowT]:
+    """The section without the row of a bundle; the outcomes count it all the same."""
+    rows = [row for row in section.heaviest if row.bundle != bundle]
+    count = section.count - (len(rows) < len(section.heaviest))
+    return Section(count=count, outcomes=section.outcomes, heaviest=rows)
+
+
+def examined_text(row: ExaminedRow) -> str:
+    """The pair, or the broker, that the policy looked at."""
+    return row.high_broker if row.low_broker is None else f"{row.high_broker} with {row.low_broker}"
+
+
+def _examined_row(row: ExaminedRow) -> tuple[str, ...]:
+    numbers = (f"{name} {value_text(value)}" for name, value in row.evidence.items())
+    return (examined_text(row), row.detail, ", ".join(numbers))
+
+
+def _candidate_row(row: CandidateRow) -> tuple[str, ...]:
+    traffic = f"{value_text(row.messages_per_s)} messages/s, {value_text(row.bytes_per_s)} bytes/s"
+    return (row.bundle, f"at {row.broker}", row.detail, traffic)
+
+
+def _aftermath_lines(data: RoundSummary) -> Iterator[str]:
+    """Earlier actions whose effect is now known, proposals, maintenance and drains, and findings, which no action can help."""
+    if data.judged is not None:
+        yield from _section(
+            "Earlier actions that were judged",
+            data.judged,
+            lambda row: (f"{row.kind} {row.bundle}", row.outcome, row.id),
+        )
+    if data.approval is not None:
+        yield from ("", f"Proposals: {data.approval.open_count} open, {len(data.approval.expired)} expired")
+        yield from table_lines(
+            [
+                (f"{row.verdict} by {row.who}", row.proposal_id, row.outcome, row.detail)
+                for row in data.approval.answers
+            ]
+        )
+    upkeep = list(upkeep_lines(data.upkeep))
+    if upkeep:
+        yield from ("", "Maintenance and drains", *(f"  {line}" for line in upkeep))
+    if data.findings.count:
+        yield from _section("Findings", data.findings, lambda each: (each.kind, each.subject, each.advice))
+
+
+def drain_line(row: DrainRow) -> str:
+    """A drain in words."""
+    if row.state == "silent":
+        return f"drain of {row.name}: no report of it"
+    if row.state == "empty":
+        return f"drain of {row.name}: empty, under maintenance until it is ended"
+    if row.state == "only-pulsars-own":
+        bundles = f"{counted(row.pulsars_own_count or 0, 'bundle')} of Pulsar's own"
+        return f"drain of {row.name}: empty but for {bundles}, under maintenance until it is ended"
+    return f"drain of {row.name}: {row.bundles_left_count} bundles left of {row.bundles_at_start_count}"
+
+
+def own_lines(row: DrainRow) -> Iterable[str]:
+    """Which bundles of Pulsar's own are still at a broker whose other bundles have left."""
+    if row.state != "only-pulsars-own":
+        return
+    yield "  they serve the whole cluster, such as transaction coordinators: when the broker stops, their clients wait for others"
+    yield from (f"  {each} is Pulsar's own" for each in row.pulsars_own)
+    if (more := (row.pulsars_own_count or 0) - len(row.pulsars_own)) > 0:
+        yield f"  and {more} more"
+
+
+def left_lines(found: UpkeepSummary | None) -> Iterable[str]:
+    """Which bundles are still at drained brokers, and why."""
+    if found is None or not found.left.count:
+        return
+    yield f"bundles left: {counts_text(found.left.outcomes)}"
+    for each in found.left.heaviest:
+        if each.outcome != "acted":
+            yield f"  {each.bundle} at {each.broker}: {each.detail}"
+
+
+def upkeep_lines(found: UpkeepSummary | None) -> Iterable[str]:
+    """Maintenance and drains as a round has them, for ``status`` and ``rounds``."""
+    if found is None:
+        return
+    for what, rows in (("broker", found.brokers), ("namespace", found.namespaces)):
+        for each in rows:
+            until = "until it is ended" if each.until is None else f"until {each.until}"
+            yield f"{what} {each.name} under maintenance {until}, by {each.who or 'somebody'}: {each.why or 'no reason given'}"
+    for row in found.drains:
+        yield f"{drain_line(row)}, by {row.who or 'somebody'}: {row.why or 'no reason given'}"
+        yield from own_lines(row)
+    yield from left_lines(found)

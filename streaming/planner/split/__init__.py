@@ -1,1 +1,0 @@
-"""``trimtab split``: where to cut one bundle, as JSON and as a picture."""

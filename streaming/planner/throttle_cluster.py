@@ -1,0 +1,306 @@
+"""``trimtab throttle plan`` with a cluster: a reassignment is looked up there, and its planned throttle is set there.
+
+Looked up are replicas, leaders, log sizes, write rates, and the throttle that is there. Write rates come from two readings some
+seconds apart. Numbers that the file gives win over measured ones, because a person may know the peak.
+
+The throttle is set before the move is started, so that the move never floods the network. A rate that somebody else set is kept and
+reported unless it is to be replaced; lists are merged, never overwritten.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from policies.columns import Ints
+from policies.throttle.lists import BadList, foreign_entries_of, lists_of, merge
+from policies.throttle.moves import NO_LEADER, UNKNOWN, MoveColumns, Reassignment
+from policies.throttle.needs import LogReading, needs_of, write_rates
+from policies.throttle.rates import BrokerRole, Load, RatePlan, per_broker_plan
+from streaming.kafka.admin import KafkaCluster
+from streaming.kafka.cluster import (
+    LogSizes,
+    Partition,
+    PartitionState,
+    RunningMove,
+)
+from streaming.kafka.connection import ClusterError
+from streaming.kafka.throttles import Throttle, changes_of
+from streaming.planner.throttle_plan import ThrottlePlan
+from streaming.planner.throttle_request import (
+    BadRequest,
+    Checked,
+    NotPlanned,
+    PartitionRow,
+    ThrottleRequest,
+    check,
+    require_any,
+    show,
+    sift,
+    whole_numbers,
+)
+
+_MS_PER_S = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Survey:
+    """What was found."""
+
+    checked: Checked
+    throttle: Throttle
+    """The throttle on the topics and brokers of the reassignment."""
+    unreachable: Mapping[int, str]
+    """Brokers of the reassignment that take no setting now, with the reason."""
+
+
+def survey(
+    kafka: KafkaCluster,
+    request: ThrottleRequest,
+    *,
+    interval_s: float,
+    wait: Callable[[float], None] = time.sleep,
+) -> Survey:
+    """Look everything up; takes ``interval_s``. Raises ``BadRequest`` if nothing of the request fits the cluster.
+
+    Raises ``ClusterError`` where the cluster as a whole does not answer.
+    """
+    alive = kafka.brokers()
+    states = kafka.partitions([row.topic for row in request.partitions])
+    running = kafka.reassignments()
+    rows, refused = sift(request.partitions, lambda row: _misfit(row, states, running, alive))
+    columns, sizes = _measure(kafka, rows, states, running, interval_s, wait)
+    checked = _without_full_disks(check(columns, refused), sizes)
+    moves = checked.reassignment.moves
+    brokers = {*moves.sources.brokers.tolist(), *moves.added.brokers.tolist()}
+    topics = {moves.topics[place] for place in np.unique(moves.topic).tolist()}
+    found = kafka.throttle(topics=topics, brokers=brokers & alive.keys())
+    down = dict.fromkeys(sorted(brokers - alive.keys()), "it is down, and needs no rate before it is back")
+    unreachable = {**found.failed, **down}
+    notes = _notes(checked.reassignment, sizes, found.throttle, unreachable, interval_s)
+    return Survey(
+        checked=replace(checked, notes=tuple(notes)), throttle=found.throttle, unreachable=unreachable
+    )
+
+
+def _misfit(
+    row: PartitionRow,
+    states: Mapping[Partition, PartitionState],
+    running: Mapping[Partition, RunningMove],
+    alive: Mapping[int, str],
+) -> str | None:
+    """Why a row does not fit the cluster; None if it does. Brokers of replicas that stay or leave need not be alive."""
+    state, move = states.get(row.where), running.get(row.where)
+    if state is None:
+        known = sorted(partition for topic, partition in states if topic == row.topic)
+        if not known:
+            return f"the cluster has no topic {row.topic!r}"
+        return f"topic {row.topic!r} has partitions {known[0]} to {known[-1]}"
+    sources = set(state.replicas) - set(() if move is None else move.adding)
+    strangers = sorted(set(row.target) - sources - alive.keys())
+    if strangers:
+        return (
+            f"broker {show(map(str, strangers))} of the target is not in the cluster, "
+            f"which has {show(map(str, sorted(alive)), 10)}"
+        )
+    if move is not None and set(move.target) != set(row.target):
+        return (
+            f"already being reassigned, to {list(move.target)} and not to {row.target}; "
+            "cancel that move first, or plan with its targets"
+        )
+    if row.current_replicas is not None and set(row.current_replicas) != set(state.replicas):
+        return f"current_replicas is {row.current_replicas}, and the cluster has {list(state.replicas)}"
+    return None
+
+
+def _measure(
+    kafka: KafkaCluster,
+    rows: Sequence[PartitionRow],
+    states: Mapping[Partition, PartitionState],
+    running: Mapping[Partition, RunningMove],
+    interval_s: float,
+    wait: Callable[[float], None],
+) -> tuple[MoveColumns, LogSizes]:
+    """The rows with what the cluster says about each, and the logs as they were read last."""
+    places = [row.where for row in rows]
+    adding = [running[where].adding if where in running else () for where in places]
+    added = [
+        set(row.target) - (set(states[row.where].replicas) - set(joining))
+        for row, joining in zip(rows, adding, strict=True)
+    ]
+    before, _ = _read_logs(kafka, places, added, [states[where].leader for where in places])
+    wait(interval_s)
+    now = kafka.partitions([row.topic for row in rows])
+    leaders = [now[where].leader if where in now else NO_LEADER for where in places]
+    after, sizes = _read_logs(kafka, places, added, leaders)
+    columns = MoveColumns(
+        topics=[row.topic for row in rows],
+        partitions=[row.partition for row in rows],
+        current=[states[where].replicas for where in places],
+        adding=adding,
+        target=[row.target for row in rows],
+        leaders=leaders,
+        write_bytes_per_s=_fill_in_measured(
+            whole_numbers(rows, "write_bytes_per_s"), write_rates(before, after)
+        ),
+        log_size_bytes=_fill_in_measured(whole_numbers(rows, "log_size_bytes"), after.log_size_bytes),
+        in_sync=[states[where].in_sync for where in places],
+        present_bytes=[
+            {
+                broker: sizes.sizes_bytes.get(where, {}).get(broker, 0)
+                for broker in brokers - sizes.failed.keys()
+            }
+            for where, brokers in zip(places, added, strict=True)
+        ],
+    )
+    return columns, sizes
+
+
+def _read_logs(
+    kafka: KafkaCluster, places: Sequence[Partition], added: Sequence[set[int]], leaders: Sequence[int]
+) -> tuple[LogReading, LogSizes]:
+    """The logs of the leaders now, and everything that was read for it, the added replicas included."""
+    offsets = kafka.end_offsets(dict(zip(places, leaders, strict=True)))
+    brokers = set(leaders).union(*added) - {NO_LEADER}
+    at_ms = round(time.time() * _MS_PER_S)
+    sizes = kafka.log_sizes(places, brokers)
+    led_bytes = [
+        sizes.sizes_bytes.get(where, {}).get(leader, UNKNOWN)
+        for where, leader in zip(places, leaders, strict=True)
+    ]
+    reading = LogReading(
+        at_ms=at_ms,
+        leader=np.array(leaders, dtype=np.int64),
+        log_size_bytes=np.array(led_bytes, dtype=np.int64),
+        end_offset=np.array([offsets.get(where, UNKNOWN) for where in places], dtype=np.int64),
+    )
+    return reading, sizes
+
+
+def _fill_in_measured(given: Sequence[int | None], measured: Ints) -> list[int | None]:
+    return [
+        value if value is not None else None if found == UNKNOWN else found
+        for value, found in zip(given, measured.tolist(), strict=True)
+    ]
+
+
+def _without_full_disks(checked: Checked, sizes: LogSizes) -> Checked:
+    """The same without the partitions that gain a replica on a broker whose disks are too small for all that it would receive."""
+    moves, full = checked.reassignment.moves, {}
+    for broker, needed in needs_of(moves).follower_bytes_to_receive.items():
+        free = sizes.usable_bytes.get(broker)
+        if needed is not None and free is not None and needed > free:
+            full[broker] = (
+                f"broker {broker} would receive {needed} bytes and has {free} free: the plan is larger than its disks"
+            )
+    if not full:
+        return checked
+    fits = np.ones(len(moves), dtype=np.bool_)
+    refused = []
+    for row, broker in zip(moves.added.rows.tolist(), moves.added.brokers.tolist(), strict=True):
+        if broker in full and fits[row]:
+            fits[row] = False
+            refused.append(NotPlanned(moves.name(row), full[broker]))
+    return require_any(
+        replace(
+            checked,
+            reassignment=replace(checked.reassignment, moves=moves.take(fits)),
+            not_planned=tuple(sorted([*checked.not_planned, *refused])),
+        )
+    )
+
+
+def _notes(
+    reassignment: Reassignment,
+    sizes: LogSizes,
+    throttle: Throttle,
+    failed: Mapping[int, str],
+    interval_s: float,
+) -> Iterator[str]:
+    yield f"write rates are those of the last {interval_s:g} s unless the request gives them; traffic has peaks"
+    for broker, reason in {**sizes.failed, **failed}.items():
+        yield f"broker {broker} does not answer: {reason}"
+    try:
+        strange = foreign_entries_of(throttle.lists, lists_of(reassignment.moves))
+    except BadList as error:
+        raise BadRequest(f"a throttled replica list on the cluster cannot be read: {error}") from error
+    for role, lists in (("leader", strange.leader), ("follower", strange.follower)):
+        for topic, text in lists.items():
+            yield f"topic {topic} has {role}.replication.throttled.replicas that are not of this plan; they are kept: {text}"
+    for key, rate in throttle.rates_bytes_per_s.items():
+        yield f"broker {key.broker} has {key.role}.replication.throttled.rate {rate} already"
+    for role, rate in throttle.defaults_bytes_per_s.items():
+        yield (
+            f"all brokers have {role}.replication.throttled.rate {rate} by default; the rates of this plan override it, "
+            "and it is kept"
+        )
+
+
+Chosen = Literal["uniform", "per-broker"]
+
+
+class NotApplied(ClusterError):
+    """Nothing was set; the message says why and what to do."""
+
+
+def apply_plan(
+    kafka: KafkaCluster, plan: ThrottlePlan, found: Survey, *, chosen: Chosen, replace_rates: bool
+) -> list[str]:
+    """Set and read back what is not right yet; returns what was done, a line each. Raises ``NotApplied`` or ``ClusterError``."""
+    if not plan.loads:
+        return ["nothing is copied, so nothing was set"]
+    outcome = plan.uniform.plan if chosen == "uniform" else plan.per_broker
+    if outcome.feasible is not True:
+        why = (
+            "it would never end" if outcome.feasible is False else "it is not known whether it would ever end"
+        )
+        raise NotApplied(f"not applied: {why}; the throttle of the cluster is as it was")
+    rates = {
+        role: rate for role, rate in rates_of(plan, chosen).items() if role.broker not in found.unreachable
+    }
+    _refuse_other_rates(found.throttle, rates, replace_rates=replace_rates)
+    lists, _ = merge(found.throttle.lists, plan.lists)
+    try:
+        changes = changes_of(found.throttle, lists, rates)
+    except ValueError as error:
+        raise NotApplied(f"not applied: {error}") from error
+    kafka.apply(changes)
+    done = [f"set and read back: {change}" for change in changes] or ["everything was set already"]
+    return [
+        *done,
+        *(
+            f"NOT set, the rates of broker {broker}: {why}"
+            for broker, why in sorted(found.unreachable.items())
+        ),
+    ]
+
+
+def rates_of(plan: ThrottlePlan, chosen: Chosen) -> dict[BrokerRole, int | None]:
+    """A rate for every broker on a list. Sources that do not lead yet get one for their failover-safe minimum, in case they will."""
+    outcome: RatePlan = plan.uniform.plan if chosen == "uniform" else plan.per_broker
+    safe = (
+        Load(role=BrokerRole("leader", broker), bytes_left=0, min_bytes_per_s=minimum)
+        for broker, minimum in plan.needs.failover_safe_min_bytes_per_s.items()
+        if BrokerRole("leader", broker) not in outcome.rates
+    )
+    spare = per_broker_plan(tuple(safe), plan.rule).rates
+    if chosen == "uniform":
+        spare = dict.fromkeys(spare, plan.uniform.rate_bytes_per_s)
+    return {**outcome.rates, **spare}
+
+
+def _refuse_other_rates(
+    there: Throttle, rates: Mapping[BrokerRole, int | None], *, replace_rates: bool
+) -> None:
+    others = [
+        f"{role} has {there.rates_bytes_per_s[role]}"
+        for role, rate in rates.items()
+        if role in there.rates_bytes_per_s and there.rates_bytes_per_s[role] != rate
+    ]
+    if others and not replace_rates:
+        raise NotApplied(
+            f"not applied: rates are set already and are kept ({show(others)}); "
+            "to replace them, add --replace-rates"
+        )

@@ -1,0 +1,312 @@
+"""A throttle worked out for a person or a program: lists, minimums and two plans, as JSON and as text.
+
+``policies.throttle`` decides; this only puts it together. Reads and writes no file and no cluster. The text says what to set, what
+each broker has to do, and when the move is done at each of the rates.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from policies.throttle.batches import BatchPlan
+from policies.throttle.lists import ThrottledLists, lists_of
+from policies.throttle.moves import Reassignment
+from policies.throttle.needs import ByBroker, Needs, needs_of
+from policies.throttle.rates import (
+    BrokerRole,
+    Load,
+    RatePlan,
+    RateRule,
+    Role,
+    UniformPlan,
+    loads_of,
+    per_broker_plan,
+    uniform_plan,
+)
+from streaming.planner.throttle_request import Checked, NotPlanned, show
+
+PRICE = (
+    "Batches need a lower rate each and take longer together: every batch runs at what its own minimum asks for, and the "
+    "brokers it does not touch wait."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ThrottlePlan:
+    """Everything that was worked out for a request."""
+
+    reassignment: Reassignment
+    not_planned: tuple[NotPlanned, ...]
+    """Partitions that are left out, with the reason."""
+    rule: RateRule
+    lists: ThrottledLists
+    needs: Needs
+    loads: tuple[Load, ...]
+    uniform: UniformPlan
+    per_broker: RatePlan
+    batches: BatchPlan | None
+    warnings: tuple[str, ...]
+
+    @property
+    def is_infeasible(self) -> bool:
+        """Whether one of the two plans can never finish."""
+        return self.uniform.plan.feasible is False or self.per_broker.feasible is False
+
+
+def make_plan(checked: Checked, rule: RateRule, *, batches: BatchPlan | None = None) -> ThrottlePlan:
+    """Work out the plan of what can be planned."""
+    reassignment = checked.reassignment
+    needs = needs_of(reassignment.moves)
+    loads = loads_of(needs)
+    uniform, per_broker = uniform_plan(loads, rule), per_broker_plan(loads, rule)
+    return ThrottlePlan(
+        reassignment=reassignment,
+        not_planned=checked.not_planned,
+        rule=rule,
+        lists=lists_of(reassignment.moves),
+        needs=needs,
+        loads=loads,
+        uniform=uniform,
+        per_broker=per_broker,
+        batches=batches,
+        warnings=(*checked.notes, *_warnings(checked, needs, rule, (uniform.plan, per_broker))),
+    )
+
+
+def _warnings(
+    checked: Checked, needs: Needs, rule: RateRule, plans: tuple[RatePlan, RatePlan]
+) -> Iterator[str]:
+    reassignment, perhaps_running = checked.reassignment, set(checked.perhaps_running)
+    still = [name for name in reassignment.without_data_movement if name not in perhaps_running]
+    if perhaps_running:
+        yield (
+            f"{show(checked.perhaps_running)}: every target replica is among current_replicas. Either the replication factor gets smaller, or "
+            "only the order changes, and nothing is copied; or the move runs already, and Kafka is adding some of them: then give "
+            "in_progress_adding_replicas, or let it be read with --cluster"
+        )
+    elif not len(reassignment.moves):
+        yield "no partition gains a replica: nothing is copied, so no throttle is needed"
+    if still and len(reassignment.moves):
+        yield f"no throttle is needed where nothing is copied: {show(still)}"
+    if needs.whole_logs_count:
+        yield (
+            f"{needs.whole_logs_count} new replicas are counted with their whole log: "
+            "it is not known what they have already"
+        )
+    if needs.lacking:
+        names = show(f"{lack.partition} ({', '.join(lack.lacks)})" for lack in needs.lacking)
+        yield f"some values are unknown, so figures that depend on them are missing: {names}"
+    for title, plan in zip(("uniform", "per broker"), plans, strict=True):
+        if rule.deadline_s is not None and plan.total_s is not None and plan.total_s > rule.deadline_s:
+            yield f"{title}: takes {plan.total_s:.0f} s and misses the deadline of {float(rule.deadline_s):g} s"
+
+
+def answer_of(plan: ThrottlePlan) -> dict[str, Any]:
+    """What is printed; keys of maps are broker ids or topics as text, ascending. Equal plans give equal answers, key by key."""
+    needs, moves = plan.needs, plan.reassignment.moves
+    safe = {
+        broker: needs.failover_safe_min_bytes_per_s.get(broker, 0) for broker in needs.leader_min_bytes_per_s
+    }
+    return {
+        "leader_throttled_replicas": plan.lists.leader,
+        "follower_throttled_replicas": plan.lists.follower,
+        "partitions_moving": moves.names(),
+        "partitions_without_data_movement": plan.reassignment.without_data_movement,
+        "leader_bytes_to_send": _by_name(needs.leader_bytes_to_send),
+        "follower_bytes_to_receive": _by_name(needs.follower_bytes_to_receive),
+        "leader_min_bytes_per_s": _by_name(needs.leader_min_bytes_per_s),
+        "follower_min_bytes_per_s": _by_name(needs.follower_min_bytes_per_s),
+        "leader_min_write_rate_bytes_per_s": _by_name(needs.leader_min_write_rate_bytes_per_s),
+        "failover_safe_leader_min_bytes_per_s": _by_name(safe),
+        "uniform": _uniform_answer(plan.uniform),
+        "per_broker": {
+            **_outcome_answer(plan.per_broker),
+            "leader_rate_bytes_per_s": _rates(plan.per_broker, "leader"),
+            "follower_rate_bytes_per_s": _rates(plan.per_broker, "follower"),
+        },
+        "batches": None if plan.batches is None else _batches_answer(plan.batches, plan.uniform),
+        "unknown": needs.lacking,
+        "not_planned": [each._asdict() for each in plan.not_planned],
+        "warnings": plan.warnings,
+        "fingerprint": moves.fingerprint(),
+    }
+
+
+def _by_name(values: ByBroker) -> dict[str, int | None]:
+    return {str(broker): value for broker, value in values.items()}
+
+
+def _rates(plan: RatePlan, role: Role) -> dict[str, int | None]:
+    return {str(key.broker): rate for key, rate in plan.rates.items() if key.role == role}
+
+
+def _outcome_answer(plan: RatePlan) -> dict[str, Any]:
+    return {
+        "feasible": plan.feasible,
+        "violations": [
+            {
+                "broker": found.role.broker,
+                "role": found.role.role,
+                "rate": found.rate_bytes_per_s,
+                "required_more_than": found.required_more_than_bytes_per_s,
+                "deficit": found.deficit_bytes_per_s,
+            }
+            for found in plan.violations
+        ],
+        "duration_s": {str(role): seconds for role, seconds in plan.durations_s.items()},
+        "total_s": plan.total_s,
+        "bottleneck": None if plan.bottleneck is None else str(plan.bottleneck),
+    }
+
+
+def _uniform_answer(found: UniformPlan) -> dict[str, Any]:
+    return {
+        **_outcome_answer(found.plan),
+        "min_bytes_per_s": found.min_bytes_per_s,
+        "rate_bytes_per_s": found.rate_bytes_per_s,
+    }
+
+
+def _batches_answer(found: BatchPlan, all_at_once: UniformPlan) -> dict[str, Any]:
+    return {
+        "batches": [
+            {**_uniform_answer(batch.plan), "partitions": batch.moves.names()} for batch in found.batches
+        ],
+        "total_s": found.total_s,
+        "total_at_cap_s": found.total_at_cap_s,
+        "all_at_once_total_s": all_at_once.plan.total_s,
+        "explanation": PRICE,
+    }
+
+
+_KILO = 1000
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
+_LIST_CHARACTERS = 100
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
+
+
+def draw(plan: ThrottlePlan) -> str:
+    """The plan as several lines, each with a line break at its end."""
+    moving, still = len(plan.reassignment.moves), len(plan.reassignment.without_data_movement)
+    fingerprint = plan.reassignment.moves.fingerprint()
+    left_out = f", {len(plan.not_planned):,} not planned" if plan.not_planned else ""
+    lines = [
+        f"{moving:,} partitions move, {still:,} without data movement{left_out}; fingerprint {fingerprint}",
+        *_draw_lists("leader", plan.lists.leader),
+        *_draw_lists("follower", plan.lists.follower),
+        *_table(plan),
+        "",
+        _verdict("uniform", plan.uniform.plan),
+        _verdict("per broker", plan.per_broker),
+        *_draw_violations(plan.uniform.plan, plan.per_broker),
+        *_draw_batches(plan),
+        *(f"warning: {text}" for text in plan.warnings),
+    ]
+    return "\n".join([*lines, ""])
+
+
+def size(value: float | None) -> str:
+    """Bytes with three or four significant digits, in powers of 1,000; ? for unknown."""
+    if value is None:
+        return "?"
+    unit = 0
+    scaled = float(value)
+    while scaled >= _KILO and unit < len(_UNITS) - 1:
+        scaled /= _KILO
+        unit += 1
+    return f"{scaled:.1f} {_UNITS[unit]}" if unit else f"{value:.0f} B"
+
+
+def rate(value: float | None) -> str:
+    """Bytes/s in the same form."""
+    return "?" if value is None else f"{size(value)}/s"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as text in their two largest units; ? for unknown."""
+    if seconds is None:
+        return "?"
+    if seconds < _MINUTE_S:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < _HOUR_S:
+        return f"{whole // _MINUTE_S} min {whole % _MINUTE_S:02} s"
+    if whole < _DAY_S:
+        return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S:02} min"
+    return f"{whole // _DAY_S:,} d {whole % _DAY_S // _HOUR_S:02} h"
+
+
+def _draw_lists(role: str, lists: Mapping[str, str]) -> Iterator[str]:
+    if lists:
+        yield ""
+        yield f"{role}.replication.throttled.replicas"
+    for topic, text in lists.items():
+        yield f"  {topic:<12} {text if len(text) <= _LIST_CHARACTERS else f'{text[:_LIST_CHARACTERS]}…'}"
+
+
+def _table(plan: ThrottlePlan) -> Iterator[str]:
+    if not plan.loads:
+        return
+    yield ""
+    yield (
+        f"{'':<13}{'to move':>10}{'writes':>12}{'minimum':>12}{'failover':>12}"
+        f"{'uniform':>12}{'takes':>13}{'per broker':>12}{'takes':>13}"
+    )
+    for load in plan.loads:
+        role = load.role
+        leads = role.role == "leader"
+        needs = plan.needs
+        writes = (needs.leader_min_write_rate_bytes_per_s if leads else needs.follower_min_bytes_per_s)[
+            role.broker
+        ]
+        safe = rate(needs.failover_safe_min_bytes_per_s.get(role.broker, 0)) if leads else ""
+        yield (
+            f"{role!s:<13}{size(load.bytes_left):>10}{rate(writes):>12}{rate(load.min_bytes_per_s):>12}{safe:>12}"
+            f"{_draw_outcome(plan.uniform.plan, role)}{_draw_outcome(plan.per_broker, role)}"
+        )
+
+
+def _draw_outcome(plan: RatePlan, role: BrokerRole) -> str:
+    failing = {found.role for found in plan.violations}
+    takes = "never ends" if role in failing else duration(plan.durations_s[role])
+    return f"{rate(plan.rates[role]):>12}{takes:>13}"
+
+
+def _verdict(title: str, plan: RatePlan) -> str:
+    if plan.feasible is None:
+        return f"{title}: unknown whether it ends, see the warnings"
+    if not plan.feasible:
+        return f"{title}: INFEASIBLE, it would never end"
+    slowest = "" if plan.bottleneck is None else f", {plan.bottleneck} is the last"
+    return f"{title}: done in {duration(plan.total_s)}{slowest}"
+
+
+def _draw_violations(*plans: RatePlan) -> Iterable[str]:
+    """Each once."""
+    return dict.fromkeys(
+        f"  {found.role}: {rate(found.rate_bytes_per_s)} is not above its minimum of "
+        f"{rate(found.required_more_than_bytes_per_s)}, it must rise by more than {rate(found.deficit_bytes_per_s)}"
+        for plan in plans
+        for found in plan.violations
+    )
+
+
+def _draw_batches(plan: ThrottlePlan) -> Iterator[str]:
+    if plan.batches is None:
+        return
+    yield ""
+    for number, batch in enumerate(plan.batches.batches, 1):
+        names = batch.moves.names()
+        some = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")  # noqa: PLR2004
+        yield (
+            f"batch {number}: minimum {rate(batch.plan.min_bytes_per_s)}, rate {rate(batch.plan.rate_bytes_per_s)}, "
+            f"takes {duration(batch.plan.plan.total_s)}: {some}"
+        )
+    at_cap = plan.batches.total_at_cap_s
+    capped = "" if at_cap is None else f" ({duration(at_cap)} with each at the cap)"
+    uniform = plan.uniform.plan
+    at_once = "never ends" if uniform.feasible is False else f"takes {duration(uniform.total_s)}"
+    yield (
+        f"one batch after the other takes {duration(plan.batches.total_s)}{capped}; "
+        f"all at once {at_once} at {rate(plan.uniform.rate_bytes_per_s)}"
+    )

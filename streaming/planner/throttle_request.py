@@ -1,0 +1,242 @@
+"""The request of ``trimtab throttle plan``: a reassignment with its traffic, or Kafka's own file of target replicas.
+
+A partition that cannot be planned is left out and named, with the reason; a request of which nothing can be planned, or that cannot
+be read, is a ``BadRequest``. Reads no file and no cluster.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from policies.throttle.moves import BadMove, MoveColumns, Reassignment, read_moves
+from streaming.contract.messages import SHOWN_CHARACTERS
+
+_NOT_KAFKAS = ("current_replicas", "target_replicas", "leader")
+"""What a partition needs unless it is looked up on the cluster."""
+_NO_LEADER = "no leader (-1), so nothing can be copied; bring one of the current replicas back first"
+
+
+class BadRequest(ValueError):
+    """The request cannot be answered; the message names what is wrong and what was expected."""
+
+
+class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One partition: in full, or as Kafka's ``kafka-reassign-partitions`` writes it (``replicas``)."""
+
+    topic: str
+    partition: int
+    replicas: list[int] | None = None
+    """Kafka's word for target_replicas."""
+    log_dirs: list[str] | None = None
+    """Part of Kafka's file, not used; moves between directories of a broker have a throttle of their own and are not planned."""
+    target_replicas: list[int] | None = None
+    current_replicas: list[int] | None = None
+    in_progress_adding_replicas: list[int] | None = None
+    leader: int | None = None
+    write_bytes_per_s: int | float | None = None
+    log_size_bytes: int | float | None = None
+
+    @property
+    def where(self) -> tuple[str, int]:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+    @property
+    def name(self) -> str:
+        """``topic-partition``."""
+        return f"{self.topic[:SHOWN_CHARACTERS]}-{self.partition}"
+
+    @property
+    def problem(self) -> str | None:
+        """Why it makes no sense by itself: a number is none, or the target is given twice or not at all."""
+        if (self.replicas is None) == (self.target_replicas is None):
+            what = "neither" if self.replicas is None else "both"
+            return f"has {what} of target_replicas and replicas; give one of them"
+        for key in ("write_bytes_per_s", "log_size_bytes"):
+            value = getattr(self, key)
+            if isinstance(value, float) and not math.isfinite(value):
+                return f"{key} is {value}; expected a number of bytes from 0, or null for unknown"
+        return None
+
+    @property
+    def target(self) -> list[int]:
+        """Replicas in the end."""
+        return self.target_replicas if self.replicas is None else self.replicas  # type: ignore[return-value]
+
+
+class ThrottleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How fast may these partitions move?"""
+
+    partitions: list[PartitionRow]
+    version: Annotated[int, Meta(ge=1, le=1)] = 1
+    """Version of Kafka's file."""
+
+
+_decoder = msgspec.json.Decoder(ThrottleRequest)
+
+
+def read_request(text: bytes) -> ThrottleRequest:
+    """The request in ``text``. Raises ``BadRequest``."""
+    try:
+        return _decoder.decode(text)
+    except msgspec.ValidationError as error:
+        keys = ", ".join(PartitionRow.__struct_fields__)
+        hint = f"; a partition has {keys}" if "unknown field" in str(error) else ""
+        raise BadRequest(f"bad request: {error}{hint}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest(f"not JSON: {str(error)[:SHOWN_CHARACTERS]}") from error
+
+
+class NotPlanned(NamedTuple):
+    """A partition that is left out of the plan."""
+
+    partition: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Checked:
+    """What of a request can be planned."""
+
+    reassignment: Reassignment
+    not_planned: tuple[NotPlanned, ...] = ()
+    """The rest, in order."""
+    perhaps_running: tuple[str, ...] = ()
+    """Partitions that gain no replica unless they move already, which the request does not say."""
+    notes: tuple[str, ...] = ()
+    """What a person should know about where the numbers come from."""
+
+
+def checked_request(request: ThrottleRequest) -> Checked:
+    """The request checked and sorted, all of it from the file. Raises ``BadRequest`` if none of it can be planned."""
+    rows, refused = sift(request.partitions, _lack_of)
+    found = check(
+        MoveColumns(
+            topics=[row.topic for row in rows],
+            partitions=[row.partition for row in rows],
+            current=[row.current_replicas or () for row in rows],
+            adding=[row.in_progress_adding_replicas or () for row in rows],
+            target=[row.target for row in rows],
+            leaders=[-1 if row.leader is None else row.leader for row in rows],
+            write_bytes_per_s=whole_numbers(rows, "write_bytes_per_s"),
+            log_size_bytes=whole_numbers(rows, "log_size_bytes"),
+        ),
+        refused,
+    )
+    unsaid = {f"{row.topic}-{row.partition}" for row in rows if row.in_progress_adding_replicas is None}
+    still = found.reassignment.without_data_movement
+    return replace(found, perhaps_running=tuple(name for name in still if name in unsaid))
+
+
+def _lack_of(row: PartitionRow) -> str | None:
+    lacking = [
+        key for key in _NOT_KAFKAS if getattr(row, key) is None and not (key[0] == "t" and row.replicas)
+    ]
+    if not lacking:
+        return None
+    return (
+        f"{' and '.join(lacking)} missing; add what is missing, or let it be read from the cluster with "
+        "--bootstrap or --cluster"
+    )
+
+
+def sift(
+    rows: Iterable[PartitionRow], problem_of: Callable[[PartitionRow], str | None]
+) -> tuple[list[PartitionRow], list[NotPlanned]]:
+    """The rows without a problem, and the others with it; a row that contradicts itself has one, too.
+
+    Raises ``BadRequest`` if only the others are left.
+    """
+    good: list[PartitionRow] = []
+    refused: list[NotPlanned] = []
+    for row in rows:
+        problem = row.problem or problem_of(row)
+        if problem is None:
+            good.append(row)
+        else:
+            refused.append(NotPlanned(row.name, problem))
+    if refused and not good:
+        raise _refusal_of(refused)
+    return good, refused
+
+
+def check(columns: MoveColumns, refused: Iterable[NotPlanned] = ()) -> Checked:
+    """``read_moves`` for a plan, in which every partition needs a leader. One that cannot be planned keeps no other from it.
+
+    ``refused`` are left out already. Raises ``BadRequest`` if nothing is left.
+    """
+    left_out = set(refused)
+    try:
+        found = read_moves(columns)
+    except BadMove:
+        good, bad = _part_bad(columns)
+        left_out |= bad
+        found = read_moves(columns.take(good))
+    is_led = found.moves.is_led()
+    left_out |= {NotPlanned(found.moves.name(row), _NO_LEADER) for row in np.flatnonzero(~is_led).tolist()}
+    checked = Checked(
+        reassignment=replace(found, moves=found.moves.take(is_led)), not_planned=tuple(sorted(left_out))
+    )
+    return require_any(checked)
+
+
+def require_any(checked: Checked) -> Checked:
+    """The same. Raises ``BadRequest`` if partitions are left out and none is planned."""
+    found = checked.reassignment
+    if checked.not_planned and not (len(found.moves) or found.without_data_movement):
+        raise _refusal_of(checked.not_planned)
+    return checked
+
+
+def _refusal_of(refused: Iterable[NotPlanned]) -> BadRequest:
+    return BadRequest(
+        show((f"{each.partition}: {each.reason}" for each in sorted(set(refused))), separator="; ")
+    )
+
+
+def _part_bad(columns: MoveColumns) -> tuple[list[int], set[NotPlanned]]:
+    """The places of the partitions that ``read_moves`` takes, and the others with the reason."""
+    names = [
+        f"{topic}-{partition}" for topic, partition in zip(columns.topics, columns.partitions, strict=True)
+    ]
+    counts = Counter(names)  # halves would part the two of a partition that is given twice
+    problems = {
+        place: "given twice; give each partition once" for place, name in enumerate(names) if counts[name] > 1
+    }
+    problems |= _find_bad(columns, [place for place in range(len(names)) if place not in problems])
+    good = [place for place in range(len(names)) if place not in problems]
+    return good, {NotPlanned(names[place], reason) for place, reason in problems.items()}
+
+
+def _find_bad(columns: MoveColumns, places: Sequence[int]) -> dict[int, str]:
+    """The places that ``read_moves`` refuses, with the reason; halves are halved again until the bad ones are alone."""
+    try:
+        read_moves(columns.take(places))
+    except BadMove as error:
+        if len(places) == 1:
+            place = places[0]
+            return {place: str(error).removeprefix(f"{columns.topics[place]}-{columns.partitions[place]}: ")}
+        middle = len(places) // 2
+        return _find_bad(columns, places[:middle]) | _find_bad(columns, places[middle:])
+    return {}
+
+
+def whole_numbers(rows: Sequence[PartitionRow], key: str) -> list[int | None]:
+    """Rates or sizes of rows without a ``problem``; a fraction of a byte is rounded up."""
+    values = [getattr(row, key) for row in rows]
+    return [
+        value if value is None else math.ceil(value) if value >= 0 else math.floor(value) for value in values
+    ]
+
+
+def show(names: Iterable[str], most: int = 5, *, separator: str = ", ") -> str:
+    """The first few names, and how many more there are."""
+    listed = list(names)
+    text = separator.join(listed[:most])
+    return text if len(listed) <= most else f"{text} and {len(listed) - most} more"

@@ -1,0 +1,178 @@
+"""A topic that moves on a real Kafka of three brokers: data in it, producers at a steady rate, progress by log sizes."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+
+from deploy.local.kafka import LocalKafka, Node
+from streaming.collector.kafka import KafkaCollector
+from streaming.collector.metrics import CollectorMetrics
+from streaming.executor.kafka import ThrottleLoop, start
+from streaming.executor.metrics import ExecutorMetrics
+from streaming.kafka.admin import KafkaCluster
+from streaming.kafka.cluster import read_log_sizes, read_partitions, read_reassignments
+from streaming.kafka.ending import close_producer
+from streaming.kafka.events import KafkaEvents
+from streaming.kafka.throttles import Throttle, read_throttle
+from streaming.settings import Settings
+from tests.support.processes import meanwhile
+
+CLUSTER = "kafka-1"
+BROKERS = (1, 2, 3)
+RECORD_BYTES = 16_384
+_FILL_BYTES = 100_000
+_STEP_S = 0.02
+_BURST_S = 0.5
+"""A producer that a busy machine kept from writing for longer does not catch up: that would be traffic that grows."""
+
+
+class UsualFetches(LocalKafka):
+    """A Kafka with Kafka's own fetch sizes: a throttle is only as fine as a fetch, and the local Kafka's are for 32 MiB records."""
+
+    def _more_properties(self, _node: Node) -> str:
+        return "replica.fetch.max.bytes=1048576\nreplica.fetch.response.max.bytes=10485760\n"
+
+
+Target = Mapping[int, Sequence[int]]
+"""Replicas of each partition."""
+
+
+@dataclass(slots=True)
+class Moving:
+    """A topic of a test's own; ``assigned`` is where its partitions are at first."""
+
+    kafka: LocalKafka
+    assigned: Target
+    topic: str = field(init=False)
+    admin: KafkaAdminClient = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.topic = f"mv-{uuid4().hex[:8]}"
+        self.connect()
+        self.admin.create_topics(
+            {self.topic: {"assignments": {number: list(found) for number, found in self.assigned.items()}}},
+            wait_for_metadata=True,
+        )
+
+    def connect(self) -> None:
+        """Take a new client: kafka-python remembers the broker that answers as controller, even one that has gone."""
+        self.admin = KafkaAdminClient(bootstrap_servers=self.kafka.bootstrap)
+
+    def fill(self, bytes_each: int) -> None:
+        """Write so much to each partition."""
+        with KafkaProducer(bootstrap_servers=self.kafka.bootstrap, acks="all") as producer:
+            for _ in range(bytes_each // _FILL_BYTES):
+                for number in self.assigned:
+                    producer.send(self.topic, b"x" * _FILL_BYTES, partition=number)
+            producer.flush()
+
+    def written(self, bytes_per_s: int) -> AbstractContextManager[None]:
+        """Producers write so much to each partition until the end of the block."""
+        return meanwhile(partial(self._write, bytes_per_s))
+
+    def _write(self, bytes_per_s: int, stop: threading.Event) -> None:
+        producer = KafkaProducer(bootstrap_servers=self.kafka.bootstrap, acks=1, batch_size=2 * RECORD_BYTES)
+        began_s, sent, burst = time.monotonic(), 0, int(_BURST_S * bytes_per_s / RECORD_BYTES)
+        try:
+            while not stop.wait(_STEP_S):
+                due = int((time.monotonic() - began_s) * bytes_per_s / RECORD_BYTES)
+                for _ in range(min(due - sent, burst)):
+                    for number in self.assigned:
+                        producer.send(self.topic, b"x" * RECORD_BYTES, partition=number)
+                sent = due
+        finally:
+            close_producer(producer, wait_s=1)
+
+    def begin(self, target: Target) -> None:
+        """Start the reassignment."""
+        self.admin.alter_partition_reassignments(
+            {TopicPartition(self.topic, number): list(replicas) for number, replicas in target.items()}
+        )
+
+    def cancel(self) -> None:
+        """Cancel the reassignment."""
+        self.admin.alter_partition_reassignments(
+            {TopicPartition(self.topic, number): None for number in self.assigned}
+        )
+
+    @property
+    def cluster(self) -> KafkaCluster:
+        """The cluster as programs see it."""
+        return KafkaCluster(self.admin)
+
+    def is_moving(self) -> bool:
+        """Whether Kafka still carries it out."""
+        return any(topic == self.topic for topic, _ in read_reassignments(self.admin))
+
+    def leader(self, number: int) -> int:
+        """The broker that leads a partition."""
+        return read_partitions(self.admin, [self.topic])[self.topic, number].leader
+
+    def left_bytes(self, target: Target) -> int:
+        """What the replicas of ``target`` still lack, all together."""
+        states = read_partitions(self.admin, [self.topic])
+        where = [(self.topic, number) for number in target]
+        sizes = read_log_sizes(self.admin, where, BROKERS).sizes_bytes
+        return sum(
+            max(sizes[each].get(states[each].leader, 0) - sizes[each].get(broker, 0), 0)
+            for each in where
+            for broker in set(target[each[1]]) - set(self.assigned[each[1]])
+        )
+
+    def throttle(self) -> Throttle:
+        """All that is set on the topic and on any broker."""
+        return read_throttle(self.admin, topics=[self.topic], brokers=BROKERS).throttle
+
+    def close(self) -> None:
+        """Close the connection; what still moves is cancelled."""
+        if self.is_moving():
+            self.cancel()
+        self.admin.delete_topics([self.topic])
+        self.admin.close()
+
+
+@contextmanager
+def pipeline(settings: Settings, *, cluster: str) -> Iterator[tuple[KafkaCollector, ThrottleLoop]]:
+    """Collector and executor of a cluster, at work until the end of the block."""
+    target = settings.targets[cluster].kafka
+    with ExitStack() as stack:
+        sink = stack.enter_context(
+            KafkaEvents(
+                settings.input.bootstrap,
+                topic=settings.topics.input,
+                max_record_bytes=settings.controller.max_record_bytes,
+            )
+        )
+        collector = KafkaCollector(
+            settings, CollectorMetrics(cluster), cluster=cluster, target=target, sink=sink
+        )
+        stack.callback(collector.close)
+        executor = start(
+            stack, settings, ExecutorMetrics(cluster), cluster=cluster, target=target, dry_run=False
+        )
+        threads = [threading.Thread(target=each.run, daemon=True) for each in (collector, executor)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield collector, executor
+        finally:
+            collector.stop()
+            executor.stop()
+            for thread in threads:
+                thread.join()
+
+
+def planned(path: Path, topic: str, target: Target) -> None:
+    """Write Kafka's own reassignment.json."""
+    rows = [
+        f'{{"topic": "{topic}", "partition": {number}, "replicas": {list(replicas)}}}'
+        for number, replicas in target.items()
+    ]
+    path.write_text(f'{{"version": 1, "partitions": [{", ".join(rows)}]}}')
