@@ -22,9 +22,8 @@ from streaming.controller.known import KNOWN_LABELS
 from streaming.controller.metrics import KnownLabels, Metrics
 from streaming.controller.published import Published, decode
 from streaming.executor.metrics import KINDS, THROTTLE_KIND, ExecutorMetrics
-from streaming.intake.observation import EventCount, EventObservation
-from streaming.intake.records import EVENT_TYPES
 from streaming.settings import Settings
+from streaming.transport.intake import EVENT_TYPES, EventCount, EventObservation
 
 _HEAD = """\
 # Metrics

@@ -22,12 +22,12 @@ from streaming.operators.action_events import (
 )
 from streaming.operators.action_text import leader_text, tail_text, why_text
 from streaming.operators.round_events import Round, is_round_of, read_round
-from streaming.ports.reading import Begin
 from streaming.process.exits import NotFound, WrongUse
 from streaming.settings import Settings
+from streaming.transport.reading import Begin
 
 if TYPE_CHECKING:
-    from streaming.ports.reading import TopicRecord
+    from streaming.transport.reading import TopicRecord
 
 _ID_MIN = 6
 """The fewest characters of an id that a command takes; shorter ones would soon name several actions."""

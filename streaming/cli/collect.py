@@ -20,11 +20,11 @@ from streaming.cli.options import (
     with_options,
 )
 from streaming.cli.targets import kafka_target, pulsar_target, refuse_errors
-from streaming.ports.events import EventSink, LineEvents
 from streaming.process.exits import Refused
 from streaming.process.logs import log_to_stderr
 from streaming.process.stopping import stopped_by_signals
 from streaming.settings import Settings
+from streaming.transport.events import EventSink, LineEvents
 
 if TYPE_CHECKING:
     from streaming.collector.collector import Collector

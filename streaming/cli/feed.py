@@ -15,11 +15,11 @@ from streaming.cli.targets import refuse_errors
 from streaming.controller.feed import FAST, Fed, shift_to
 from streaming.controller.recording import BadRecording
 from streaming.controller.sample_fleet import CLUSTER, sample_events
-from streaming.ports.events import EventSink
-from streaming.ports.publishing import PublishError
 from streaming.process.exits import WrongUse
 from streaming.process.stopping import stopped_by_signals
 from streaming.settings import Settings
+from streaming.transport.errors import PublishError
+from streaming.transport.events import EventSink
 
 _SAID_EVERY_S = 5.0
 

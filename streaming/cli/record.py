@@ -14,10 +14,10 @@ from streaming.cli.configured import settings_options
 from streaming.cli.options import example
 from streaming.cli.sizes import Size, size_text
 from streaming.controller.recording import opened_for_recording
-from streaming.ports.reading import Begin
 from streaming.process.exits import Refused, WrongUse
 from streaming.process.stopping import stopped_by_signals
 from streaming.settings import Settings
+from streaming.transport.reading import Begin
 
 if TYPE_CHECKING:
     from streaming.controller.recorder import Recorder

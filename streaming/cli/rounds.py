@@ -18,9 +18,9 @@ from streaming.cli.topic_options import (
 from streaming.operators.round_events import LOOK_BACK_S, Newest, is_round_of, read_round
 from streaming.operators.round_subject import about_text, newest_about
 from streaming.operators.round_text import round_text, tail_round_text
-from streaming.ports.reading import TopicRecord
 from streaming.process.exits import NotFound, WrongUse
 from streaming.settings import Settings
+from streaming.transport.reading import TopicRecord
 
 
 @click.group("rounds")

@@ -15,10 +15,10 @@ from streaming.cli.options import (
     output_option,
     verbose_option,
 )
-from streaming.ports.reading import Begin
-from streaming.ports.starts import StartWith
 from streaming.process.logs import log_to_stderr
 from streaming.settings import Settings
+from streaming.transport.errors import StartWith
+from streaming.transport.reading import Begin
 
 
 @click.command(

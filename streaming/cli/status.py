@@ -19,10 +19,10 @@ from streaming.operators.control_topic import ControlTopic
 from streaming.operators.overlay import Standing
 from streaming.operators.round_events import LOOK_BACK_S, Newest, Round
 from streaming.operators.status import ClusterStatus, status_of, status_text
-from streaming.ports.topics import BEATS_RETENTION_MS
 from streaming.process.exits import NotFound, Refused
 from streaming.process.stopping import watched
 from streaming.settings import ClusterSettingsSource, Settings
+from streaming.transport.topics import BEATS_RETENTION_MS
 
 _WATCH_S = 5.0
 

@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from streaming.ports.events import NoTopic
-from streaming.ports.publishing import PublishError
 from streaming.process.exits import Refused, WrongUse
 from streaming.settings import KafkaTarget, MetricsSettings, Program, PulsarTarget, Settings, TargetSection
+from streaming.transport.errors import NoTopic, PublishError
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

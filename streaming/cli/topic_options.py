@@ -12,13 +12,13 @@ from streaming.cli.configured import settings_options
 from streaming.cli.forms import format_option, to_yaml
 from streaming.cli.options import with_options
 from streaming.operators.action_events import UnreadableEvent
-from streaming.ports.reading import Begin
 from streaming.process.stopping import watched
 from streaming.settings import Settings, TopicNames
 from streaming.systems.reading import output_reader
+from streaming.transport.reading import Begin
 
 if TYPE_CHECKING:
-    from streaming.ports.reading import TopicRecord
+    from streaming.transport.reading import TopicRecord
 
 
 class Remark(str):

@@ -6,8 +6,8 @@ import click
 
 from streaming.cli.configured import read_settings
 from streaming.cli.options import config_option, example, input_option, output_option
-from streaming.ports.topics import StartError
 from streaming.process.exits import Refused
+from streaming.transport.errors import StartError
 
 
 @click.group("topics")

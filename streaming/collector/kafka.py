@@ -16,9 +16,9 @@ from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.network_metrics import NetworkMeter
 from streaming.kafka.admin import KafkaCluster, cluster_of
 from streaming.kafka.connection import ClusterError
-from streaming.ports.events import EventSink
-from streaming.ports.publishing import PublishError
 from streaming.settings import ClusterSettingsSource, KafkaTarget, Settings
+from streaming.transport.errors import PublishError
+from streaming.transport.events import EventSink
 
 _LOG = logging.getLogger(__name__)
 

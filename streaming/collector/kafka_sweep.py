@@ -36,7 +36,7 @@ from streaming.kafka.cluster import (
 )
 from streaming.kafka.connection import ClusterError
 from streaming.kafka.throttles import ThrottlesFound
-from streaming.ports.events import EventSink
+from streaming.transport.events import EventSink
 
 _LOG = logging.getLogger(__name__)
 METRICS_FAILED = "metrics-failed"

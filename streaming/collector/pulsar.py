@@ -18,12 +18,12 @@ from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.own_topics import OwnTopics
 from streaming.collector.sweep import PulsarEventWriter, Sweeper
 from streaming.collector.unowned import Unowned
-from streaming.ports.events import EventSink
-from streaming.ports.publishing import PublishError
 from streaming.pulsar.admin import AdminError, BrokerConfiguration, HttpClient, PulsarAdmin
 from streaming.pulsar.admin.http import CredentialsError
 from streaming.pulsar.load_data import LoadData
 from streaming.settings import ClusterSettingsSource, PulsarTarget, Settings
+from streaming.transport.errors import PublishError
+from streaming.transport.events import EventSink
 
 _LOG = logging.getLogger(__name__)
 _PATIENCE_RATIO = 0.8

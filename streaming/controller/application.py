@@ -24,10 +24,6 @@ from streaming.controller.outages import outage_of
 from streaming.controller.readiness import Readiness
 from streaming.controller.standing_by import StandingBy
 from streaming.controller.watchdog import START_S, Watchdog
-from streaming.ports.publishing import Fenced
-from streaming.ports.reading import Begin
-from streaming.ports.starts import StartWith
-from streaming.ports.topics import StartError
 from streaming.process.deadline import Deadline
 from streaming.process.exits import FencedOff, Refused, SparkEnded
 from streaming.process.serve import HealthServer
@@ -41,6 +37,8 @@ from streaming.spark.jars import JarError, JavaError
 from streaming.spark.spark_log import SparkLog
 from streaming.systems.events import beat_sink_of
 from streaming.systems.topics import validate_all
+from streaming.transport.errors import Fenced, StartError, StartWith
+from streaming.transport.reading import Begin
 
 _LOG = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from streaming.controller.output_log import OutputLog
 from streaming.controller.published import Published
 from streaming.controller.published import decode as decode_published
 from streaming.controller.refusal_log import RefusalLog
-from streaming.intake.observation import decode
 from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, REJECTED, ROUND, OutputRow
+from streaming.transport.intake import decode_observation
 
 _LOG = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class BatchReports:
             self._metrics.count_telling_error(part)
 
     def _observe_events(self, value: bytes) -> None:
-        observed = decode(value)
+        observed = decode_observation(value)
         if observed.forgotten:
             self._forget(observed.cluster)
         elif observed.cluster and is_used(observed):

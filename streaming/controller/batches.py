@@ -11,12 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from streaming.controller.batch_reports import BatchReports, unlimited_silence_s
 from streaming.controller.metrics import Metrics
-from streaming.ports.marker import BatchState
-from streaming.ports.outbox import OutboundRecord
-from streaming.ports.publisher import Publisher
 from streaming.settings import TopicNames
 from streaming.spark.batch import Batch
 from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, REJECTED, ROUND, OutputRow
+from streaming.transport.publishing import BatchState, OutboundRecord, Publisher
 
 _LOG = logging.getLogger(__name__)
 

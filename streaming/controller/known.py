@@ -10,7 +10,7 @@ from state.events import ActionOutcome, RejectReason
 from state.outputs import Finding
 from state.pulsar.masks import MASK_REASONS, SPLIT_MASK_OUTCOMES
 from streaming.controller.metrics import KnownLabels
-from streaming.intake.records import EVENT_TYPES
+from streaming.transport.intake import EVENT_TYPES
 
 KNOWN_LABELS = KnownLabels(
     rejected_reasons=get_args(RejectReason),

@@ -16,11 +16,6 @@ from streaming.controller.readiness import Readiness
 from streaming.controller.surroundings import Changed, Watch, find_problem, refuse_regrown
 from streaming.controller.take_over import take_over
 from streaming.controller.watchdog import Watchdog
-from streaming.ports.checkpoint import CheckpointError
-from streaming.ports.publisher import Publisher
-from streaming.ports.publishing import CheckpointMismatch, PublishError
-from streaming.ports.reading import Begin, NoAnswer
-from streaming.ports.starts import StartWith
 from streaming.process.exits import Refused
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.spark.checkpoint import CheckpointDirectory
@@ -30,6 +25,9 @@ from streaming.spark.session import Session
 from streaming.systems import skipping
 from streaming.systems.input import input_ids
 from streaming.systems.publisher import publisher_of
+from streaming.transport.errors import CheckpointError, CheckpointMismatch, NoAnswer, PublishError, StartWith
+from streaming.transport.publishing import Publisher
+from streaming.transport.reading import Begin
 
 _LOG = logging.getLogger(__name__)
 

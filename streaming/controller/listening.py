@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from streaming.contract.beat import Beat
 from streaming.controller.election import Election
-from streaming.ports.reading import Reader
 from streaming.process.closing import Closing
 from streaming.process.exits import Refused
+from streaming.transport.reading import Reader
 
 _LOG = logging.getLogger(__name__)
 

@@ -27,8 +27,8 @@ from streaming.controller.followup import Repeat, Source
 from streaming.controller.published import Published
 from streaming.controller.throttle_metrics import ThrottleGauges
 from streaming.controller.upkeep_metrics import UpkeepGauges
-from streaming.intake.observation import EventObservation, EventResult
 from streaming.process import instruments
+from streaming.transport.intake import EventObservation, EventResult
 
 UNKNOWN = "unknown"
 """The label of an event type that is not one of ours, so that unknown types cannot make series."""

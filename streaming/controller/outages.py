@@ -4,11 +4,10 @@ A store's error is judged by its causes, as those of the query are (``streaming.
 permission does not.
 """
 
-from streaming.ports.checkpoint import CheckpointError
-from streaming.ports.publishing import NotAllowed, PublishError
 from streaming.spark.failing import is_outage
 from streaming.spark.java_errors import failure_of
 from streaming.systems.passing import passes
+from streaming.transport.errors import CheckpointError, NotAllowed, PublishError
 
 
 def outage_of(error: Exception) -> str | None:

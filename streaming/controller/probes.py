@@ -6,12 +6,12 @@ asks the brokers for the topics, writes a file and reads it back.
 
 from collections.abc import Callable, Iterator
 
-from streaming.ports.topics import StartError
 from streaming.settings import Settings
 from streaming.spark.errors import SparkError, SparkGone
 from streaming.spark.probes import probe_local, probe_store
 from streaming.spark.session import Session
 from streaming.systems.topics import validate_all
+from streaming.transport.errors import StartError
 
 
 def failed_probe(session: Session, settings: Settings) -> str | None:

@@ -18,10 +18,6 @@ from streaming.controller.probes import failed_probe
 from streaming.controller.readiness import Readiness
 from streaming.controller.surroundings import Changed, Unanswered, Watch, refuse_regrown
 from streaming.controller.watchdog import START_S, STOP_S, Watchdog
-from streaming.ports.checkpoint import CheckpointError
-from streaming.ports.publisher import Publisher
-from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
-from streaming.ports.reading import NoAnswer
 from streaming.process.deadline import Deadline
 from streaming.process.exits import Refused
 from streaming.settings import Settings
@@ -32,6 +28,8 @@ from streaming.spark.failing import Failure, Repeats, explain, final_remedy, rep
 from streaming.spark.java_errors import failure_of
 from streaming.spark.query import Query
 from streaming.spark.runs import Runs
+from streaming.transport.errors import CheckpointError, CheckpointMismatch, Fenced, NoAnswer, PublishError
+from streaming.transport.publishing import Publisher
 
 _LOG = logging.getLogger(__name__)
 

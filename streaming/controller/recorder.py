@@ -13,10 +13,9 @@ from typing import BinaryIO
 
 from streaming.contract.origin import Origin
 from streaming.controller.recording import Recorded, encode_recorded
-from streaming.ports.places import Place, Progress
-from streaming.ports.reading import Begin, Reader, TopicRecord
 from streaming.settings import Settings
 from streaming.systems.reading import input_partitions, input_topic
+from streaming.transport.reading import Begin, Place, Progress, Reader, TopicRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import msgspec
 
 from streaming.contract.encode import MAX_QUOTED_BYTES
 from streaming.contract.origin import Origin
-from streaming.intake.records import Record
+from streaming.transport.intake import Record
 
 _VERSION = 1
 PREFIX = b'{"trimtab_record":'

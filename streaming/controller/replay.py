@@ -20,8 +20,8 @@ from streaming.contract.decode import decode
 from streaming.contract.encode import MAX_QUOTED_BYTES, Refused, encode, encode_refused, source_of
 from streaming.contract.origin import Origin
 from streaming.controller.recording import PREFIX, BadRecording, decode_recorded
-from streaming.intake.records import Intake, Record, Tally
 from streaming.settings.accepted import EVERY_CLUSTER, AcceptedClusters
+from streaming.transport.intake import Intake, Record, Tally
 
 Only = Literal["actions", "rounds", "rejected"]
 

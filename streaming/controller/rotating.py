@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from streaming.controller.recording import Recorded, decode_recorded, encode_recorded
-from streaming.ports.reading import Begin
+from streaming.transport.reading import Begin
 
 _PLACES = "places.json"
 _ENDING = ".ndjson.gz"

@@ -18,10 +18,6 @@ from streaming.controller.leading import Leading, WaitingOut, refuse_errors
 from streaming.controller.listening import Listener
 from streaming.controller.outages import outage_of
 from streaming.controller.watchdog import START_S
-from streaming.ports.publishing import Fenced
-from streaming.ports.reading import Reader
-from streaming.ports.starts import StartWith
-from streaming.ports.topics import BEATS_RETENTION_MS
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotReached, Refused
 from streaming.settings import Settings
@@ -31,6 +27,9 @@ from streaming.spark.warmth import KEEP_EVERY_S, keep_warm, warm_up
 from streaming.systems.input import input_ids
 from streaming.systems.publisher import publisher_of
 from streaming.systems.reading import output_reader
+from streaming.transport.errors import Fenced, StartWith
+from streaming.transport.reading import Reader
+from streaming.transport.topics import BEATS_RETENTION_MS
 
 _LOG = logging.getLogger(__name__)
 

@@ -4,12 +4,10 @@ The first look refuses what can be refused without fencing, so that a refusal le
 What the second look finds is final: no other process can publish any more.
 """
 
-from streaming.ports.checkpoint import CheckpointError
-from streaming.ports.marker import Checkpoint
-from streaming.ports.publisher import Publisher
-from streaming.ports.starts import StartWith
 from streaming.settings import Settings
 from streaming.spark.checkpoint import CheckpointDirectory
+from streaming.transport.errors import CheckpointError, StartWith
+from streaming.transport.publishing import Checkpoint, Publisher
 
 
 def take_over(

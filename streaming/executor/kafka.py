@@ -17,13 +17,12 @@ from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import Held, RecordEpoch, Skip
 from streaming.kafka.admin import cluster_of
 from streaming.kafka.connection import ClusterError
-from streaming.ports.actions import ActionRecord, Actions, Epochs
-from streaming.ports.control import ControlView
-from streaming.ports.events import EventSink
 from streaming.settings import KafkaTarget, Settings
 from streaming.systems.actions import actions_of, memory_of
 from streaming.systems.control import control_of
 from streaming.systems.events import event_sink_of
+from streaming.transport.events import EventSink
+from streaming.transport.executor import ActionRecord, Actions, ControlView, Epochs
 
 _LOG = logging.getLogger(__name__)
 _SWEEP_INTERVAL_S = 300.0

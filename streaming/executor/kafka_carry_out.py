@@ -26,7 +26,8 @@ from streaming.executor.orders import Held, Skip
 from streaming.kafka.admin import KafkaCluster
 from streaming.kafka.connection import ClusterError
 from streaming.kafka.throttles import Change, Throttle, changes_of
-from streaming.ports.memory import HeldMemory, Memory, Rate, Remembered, Taken
+from streaming.transport.errors import Taken
+from streaming.transport.executor import HeldMemory, Memory, Rate, Remembered
 
 _LOG = logging.getLogger(__name__)
 _STORE_ATTEMPTS = 5

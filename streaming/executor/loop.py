@@ -26,12 +26,11 @@ from streaming.contract.encode import encode_event
 from streaming.contract.messages import ActionResultData, ActionResultMessage, type_of
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import BadOrder, Gated, Held, RecordEpoch, Skip, gate, read_epoch
-from streaming.ports.actions import ActionRecord, Actions, Epochs
-from streaming.ports.control import ControlView
-from streaming.ports.events import EventSink
-from streaming.ports.publishing import PublishError
 from streaming.process.pulse import Pulse
 from streaming.process.serve import Check
+from streaming.transport.errors import PublishError
+from streaming.transport.events import EventSink
+from streaming.transport.executor import ActionRecord, Actions, ControlView, Epochs
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 1.0

@@ -17,15 +17,14 @@ from streaming.executor.carry_out import Executor
 from streaming.executor.loop import ActionLoop
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import Done, Order, RecordEpoch, Skip, read_order
-from streaming.ports.actions import ActionRecord, Actions, Epochs
-from streaming.ports.control import ControlView
-from streaming.ports.events import EventSink
 from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.pulsar.admin.http import CredentialsError
 from streaming.settings import PulsarTarget, Settings
 from streaming.systems.actions import actions_of
 from streaming.systems.control import control_of
 from streaming.systems.events import event_sink_of
+from streaming.transport.events import EventSink
+from streaming.transport.executor import ActionRecord, Actions, ControlView, Epochs
 
 _LOG = logging.getLogger(__name__)
 _BATCH = 4

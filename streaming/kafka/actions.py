@@ -24,9 +24,9 @@ from streaming.contract.envelope import EPOCH_HEADER
 from streaming.kafka.denied import explain_denied
 from streaming.kafka.log import partitions_of
 from streaming.kafka.permissions import ANYBODY, Subject, describe_hidden_topic
-from streaming.ports.actions import LOOKBACK_S, ActionRecord, Epochs
-from streaming.ports.publishing import PublishError
 from streaming.process.closing import Closing
+from streaming.transport.errors import PublishError
+from streaming.transport.executor import LOOKBACK_S, ActionRecord, Epochs
 
 _ASSIGNORS = (StickyPartitionAssignor, RangePartitionAssignor)
 """With the first, an executor that joins leaves partitions where they are; older executors only know the second."""

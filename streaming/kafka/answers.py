@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from kafka.errors import KafkaError
 
-from streaming.ports.reading import NoAnswer
+from streaming.transport.errors import NoAnswer
 
 
 def passes(error: BaseException | None) -> bool:

@@ -11,8 +11,8 @@ from streaming.contract.messages import ControlData
 from streaming.kafka.denied import explain_denied
 from streaming.kafka.log import partitions_of, read_to_end
 from streaming.kafka.permissions import ANYBODY, Subject, describe_hidden_topic
-from streaming.ports.control import READ_TIMEOUT_S, ControlView
-from streaming.ports.publishing import PublishError
+from streaming.transport.errors import PublishError
+from streaming.transport.executor import READ_TIMEOUT_S, ControlView
 
 _REQUEST_TIMEOUT_MS = 20_000
 

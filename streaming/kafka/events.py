@@ -16,9 +16,8 @@ from streaming.kafka.denied import explain_denied
 from streaming.kafka.ending import close_producer
 from streaming.kafka.permissions import ANYBODY, Subject
 from streaming.kafka.topic_specs import RECORD_HEADROOM_BYTES
-from streaming.ports.events import NoTopic
-from streaming.ports.publishing import PublishError
 from streaming.process.closing import Closing
+from streaming.transport.errors import NoTopic, PublishError
 
 
 class KafkaEvents(Closing):

@@ -17,9 +17,8 @@ from streaming.kafka.permissions import (
 )
 from streaming.kafka.topic_specs import TopicSpec, select_specs, specs_of
 from streaming.kafka.topics import TopicFound, connected_admin, describe, differences_of, setting_difference
-from streaming.ports.seen import BrokersSeen, Denied, TopicsSeen
-from streaming.ports.topics import Difference
 from streaming.settings import TopicNames
+from streaming.transport.topics import BrokersSeen, Denied, Difference, TopicsSeen
 
 _AT_LEAST = ("retention.ms", "min.compaction.lag.ms")
 """Settings that are chosen for new topics; a smaller value takes records away early."""

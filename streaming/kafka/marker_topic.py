@@ -13,9 +13,9 @@ from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaError, KafkaTimeoutError
 
 from streaming.kafka.log import read_to_end
-from streaming.ports.marker import Marker, decode_marker
-from streaming.ports.publishing import PublishError
 from streaming.process.deadline import Deadline
+from streaming.transport.errors import PublishError
+from streaming.transport.publishing import Marker, decode_marker
 
 _POLL_MS = 50
 _FETCH_WAIT_MS = 20

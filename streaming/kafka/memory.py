@@ -24,9 +24,9 @@ from streaming.kafka.denied import explain_denied
 from streaming.kafka.ending import close_producer
 from streaming.kafka.log import partitions_of, read_to_end
 from streaming.kafka.permissions import ANYBODY, Subject, describe_hidden_topic, describe_missing
-from streaming.ports.memory import HeldMemory, Remembered, Taken
-from streaming.ports.publishing import PublishError
 from streaming.process.within import within
+from streaming.transport.errors import PublishError, Taken
+from streaming.transport.executor import HeldMemory, Remembered
 
 _TIMEOUT_S = 20.0
 

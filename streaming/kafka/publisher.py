@@ -31,23 +31,25 @@ from streaming.contract.leader import encode_leader
 from streaming.kafka.ending import close_producer
 from streaming.kafka.marker_topic import MarkerTopic
 from streaming.kafka.permissions import Subject, acl_command
-from streaming.ports.marker import (
+from streaming.process.closing import Closing
+from streaming.process.within import within
+from streaming.transport.errors import ADOPT, CheckpointMismatch, Fenced, NotAllowed, PublishError, StartWith
+from streaming.transport.publishing import (
     UNNAMED,
     BatchState,
     Checkpoint,
     Marker,
+    OutboundRecord,
     RanWith,
     compare_batch,
+    digest,
     encode_marker,
     mark_published,
     next_start,
+    pieces,
+    sort_records,
     superseded_error,
 )
-from streaming.ports.outbox import OutboundRecord, digest, pieces, sort_records
-from streaming.ports.publishing import CheckpointMismatch, Fenced, NotAllowed, PublishError
-from streaming.ports.starts import ADOPT, StartWith
-from streaming.process.closing import Closing
-from streaming.process.within import within
 
 _TRANSACTION_TIMEOUT_MS = 60_000
 """Timeout of an ordinary batch's transaction: one that a killed controller left open holds readers back for no longer."""

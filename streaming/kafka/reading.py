@@ -11,10 +11,9 @@ from streaming.kafka.denied import denied_resource
 from streaming.kafka.link import Link
 from streaming.kafka.log import partitions_of, read_to_end
 from streaming.kafka.permissions import Operation, describe_hidden_topic, describe_missing
-from streaming.ports.places import Place
-from streaming.ports.reading import Begin
 from streaming.process.closing import Closing
 from streaming.process.exits import Refused
+from streaming.transport.reading import Begin, Place
 
 _REACH_TIMEOUT_MS = 8_000
 _POLL_MS = 200

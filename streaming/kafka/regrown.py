@@ -14,7 +14,7 @@ from kafka.consumer.fetcher import ConsumerRecord
 from state.layouts import FRESH
 from streaming.kafka.answers import retry_until_answered
 from streaming.kafka.link import Link
-from streaming.ports.places import Place, Progress
+from streaming.transport.reading import Place, Progress
 
 _CLOCKS_APART_MS = 600_000
 _POLL_MS = 2_000

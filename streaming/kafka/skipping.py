@@ -7,7 +7,7 @@ from kafka import KafkaConsumer, TopicPartition
 from streaming.contract.skipped import SkippedRange
 from streaming.kafka.answers import retry_until_answered
 from streaming.kafka.link import Link
-from streaming.ports.places import Place
+from streaming.transport.reading import Place
 
 
 def find_lost(link: Link, places: Sequence[Place]) -> list[SkippedRange]:

@@ -5,7 +5,7 @@ from kafka import KafkaConsumer, TopicPartition
 from streaming.kafka.answers import retry_until_answered
 from streaming.kafka.link import Link
 from streaming.kafka.log import partitions_of
-from streaming.ports.reading import Begin
+from streaming.transport.reading import Begin
 
 _EARLIEST, _LATEST = -2, -1
 """Spark's numbers for them."""

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from streaming.contract.envelope import LARGEST_RECORD_BYTES
-from streaming.ports.topics import (
+from streaming.settings import TopicNames
+from streaming.transport.topics import (
     ACTIONS_RETENTION_MS,
     AUDIT_RETENTION_MS,
     BEATS_RETENTION_MS,
     INPUT_RETENTION_MS,
 )
-from streaming.settings import TopicNames
 
 RECORD_HEADROOM_BYTES = 64 * 1024
 """Key, headers and batch header on top of the largest value."""

@@ -32,16 +32,9 @@ from streaming.kafka.permissions import (
     missing_permissions,
 )
 from streaming.kafka.topic_specs import TopicSpec, select_specs, specs_of
-from streaming.ports.topics import (
-    Difference,
-    Outcome,
-    StartError,
-    TopicOutcome,
-    TopicsWrong,
-    Unreachable,
-    no_beats,
-)
 from streaming.settings import TopicNames
+from streaming.transport.errors import StartError, TopicsWrong, Unreachable
+from streaming.transport.topics import Difference, Outcome, TopicOutcome, no_beats
 
 REPLICAS_MAX = 3
 """Replicas of a new topic if there are that many brokers; two of them must then be in sync."""

@@ -8,10 +8,10 @@ from streaming.operators.action_events import UnreadableEvent
 from streaming.operators.overlay import Planned
 from streaming.operators.round_events import Round, read_round
 from streaming.operators.searching import search_until
-from streaming.ports.reading import TopicRecord
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotAcknowledged, Refused
 from streaming.settings import Settings
+from streaming.transport.reading import TopicRecord
 
 _PATIENCE_S = 30.0
 """How long to wait after a round could have closed, because reports come late and a batch takes time."""

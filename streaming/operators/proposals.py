@@ -17,12 +17,12 @@ from streaming.operators.action_events import UnreadableEvent
 from streaming.operators.overlay import Asker
 from streaming.operators.round_events import Newest, Round, read_round
 from streaming.operators.searching import search_until
-from streaming.ports.reading import TopicRecord
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotAcknowledged, WrongUse
 from streaming.settings import Settings
 from streaming.systems.append import append_to_input
 from streaming.systems.reading import output_reader
+from streaming.transport.reading import TopicRecord
 
 Verdict = Literal["approved", "rejected"]
 

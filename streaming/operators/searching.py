@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from streaming.operators.outages import pass_over_outage
-from streaming.ports.reading import TopicRecord
 from streaming.process.deadline import Deadline
 from streaming.settings import Settings
 from streaming.systems.reading import output_reader
+from streaming.transport.reading import TopicRecord
 
 _LOOK_S = 1.0
 _SKEW_S = 60.0

@@ -13,8 +13,6 @@ import msgspec
 import pulsar
 
 from streaming.contract.envelope import EPOCH_HEADER, read_envelope
-from streaming.ports.actions import LOOKBACK_S, ActionRecord, Epochs
-from streaming.ports.publishing import PublishError
 from streaming.process.closing import Closing
 from streaming.pulsar.admin import AdminError
 from streaming.pulsar.admin.http import CredentialsError
@@ -22,6 +20,8 @@ from streaming.pulsar.clients import close, reader_after
 from streaming.pulsar.denied import explain_denied
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.topic_names import partition_index, position_before, topic_path
+from streaming.transport.errors import PublishError
+from streaming.transport.executor import LOOKBACK_S, ActionRecord, Epochs
 
 _TIMEOUT_S = 20.0
 _NEXT_MS = 5

@@ -9,9 +9,8 @@ Pure: no Pulsar here.
 
 import msgspec
 
-from streaming.ports.marker import Checkpoint, Marker, RanWith, mark_published, next_start
-from streaming.ports.publishing import CheckpointMismatch
-from streaming.ports.starts import StartWith
+from streaming.transport.errors import CheckpointMismatch, StartWith
+from streaming.transport.publishing import Checkpoint, Marker, RanWith, mark_published, next_start
 
 _PLACE_BITS = 32
 """Bits of a sequence id for the place; a batch has far fewer outputs than 2^32, and batch ids stay below 2^31."""

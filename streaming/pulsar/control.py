@@ -4,11 +4,11 @@ import pulsar
 
 from state.settings import RoundSettings
 from streaming.contract.messages import ControlData
-from streaming.ports.control import READ_TIMEOUT_S, ControlView
-from streaming.ports.publishing import PublishError
 from streaming.pulsar.clients import close, connect, read_to_end
 from streaming.pulsar.denied import explain_denied
 from streaming.settings import Settings
+from streaming.transport.errors import PublishError
+from streaming.transport.executor import READ_TIMEOUT_S, ControlView
 
 
 class PulsarControl(ControlView):

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 
 import pulsar
 
-from streaming.ports.events import NoTopic
-from streaming.ports.publishing import PublishError
 from streaming.pulsar.clients import close, keep_ctrl_c
 from streaming.pulsar.denied import explain_denied
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.producers import WINDOW, Acknowledged, NotSent
+from streaming.transport.errors import NoTopic, PublishError
 
 _TIMEOUT_S = 10.0
 _FLUSH_S = _TIMEOUT_S + 5.0

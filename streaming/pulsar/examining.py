@@ -4,13 +4,13 @@ import time
 
 import pulsar
 
-from streaming.ports.seen import BrokersSeen, Denied, TopicsSeen
-from streaming.ports.topics import Unreachable
 from streaming.pulsar.clients import close
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.topic_names import partitions_count
 from streaming.pulsar.topics import differences_of, open_admin, specs_of, time_to_live
 from streaming.settings import Settings
+from streaming.transport.errors import Unreachable
+from streaming.transport.topics import BrokersSeen, Denied, TopicsSeen
 
 _TIMEOUT_S = 10.0
 

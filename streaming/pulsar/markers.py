@@ -8,11 +8,11 @@ import threading
 
 import pulsar
 
-from streaming.ports.publishing import PublishError
 from streaming.process.deadline import Deadline
 from streaming.pulsar.clients import close, read_to_end
 from streaming.pulsar.commit import Commit, decode_commit
 from streaming.pulsar.link import PulsarLink
+from streaming.transport.errors import PublishError
 
 _LOOK_MS = 1
 """A look takes the messages that the broker has sent already, without a request."""

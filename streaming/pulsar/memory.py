@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import pulsar
 
-from streaming.ports.memory import HeldMemory, Remembered, Taken
-from streaming.ports.publishing import PublishError
 from streaming.pulsar.admin import AdminError
 from streaming.pulsar.admin.http import CredentialsError
 from streaming.pulsar.clients import close, read_to_end
 from streaming.pulsar.denied import explain_denied
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.topic_names import partitions_count
+from streaming.transport.errors import PublishError, Taken
+from streaming.transport.executor import HeldMemory, Remembered
 
 _TIMEOUT_S = 20.0
 _FENCED = (pulsar.ProducerFenced, pulsar.AlreadyClosed)

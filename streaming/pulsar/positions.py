@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from state.layouts import FRESH
-from streaming.ports.starts import SKIP_LOST
+from streaming.transport.errors import SKIP_LOST
 
 _ENTRY_BITS, _BATCH_BITS, _LEDGER_BITS = 24, 10, 29
 

@@ -21,18 +21,6 @@ from operator import attrgetter
 import pulsar
 
 from streaming.contract.leader import encode_leader
-from streaming.ports.marker import (
-    UNNAMED,
-    BatchState,
-    Checkpoint,
-    Marker,
-    RanWith,
-    compare_batch,
-    superseded_error,
-)
-from streaming.ports.outbox import OutboundRecord, digest, pieces, sort_records
-from streaming.ports.publishing import CheckpointMismatch, Fenced, NotAllowed, PublishError
-from streaming.ports.starts import ADOPT, StartWith
 from streaming.process.closing import Closing
 from streaming.pulsar.commit import (
     Commit,
@@ -48,6 +36,20 @@ from streaming.pulsar.denied import is_denied
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.markers import PulsarMarkers
 from streaming.pulsar.producers import Acknowledged, NotSent, Producers
+from streaming.transport.errors import ADOPT, CheckpointMismatch, Fenced, NotAllowed, PublishError, StartWith
+from streaming.transport.publishing import (
+    UNNAMED,
+    BatchState,
+    Checkpoint,
+    Marker,
+    OutboundRecord,
+    RanWith,
+    compare_batch,
+    digest,
+    pieces,
+    sort_records,
+    superseded_error,
+)
 
 
 def commits_topic_of(commits_topic: str, name: str) -> str:

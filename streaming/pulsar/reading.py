@@ -5,8 +5,6 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pulsar
 
-from streaming.ports.places import Place
-from streaming.ports.reading import Begin, TopicRecord
 from streaming.process.closing import Closing
 from streaming.process.exits import Refused
 from streaming.pulsar.admin import AdminError, PulsarAdmin
@@ -16,6 +14,7 @@ from streaming.pulsar.denied import AuthAction, explain_denied, is_denied
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.positions import Position, pack
 from streaming.pulsar.topic_names import partition_index, partition_names, partitions_count, position_before
+from streaming.transport.reading import Begin, Place, TopicRecord
 
 _TIMEOUT_MS = 10_000
 _POLL_MS = 200

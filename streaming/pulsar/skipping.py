@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from streaming.contract.skipped import SkippedRange
-from streaming.ports.places import Place
-from streaming.ports.publishing import PublishError
 from streaming.pulsar.admin import AdminError
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.positions import DataLoss, Log, Position
 from streaming.pulsar.topic_names import PartitionLogs
+from streaming.transport.errors import PublishError
+from streaming.transport.reading import Place
 
 
 def find_lost(link: PulsarLink, subscription: str, places: Sequence[Place]) -> list[SkippedRange]:

@@ -13,19 +13,6 @@ from typing import TypeVar
 
 import msgspec
 
-from streaming.ports.topics import (
-    ACTIONS_RETENTION_MS,
-    AUDIT_RETENTION_MS,
-    BEATS_RETENTION_MS,
-    INPUT_RETENTION_MS,
-    Difference,
-    Outcome,
-    StartError,
-    TopicOutcome,
-    TopicsWrong,
-    Unreachable,
-    no_beats,
-)
 from streaming.process.deadline import poll
 from streaming.pulsar.admin import AdminError, PulsarAdmin
 from streaming.pulsar.admin.errors import PASSING
@@ -35,6 +22,17 @@ from streaming.pulsar.link import PulsarLink, input_on_pulsar, output_on_pulsar
 from streaming.pulsar.publisher import commits_topic_of
 from streaming.pulsar.topic_names import partitions_count, topic_path
 from streaming.settings import Settings
+from streaming.transport.errors import StartError, TopicsWrong, Unreachable
+from streaming.transport.topics import (
+    ACTIONS_RETENTION_MS,
+    AUDIT_RETENTION_MS,
+    BEATS_RETENTION_MS,
+    INPUT_RETENTION_MS,
+    Difference,
+    Outcome,
+    TopicOutcome,
+    no_beats,
+)
 
 Value = TypeVar("Value")
 _MS_PER_MINUTE = 60_000

@@ -15,23 +15,26 @@ import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from streaming.ports.checkpoint import (
-    CheckpointError,
-    card_of,
-    read_card,
-    read_query,
-    refuse_other_cards,
-    refuse_strangers,
-)
-from streaming.ports.marker import Checkpoint, Marker
-from streaming.ports.places import Place, Progress
-from streaming.ports.starts import CARD, Start, StartWith, newest_number, newest_start
 from streaming.settings import Settings
 from streaming.settings.kept import kept_digest
 from streaming.spark import starts
 from streaming.spark.files import Files
 from streaming.spark.offsets import decode_progress
 from streaming.spark.stores import UnsafeStore, require_promises
+from streaming.transport.checkpoint import (
+    CARD,
+    Start,
+    card_of,
+    newest_number,
+    newest_start,
+    read_card,
+    read_query,
+    refuse_other_cards,
+    refuse_strangers,
+)
+from streaming.transport.errors import CheckpointError, StartWith
+from streaming.transport.publishing import Checkpoint, Marker
+from streaming.transport.reading import Place, Progress
 
 _LOG = logging.getLogger(__name__)
 

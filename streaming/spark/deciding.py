@@ -11,12 +11,10 @@ from state.settings import SettingsSource
 from state.store import Store
 from streaming.contract.encode import source_of
 from streaming.contract.origin import Origin
-from streaming.intake.observation import encode
-from streaming.intake.observing import event_observation
-from streaming.intake.records import Intake, Record
 from streaming.settings.accepted import EVERY_CLUSTER, AcceptedClusters
 from streaming.spark.rows import of_observation, of_output, refused_row
 from streaming.spark.spool import in_source_order
+from streaming.transport.intake import Intake, Record, encode_observation, event_observation
 
 
 class Deciding:
@@ -60,7 +58,7 @@ class Deciding:
         observation = event_observation(
             cluster if is_known or forgotten else "", intake.tally, forgotten=forgotten
         )
-        yield of_observation(cluster, encode(observation))
+        yield of_observation(cluster, encode_observation(observation))
 
     def _rows(self, outputs: list[Output]) -> Iterator[Row]:
         for output in outputs:

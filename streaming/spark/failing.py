@@ -13,12 +13,10 @@ from dataclasses import dataclass, field
 
 from state.controller import RoundLengthError
 from state.layouts import FRESH, NewerStateError, OlderStateError
-from streaming.ports.publishing import PublishError
-from streaming.ports.reading import NoAnswer
-from streaming.ports.starts import SKIP_LOST
 from streaming.pulsar.admin.errors import AdminError
 from streaming.pulsar.positions import DataLoss
 from streaming.spark.operator import at_cluster
+from streaming.transport.errors import SKIP_LOST, NoAnswer, PublishError
 
 REPEATS_MAX = 5
 """So many equal failures in a row are final. With the waits of 1, 2, 4 and 8 s between them and the starts of a query this takes

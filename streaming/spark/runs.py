@@ -13,9 +13,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streaming.contract.skipped import SkippedRange
-from streaming.ports.places import is_past
-from streaming.ports.publisher import Publisher
-from streaming.ports.reading import Begin
 from streaming.settings import Settings, TopicNames
 from streaming.settings.kept import NotReadable, restore
 from streaming.spark import source
@@ -24,6 +21,8 @@ from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.frames import Frames, decide_rows
 from streaming.spark.query import Query
 from streaming.spark.session import Session
+from streaming.transport.publishing import Publisher
+from streaming.transport.reading import Begin, is_past
 
 _LOG = logging.getLogger(__name__)
 

@@ -20,11 +20,10 @@ from streaming.contract.encode import MAX_QUOTED_BYTES
 from streaming.contract.messages import CLUSTER_PATTERN
 from streaming.kafka.link import input_link
 from streaming.kafka.starting import first_offsets
-from streaming.ports.places import Progress
-from streaming.ports.reading import Begin
 from streaming.settings import Settings
 from streaming.spark.pulsar_records import pulsar_records
 from streaming.spark.rows import INPUT_SCHEMA
+from streaming.transport.reading import Begin, Progress
 
 _FETCH_WAIT_MS = "20"
 """Kafka's default of 500 would hold every micro-batch back for that long."""

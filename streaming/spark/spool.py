@@ -18,7 +18,7 @@ from typing import IO
 import pyarrow as pa
 
 from streaming.contract.origin import Origin
-from streaming.intake.records import Record
+from streaming.transport.intake import Record
 
 IN_MEMORY_BYTES = 64 * 1024 * 1024
 """A round of 1,000 brokers is about 4 MB: an ordinary batch, also one that catches up, never reaches the file."""

@@ -10,8 +10,8 @@ import re
 
 from py4j.protocol import Py4JJavaError
 
-from streaming.ports.starts import CARD, CLAIM, Start, all_starts, newest_number, newest_start
 from streaming.spark.files import Files
+from streaming.transport.checkpoint import CARD, CLAIM, Start, all_starts, newest_number, newest_start
 
 _PARTS = ("commits", "offsets", "metadata", "sources", "state")
 """What Spark writes. Commits are copied first, because Spark writes a commit after everything that belongs to it."""

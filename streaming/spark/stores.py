@@ -11,8 +11,8 @@ from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError
 
-from streaming.ports.starts import PROBE
 from streaming.spark.files import Files
+from streaming.transport.checkpoint import PROBE
 
 _MOUNTS = Path("/proc/mounts")
 _OBJECT_STORE_MOUNTS = frozenset(

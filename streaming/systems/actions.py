@@ -6,12 +6,11 @@ from contextlib import ExitStack
 from streaming.kafka.actions import ActionsTopic
 from streaming.kafka.link import output_link
 from streaming.kafka.memory import ExecutorMemory
-from streaming.ports.actions import Actions, Epochs
-from streaming.ports.memory import Memory
 from streaming.pulsar.actions import PulsarActions
 from streaming.pulsar.link import output_on_pulsar
 from streaming.pulsar.memory import PulsarExecutorMemory
 from streaming.settings import Settings
+from streaming.transport.executor import Actions, Epochs, Memory
 
 
 def actions_of(

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.kafka.link import Link, input_link, output_link
-from streaming.ports.publishing import NotAllowed, PublishError
 from streaming.process.exits import Refused
 from streaming.pulsar.link import PulsarLink, input_on_pulsar, output_on_pulsar
 from streaming.settings import Settings
+from streaming.transport.errors import NotAllowed, PublishError
 
 
 def append_to_input(settings: Settings, topic: str, records: Sequence[tuple[str, bytes]]) -> None:

@@ -4,9 +4,9 @@ from state.events import System
 from state.systems import rounds_of
 from streaming.kafka.control import KafkaControl
 from streaming.kafka.link import input_link
-from streaming.ports.control import ControlView
 from streaming.pulsar.control import PulsarControl
 from streaming.settings import ClusterSettingsSource, Settings
+from streaming.transport.executor import ControlView
 
 
 def control_of(settings: Settings, *, cluster: str, system: System) -> ControlView:

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 from streaming.kafka.events import KafkaEvents
 from streaming.kafka.link import Link, input_link, output_link
-from streaming.ports.events import EventSink
 from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
 from streaming.settings import Settings
+from streaming.transport.events import EventSink
 
 if TYPE_CHECKING:
     from streaming.pulsar.link import PulsarLink

@@ -9,9 +9,9 @@ from functools import partial
 
 from streaming.kafka import examining as kafka
 from streaming.kafka.link import Link
-from streaming.ports.seen import BrokersSeen, TopicsSeen
 from streaming.settings import Settings
 from streaming.systems.topics import kafka_sides
+from streaming.transport.topics import BrokersSeen, TopicsSeen
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from streaming.kafka.identity import topic_ids
 from streaming.kafka.link import input_link
 from streaming.kafka.regrown import find_regrown
-from streaming.ports.places import Progress
 from streaming.settings import Settings
+from streaming.transport.reading import Progress
 
 
 def input_ids(settings: Settings) -> dict[str, str]:

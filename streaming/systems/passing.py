@@ -1,9 +1,8 @@
 """Which errors of brokers may be gone at the next try: the brokers do not answer, rather than refuse."""
 
 from streaming.kafka import answers as kafka
-from streaming.ports.reading import NoAnswer
-from streaming.ports.topics import Unreachable
 from streaming.pulsar import answers as pulsar
+from streaming.transport.errors import NoAnswer, Unreachable
 
 
 def passes(error: BaseException | None) -> bool:

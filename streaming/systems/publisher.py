@@ -3,11 +3,10 @@
 from importlib.metadata import version
 
 from streaming.kafka.link import output_link
-from streaming.ports.marker import RanWith
-from streaming.ports.publisher import Publisher
 from streaming.pulsar.link import output_on_pulsar
 from streaming.settings import Settings
 from streaming.settings.kept import kept_digest
+from streaming.transport.publishing import Publisher, RanWith
 
 
 def publisher_of(settings: Settings) -> Publisher:

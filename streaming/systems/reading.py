@@ -3,10 +3,9 @@
 from contextlib import ExitStack
 
 from streaming.kafka.link import input_link, output_link
-from streaming.ports.places import Place
-from streaming.ports.reading import Begin, Reader
 from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
 from streaming.settings import Settings
+from streaming.transport.reading import Begin, Place, Reader
 
 
 def input_topic(settings: Settings, topic: str) -> str:

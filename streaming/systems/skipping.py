@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from streaming.contract.skipped import SkippedRange, encode_skipped
 from streaming.kafka import skipping as kafka
 from streaming.kafka.link import input_link
-from streaming.ports.places import Place
 from streaming.pulsar import skipping as pulsar
 from streaming.pulsar.link import input_on_pulsar
 from streaming.settings import Settings
 from streaming.systems.append import append_to_output
+from streaming.transport.reading import Place
 
 
 def find_lost(settings: Settings, places: Sequence[Place]) -> list[SkippedRange]:

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from streaming.kafka.link import Link, input_link, output_link, same_brokers
 from streaming.kafka.topics import create, validate
-from streaming.ports.topics import TopicOutcome
 from streaming.settings import Settings
+from streaming.transport.topics import TopicOutcome
 
 Found = TypeVar("Found")
 

@@ -7,7 +7,7 @@ from state.controller import Controller
 from state.settings import ClusterSettings
 from state.store import DictStore
 from streaming.contract.origin import Origin
-from streaming.intake.records import Intake, Record
+from streaming.transport.intake import Intake, Record
 from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet
 from tests.bench.policies import FixedSettings
 from tests.bench.report import Limit, Row, Section

@@ -18,7 +18,7 @@ from deploy.docs.kinds import KINDS
 from state.outputs import Output, rfc3339
 from state.settings import ClusterSettings
 from streaming.contract.origin import Origin
-from streaming.intake.records import Record
+from streaming.transport.intake import Record
 from tests.fuzz.mutation import NUMBERS, encoded, extreme, mutate
 from tests.streaming import golden
 

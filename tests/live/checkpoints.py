@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from streaming.ports.marker import Checkpoint
-from streaming.ports.starts import CLAIM
+from streaming.transport.checkpoint import CLAIM
+from streaming.transport.publishing import Checkpoint
 
 
 def at(query_id: str | None = None, last_batch_id: int | None = None) -> Callable[[], Checkpoint]:

@@ -19,11 +19,10 @@ from pyspark.sql import Row
 from streaming.cli import main
 from streaming.controller.batches import BatchPublisher
 from streaming.kafka.publisher import KafkaPublisher
-from streaming.ports.marker import BatchState
-from streaming.ports.outbox import OutboundRecord
 from streaming.spark import frames
 from streaming.spark.batch import Batch
 from streaming.spark.operator import ClusterProcessor
+from streaming.transport.publishing import BatchState, OutboundRecord
 
 POINTS = ("operator", "before-publish", "before-commit", "after-publish", "between")
 

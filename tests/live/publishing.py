@@ -11,8 +11,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.kafka.publisher import KafkaPublisher
-from streaming.ports.marker import UNNAMED, RanWith
-from streaming.ports.outbox import OutboundRecord
+from streaming.transport.publishing import UNNAMED, OutboundRecord, RanWith
 
 ROOT = Path(__file__).parents[2]
 
@@ -83,7 +82,7 @@ class Setting:
             import os, signal, sys
             from kafka import KafkaProducer
             from streaming.kafka.publisher import KafkaPublisher
-            from streaming.ports.outbox import OutboundRecord
+            from streaming.transport.publishing import OutboundRecord
             from tests.live.checkpoints import at
             publisher = KafkaPublisher({self.bootstrap!r}, name={self.name!r}, commits_topic={self.commits!r})
             def batch(number):

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 import pytest
 
 from streaming.kafka.actions import ActionsTopic
-from streaming.ports.actions import ActionRecord, Epochs
-from streaming.ports.publishing import PublishError
 from streaming.process.deadline import Deadline
+from streaming.transport.errors import PublishError
+from streaming.transport.executor import ActionRecord, Epochs
 from tests.live.driving import until
 from tests.live.stage import Stage
 

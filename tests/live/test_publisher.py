@@ -11,8 +11,8 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.kafka import LocalKafka
 from streaming.kafka.publisher import KafkaPublisher
-from streaming.ports.outbox import OutboundRecord
-from streaming.ports.publishing import PublishError
+from streaming.transport.errors import PublishError
+from streaming.transport.publishing import OutboundRecord
 from tests.live.checkpoints import at
 from tests.live.publishing import Setting, setting_on
 from tests.live.suites.publisher import QUERY, PublisherSuite, opened, values

@@ -6,7 +6,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
 from deploy.local.kafka import LocalKafka
-from streaming.ports.publishing import Fenced
+from streaming.transport.errors import Fenced
 from tests.live.checkpoints import at
 from tests.live.driving import until
 from tests.live.publishing import Setting, setting_on

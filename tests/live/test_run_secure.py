@@ -17,9 +17,9 @@ from streaming.kafka.connection import ClusterError
 from streaming.kafka.link import input_link, output_link
 from streaming.kafka.publisher import KafkaPublisher
 from streaming.kafka.throttles import Throttle, changes_of
-from streaming.ports.publishing import PublishError
 from streaming.process.exits import REFUSED
 from streaming.settings import TopicNames, load
+from streaming.transport.errors import PublishError
 from tests.live.access import Access, Entry, by_certificate, documented, password_of, settings_of
 from tests.live.checkpoints import at
 from tests.live.driving import Warm

@@ -27,7 +27,7 @@ from streaming.kafka.connection import ClusterError
 from streaming.kafka.events import KafkaEvents
 from streaming.kafka.memory import ExecutorMemory
 from streaming.kafka.throttles import Change, Throttle, apply, changes_of, list_key, rate_key
-from streaming.ports.memory import Taken
+from streaming.transport.errors import Taken
 from tests.live.driving import until
 from tests.live.moving import CLUSTER, Moving
 from tests.streaming.throttle_actions import F3, L1, L2, action, first, nothing_against_it

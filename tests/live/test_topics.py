@@ -14,9 +14,10 @@ from streaming.contract.envelope import LARGEST_RECORD_BYTES
 from streaming.kafka.memory import ExecutorMemory
 from streaming.kafka.topic_specs import RECORD_HEADROOM_BYTES
 from streaming.kafka.topics import create, validate
-from streaming.ports.memory import Remembered
-from streaming.ports.topics import Outcome, StartError
 from streaming.settings import TopicNames
+from streaming.transport.errors import StartError
+from streaming.transport.executor import Remembered
+from streaming.transport.topics import Outcome
 
 pytestmark = pytest.mark.live
 

@@ -9,10 +9,9 @@ import msgspec
 from state.outputs import Finding, OtherBalancers, Section
 from streaming.operators.doctor.facts import CheckpointSeen, InputSeen, RejectedSeen
 from streaming.operators.doctor.findings import Missed
-from streaming.ports.marker import Marker
-from streaming.ports.seen import BrokersSeen, Denied, TopicsSeen
-from streaming.ports.topics import Difference
 from streaming.settings import ControllerSettings, Settings, SparkSettings
+from streaming.transport.publishing import Marker
+from streaming.transport.topics import BrokersSeen, Denied, Difference, TopicsSeen
 from tests.streaming.doctor_facts import LEADER, NOW_MS, heard, side
 from tests.streaming.summaries import CONTROL, THROTTLE, of_kafka, section
 

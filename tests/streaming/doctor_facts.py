@@ -17,10 +17,10 @@ from streaming.operators.doctor.facts import (
 )
 from streaming.operators.doctor.findings import Missed
 from streaming.operators.round_events import Round
-from streaming.ports.checkpoint import card_of
-from streaming.ports.marker import Checkpoint, Marker
-from streaming.ports.seen import BrokersSeen, TopicsSeen
 from streaming.settings import Settings
+from streaming.transport.checkpoint import card_of
+from streaming.transport.publishing import Checkpoint, Marker
+from streaming.transport.topics import BrokersSeen, TopicsSeen
 from tests.streaming.summaries import ROUND, section
 
 NOW_MS = 500_000

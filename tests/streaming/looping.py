@@ -12,10 +12,9 @@ from streaming.contract.messages import ControlData
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import Done, Order, Skip
 from streaming.executor.pulsar import ExecutorLoop
-from streaming.ports.actions import ActionRecord, Epochs
-from streaming.ports.control import ControlView
-from streaming.ports.publishing import PublishError
 from streaming.process.pulse import Pulse
+from streaming.transport.errors import PublishError
+from streaming.transport.executor import ActionRecord, ControlView, Epochs
 
 NOW_S = 1_800_000_000.0
 

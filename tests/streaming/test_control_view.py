@@ -6,7 +6,7 @@ import pytest
 
 from state.settings import RoundSettings
 from streaming.contract.messages import ControlData
-from streaming.ports.control import ControlView
+from streaming.transport.executor import ControlView
 from tests.live.suites.ports import CLUSTER, control
 
 DAY_MS = 86_400_000

@@ -18,15 +18,14 @@ from streaming.operators.doctor.facts import CheckpointSeen
 from streaming.operators.doctor.findings import Missed
 from streaming.operators.doctor.looking import attempt
 from streaming.operators.doctor.sent import ahead_by_sender
-from streaming.ports.checkpoint import card_of
-from streaming.ports.marker import Checkpoint
-from streaming.ports.reading import TopicRecord
-from streaming.ports.starts import Start
-from streaming.ports.topics import Unreachable
 from streaming.process.exits import Refused
 from streaming.pulsar.admin.http import ahead_by_date
 from streaming.settings import Settings, SparkSettings
 from streaming.spark import starts
+from streaming.transport.checkpoint import Start, card_of
+from streaming.transport.errors import Unreachable
+from streaming.transport.publishing import Checkpoint
+from streaming.transport.reading import TopicRecord
 from tests.streaming.disk import Disk, lay_out
 from tests.streaming.doctor_facts import NOW_MS, SETTINGS
 

@@ -12,9 +12,8 @@ from streaming.kafka.connection import ClusterError
 from streaming.kafka.identity import topic_ids
 from streaming.kafka.link import Link
 from streaming.kafka.topics import validate
-from streaming.ports.reading import NoAnswer
-from streaming.ports.topics import StartError, Unreachable
 from streaming.settings import KafkaTarget, SecuritySettings, TopicNames
+from streaming.transport.errors import NoAnswer, StartError, Unreachable
 
 LINK = Link("b1:9092", "input", SecuritySettings())
 NO_ANSWER = r"Kafka at b1:9092 does not answer as expected: KafkaTimeoutError\(\)\."

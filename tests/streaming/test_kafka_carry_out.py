@@ -13,7 +13,8 @@ from streaming.executor.kafka_carry_out import ThrottleExecutor
 from streaming.executor.orders import Held, Skip
 from streaming.kafka.connection import ClusterError
 from streaming.kafka.throttles import Change
-from streaming.ports.memory import Rate, Remembered, Taken
+from streaming.transport.errors import Taken
+from streaming.transport.executor import Rate, Remembered
 
 CHANGES = [
     Change(kind=ConfigResourceType.BROKER, name=str(number), key="rate", value="1") for number in range(3)

@@ -11,7 +11,7 @@ from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
 from streaming.executor.kafka_orders import ThrottleAction
 from streaming.kafka.admin import KafkaCluster
 from streaming.kafka.throttles import Change, Throttle, ThrottlesFound, rate_key
-from streaming.ports.memory import Rate
+from streaming.transport.executor import Rate
 from tests.streaming.test_kafka_carry_out import Memory
 from tests.streaming.throttle_actions import F3, L1, action
 

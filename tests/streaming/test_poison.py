@@ -15,9 +15,9 @@ from state.outputs import Output, rfc3339
 from state.store import DictStore
 from streaming.contract.encode import encode_refused
 from streaming.contract.origin import Origin
-from streaming.intake.records import Intake, Record
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.reader import compose
+from streaming.transport.intake import Intake, Record
 from tests.streaming.events import (
     CLUSTER,
     KAFKA_LOAD_REPORT,

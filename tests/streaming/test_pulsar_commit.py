@@ -4,9 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.ports.marker import UNNAMED, Checkpoint, Marker
-from streaming.ports.publishing import CheckpointMismatch
-from streaming.ports.starts import StartWith
 from streaming.pulsar.commit import (
     Commit,
     begin_batch,
@@ -17,6 +14,8 @@ from streaming.pulsar.commit import (
     producer_name,
     sequence_id,
 )
+from streaming.transport.errors import CheckpointMismatch, StartWith
+from streaming.transport.publishing import UNNAMED, Checkpoint, Marker
 
 NEW = Checkpoint(query_id=None, last_batch_id=None)
 KNOWN = Checkpoint(query_id="q", last_batch_id=7)

@@ -12,15 +12,14 @@ from streaming.controller.query_loop import QueryLoop
 from streaming.controller.readiness import Readiness
 from streaming.controller.surroundings import Changed
 from streaming.controller.watchdog import Watchdog
-from streaming.ports.checkpoint import CheckpointError
-from streaming.ports.places import Progress
-from streaming.ports.publishing import Fenced, PublishError
 from streaming.process.exits import Refused
 from streaming.pulsar.positions import DataLoss
 from streaming.settings import Settings
 from streaming.spark.errors import SparkGone
 from streaming.spark.failing import REPEATS_MAX
 from streaming.spark.query import Query
+from streaming.transport.errors import CheckpointError, Fenced, PublishError
+from streaming.transport.reading import Progress
 
 
 def failing_with(*each: Exception) -> Callable[[], Any]:

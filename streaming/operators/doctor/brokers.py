@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from streaming.operators.doctor.facts import Facts, SideSeen
 from streaming.operators.doctor.findings import Finding, Missed, good, not_checked, problem, warning
-from streaming.ports.seen import TopicsSeen
 from streaming.settings import Settings
+from streaming.transport.topics import TopicsSeen
 
 _CREATE = "Run: trimtab topics create"
 

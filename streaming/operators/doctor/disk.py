@@ -5,17 +5,19 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from streaming.operators.doctor.facts import CheckpointSeen
-from streaming.ports.checkpoint import (
+from streaming.settings import Settings
+from streaming.transport.checkpoint import (
     Card,
-    CheckpointError,
+    Start,
     card_of,
+    newest_number,
+    newest_start,
     read_card,
     read_query,
     refuse_other_cards,
     refuse_strangers,
 )
-from streaming.ports.starts import Start, newest_number, newest_start
-from streaming.settings import Settings
+from streaming.transport.errors import CheckpointError
 
 _LOOKS_COUNT = 3
 """How often to look: a controller that has just begun deletes what was there before it, perhaps while we look."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from state.outputs import RoundSummary
 from streaming.operators.doctor.findings import Missed
 from streaming.operators.round_events import Round
-from streaming.ports.checkpoint import Card
-from streaming.ports.marker import Checkpoint, Marker
-from streaming.ports.seen import BrokersSeen, TopicsSeen
 from streaming.settings import Settings
+from streaming.transport.checkpoint import Card
+from streaming.transport.publishing import Checkpoint, Marker
+from streaming.transport.topics import BrokersSeen, TopicsSeen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,10 +27,6 @@ from streaming.operators.doctor.facts import (
 from streaming.operators.doctor.findings import Missed
 from streaming.operators.doctor.sent import ahead_by_sender
 from streaming.operators.round_events import Newest, read_rejected, read_round
-from streaming.ports.marker import Marker
-from streaming.ports.publishing import CheckpointMismatch, PublishError
-from streaming.ports.reading import NoAnswer, TopicRecord
-from streaming.ports.topics import StartError
 from streaming.process.exits import Refused, WrongUse
 from streaming.process.within import within
 from streaming.settings import Settings
@@ -39,6 +35,9 @@ from streaming.systems.input import input_ids
 from streaming.systems.passing import passes
 from streaming.systems.publisher import publisher_of
 from streaming.systems.reading import input_reader, output_reader
+from streaming.transport.errors import CheckpointMismatch, NoAnswer, PublishError, StartError
+from streaming.transport.publishing import Marker
+from streaming.transport.reading import TopicRecord
 
 Value = TypeVar("Value")
 

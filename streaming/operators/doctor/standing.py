@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from state.layouts import FRESH
 from streaming.operators.doctor.facts import CheckpointSeen, Facts, Process
 from streaming.operators.doctor.findings import Finding, Missed, good, not_checked, problem, warning
-from streaming.ports.marker import Checkpoint, Marker, next_start
-from streaming.ports.publishing import CheckpointMismatch
+from streaming.transport.errors import CheckpointMismatch
+from streaming.transport.publishing import Checkpoint, Marker, next_start
 
 _ADVICE = re.compile(r"[:;.,][^:;.,]*--(?:fresh|adopt|skip-lost).*", re.DOTALL)
 _REFUSED = "See docs/operations.md, When the checkpoint is refused"

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 from streaming.contract.envelope import EPOCH_HEADER
-from streaming.ports.marker import UNNAMED, RanWith
-from streaming.ports.outbox import OutboundRecord
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.publisher import PulsarPublisher
 from streaming.settings import PulsarTopics
+from streaming.transport.publishing import UNNAMED, OutboundRecord, RanWith
 from tests.live.driving import ROOT
 from tests.live.pulsar.lab import Lab, connected
 from tests.live.pulsar.stage import messages
@@ -72,7 +71,7 @@ class Setting:
             import os, signal, sys
             from streaming.pulsar.link import PulsarLink
             from streaming.settings import PulsarTopics
-            from streaming.ports.outbox import OutboundRecord
+            from streaming.transport.publishing import OutboundRecord
             from streaming.pulsar.publisher import PulsarPublisher
             from streaming.pulsar.producers import Producers
             from tests.live.checkpoints import at

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.ports.marker import Checkpoint
 from streaming.process.exits import REFUSED
 from streaming.systems.publisher import publisher_of
+from streaming.transport.publishing import Checkpoint
 from tests.live.driving import command
 from tests.live.pulsar.lab import Lab
 from tests.live.pulsar.stage import PulsarStage

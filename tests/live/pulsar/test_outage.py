@@ -6,11 +6,11 @@ from contextlib import closing
 import pytest
 
 from deploy.local.pulsar import StandalonePulsar
-from streaming.ports.publishing import PublishError
 from streaming.pulsar.log import PartitionReader
 from streaming.pulsar.positions import Position
 from streaming.pulsar.producers import Acknowledged, Producers
 from streaming.pulsar.publisher import PulsarPublisher
+from streaming.transport.errors import PublishError
 from tests.live.pulsar.lab import Lab, connected
 from tests.live.pulsar.publishing import ACTIONS, AUDIT, Setting, batch, values_of
 from tests.live.suites.publisher import QUERY, opened

@@ -8,12 +8,12 @@ import pytest
 import trustme
 
 from deploy.local.secure_pulsar import SecurePulsar
-from streaming.ports.memory import Remembered
-from streaming.ports.publishing import PublishError
 from streaming.process.exits import REFUSED
 from streaming.pulsar.link import input_on_pulsar
 from streaming.pulsar.memory import PulsarExecutorMemory
 from streaming.settings import load
+from streaming.transport.errors import PublishError
+from streaming.transport.executor import Remembered
 from tests.live.driving import Warm, command
 from tests.live.golden_events import decided, events_for_the_controller, golden_action, publish, results
 from tests.live.operating import operate

@@ -8,11 +8,11 @@ import pulsar as pulsar_client
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.ports.places import Place
 from streaming.pulsar.link import input_on_pulsar
 from streaming.pulsar.topic_names import PartitionLogs
 from streaming.settings import Settings
 from streaming.systems.reading import input_reader, input_topic
+from streaming.transport.reading import Place
 from tests.live.pulsar.lab import Lab
 from tests.live.pulsar.stage import PulsarStage
 from tests.live.suites.ports import PortsSuite, values

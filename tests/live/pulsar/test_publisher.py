@@ -8,12 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.ports.marker import BatchState
-from streaming.ports.outbox import OutboundRecord
-from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.producers import Acknowledged, Producers
 from streaming.pulsar.publisher import PulsarPublisher
+from streaming.transport.errors import CheckpointMismatch, Fenced, PublishError
+from streaming.transport.publishing import BatchState, OutboundRecord
 from tests.live.checkpoints import at
 from tests.live.pulsar.lab import Lab
 from tests.live.pulsar.publishing import ACTIONS, AUDIT, COMMITS, Setting, batch, values_of
@@ -125,7 +124,7 @@ def test_a_controller_frozen_in_the_middle_of_a_batch_is_taken_over_from_and_end
     setting: Setting,
 ) -> None:
     frozen = setting.start(f"""
-        from streaming.ports.publishing import Fenced
+        from streaming.transport.errors import Fenced
         def freeze():
             os.kill(os.getpid(), signal.SIGSTOP)
         on_send(8, freeze)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from deploy.local.pulsar import LocalPulsar, StandalonePulsar
-from streaming.ports.topics import StartError
 from streaming.process.exits import REFUSED
 from streaming.pulsar import topics as pulsar_topics
 from streaming.pulsar.topic_names import partitions_count
 from streaming.settings import TopicNames
+from streaming.transport.errors import StartError
 from tests.live.driving import command, until
 from tests.live.pulsar.lab import Lab
 from tests.live.pulsar.stage import PulsarStage

@@ -13,11 +13,6 @@ from policies.throttle.lists import ThrottledLists
 from state.outputs import rfc3339
 from streaming.contract.beat import Beat, encode
 from streaming.operators.beats import newest_beats
-from streaming.ports.actions import Actions, Epochs
-from streaming.ports.memory import Memory, Rate, Remembered, Taken
-from streaming.ports.publishing import PublishError
-from streaming.ports.reading import Reader
-from streaming.ports.topics import Outcome
 from streaming.process.exits import Refused
 from streaming.settings import Settings
 from streaming.systems.actions import actions_of, memory_of
@@ -26,6 +21,10 @@ from streaming.systems.control import control_of
 from streaming.systems.events import beat_sink_of, event_sink_of
 from streaming.systems.reading import input_partitions, input_reader, output_reader
 from streaming.systems.topics import create_all, validate_all
+from streaming.transport.errors import PublishError, Taken
+from streaming.transport.executor import Actions, Epochs, Memory, Rate, Remembered
+from streaming.transport.reading import Reader
+from streaming.transport.topics import Outcome
 from tests.live.driving import until
 
 CLUSTER = "east-1"

@@ -6,10 +6,8 @@ from typing import Protocol
 
 import pytest
 
-from streaming.ports.marker import UNNAMED, BatchState, Checkpoint, RanWith
-from streaming.ports.outbox import OutboundRecord
-from streaming.ports.publisher import Publisher
-from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
+from streaming.transport.errors import CheckpointMismatch, Fenced, PublishError
+from streaming.transport.publishing import UNNAMED, BatchState, Checkpoint, OutboundRecord, Publisher, RanWith
 from tests.live.checkpoints import at
 from tests.live.driving import until
 

@@ -1,4 +1,7 @@
-"""What is reported about trimtab's topics, whichever system they are on: what was made, what differs, and why a start is refused."""
+"""What is reported about trimtab's brokers and topics, whichever system they are on: what was made, what is missing or differs.
+
+A look changes nothing.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,18 +26,6 @@ AUDIT_RETENTION_MS = 30 * _DAY_MS
 
 BEATS_RETENTION_MS = _HOUR_MS
 """Only the newest beats say which controllers run; an hour of them shows which ones ran when something went wrong."""
-
-
-class StartError(Exception):
-    """The application cannot start; the text names everything found wrong, and the remedy of each."""
-
-
-class Unreachable(StartError):
-    """The brokers do not answer; they may answer later."""
-
-
-class TopicsWrong(StartError):
-    """The brokers answered, and topics are missing or not as they must be."""
 
 
 class Outcome(StrEnum):
@@ -76,3 +67,44 @@ class TopicOutcome:
 def no_beats(problem: str) -> str:
     """The warning about a topic of beats that a controller cannot use; it runs all the same."""
     return f"{problem} Until then `trimtab status` cannot say whether this controller runs."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokersSeen:
+    """Brokers that answer."""
+
+    text: str
+    """Their number or their version, in a few words."""
+    version: str | None = None
+    """Version of the brokers; None where they do not report it."""
+    ahead_s: float | None = None
+    """How far their clock is ahead of this machine's, to the second; None where they do not report their time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denied:
+    """A permission that the settings' user lacks."""
+
+    what: str
+    remedy: str
+    tolerable: bool = False
+    """Whether a controller that has no standby runs without it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsSeen:
+    """The topics of a side, compared with those that ``trimtab topics create`` makes."""
+
+    count: int
+    """How many topics were looked at."""
+    missing: tuple[str, ...] = ()
+    """Missing topics without which no controller starts."""
+    missing_optional: tuple[str, ...] = ()
+    """Missing topics without which a controller still runs."""
+    differences: tuple[Difference, ...] = ()
+    """Settings that differ; a controller starts in spite of the tolerable ones."""
+    unwell: tuple[Difference, ...] = ()
+    """Partitions that their brokers do not serve as they should; the tolerable ones are still served."""
+    denied: tuple[Denied, ...] = ()
+    warnings: tuple[Denied, ...] = ()
+    """Other things that will cause problems sooner or later."""

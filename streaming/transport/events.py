@@ -7,10 +7,6 @@ import threading
 from typing import BinaryIO, Protocol
 
 
-class NoTopic(Exception):
-    """The topic does not exist."""
-
-
 class EventSink(Protocol):
     """A place to which events are sent. Thread-safe."""
 

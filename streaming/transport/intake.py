@@ -1,12 +1,17 @@
 """From records to outputs: decode, give each event to its cluster's controller, refuse what cannot be used.
 
-The Spark operator and ``trimtab replay`` both use it: they differ only in where records come from and where memory is
-kept.
+The Spark operator and ``trimtab replay`` both use it: they differ only in where records come from and where memory is kept.
+What the driver's metrics get about a batch is taken from the tally of its records, never computed again. These observations
+travel in a column of the operator's rows, as MessagePack arrays. They never influence a decision and are not published. The
+counts are per micro-batch; the receiver adds them up.
 """
 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import msgspec
 
 from state.controller import REJECTED, USED, Controller, Result
 from state.events import (
@@ -176,3 +181,61 @@ class Intake:
 
 def _partition(record: Record) -> int | None:
     return None if record.is_control is None else record.origin.partition
+
+
+EventResult = Literal["used", "superseded", "late", "rejected"]
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class EventCount(msgspec.Struct, frozen=True, array_like=True):
+    """How many events of a CloudEvents type had this result; `type` is `unknown` where it could not be read."""
+
+    type: str
+    result: EventResult
+    count: _Count
+
+
+class EventObservation(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="events"):
+    """The input events of one cluster in one micro-batch; `cluster` is empty for records that name none.
+
+    `rejected` counts the rejected ones by reason, `action_results` the used results of actions by outcome.
+    """
+
+    cluster: str
+    counts: list[EventCount]
+    rejected: dict[str, _Count]
+    action_results: dict[str, _Count]
+    forgotten: bool = False
+    """Whether a control event deleted what was remembered of the cluster."""
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(EventObservation)
+
+
+def event_observation(cluster: str, tally: Tally, *, forgotten: bool = False) -> EventObservation:
+    """The results of one cluster's records in a micro-batch; ``forgotten``: after them nothing is remembered of the cluster."""
+    by_type: Counter[tuple[str, Result]] = Counter()
+    for (_, kind, result), count in tally.results.items():
+        by_type[kind, result] += count
+    counts = [
+        EventCount(type=kind, result=result, count=count) for (kind, result), count in sorted(by_type.items())
+    ]
+    return EventObservation(
+        cluster=cluster,
+        counts=counts,
+        rejected=dict(sorted(tally.reasons.items())),
+        action_results=dict(sorted(tally.action_results.items())),
+        forgotten=forgotten,
+    )
+
+
+def encode_observation(observation: EventObservation) -> bytes:
+    """The observation as MessagePack."""
+    return _ENCODER.encode(observation)
+
+
+def decode_observation(encoded: bytes) -> EventObservation:
+    """The inverse of `encode_observation`; raises `msgspec.ValidationError` for anything else."""
+    return _DECODER.decode(encoded)

@@ -1,29 +1,87 @@
-"""What a checkpoint says of itself: its card, its query, and whether this trimtab with these settings may go on with it.
+"""What lies in a checkpoint, what it says of itself, and whether this trimtab with these settings may go on with it.
 
-Nothing here changes a checkpoint or needs Spark: a start and ``trimtab doctor`` judge by the same rules.
+A checkpoint holds a directory for each start, with the card that makes it count and Spark's logs of batches.
+``streaming.spark.starts`` makes and deletes these directories. Nothing here changes a checkpoint or needs Spark: a start and
+``trimtab doctor`` judge by the same rules.
 """
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from state.events import System
 from state.layouts import FRESH, VERSION, NewerStateError, OlderStateError, refuse_version
 from state.systems import rounds_of
-from streaming.ports import starts
-from streaming.ports.marker import Checkpoint
-from streaming.ports.starts import Listing, Start
 from streaming.settings import Settings
 from streaming.settings.kept import keep, kept_digest
+from streaming.transport.errors import CheckpointError
+from streaming.transport.publishing import Checkpoint
+
+CARD = "trimtab.json"
+CLAIM = "claim"
+"""File of the process that works in a start's directory; it is made before everything else there."""
+PROBE = ".trimtab-probe-"
+"""Beginning of the names of the files with which a start tests the store; a start that was killed may leave some."""
+_NAME = re.compile(r"start-(\d+)")
+
+
+class Listing(Protocol):
+    """Files below a root. Names are relative to it; "" is the root itself."""
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file or a directory of this name."""
+
+    def names(self, name: str = "") -> list[str]:
+        """Names of what a directory holds; empty where there is none."""
+
+    def read(self, name: str) -> bytes | None:
+        """The contents of a file; None where there is no such file."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Start:
+    """The directory of a start; epoch 0 is the checkpoint itself."""
+
+    epoch: int
+
+    @property
+    def directory(self) -> str:
+        """Its name below the checkpoint."""
+        return f"start-{self.epoch}" if self.epoch else ""
+
+    def file(self, *names: str) -> str:
+        """The name of something in it."""
+        return "/".join(filter(None, (self.directory, *names)))
+
+
+def is_start(name: str) -> bool:
+    """Whether something in the checkpoint is the directory of a start."""
+    return _NAME.fullmatch(name) is not None
+
+
+def all_starts(files: Listing) -> list[Start]:
+    """The checkpoint itself, and the directories in it, whether they count or not."""
+    found = [_NAME.fullmatch(name) for name in files.names()]
+    return [Start(0), *(Start(int(name[1])) for name in found if name is not None)]
+
+
+def newest_start(files: Listing) -> Start | None:
+    """The newest start that counts, which is one with a card; None where there is none."""
+    return max((start for start in all_starts(files) if files.exists(start.file(CARD))), default=None)
+
+
+def newest_number(files: Listing, start: Start, log: str) -> int | None:
+    """The highest batch in one of Spark's logs, ``offsets`` or ``commits``."""
+    names = files.names(start.file(log))
+    return max((int(name) for name in names if name.isdecimal()), default=None)
+
 
 _SYSTEMS: tuple[System, ...] = ("pulsar", "kafka")
-
-
-class CheckpointError(Exception):
-    """The checkpoint cannot be used; the text says why and what to do."""
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +136,7 @@ def _lengths(settings: Settings, system: System) -> tuple[float, dict[str, float
 
 def read_card(files: Listing, location: str, start: Start) -> Card:
     """The card of a start. Raises ``CheckpointError``."""
-    name = start.file(starts.CARD)
+    name = start.file(CARD)
     try:
         return msgspec.json.decode(files.read(name) or b"", type=Card)
     except msgspec.MsgspecError as error:
@@ -91,7 +149,7 @@ def read_query(files: Listing, location: str, start: Start) -> Checkpoint:
     """The id of the start's query, and how far it got. Raises ``CheckpointError``."""
     return Checkpoint(
         query_id=_query_id(files, location, start),
-        last_batch_id=starts.newest_number(files, start, "offsets"),
+        last_batch_id=newest_number(files, start, "offsets"),
         epoch=start.epoch,
     )
 
@@ -109,9 +167,9 @@ def _query_id(files: Listing, location: str, start: Start) -> str | None:
 
 def refuse_strangers(files: Listing, location: str) -> None:
     """Raise ``CheckpointError`` for a directory that holds something else: trimtab must not write into it."""
-    if any(not (starts.is_start(name) or name.startswith(starts.PROBE)) for name in files.names()):
+    if any(not (is_start(name) or name.startswith(PROBE)) for name in files.names()):
         raise CheckpointError(
-            f"{location} is not empty and is not a checkpoint of trimtab (it has no {starts.CARD}): "
+            f"{location} is not empty and is not a checkpoint of trimtab (it has no {CARD}): "
             f"set spark.checkpoint to a directory of its own"
         )
 

@@ -1,18 +1,84 @@
-"""The marker: what a controller published last, and whether it agrees with Spark's checkpoint.
+"""What a controller publishes, in which order, and the marker that says what is out: the same for Kafka and Pulsar.
 
-The marker travels in the same transaction as the records it stands for. It is compared with the checkpoint at start
-and with every batch. So the actions of a batch that runs twice are published once, and a checkpoint that was deleted,
-restored from a backup or swapped is noticed. Pure: no Kafka here.
+A re-run of a batch may collect the same rows in another order, so both publishing and hashing go by a total order: topic,
+key, round, place in the round; rejected records by where they came from.
+
+The marker travels with the records it stands for. It is compared with the checkpoint at start and with every batch. So the
+actions of a batch that runs twice are published once, and a checkpoint that was deleted, restored from a backup or swapped
+is noticed. Pure: no broker and no Spark here.
 """
 
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 import msgspec
 
 from state.layouts import FRESH
-from streaming.ports.publishing import CheckpointMismatch, Fenced
-from streaming.ports.starts import ADOPT, StartWith
+from streaming.transport.errors import ADOPT, CheckpointMismatch, Fenced, StartWith
+
+_NO_COORDINATES = ("", -1, -1)
+
+PIECE_BYTES = 4 * 1024 * 1024
+"""Bytes sent before waiting for their delivery. A broker has 20 s for each piece, so 200 kB/s suffice for any batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutboundRecord:
+    """One encoded output: `value` is published as it is under `key`, the cluster's name.
+
+    `round` and `place` are the round's number and the output's place in it. A rejected record has no round:
+    it carries the `coordinates` (topic, partition, offset) of the record it was made from.
+    """
+
+    topic: str
+    key: str
+    value: bytes
+    round: int = 0
+    place: int = 0
+    coordinates: tuple[str, int, int] | None = None
+
+
+def _order(record: OutboundRecord) -> tuple[str, str, int, int, tuple[str, int, int]]:
+    return (record.topic, record.key, record.round, record.place, record.coordinates or _NO_COORDINATES)
+
+
+def sort_records(records: Iterable[OutboundRecord]) -> list[OutboundRecord]:
+    """The records in the order in which they are published."""
+    return sorted(records, key=_order)
+
+
+def digest(records: Iterable[OutboundRecord]) -> str:
+    """SHA-256, in hexadecimal, of topic, key and value of every record in publishing order.
+
+    Each part is preceded by its length, so that no two different batches give the same bytes. Headers are left out:
+    the epoch rises at every start, while a re-run of a batch must have the digest of the first run.
+    """
+    sha = hashlib.sha256()
+    for record in sort_records(records):
+        for part in (record.topic.encode(), record.key.encode(), record.value):
+            sha.update(len(part).to_bytes(8, "big"))
+            sha.update(part)
+    return sha.hexdigest()
+
+
+def pieces(
+    records: Iterable[OutboundRecord], *, most_bytes: int = PIECE_BYTES
+) -> Iterator[Sequence[OutboundRecord]]:
+    """The records in their order, cut into pieces of at most so many bytes; a larger record is a piece of its own."""
+    piece: list[OutboundRecord] = []
+    size = 0
+    for record in records:
+        if piece and size + len(record.value) > most_bytes:
+            yield piece
+            piece, size = [], 0
+        piece.append(record)
+        size += len(record.value)
+    if piece:
+        yield piece
 
 
 class RanWith(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,3 +299,37 @@ def _batch_refusal(
         f"{_describe(marker)}. If the input was changed between the two runs of the batch, leave it as it was "
         f"published and go on with {ADOPT}; or start over with {FRESH}."
     )
+
+
+class Publisher(AbstractContextManager["Publisher"], Protocol):
+    """What the publishers for Kafka and Pulsar have in common; contracts and errors are those of ``KafkaPublisher``."""
+
+    def read_marker(self) -> Marker | None:
+        """The newest marker, None without one; no controller is disturbed. Raises ``PublishError`` or ``CheckpointMismatch``."""
+
+    def check(self, read: Callable[[], Checkpoint], *, start_with: StartWith = "checkpoint") -> None:
+        """Raise what ``open`` would raise now, without disturbing the controller that runs."""
+
+    def open(self, read: Callable[[], Checkpoint], *, start_with: StartWith = "checkpoint") -> int:
+        """Take over as the controller of this name and return its epoch."""
+
+    def publish(
+        self,
+        batch_id: int,
+        query_id: str,
+        records: Sequence[OutboundRecord],
+    ) -> BatchState:
+        """Make a batch's records visible if they are not out already."""
+
+    @property
+    def marker(self) -> Marker:
+        """The marker of what is published."""
+
+    def ensure_owner(self) -> None:
+        """Raise ``Fenced`` when a newer controller of this name has taken over, ``PublishError`` when no broker answers."""
+
+    def is_superseded(self) -> bool:
+        """Whether a newer controller of this name has taken over."""
+
+    def close(self) -> None:
+        """Close all connections."""
