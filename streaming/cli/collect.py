@@ -99,7 +99,7 @@ def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:
     from streaming.collector.kafka import KafkaCollector  # noqa: PLC0415  Kafka is imported late
     from streaming.collector.kafka_sweep import EVENTS, READ_RESULTS  # noqa: PLC0415
     from streaming.collector.metrics import CollectorMetrics  # noqa: PLC0415
-    from streaming.kafka.connection import ClusterError  # noqa: PLC0415
+    from streaming.kafka.client import ClusterError  # noqa: PLC0415
 
     metrics = CollectorMetrics(cluster, results=READ_RESULTS, events=EVENTS)
 

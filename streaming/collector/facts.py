@@ -6,7 +6,8 @@ from concurrent.futures import Executor
 
 from streaming.collector.own_topics import OwnTopics, read_own_topics
 from streaming.contract.messages import IsolationPolicyFacts, PulsarBrokerFacts, PulsarClusterData
-from streaming.pulsar.admin import AdminError, PulsarAdmin
+from streaming.pulsar.admin import PulsarAdmin
+from streaming.pulsar.http import AdminError
 
 
 def read_facts(

@@ -14,8 +14,8 @@ from streaming.collector.collector import Collector
 from streaming.collector.kafka_sweep import METRICS_FAILED, KafkaSweeper
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.network_metrics import NetworkMeter
-from streaming.kafka.admin import KafkaCluster, cluster_of
-from streaming.kafka.connection import ClusterError
+from streaming.kafka.client import ClusterError
+from streaming.kafka.cluster import KafkaCluster, cluster_of
 from streaming.settings import ClusterSettingsSource, KafkaTarget, Settings
 from streaming.transport.errors import PublishError
 from streaming.transport.events import EventSink

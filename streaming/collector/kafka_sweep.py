@@ -28,13 +28,8 @@ from streaming.contract.kafka import (
     ThrottleRates,
 )
 from streaming.contract.messages import KafkaLoadReportMessage, ReassignmentMessage, type_of
-from streaming.kafka.admin import KafkaCluster
-from streaming.kafka.cluster import (
-    Partition,
-    PartitionState,
-    RunningMove,
-)
-from streaming.kafka.connection import ClusterError
+from streaming.kafka.client import ClusterError
+from streaming.kafka.cluster import KafkaCluster, Partition, PartitionState, RunningMove
 from streaming.kafka.throttles import ThrottlesFound
 from streaming.transport.events import EventSink
 

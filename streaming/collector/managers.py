@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from streaming.collector.metrics import CollectorMetrics
-from streaming.pulsar.admin import EXTENSIBLE, AdminError, BrokerConfiguration, PulsarAdmin
+from streaming.pulsar.admin import EXTENSIBLE, BrokerConfiguration, PulsarAdmin
+from streaming.pulsar.http import AdminError
 
 _LOG = logging.getLogger(__name__)
 

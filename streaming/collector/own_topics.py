@@ -12,7 +12,8 @@ from urllib.parse import quote
 
 from policies.splitting.positions import position_of
 from streaming.contract.messages import Traffic
-from streaming.pulsar.admin import AdminError, PulsarAdmin
+from streaming.pulsar.admin import PulsarAdmin
+from streaming.pulsar.http import AdminError
 from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
 from streaming.settings import Settings
 

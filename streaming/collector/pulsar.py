@@ -18,8 +18,8 @@ from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.own_topics import OwnTopics
 from streaming.collector.sweep import PulsarEventWriter, Sweeper
 from streaming.collector.unowned import Unowned
-from streaming.pulsar.admin import AdminError, BrokerConfiguration, HttpClient, PulsarAdmin
-from streaming.pulsar.admin.http import CredentialsError
+from streaming.pulsar.admin import BrokerConfiguration, PulsarAdmin
+from streaming.pulsar.http import AdminError, CredentialsError, HttpClient
 from streaming.pulsar.load_data import LoadData
 from streaming.settings import ClusterSettingsSource, PulsarTarget, Settings
 from streaming.transport.errors import PublishError

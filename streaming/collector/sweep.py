@@ -40,7 +40,8 @@ from streaming.contract.messages import (
     type_of,
 )
 from streaming.process.deadline import Deadline
-from streaming.pulsar.admin import AdminError, PulsarAdmin
+from streaming.pulsar.admin import PulsarAdmin
+from streaming.pulsar.http import AdminError
 from streaming.pulsar.load_data import LoadData, NoLoadData
 from streaming.settings.targets import PulsarTarget
 

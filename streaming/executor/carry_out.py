@@ -26,7 +26,8 @@ from state.facts import Isolation
 from state.pulsar.groups import Groups
 from streaming.executor.orders import Done, Held, Order, Skip, SplitOrder, UnloadOrder
 from streaming.process.deadline import Deadline
-from streaming.pulsar.admin import EXTENSIBLE, AdminError, PulsarAdmin
+from streaming.pulsar.admin import EXTENSIBLE, PulsarAdmin
+from streaming.pulsar.http import AdminError
 
 _LOG = logging.getLogger(__name__)
 

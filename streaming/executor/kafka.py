@@ -15,8 +15,8 @@ from streaming.executor.kafka_orders import ThrottleOrder, read_throttle_order
 from streaming.executor.loop import ActionLoop
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import Held, RecordEpoch, Skip
-from streaming.kafka.admin import cluster_of
-from streaming.kafka.connection import ClusterError
+from streaming.kafka.client import ClusterError
+from streaming.kafka.cluster import cluster_of
 from streaming.settings import KafkaTarget, Settings
 from streaming.systems.actions import actions_of, memory_of
 from streaming.systems.control import control_of

@@ -23,8 +23,8 @@ from policies.throttle.lists import ThrottledLists, entries_of, merge, text_of, 
 from policies.throttle.rates import BrokerRole
 from streaming.executor.kafka_orders import ThrottleAction
 from streaming.executor.orders import Held, Skip
-from streaming.kafka.admin import KafkaCluster
-from streaming.kafka.connection import ClusterError
+from streaming.kafka.client import ClusterError
+from streaming.kafka.cluster import KafkaCluster
 from streaming.kafka.throttles import Change, Throttle, changes_of
 from streaming.transport.errors import Taken
 from streaming.transport.executor import HeldMemory, Memory, Rate, Remembered

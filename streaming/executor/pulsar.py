@@ -17,8 +17,8 @@ from streaming.executor.carry_out import Executor
 from streaming.executor.loop import ActionLoop
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import Done, Order, RecordEpoch, Skip, read_order
-from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
-from streaming.pulsar.admin.http import CredentialsError
+from streaming.pulsar.admin import PulsarAdmin
+from streaming.pulsar.http import AdminError, CredentialsError, HttpClient
 from streaming.settings import PulsarTarget, Settings
 from streaming.systems.actions import actions_of
 from streaming.systems.control import control_of

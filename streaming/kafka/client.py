@@ -1,16 +1,38 @@
-"""The network client with which every client of kafka-python connects.
+"""Clients of kafka-python, and every way around their faults.
 
-The client learns a topic's partitions with its second request for metadata, and sends that no sooner than 100 ms after the first,
+A client learns a topic's partitions with its second request for metadata, and sends that no sooner than 100 ms after the first,
 whatever its ``retry_backoff_ms`` (kafka-python 3.0.12 does not pass it on). A fail-over opens five clients, one after another.
-
 Nor does it pass on ``allow_auto_create_topics``: a request for a topic that is missing would make it, with the brokers' defaults.
 
-The client logs a traceback when a connection is reset, although it connects again by itself; a line with the error is enough. It also
+A client logs a traceback when a connection is reset, although it connects again by itself; a line with the error is enough. It also
 logs one when it has closed a connection while a task was about to wait for it; that one is dropped, because nothing is wrong.
+
+It waits without limit for metadata of a topic, for a position, and for records of a partition that has lost its leader; each of
+these is bounded here. A producer's ``close`` waits for records that cannot be delivered: without limit when none is given, and
+with one it raises ``KafkaTimeoutError`` and leaves the thread that sends them running.
 """
 
 import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.consumer.fetcher import ConsumerRecord
+from kafka.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+)
+from kafka.net.manager import KafkaConnectionManager
+
+from streaming.kafka.link import Operation, Resource, Subject, describe_missing
+from streaming.process.deadline import Deadline
+from streaming.process.within import within
+from streaming.transport.errors import NoAnswer
 
 if TYPE_CHECKING:
     from kafka.net.compat import KafkaNetClient
@@ -28,8 +50,6 @@ def connect_quickly(**options: Any) -> "KafkaNetClient":
     # commands that need no broker load this module too
     from kafka.net.compat import KafkaNetClient  # noqa: PLC0415
     from kafka.net.selector import NetworkSelector  # noqa: PLC0415
-
-    from streaming.kafka.bootstrapping import ClosingManager  # noqa: PLC0415
 
     _TRANSPORT.addFilter(_name_error)  # the same filter is added once
     _SELECTOR.addFilter(_is_news)
@@ -53,3 +73,187 @@ def _is_news(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
     is_closed = isinstance(error, ValueError) and str(error) == _CLOSED
     return not (is_closed and str(record.msg).startswith(_TASK_FAILED))
+
+
+class ClosingManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python has no types
+    """Closes the client's network if no broker answers.
+
+    A client of kafka-python 3.0.12 that finds no broker raises when it is made, so nobody can close it; its thread and four open
+    files would stay. A standby that looks for its brokers every 45 s would be out of files after hours without them.
+    """
+
+    def bootstrap(self, timeout_ms: int | None = None, refresh: bool = True) -> None:  # noqa: FBT001, FBT002  its signature
+        """Find the brokers. Raises ``KafkaError``."""
+        try:
+            super().bootstrap(timeout_ms, refresh)
+        except BaseException:
+            self.close()
+            self._net.close()
+            raise
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def close_producer(producer: KafkaProducer | None, *, wait_s: float = 0.0) -> None:
+    """Close the producer (None: there is none yet); records not written within ``wait_s`` are given up and not sent any more."""
+    if producer is None:
+        return
+    try:
+        producer.close(timeout=wait_s)
+    except KafkaTimeoutError:
+        _LOG.info("a producer with unsent records is closed by force")
+        producer._sender.force_close()  # noqa: SLF001 - close() gives up at its flush and never gets to this
+
+
+_REACH_TIMEOUT_MS = 8_000
+"""How long at most until some broker has answered: a command says within about 10 s that there is none at its address."""
+_REQUEST_TIMEOUT_S = 10.0
+"""How long one request may take, as long as a target's ``timeout_s`` allows by default: a healthy broker needs well under 1 s."""
+
+
+class ClusterError(Exception):
+    """The cluster does not answer, or not as it must; the message names the request and the remedy."""
+
+
+class Unanswered(ClusterError):
+    """A request failed; the error of Kafka's client is its cause."""
+
+
+def open_admin(
+    bootstrap: str,
+    options: Mapping[str, object] = MappingProxyType({}),
+    *,
+    timeout_s: float = _REQUEST_TIMEOUT_S,
+) -> KafkaAdminClient:
+    """Open an admin client, which closes at the end of its ``with``; ``options`` are passed on to it.
+
+    Raises ``KafkaError``, or ``OSError`` or ``ValueError`` for certificates that cannot be used.
+    """
+    return KafkaAdminClient(
+        bootstrap_servers=bootstrap,
+        bootstrap_timeout_ms=_REACH_TIMEOUT_MS,
+        request_timeout_ms=round(1000 * timeout_s),
+        **options,
+    )
+
+
+@contextmanager
+def connected(
+    bootstrap: str, options: Mapping[str, object], *, timeout_s: float
+) -> Iterator[KafkaAdminClient]:
+    """Open an admin client, and close it at the end.
+
+    Raises ``ClusterError``, also for any request that Kafka refuses while the client is used.
+    """
+    try:
+        admin = open_admin(bootstrap, options, timeout_s=timeout_s)
+    except (KafkaError, OSError, ValueError) as error:
+        raise _no_answer_error_of(bootstrap, error) from error
+    try:
+        with admin:
+            yield admin
+    except (KafkaError, Unanswered) as error:
+        cause = error.__cause__ if isinstance(error, Unanswered) else error
+        raise _no_answer_error_of(bootstrap, cause) from error
+
+
+def _no_answer_error_of(bootstrap: str, error: BaseException | None) -> ClusterError:
+    return ClusterError(
+        f"Kafka at {bootstrap} does not answer as expected: {error!r}. "
+        "Check the address, whether the brokers are up, and the security settings."
+    )
+
+
+_POLL_MS = 200
+
+
+def partitions_of(consumer: KafkaConsumer, topic: str, *, timeout_s: float) -> frozenset[int]:
+    """Numbers of a topic's partitions; empty if there is no such topic. Raises ``KafkaError``; close the consumer then."""
+    try:
+        return frozenset(
+            within(timeout_s, lambda: consumer.partitions_for_topic(topic), what=f"partitions of {topic}")
+        )
+    except TimeoutError as error:
+        raise KafkaTimeoutError(str(error)) from error
+
+
+def read_to_end(
+    consumer: KafkaConsumer, *, silence_s: float, ends: Mapping[TopicPartition, int] | None = None
+) -> Iterator[ConsumerRecord]:
+    """Records of the assigned partitions, from the consumer's position to ``ends``, or to the end at the time of the call.
+
+    Every partition is fetched from at least once: Kafka gives its end to any client that may describe the topic, and only
+    a fetch fails if the client may not read it. Raises ``KafkaError``, also after ``silence_s`` without a record.
+    """
+    assigned = sorted(consumer.assignment())
+    ends = ends or consumer.end_offsets(assigned, timeout_ms=round(1000 * silence_s))
+    deadline = Deadline(silence_s)
+    while not all(_is_read(consumer, partition, ends[partition]) for partition in assigned):
+        polled = consumer.poll(timeout_ms=_POLL_MS)
+        for partition in assigned:
+            yield from polled.get(partition, ())
+        if polled:
+            deadline = Deadline(silence_s)
+        elif deadline.is_over:
+            topics = ", ".join(sorted({partition.topic for partition in assigned}))
+            raise KafkaTimeoutError(
+                f"{topics} could not be read to its end: nothing came for {silence_s:g} s. Does each partition have a leader?"
+            )
+
+
+def _is_read(consumer: KafkaConsumer, partition: TopicPartition, end: int) -> bool:
+    if consumer.highwater(partition) is None:  # it is known from the first answer to a fetch
+        return False
+    position = consumer.position(partition, timeout_ms=_POLL_MS)
+    return position is not None and position >= end
+
+
+def denied_resource(error: KafkaError) -> Resource | None:
+    """The kind of resource that was refused; None if the error is not about a missing permission."""
+    match error:
+        case TopicAuthorizationFailedError():
+            return "topic"
+        case GroupAuthorizationFailedError():
+            return "group"
+        case ClusterAuthorizationFailedError():
+            return "cluster"
+    return "topic" if _has_no_producer_id(error) else None
+
+
+def _has_no_producer_id(error: KafkaError) -> bool:
+    """Whether an idempotent producer got no id, which it gets if it may write to any topic (KIP-679); only the text shows it."""
+    text = str(error)
+    return "InitProducerId" in text and "ClusterAuthorizationFailed" in text
+
+
+def explain_denied(
+    error: KafkaError, subject: Subject, operation: Operation, *, topic: str = "", group: str = ""
+) -> str:
+    """The missing permission, if the error is about one, and otherwise Kafka's own words.
+
+    Kafka names the kind of resource that was refused, but not the operation: ``operation`` is what was tried on the topic
+    or the cluster; a group is only ever read.
+    """
+    match denied_resource(error):
+        case "topic":
+            return describe_missing(subject, "topic", topic, [operation])
+        case "group":
+            return describe_missing(subject, "group", group, ["Read"])
+        case "cluster":
+            return describe_missing(subject, "cluster", "", [operation])
+    return repr(error)
+
+
+def passes(error: BaseException | None) -> bool:
+    """Whether brokers do not answer, which may pass. A wrong address looks the same; a missing permission or topic does not."""
+    return isinstance(error, KafkaError) and bool(error.retriable)
+
+
+@contextmanager
+def retry_until_answered() -> Iterator[None]:
+    """Turn what the client raises into ``NoAnswer``."""
+    try:
+        yield
+    except KafkaError as error:
+        raise NoAnswer(str(error), passes=passes(error)) from error

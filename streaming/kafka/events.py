@@ -1,21 +1,21 @@
-"""Writes events to a topic: the input topic, for collectors and executors, or the topic of the controllers' beats.
+"""Writes to a topic on Kafka outside of the batches: events of collectors, executors and controllers, and a few records at a time.
 
-It is not exactly-once, and need not be: input events carry ids and times, and a repeated one changes nothing. An event
+Events are not exactly-once, and need not be: they carry ids and times, and a repeated one changes nothing. An event
 that cannot be written in time is given up and counted: load is only useful while it is fresh.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
 from kafka.future import Future
 
-from streaming.kafka.denied import explain_denied
-from streaming.kafka.ending import close_producer
-from streaming.kafka.permissions import ANYBODY, Subject
-from streaming.kafka.topic_specs import RECORD_HEADROOM_BYTES
+from streaming.kafka.client import close_producer, explain_denied
+from streaming.kafka.link import ANYBODY, Link, Subject
+from streaming.kafka.reading import explain_errors
+from streaming.kafka.topics import RECORD_HEADROOM_BYTES
 from streaming.process.closing import Closing
 from streaming.transport.errors import NoTopic, PublishError
 
@@ -104,3 +104,38 @@ class KafkaEvents(Closing):
 
     def _explain(self, error: KafkaError) -> str:
         return explain_denied(error, self._subject, "Write", topic=self._topic)
+
+
+_TIMEOUT_S = 20.0
+
+
+def append(
+    link: Link,
+    topic: str,
+    records: Sequence[tuple[str | None, bytes]],
+    *,
+    headers: Sequence[tuple[str, str]] = (),
+) -> None:
+    """Append values, with their keys if any; returns when all in-sync replicas have them. Raises ``exits.Refused``."""
+    encoded = [(name, text.encode()) for name, text in headers]
+    with explain_errors(link, topic, "Write"):
+        producer = KafkaProducer(
+            bootstrap_servers=link.bootstrap,
+            acks="all",
+            enable_idempotence=True,
+            allow_auto_create_topics=False,
+            max_block_ms=round(_TIMEOUT_S * 1000),
+            delivery_timeout_ms=round(_TIMEOUT_S * 1000),
+            request_timeout_ms=round(_TIMEOUT_S * 1000),
+            metrics_enabled=False,
+            **link.client_options(),
+        )
+        try:
+            sent = [
+                producer.send(topic, key=None if key is None else key.encode(), value=value, headers=encoded)
+                for key, value in records
+            ]
+            for future in sent:
+                future.get(timeout=_TIMEOUT_S)
+        finally:
+            close_producer(producer, wait_s=_TIMEOUT_S)

@@ -1,19 +1,27 @@
-"""Reads a topic on Kafka for a person: committed records only, no consumer group, nothing is left behind on the brokers."""
+"""Reads topics on Kafka: committed records only, no consumer group, nothing is left behind on the brokers.
 
-from collections.abc import Iterator
+For a start it also says where to begin, and what of the input is gone or not what it was. A log that was truncated and has grown
+again holds other records at the offsets that were read. Offsets do not show this. Append times do, within limits: each record
+that was read was there when its batch was planned, so a record that was appended later than that, at an offset that had been
+read, is another one. A log that grew again before the next batch was planned is not noticed, nor is one on brokers whose clocks
+are behind the driver's by more than ``_CLOCKS_APART_MS``. Pulsar needs no such check: what is written after a truncation is in
+ledgers of its own.
+"""
+
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaError
 
-from streaming.kafka.denied import denied_resource
-from streaming.kafka.link import Link
-from streaming.kafka.log import partitions_of, read_to_end
-from streaming.kafka.permissions import Operation, describe_hidden_topic, describe_missing
+from state.layouts import FRESH
+from streaming.contract.skipped import SkippedRange
+from streaming.kafka.client import denied_resource, partitions_of, read_to_end, retry_until_answered
+from streaming.kafka.link import Link, Operation, describe_hidden_topic, describe_missing
 from streaming.process.closing import Closing
 from streaming.process.exits import Refused
-from streaming.transport.reading import Begin, Place
+from streaming.transport.reading import Begin, Place, Progress
 
 _REACH_TIMEOUT_MS = 8_000
 _POLL_MS = 200
@@ -124,3 +132,94 @@ class TopicReader(Closing):
         with self._explain_errors():
             polled = self._consumer.poll(timeout_ms=_POLL_MS)
         return [record for at in self._partitions for record in polled.get(at, ())]
+
+
+def find_lost(link: Link, places: Sequence[Place]) -> list[SkippedRange]:
+    """The ranges after these places that are gone. Raises ``NoAnswer``."""
+    at = {TopicPartition(place.topic, place.partition): int(place.at) for place in places}
+    with retry_until_answered():
+        consumer = KafkaConsumer(bootstrap_servers=link.bootstrap, **link.client_options())
+        try:
+            begins, ends = consumer.beginning_offsets(list(at)), consumer.end_offsets(list(at))
+        finally:
+            consumer.close()
+    return [
+        SkippedRange(
+            topic=where.topic,
+            partition=where.partition,
+            read_until=str(offset),
+            goes_on_from=str(max(begins[where], min(offset, ends[where]))),
+            records_count=begins[where] - offset if begins[where] > offset else None,
+        )
+        for where, offset in at.items()
+        if not begins[where] <= offset <= ends[where]
+    ]
+
+
+_CLOCKS_APART_MS = 600_000
+_LAST_READ_POLL_MS = 2_000
+
+
+def find_regrown(link: Link, read: Progress) -> str | None:
+    """The error text for the first log whose last read record is another one now; None if there is none. Raises ``NoAnswer``."""
+    if not read.places:
+        return None
+    with retry_until_answered():
+        return _find_regrown(link, read)
+
+
+def _find_regrown(link: Link, read: Progress) -> str | None:
+    consumer = KafkaConsumer(
+        bootstrap_servers=link.bootstrap,
+        enable_auto_commit=False,
+        max_poll_records=1,
+        **link.client_options(),
+    )
+    try:
+        for place in read.places:
+            last = _last_read(consumer, place)
+            if last is not None and last.timestamp > read.planned_ms + _CLOCKS_APART_MS:
+                return (
+                    f"{place.topic}, partition {place.partition}: the record at offset {last.offset} was appended after the "
+                    f"checkpoint had read up to {place.at}: the log was truncated and has grown again, so records that "
+                    f"were never read lie before that. Start over with {FRESH}"
+                )
+    finally:
+        consumer.close()
+    return None
+
+
+def _last_read(consumer: KafkaConsumer, place: Place) -> ConsumerRecord | None:
+    """The record before the place; None where it is gone (retention, compaction) or was never there."""
+    at, offset = TopicPartition(place.topic, place.partition), int(place.at)
+    consumer.assign([at])
+    if not consumer.beginning_offsets([at])[at] < offset <= consumer.end_offsets([at])[at]:
+        return None
+    consumer.seek(at, offset - 1)
+    records = consumer.poll(timeout_ms=_LAST_READ_POLL_MS).get(at, [])
+    return records[0] if records and records[0].offset < offset else None
+
+
+_EARLIEST, _LATEST = -2, -1
+"""Spark's numbers for them."""
+_TIMEOUT_S = 10.0
+
+
+def first_offsets(link: Link, topic: str, begin: Begin) -> dict[str, int]:
+    """The first offset to read, by the number of the partition. Raises ``NoAnswer``."""
+    with retry_until_answered():
+        consumer = KafkaConsumer(bootstrap_servers=link.bootstrap, **link.client_options())
+        try:
+            return _offsets(consumer, topic, begin)
+        finally:
+            consumer.close()
+
+
+def _offsets(consumer: KafkaConsumer, topic: str, begin: Begin) -> dict[str, int]:
+    partitions = sorted(partitions_of(consumer, topic, timeout_s=_TIMEOUT_S))
+    if not isinstance(begin, int):
+        return dict.fromkeys(map(str, partitions), _EARLIEST if begin == "earliest" else _LATEST)
+    found = consumer.offsets_for_times(
+        {TopicPartition(topic, number): max(0, begin) for number in partitions}
+    )
+    return {str(at.partition): _LATEST if offset is None else offset.offset for at, offset in found.items()}

@@ -19,7 +19,7 @@ from kafka.errors import KafkaError
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.moves import LARGEST_NUMBER
 from policies.throttle.rates import BrokerRole, Role
-from streaming.kafka.connection import ClusterError
+from streaming.kafka.client import ClusterError
 from streaming.process.deadline import poll
 
 ROLES: tuple[Role, Role] = ("leader", "follower")

@@ -1,13 +1,16 @@
-"""The nine topics on Kafka: how they must be set up, creating them, and checking them at start.
+"""The nine topics on Kafka: how they must be set up, making them, checking them at start, and examining them for a person.
 
 Existing topics are never altered: their settings may be deliberate, and some mistakes (a partition count)
 cannot be undone. Each difference is named with the value found, the value expected and the command that corrects
 it. Retention and replication are chosen for new topics only; operators may change them freely.
+
+A start stops at the first kind of obstacle and only asks what keeps a controller from starting; a person is shown everything
+at once, also settings that a new topic would have and an older one may lack.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -21,26 +24,76 @@ from kafka.errors import (
     for_code,
 )
 
-from streaming.kafka.connection import open_admin
-from streaming.kafka.permissions import (
+from policies.wording import counted
+from streaming.contract.envelope import LARGEST_RECORD_BYTES
+from streaming.kafka.client import open_admin, retry_until_answered
+from streaming.kafka.link import (
     ANYBODY,
+    Link,
     Subject,
     TopicPermissions,
     acl_command,
     beat_operations,
     controller_operations,
+    missing_by_topic,
     missing_permissions,
 )
-from streaming.kafka.topic_specs import TopicSpec, select_specs, specs_of
 from streaming.settings import TopicNames
 from streaming.transport.errors import StartError, TopicsWrong, Unreachable
-from streaming.transport.topics import Difference, Outcome, TopicOutcome, no_beats
+from streaming.transport.topics import (
+    ACTIONS_RETENTION_MS,
+    AUDIT_RETENTION_MS,
+    BEATS_RETENTION_MS,
+    INPUT_RETENTION_MS,
+    BrokersSeen,
+    Denied,
+    Difference,
+    Outcome,
+    TopicOutcome,
+    TopicsSeen,
+    no_beats,
+)
 
 REPLICAS_MAX = 3
 """Replicas of a new topic if there are that many brokers; two of them must then be in sync."""
 
 _KNOWN_ANSWERS = (0, UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
 """Error codes that describe a topic; others, such as for a leader that is not there yet, do not."""
+
+
+RECORD_HEADROOM_BYTES = 64 * 1024
+"""Key, headers and batch header on top of the largest value."""
+
+
+MARKER_SEGMENT_BYTES = 1024 * 1024
+"""Compaction leaves the newest segment alone; a start reads it whole (some 5,000 markers)."""
+
+
+_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
+
+
+_COMPACTED = {"cleanup.policy": "compact"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSpec:
+    """A topic: `fixed` settings are needed, `chosen` ones only proposed; None for `partitions_needed` leaves them unchecked.
+
+    A controller runs without a topic that is `optional`.
+    """
+
+    name: str
+    partitions: int
+    partitions_needed: int | None = None
+    fixed: Mapping[str, str] = field(default_factory=dict)
+    chosen: Mapping[str, str] = field(default_factory=dict)
+    min_message_bytes: int | None = None
+    optional: bool = False
+
+    @property
+    def configs(self) -> dict[str, str]:
+        size = {} if self.min_message_bytes is None else {"max.message.bytes": str(self.min_message_bytes)}
+        return {**self.chosen, **size, **self.fixed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,3 +335,170 @@ def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int, subject: Subj
             f"{subject.principal} lacks the permission Create on topic {spec.name}. Run: {needed}"
         ) from error
     return True
+
+
+def specs_of(names: TopicNames, *, input_partitions: int | None, max_record_bytes: int) -> list[TopicSpec]:
+    """All topics as they are made; partitions of the input are not compared where ``input_partitions`` is None."""
+    return [
+        TopicSpec(
+            name=names.input,
+            partitions=input_partitions or 1,
+            partitions_needed=input_partitions,
+            fixed=_APPEND_TIME,
+            chosen={"retention.ms": str(INPUT_RETENTION_MS)},
+            min_message_bytes=max_record_bytes + RECORD_HEADROOM_BYTES,
+        ),
+        TopicSpec(
+            name=names.control,
+            partitions=1,
+            partitions_needed=1,
+            fixed=_APPEND_TIME | _COMPACTED,
+            # as long as input can be read again, so can the control events that were in force
+            chosen={"min.compaction.lag.ms": str(INPUT_RETENTION_MS)},
+        ),
+        _output(names.actions, ACTIONS_RETENTION_MS, min_message_bytes=LARGEST_RECORD_BYTES),
+        _output(names.actions_dry_run, ACTIONS_RETENTION_MS, min_message_bytes=LARGEST_RECORD_BYTES),
+        _output(names.audit, AUDIT_RETENTION_MS),
+        _output(names.dead_letter, ACTIONS_RETENTION_MS),
+        TopicSpec(
+            name=names.executor_kafka,
+            partitions=1,
+            partitions_needed=1,
+            fixed=_COMPACTED,
+            min_message_bytes=LARGEST_RECORD_BYTES,  # it holds the entries that an action added
+        ),
+        TopicSpec(
+            name=names.commits,
+            partitions=1,
+            partitions_needed=1,
+            fixed=_COMPACTED,
+            chosen={"segment.bytes": str(MARKER_SEGMENT_BYTES), "min.cleanable.dirty.ratio": "0.1"},
+        ),
+        TopicSpec(
+            name=names.beats,
+            partitions=1,
+            partitions_needed=1,
+            fixed=_APPEND_TIME,
+            # only a segment that is no longer written is deleted
+            chosen={"retention.ms": str(BEATS_RETENTION_MS), "segment.ms": str(BEATS_RETENTION_MS)},
+            optional=True,
+        ),
+    ]
+
+
+def _output(name: str, retention_ms: int, *, min_message_bytes: int | None = None) -> TopicSpec:
+    chosen = {"retention.ms": str(retention_ms)}
+    return TopicSpec(name=name, partitions=1, chosen=chosen, min_message_bytes=min_message_bytes)
+
+
+def select_specs(specs: list[TopicSpec], only: frozenset[str] | None) -> list[TopicSpec]:
+    """The specs of the topics in ``only``; all if it is None."""
+    return specs if only is None else [spec for spec in specs if spec.name in only]
+
+
+_AT_LEAST = ("retention.ms", "min.compaction.lag.ms")
+"""Settings that are chosen for new topics; a smaller value takes records away early."""
+_WITHOUT_LIMIT = -1
+
+
+def brokers_seen(link: Link) -> BrokersSeen:
+    """The brokers that answer. Raises ``Unreachable`` or ``StartError``. Kafka does not report the time of its clocks."""
+    with connected_admin(link.bootstrap, link.client_options()) as admin:
+        brokers = admin.describe_cluster()["brokers"]
+        found = admin.get_broker_version_data(int(brokers[0]["broker_id"])).broker_version
+    count = len(brokers)
+    return BrokersSeen(text=f"{counted(count, 'broker')} of Kafka", version=".".join(map(str, found)))
+
+
+def topics_seen(
+    link: Link, names: TopicNames, *, max_record_bytes: int, only: frozenset[str] | None
+) -> TopicsSeen:
+    """The topics (of ``only``, where given). Raises ``Unreachable`` or ``StartError``."""
+    specs = select_specs(specs_of(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
+    with connected_admin(link.bootstrap, link.client_options()) as admin:
+        found, permissions = describe(admin, [spec.name for spec in specs])
+    hidden = {each.name for each in permissions if each.hidden}
+    optional = {names.executor_kafka, *(spec.name for spec in specs if spec.optional)}
+    gone = [spec.name for spec in specs if spec.name not in found and spec.name not in hidden]
+    there = [(spec, found[spec.name]) for spec in specs if spec.name in found]
+    return TopicsSeen(
+        count=len(specs),
+        missing=tuple(name for name in gone if name not in optional),
+        missing_optional=tuple(name for name in gone if name in optional),
+        differences=tuple(
+            difference
+            for spec, topic in there
+            if topic.configs  # Kafka leaves them out if we may not DescribeConfigs
+            for difference in (
+                *differences_of(spec, topic, link.bootstrap),
+                *_find_shorter_retention(spec, topic, link),
+            )
+        ),
+        unwell=tuple(difference for spec, topic in there for difference in _find_unwell(spec, topic, link)),
+        denied=tuple(_find_denied(link, names, permissions)),
+    )
+
+
+def _find_shorter_retention(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Difference]:
+    for setting in _AT_LEAST:
+        wanted, kept = int(spec.chosen.get(setting, 0)), int(found.configs.get(setting, _WITHOUT_LIMIT))
+        if _WITHOUT_LIMIT < kept < wanted:
+            yield setting_difference(
+                spec,
+                setting,
+                str(kept),
+                f"{wanted} or more",
+                link.bootstrap,
+                value=str(wanted),
+                tolerable=True,
+            )
+
+
+def _find_unwell(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Difference]:
+    needed = int(found.configs.get("min.insync.replicas", 1))
+    for state in found.states:
+        if state.leader is None:
+            yield _make_difference(spec, f"leader of partition {state.number}", "none", "a broker", link)
+        elif state.in_sync_count < state.replicas_count:
+            yield _make_difference(
+                spec,
+                f"replicas in sync of partition {state.number}",
+                str(state.in_sync_count),
+                f"{state.replicas_count}, and {needed} to write",
+                link,
+                tolerable=state.in_sync_count >= needed,
+            )
+
+
+def _make_difference(
+    spec: TopicSpec, what: str, found: str, expected: str, link: Link, *, tolerable: bool = False
+) -> Difference:
+    return Difference(
+        topic=spec.name,
+        setting=what,
+        found=found,
+        expected=expected,
+        remedy=f"Bring its brokers back: kafka-topics.sh --bootstrap-server {link.bootstrap} --describe --topic {spec.name}",
+        tolerable=tolerable,
+    )
+
+
+def _find_denied(link: Link, names: TopicNames, permissions: Sequence[TopicPermissions]) -> Iterator[Denied]:
+    beats = beat_operations(names)
+    for topic, operations in missing_by_topic({**controller_operations(names), **beats}, permissions):
+        yield Denied(
+            what=f"{link.principal} lacks the permission {' and '.join(operations)} on topic {topic}",
+            remedy=f"Run: {acl_command(link.subject, 'topic', topic, operations)}",
+            tolerable=topic in beats,
+        )
+
+
+def topic_ids(link: Link, names: Sequence[str]) -> dict[str, str]:
+    """Ids of those topics that have one. Raises ``NoAnswer``."""
+    with retry_until_answered(), open_admin(link.bootstrap, link.client_options()) as admin:
+        described = admin.describe_topics(list(names))
+    return {topic["name"]: str(topic["topic_id"]) for topic in described if _has_id(topic)}
+
+
+def _has_id(topic: Mapping[str, object]) -> bool:
+    return topic["error_code"] == 0 and int(str(topic.get("topic_id") or "0").replace("-", ""), 16) > 0

@@ -1,18 +1,19 @@
-"""Writes events to a topic on Pulsar, as ``streaming.kafka.events`` does on Kafka.
+"""Writes to a topic on Pulsar outside of the batches, as ``streaming.kafka.events`` does on Kafka.
 
 A client that failed to write is thrown away with the events it still held, and made anew for the next event: after an outage
 of the bookies its producer may never recover.
 """
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pulsar
 
-from streaming.pulsar.clients import close, keep_ctrl_c
-from streaming.pulsar.denied import explain_denied
+from streaming.pulsar.clients import close, explain_denied, keep_ctrl_c
+from streaming.pulsar.commits import WINDOW, Acknowledged, NotSent
 from streaming.pulsar.link import PulsarLink
-from streaming.pulsar.producers import WINDOW, Acknowledged, NotSent
+from streaming.pulsar.reading import explain_errors
 from streaming.transport.errors import NoTopic, PublishError
 
 _TIMEOUT_S = 10.0
@@ -99,3 +100,27 @@ class PulsarEvents:
             why = explain_denied(error, self._topic, "produce")
             raise PublishError(f"no producer of {self._topic} at {url}: {why}") from error
         return _Connection(client, producer)
+
+
+_APPEND_TIMEOUT_S = 20.0
+
+
+def append(
+    link: PulsarLink,
+    topic: str,
+    records: Sequence[tuple[str | None, bytes]],
+    *,
+    headers: Sequence[tuple[str, str]] = (),
+) -> None:
+    """Append values, with their keys if any; returns when the brokers have them. Raises ``exits.Refused``."""
+    name = link.full_name(topic)
+    with explain_errors(link, name, "produce"):
+        client = link.client(timeout_s=_APPEND_TIMEOUT_S)
+        try:
+            producer = client.create_producer(
+                name, send_timeout_millis=round(_APPEND_TIMEOUT_S * 1000), batching_enabled=False
+            )
+            for key, value in records:
+                producer.send(value, partition_key=key, properties=dict(headers))
+        finally:
+            close(client)

@@ -40,7 +40,8 @@ class PulsarLink:
     @contextmanager
     def admin(self) -> "Iterator[PulsarAdmin]":
         """A client of the admin API. Raises ``CredentialsError``; its calls raise ``AdminError``."""
-        from streaming.pulsar.admin import HttpClient, PulsarAdmin  # noqa: PLC0415  loads httpx
+        from streaming.pulsar.admin import PulsarAdmin  # noqa: PLC0415  loads httpx
+        from streaming.pulsar.http import HttpClient  # noqa: PLC0415  loads httpx
 
         place = self.place
         target = PulsarTarget(

@@ -3,7 +3,7 @@
 It uses producer name and sequence id with the broker's deduplication (PIP-6), and an exclusive producer of the controller's own
 commits topic (PIP-68), whose last message is the marker. The order at start is fixed: the exclusive producer fences older
 incarnations; only then are marker and checkpoint read, compared, and the marker written again with the next epoch, which
-is the claim. A batch is: its marker as begun, its outputs, its marker as finished (see ``streaming.pulsar.commit``).
+is the claim. A batch is: its marker as begun, its outputs, its marker as finished (see ``streaming.pulsar.commits``).
 
 Differences from Kafka: a batch becomes visible output by output, topic by topic in publishing order, not at once; every
 consumer sees it, also while it is being written. The broker forgets a producer name that was not connected for longer than
@@ -22,8 +22,13 @@ import pulsar
 
 from streaming.contract.leader import encode_leader
 from streaming.process.closing import Closing
-from streaming.pulsar.commit import (
+from streaming.pulsar.clients import is_denied
+from streaming.pulsar.commits import (
+    Acknowledged,
     Commit,
+    NotSent,
+    Producers,
+    PulsarMarkers,
     announcer_name,
     begin_batch,
     claim_name,
@@ -32,10 +37,7 @@ from streaming.pulsar.commit import (
     producer_name,
     sequence_id,
 )
-from streaming.pulsar.denied import is_denied
 from streaming.pulsar.link import PulsarLink
-from streaming.pulsar.markers import PulsarMarkers
-from streaming.pulsar.producers import Acknowledged, NotSent, Producers
 from streaming.transport.errors import ADOPT, CheckpointMismatch, Fenced, NotAllowed, PublishError, StartWith
 from streaming.transport.publishing import (
     UNNAMED,

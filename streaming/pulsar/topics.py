@@ -1,26 +1,28 @@
-"""The topics on Pulsar: how they must be set up, making them, and checking them at start.
+"""The topics on Pulsar: how they must be set up, making them, checking them at start, and examining them for a person.
 
 Everything is set for the topic, nothing for its namespace, which may hold other people's topics. Only two settings of an
 existing topic are ever changed: deduplication is switched on, because exactly-once publishing needs it, and deletion while
 idle, which is Pulsar's default, is switched off. Neither changes a message. Any other difference is named with the command
-that corrects it.
+that corrects it. A person is shown everything that is wrong, at once, and nothing is changed by it.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
+import pulsar
 
 from streaming.process.deadline import poll
-from streaming.pulsar.admin import AdminError, PulsarAdmin
-from streaming.pulsar.admin.errors import PASSING
-from streaming.pulsar.admin.http import CredentialsError
-from streaming.pulsar.denied import explain_administrator
+from streaming.pulsar.admin import PulsarAdmin
+from streaming.pulsar.clients import close, explain_administrator
+from streaming.pulsar.http import PASSING, AdminError, CredentialsError
 from streaming.pulsar.link import PulsarLink, input_on_pulsar, output_on_pulsar
+from streaming.pulsar.log import partitions_count
+from streaming.pulsar.positions import topic_path
 from streaming.pulsar.publisher import commits_topic_of
-from streaming.pulsar.topic_names import partitions_count, topic_path
 from streaming.settings import Settings
 from streaming.transport.errors import StartError, TopicsWrong, Unreachable
 from streaming.transport.topics import (
@@ -28,9 +30,12 @@ from streaming.transport.topics import (
     AUDIT_RETENTION_MS,
     BEATS_RETENTION_MS,
     INPUT_RETENTION_MS,
+    BrokersSeen,
+    Denied,
     Difference,
     Outcome,
     TopicOutcome,
+    TopicsSeen,
     no_beats,
 )
 
@@ -328,3 +333,53 @@ def open_admin(link: PulsarLink) -> Iterator[PulsarAdmin]:
         raise kind(f"[{link.section}.pulsar]: {why}") from error
     except CredentialsError as error:
         raise StartError(f"[{link.section}.pulsar]: {error}") from error
+
+
+_TIMEOUT_S = 10.0
+
+
+def brokers_seen(link: PulsarLink, topic: str) -> BrokersSeen:
+    """The brokers at both of their addresses: the admin API's, and the log's, where a topic is looked up.
+
+    Raises ``Unreachable`` or ``StartError``.
+    """
+    with open_admin(link) as admin:
+        version, ahead_s = admin.version(), admin.ahead_s(time.time)
+    client = link.client(timeout_s=_TIMEOUT_S)
+    try:
+        client.get_topic_partitions(link.full_name(topic))
+    except (pulsar.ConnectError, pulsar.Timeout, pulsar.LookupError) as error:
+        raise Unreachable(
+            f"{link.service_url} does not answer, though {link.place.admin_url} does: {error!r}. Check {link.section}.url, "
+            "and whether the brokers' advertised addresses can be reached from here"
+        ) from error
+    finally:
+        close(client)
+    return BrokersSeen(text="brokers of Pulsar", version=version, ahead_s=ahead_s)
+
+
+def topics_seen(settings: Settings, link: PulsarLink) -> TopicsSeen:
+    """The topics of the side that ``link`` leads to. Raises ``Unreachable`` or ``StartError``."""
+    specs = specs_of(settings, input_partitions=0)[link]
+    executors = link.full_name(settings.topics.executor_kafka)
+    with open_admin(link) as admin:
+        found = {spec: partitions_count(admin, spec.name) for spec in specs}
+        differences = [
+            each
+            for spec, partitions in found.items()
+            if partitions is not None
+            for each in differences_of(admin, spec, partitions)
+        ]
+        warnings = list(time_to_live(admin, link.place.namespace))
+    missing = [spec for spec, partitions in found.items() if partitions is None]
+    optional = [spec for spec in missing if spec.is_optional or spec.name == executors]
+    return TopicsSeen(
+        count=len(specs),
+        missing=tuple(spec.name for spec in missing if spec not in optional),
+        missing_optional=tuple(spec.name for spec in optional),
+        differences=tuple(differences),
+        warnings=tuple(
+            Denied(what=each.partition(" Run: ")[0], remedy=f"Run: {each.partition(' Run: ')[2]}")
+            for each in warnings
+        ),
+    )

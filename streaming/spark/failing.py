@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from state.controller import RoundLengthError
 from state.layouts import FRESH, NewerStateError, OlderStateError
-from streaming.pulsar.admin.errors import AdminError
+from streaming.pulsar.http import AdminError
 from streaming.pulsar.positions import DataLoss
 from streaming.spark.operator import at_cluster
 from streaming.transport.errors import SKIP_LOST, NoAnswer, PublishError

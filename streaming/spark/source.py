@@ -19,7 +19,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from streaming.contract.encode import MAX_QUOTED_BYTES
 from streaming.contract.messages import CLUSTER_PATTERN
 from streaming.kafka.link import input_link
-from streaming.kafka.starting import first_offsets
+from streaming.kafka.reading import first_offsets
 from streaming.settings import Settings
 from streaming.spark.pulsar_records import pulsar_records
 from streaming.spark.rows import INPUT_SCHEMA

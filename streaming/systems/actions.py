@@ -3,12 +3,10 @@
 import time
 from contextlib import ExitStack
 
-from streaming.kafka.actions import ActionsTopic
+from streaming.kafka.executor import ActionsTopic, ExecutorMemory
 from streaming.kafka.link import output_link
-from streaming.kafka.memory import ExecutorMemory
-from streaming.pulsar.actions import PulsarActions
+from streaming.pulsar.executor import PulsarActions, PulsarExecutorMemory
 from streaming.pulsar.link import output_on_pulsar
-from streaming.pulsar.memory import PulsarExecutorMemory
 from streaming.settings import Settings
 from streaming.transport.executor import Actions, Epochs, Memory
 

@@ -39,10 +39,10 @@ def _append(
     headers: Sequence[tuple[str, str]] = (),
 ) -> None:
     if isinstance(link, PulsarLink):
-        from streaming.pulsar.append import append as append_on_pulsar  # noqa: PLC0415  Pulsar's client, when needed
+        from streaming.pulsar.events import append as append_on_pulsar  # noqa: PLC0415  Pulsar's client, when needed
 
         append_on_pulsar(link, topic, records, headers=headers)
     else:
-        from streaming.kafka.append import append as append_on_kafka  # noqa: PLC0415  Kafka's client, when needed
+        from streaming.kafka.events import append as append_on_kafka  # noqa: PLC0415  Kafka's client, when needed
 
         append_on_kafka(link, topic, records, headers=headers)

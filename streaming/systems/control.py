@@ -2,9 +2,9 @@
 
 from state.events import System
 from state.systems import rounds_of
-from streaming.kafka.control import KafkaControl
+from streaming.kafka.executor import KafkaControl
 from streaming.kafka.link import input_link
-from streaming.pulsar.control import PulsarControl
+from streaming.pulsar.executor import PulsarControl
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.transport.executor import ControlView
 

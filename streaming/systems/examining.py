@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from streaming.kafka import examining as kafka
+from streaming.kafka import topics as kafka
 from streaming.kafka.link import Link
 from streaming.settings import Settings
 from streaming.systems.topics import kafka_sides
@@ -50,7 +50,7 @@ def _kafka_topics(settings: Settings, link: Link, only: frozenset[str] | None) -
 def _on_pulsar(settings: Settings) -> list[Side]:
     if not (settings.input.is_pulsar or settings.output_is_pulsar):
         return []
-    from streaming.pulsar import examining as pulsar  # noqa: PLC0415  only with Pulsar its client is needed
+    from streaming.pulsar import topics  # noqa: PLC0415  only with Pulsar its client is needed
     from streaming.pulsar.topics import specs_of  # noqa: PLC0415  the same
 
     names = settings.topics
@@ -60,9 +60,9 @@ def _on_pulsar(settings: Settings) -> list[Side]:
             name="input and output" if len(specs) == len(names.all) else link.section,
             url=link.service_url,
             brokers=partial(
-                pulsar.brokers_seen, link, names.input if link.section == "input" else names.actions
+                topics.brokers_seen, link, names.input if link.section == "input" else names.actions
             ),
-            topics=partial(pulsar.topics_seen, settings, link),
+            topics=partial(topics.topics_seen, settings, link),
         )
         for link, specs in sides.items()
     ]

@@ -1,8 +1,8 @@
 """What the input's brokers are asked besides reading: whether its topics are still the ones that were read."""
 
-from streaming.kafka.identity import topic_ids
 from streaming.kafka.link import input_link
-from streaming.kafka.regrown import find_regrown
+from streaming.kafka.reading import find_regrown
+from streaming.kafka.topics import topic_ids
 from streaming.settings import Settings
 from streaming.transport.reading import Progress
 

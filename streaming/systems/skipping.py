@@ -9,9 +9,9 @@ import time
 from collections.abc import Sequence
 
 from streaming.contract.skipped import SkippedRange, encode_skipped
-from streaming.kafka import skipping as kafka
+from streaming.kafka import reading as kafka
 from streaming.kafka.link import input_link
-from streaming.pulsar import skipping as pulsar
+from streaming.pulsar import reading as pulsar
 from streaming.pulsar.link import input_on_pulsar
 from streaming.settings import Settings
 from streaming.systems.append import append_to_output

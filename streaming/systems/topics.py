@@ -19,9 +19,9 @@ def create_all(settings: Settings, *, input_partitions: int) -> list[TopicOutcom
     """Make what is missing on both sides; raises ``StartError``."""
     outcomes: list[TopicOutcome] = []
     if _uses_pulsar(settings):
-        from streaming.pulsar import topics as pulsar  # noqa: PLC0415  only with Pulsar its client is needed
+        from streaming.pulsar import topics  # noqa: PLC0415  only with Pulsar its client is needed
 
-        outcomes += pulsar.create(settings, input_partitions=input_partitions)
+        outcomes += topics.create(settings, input_partitions=input_partitions)
     return outcomes + _on_kafka(settings, partial(create, input_partitions=input_partitions))
 
 
@@ -29,9 +29,9 @@ def validate_all(settings: Settings) -> list[str]:
     """Check both sides; returns warnings, raises ``StartError``."""
     warnings: list[str] = []
     if _uses_pulsar(settings):
-        from streaming.pulsar import topics as pulsar  # noqa: PLC0415  only with Pulsar its client is needed
+        from streaming.pulsar import topics  # noqa: PLC0415  only with Pulsar its client is needed
 
-        warnings += pulsar.validate(settings)
+        warnings += topics.validate(settings)
     return warnings + _on_kafka(settings, validate)
 
 

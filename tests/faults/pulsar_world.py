@@ -16,8 +16,8 @@ import pulsar as pulsar_client
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.pulsar.admin import AdminError
 from streaming.pulsar.clients import close
+from streaming.pulsar.http import AdminError
 from tests.faults.world import Sender, World
 from tests.live.driving import meanwhile
 from tests.live.pulsar.lab import CLUSTER, Lab, connected

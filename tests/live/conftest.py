@@ -15,7 +15,7 @@ from deploy.local.pulsar import LocalPulsar
 from deploy.local.pulsar_jvms import NEWEST_PULSAR_LOCK
 from deploy.local.secure_kafka import SecureKafka
 from deploy.local.secure_pulsar import SecurePulsar
-from streaming.kafka.memory import ExecutorMemory
+from streaming.kafka.executor import ExecutorMemory
 from tests.live.access import USERS, Access, password_of
 from tests.live.driving import Warm
 from tests.live.moving import CLUSTER, Moving, UsualFetches

@@ -15,7 +15,7 @@ from kafka import KafkaConsumer
 
 from streaming.cli import main
 from streaming.executor import kafka_carry_out
-from streaming.kafka.actions import ActionsTopic
+from streaming.kafka.executor import ActionsTopic
 
 SESSION_MS = 6_000
 """`group.min.session.timeout.ms` of a broker that is not told otherwise."""

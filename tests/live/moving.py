@@ -16,9 +16,8 @@ from streaming.collector.kafka import KafkaCollector
 from streaming.collector.metrics import CollectorMetrics
 from streaming.executor.kafka import ThrottleLoop, start
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.kafka.admin import KafkaCluster
-from streaming.kafka.cluster import read_log_sizes, read_partitions, read_reassignments
-from streaming.kafka.ending import close_producer
+from streaming.kafka.client import close_producer
+from streaming.kafka.cluster import KafkaCluster, read_log_sizes, read_partitions, read_reassignments
 from streaming.kafka.events import KafkaEvents
 from streaming.kafka.throttles import Throttle, read_throttle
 from streaming.settings import Settings

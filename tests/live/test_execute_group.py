@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from streaming.kafka.actions import ActionsTopic
+from streaming.kafka.executor import ActionsTopic
 from streaming.process.deadline import Deadline
 from streaming.transport.errors import PublishError
 from streaming.transport.executor import ActionRecord, Epochs

@@ -12,8 +12,8 @@ from deploy.local.secure_kafka import SecureKafka
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
 from streaming.cli import main
-from streaming.kafka import admin as kafka_admin
-from streaming.kafka.connection import ClusterError
+from streaming.kafka import cluster
+from streaming.kafka.client import ClusterError
 from streaming.kafka.link import input_link, output_link
 from streaming.kafka.publisher import KafkaPublisher
 from streaming.kafka.throttles import Throttle, changes_of
@@ -177,7 +177,7 @@ password = "{password_of(PACER)}"
     target = load(file=config, flags={}, environ={}).settings.targets["east-1"].kafka
     lists, rate = ThrottledLists(leader={"mv": "0:1"}), {BrokerRole("leader", 1): 5_000_000}
     none = ThrottledLists(leader={"mv": ""})
-    with kafka_admin.cluster_of(target, cluster="east-1") as kafka:
+    with cluster.cluster_of(target, cluster="east-1") as kafka:
         with pytest.raises(ClusterError, match="refused by Kafka"):
             kafka.apply(changes_of(Throttle(), lists, rate))
         access.allow(PACER, documented("A Kafka cluster whose moves are paced"))

@@ -8,9 +8,9 @@ import pytest
 from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists
 from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
-from streaming.kafka.admin import KafkaCluster, cluster_of
-from streaming.kafka.connection import Unanswered
-from streaming.kafka.memory import ExecutorMemory
+from streaming.kafka.client import Unanswered
+from streaming.kafka.cluster import KafkaCluster, cluster_of
+from streaming.kafka.executor import ExecutorMemory
 from streaming.kafka.throttles import Throttle
 from streaming.settings import KafkaTarget
 from tests.live.driving import until

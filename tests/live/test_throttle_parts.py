@@ -22,10 +22,10 @@ from streaming.executor import kafka_carry_out
 from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
 from streaming.executor.kafka_orders import ThrottleAction
 from streaming.executor.orders import Held, Skip
+from streaming.kafka.client import ClusterError
 from streaming.kafka.cluster import read_brokers, read_end_offsets
-from streaming.kafka.connection import ClusterError
 from streaming.kafka.events import KafkaEvents
-from streaming.kafka.memory import ExecutorMemory
+from streaming.kafka.executor import ExecutorMemory
 from streaming.kafka.throttles import Change, Throttle, apply, changes_of, list_key, rate_key
 from streaming.transport.errors import Taken
 from tests.live.driving import until

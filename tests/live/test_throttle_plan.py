@@ -12,7 +12,7 @@ from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists, without
 from policies.throttle.rates import BrokerRole
 from streaming.cli import main
-from streaming.kafka.connection import ClusterError
+from streaming.kafka.client import ClusterError
 from streaming.kafka.throttles import Change, Throttle, apply, changes_of, read_throttle
 
 pytestmark = pytest.mark.live

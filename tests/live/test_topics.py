@@ -11,9 +11,8 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists
 from streaming.contract.envelope import LARGEST_RECORD_BYTES
-from streaming.kafka.memory import ExecutorMemory
-from streaming.kafka.topic_specs import RECORD_HEADROOM_BYTES
-from streaming.kafka.topics import create, validate
+from streaming.kafka.executor import ExecutorMemory
+from streaming.kafka.topics import RECORD_HEADROOM_BYTES, create, validate
 from streaming.settings import TopicNames
 from streaming.transport.errors import StartError
 from streaming.transport.executor import Remembered

@@ -11,10 +11,10 @@ from prometheus_client import CollectorRegistry
 from streaming.cli import targets
 from streaming.cli.attending import attend
 from streaming.cli.targets import serve
-from streaming.kafka.connection import ClusterError
+from streaming.kafka.client import ClusterError
 from streaming.process.exits import NotReached, Refused
 from streaming.process.serve import Check, HealthServer
-from streaming.pulsar.admin import AdminError
+from streaming.pulsar.http import AdminError
 from streaming.settings import MetricsSettings, Settings, load
 from streaming.transport.errors import PublishError
 from tests.live.driving import Answer, ask

@@ -15,7 +15,8 @@ import pytest
 from policies.splitting.ranges import Bundle, BundleRange
 from streaming.executor.carry_out import Executor
 from streaming.executor.orders import Done, Held, Order, Precondition, Skip, SplitOrder, UnloadOrder
-from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
+from streaming.pulsar.admin import PulsarAdmin
+from streaming.pulsar.http import AdminError, HttpClient
 from streaming.settings import PulsarTarget
 from tests.streaming.http_broker import Answer, Asked, Broker, answer_owner, http_brokers
 

@@ -19,7 +19,7 @@ from streaming.operators.doctor.findings import Missed
 from streaming.operators.doctor.looking import attempt
 from streaming.operators.doctor.sent import ahead_by_sender
 from streaming.process.exits import Refused
-from streaming.pulsar.admin.http import ahead_by_date
+from streaming.pulsar.http import ahead_by_date
 from streaming.settings import Settings, SparkSettings
 from streaming.spark import starts
 from streaming.transport.checkpoint import Start, card_of

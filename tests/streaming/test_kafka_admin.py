@@ -6,12 +6,11 @@ from typing import Any, Self
 import pytest
 from kafka.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
 
-from streaming.kafka import connection
-from streaming.kafka.admin import cluster_of
-from streaming.kafka.connection import ClusterError
-from streaming.kafka.identity import topic_ids
+from streaming.kafka import client
+from streaming.kafka.client import ClusterError
+from streaming.kafka.cluster import cluster_of
 from streaming.kafka.link import Link
-from streaming.kafka.topics import validate
+from streaming.kafka.topics import topic_ids, validate
 from streaming.settings import KafkaTarget, SecuritySettings, TopicNames
 from streaming.transport.errors import NoAnswer, StartError, Unreachable
 
@@ -50,7 +49,7 @@ class Admin:
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
     made = Admin()
-    monkeypatch.setattr(connection, "KafkaAdminClient", made.make)
+    monkeypatch.setattr(client, "KafkaAdminClient", made.make)
     return made
 
 

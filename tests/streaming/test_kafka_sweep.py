@@ -8,8 +8,7 @@ from state.events import MovesReport, Reassignment
 from streaming.collector.kafka_sweep import KafkaSweeper
 from streaming.collector.metrics import CollectorMetrics
 from streaming.contract.decode import decode
-from streaming.kafka.admin import KafkaCluster
-from streaming.kafka.cluster import LogSizes, PartitionState, RunningMove
+from streaming.kafka.cluster import KafkaCluster, LogSizes, PartitionState, RunningMove
 from streaming.kafka.throttles import Throttle, ThrottlesFound
 from tests.streaming.test_planned import file_of
 

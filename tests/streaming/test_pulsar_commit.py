@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.pulsar.commit import (
+from streaming.pulsar.commits import (
     Commit,
     begin_batch,
     claim_name,

@@ -17,15 +17,15 @@ from kafka.errors import (
 )
 
 from streaming.cli import main
-from streaming.kafka.client import connect_quickly
-from streaming.kafka.denied import explain_denied
-from streaming.kafka.link import input_link, output_link
-from streaming.kafka.permissions import (
+from streaming.kafka.client import connect_quickly, explain_denied
+from streaming.kafka.link import (
     Subject,
     TopicPermissions,
     beat_operations,
     controller_operations,
+    input_link,
     missing_permissions,
+    output_link,
 )
 from streaming.process.exits import WrongUse
 from streaming.settings import MetricsSettings, Settings, SettingsError, TopicNames, load

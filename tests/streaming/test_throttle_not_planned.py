@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from streaming.kafka.admin import KafkaCluster
-from streaming.kafka.cluster import LogSizes, PartitionState, RunningMove
+from streaming.kafka.cluster import KafkaCluster, LogSizes, PartitionState, RunningMove
 from streaming.kafka.throttles import Throttle, ThrottlesFound
 from streaming.planner.throttle.request import BadRequest, PartitionRow, ThrottleRequest
 from streaming.planner.throttle.survey import Survey, survey

@@ -23,7 +23,7 @@ from streaming.contract.messages import (
     TickMessage,
     TopicStatsMessage,
 )
-from streaming.kafka.ending import close_producer
+from streaming.kafka.client import close_producer
 from streaming.process.closing import Closing
 from streaming.settings import Settings
 

@@ -22,7 +22,7 @@ from deploy.local.pulsar import LocalPulsar
 from deploy.local.pulsar_jvms import LocalPulsarError
 from deploy.local.pulsar_settings import LoadManager
 from policies.shedding import fleet_planner
-from streaming.pulsar.admin import AdminError
+from streaming.pulsar.http import AdminError
 from streaming.settings import Settings, load
 from streaming.spark.jars import JarError, JavaError
 

@@ -18,7 +18,8 @@ from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle
 from streaming.collector.reports import topic_traffic
 from streaming.process.deadline import poll
-from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
+from streaming.pulsar.admin import PulsarAdmin
+from streaming.pulsar.http import AdminError, HttpClient
 from streaming.settings import PulsarTarget
 
 TENANT, NAMESPACE = "shop", "shop/orders"

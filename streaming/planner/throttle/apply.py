@@ -8,8 +8,8 @@ from typing import Literal
 
 from policies.throttle.lists import merge
 from policies.throttle.rates import BrokerRole, Load, RatePlan, per_broker_plan
-from streaming.kafka.admin import KafkaCluster
-from streaming.kafka.connection import ClusterError
+from streaming.kafka.client import ClusterError
+from streaming.kafka.cluster import KafkaCluster
 from streaming.kafka.throttles import Throttle, changes_of
 from streaming.planner.throttle.plan import ThrottlePlan
 from streaming.planner.throttle.request import show

@@ -15,14 +15,8 @@ from policies.throttle.lists import BadList, foreign_entries_of, lists_of
 from policies.throttle.moves import NO_LEADER, UNKNOWN, MoveColumns, Reassignment
 from policies.throttle.needs import needs_of
 from policies.throttle.write_rates import LogReading, write_rates
-from streaming.kafka.admin import KafkaCluster
-from streaming.kafka.cluster import (
-    LogSizes,
-    Partition,
-    PartitionState,
-    RunningMove,
-)
-from streaming.kafka.connection import Unanswered
+from streaming.kafka.client import Unanswered
+from streaming.kafka.cluster import KafkaCluster, LogSizes, Partition, PartitionState, RunningMove
 from streaming.kafka.throttles import Throttle
 from streaming.planner.throttle.request import (
     BadRequest,

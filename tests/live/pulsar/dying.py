@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming.cli import main
-from streaming.pulsar.commit import Commit
-from streaming.pulsar.producers import Producers
+from streaming.pulsar.commits import Commit, Producers
 from streaming.pulsar.publisher import PulsarPublisher
 from tests.live.dying import Deaths, arm_driver, arm_publishing, points_of
 

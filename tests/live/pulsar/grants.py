@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from streaming.pulsar.denied import AuthAction
+from streaming.pulsar.clients import AuthAction
 from tests.live.driving import ROOT
 from tests.live.pulsar.stage import PulsarStage
 

@@ -13,10 +13,9 @@ from deploy.local.pulsar import LocalPulsar, StandalonePulsar
 from deploy.local.secure_pulsar import SUPER_USER, SecurePulsar
 from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle
-from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
-from streaming.pulsar.admin.errors import PASSING
-from streaming.pulsar.admin.http import Method
+from streaming.pulsar.admin import PulsarAdmin
 from streaming.pulsar.clients import connect
+from streaming.pulsar.http import PASSING, AdminError, HttpClient, Method
 from streaming.settings import PulsarTarget
 from tests.live.driving import meanwhile, until
 

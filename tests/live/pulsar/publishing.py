@@ -73,7 +73,7 @@ class Setting:
             from streaming.settings import PulsarTopics
             from streaming.transport.publishing import OutboundRecord
             from streaming.pulsar.publisher import PulsarPublisher
-            from streaming.pulsar.producers import Producers
+            from streaming.pulsar.commits import Producers
             from tests.live.checkpoints import at
             place = PulsarTopics(admin_url={self.lab.pulsar.admin_url!r}, namespace={self.lab.namespace!r})
             link = PulsarLink({self.lab.pulsar.service_url!r}, "output", place)

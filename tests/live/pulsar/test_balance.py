@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.pulsar.admin import AdminError
+from streaming.pulsar.http import AdminError
 from tests.live.driving import Warm, until
 from tests.live.pulsar.balancing import all_at_first, controller, rates, trio, unbalanced
 from tests.live.pulsar.lab import Lab, change_events_hash

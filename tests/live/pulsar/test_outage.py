@@ -6,9 +6,9 @@ from contextlib import closing
 import pytest
 
 from deploy.local.pulsar import StandalonePulsar
+from streaming.pulsar.commits import Acknowledged, Producers
 from streaming.pulsar.log import PartitionReader
 from streaming.pulsar.positions import Position
-from streaming.pulsar.producers import Acknowledged, Producers
 from streaming.pulsar.publisher import PulsarPublisher
 from streaming.transport.errors import PublishError
 from tests.live.pulsar.lab import Lab, connected

@@ -9,8 +9,8 @@ import trustme
 
 from deploy.local.secure_pulsar import SecurePulsar
 from streaming.process.exits import REFUSED
+from streaming.pulsar.executor import PulsarExecutorMemory
 from streaming.pulsar.link import input_on_pulsar
-from streaming.pulsar.memory import PulsarExecutorMemory
 from streaming.settings import load
 from streaming.transport.errors import PublishError
 from streaming.transport.executor import Remembered

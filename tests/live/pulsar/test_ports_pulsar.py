@@ -9,7 +9,7 @@ import pytest
 
 from deploy.local.pulsar import LocalPulsar
 from streaming.pulsar.link import input_on_pulsar
-from streaming.pulsar.topic_names import PartitionLogs
+from streaming.pulsar.log import PartitionLogs
 from streaming.settings import Settings
 from streaming.systems.reading import input_reader, input_topic
 from streaming.transport.reading import Place

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
+from streaming.pulsar.commits import Acknowledged, Producers
 from streaming.pulsar.link import PulsarLink
-from streaming.pulsar.producers import Acknowledged, Producers
 from streaming.pulsar.publisher import PulsarPublisher
 from streaming.transport.errors import CheckpointMismatch, Fenced, PublishError
 from streaming.transport.publishing import BatchState, OutboundRecord

@@ -13,7 +13,7 @@ import pytest
 
 from deploy.local.pulsar import LocalPulsar
 from streaming.process.exits import REFUSED
-from streaming.pulsar.topic_names import PartitionLogs
+from streaming.pulsar.log import PartitionLogs
 from tests.live.driving import Warm, until
 from tests.live.loads import played
 from tests.live.pulsar.lab import Lab

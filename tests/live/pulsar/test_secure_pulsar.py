@@ -13,7 +13,8 @@ from policies.splitting.positions import position_of
 from streaming.contract.messages import LoadReportMessage, type_of
 from streaming.executor import pulsar as executor
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
+from streaming.pulsar.admin import PulsarAdmin
+from streaming.pulsar.http import AdminError, HttpClient
 from streaming.settings import PulsarTarget, Settings
 from tests.live.driving import command, until
 from tests.live.pulsar.lab import CLUSTER, target_of

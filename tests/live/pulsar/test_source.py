@@ -11,9 +11,10 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.pulsar.admin import HttpClient, PulsarAdmin
-from streaming.pulsar.positions import DataLoss
-from streaming.pulsar.topic_names import NonPersistentTopic, topic_path
+from streaming.pulsar.admin import PulsarAdmin
+from streaming.pulsar.http import HttpClient
+from streaming.pulsar.log import NonPersistentTopic
+from streaming.pulsar.positions import DataLoss, topic_path
 from streaming.spark import pulsar_source
 from streaming.spark.pulsar_source import SCHEMA, PulsarReader, PulsarSource
 from tests.live.driving import Warm, until

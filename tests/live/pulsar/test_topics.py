@@ -8,8 +8,8 @@ import pytest
 
 from deploy.local.pulsar import LocalPulsar, StandalonePulsar
 from streaming.process.exits import REFUSED
-from streaming.pulsar import topics as pulsar_topics
-from streaming.pulsar.topic_names import partitions_count
+from streaming.pulsar import topics
+from streaming.pulsar.log import partitions_count
 from streaming.settings import TopicNames
 from streaming.transport.errors import StartError
 from tests.live.driving import command, until
@@ -58,18 +58,18 @@ def test_topics_are_made_as_needed_once_and_what_exists_gets_deduplication_and_i
     with pytest.raises(
         StartError, match=r"(?s)topics missing.*trimtab\.input.*trimtab\.commits.*topics create"
     ):
-        pulsar_topics.validate(settings)
+        topics.validate(settings)
     names = asdict(TopicNames()).values()
     assert create(bare) == {"": "", **dict.fromkeys(names, "created")}
     assert create(bare) == {"": "", **dict.fromkeys(names, "already right")}
-    assert pulsar_topics.validate(settings) == []
+    assert topics.validate(settings) == []
 
     audit = f"persistent/{lab.namespace}/{bare.topics.audit}"
     lab.post(f"{audit}/inactiveTopicPolicies", {**INACTIVE, "deleteWhileInactive": True})
-    (warning,) = until(lambda: pulsar_topics.validate(settings), what="the policy to be in force")
+    (warning,) = until(lambda: topics.validate(settings), what="the policy to be in force")
     assert f"{bare.topics.audit}: deleteWhileInactive is true" in warning
     assert create(bare)["trimtab.audit"] == "deletion while idle switched off"
-    assert pulsar_topics.validate(settings) == []
+    assert topics.validate(settings) == []
 
     actions = f"persistent/{lab.namespace}/{bare.topics.actions}"
     lab.post(f"{actions}/deduplicationEnabled", False)
@@ -86,14 +86,14 @@ def test_topics_are_made_as_needed_once_and_what_exists_gets_deduplication_and_i
         f"set-retention persistent://{lab.namespace}/{bare.topics.actions} --time 10080m --size -1"
         in message[""]
     )
-    (warning,) = pulsar_topics.validate(settings)
+    (warning,) = topics.validate(settings)
     assert "retention is 5 minutes" in warning
 
 
 def refusal(stage: PulsarStage) -> str:
     """Why a start is refused; empty if it is not."""
     try:
-        pulsar_topics.validate(stage.loaded())
+        topics.validate(stage.loaded())
     except StartError as error:
         return str(error)
     return ""
@@ -116,5 +116,5 @@ def test_pulsar_with_its_defaults_deletes_idle_topics_and_none_of_trimtabs(tmp_p
                 lambda: partitions_count(lab.admin, f"persistent://{lab.namespace}/somebody-elses") is None,
                 what="an idle topic to be deleted",
             )
-        assert pulsar_topics.validate(stage.loaded()) == []
+        assert topics.validate(stage.loaded()) == []
         stage.close()

@@ -1,32 +1,53 @@
-"""The executor's view of the actions topic on Kafka: each action at least once and in order.
+"""What an executor needs of Kafka: the actions, the memory of its throttle, and the control event in force.
 
 Positions are committed after the results of a batch are written, together with the highest epochs heard in the partition:
 a restart neither skips an action nor forgets which controllers' actions are out of date. Standbys of the same cluster
 share a consumer group, so only one of them acts. An executor that drops out of the group (frozen, or cut off for longer
 than its session lasts) loses the batch it had: nothing of it is committed, and after it joins again it begins where the
 group is at that time.
+
+The memory is the newest value of a compacted topic. An executor that wants to change it takes it: from then on the executor that
+had it before, perhaps a frozen one, cannot write any more (its transactional id is fenced), and what is read afterwards is
+the newest. So no executor overwrites what it has not read.
 """
 
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.errors import (
+    InvalidProducerEpochError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+    TransactionalIdAuthorizationFailedError,
+)
 from kafka.structs import OffsetAndMetadata
 
-from streaming.contract.envelope import EPOCH_HEADER
-from streaming.kafka.denied import explain_denied
-from streaming.kafka.log import partitions_of
-from streaming.kafka.permissions import ANYBODY, Subject, describe_hidden_topic
+from state.settings import RoundSettings
+from streaming.contract.envelope import EPOCH_HEADER, LARGEST_RECORD_BYTES
+from streaming.contract.messages import ControlData
+from streaming.kafka.client import close_producer, explain_denied, partitions_of, read_to_end
+from streaming.kafka.link import ANYBODY, Subject, describe_hidden_topic, describe_missing
 from streaming.process.closing import Closing
-from streaming.transport.errors import PublishError
-from streaming.transport.executor import LOOKBACK_S, ActionRecord, Epochs
+from streaming.process.within import within
+from streaming.transport.errors import PublishError, Taken
+from streaming.transport.executor import (
+    LOOKBACK_S,
+    READ_TIMEOUT_S,
+    ActionRecord,
+    ControlView,
+    Epochs,
+    HeldMemory,
+    Remembered,
+)
 
 _ASSIGNORS = (StickyPartitionAssignor, RangePartitionAssignor)
 """With the first, an executor that joins leaves partitions where they are; older executors only know the second."""
@@ -223,3 +244,177 @@ class _Assigned(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
     def begin_again(self) -> None:
         """Treat all assigned partitions as new."""
         self.on_partitions_assigned(self._consumer.assignment())
+
+
+_TIMEOUT_S = 20.0
+
+
+@dataclass(slots=True)
+class ExecutorMemory:
+    """The newest value of one cluster on ``topic``. Not for several threads."""
+
+    bootstrap: str
+    topic: str
+    cluster: str
+    options: Mapping[str, object] = field(default_factory=dict)
+    principal: str = ANYBODY
+
+    def read(self) -> Remembered:
+        """Read the topic to its end, without taking the memory. Raises ``PublishError``."""
+        try:
+            found = self._newest()
+        except KafkaError as error:
+            why = explain_denied(error, self._subject, "Read", topic=self.topic)
+            raise PublishError(f"the topic {self.topic} cannot be read: {why}") from error
+        return Remembered.parse(found)
+
+    @contextmanager
+    def hold(self) -> Iterator[HeldMemory]:
+        """Take the memory until the end of the block. Raises ``PublishError``."""
+        producer: KafkaProducer | None = None
+        try:
+            with self._explain_write_errors():
+                producer = self._producer()
+                producer.init_transactions()
+            yield _Held(self, producer, self.read())
+        finally:
+            close_producer(producer)
+
+    def _producer(self) -> KafkaProducer:
+        timeout_ms = round(1000 * _TIMEOUT_S)
+        return KafkaProducer(
+            bootstrap_servers=self.bootstrap,
+            transactional_id=self._transactional_id,
+            bootstrap_timeout_ms=timeout_ms,
+            max_block_ms=timeout_ms,
+            request_timeout_ms=timeout_ms,
+            delivery_timeout_ms=timeout_ms,
+            max_request_size=LARGEST_RECORD_BYTES,
+            allow_auto_create_topics=False,
+            metrics_enabled=False,
+            **self.options,
+        )
+
+    def _write(self, producer: KafkaProducer, remembered: Remembered) -> None:
+        """Write what is remembered; a tombstone if nothing is left."""
+        with self._explain_write_errors():
+            producer.begin_transaction()
+            sent = producer.send(self.topic, key=self.cluster.encode(), value=remembered.value())
+            sent.get(timeout=_TIMEOUT_S)
+            try:
+                within(_TIMEOUT_S, producer.commit_transaction, what="commit")
+            except TimeoutError as error:
+                raise KafkaTimeoutError(str(error)) from error
+
+    @contextmanager
+    def _explain_write_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (ProducerFencedError, InvalidProducerEpochError) as error:
+            raise Taken(
+                f"another executor of {self.cluster} has taken over the memory on {self.topic}: {error!r}"
+            ) from error
+        except TransactionalIdAuthorizationFailedError as error:
+            raise PublishError(
+                describe_missing(self._subject, "transactional-id", self._transactional_id, ["Write"])
+            ) from error
+        except KafkaError as error:
+            why = explain_denied(error, self._subject, "Write", topic=self.topic)
+            raise PublishError(f"{self.topic} could not be written: {why}") from error
+
+    @property
+    def _transactional_id(self) -> str:
+        return f"trimtab-execute-{self.cluster}"
+
+    @property
+    def _subject(self) -> Subject:
+        return Subject(bootstrap=self.bootstrap, principal=self.principal)
+
+    def _newest(self) -> bytes | None:
+        with KafkaConsumer(
+            bootstrap_servers=self.bootstrap,
+            group_id=None,
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            **self.options,
+        ) as consumer:
+            if not partitions_of(consumer, self.topic, timeout_s=_TIMEOUT_S):
+                raise PublishError(describe_hidden_topic(self._subject, self.topic, "Read"))
+            at = TopicPartition(self.topic, 0)
+            consumer.assign([at])
+            consumer.seek_to_beginning(at)
+            found: bytes | None = None
+            for record in read_to_end(consumer, silence_s=_TIMEOUT_S):
+                if record.key == self.cluster.encode():
+                    found = record.value
+            return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    memory: ExecutorMemory
+    producer: KafkaProducer
+    remembered: Remembered
+
+    def write(self, remembered: Remembered) -> None:
+        """See ``HeldMemory``."""
+        self.memory._write(self.producer, remembered)  # noqa: SLF001 - two halves of one thing
+
+
+_CONTROL_TIMEOUT_MS = 20_000
+
+
+class KafkaControl(ControlView):
+    """Reads the control topic on Kafka."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        topic: str,
+        cluster: str,
+        rounds: RoundSettings,
+        client_options: Mapping[str, object] = MappingProxyType({}),
+        principal: str = ANYBODY,
+    ) -> None:
+        """Raises ``PublishError`` when the brokers cannot be reached."""
+        super().__init__(cluster, rounds)
+        self._subject = Subject(bootstrap=bootstrap, principal=principal)
+        try:
+            self._consumer = KafkaConsumer(
+                bootstrap_servers=bootstrap,
+                group_id=None,
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                bootstrap_timeout_ms=_CONTROL_TIMEOUT_MS,
+                metrics_enabled=False,
+                **client_options,
+            )
+        except KafkaError as error:
+            raise PublishError(f"no consumer at {bootstrap}: {error!r}") from error
+        self._topic = topic
+
+    def newest(self) -> ControlData | None:
+        """See ``ControlView``."""
+        try:
+            self._begin()
+            for record in read_to_end(self._consumer, silence_s=READ_TIMEOUT_S):
+                if record.key == self._cluster.encode():
+                    self._take(record.value, appended_ms=record.timestamp)
+        except KafkaError as error:
+            why = explain_denied(error, self._subject, "Read", topic=self._topic)
+            raise PublishError(f"the control topic {self._topic} cannot be read: {why}") from error
+        return self._data
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._consumer.close(timeout_ms=round(1000 * READ_TIMEOUT_S))
+
+    def _begin(self) -> None:
+        if self._consumer.assignment():
+            return
+        found = partitions_of(self._consumer, self._topic, timeout_s=READ_TIMEOUT_S)
+        if not found:
+            raise PublishError(describe_hidden_topic(self._subject, self._topic, "Read"))
+        self._consumer.assign([TopicPartition(self._topic, number) for number in sorted(found)])
+        self._consumer.seek_to_beginning()

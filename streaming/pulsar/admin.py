@@ -1,8 +1,8 @@
-"""The calls of the admin API that a balancer needs, with typed answers.
+"""The calls of the admin API that a balancer needs, with typed answers. Nothing here decides anything.
 
 Requests about one broker are sent to that broker, whose address is its id; all others go to the first address that
 answers: those of ``admin_url``, then the brokers found before. A 4xx is an answer, too; only an address that cannot be
-reached is skipped.
+reached is skipped. ``httpx`` is loaded with this module, so import it late.
 """
 
 import threading
@@ -16,8 +16,7 @@ import msgspec
 from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle, BundleRange
 from state.facts import SPLIT_ALGORITHM
-from streaming.pulsar.admin.errors import AdminError
-from streaming.pulsar.admin.http import HttpClient, Method, addresses
+from streaming.pulsar.http import AdminError, HttpClient, Method, addresses
 from streaming.settings.targets import PulsarTarget
 
 Value = TypeVar("Value")

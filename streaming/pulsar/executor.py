@@ -1,27 +1,41 @@
-"""The executor's view of actions on Pulsar: each at least once and in order, as ``streaming.kafka.actions`` gives them.
+"""What an executor needs of Pulsar: the actions, the memory of its throttle, and the control event in force.
 
 Executors of a cluster share a durable failover subscription, so only one of them acts. Messages are acknowledged after the
 results of their batch are written. A subscription cannot hold the highest epochs; they are read from the log itself, up to
 the action that is taken up next. So an executor that restarts and a standby that takes over both know which controllers'
 actions are out of date. After any failure the client is made anew.
+
+The memory is the newest value of a compacted topic; whoever changes it takes the topic's exclusive producer first.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import quote
 
 import msgspec
 import pulsar
 
+from state.settings import RoundSettings
 from streaming.contract.envelope import EPOCH_HEADER, read_envelope
+from streaming.contract.messages import ControlData
 from streaming.process.closing import Closing
-from streaming.pulsar.admin import AdminError
-from streaming.pulsar.admin.http import CredentialsError
-from streaming.pulsar.clients import close, reader_after
-from streaming.pulsar.denied import explain_denied
+from streaming.pulsar.clients import close, connect, explain_denied, read_to_end, reader_after
+from streaming.pulsar.http import AdminError, CredentialsError
 from streaming.pulsar.link import PulsarLink
-from streaming.pulsar.topic_names import partition_index, position_before, topic_path
-from streaming.transport.errors import PublishError
-from streaming.transport.executor import LOOKBACK_S, ActionRecord, Epochs
+from streaming.pulsar.log import partitions_count, position_before
+from streaming.pulsar.positions import partition_index, topic_path
+from streaming.settings import Settings
+from streaming.transport.errors import PublishError, Taken
+from streaming.transport.executor import (
+    LOOKBACK_S,
+    READ_TIMEOUT_S,
+    ActionRecord,
+    ControlView,
+    Epochs,
+    HeldMemory,
+    Remembered,
+)
 
 _TIMEOUT_S = 20.0
 _NEXT_MS = 5
@@ -213,3 +227,138 @@ def _partition_of(message: pulsar.Message) -> int:
 
 def _place(id_: pulsar.MessageId) -> tuple[int, int, int]:
     return (id_.ledger_id(), id_.entry_id(), id_.batch_index())
+
+
+_MEMORY_TIMEOUT_S = 20.0
+_FENCED = (pulsar.ProducerFenced, pulsar.AlreadyClosed)
+"""Errors of a producer whose place another producer took."""
+
+
+@dataclass(slots=True)
+class PulsarExecutorMemory:
+    """The newest value of one cluster on ``topic``. Not for several threads."""
+
+    link: PulsarLink
+    topic: str
+    cluster: str
+
+    def read(self) -> Remembered:
+        """Read the topic to its end. Raises ``PublishError``."""
+        try:
+            self._require_topic()
+            found = self._newest()
+        except (pulsar.PulsarException, AdminError, CredentialsError) as error:
+            why = explain_denied(error, self._full_name, "consume")
+            raise PublishError(f"the topic {self._full_name} cannot be read: {why}") from error
+        return Remembered.parse(found or None)
+
+    @contextmanager
+    def hold(self) -> Iterator[HeldMemory]:
+        """Take the memory until the end of the block. Raises ``PublishError``.
+
+        A topic has one exclusive producer, so the executor of another cluster can take it away, too; the executor that
+        lost it starts again.
+        """
+        client = self.link.client(timeout_s=_MEMORY_TIMEOUT_S)
+        try:
+            with self._explain_write_errors():
+                producer = client.create_producer(
+                    self._full_name,
+                    access_mode=pulsar.ProducerAccessMode.ExclusiveWithFencing,
+                    send_timeout_millis=round(1000 * _MEMORY_TIMEOUT_S),
+                    batching_enabled=False,
+                )
+            yield _Held(self, producer, self.read())
+        finally:
+            close(client)
+
+    def _write(self, producer: pulsar.Producer, remembered: Remembered) -> None:
+        """Write what is remembered; a message without content if nothing is left."""
+        with self._explain_write_errors():
+            producer.send(remembered.value() or b"", partition_key=self.cluster)
+
+    @contextmanager
+    def _explain_write_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except _FENCED as error:
+            raise Taken(
+                f"another executor has taken over the memory on {self._full_name}: {error!r}"
+            ) from error
+        except pulsar.PulsarException as error:
+            why = explain_denied(error, self._full_name, "produce")
+            raise PublishError(f"{self._full_name} could not be written: {why}") from error
+
+    @property
+    def _full_name(self) -> str:
+        return self.link.full_name(self.topic)
+
+    def _require_topic(self) -> None:
+        """Raise ``PublishError`` if there is no topic: reading would make it, without its retention."""
+        with self.link.admin() as admin:
+            if partitions_count(admin, self._full_name) is None:
+                raise PublishError(f"there is no topic {self._full_name}: run `trimtab topics create`")
+
+    def _newest(self) -> bytes | None:
+        client = self.link.client(timeout_s=_MEMORY_TIMEOUT_S)
+        try:
+            reader = client.create_reader(self._full_name, pulsar.MessageId.earliest, is_read_compacted=True)
+            found: bytes | None = None
+            for message in read_to_end(reader, silence_s=_MEMORY_TIMEOUT_S):
+                if message.partition_key() == self.cluster:
+                    found = message.data()
+            return found
+        finally:
+            close(client)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    memory: PulsarExecutorMemory
+    producer: pulsar.Producer
+    remembered: Remembered
+
+    def write(self, remembered: Remembered) -> None:
+        """See ``HeldMemory``."""
+        self.memory._write(self.producer, remembered)  # noqa: SLF001 - two halves of one thing
+
+
+class PulsarControl(ControlView):
+    """Reads the control topic on Pulsar. After any failure the next call reads it from its beginning, with a new client."""
+
+    def __init__(self, settings: Settings, *, cluster: str, rounds: RoundSettings) -> None:
+        """Does not connect yet."""
+        super().__init__(cluster, rounds)
+        self._url, self._place = settings.input.url, settings.input.pulsar
+        self._topic = self._place.full_name(settings.topics.control)
+        self._client: pulsar.Client | None = None
+        self._reader: pulsar.Reader | None = None
+
+    def newest(self) -> ControlData | None:
+        """See ``ControlView``."""
+        try:
+            reader = self._reader or self._open()
+            for message in read_to_end(reader, silence_s=READ_TIMEOUT_S):
+                if message.partition_key() == self._cluster:
+                    self._take(message.data(), appended_ms=message.publish_timestamp())
+        except pulsar.PulsarException as error:
+            self.close()
+            why = explain_denied(error, self._topic, "consume")
+            raise PublishError(f"the control topic {self._topic} cannot be read: {why}") from error
+        return self._data
+
+    def close(self) -> None:
+        """Close the connection."""
+        client, self._client, self._reader = self._client, None, None
+        if client is not None:
+            close(client)
+
+    def _open(self) -> pulsar.Reader:
+        place = self._place
+        self._client = connect(
+            self._url, token_file=place.token_file, ca_file=place.ca_file, timeout_s=READ_TIMEOUT_S
+        )
+        self._reader = self._client.create_reader(
+            self._topic, pulsar.MessageId.earliest, is_read_compacted=True
+        )
+        return self._reader
