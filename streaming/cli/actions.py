@@ -24,10 +24,10 @@ from streaming.operators.action_text import leader_text, tail_text, why_text
 from streaming.operators.round_events import Round, is_round_of, read_round
 from streaming.process.exits import NotFound, WrongUse
 from streaming.settings import Settings
-from streaming.transport.reading import Begin
+from streaming.transport.side import Begin
 
 if TYPE_CHECKING:
-    from streaming.transport.reading import TopicRecord
+    from streaming.transport.side import TopicRecord
 
 _ID_MIN = 6
 """The fewest characters of an id that a command takes; shorter ones would soon name several actions."""

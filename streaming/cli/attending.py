@@ -115,6 +115,6 @@ def _check(*, ok: bool, detail: str) -> "Check":
 
 def _outage_of(error: Exception) -> str | None:
     """The brokers, if they do not answer; our own errors are judged by the error that caused them. None for any other error."""
-    from streaming.systems.passing import passes  # noqa: PLC0415  the brokers' clients are imported late
+    from streaming.systems import passes  # noqa: PLC0415  the brokers' clients are imported late
 
     return "the brokers" if passes(error) or passes(error.__cause__) else None

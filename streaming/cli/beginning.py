@@ -5,7 +5,7 @@ from typing import Literal, cast
 
 import click
 
-from streaming.transport.reading import Begin
+from streaming.transport.side import Begin
 
 
 def begin_of(text: str) -> Begin:

@@ -24,7 +24,7 @@ from streaming.process.exits import Refused
 from streaming.process.logs import log_to_stderr
 from streaming.process.stopping import stopped_by_signals
 from streaming.settings import Settings
-from streaming.transport.events import EventSink, LineEvents
+from streaming.transport.side import EventSink, LineEvents
 
 if TYPE_CHECKING:
     from streaming.collector.collector import Collector
@@ -146,6 +146,6 @@ def _sweep_once(collector: "Collector") -> None:
 
 
 def _sink(settings: Settings, *, stdout: bool) -> EventSink:
-    from streaming.systems.events import event_sink_of  # noqa: PLC0415  a broker's client is loaded when needed
+    from streaming.systems import event_sink_of  # noqa: PLC0415  a broker's client is loaded when needed
 
     return LineEvents(sys.stdout.buffer) if stdout else event_sink_of(settings)

@@ -19,7 +19,7 @@ from streaming.process.exits import WrongUse
 from streaming.process.stopping import stopped_by_signals
 from streaming.settings import Settings
 from streaming.transport.errors import PublishError
-from streaming.transport.events import EventSink
+from streaming.transport.side import EventSink
 
 _SAID_EVERY_S = 5.0
 
@@ -64,7 +64,7 @@ def feed_command(config: Path | None, input_url: str | None, recording: str | No
 @contextmanager
 def _sink_unless_stopped(settings: Settings, stop: threading.Event) -> Iterator[EventSink | None]:
     """Where the events are written; None if it could not be opened, and a stop was asked for meanwhile."""
-    from streaming.systems.events import event_sink_of  # noqa: PLC0415  a broker's client is loaded when needed
+    from streaming.systems import event_sink_of  # noqa: PLC0415  a broker's client is loaded when needed
 
     try:
         sink = event_sink_of(settings)

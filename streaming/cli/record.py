@@ -17,7 +17,7 @@ from streaming.controller.recording import opened_for_recording
 from streaming.process.exits import Refused, WrongUse
 from streaming.process.stopping import stopped_by_signals
 from streaming.settings import Settings
-from streaming.transport.reading import Begin
+from streaming.transport.side import Begin
 
 if TYPE_CHECKING:
     from streaming.controller.recorder import Recorder

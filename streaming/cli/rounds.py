@@ -20,7 +20,7 @@ from streaming.operators.round_subject import about_text, newest_about
 from streaming.operators.round_text import round_text, tail_round_text
 from streaming.process.exits import NotFound, WrongUse
 from streaming.settings import Settings
-from streaming.transport.reading import TopicRecord
+from streaming.transport.side import TopicRecord
 
 
 @click.group("rounds")

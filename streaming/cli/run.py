@@ -18,7 +18,7 @@ from streaming.cli.options import (
 from streaming.process.logs import log_to_stderr
 from streaming.settings import Settings
 from streaming.transport.errors import StartWith
-from streaming.transport.reading import Begin
+from streaming.transport.side import Begin
 
 
 @click.command(

@@ -14,11 +14,11 @@ from streaming.cli.options import with_options
 from streaming.operators.action_events import UnreadableEvent
 from streaming.process.stopping import watched
 from streaming.settings import Settings, TopicNames
-from streaming.systems.reading import output_reader
-from streaming.transport.reading import Begin
+from streaming.systems import output_reader
+from streaming.transport.side import Begin
 
 if TYPE_CHECKING:
-    from streaming.transport.reading import TopicRecord
+    from streaming.transport.side import TopicRecord
 
 
 class Remark(str):

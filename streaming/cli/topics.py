@@ -36,7 +36,7 @@ def create_command(
     """
     settings = read_settings(config, {"input.url": input_url, "output.url": output_url})
 
-    from streaming.systems.topics import create_all  # noqa: PLC0415  a broker's client is loaded when needed
+    from streaming.systems import create_all  # noqa: PLC0415  a broker's client is loaded when needed
 
     try:
         outcomes = create_all(settings, input_partitions=input_partitions)

@@ -12,7 +12,7 @@ import msgspec
 from streaming.collector.metrics import CollectorMetrics
 from streaming.contract.encode import encode_event
 from streaming.contract.messages import MAX_UNOWNED_COUNT, TickData, TickMessage, type_of
-from streaming.transport.events import EventSink
+from streaming.transport.side import EventSink
 
 
 class EventWriter:

@@ -18,7 +18,7 @@ from streaming.kafka.client import ClusterError
 from streaming.kafka.cluster import KafkaCluster, cluster_of
 from streaming.settings import ClusterSettingsSource, KafkaTarget, Settings
 from streaming.transport.errors import PublishError
-from streaming.transport.events import EventSink
+from streaming.transport.side import EventSink
 
 _LOG = logging.getLogger(__name__)
 

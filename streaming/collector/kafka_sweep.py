@@ -31,7 +31,7 @@ from streaming.contract.messages import KafkaLoadReportMessage, ReassignmentMess
 from streaming.kafka.client import ClusterError
 from streaming.kafka.cluster import KafkaCluster, Partition, PartitionState, RunningMove
 from streaming.kafka.throttles import ThrottlesFound
-from streaming.transport.events import EventSink
+from streaming.transport.side import EventSink
 
 _LOG = logging.getLogger(__name__)
 METRICS_FAILED = "metrics-failed"

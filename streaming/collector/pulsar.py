@@ -23,7 +23,7 @@ from streaming.pulsar.http import AdminError, CredentialsError, HttpClient
 from streaming.pulsar.load_data import LoadData
 from streaming.settings import ClusterSettingsSource, PulsarTarget, Settings
 from streaming.transport.errors import PublishError
-from streaming.transport.events import EventSink
+from streaming.transport.side import EventSink
 
 _LOG = logging.getLogger(__name__)
 _PATIENCE_RATIO = 0.8

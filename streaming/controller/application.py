@@ -35,10 +35,9 @@ from streaming.spark.errors import SparkError, SparkGone, spark_errors
 from streaming.spark.frames import Frames
 from streaming.spark.jars import JarError, JavaError
 from streaming.spark.spark_log import SparkLog
-from streaming.systems.events import beat_sink_of
-from streaming.systems.topics import validate_all
+from streaming.systems import beat_sink_of, validate_all
 from streaming.transport.errors import Fenced, StartError, StartWith
-from streaming.transport.reading import Begin
+from streaming.transport.side import Begin
 
 _LOG = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from streaming.contract import beat as beats
 from streaming.contract.beat import Beat, Role
 from streaming.process.closing import Closing
 from streaming.transport.errors import NoTopic, PublishError
-from streaming.transport.events import EventSink
+from streaming.transport.side import EventSink
 
 _LOG = logging.getLogger(__name__)
 

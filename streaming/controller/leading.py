@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
+from streaming import systems
 from streaming.contract.skipped import SkippedRange
 from streaming.controller.batches import BatchPublisher
 from streaming.controller.beats import Beats, Duty
@@ -22,12 +23,10 @@ from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.frames import Frames
 from streaming.spark.runs import Runs
 from streaming.spark.session import Session
-from streaming.systems import skipping
-from streaming.systems.input import input_ids
-from streaming.systems.publisher import publisher_of
+from streaming.systems import input_ids, publisher_of
 from streaming.transport.errors import CheckpointError, CheckpointMismatch, NoAnswer, PublishError, StartWith
 from streaming.transport.publishing import Publisher
-from streaming.transport.reading import Begin
+from streaming.transport.side import Begin
 
 _LOG = logging.getLogger(__name__)
 
@@ -139,8 +138,8 @@ class Leading:
 
     def _publish_gaps(self, begun: Begun) -> list[SkippedRange]:
         """What the input has lost since the checkpoint; it is published on the audit topic first."""
-        gaps = skipping.find_lost(self.settings, begun.checkpoint.places())
+        gaps = systems.find_lost(self.settings, begun.checkpoint.places())
         if gaps:
-            skipping.publish_skipped(self.settings, gaps, epoch=begun.epoch)
+            systems.publish_skipped(self.settings, gaps, epoch=begun.epoch)
         _LOG.warning("--skip-lost: %s", gaps or "nothing was lost")
         return gaps

@@ -9,7 +9,7 @@ from streaming.contract.beat import Beat
 from streaming.controller.election import Election
 from streaming.process.closing import Closing
 from streaming.process.exits import Refused
-from streaming.transport.reading import Reader
+from streaming.transport.side import Reader
 
 _LOG = logging.getLogger(__name__)
 

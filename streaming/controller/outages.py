@@ -6,7 +6,7 @@ permission does not.
 
 from streaming.spark.failing import is_outage
 from streaming.spark.java_errors import failure_of
-from streaming.systems.passing import passes
+from streaming.systems import passes
 from streaming.transport.errors import CheckpointError, NotAllowed, PublishError
 
 

@@ -10,7 +10,7 @@ from streaming.settings import Settings
 from streaming.spark.errors import SparkError, SparkGone
 from streaming.spark.probes import probe_local, probe_store
 from streaming.spark.session import Session
-from streaming.systems.topics import validate_all
+from streaming.systems import validate_all
 from streaming.transport.errors import StartError
 
 

@@ -14,8 +14,8 @@ from typing import BinaryIO
 from streaming.contract.origin import Origin
 from streaming.controller.recording import Recorded, encode_recorded
 from streaming.settings import Settings
-from streaming.systems.reading import input_partitions, input_topic
-from streaming.transport.reading import Begin, Place, Progress, Reader, TopicRecord
+from streaming.systems import input_partitions, input_topic
+from streaming.transport.side import Begin, Place, Progress, Reader, TopicRecord
 
 
 @dataclass(frozen=True, slots=True)

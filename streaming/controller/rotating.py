@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from streaming.controller.recording import Recorded, decode_recorded, encode_recorded
-from streaming.transport.reading import Begin
+from streaming.transport.side import Begin
 
 _PLACES = "places.json"
 _ENDING = ".ndjson.gz"

@@ -24,11 +24,9 @@ from streaming.settings import Settings
 from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.errors import spark_errors
 from streaming.spark.warmth import KEEP_EVERY_S, keep_warm, warm_up
-from streaming.systems.input import input_ids
-from streaming.systems.publisher import publisher_of
-from streaming.systems.reading import output_reader
+from streaming.systems import input_ids, output_reader, publisher_of
 from streaming.transport.errors import Fenced, StartWith
-from streaming.transport.reading import Reader
+from streaming.transport.side import Reader
 from streaming.transport.topics import BEATS_RETENTION_MS
 
 _LOG = logging.getLogger(__name__)

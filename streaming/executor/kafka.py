@@ -18,11 +18,9 @@ from streaming.executor.orders import Held, RecordEpoch, Skip
 from streaming.kafka.client import ClusterError
 from streaming.kafka.cluster import cluster_of
 from streaming.settings import KafkaTarget, Settings
-from streaming.systems.actions import actions_of, memory_of
-from streaming.systems.control import control_of
-from streaming.systems.events import event_sink_of
-from streaming.transport.events import EventSink
-from streaming.transport.executor import ActionRecord, Actions, ControlView, Epochs
+from streaming.systems import actions_of, control_of, event_sink_of, memory_of
+from streaming.transport.executor import ControlView
+from streaming.transport.side import ActionRecord, Actions, Epochs, EventSink
 
 _LOG = logging.getLogger(__name__)
 _SWEEP_INTERVAL_S = 300.0

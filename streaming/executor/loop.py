@@ -29,8 +29,8 @@ from streaming.executor.orders import BadOrder, Gated, Held, RecordEpoch, Skip, 
 from streaming.process.pulse import Pulse
 from streaming.process.serve import Check
 from streaming.transport.errors import PublishError
-from streaming.transport.events import EventSink
-from streaming.transport.executor import ActionRecord, Actions, ControlView, Epochs
+from streaming.transport.executor import ControlView
+from streaming.transport.side import ActionRecord, Actions, Epochs, EventSink
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 1.0

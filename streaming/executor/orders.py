@@ -10,7 +10,7 @@ from policies.splitting.ranges import Bundle
 from streaming.contract.envelope import read_envelope
 from streaming.contract.messages import ControlData, Time, type_of
 from streaming.contract.published import SplitMessage, UnloadMessage
-from streaming.transport.executor import ActionRecord, Epochs
+from streaming.transport.side import ActionRecord, Epochs
 
 SkipReason = Literal[
     "dry-run",

@@ -20,11 +20,9 @@ from streaming.executor.orders import Done, Order, RecordEpoch, Skip, read_order
 from streaming.pulsar.admin import PulsarAdmin
 from streaming.pulsar.http import AdminError, CredentialsError, HttpClient
 from streaming.settings import PulsarTarget, Settings
-from streaming.systems.actions import actions_of
-from streaming.systems.control import control_of
-from streaming.systems.events import event_sink_of
-from streaming.transport.events import EventSink
-from streaming.transport.executor import ActionRecord, Actions, ControlView, Epochs
+from streaming.systems import actions_of, control_of, event_sink_of
+from streaming.transport.executor import ControlView
+from streaming.transport.side import ActionRecord, Actions, Epochs, EventSink
 
 _LOG = logging.getLogger(__name__)
 _BATCH = 4

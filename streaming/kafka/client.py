@@ -15,8 +15,7 @@ with one it raises ``KafkaTimeoutError`` and leaves the thread that sends them r
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
@@ -27,16 +26,21 @@ from kafka.errors import (
     KafkaTimeoutError,
     TopicAuthorizationFailedError,
 )
+from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
 
-from streaming.kafka.link import Operation, Resource, Subject, describe_missing
+from streaming.kafka.link import Link, Operation, Resource, describe_missing
 from streaming.process.deadline import Deadline
 from streaming.process.within import within
 from streaming.transport.errors import NoAnswer
 
-if TYPE_CHECKING:
-    from kafka.net.compat import KafkaNetClient
-
+_LOG = logging.getLogger(__name__)
+_REACH_TIMEOUT_MS = 8_000
+"""How long at most until some broker has answered: a command says within about 10 s that there is none at its address."""
+_REQUEST_TIMEOUT_S = 10.0
+"""How long one request may take, as long as a target's ``timeout_s`` allows by default: a healthy broker needs well under 1 s."""
+_POLL_MS = 200
 _BETWEEN_METADATA_MS = 10
 _TRANSPORT = logging.getLogger("kafka.net.transport")
 _SELECTOR = logging.getLogger("kafka.net.selector")
@@ -45,12 +49,8 @@ _CLOSED = "Invalid file descriptor: -1"
 """What Python's selectors say of a socket that is closed."""
 
 
-def connect_quickly(**options: Any) -> "KafkaNetClient":
+def connect_quickly(**options: Any) -> KafkaNetClient:
     """Make the network client; for the option ``kafka_client`` of a consumer, a producer or an admin client."""
-    # commands that need no broker load this module too
-    from kafka.net.compat import KafkaNetClient  # noqa: PLC0415
-    from kafka.net.selector import NetworkSelector  # noqa: PLC0415
-
     _TRANSPORT.addFilter(_name_error)  # the same filter is added once
     _SELECTOR.addFilter(_is_news)
     network = NetworkSelector(**options)
@@ -92,9 +92,6 @@ class ClosingManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pyt
             raise
 
 
-_LOG = logging.getLogger(__name__)
-
-
 def close_producer(producer: KafkaProducer | None, *, wait_s: float = 0.0) -> None:
     """Close the producer (None: there is none yet); records not written within ``wait_s`` are given up and not sent any more."""
     if producer is None:
@@ -106,10 +103,12 @@ def close_producer(producer: KafkaProducer | None, *, wait_s: float = 0.0) -> No
         producer._sender.force_close()  # noqa: SLF001 - close() gives up at its flush and never gets to this
 
 
-_REACH_TIMEOUT_MS = 8_000
-"""How long at most until some broker has answered: a command says within about 10 s that there is none at its address."""
-_REQUEST_TIMEOUT_S = 10.0
-"""How long one request may take, as long as a target's ``timeout_s`` allows by default: a healthy broker needs well under 1 s."""
+def commit_within(timeout_s: float, producer: KafkaProducer) -> None:
+    """Commit the producer's transaction; kafka-python waits for its coordinator without limit. Raises ``KafkaError``."""
+    try:
+        within(timeout_s, producer.commit_transaction, what="commit")
+    except TimeoutError as error:
+        raise KafkaTimeoutError(str(error)) from error
 
 
 class ClusterError(Exception):
@@ -120,42 +119,68 @@ class Unanswered(ClusterError):
     """A request failed; the error of Kafka's client is its cause."""
 
 
-def open_admin(
-    bootstrap: str,
-    options: Mapping[str, object] = MappingProxyType({}),
-    *,
-    timeout_s: float = _REQUEST_TIMEOUT_S,
-) -> KafkaAdminClient:
-    """Open an admin client, which closes at the end of its ``with``; ``options`` are passed on to it.
+def open_consumer(link: Link, **options: Any) -> KafkaConsumer:
+    """A consumer of committed records, from the earliest on; it joins no group unless ``options`` name one. Raises ``KafkaError``."""
+    defaults = {
+        "bootstrap_servers": link.bootstrap,
+        "kafka_client": connect_quickly,
+        "isolation_level": "read_committed",
+        "group_id": None,
+        "enable_auto_commit": False,
+        "auto_offset_reset": "earliest",
+        "allow_auto_create_topics": False,
+        "metrics_enabled": False,
+    }
+    return KafkaConsumer(**defaults | link.client_options() | options)
+
+
+def open_producer(link: Link, *, timeout_s: float, **options: Any) -> KafkaProducer:
+    """A producer that waits for its brokers, and for their acknowledgements, for ``timeout_s`` at most. Raises ``KafkaError``."""
+    timeout_ms = round(timeout_s * 1000)
+    defaults = {
+        "bootstrap_servers": link.bootstrap,
+        "kafka_client": connect_quickly,
+        "bootstrap_timeout_ms": timeout_ms,
+        "max_block_ms": timeout_ms,
+        "request_timeout_ms": timeout_ms,
+        "delivery_timeout_ms": timeout_ms,
+        "allow_auto_create_topics": False,
+        "metrics_enabled": False,
+    }
+    return KafkaProducer(**defaults | link.client_options() | options)
+
+
+def open_admin(link: Link, *, timeout_s: float = _REQUEST_TIMEOUT_S, **options: Any) -> KafkaAdminClient:
+    """An admin client, which closes at the end of its ``with``.
 
     Raises ``KafkaError``, or ``OSError`` or ``ValueError`` for certificates that cannot be used.
     """
     return KafkaAdminClient(
-        bootstrap_servers=bootstrap,
+        bootstrap_servers=link.bootstrap,
+        kafka_client=connect_quickly,
         bootstrap_timeout_ms=_REACH_TIMEOUT_MS,
         request_timeout_ms=round(1000 * timeout_s),
+        **link.client_options(),
         **options,
     )
 
 
 @contextmanager
-def connected(
-    bootstrap: str, options: Mapping[str, object], *, timeout_s: float
-) -> Iterator[KafkaAdminClient]:
+def connected(link: Link, *, timeout_s: float, **options: Any) -> Iterator[KafkaAdminClient]:
     """Open an admin client, and close it at the end.
 
     Raises ``ClusterError``, also for any request that Kafka refuses while the client is used.
     """
     try:
-        admin = open_admin(bootstrap, options, timeout_s=timeout_s)
+        admin = open_admin(link, timeout_s=timeout_s, **options)
     except (KafkaError, OSError, ValueError) as error:
-        raise _no_answer_error_of(bootstrap, error) from error
+        raise _no_answer_error_of(link.bootstrap, error) from error
     try:
         with admin:
             yield admin
     except (KafkaError, Unanswered) as error:
         cause = error.__cause__ if isinstance(error, Unanswered) else error
-        raise _no_answer_error_of(bootstrap, cause) from error
+        raise _no_answer_error_of(link.bootstrap, cause) from error
 
 
 def _no_answer_error_of(bootstrap: str, error: BaseException | None) -> ClusterError:
@@ -163,9 +188,6 @@ def _no_answer_error_of(bootstrap: str, error: BaseException | None) -> ClusterE
         f"Kafka at {bootstrap} does not answer as expected: {error!r}. "
         "Check the address, whether the brokers are up, and the security settings."
     )
-
-
-_POLL_MS = 200
 
 
 def partitions_of(consumer: KafkaConsumer, topic: str, *, timeout_s: float) -> frozenset[int]:
@@ -228,7 +250,7 @@ def _has_no_producer_id(error: KafkaError) -> bool:
 
 
 def explain_denied(
-    error: KafkaError, subject: Subject, operation: Operation, *, topic: str = "", group: str = ""
+    error: KafkaError, link: Link, operation: Operation, *, topic: str = "", group: str = ""
 ) -> str:
     """The missing permission, if the error is about one, and otherwise Kafka's own words.
 
@@ -237,11 +259,11 @@ def explain_denied(
     """
     match denied_resource(error):
         case "topic":
-            return describe_missing(subject, "topic", topic, [operation])
+            return describe_missing(link, "topic", topic, [operation])
         case "group":
-            return describe_missing(subject, "group", group, ["Read"])
+            return describe_missing(link, "group", group, ["Read"])
         case "cluster":
-            return describe_missing(subject, "cluster", "", [operation])
+            return describe_missing(link, "cluster", "", [operation])
     return repr(error)
 
 

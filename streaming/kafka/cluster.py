@@ -17,6 +17,10 @@ from streaming.kafka.link import Link
 from streaming.kafka.throttles import Change, ThrottlesFound, apply, read_throttle
 from streaming.settings import KafkaTarget
 
+_METADATA_AGE_MAX_MS = 5_000
+"""An open client cannot reach a broker that came back before it reads the metadata again: with kafka-python's default of 5 minutes
+it could not for 288 s, with this for 3 s. The metadata that it reads are the list of brokers."""
+
 Partition = tuple[str, int]
 """Topic and partition."""
 
@@ -58,77 +62,118 @@ class LogSizes:
     """Brokers that did not answer, with the reason."""
 
 
-def read_brokers(admin: KafkaAdminClient) -> dict[int, str]:
-    """Advertised hosts of the brokers that are registered and not fenced, by id."""
-    return {
-        broker["broker_id"]: broker["host"]
-        for broker in admin.describe_cluster()["brokers"]
-        if not broker.get("is_fenced", False)
-    }
-
-
-def read_partitions(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[Partition, PartitionState]:
-    """All partitions of the topics that exist. Raises ``ClusterError`` for a topic that is hidden from us."""
-    found = admin.describe_topics(sorted(set(topics))) if topics else []
-    hidden = [topic["name"] for topic in found if topic["error_code"] == TopicAuthorizationFailedError.errno]
-    if hidden:
-        raise ClusterError(
-            f"topic {hidden[0]} cannot be described (one of {len(hidden)}): is DESCRIBE on it allowed?"
-        )
-    return {
-        (topic["name"], entry["partition_index"]): PartitionState(
-            replicas=tuple(entry["replica_nodes"]),
-            leader=entry["leader_id"],
-            in_sync=tuple(entry["isr_nodes"]),
-        )
-        for topic in found
-        if topic["error_code"] == 0
-        for entry in topic["partitions"]
-    }
-
-
-def read_reassignments(admin: KafkaAdminClient) -> dict[Partition, RunningMove]:
-    """All running moves of the cluster; empty when nothing moves. Raises ``ClusterError`` if we may not read them."""
+@contextmanager
+def _explain_errors() -> Iterator[None]:
     try:
-        found = admin.list_partition_reassignments()
-    except ClusterAuthorizationFailedError as error:
-        raise ClusterError(
-            "the running reassignments cannot be read: is DESCRIBE on the cluster allowed?"
-        ) from error
-    return {
-        (where.topic, where.partition): RunningMove(
-            replicas=tuple(entry["replicas"]),
-            adding=tuple(entry["adding_replicas"]),
-            removing=tuple(entry["removing_replicas"]),
-        )
-        for where, entry in found.items()
-    }
+        yield
+    except KafkaError as error:
+        raise Unanswered(str(error)) from error
 
 
-def read_log_sizes(
-    admin: KafkaAdminClient, partitions: Iterable[Partition], brokers: Iterable[int]
-) -> LogSizes:
-    """Sizes of the partitions on each of the brokers, which are asked one by one, so that a dead one fails alone."""
-    wanted: dict[str, list[int]] = {}
-    for topic, partition in sorted(set(partitions)):
-        wanted.setdefault(topic, []).append(partition)
-    sizes: dict[Partition, dict[int, int]] = {}
-    usable, failed = {}, {}
-    for broker in sorted(set(brokers)):
+class KafkaCluster:
+    """A connection to a cluster. Methods raise ``ClusterError``; a request that fails is ``Unanswered``."""
+
+    def __init__(self, admin: KafkaAdminClient) -> None:
+        self._admin = admin
+
+    @_explain_errors()
+    def require_answer(self) -> None:
+        """Raise ``Unanswered`` if the cluster does not answer."""
+        self._admin.describe_cluster()
+
+    @_explain_errors()
+    def brokers(self) -> dict[int, str]:
+        """Advertised hosts of the brokers that are registered and not fenced, by id."""
+        return {
+            broker["broker_id"]: broker["host"]
+            for broker in self._admin.describe_cluster()["brokers"]
+            if not broker.get("is_fenced", False)
+        }
+
+    @_explain_errors()
+    def partitions(self, topics: Iterable[str]) -> dict[Partition, PartitionState]:
+        """All partitions of the topics that exist. Raises ``ClusterError`` for a topic that is hidden from us."""
+        found = self._admin.describe_topics(sorted(set(topics))) if topics else []
+        hidden = [
+            topic["name"] for topic in found if topic["error_code"] == TopicAuthorizationFailedError.errno
+        ]
+        if hidden:
+            raise ClusterError(
+                f"topic {hidden[0]} cannot be described (one of {len(hidden)}): is DESCRIBE on it allowed?"
+            )
+        return {
+            (topic["name"], entry["partition_index"]): PartitionState(
+                replicas=tuple(entry["replica_nodes"]),
+                leader=entry["leader_id"],
+                in_sync=tuple(entry["isr_nodes"]),
+            )
+            for topic in found
+            if topic["error_code"] == 0
+            for entry in topic["partitions"]
+        }
+
+    @_explain_errors()
+    def reassignments(self) -> dict[Partition, RunningMove]:
+        """All running moves of the cluster; empty when nothing moves. Raises ``ClusterError`` if we may not read them."""
         try:
-            (answer,) = admin.describe_log_dirs(wanted, brokers=[broker])
-        except KafkaError as error:
-            failed[broker] = repr(error)
-            continue
-        directories = [entry for entry in answer["log_dirs"] if entry["error_code"] == 0]
-        if not directories:  # a request that is denied looks the same
-            failed[broker] = "no log directory in the answer; is DESCRIBE on the cluster allowed?"
-            continue
-        _add_sizes(sizes, broker, directories)
-        free = [entry.get("usable_bytes", -1) for entry in answer["log_dirs"]]
-        if min(free) >= 0:
-            usable[broker] = sum(free)
-    return LogSizes(sizes_bytes=sizes, usable_bytes=usable, failed=failed)
+            found = self._admin.list_partition_reassignments()
+        except ClusterAuthorizationFailedError as error:
+            raise ClusterError(
+                "the running reassignments cannot be read: is DESCRIBE on the cluster allowed?"
+            ) from error
+        return {
+            (where.topic, where.partition): RunningMove(
+                replicas=tuple(entry["replicas"]),
+                adding=tuple(entry["adding_replicas"]),
+                removing=tuple(entry["removing_replicas"]),
+            )
+            for where, entry in found.items()
+        }
+
+    @_explain_errors()
+    def log_sizes(self, partitions: Iterable[Partition], brokers: Iterable[int]) -> LogSizes:
+        """Sizes of the partitions on each of the brokers, which are asked one by one, so that a dead one fails alone."""
+        wanted: dict[str, list[int]] = {}
+        for topic, partition in sorted(set(partitions)):
+            wanted.setdefault(topic, []).append(partition)
+        sizes: dict[Partition, dict[int, int]] = {}
+        usable, failed = {}, {}
+        for broker in sorted(set(brokers)):
+            try:
+                (answer,) = self._admin.describe_log_dirs(wanted, brokers=[broker])
+            except KafkaError as error:
+                failed[broker] = repr(error)
+                continue
+            directories = [entry for entry in answer["log_dirs"] if entry["error_code"] == 0]
+            if not directories:  # a request that is denied looks the same
+                failed[broker] = "no log directory in the answer; is DESCRIBE on the cluster allowed?"
+                continue
+            _add_sizes(sizes, broker, directories)
+            free = [entry.get("usable_bytes", -1) for entry in answer["log_dirs"]]
+            if min(free) >= 0:
+                usable[broker] = sum(free)
+        return LogSizes(sizes_bytes=sizes, usable_bytes=usable, failed=failed)
+
+    @_explain_errors()
+    def end_offsets(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """End offset of each partition, which must have a leader. Raises ``KafkaError``."""
+        if not partitions:
+            return {}
+        asked = {TopicPartition(topic, partition): OffsetSpec.LATEST for topic, partition in partitions}
+        return {
+            (where.topic, where.partition): found.offset
+            for where, found in self._admin.list_partition_offsets(asked).items()
+        }
+
+    @_explain_errors()
+    def throttle(self, *, topics: Iterable[str], brokers: Iterable[int]) -> ThrottlesFound:
+        """See ``read_throttle``."""
+        return read_throttle(self._admin, topics=topics, brokers=brokers)
+
+    @_explain_errors()
+    def apply(self, changes: Iterable[Change]) -> None:
+        """See ``streaming.kafka.throttles.apply``."""
+        apply(self._admin, changes)
 
 
 def _add_sizes(
@@ -142,81 +187,9 @@ def _add_sizes(
                     sizes.setdefault(where, {})[broker] = entry["partition_size"]
 
 
-def read_end_offsets(admin: KafkaAdminClient, partitions: Collection[Partition]) -> dict[Partition, int]:
-    """End offset of each partition, which must have a leader. Raises ``KafkaError``."""
-    if not partitions:
-        return {}
-    asked = {TopicPartition(topic, partition): OffsetSpec.LATEST for topic, partition in partitions}
-    return {
-        (where.topic, where.partition): found.offset
-        for where, found in admin.list_partition_offsets(asked).items()
-    }
-
-
-_METADATA_AGE_MAX_MS = 5_000
-"""An open client cannot reach a broker that came back before it reads the metadata again: with kafka-python's default of 5 minutes
-it could not for 288 s, with this for 3 s. The metadata that it reads are the list of brokers."""
-
-
-class KafkaCluster:
-    """A connection to a cluster. Methods raise ``ClusterError``; see the functions of the same or a similar name."""
-
-    def __init__(self, admin: KafkaAdminClient) -> None:
-        self._admin = admin
-
-    def require_answer(self) -> None:
-        """Raise ``Unanswered`` if the cluster does not answer."""
-        with _explain_errors():
-            self._admin.describe_cluster()
-
-    def brokers(self) -> dict[int, str]:
-        """See ``read_brokers``."""
-        with _explain_errors():
-            return read_brokers(self._admin)
-
-    def partitions(self, topics: Iterable[str]) -> dict[Partition, PartitionState]:
-        """See ``read_partitions``."""
-        with _explain_errors():
-            return read_partitions(self._admin, topics)
-
-    def reassignments(self) -> dict[Partition, RunningMove]:
-        """See ``read_reassignments``."""
-        with _explain_errors():
-            return read_reassignments(self._admin)
-
-    def log_sizes(self, partitions: Iterable[Partition], brokers: Iterable[int]) -> LogSizes:
-        """See ``read_log_sizes``."""
-        with _explain_errors():
-            return read_log_sizes(self._admin, partitions, brokers)
-
-    def end_offsets(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """See ``read_end_offsets``."""
-        with _explain_errors():
-            return read_end_offsets(self._admin, partitions)
-
-    def throttle(self, *, topics: Iterable[str], brokers: Iterable[int]) -> ThrottlesFound:
-        """See ``read_throttle``."""
-        with _explain_errors():
-            return read_throttle(self._admin, topics=topics, brokers=brokers)
-
-    def apply(self, changes: Iterable[Change]) -> None:
-        """See ``streaming.kafka.throttles.apply``."""
-        with _explain_errors():
-            apply(self._admin, changes)
-
-
 @contextmanager
 def cluster_of(target: KafkaTarget, *, cluster: str) -> Iterator[KafkaCluster]:
     """The cluster of a target, closed at the end. Raises ``ClusterError``, and ``WrongUse`` for a file it cannot read."""
-    options = Link(target.bootstrap, f"targets.{cluster}.kafka", target.security).client_options()
-    options["metadata_max_age_ms"] = _METADATA_AGE_MAX_MS
-    with connected(target.bootstrap, options, timeout_s=target.timeout_s) as admin:
+    link = Link(target.bootstrap, f"targets.{cluster}.kafka", target.security)
+    with connected(link, timeout_s=target.timeout_s, metadata_max_age_ms=_METADATA_AGE_MAX_MS) as admin:
         yield KafkaCluster(admin)
-
-
-@contextmanager
-def _explain_errors() -> Iterator[None]:
-    try:
-        yield
-    except KafkaError as error:
-        raise Unanswered(str(error)) from error

@@ -1,22 +1,16 @@
-"""What an executor needs of Kafka: the actions, the memory of its throttle, and the control event in force.
+"""The executor's view of the actions topic on Kafka, and the key of a compacted topic that one executor owns.
 
 Positions are committed after the results of a batch are written, together with the highest epochs heard in the partition:
 a restart neither skips an action nor forgets which controllers' actions are out of date. Standbys of the same cluster
 share a consumer group, so only one of them acts. An executor that drops out of the group (frozen, or cut off for longer
 than its session lasts) loses the batch it had: nothing of it is committed, and after it joins again it begins where the
 group is at that time.
-
-The memory is the newest value of a compacted topic. An executor that wants to change it takes it: from then on the executor that
-had it before, perhaps a frozen one, cannot write any more (its transactional id is fenced), and what is read afterwards is
-the newest. So no executor overwrites what it has not read.
 """
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
@@ -31,27 +25,24 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata
 
-from state.settings import RoundSettings
 from streaming.contract.envelope import EPOCH_HEADER, LARGEST_RECORD_BYTES
-from streaming.contract.messages import ControlData
-from streaming.kafka.client import close_producer, explain_denied, partitions_of, read_to_end
-from streaming.kafka.link import ANYBODY, Subject, describe_hidden_topic, describe_missing
-from streaming.process.closing import Closing
-from streaming.process.within import within
-from streaming.transport.errors import PublishError, Taken
-from streaming.transport.executor import (
-    LOOKBACK_S,
-    READ_TIMEOUT_S,
-    ActionRecord,
-    ControlView,
-    Epochs,
-    HeldMemory,
-    Remembered,
+from streaming.kafka.client import (
+    close_producer,
+    commit_within,
+    explain_denied,
+    open_consumer,
+    open_producer,
+    partitions_of,
 )
+from streaming.kafka.link import Link, describe_hidden_topic, describe_missing
+from streaming.process.closing import Closing
+from streaming.transport.errors import PublishError, Taken
+from streaming.transport.side import LOOKBACK_S, ActionRecord, Epochs, Write
 
 _ASSIGNORS = (StickyPartitionAssignor, RangePartitionAssignor)
 """With the first, an executor that joins leaves partitions where they are; older executors only know the second."""
-_REQUEST_TIMEOUT_MS = 20_000
+_TIMEOUT_S = 20.0
+_REQUEST_TIMEOUT_MS = round(1000 * _TIMEOUT_S)
 _STAY_MS = 200
 """Long enough to join the group again, in a few turns, while a batch is worked on."""
 _LOOK_INTERVAL_S = 10.0
@@ -59,50 +50,40 @@ _LOOK_INTERVAL_S = 10.0
 
 
 class ActionsTopic(Closing):
-    """Consumer of the actions topic in the group of ``cluster``'s executors. Not for several threads."""
+    """Consumer of the actions topic in the group of a cluster's executors. Not for several threads."""
 
     def __init__(
-        self,
-        bootstrap: str,
-        *,
-        topic: str,
-        cluster: str,
-        epochs: Epochs,
-        records_max: int,
-        now_s: float,
-        client_options: Mapping[str, object] = MappingProxyType({}),
-        principal: str = ANYBODY,
-        group: str | None = None,
+        self, link: Link, topic: str, *, group: str, epochs: Epochs, records_max: int, **options: object
     ) -> None:
-        """``group`` replaces the group of the cluster's executors. Raises ``PublishError`` when the brokers cannot be reached."""
-        self._epochs = epochs
-        self._group = group or f"trimtab-execute-{cluster}"
-        self._subject = Subject(bootstrap=bootstrap, principal=principal)
+        """``options`` are passed to the client. Raises ``PublishError`` when the brokers cannot be reached or there is no such topic."""
+        self._link = link
         self._topic = topic
-        with self._explain_errors(f"no consumer at {bootstrap}"):
-            self._consumer = KafkaConsumer(
-                bootstrap_servers=bootstrap,
-                group_id=self._group,
-                isolation_level="read_committed",
-                enable_auto_commit=False,
-                auto_offset_reset="earliest",
+        self._group = group
+        self._epochs = epochs
+        with self._explain_errors(f"no consumer at {link.bootstrap}"):
+            self._consumer = open_consumer(
+                link,
+                group_id=group,
                 max_poll_records=records_max,
                 partition_assignment_strategy=_ASSIGNORS,
                 bootstrap_timeout_ms=_REQUEST_TIMEOUT_MS,
-                metrics_enabled=False,
-                **client_options,
+                **options,
             )
-        self._start_ms = round((now_s - LOOKBACK_S) * 1000)
+        self._start_ms = round((time.time() - LOOKBACK_S) * 1000)
         self._assigned = _Assigned(self._consumer)
         self._looked_s = time.monotonic()
         self._consumer.subscribe([topic], listener=self._assigned)
+        try:
+            self._require_topic()
+        except PublishError:
+            self.close()
+            raise
 
-    def require(self) -> None:
-        """Raise ``PublishError`` unless the topic exists."""
+    def _require_topic(self) -> None:
         with self._explain_errors("the topics cannot be listed"):
-            found = partitions_of(self._consumer, self._topic, timeout_s=_REQUEST_TIMEOUT_MS / 1000)
+            found = partitions_of(self._consumer, self._topic, timeout_s=_TIMEOUT_S)
         if not found:
-            raise PublishError(describe_hidden_topic(self._subject, self._topic, "Read"))
+            raise PublishError(describe_hidden_topic(self._link, self._topic, "Read"))
 
     def poll(self, *, timeout_s: float) -> list[ActionRecord]:
         """Records in order, partition by partition. Raises ``PublishError``."""
@@ -217,7 +198,7 @@ class ActionsTopic(Closing):
         try:
             yield
         except KafkaError as error:
-            why = explain_denied(error, self._subject, "Read", topic=self._topic, group=self._group)
+            why = explain_denied(error, self._link, "Read", topic=self._topic, group=self._group)
             raise PublishError(f"{what}: {why}") from error
 
 
@@ -246,175 +227,42 @@ class _Assigned(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
         self.on_partitions_assigned(self._consumer.assignment())
 
 
-_TIMEOUT_S = 20.0
+@contextmanager
+def owned(link: Link, topic: str, key: str, *, owner: str) -> Iterator[Write]:
+    """Writes the key's newest value until the end of the block; a former ``owner`` cannot any more.
 
+    ``owner`` is a transactional id: who begins with it fences who had it. Raises ``Taken`` and ``PublishError``.
+    """
+    producer: KafkaProducer | None = None
 
-@dataclass(slots=True)
-class ExecutorMemory:
-    """The newest value of one cluster on ``topic``. Not for several threads."""
-
-    bootstrap: str
-    topic: str
-    cluster: str
-    options: Mapping[str, object] = field(default_factory=dict)
-    principal: str = ANYBODY
-
-    def read(self) -> Remembered:
-        """Read the topic to its end, without taking the memory. Raises ``PublishError``."""
-        try:
-            found = self._newest()
-        except KafkaError as error:
-            why = explain_denied(error, self._subject, "Read", topic=self.topic)
-            raise PublishError(f"the topic {self.topic} cannot be read: {why}") from error
-        return Remembered.parse(found)
-
-    @contextmanager
-    def hold(self) -> Iterator[HeldMemory]:
-        """Take the memory until the end of the block. Raises ``PublishError``."""
-        producer: KafkaProducer | None = None
-        try:
-            with self._explain_write_errors():
-                producer = self._producer()
-                producer.init_transactions()
-            yield _Held(self, producer, self.read())
-        finally:
-            close_producer(producer)
-
-    def _producer(self) -> KafkaProducer:
-        timeout_ms = round(1000 * _TIMEOUT_S)
-        return KafkaProducer(
-            bootstrap_servers=self.bootstrap,
-            transactional_id=self._transactional_id,
-            bootstrap_timeout_ms=timeout_ms,
-            max_block_ms=timeout_ms,
-            request_timeout_ms=timeout_ms,
-            delivery_timeout_ms=timeout_ms,
-            max_request_size=LARGEST_RECORD_BYTES,
-            allow_auto_create_topics=False,
-            metrics_enabled=False,
-            **self.options,
-        )
-
-    def _write(self, producer: KafkaProducer, remembered: Remembered) -> None:
-        """Write what is remembered; a tombstone if nothing is left."""
-        with self._explain_write_errors():
+    def write(value: bytes | None) -> None:
+        """Write one record; None is a tombstone."""
+        assert producer is not None, "it is open before the caller gets this function"
+        with explained():
             producer.begin_transaction()
-            sent = producer.send(self.topic, key=self.cluster.encode(), value=remembered.value())
-            sent.get(timeout=_TIMEOUT_S)
-            try:
-                within(_TIMEOUT_S, producer.commit_transaction, what="commit")
-            except TimeoutError as error:
-                raise KafkaTimeoutError(str(error)) from error
+            producer.send(topic, key=key.encode(), value=value).get(timeout=_TIMEOUT_S)
+            commit_within(_TIMEOUT_S, producer)
 
     @contextmanager
-    def _explain_write_errors(self) -> Iterator[None]:
+    def explained() -> Iterator[None]:
         try:
             yield
         except (ProducerFencedError, InvalidProducerEpochError) as error:
             raise Taken(
-                f"another executor of {self.cluster} has taken over the memory on {self.topic}: {error!r}"
+                f"another executor of {key} has taken over the memory on {topic}: {error!r}"
             ) from error
         except TransactionalIdAuthorizationFailedError as error:
-            raise PublishError(
-                describe_missing(self._subject, "transactional-id", self._transactional_id, ["Write"])
-            ) from error
+            raise PublishError(describe_missing(link, "transactional-id", owner, ["Write"])) from error
         except KafkaError as error:
-            why = explain_denied(error, self._subject, "Write", topic=self.topic)
-            raise PublishError(f"{self.topic} could not be written: {why}") from error
+            why = explain_denied(error, link, "Write", topic=topic)
+            raise PublishError(f"{topic} could not be written: {why}") from error
 
-    @property
-    def _transactional_id(self) -> str:
-        return f"trimtab-execute-{self.cluster}"
-
-    @property
-    def _subject(self) -> Subject:
-        return Subject(bootstrap=self.bootstrap, principal=self.principal)
-
-    def _newest(self) -> bytes | None:
-        with KafkaConsumer(
-            bootstrap_servers=self.bootstrap,
-            group_id=None,
-            enable_auto_commit=False,
-            isolation_level="read_committed",
-            **self.options,
-        ) as consumer:
-            if not partitions_of(consumer, self.topic, timeout_s=_TIMEOUT_S):
-                raise PublishError(describe_hidden_topic(self._subject, self.topic, "Read"))
-            at = TopicPartition(self.topic, 0)
-            consumer.assign([at])
-            consumer.seek_to_beginning(at)
-            found: bytes | None = None
-            for record in read_to_end(consumer, silence_s=_TIMEOUT_S):
-                if record.key == self.cluster.encode():
-                    found = record.value
-            return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    memory: ExecutorMemory
-    producer: KafkaProducer
-    remembered: Remembered
-
-    def write(self, remembered: Remembered) -> None:
-        """See ``HeldMemory``."""
-        self.memory._write(self.producer, remembered)  # noqa: SLF001 - two halves of one thing
-
-
-_CONTROL_TIMEOUT_MS = 20_000
-
-
-class KafkaControl(ControlView):
-    """Reads the control topic on Kafka."""
-
-    def __init__(
-        self,
-        bootstrap: str,
-        *,
-        topic: str,
-        cluster: str,
-        rounds: RoundSettings,
-        client_options: Mapping[str, object] = MappingProxyType({}),
-        principal: str = ANYBODY,
-    ) -> None:
-        """Raises ``PublishError`` when the brokers cannot be reached."""
-        super().__init__(cluster, rounds)
-        self._subject = Subject(bootstrap=bootstrap, principal=principal)
-        try:
-            self._consumer = KafkaConsumer(
-                bootstrap_servers=bootstrap,
-                group_id=None,
-                enable_auto_commit=False,
-                auto_offset_reset="earliest",
-                bootstrap_timeout_ms=_CONTROL_TIMEOUT_MS,
-                metrics_enabled=False,
-                **client_options,
+    try:
+        with explained():
+            producer = open_producer(
+                link, timeout_s=_TIMEOUT_S, transactional_id=owner, max_request_size=LARGEST_RECORD_BYTES
             )
-        except KafkaError as error:
-            raise PublishError(f"no consumer at {bootstrap}: {error!r}") from error
-        self._topic = topic
-
-    def newest(self) -> ControlData | None:
-        """See ``ControlView``."""
-        try:
-            self._begin()
-            for record in read_to_end(self._consumer, silence_s=READ_TIMEOUT_S):
-                if record.key == self._cluster.encode():
-                    self._take(record.value, appended_ms=record.timestamp)
-        except KafkaError as error:
-            why = explain_denied(error, self._subject, "Read", topic=self._topic)
-            raise PublishError(f"the control topic {self._topic} cannot be read: {why}") from error
-        return self._data
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._consumer.close(timeout_ms=round(1000 * READ_TIMEOUT_S))
-
-    def _begin(self) -> None:
-        if self._consumer.assignment():
-            return
-        found = partitions_of(self._consumer, self._topic, timeout_s=READ_TIMEOUT_S)
-        if not found:
-            raise PublishError(describe_hidden_topic(self._subject, self._topic, "Read"))
-        self._consumer.assign([TopicPartition(self._topic, number) for number in sorted(found)])
-        self._consumer.seek_to_beginning()
+            producer.init_transactions()
+        yield write
+    finally:
+        close_producer(producer)

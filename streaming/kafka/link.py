@@ -9,7 +9,7 @@ docs/security.md has the entries of every component. Nothing here connects.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -34,21 +34,13 @@ Operation = Literal["AlterConfigs", "Create", "Describe", "DescribeConfigs", "Re
 Resource = Literal["topic", "transactional-id", "group", "cluster"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """A user, and the brokers that it asks."""
-
-    bootstrap: str
-    principal: str
-
-
 @dataclass(frozen=True, slots=True)
 class Link:
     """One side's brokers and how to reach them; ``section`` is its name in the settings."""
 
     bootstrap: str
-    section: str
-    security: SecuritySettings
+    section: str = "output"
+    security: SecuritySettings = field(default_factory=SecuritySettings)
 
     @property
     def principal(self) -> str:
@@ -57,19 +49,9 @@ class Link:
             return f"User:{self.security.username}"
         return ANYBODY if self.security.certificate_file is None else "User:<subject of your certificate>"
 
-    @property
-    def subject(self) -> Subject:
-        """Our user, and the brokers that it asks."""
-        return Subject(bootstrap=self.bootstrap, principal=self.principal)
-
     def client_options(self) -> dict[str, object]:
         """Options of any client of kafka-python, without the addresses; raises ``WrongUse`` for a file it cannot read."""
-        from streaming.kafka.client import connect_quickly  # noqa: PLC0415  loads Kafka's client
-
-        found: dict[str, object] = {
-            "security_protocol": self.security.protocol.upper(),
-            "kafka_client": connect_quickly,
-        }
+        found: dict[str, object] = {"security_protocol": self.security.protocol.upper()}
         if self.security.encrypts:
             files = {"ca_file": "ssl_cafile", "certificate_file": "ssl_certfile", "key_file": "ssl_keyfile"}
             given = {name: option for name, option in files.items() if getattr(self.security, name)}
@@ -186,11 +168,11 @@ def beat_operations(names: TopicNames) -> dict[str, tuple[Operation, ...]]:
 
 
 def missing_permissions(
-    subject: Subject, needed: Mapping[str, Sequence[Operation]], permissions: Sequence[TopicPermissions]
+    link: Link, needed: Mapping[str, Sequence[Operation]], permissions: Sequence[TopicPermissions]
 ) -> Iterator[str]:
     """One sentence for each topic on which a permission is missing, with the command that grants it."""
     for topic, operations in missing_by_topic(needed, permissions):
-        yield describe_missing(subject, "topic", topic, operations)
+        yield describe_missing(link, "topic", topic, operations)
 
 
 def missing_by_topic(
@@ -209,27 +191,27 @@ def _is_missing(topic: TopicPermissions, operation: Operation) -> bool:
     return topic.allowed is not None and _KAFKA_NAMES[operation] not in topic.allowed
 
 
-def describe_missing(subject: Subject, resource: Resource, name: str, operations: Sequence[Operation]) -> str:
+def describe_missing(link: Link, resource: Resource, name: str, operations: Sequence[Operation]) -> str:
     """The sentence about permissions that are missing; a cluster has no name."""
     what = f"{resource.replace('-', ' ')} {name}" if name else f"the {resource}"
     return (
-        f"{subject.principal} lacks the permission {' and '.join(operations)} on {what}. "
-        f"Run: {acl_command(subject, resource, name, operations)}"
+        f"{link.principal} lacks the permission {' and '.join(operations)} on {what}. "
+        f"Run: {acl_command(link, resource, name, operations)}"
     )
 
 
-def describe_hidden_topic(subject: Subject, topic: str, operation: Operation) -> str:
+def describe_hidden_topic(link: Link, topic: str, operation: Operation) -> str:
     """The sentence about a topic that we do not see: Kafka hides topics that we may not even describe."""
     return (
-        f"there is no topic {topic} at {subject.bootstrap}: run `trimtab topics create`. If there is one, "
-        f"{describe_missing(subject, 'topic', topic, [operation])}"
+        f"there is no topic {topic} at {link.bootstrap}: run `trimtab topics create`. If there is one, "
+        f"{describe_missing(link, 'topic', topic, [operation])}"
     )
 
 
-def acl_command(subject: Subject, resource: Resource, name: str, operations: Sequence[Operation]) -> str:
+def acl_command(link: Link, resource: Resource, name: str, operations: Sequence[Operation]) -> str:
     """The command that grants the operations; an administrator of the brokers runs it."""
     asked = " ".join(f"--operation {each}" for each in operations)
     return (
-        f"kafka-acls.sh --bootstrap-server {subject.bootstrap} --add "
-        f"--allow-principal '{subject.principal}' {asked} --{resource} {name}"
+        f"kafka-acls.sh --bootstrap-server {link.bootstrap} --add "
+        f"--allow-principal '{link.principal}' {asked} --{resource} {name}"
     ).rstrip()

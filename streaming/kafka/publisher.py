@@ -14,8 +14,7 @@ This module does not retry a batch: the caller does, with back-off, after a `Pub
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Sequence
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
@@ -30,11 +29,10 @@ from kafka.producer.future import FutureRecordMetadata
 
 from streaming.contract.envelope import EPOCH_HEADER, LARGEST_RECORD_BYTES
 from streaming.contract.leader import encode_leader
-from streaming.kafka.client import close_producer, read_to_end
-from streaming.kafka.link import Subject, acl_command
+from streaming.kafka.client import close_producer, commit_within, open_consumer, open_producer, read_to_end
+from streaming.kafka.link import Link, acl_command
 from streaming.process.closing import Closing
 from streaming.process.deadline import Deadline
-from streaming.process.within import within
 from streaming.transport.errors import ADOPT, CheckpointMismatch, Fenced, NotAllowed, PublishError, StartWith
 from streaming.transport.publishing import (
     UNNAMED,
@@ -67,42 +65,30 @@ class KafkaPublisher(Closing):
     """The exactly-once sink of the controller `name`: its `transactional.id`, and the key of its markers.
 
     `announce_on` is the topic of actions, where each take-over is announced in every partition. `ran_with` is noted with
-    each batch. `client_options` are passed to every Kafka client (security); `principal` is our user at the brokers
-    with these options. `timeout_s` bounds each wait for the broker
-    while publishing and stays well below the transaction timeout of 60 s; `claim_wait_s` is how long a fenced
+    each batch. `timeout_s` bounds each wait for the broker while publishing and stays well below the transaction timeout of 60 s; `claim_wait_s` is how long a fenced
     publisher waits for its successor's claim. `publish` is for one thread at a time; `is_superseded` may be
     called from another.
     """
 
     def __init__(
         self,
-        bootstrap: str,
+        link: Link,
         *,
         name: str,
         commits_topic: str,
         announce_on: str | None = None,
         ran_with: RanWith = UNNAMED,
-        client_options: Mapping[str, object] = MappingProxyType({}),
-        principal: str = "User:ANONYMOUS",
         timeout_s: float = 20.0,
         claim_wait_s: float = 5.0,
     ) -> None:
-        self._bootstrap = bootstrap
+        self._link = link
         self._name = name
         self._commits_topic = commits_topic
         self._announce_on = announce_on
         self._ran_with = ran_with
-        self._options = client_options
-        self._subject = Subject(bootstrap=bootstrap, principal=principal)
         self._timeout_s = timeout_s
         self._claim_wait_s = claim_wait_s
-        self._markers = MarkerTopic(
-            bootstrap,
-            topic=commits_topic,
-            name=name,
-            client_options=client_options,
-            request_timeout_ms=self._timeout_ms,
-        )
+        self._markers = MarkerTopic(link, commits_topic, name=name, request_timeout_ms=self._timeout_ms)
         self._producer: KafkaProducer | None = None
         self._transaction_timeout_ms = _TRANSACTION_TIMEOUT_MS
         self._marker: Marker | None = None
@@ -248,22 +234,17 @@ class KafkaPublisher(Closing):
         """A producer that has fenced its predecessors; raises `PublishError`."""
         producer = None
         try:
-            producer = KafkaProducer(
-                bootstrap_servers=self._bootstrap,
+            producer = open_producer(
+                self._link,
+                timeout_s=self._timeout_s,
                 transactional_id=self._name,
                 transaction_timeout_ms=self._transaction_timeout_ms,
-                bootstrap_timeout_ms=self._timeout_ms,
-                max_block_ms=self._timeout_ms,
-                request_timeout_ms=self._timeout_ms,
                 delivery_timeout_ms=self._timeout_ms + _LINGER_MS,
                 linger_ms=_LINGER_MS,
                 batch_size=_REQUEST_BYTES,
                 retry_backoff_ms=5,  # back-to-back transactions take 15 ms instead of 117 ms
                 reconnect_backoff_max_ms=1_000,
                 max_request_size=LARGEST_RECORD_BYTES,
-                allow_auto_create_topics=False,
-                metrics_enabled=False,
-                **self._options,
             )
             producer.init_transactions()
         except TransactionalIdAuthorizationFailedError as error:
@@ -271,13 +252,13 @@ class KafkaPublisher(Closing):
             raise NotAllowed(self._explain_refused()) from error
         except KafkaError as error:
             close_producer(producer)
-            raise PublishError(f"no transactional producer at {self._bootstrap}: {error!r}") from error
+            raise PublishError(f"no transactional producer at {self._link.bootstrap}: {error!r}") from error
         return producer
 
     def _explain_refused(self) -> str:
-        needed = acl_command(self._subject, "transactional-id", self._name, ["Write"])
+        needed = acl_command(self._link, "transactional-id", self._name, ["Write"])
         return (
-            f"{self._subject.principal} lacks the permission Write on transactional id {self._name} "
+            f"{self._link.principal} lacks the permission Write on transactional id {self._name} "
             f"(controller.name). Run: {needed}"
         )
 
@@ -310,10 +291,7 @@ class KafkaPublisher(Closing):
         self._wait_for(
             [producer.send(self._commits_topic, key=self._name.encode(), value=value, partition=0)]
         )
-        try:  # kafka-python waits for its coordinator without limit
-            within(self._timeout_s, producer.commit_transaction, what="commit")
-        except TimeoutError as error:
-            raise KafkaTimeoutError(str(error)) from error
+        commit_within(self._timeout_s, producer)
 
     def _announce(
         self, producer: KafkaProducer, topic: str, epoch: int, headers: Sequence[tuple[str, bytes]]
@@ -343,7 +321,7 @@ class KafkaPublisher(Closing):
         if self._markers.wait_for_epoch_above(marker.epoch, timeout_s=wait_s):
             raise superseded_error(self._name, epoch=marker.epoch) from error
         batch = "the start marker" if marker.batch_id is None else f"batch {marker.batch_id}"
-        raise PublishError(f"{batch} could not be published to {self._bootstrap}: {error!r}") from error
+        raise PublishError(f"{batch} could not be published to {self._link.bootstrap}: {error!r}") from error
 
     def _drop_producer(self) -> None:
         producer, self._producer = self._producer, None
@@ -363,19 +341,11 @@ class MarkerTopic:
     first one after a failure, reads the compacted topic from its beginning.
     """
 
-    def __init__(
-        self,
-        bootstrap: str,
-        *,
-        topic: str,
-        name: str,
-        client_options: Mapping[str, object],
-        request_timeout_ms: int,
-    ) -> None:
+    def __init__(self, link: Link, topic: str, *, name: str, request_timeout_ms: int) -> None:
+        self._link = link
         self._topic = topic
         self._key = name.encode()
         self._partition = TopicPartition(topic, 0)
-        self._options = MappingProxyType({"bootstrap_servers": bootstrap, **client_options})
         self._request_timeout_ms = request_timeout_ms
         self._consumer: KafkaConsumer | None = None
         self._newest: Marker | None = None
@@ -471,15 +441,10 @@ class MarkerTopic:
             consumer.close(autocommit=False)
 
     def _connect(self, isolation_level: str) -> KafkaConsumer:
-        return KafkaConsumer(
+        return open_consumer(
+            self._link,
             isolation_level=isolation_level,
-            group_id=None,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            allow_auto_create_topics=False,
             bootstrap_timeout_ms=self._request_timeout_ms,
             reconnect_backoff_max_ms=1_000,
             fetch_max_wait_ms=_FETCH_WAIT_MS,
-            metrics_enabled=False,
-            **self._options,
         )

@@ -11,7 +11,6 @@ at once, also settings that a new topic would have and an older one may lack.
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from kafka import KafkaAdminClient
@@ -28,9 +27,7 @@ from policies.wording import counted
 from streaming.contract.envelope import LARGEST_RECORD_BYTES
 from streaming.kafka.client import open_admin, retry_until_answered
 from streaming.kafka.link import (
-    ANYBODY,
     Link,
-    Subject,
     TopicPermissions,
     acl_command,
     beat_operations,
@@ -120,14 +117,12 @@ class TopicFound:
 
 
 def create(
-    bootstrap: str,
+    link: Link,
     names: TopicNames,
     *,
     input_partitions: int,
     max_record_bytes: int,
     only: frozenset[str] | None = None,
-    client_options: Mapping[str, object] = MappingProxyType({}),
-    principal: str = ANYBODY,
 ) -> list[TopicOutcome]:
     """Create the topics that are missing (of `only`, where given), compare those that exist, and alter none.
 
@@ -137,30 +132,25 @@ def create(
     specs = select_specs(
         specs_of(names, input_partitions=input_partitions, max_record_bytes=max_record_bytes), only
     )
-    subject = Subject(bootstrap=bootstrap, principal=principal)
-    with connected_admin(bootstrap, client_options) as admin:
+    with connected_admin(link) as admin:
         replicas = min(REPLICAS_MAX, len(admin.describe_cluster()["brokers"]))
         found, _ = describe(admin, [spec.name for spec in specs])
-        made = {
-            spec.name for spec in specs if spec.name not in found and _make(admin, spec, replicas, subject)
-        }
+        made = {spec.name for spec in specs if spec.name not in found and _make(admin, spec, replicas, link)}
         found |= describe(admin, [spec.name for spec in specs if spec.name not in found])[0]
     return [
         TopicOutcome(topic=spec.name, outcome=Outcome.CREATED)
         if spec.name in made
-        else _compare(spec, found[spec.name], bootstrap)
+        else _compare(spec, found[spec.name], link)
         for spec in specs
     ]
 
 
 def validate(
-    bootstrap: str,
+    link: Link,
     names: TopicNames,
     *,
     max_record_bytes: int,
     only: frozenset[str] | None = None,
-    client_options: Mapping[str, object] = MappingProxyType({}),
-    principal: str = ANYBODY,
 ) -> list[str]:
     """Check at start that the topics (of `only`, where given) can be used; returns warnings.
 
@@ -171,10 +161,9 @@ def validate(
     """
     specs = select_specs(specs_of(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
     specs = [spec for spec in specs if spec.name != names.executor_kafka]  # no controller touches it
-    with connected_admin(bootstrap, client_options) as admin:
+    with connected_admin(link) as admin:
         found, permissions = describe(admin, [spec.name for spec in specs])
-    subject = Subject(bootstrap=bootstrap, principal=principal)
-    refused = list(missing_permissions(subject, controller_operations(names), permissions))
+    refused = list(missing_permissions(link, controller_operations(names), permissions))
     if refused:
         raise TopicsWrong("\n".join(refused))
     needed = [spec for spec in specs if not spec.optional]
@@ -183,46 +172,48 @@ def validate(
         difference
         for spec in needed
         if spec.name in found
-        for difference in differences_of(spec, found[spec.name], bootstrap)
+        for difference in differences_of(spec, found[spec.name], link)
     ]
     problems = [str(difference) for difference in differences if not difference.tolerable]
     if missing:
-        problems.append(f"topics missing at {bootstrap}: {', '.join(missing)}. Run: trimtab topics create")
+        problems.append(
+            f"topics missing at {link.bootstrap}: {', '.join(missing)}. Run: trimtab topics create"
+        )
     if problems:
         raise TopicsWrong("\n".join(problems))
     optional = [spec for spec in specs if spec.optional]
-    lacking = missing_permissions(subject, beat_operations(names), permissions)
+    lacking = missing_permissions(link, beat_operations(names), permissions)
     return [
         *map(str, differences),
         *map(no_beats, lacking),
-        *(no_beats(problem) for spec in optional for problem in _optional_problems(spec, found, bootstrap)),
+        *(no_beats(problem) for spec in optional for problem in _optional_problems(spec, found, link)),
     ]
 
 
-def _optional_problems(spec: TopicSpec, found: Mapping[str, TopicFound], bootstrap: str) -> Iterator[str]:
+def _optional_problems(spec: TopicSpec, found: Mapping[str, TopicFound], link: Link) -> Iterator[str]:
     if spec.name not in found:
-        yield f"topic {spec.name} is missing at {bootstrap}. Run: trimtab topics create."
+        yield f"topic {spec.name} is missing at {link.bootstrap}. Run: trimtab topics create."
     else:
-        yield from map(str, differences_of(spec, found[spec.name], bootstrap))
+        yield from map(str, differences_of(spec, found[spec.name], link))
 
 
-def _compare(spec: TopicSpec, found: TopicFound, bootstrap: str) -> TopicOutcome:
-    differences = tuple(differences_of(spec, found, bootstrap))
+def _compare(spec: TopicSpec, found: TopicFound, link: Link) -> TopicOutcome:
+    differences = tuple(differences_of(spec, found, link))
     outcome = Outcome.DIFFERS if differences else Outcome.ALREADY_RIGHT
     return TopicOutcome(topic=spec.name, outcome=outcome, differences=differences)
 
 
-def differences_of(spec: TopicSpec, found: TopicFound, bootstrap: str) -> Iterator[Difference]:
+def differences_of(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Difference]:
     """Differences that keep a controller from starting, or from reading the largest records (tolerable)."""
     if spec.partitions_needed is not None and found.partitions != spec.partitions_needed:
-        yield _partition_difference(spec, found.partitions, bootstrap)
+        yield _partition_difference(spec, found.partitions, link)
     for setting, expected in spec.fixed.items():
         if found.configs.get(setting) != expected:
-            yield setting_difference(spec, setting, found.configs.get(setting, "unset"), expected, bootstrap)
+            yield setting_difference(spec, setting, found.configs.get(setting, "unset"), expected, link)
     size = int(found.configs.get("max.message.bytes", 0))
     if spec.min_message_bytes is not None and size < spec.min_message_bytes:
         expected = str(spec.min_message_bytes)
-        yield setting_difference(spec, "max.message.bytes", str(size), expected, bootstrap, tolerable=True)
+        yield setting_difference(spec, "max.message.bytes", str(size), expected, link, tolerable=True)
 
 
 def setting_difference(
@@ -230,14 +221,14 @@ def setting_difference(
     setting: str,
     found: str,
     expected: str,
-    bootstrap: str,
+    link: Link,
     *,
     value: str | None = None,
     tolerable: bool = False,
 ) -> Difference:
     """What the topic has, what it should have, and the command that sets it (to ``value``, if that is not ``expected``)."""
     remedy = (
-        f"Run: kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics "
+        f"Run: kafka-configs.sh --bootstrap-server {link.bootstrap} --alter --entity-type topics "
         f"--entity-name {spec.name} --add-config {setting}={value or expected}"
     )
     return Difference(
@@ -245,8 +236,8 @@ def setting_difference(
     )
 
 
-def _partition_difference(spec: TopicSpec, found: int, bootstrap: str) -> Difference:
-    topics = f"kafka-topics.sh --bootstrap-server {bootstrap} --topic {spec.name}"
+def _partition_difference(spec: TopicSpec, found: int, link: Link) -> Difference:
+    topics = f"kafka-topics.sh --bootstrap-server {link.bootstrap} --topic {spec.name}"
     expected = spec.partitions_needed
     if expected is not None and found < expected:
         remedy = f"Run: {topics} --alter --partitions {expected}"
@@ -260,15 +251,15 @@ def _partition_difference(spec: TopicSpec, found: int, bootstrap: str) -> Differ
 
 
 @contextlib.contextmanager
-def connected_admin(bootstrap: str, client_options: Mapping[str, object]) -> Iterator[KafkaAdminClient]:
+def connected_admin(link: Link) -> Iterator[KafkaAdminClient]:
     """Open an admin client, and close it at the end. Raises ``Unreachable`` or ``StartError``."""
     try:
-        with open_admin(bootstrap, client_options) as admin:
+        with open_admin(link) as admin:
             yield admin
     except KafkaError as error:
         kind = Unreachable if error.retriable else StartError
         raise kind(
-            f"Kafka at {bootstrap} does not answer as expected: {error!r}. "
+            f"Kafka at {link.bootstrap} does not answer as expected: {error!r}. "
             "Check that the address is right, that the brokers are up, and the security settings."
         ) from error
 
@@ -317,7 +308,7 @@ def _allowed_operations(topic: Mapping[str, Any]) -> frozenset[str] | None:
     return None if operations is None else frozenset(operations)
 
 
-def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int, subject: Subject) -> bool:
+def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int, link: Link) -> bool:
     """Create one topic; False if another process created it first."""
     durable = {"min.insync.replicas": "2"} if replicas == REPLICAS_MAX else {}
     options = {
@@ -330,9 +321,9 @@ def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int, subject: Subj
     except TopicAlreadyExistsError:
         return False
     except TopicAuthorizationFailedError as error:
-        needed = acl_command(subject, "topic", spec.name, ["Create", "Describe", "DescribeConfigs"])
+        needed = acl_command(link, "topic", spec.name, ["Create", "Describe", "DescribeConfigs"])
         raise StartError(
-            f"{subject.principal} lacks the permission Create on topic {spec.name}. Run: {needed}"
+            f"{link.principal} lacks the permission Create on topic {spec.name}. Run: {needed}"
         ) from error
     return True
 
@@ -403,7 +394,7 @@ _WITHOUT_LIMIT = -1
 
 def brokers_seen(link: Link) -> BrokersSeen:
     """The brokers that answer. Raises ``Unreachable`` or ``StartError``. Kafka does not report the time of its clocks."""
-    with connected_admin(link.bootstrap, link.client_options()) as admin:
+    with connected_admin(link) as admin:
         brokers = admin.describe_cluster()["brokers"]
         found = admin.get_broker_version_data(int(brokers[0]["broker_id"])).broker_version
     count = len(brokers)
@@ -415,7 +406,7 @@ def topics_seen(
 ) -> TopicsSeen:
     """The topics (of ``only``, where given). Raises ``Unreachable`` or ``StartError``."""
     specs = select_specs(specs_of(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
-    with connected_admin(link.bootstrap, link.client_options()) as admin:
+    with connected_admin(link) as admin:
         found, permissions = describe(admin, [spec.name for spec in specs])
     hidden = {each.name for each in permissions if each.hidden}
     optional = {names.executor_kafka, *(spec.name for spec in specs if spec.optional)}
@@ -430,7 +421,7 @@ def topics_seen(
             for spec, topic in there
             if topic.configs  # Kafka leaves them out if we may not DescribeConfigs
             for difference in (
-                *differences_of(spec, topic, link.bootstrap),
+                *differences_of(spec, topic, link),
                 *_find_shorter_retention(spec, topic, link),
             )
         ),
@@ -448,7 +439,7 @@ def _find_shorter_retention(spec: TopicSpec, found: TopicFound, link: Link) -> I
                 setting,
                 str(kept),
                 f"{wanted} or more",
-                link.bootstrap,
+                link,
                 value=str(wanted),
                 tolerable=True,
             )
@@ -488,14 +479,14 @@ def _find_denied(link: Link, names: TopicNames, permissions: Sequence[TopicPermi
     for topic, operations in missing_by_topic({**controller_operations(names), **beats}, permissions):
         yield Denied(
             what=f"{link.principal} lacks the permission {' and '.join(operations)} on topic {topic}",
-            remedy=f"Run: {acl_command(link.subject, 'topic', topic, operations)}",
+            remedy=f"Run: {acl_command(link, 'topic', topic, operations)}",
             tolerable=topic in beats,
         )
 
 
 def topic_ids(link: Link, names: Sequence[str]) -> dict[str, str]:
     """Ids of those topics that have one. Raises ``NoAnswer``."""
-    with retry_until_answered(), open_admin(link.bootstrap, link.client_options()) as admin:
+    with retry_until_answered(), open_admin(link) as admin:
         described = admin.describe_topics(list(names))
     return {topic["name"]: str(topic["topic_id"]) for topic in described if _has_id(topic)}
 

@@ -11,7 +11,7 @@ from streaming.operators.searching import search_until
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotAcknowledged, Refused
 from streaming.settings import Settings
-from streaming.transport.reading import TopicRecord
+from streaming.transport.side import TopicRecord
 
 _PATIENCE_S = 30.0
 """How long to wait after a round could have closed, because reports come late and a batch takes time."""

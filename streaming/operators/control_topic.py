@@ -14,8 +14,7 @@ from streaming.contract.envelope import ReadEnvelope
 from streaming.operators.overlay import ControlRecord, Planned, Standing
 from streaming.process.exits import Refused
 from streaming.settings import Settings
-from streaming.systems.append import append_to_input
-from streaming.systems.reading import input_reader, output_reader
+from streaming.systems import append_to_input, input_reader, output_reader
 
 
 class ControlTopic:

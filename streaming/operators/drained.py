@@ -11,7 +11,7 @@ from streaming.operators.upkeep import drain_line, drain_rows, is_over, is_stuck
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotAcknowledged
 from streaming.settings import Settings
-from streaming.systems.reading import output_reader
+from streaming.systems import output_reader
 
 _PATIENCE_S = 300.0
 """How long to wait for a newer round: without one nothing is decided, and there is nothing to show."""

@@ -16,7 +16,7 @@ def pass_over_outage(deadline: Deadline) -> Iterator[None]:
     try:
         yield
     except Refused as error:
-        from streaming.systems.passing import passes  # noqa: PLC0415  the brokers' clients are imported late
+        from streaming.systems import passes  # noqa: PLC0415  the brokers' clients are imported late
 
         if deadline.is_over or not passes(error.__cause__):
             raise

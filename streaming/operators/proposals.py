@@ -20,9 +20,8 @@ from streaming.operators.searching import search_until
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotAcknowledged, WrongUse
 from streaming.settings import Settings
-from streaming.systems.append import append_to_input
-from streaming.systems.reading import output_reader
-from streaming.transport.reading import TopicRecord
+from streaming.systems import append_to_input, output_reader
+from streaming.transport.side import TopicRecord
 
 Verdict = Literal["approved", "rejected"]
 

@@ -10,7 +10,7 @@ from state.outputs.actions import ROUND_TYPE
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
 from streaming.contract.envelope import ReadEnvelope, read_envelope
 from streaming.operators.action_events import UnreadableEvent, epoch_of
-from streaming.transport.reading import TopicRecord
+from streaming.transport.side import TopicRecord
 
 Round = ReadEnvelope[RoundSummary]
 Rejected = ReadEnvelope[RejectedData]

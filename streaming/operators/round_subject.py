@@ -12,7 +12,7 @@ from streaming.operators.remedies import examined_remedy_of, remedy_of
 from streaming.operators.round_events import Round, read_round
 from streaming.operators.round_text import looked_at_lines, tail_round_text
 from streaming.operators.text import table_lines, value_text
-from streaming.transport.reading import TopicRecord
+from streaming.transport.side import TopicRecord
 
 RowT = TypeVar("RowT", bound=msgspec.Struct)
 NEWEST_COUNT = 5

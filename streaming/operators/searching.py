@@ -7,8 +7,8 @@ from typing import TypeVar
 from streaming.operators.outages import pass_over_outage
 from streaming.process.deadline import Deadline
 from streaming.settings import Settings
-from streaming.systems.reading import output_reader
-from streaming.transport.reading import TopicRecord
+from streaming.systems import output_reader
+from streaming.transport.side import TopicRecord
 
 _LOOK_S = 1.0
 _SKEW_S = 60.0

@@ -1,13 +1,12 @@
-"""What an executor needs of Pulsar: the actions, the memory of its throttle, and the control event in force.
+"""The executor's view of actions on Pulsar, and the compacted topic that one executor owns, as on Kafka.
 
 Executors of a cluster share a durable failover subscription, so only one of them acts. Messages are acknowledged after the
 results of their batch are written. A subscription cannot hold the highest epochs; they are read from the log itself, up to
 the action that is taken up next. So an executor that restarts and a standby that takes over both know which controllers'
 actions are out of date. After any failure the client is made anew.
-
-The memory is the newest value of a compacted topic; whoever changes it takes the topic's exclusive producer first.
 """
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,28 +15,19 @@ from urllib.parse import quote
 import msgspec
 import pulsar
 
-from state.settings import RoundSettings
 from streaming.contract.envelope import EPOCH_HEADER, read_envelope
-from streaming.contract.messages import ControlData
 from streaming.process.closing import Closing
-from streaming.pulsar.clients import close, connect, explain_denied, read_to_end, reader_after
+from streaming.pulsar.clients import close, explain_denied, reader_after
 from streaming.pulsar.http import AdminError, CredentialsError
 from streaming.pulsar.link import PulsarLink
-from streaming.pulsar.log import partitions_count, position_before
+from streaming.pulsar.log import position_before
 from streaming.pulsar.positions import partition_index, topic_path
-from streaming.settings import Settings
 from streaming.transport.errors import PublishError, Taken
-from streaming.transport.executor import (
-    LOOKBACK_S,
-    READ_TIMEOUT_S,
-    ActionRecord,
-    ControlView,
-    Epochs,
-    HeldMemory,
-    Remembered,
-)
+from streaming.transport.side import LOOKBACK_S, ActionRecord, Epochs, Write
 
 _TIMEOUT_S = 20.0
+_FENCED = (pulsar.ProducerFenced, pulsar.AlreadyClosed)
+"""Errors of a producer whose place another producer took."""
 _NEXT_MS = 5
 """How long to wait for one more message once there is one."""
 
@@ -64,28 +54,15 @@ class _Connection:
 class PulsarActions(Closing):
     """Consumer of the actions topic for ``cluster``'s executors. Not for several threads."""
 
-    def __init__(
-        self,
-        link: PulsarLink,
-        *,
-        topic: str,
-        cluster: str,
-        epochs: Epochs,
-        records_max: int,
-        now_s: float,
-        group: str | None = None,
-    ) -> None:
-        """``group``: a subscription instead of that of the cluster's executors.
-
-        Raises ``PublishError`` when the brokers cannot be reached or there is no such topic.
-        """
+    def __init__(self, link: PulsarLink, topic: str, *, group: str, epochs: Epochs, records_max: int) -> None:
+        """``group`` is the subscription. Raises ``PublishError`` when the brokers cannot be reached or there is no such topic."""
         self._link = link
         self._topic = link.full_name(topic)
         self._epochs = epochs
         self._records_max = records_max
-        self._subscription = group or f"trimtab-execute-{cluster}"
+        self._subscription = group
         self._taken: list[pulsar.Message] = []
-        self._begin_ms = round((now_s - LOOKBACK_S) * 1000)
+        self._begin_ms = round((time.time() - LOOKBACK_S) * 1000)
         self._subscribe_from(self._begin_ms)
         self._connection: _Connection | None = self._open()
 
@@ -229,136 +206,39 @@ def _place(id_: pulsar.MessageId) -> tuple[int, int, int]:
     return (id_.ledger_id(), id_.entry_id(), id_.batch_index())
 
 
-_MEMORY_TIMEOUT_S = 20.0
-_FENCED = (pulsar.ProducerFenced, pulsar.AlreadyClosed)
-"""Errors of a producer whose place another producer took."""
+@contextmanager
+def owned(link: PulsarLink, topic: str, key: str) -> Iterator[Write]:
+    """Writes the key's newest value until the end of the block; who had the topic before cannot any more.
 
+    A topic has one exclusive producer, so the executor of another cluster can take it away, too; the executor that
+    lost it starts again. Raises ``Taken`` and ``PublishError``.
+    """
+    name = link.full_name(topic)
 
-@dataclass(slots=True)
-class PulsarExecutorMemory:
-    """The newest value of one cluster on ``topic``. Not for several threads."""
-
-    link: PulsarLink
-    topic: str
-    cluster: str
-
-    def read(self) -> Remembered:
-        """Read the topic to its end. Raises ``PublishError``."""
-        try:
-            self._require_topic()
-            found = self._newest()
-        except (pulsar.PulsarException, AdminError, CredentialsError) as error:
-            why = explain_denied(error, self._full_name, "consume")
-            raise PublishError(f"the topic {self._full_name} cannot be read: {why}") from error
-        return Remembered.parse(found or None)
+    def write(value: bytes | None) -> None:
+        """Write one message; one without content deletes the key."""
+        with explained():
+            producer.send(value or b"", partition_key=key)
 
     @contextmanager
-    def hold(self) -> Iterator[HeldMemory]:
-        """Take the memory until the end of the block. Raises ``PublishError``.
-
-        A topic has one exclusive producer, so the executor of another cluster can take it away, too; the executor that
-        lost it starts again.
-        """
-        client = self.link.client(timeout_s=_MEMORY_TIMEOUT_S)
-        try:
-            with self._explain_write_errors():
-                producer = client.create_producer(
-                    self._full_name,
-                    access_mode=pulsar.ProducerAccessMode.ExclusiveWithFencing,
-                    send_timeout_millis=round(1000 * _MEMORY_TIMEOUT_S),
-                    batching_enabled=False,
-                )
-            yield _Held(self, producer, self.read())
-        finally:
-            close(client)
-
-    def _write(self, producer: pulsar.Producer, remembered: Remembered) -> None:
-        """Write what is remembered; a message without content if nothing is left."""
-        with self._explain_write_errors():
-            producer.send(remembered.value() or b"", partition_key=self.cluster)
-
-    @contextmanager
-    def _explain_write_errors(self) -> Iterator[None]:
+    def explained() -> Iterator[None]:
         try:
             yield
         except _FENCED as error:
-            raise Taken(
-                f"another executor has taken over the memory on {self._full_name}: {error!r}"
-            ) from error
+            raise Taken(f"another executor has taken over the memory on {name}: {error!r}") from error
         except pulsar.PulsarException as error:
-            why = explain_denied(error, self._full_name, "produce")
-            raise PublishError(f"{self._full_name} could not be written: {why}") from error
+            why = explain_denied(error, name, "produce")
+            raise PublishError(f"{name} could not be written: {why}") from error
 
-    @property
-    def _full_name(self) -> str:
-        return self.link.full_name(self.topic)
-
-    def _require_topic(self) -> None:
-        """Raise ``PublishError`` if there is no topic: reading would make it, without its retention."""
-        with self.link.admin() as admin:
-            if partitions_count(admin, self._full_name) is None:
-                raise PublishError(f"there is no topic {self._full_name}: run `trimtab topics create`")
-
-    def _newest(self) -> bytes | None:
-        client = self.link.client(timeout_s=_MEMORY_TIMEOUT_S)
-        try:
-            reader = client.create_reader(self._full_name, pulsar.MessageId.earliest, is_read_compacted=True)
-            found: bytes | None = None
-            for message in read_to_end(reader, silence_s=_MEMORY_TIMEOUT_S):
-                if message.partition_key() == self.cluster:
-                    found = message.data()
-            return found
-        finally:
-            close(client)
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    memory: PulsarExecutorMemory
-    producer: pulsar.Producer
-    remembered: Remembered
-
-    def write(self, remembered: Remembered) -> None:
-        """See ``HeldMemory``."""
-        self.memory._write(self.producer, remembered)  # noqa: SLF001 - two halves of one thing
-
-
-class PulsarControl(ControlView):
-    """Reads the control topic on Pulsar. After any failure the next call reads it from its beginning, with a new client."""
-
-    def __init__(self, settings: Settings, *, cluster: str, rounds: RoundSettings) -> None:
-        """Does not connect yet."""
-        super().__init__(cluster, rounds)
-        self._url, self._place = settings.input.url, settings.input.pulsar
-        self._topic = self._place.full_name(settings.topics.control)
-        self._client: pulsar.Client | None = None
-        self._reader: pulsar.Reader | None = None
-
-    def newest(self) -> ControlData | None:
-        """See ``ControlView``."""
-        try:
-            reader = self._reader or self._open()
-            for message in read_to_end(reader, silence_s=READ_TIMEOUT_S):
-                if message.partition_key() == self._cluster:
-                    self._take(message.data(), appended_ms=message.publish_timestamp())
-        except pulsar.PulsarException as error:
-            self.close()
-            why = explain_denied(error, self._topic, "consume")
-            raise PublishError(f"the control topic {self._topic} cannot be read: {why}") from error
-        return self._data
-
-    def close(self) -> None:
-        """Close the connection."""
-        client, self._client, self._reader = self._client, None, None
-        if client is not None:
-            close(client)
-
-    def _open(self) -> pulsar.Reader:
-        place = self._place
-        self._client = connect(
-            self._url, token_file=place.token_file, ca_file=place.ca_file, timeout_s=READ_TIMEOUT_S
-        )
-        self._reader = self._client.create_reader(
-            self._topic, pulsar.MessageId.earliest, is_read_compacted=True
-        )
-        return self._reader
+    client = link.client(timeout_s=_TIMEOUT_S)
+    try:
+        with explained():
+            producer = client.create_producer(
+                name,
+                access_mode=pulsar.ProducerAccessMode.ExclusiveWithFencing,
+                send_timeout_millis=round(1000 * _TIMEOUT_S),
+                batching_enabled=False,
+            )
+        yield write
+    finally:
+        close(client)

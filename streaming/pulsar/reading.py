@@ -23,7 +23,7 @@ from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.log import PartitionLogs, partitions_count, position_before
 from streaming.pulsar.positions import DataLoss, Log, Position, pack, partition_index, partition_names
 from streaming.transport.errors import PublishError
-from streaming.transport.reading import Begin, Place, TopicRecord
+from streaming.transport.side import Begin, Place, TopicRecord
 
 _TIMEOUT_MS = 10_000
 _POLL_MS = 200
@@ -147,11 +147,11 @@ def record_of(message: pulsar.Message) -> TopicRecord:
     )
 
 
-def find_lost(link: PulsarLink, subscription: str, places: Sequence[Place]) -> list[SkippedRange]:
+def find_lost(link: PulsarLink, places: Sequence[Place]) -> list[SkippedRange]:
     """The ranges after these places that are gone. Raises ``PublishError``."""
     try:
         with link.admin() as admin:
-            logs = PartitionLogs(admin, subscription=subscription)
+            logs = PartitionLogs(admin, subscription=link.subscription)
             found = [_gap(logs.log(place.log), place) for place in places]
     except AdminError as error:
         raise PublishError(f"[{link.section}.pulsar]: {error}") from error

@@ -9,7 +9,7 @@ that corrects it. A person is shown everything that is wrong, at once, and nothi
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import msgspec
@@ -19,7 +19,7 @@ from streaming.process.deadline import poll
 from streaming.pulsar.admin import PulsarAdmin
 from streaming.pulsar.clients import close, explain_administrator
 from streaming.pulsar.http import PASSING, AdminError, CredentialsError
-from streaming.pulsar.link import PulsarLink, input_on_pulsar, output_on_pulsar
+from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.log import partitions_count
 from streaming.pulsar.positions import topic_path
 from streaming.pulsar.publisher import commits_topic_of
@@ -90,91 +90,81 @@ class PulsarTopicSpec:
     is_optional: bool = False
 
 
-def specs_of(settings: Settings, *, input_partitions: int) -> dict[PulsarLink, list[PulsarTopicSpec]]:
-    """The topics of the sides that are on Pulsar."""
+def specs_of(
+    link: PulsarLink, settings: Settings, only: frozenset[str], *, input_partitions: int = 0
+) -> list[PulsarTopicSpec]:
+    """The topics in ``only``, each as it is made on this side."""
     names = settings.topics
-    found: dict[PulsarLink, list[PulsarTopicSpec]] = {}
-    if (source := input_on_pulsar(settings)) is not None:
-        partitions = input_partitions if input_partitions > 1 else 0
-        found[source] = [
-            _spec(source, names.input, INPUT_RETENTION_MS, partitions=partitions),
-            _spec(source, names.control, None, is_compacted=True),
-        ]
-    if (target := output_on_pulsar(settings)) is not None:
-        commits = commits_topic_of(names.commits, settings.controller.name)
-        kept = _Retention(_FOR_EVER, _MARKERS_MB)
-        found[target] = [
-            *found.get(target, ()),
-            _output(target, names.actions, ACTIONS_RETENTION_MS),
-            _output(target, names.actions_dry_run, ACTIONS_RETENTION_MS),
-            _output(target, names.audit, AUDIT_RETENTION_MS),
-            _output(target, names.dead_letter, ACTIONS_RETENTION_MS),
-            _spec(target, names.executor_kafka, None, is_compacted=True, is_single=True),
-            PulsarTopicSpec(name=target.full_name(commits), retention=kept, is_single=True),
-            _spec(target, names.beats, BEATS_RETENTION_MS, is_single=True, is_optional=True),
-        ]
-    return found
+    outputs = {
+        names.actions: ACTIONS_RETENTION_MS,
+        names.actions_dry_run: ACTIONS_RETENTION_MS,
+        names.audit: AUDIT_RETENTION_MS,
+        names.dead_letter: ACTIONS_RETENTION_MS,
+    }
+    specs = [
+        PulsarTopicSpec(
+            name=names.input,
+            retention=_retention(INPUT_RETENTION_MS),
+            partitions=input_partitions if input_partitions > 1 else 0,
+        ),
+        PulsarTopicSpec(name=names.control, retention=_retention(None), is_compacted=True),
+        *(
+            PulsarTopicSpec(name=name, retention=_retention(kept_ms), is_deduplicated=True, is_single=True)
+            for name, kept_ms in outputs.items()
+        ),
+        PulsarTopicSpec(
+            name=names.executor_kafka, retention=_retention(None), is_compacted=True, is_single=True
+        ),
+        PulsarTopicSpec(name=names.commits, retention=_Retention(_FOR_EVER, _MARKERS_MB), is_single=True),
+        PulsarTopicSpec(
+            name=names.beats, retention=_retention(BEATS_RETENTION_MS), is_single=True, is_optional=True
+        ),
+    ]
+    own = {names.commits: commits_topic_of(names.commits, settings.controller.name)}
+    return [
+        replace(spec, name=link.full_name(own.get(spec.name, spec.name)))
+        for spec in specs
+        if spec.name in only
+    ]
 
 
-def _spec(
-    link: PulsarLink,
-    name: str,
-    retention_ms: int | None,
-    *,
-    partitions: int = 0,
-    is_compacted: bool = False,
-    is_single: bool = False,
-    is_deduplicated: bool = False,
-    is_optional: bool = False,
-) -> PulsarTopicSpec:
-    minutes = _FOR_EVER if retention_ms is None else retention_ms // _MS_PER_MINUTE
-    return PulsarTopicSpec(
-        name=link.full_name(name),
-        retention=_Retention(minutes, _FOR_EVER),
-        partitions=partitions,
-        is_single=is_single,
-        is_compacted=is_compacted,
-        is_deduplicated=is_deduplicated,
-        is_optional=is_optional,
-    )
+def _retention(kept_ms: int | None) -> _Retention:
+    minutes = _FOR_EVER if kept_ms is None else kept_ms // _MS_PER_MINUTE
+    return _Retention(minutes, _FOR_EVER)
 
 
-def _output(link: PulsarLink, name: str, retention_ms: int) -> PulsarTopicSpec:
-    return _spec(link, name, retention_ms, is_deduplicated=True, is_single=True)
-
-
-def create(settings: Settings, *, input_partitions: int) -> list[TopicOutcome]:
+def create(
+    link: PulsarLink, settings: Settings, only: frozenset[str], *, input_partitions: int
+) -> list[TopicOutcome]:
     """Make the topics that are missing, and correct in the others what ``_ensure`` may change; raises ``StartError``."""
-    outcomes: list[TopicOutcome] = []
-    for link, specs in specs_of(settings, input_partitions=input_partitions).items():
-        with open_admin(link) as admin:
-            outcomes += [_ensure(admin, spec) for spec in specs]
-    return outcomes
+    with open_admin(link) as admin:
+        return [
+            _ensure(admin, spec) for spec in specs_of(link, settings, only, input_partitions=input_partitions)
+        ]
 
 
-def validate(settings: Settings) -> list[str]:
+def validate(link: PulsarLink, settings: Settings, only: frozenset[str]) -> list[str]:
     """Check the topics; returns warnings. Raises ``StartError`` naming every obstacle: no answer, missing topics, no deduplication."""
     problems: list[str] = []
     warnings: list[str] = []
-    for link, specs in specs_of(settings, input_partitions=0).items():
-        with open_admin(link) as admin:
-            found = {spec: partitions_count(admin, spec.name) for spec in specs}
-            missing = [spec for spec, partitions in found.items() if partitions is None]
-            if needed := [spec.name for spec in missing if not spec.is_optional]:
-                problems.append(
-                    f"topics missing at {link.service_url}: {', '.join(needed)}. Run: trimtab topics create"
-                )
-            warnings += [
-                no_beats(f"topic {spec.name} is missing at {link.service_url}. Run: trimtab topics create.")
-                for spec in missing
-                if spec.is_optional
-            ]
-            for spec, partitions in found.items():
-                if partitions is not None:
-                    for difference in differences_of(admin, spec, partitions):
-                        is_warning = difference.tolerable or spec.is_optional
-                        (warnings if is_warning else problems).append(str(difference))
-            warnings += time_to_live(admin, link.place.namespace)
+    with open_admin(link) as admin:
+        found = {spec: partitions_count(admin, spec.name) for spec in specs_of(link, settings, only)}
+        missing = [spec for spec, partitions in found.items() if partitions is None]
+        if needed := [spec.name for spec in missing if not spec.is_optional]:
+            problems.append(
+                f"topics missing at {link.service_url}: {', '.join(needed)}. Run: trimtab topics create"
+            )
+        warnings += [
+            no_beats(f"topic {spec.name} is missing at {link.service_url}. Run: trimtab topics create.")
+            for spec in missing
+            if spec.is_optional
+        ]
+        for spec, partitions in found.items():
+            if partitions is not None:
+                for difference in differences_of(admin, spec, partitions):
+                    is_warning = difference.tolerable or spec.is_optional
+                    (warnings if is_warning else problems).append(str(difference))
+        warnings += time_to_live(admin, link.place.namespace)
     if problems:
         raise TopicsWrong("\n".join(problems))
     return warnings
@@ -358,9 +348,9 @@ def brokers_seen(link: PulsarLink, topic: str) -> BrokersSeen:
     return BrokersSeen(text="brokers of Pulsar", version=version, ahead_s=ahead_s)
 
 
-def topics_seen(settings: Settings, link: PulsarLink) -> TopicsSeen:
-    """The topics of the side that ``link`` leads to. Raises ``Unreachable`` or ``StartError``."""
-    specs = specs_of(settings, input_partitions=0)[link]
+def topics_seen(link: PulsarLink, settings: Settings, only: frozenset[str]) -> TopicsSeen:
+    """The topics in ``only``. Raises ``Unreachable`` or ``StartError``."""
+    specs = specs_of(link, settings, only)
     executors = link.full_name(settings.topics.executor_kafka)
     with open_admin(link) as admin:
         found = {spec: partitions_count(admin, spec.name) for spec in specs}

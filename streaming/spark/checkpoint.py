@@ -34,7 +34,7 @@ from streaming.transport.checkpoint import (
 )
 from streaming.transport.errors import CheckpointError, StartWith
 from streaming.transport.publishing import Checkpoint, Marker
-from streaming.transport.reading import Place, Progress
+from streaming.transport.side import Place, Progress
 
 _LOG = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ A file is a line ``v1``, a line about the batch, and a line of JSON for each sou
 
 import msgspec
 
-from streaming.transport.reading import Place, Progress
+from streaming.transport.side import Place, Progress
 
 _HEAD_LINES = 2
 _Source = dict[str, dict[str, int] | str]

@@ -23,7 +23,7 @@ from streaming.kafka.reading import first_offsets
 from streaming.settings import Settings
 from streaming.spark.pulsar_records import pulsar_records
 from streaming.spark.rows import INPUT_SCHEMA
-from streaming.transport.reading import Begin, Progress
+from streaming.transport.side import Begin, Progress
 
 _FETCH_WAIT_MS = "20"
 """Kafka's default of 500 would hold every micro-batch back for that long."""

@@ -1,6 +1,4 @@
-"""What an executor needs of the brokers: the actions, the memory of its throttle, and the control event in force.
-
-Actions come each at least once and in order, and with the epochs that tell which controllers' actions are out of date.
+"""What an executor remembers and obeys: the throttle that it set on a cluster, and the control event in force.
 
 The memory is written before anything is set on a cluster, so that exactly that is removed again: after a crash there may be
 less on the cluster than remembered, never more.
@@ -10,11 +8,10 @@ the same, because somebody asked for a pause. But a time that is ahead counts as
 event would hide every later one until its time has come.
 """
 
-from abc import abstractmethod
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import Protocol, Self
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Self
 
 import msgspec
 
@@ -23,65 +20,13 @@ from state.settings import RoundSettings
 from streaming.contract.decode import to_ms
 from streaming.contract.messages import ControlData, ControlMessage
 from streaming.process.closing import Closing
+from streaming.process.exits import Refused
+from streaming.transport.errors import PublishError
+from streaming.transport.side import Reader, Side, Write
 
-LOOKBACK_S = 3600.0
-"""How far back a first start reads actions: actions that have not expired are younger, and expired ones get their result."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActionRecord:
-    """A record of the actions topic."""
-
-    value: bytes
-    epoch_header: bytes | None
-    partition: int = 0
-
-
-@dataclass(slots=True)
-class Epochs:
-    """The highest epoch read so far of each source in each partition: it applies to the records that follow there.
-
-    Actions that an older controller published before it stay valid, even if they are carried out later.
-    """
-
-    _highest: dict[int, dict[str, int]] = field(default_factory=dict)
-
-    def note(self, partition: int, source: str, epoch: int) -> int:
-        """Take note of the epoch of the partition's next record; returns the highest epoch of the source so far, this one included."""
-        epochs = self._highest.setdefault(partition, {})
-        epochs[source] = max(epoch, epochs.get(source, epoch))
-        return epochs[source]
-
-    def epochs_of(self, partition: int) -> Mapping[str, int]:
-        """The highest epoch so far of each source in a partition."""
-        return self._highest.get(partition, {})
-
-    def forget(self) -> None:
-        """Forget all epochs, because the partitions are read again from an earlier place."""
-        self._highest.clear()
-
-    def begin(self, partition: int, epochs: Mapping[str, int]) -> None:
-        """Reading of a partition begins (again) at a place; ``epochs`` are those that were read before it."""
-        self._highest[partition] = dict(epochs)
-
-
-class Actions(Protocol):
-    """Actions, each at least once and in order. Methods raise ``PublishError``; call ``drop`` after it."""
-
-    def poll(self, *, timeout_s: float) -> list[ActionRecord]:
-        """Records in order, partition by partition."""
-
-    def keep_polled(self) -> None:
-        """Keep the polled records while they are worked on; call it every few seconds. Fails once another executor has them."""
-
-    def commit(self) -> None:
-        """Note that all records polled so far are dealt with."""
-
-    def drop(self) -> None:
-        """Forget the records that were polled and not committed: they come again, here or at another executor. Raises nothing."""
-
-    def is_at_end(self) -> bool:
-        """Whether no record that exists at this moment is left to poll, once the polled ones are committed."""
+READ_TIMEOUT_S = 10.0
+"""With a longer wait for the control topic, a process could not end soon after it is told to."""
+_CONTROL = msgspec.json.Decoder(ControlMessage)
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -124,53 +69,89 @@ class Remembered(msgspec.Struct, frozen=True):
         """The memory in the value of a record; without a value nothing is remembered."""
         return cls() if value is None else msgspec.json.decode(value, type=cls)
 
-    def value(self) -> bytes | None:
-        """The value for a record; None where nothing is remembered."""
-        return None if self.is_empty else msgspec.json.encode(self)
 
+@dataclass(frozen=True, slots=True)
+class HeldMemory:
+    """The memory of a cluster while this executor holds it; ``remembered`` is the memory as it was when it was taken."""
 
-class HeldMemory(Protocol):
-    """The memory of a cluster while this executor holds it."""
+    remembered: Remembered
+    _write: Write
 
-    @property
-    def remembered(self) -> "Remembered":
-        """The memory as it was when it was taken."""
-
-    def write(self, remembered: "Remembered") -> None:
+    def write(self, remembered: Remembered) -> None:
         """Replace it. Raises ``Taken`` where another executor took it, and ``PublishError``."""
+        self._write(None if remembered.is_empty else msgspec.json.encode(remembered))
 
 
-class Memory(Protocol):
-    """What is remembered of one cluster. Methods raise ``PublishError``."""
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The newest value of one cluster on a compacted topic. Methods raise ``PublishError``. Not for several threads.
+
+    An executor that wants to change the memory takes it: from then on the executor that had it before, perhaps a frozen one, cannot
+    write any more, and what is read afterwards is the newest. So no executor overwrites what it has not read.
+    """
+
+    side: Side
+    topic: str
+    cluster: str
 
     def read(self) -> Remembered:
-        """The newest value, without taking the memory."""
+        """Read the topic to its end, without taking the memory."""
+        found: bytes | None = None
+        with (
+            _explain_refused(f"the topic {self.side.full_name(self.topic)}"),
+            self.side.reader(self.topic, compacted=True) as reader,
+        ):
+            for record in reader.read_to_end():
+                if record.key == self.cluster.encode():
+                    found = record.value
+        return Remembered.parse(found)
 
-    def hold(self) -> AbstractContextManager[HeldMemory]:
-        """Take the memory from the executor that holds it, read it, and change it."""
-
-
-READ_TIMEOUT_S = 10.0
-"""With a longer wait for the control topic, a process could not end soon after it is told to."""
+    @contextmanager
+    def hold(self) -> Iterator[HeldMemory]:
+        """Take the memory from the executor that holds it, read it, and change it until the end of the block."""
+        with self.side.owned(self.topic, self.cluster, owner=f"trimtab-execute-{self.cluster}") as write:
+            yield HeldMemory(self.read(), write)
 
 
 class ControlView(Closing):
-    """The newest control event of one cluster: greatest (time, id), wherever in the log it is; ``rounds`` say what is ahead."""
+    """The newest control event of one cluster: greatest (time, id), wherever in the log it is; ``rounds`` say what is ahead.
 
-    def __init__(self, cluster: str, rounds: RoundSettings) -> None:
+    It connects when it is first asked. After any failure the next call reads the topic from its beginning.
+    """
+
+    def __init__(self, side: Side, topic: str, *, cluster: str, rounds: RoundSettings) -> None:
+        self._side = side
+        self._topic = topic
         self._cluster = cluster
         self._rounds = rounds
+        self._reader: Reader | None = None
         self._newest: tuple[int, str] | None = None
         self._data: ControlData | None = None
 
-    @abstractmethod
     def newest(self) -> ControlData | None:
         """The event in force now, after reading to the end of the topic. Raises ``PublishError``: unknown is not unpaused."""
+        try:
+            with _explain_refused(f"the control topic {self._side.full_name(self._topic)}"):
+                if self._reader is None:
+                    self._reader = self._side.reader(self._topic, compacted=True, silence_s=READ_TIMEOUT_S)
+                for record in self._reader.read_to_end():
+                    if record.key == self._cluster.encode():
+                        self._take(record.value, appended_ms=record.timestamp)
+        except PublishError:
+            self.close()
+            raise
+        return self._data
+
+    def close(self) -> None:
+        """Close the connection."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
 
     def _take(self, value: bytes | None, *, appended_ms: int) -> None:
         """Take a record. One that is no control event, such as a tombstone, changes nothing; the controller refuses it."""
         try:
-            event = _control.decode(value or b"")
+            event = _CONTROL.decode(value or b"")
         except msgspec.MsgspecError:
             return
         if event.cluster != self._cluster:
@@ -181,4 +162,10 @@ class ControlView(Closing):
             self._newest, self._data = age_key, event.data
 
 
-_control = msgspec.json.Decoder(ControlMessage)
+@contextmanager
+def _explain_refused(what: str) -> Iterator[None]:
+    """Turn a refusal into an error that an executor waits out; its cause says whether it may pass."""
+    try:
+        yield
+    except Refused as error:
+        raise PublishError(f"{what} cannot be read: {error.message}") from error.__cause__

@@ -15,7 +15,9 @@ from deploy.local.pulsar import LocalPulsar
 from deploy.local.pulsar_jvms import NEWEST_PULSAR_LOCK
 from deploy.local.secure_kafka import SecureKafka
 from deploy.local.secure_pulsar import SecurePulsar
-from streaming.kafka.executor import ExecutorMemory
+from streaming.kafka.link import Link
+from streaming.kafka.side import KafkaSide
+from streaming.transport.executor import Memory
 from tests.live.access import USERS, Access, password_of
 from tests.live.driving import Warm
 from tests.live.moving import CLUSTER, Moving, UsualFetches
@@ -166,7 +168,7 @@ def moving(brokers: LocalKafka) -> Iterator[Moving]:
 
 
 @pytest.fixture
-def memory(brokers: LocalKafka, tmp_path: Path) -> Iterator[ExecutorMemory]:
+def memory(brokers: LocalKafka, tmp_path: Path) -> Iterator[Memory]:
     """What an executor of throttles remembers, on a topic of its own."""
     with staged(brokers.bootstrap, tmp_path) as made:
-        yield ExecutorMemory(made.bootstrap, made.topics.executor_kafka, CLUSTER)
+        yield Memory(KafkaSide(Link(made.bootstrap)), made.topics.executor_kafka, CLUSTER)

@@ -10,6 +10,7 @@ from uuid import uuid4
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
 from streaming.contract.envelope import EPOCH_HEADER
+from streaming.kafka.link import Link
 from streaming.kafka.publisher import KafkaPublisher
 from streaming.transport.publishing import UNNAMED, OutboundRecord, RanWith
 
@@ -34,7 +35,7 @@ class Setting:
         announces: bool = False,
     ) -> KafkaPublisher:
         return KafkaPublisher(
-            self.bootstrap,
+            Link(self.bootstrap),
             name=self.name,
             commits_topic=self.commits,
             announce_on=self.actions if announces else None,
@@ -81,10 +82,11 @@ class Setting:
         program = f"""
             import os, signal, sys
             from kafka import KafkaProducer
+            from streaming.kafka.link import Link
             from streaming.kafka.publisher import KafkaPublisher
             from streaming.transport.publishing import OutboundRecord
             from tests.live.checkpoints import at
-            publisher = KafkaPublisher({self.bootstrap!r}, name={self.name!r}, commits_topic={self.commits!r})
+            publisher = KafkaPublisher(Link({self.bootstrap!r}), name={self.name!r}, commits_topic={self.commits!r})
             def batch(number):
                 values = [f"batch {{number}}.{{place}}".encode() for place in range(3)]
                 return [OutboundRecord({self.actions!r}, "east-1", value, number, place)

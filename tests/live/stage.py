@@ -16,6 +16,7 @@ from kafka.admin import NewPartitions
 from kafka.consumer.fetcher import ConsumerRecord
 
 from streaming.contract.envelope import EPOCH_HEADER
+from streaming.kafka.link import Link
 from streaming.kafka.topics import create
 from streaming.settings import TopicNames
 from tests.live.driving import Running, command, until
@@ -57,7 +58,7 @@ class Stage:
     def create_topics(self) -> None:
         """Create the topics as `trimtab topics create` does."""
         create(
-            self.bootstrap,
+            Link(self.bootstrap),
             self.topics,
             input_partitions=1,
             max_record_bytes=RECORD_BYTES,

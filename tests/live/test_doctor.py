@@ -12,7 +12,7 @@ from deploy.local.ports import free_ports
 from streaming.contract.beat import Beat, encode
 from streaming.process.exits import OK, REFUSED, UNREACHABLE
 from streaming.settings import load
-from streaming.systems.publisher import publisher_of
+from streaming.systems import publisher_of
 from streaming.transport.publishing import Checkpoint
 from tests.live.driving import command, until
 from tests.live.loads import closing, leaning

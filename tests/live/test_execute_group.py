@@ -1,15 +1,15 @@
 """The executor's consumer on a real Kafka, in its group: while a batch is worked on, and when another executor joins."""
 
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
 
 from streaming.kafka.executor import ActionsTopic
+from streaming.kafka.link import Link
 from streaming.process.deadline import Deadline
 from streaming.transport.errors import PublishError
-from streaming.transport.executor import ActionRecord, Epochs
+from streaming.transport.side import ActionRecord, Epochs
 from tests.live.driving import until
 from tests.live.stage import Stage
 
@@ -27,13 +27,12 @@ def consumer(stage: Stage, stack: ExitStack) -> ActionsTopic:
     }
     return stack.enter_context(
         ActionsTopic(
-            stage.bootstrap,
-            topic=stage.topics.actions,
-            cluster=stage.name,
+            Link(stage.bootstrap),
+            stage.topics.actions,
+            group=f"trimtab-execute-{stage.name}",
             epochs=Epochs(),
             records_max=10,
-            now_s=time.time(),
-            client_options=options,
+            **options,
         )
     )
 

@@ -10,6 +10,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.kafka import LocalKafka
+from streaming.kafka.link import Link
 from streaming.kafka.publisher import KafkaPublisher
 from streaming.transport.errors import PublishError
 from streaming.transport.publishing import OutboundRecord
@@ -152,7 +153,7 @@ def test_a_commit_whose_answer_was_lost_is_recognized_and_not_repeated(
 
 
 def test_an_address_that_does_not_answer_is_a_publish_error_that_names_it() -> None:
-    absent = KafkaPublisher("127.0.0.1:1", name="trimtab", commits_topic="commits", timeout_s=1.0)
+    absent = KafkaPublisher(Link("127.0.0.1:1"), name="trimtab", commits_topic="commits", timeout_s=1.0)
     with pytest.raises(PublishError, match=r"127\.0\.0\.1:1"):
         absent.open(at())
 

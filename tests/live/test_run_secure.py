@@ -116,11 +116,9 @@ def test_with_the_documented_permissions_it_runs_over_sasl_ssl_and_with_one_less
     access.take_back(CONTROLLER, Entry("transactional-id", "trimtab", "Write"))
     link = output_link(load(file=controller, flags={}, environ={}).settings)
     publisher = KafkaPublisher(
-        link.bootstrap,
+        link,
         name=stage.name,
         commits_topic=stage.topics.commits,
-        client_options=link.client_options(),
-        principal=link.principal,
     )
     with pytest.raises(
         PublishError, match="User:trimtab lacks the permission Write on transactional id trimtab"

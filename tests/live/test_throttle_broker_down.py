@@ -10,9 +10,9 @@ from policies.throttle.lists import ThrottledLists
 from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
 from streaming.kafka.client import Unanswered
 from streaming.kafka.cluster import KafkaCluster, cluster_of
-from streaming.kafka.executor import ExecutorMemory
 from streaming.kafka.throttles import Throttle
 from streaming.settings import KafkaTarget
+from streaming.transport.executor import Memory
 from tests.live.driving import until
 from tests.live.moving import CLUSTER, Moving
 from tests.streaming.throttle_actions import F3, L1, L2, action, first, nothing_against_it
@@ -53,7 +53,7 @@ def answered(condition: Callable[[], bool]) -> Callable[[], bool]:
 
 
 def test_a_broker_that_is_down_fails_no_action_and_gets_its_rate_and_loses_it_once_it_is_back(
-    brokers: LocalKafka, moving: Moving, memory: ExecutorMemory
+    brokers: LocalKafka, moving: Moving, memory: Memory
 ) -> None:
     executor, asked = ThrottleExecutor(memory), first(moving.topic)
     with cluster_of(KafkaTarget(bootstrap=brokers.bootstrap), cluster=CLUSTER) as kafka:

@@ -17,7 +17,7 @@ from deploy.local.kafka import LocalKafka
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.executor.kafka import start
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.kafka.cluster import read_partitions
+from streaming.kafka.cluster import KafkaCluster
 from streaming.settings import load
 from tests.live.driving import EXIT_S, until
 from tests.live.stage import Stage
@@ -39,8 +39,10 @@ def placed(brokers: LocalKafka, stage: Stage) -> int:
     """Make the topics on broker 1, but the control topic on the broker returned, which the groups do not need either."""
     with KafkaAdminClient(bootstrap_servers=brokers.bootstrap) as admin:
         offsets = "__consumer_offsets"
-        until(lambda: group_asked(admin) and read_partitions(admin, [offsets]), what="groups")
-        away = next(each for each in (3, 2) if each != read_partitions(admin, [offsets])[offsets, 0].leader)
+        until(lambda: group_asked(admin) and KafkaCluster(admin).partitions([offsets]), what="groups")
+        away = next(
+            each for each in (3, 2) if each != KafkaCluster(admin).partitions([offsets])[offsets, 0].leader
+        )
         names = stage.topics
         on = {names.input: 1, names.actions: 1, names.executor_kafka: 1, names.control: away}
         topics = {topic: {"assignments": {0: [broker]}} for topic, broker in on.items()}

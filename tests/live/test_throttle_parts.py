@@ -23,11 +23,12 @@ from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
 from streaming.executor.kafka_orders import ThrottleAction
 from streaming.executor.orders import Held, Skip
 from streaming.kafka.client import ClusterError
-from streaming.kafka.cluster import read_brokers, read_end_offsets
+from streaming.kafka.cluster import KafkaCluster
 from streaming.kafka.events import KafkaEvents
-from streaming.kafka.executor import ExecutorMemory
+from streaming.kafka.link import Link
 from streaming.kafka.throttles import Change, Throttle, apply, changes_of, list_key, rate_key
 from streaming.transport.errors import Taken
+from streaming.transport.executor import Memory
 from tests.live.driving import until
 from tests.live.moving import CLUSTER, Moving
 from tests.streaming.throttle_actions import F3, L1, L2, action, first, nothing_against_it
@@ -48,7 +49,7 @@ def set_(admin: KafkaAdminClient, topic: str, lists: str, rates: Mapping[BrokerR
 
 
 def test_what_was_there_before_comes_back_and_what_others_changed_meanwhile_stays(
-    moving: Moving, memory: ExecutorMemory
+    moving: Moving, memory: Memory
 ) -> None:
     set_(moving.admin, moving.topic, "0:1,7:9", {L1: 500_000})
     executor = ThrottleExecutor(memory)
@@ -78,7 +79,7 @@ def test_what_was_there_before_comes_back_and_what_others_changed_meanwhile_stay
 
 
 def test_a_default_rate_of_all_brokers_is_told_apart_from_their_own_and_never_touched(
-    moving: Moving, memory: ExecutorMemory
+    moving: Moving, memory: Memory
 ) -> None:
     there = Throttle(defaults_bytes_per_s={"leader": 9_000_000})
     default(moving.admin, "9000000")
@@ -112,7 +113,7 @@ def default(admin: KafkaAdminClient, rate: str | None) -> None:
 
 
 def test_leftovers_are_taken_off_at_the_start_but_not_while_anything_moves(
-    moving: Moving, memory: ExecutorMemory
+    moving: Moving, memory: Memory
 ) -> None:
     moving.fill(5_000_000)
     slow = action(
@@ -140,7 +141,7 @@ def test_leftovers_are_taken_off_at_the_start_but_not_while_anything_moves(
     assert moving.throttle() == Throttle()
 
 
-def test_an_executor_that_only_looks_changes_nothing(moving: Moving, memory: ExecutorMemory) -> None:
+def test_an_executor_that_only_looks_changes_nothing(moving: Moving, memory: Memory) -> None:
     message = ThrottleExecutor(memory, dry_run=True).carry_out(
         moving.cluster, first(moving.topic), nothing_against_it
     )
@@ -151,7 +152,7 @@ def test_an_executor_that_only_looks_changes_nothing(moving: Moving, memory: Exe
 
 
 def test_a_sweep_reports_what_moves_and_names_the_broker_that_is_down(
-    brokers: LocalKafka, moving: Moving, memory: ExecutorMemory, tmp_path: Path
+    brokers: LocalKafka, moving: Moving, memory: Memory, tmp_path: Path
 ) -> None:
     moving.fill(5_000_000)
     rates = {"1": 20_000, "2": 20_000}
@@ -185,7 +186,7 @@ def test_a_sweep_reports_what_moves_and_names_the_broker_that_is_down(
 
     brokers.stop_node(3)
     try:
-        until(lambda: 3 not in read_brokers(moving.admin), what="broker 3 to be missed")
+        until(lambda: 3 not in KafkaCluster(moving.admin).brokers(), what="broker 3 to be missed")
         found = swept(brokers, tmp_path)
         (tick,) = (each for each in found if isinstance(each, Tick))
         assert (tick.asked, dict(tick.failed)) == (("1", "2", "3"), {"3": "not registered in the cluster"})
@@ -201,7 +202,7 @@ def test_a_sweep_reports_what_moves_and_names_the_broker_that_is_down(
 
 def test_events_that_no_broker_takes_are_given_up_at_the_close(brokers: LocalKafka) -> None:
     lonely = Moving(brokers, {0: (3,)})
-    events = KafkaEvents(brokers.bootstrap, topic=lonely.topic, max_record_bytes=1_000)
+    events = KafkaEvents(Link(brokers.bootstrap), lonely.topic, max_record_bytes=1_000)
     events.send(CLUSTER, b"taken")
     events.flush()
     brokers.stop_node(3)
@@ -212,8 +213,8 @@ def test_events_that_no_broker_takes_are_given_up_at_the_close(brokers: LocalKaf
         brokers.start_node(3)
     lonely.connect()
     at = (lonely.topic, 0)
-    until(lambda: at in read_end_offsets(lonely.admin, [at]), what="broker 3 to lead again")
-    assert read_end_offsets(lonely.admin, [at]) == {at: 1}, "what was given up is not sent any more"
+    until(lambda: at in KafkaCluster(lonely.admin).end_offsets([at]), what="broker 3 to lead again")
+    assert KafkaCluster(lonely.admin).end_offsets([at]) == {at: 1}, "what was given up is not sent any more"
     lonely.close()
 
 
@@ -251,7 +252,7 @@ def second(topic: str) -> ThrottleAction:
 
 
 def test_of_two_executors_at_once_the_one_that_was_overtaken_sets_nothing_and_forgets_nothing(
-    moving: Moving, memory: ExecutorMemory, monkeypatch: pytest.MonkeyPatch
+    moving: Moving, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one comes in after this one has read what is remembered and what is set, and before it writes."""
     other = ThrottleExecutor(memory)
@@ -274,7 +275,7 @@ def test_of_two_executors_at_once_the_one_that_was_overtaken_sets_nothing_and_fo
 
 
 def test_what_an_executor_sets_after_another_took_all_off_does_not_stay_behind(
-    moving: Moving, memory: ExecutorMemory
+    moving: Moving, memory: Memory
 ) -> None:
     """The other one comes in between this one's last look and its calls: nothing can keep it from making them."""
     other, looked = ThrottleExecutor(memory), []
@@ -291,7 +292,7 @@ def test_what_an_executor_sets_after_another_took_all_off_does_not_stay_behind(
 
 
 def test_what_is_paused_in_the_middle_is_a_failure_and_what_was_done_of_it_is_taken_off(
-    moving: Moving, memory: ExecutorMemory
+    moving: Moving, memory: Memory
 ) -> None:
     asked = []
 

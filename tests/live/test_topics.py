@@ -11,11 +11,12 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists
 from streaming.contract.envelope import LARGEST_RECORD_BYTES
-from streaming.kafka.executor import ExecutorMemory
+from streaming.kafka.link import Link
+from streaming.kafka.side import KafkaSide
 from streaming.kafka.topics import RECORD_HEADROOM_BYTES, create, validate
 from streaming.settings import TopicNames
 from streaming.transport.errors import StartError
-from streaming.transport.executor import Remembered
+from streaming.transport.executor import Memory, Remembered
 from streaming.transport.topics import Outcome
 
 pytestmark = pytest.mark.live
@@ -37,13 +38,13 @@ def names() -> TopicNames:
 
 def make(kafka: LocalKafka, names: TopicNames, *, input_partitions: int = 1) -> dict[str, Outcome]:
     outcomes = create(
-        kafka.bootstrap, names, input_partitions=input_partitions, max_record_bytes=RECORD_BYTES
+        Link(kafka.bootstrap), names, input_partitions=input_partitions, max_record_bytes=RECORD_BYTES
     )
     return {outcome.topic: outcome.outcome for outcome in outcomes}
 
 
 def check(kafka: LocalKafka, names: TopicNames) -> list[str]:
-    return validate(kafka.bootstrap, names, max_record_bytes=RECORD_BYTES)
+    return validate(Link(kafka.bootstrap), names, max_record_bytes=RECORD_BYTES)
 
 
 def alter(admin: KafkaAdminClient, topic: str, setting: str, value: str) -> None:
@@ -215,7 +216,7 @@ def test_a_topic_without_room_for_the_largest_record_is_a_warning_at_the_start_a
 def test_the_executors_topic_has_room_for_what_an_action_may_hold_or_create_says_so(
     kafka: LocalKafka, admin: KafkaAdminClient, names: TopicNames
 ) -> None:
-    memory = ExecutorMemory(kafka.bootstrap, names.executor_kafka, "east-1")
+    memory = Memory(KafkaSide(Link(kafka.bootstrap)), names.executor_kafka, "east-1")
     much = Remembered(
         added=ThrottledLists(leader={"t": ",".join(f"{partition}:1" for partition in range(300_000))})
     )
@@ -243,4 +244,4 @@ def test_everything_wrong_is_said_at_once(
 
 def test_an_address_that_does_not_answer_is_refused_by_name() -> None:
     with pytest.raises(StartError, match=r"127\.0\.0\.1:1 .*address is right"):
-        validate("127.0.0.1:1", TopicNames(), max_record_bytes=1)
+        validate(Link("127.0.0.1:1"), TopicNames(), max_record_bytes=1)

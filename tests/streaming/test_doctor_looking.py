@@ -25,7 +25,7 @@ from streaming.spark import starts
 from streaming.transport.checkpoint import Start, card_of
 from streaming.transport.errors import Unreachable
 from streaming.transport.publishing import Checkpoint
-from streaming.transport.reading import TopicRecord
+from streaming.transport.side import TopicRecord
 from tests.streaming.disk import Disk, lay_out
 from tests.streaming.doctor_facts import NOW_MS, SETTINGS
 
@@ -192,7 +192,7 @@ def test_the_checkpoint_of_a_running_controller_is_read_after_its_marker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked: list[str] = []
-    monkeypatch.setattr(looking, "sides_of", lambda _: [])
+    monkeypatch.setattr(looking, "addresses_of", lambda _: [])
     for name in ("_marker", "_processes", "_clusters", "_input", "_rejected", "input_ids"):
         monkeypatch.setattr(looking, name, lambda *_, name=name: looked.append(name))
     monkeypatch.setattr(looking, "checkpoint_seen", lambda *_: looked.append("checkpoint"))

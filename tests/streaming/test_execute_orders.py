@@ -9,7 +9,7 @@ from state.outputs.actions import SPLIT_TYPE, UNLOAD_TYPE
 from streaming.contract.leader import encode_leader
 from streaming.contract.messages import PAUSED_REASON, ControlData, SpellData
 from streaming.executor.orders import BadOrder, Order, RecordEpoch, gate, read_epoch, read_order
-from streaming.transport.executor import ActionRecord, Epochs
+from streaming.transport.side import ActionRecord, Epochs
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 VOICE = RecordEpoch(1, 1)

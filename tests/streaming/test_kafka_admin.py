@@ -61,7 +61,7 @@ def _cluster(timeout_s: float = 10.0) -> None:
 ASKERS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "cluster": (_cluster, ClusterError, f"{NO_ANSWER}.*Check the address, whether the brokers are up"),
     "topics": (
-        lambda: validate("b1:9092", TopicNames(), max_record_bytes=1, client_options=LINK.client_options()),
+        lambda: validate(LINK, TopicNames(), max_record_bytes=1),
         Unreachable,
         f"{NO_ANSWER}.*Check that the address is right, that the brokers are up",
     ),
@@ -90,7 +90,7 @@ def test_brokers_that_do_not_answer_are_told_and_a_client_that_was_opened_is_clo
 def test_a_refusal_that_does_not_pass_is_no_outage(admin: Admin) -> None:
     admin.refusal = TopicAuthorizationFailedError()
     with pytest.raises(StartError) as start:
-        validate("b1:9092", TopicNames(), max_record_bytes=1)
+        validate(LINK, TopicNames(), max_record_bytes=1)
     assert not isinstance(start.value, Unreachable)
     with pytest.raises(NoAnswer) as read:
         topic_ids(LINK, ["a"])

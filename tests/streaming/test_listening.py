@@ -11,7 +11,7 @@ from streaming.contract.beat import Beat, encode
 from streaming.controller.election import Election
 from streaming.controller.listening import Listener
 from streaming.process.exits import Refused
-from streaming.transport.reading import TopicRecord
+from streaming.transport.side import TopicRecord
 
 GOODBYE = Beat(
     name="main", instance="a:1", epoch=7, batch=3, at="then", version="1", session_s=10.0, is_leaving=True

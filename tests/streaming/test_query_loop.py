@@ -19,7 +19,7 @@ from streaming.spark.errors import SparkGone
 from streaming.spark.failing import REPEATS_MAX
 from streaming.spark.query import Query
 from streaming.transport.errors import CheckpointError, Fenced, PublishError
-from streaming.transport.reading import Progress
+from streaming.transport.side import Progress
 
 
 def failing_with(*each: Exception) -> Callable[[], Any]:

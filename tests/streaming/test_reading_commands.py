@@ -12,7 +12,7 @@ from streaming.cli import main, topic_options
 from streaming.contract.leader import encode_leader
 from streaming.operators import proposals
 from streaming.process.exits import REFUSED
-from streaming.transport.reading import TopicRecord
+from streaming.transport.side import TopicRecord
 
 GOLDEN = Path(__file__).with_name("golden_messages") / "v0.1.0"
 ACTION = json.loads((GOLDEN / "trimtab.action.unload.v1.json").read_text())

@@ -24,7 +24,7 @@ from streaming.controller.recording import (
     opened_for_recording,
 )
 from streaming.settings import load
-from streaming.transport.reading import TopicRecord
+from streaming.transport.side import TopicRecord
 from tests.streaming.events import CLUSTER, control, report, tick, traffic
 
 INPUT, CONTROL = "trimtab.input", "trimtab.control"

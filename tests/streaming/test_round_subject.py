@@ -12,7 +12,7 @@ from state.pulsar.masks import MASK_REASONS
 from streaming.cli import main
 from streaming.operators.remedies import REMEDIES, examined_remedy_of, remedy_of
 from streaming.operators.round_subject import NEWEST_COUNT, about_text, newest_about
-from streaming.transport.reading import TopicRecord
+from streaming.transport.side import TopicRecord
 
 ROOT = Path(__file__).parents[2]
 RECORDING = str(ROOT / "tests" / "recordings" / "pulsar-3-brokers.ndjson.gz")

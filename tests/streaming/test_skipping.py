@@ -9,7 +9,7 @@ from deploy.docs.kinds import KINDS
 from deploy.docs.schemas import schema_of
 from streaming.contract.skipped import SKIPPED_TYPE, SkippedRange, encode_skipped
 from streaming.spark.offsets import decode_progress
-from streaming.transport.reading import Place, is_past
+from streaming.transport.side import Place, is_past
 
 KAFKA = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1}\n{"in":{"1":7,"0":12}}\n{"control":{"0":0}}'
 PULSAR = b'v1\n{"batchWatermarkMs":0}\n{"persistent://t/n/in-partition-3": "5:-1"}\n{"persistent://t/n/control": "9:3"}'

@@ -26,7 +26,7 @@ from streaming.operators.round_events import (
     read_round,
 )
 from streaming.operators.status import ClusterStatus, status_of, status_text
-from streaming.transport.reading import TopicRecord
+from streaming.transport.side import TopicRecord
 from tests.streaming.summaries import CONTROL, ROUND, THROTTLE, of_kafka
 
 END_MS = 480_000

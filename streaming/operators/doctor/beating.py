@@ -6,7 +6,7 @@ from datetime import datetime
 from streaming.contract.beat import Beat
 from streaming.operators.beats import aged_beats, is_silent
 from streaming.operators.doctor.facts import Process
-from streaming.transport.reading import TopicRecord
+from streaming.transport.side import TopicRecord
 
 
 def processes(records: Iterable[TopicRecord], *, now_ms: int) -> tuple[Process, ...]:

@@ -30,14 +30,18 @@ from streaming.operators.round_events import Newest, read_rejected, read_round
 from streaming.process.exits import Refused, WrongUse
 from streaming.process.within import within
 from streaming.settings import Settings
-from streaming.systems.examining import Side, sides_of
-from streaming.systems.input import input_ids
-from streaming.systems.passing import passes
-from streaming.systems.publisher import publisher_of
-from streaming.systems.reading import input_reader, output_reader
+from streaming.systems import (
+    Address,
+    addresses_of,
+    input_ids,
+    input_reader,
+    output_reader,
+    passes,
+    publisher_of,
+)
 from streaming.transport.errors import CheckpointMismatch, NoAnswer, PublishError, StartError
 from streaming.transport.publishing import Marker
-from streaming.transport.reading import TopicRecord
+from streaming.transport.side import TopicRecord
 
 Value = TypeVar("Value")
 
@@ -54,7 +58,7 @@ _EXPECTED = (StartError, PublishError, CheckpointMismatch, NoAnswer, CheckpointE
 
 def gather_facts(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:
     """All facts; the looks run in parallel."""
-    sides = sides_of(settings)
+    sides = addresses_of(settings)
     now_ms = round(time.time() * 1000)
     looks: dict[str, Callable[[], Any]] = {
         "marker": partial(_marker, settings),
@@ -100,7 +104,7 @@ def gather_facts(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:
     )
 
 
-def _shorten(found: dict[str, Any], sides: Iterable[Side]) -> dict[str, Any]:
+def _shorten(found: dict[str, Any], sides: Iterable[Address]) -> dict[str, Any]:
     """``found``, but with the long message about brokers that do not answer only once."""
     silent = [side for side in sides if _is_silent(found[f"{side.name}'s brokers"])]
     told = {f"{side.name}'s brokers" for side in silent}

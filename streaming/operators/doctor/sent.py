@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 
 from streaming.contract.envelope import read_envelope
-from streaming.transport.reading import TopicRecord
+from streaming.transport.side import TopicRecord
 
 
 def ahead_by_sender(records: Iterable[TopicRecord]) -> dict[str, float]:

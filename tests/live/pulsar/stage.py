@@ -10,7 +10,7 @@ import pulsar as pulsar_client
 
 from streaming.pulsar.clients import close
 from streaming.settings import Settings, load
-from streaming.systems.topics import create_all
+from streaming.systems import create_all
 from tests.live.pulsar.lab import Lab, connected, service_url_of
 from tests.live.stage import Stage, is_leader
 

@@ -9,7 +9,7 @@ import pytest
 from deploy.local.pulsar import LocalPulsar
 from streaming.operators.control_topic import ControlTopic
 from streaming.pulsar.log import PartitionLogs, PartitionReader
-from streaming.systems.control import control_of
+from streaming.systems import control_of
 from tests.live.driving import until
 from tests.live.pulsar.commanding import Commander
 from tests.live.pulsar.lab import CLUSTER, Lab

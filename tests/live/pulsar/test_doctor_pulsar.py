@@ -8,7 +8,7 @@ import pytest
 
 from deploy.local.pulsar import LocalPulsar
 from streaming.process.exits import REFUSED
-from streaming.systems.publisher import publisher_of
+from streaming.systems import publisher_of
 from streaming.transport.publishing import Checkpoint
 from tests.live.driving import command
 from tests.live.pulsar.lab import Lab

@@ -9,11 +9,11 @@ import trustme
 
 from deploy.local.secure_pulsar import SecurePulsar
 from streaming.process.exits import REFUSED
-from streaming.pulsar.executor import PulsarExecutorMemory
 from streaming.pulsar.link import input_on_pulsar
+from streaming.pulsar.side import PulsarSide
 from streaming.settings import load
 from streaming.transport.errors import PublishError
-from streaming.transport.executor import Remembered
+from streaming.transport.executor import Memory, Remembered
 from tests.live.driving import Warm, command
 from tests.live.golden_events import decided, events_for_the_controller, golden_action, publish, results
 from tests.live.operating import operate
@@ -144,7 +144,7 @@ def test_an_executor_of_kafka_remembers_on_pulsar_with_its_permissions_and_names
     executor = Role(stage, "pacer")
     link = input_on_pulsar(load(file=Path(settings_of(executor)), flags={}, environ={}).settings)
     assert link is not None
-    memory = PulsarExecutorMemory(link, stage.topics.executor_kafka, CLUSTER)
+    memory = Memory(PulsarSide(link), stage.topics.executor_kafka, CLUSTER)
     put = Remembered.parse(b'{"added":{"leader":{"orders":"0:1"}}}')
     tried: dict[str, Callable[[], object]] = {"consume": memory.read, "produce": lambda: write(memory, put)}
     for missing in executor.one_less(documented("trimtab execute kafka")):
@@ -155,7 +155,7 @@ def test_an_executor_of_kafka_remembers_on_pulsar_with_its_permissions_and_names
     assert memory.read() == put
 
 
-def write(memory: PulsarExecutorMemory, remembered: Remembered) -> None:
+def write(memory: Memory, remembered: Remembered) -> None:
     with memory.hold() as held:
         held.write(remembered)
 

@@ -11,8 +11,8 @@ from deploy.local.pulsar import LocalPulsar
 from streaming.pulsar.link import input_on_pulsar
 from streaming.pulsar.log import PartitionLogs
 from streaming.settings import Settings
-from streaming.systems.reading import input_reader, input_topic
-from streaming.transport.reading import Place
+from streaming.systems import input_reader, input_topic
+from streaming.transport.side import Place
 from tests.live.pulsar.lab import Lab
 from tests.live.pulsar.stage import PulsarStage
 from tests.live.suites.ports import PortsSuite, values

@@ -10,7 +10,7 @@ import pytest
 from deploy.local.kafka import LocalKafka
 from deploy.local.pulsar import LocalPulsar
 from streaming.process.exits import FENCED, REFUSED
-from streaming.systems.publisher import publisher_of
+from streaming.systems import publisher_of
 from tests.live.changing import change_settings_at
 from tests.live.checkpoints import at, newest_start
 from tests.live.crashing import BATCHES_COUNT, RECORDS_PER_BATCH, crash_through

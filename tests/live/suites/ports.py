@@ -15,15 +15,22 @@ from streaming.contract.beat import Beat, encode
 from streaming.operators.beats import newest_beats
 from streaming.process.exits import Refused
 from streaming.settings import Settings
-from streaming.systems.actions import actions_of, memory_of
-from streaming.systems.append import append_to_input
-from streaming.systems.control import control_of
-from streaming.systems.events import beat_sink_of, event_sink_of
-from streaming.systems.reading import input_partitions, input_reader, output_reader
-from streaming.systems.topics import create_all, validate_all
+from streaming.systems import (
+    actions_of,
+    append_to_input,
+    beat_sink_of,
+    control_of,
+    create_all,
+    event_sink_of,
+    input_partitions,
+    input_reader,
+    memory_of,
+    output_reader,
+    validate_all,
+)
 from streaming.transport.errors import PublishError, Taken
-from streaming.transport.executor import Actions, Epochs, Memory, Rate, Remembered
-from streaming.transport.reading import Reader
+from streaming.transport.executor import Memory, Rate, Remembered
+from streaming.transport.side import Actions, Epochs, Reader
 from streaming.transport.topics import Outcome
 from tests.live.driving import until
 
