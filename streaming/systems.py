@@ -23,7 +23,8 @@ from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.kept import kept_digest
 from streaming.transport.errors import NoAnswer, NotAllowed, PublishError, TopicsWrong, Unreachable
 from streaming.transport.executor import ControlView, Memory
-from streaming.transport.publishing import Publisher, RanWith
+from streaming.transport.publisher import Publisher
+from streaming.transport.publishing import RanWith
 from streaming.transport.side import Actions, Begin, Epochs, EventSink, Place, Progress, Reader, Side
 from streaming.transport.topics import BrokersSeen, TopicOutcome, TopicsSeen
 

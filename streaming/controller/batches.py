@@ -14,7 +14,8 @@ from streaming.controller.metrics import Metrics
 from streaming.settings import TopicNames
 from streaming.spark.batch import Batch
 from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, REJECTED, ROUND, OutputRow
-from streaming.transport.publishing import BatchState, OutboundRecord, Publisher
+from streaming.transport.publisher import Publisher
+from streaming.transport.publishing import BatchState, OutboundRecord
 
 _LOG = logging.getLogger(__name__)
 

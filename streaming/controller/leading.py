@@ -25,7 +25,7 @@ from streaming.spark.runs import Runs
 from streaming.spark.session import Session
 from streaming.systems import input_ids, publisher_of
 from streaming.transport.errors import CheckpointError, CheckpointMismatch, NoAnswer, PublishError, StartWith
-from streaming.transport.publishing import Publisher
+from streaming.transport.publisher import Publisher
 from streaming.transport.side import Begin
 
 _LOG = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from streaming.spark.java_errors import failure_of
 from streaming.spark.query import Query
 from streaming.spark.runs import Runs
 from streaming.transport.errors import CheckpointError, CheckpointMismatch, Fenced, NoAnswer, PublishError
-from streaming.transport.publishing import Publisher
+from streaming.transport.publisher import Publisher
 
 _LOG = logging.getLogger(__name__)
 

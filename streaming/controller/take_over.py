@@ -7,7 +7,8 @@ What the second look finds is final: no other process can publish any more.
 from streaming.settings import Settings
 from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.transport.errors import CheckpointError, StartWith
-from streaming.transport.publishing import Checkpoint, Publisher
+from streaming.transport.publisher import Publisher
+from streaming.transport.publishing import Checkpoint
 
 
 def take_over(

@@ -24,22 +24,11 @@ from streaming.contract.envelope import EPOCH_HEADER
 from streaming.process.deadline import Deadline
 from streaming.pulsar.clients import close, read_to_end
 from streaming.pulsar.link import PulsarLink
-from streaming.transport.errors import CheckpointMismatch, PublishError, StartWith
-from streaming.transport.publishing import Checkpoint, Marker, RanWith, mark_published, next_start
+from streaming.transport.errors import CheckpointMismatch, PublishError
+from streaming.transport.publishing import Commit
 
 _PLACE_BITS = 32
 """Bits of a sequence id for the place; a batch has far fewer outputs than 2^32, and batch ids stay below 2^31."""
-
-
-class Commit(msgspec.Struct, frozen=True, kw_only=True):
-    """The marker, and how far its batch got."""
-
-    marker: Marker
-    lineage: int
-    """Epoch of the last start that forgot what was published before it. Batch ids may begin anew there, so sequence ids
-    do too, under another producer name: otherwise the broker would drop new messages as duplicates."""
-    is_whole: bool
-    """Whether all of the marker's batch is out."""
 
 
 _ENCODER = msgspec.json.Encoder()
@@ -60,46 +49,6 @@ def decode_commit(value: bytes, *, topic: str) -> Commit:
             f"the last message of {topic} is not a marker ({error}): "
             "is the topic used by something else, or written by a newer version of trimtab?"
         ) from error
-
-
-def claim_name(
-    commit: Commit | None,
-    checkpoint: Checkpoint,
-    *,
-    name: str,
-    start_with: StartWith,
-    now_s: float,
-) -> Commit:
-    """What a starting controller writes; raises ``CheckpointMismatch`` as ``next_start`` does."""
-    before = None if commit is None else commit.marker
-    marker = next_start(before, checkpoint, name=name, start_with=start_with, now_s=now_s)
-    if commit is None or start_with == "fresh" or (start_with == "adopt" and marker.batch_id is None):
-        return Commit(marker=marker, lineage=marker.epoch, is_whole=True)
-    return msgspec.structs.replace(commit, marker=marker)
-
-
-def begin_batch(
-    commit: Commit,
-    *,
-    batch_id: int,
-    query_id: str,
-    batch_digest: str,
-    ran_with: RanWith | None = None,
-) -> Commit:
-    """The commit that is written before the first message of a batch."""
-    marker = mark_published(
-        commit.marker,
-        batch_id=batch_id,
-        query_id=query_id,
-        batch_digest=batch_digest,
-        ran_with=ran_with,
-    )
-    return Commit(marker=marker, lineage=commit.lineage, is_whole=False)
-
-
-def finish(commit: Commit) -> Commit:
-    """The commit that is written after the last message of a batch."""
-    return msgspec.structs.replace(commit, is_whole=True)
 
 
 def producer_name(name: str, commit: Commit) -> str:

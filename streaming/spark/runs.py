@@ -21,7 +21,7 @@ from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.frames import Frames, decide_rows
 from streaming.spark.query import Query
 from streaming.spark.session import Session
-from streaming.transport.publishing import Publisher
+from streaming.transport.publisher import Publisher
 from streaming.transport.side import Begin, is_past
 
 _LOG = logging.getLogger(__name__)

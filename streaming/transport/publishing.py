@@ -9,11 +9,9 @@ is noticed. Pure: no broker and no Spark here.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
 
 import msgspec
 
@@ -251,24 +249,6 @@ def superseded_error(name: str, *, epoch: int) -> Fenced:
     )
 
 
-def mark_published(
-    marker: Marker,
-    *,
-    batch_id: int,
-    query_id: str,
-    batch_digest: str,
-    ran_with: RanWith | None,
-) -> Marker:
-    """The marker of a batch, which follows ``marker``."""
-    return msgspec.structs.replace(
-        marker,
-        query_id=query_id,
-        batch_id=batch_id,
-        digest=batch_digest,
-        ran_with=ran_with,
-    )
-
-
 def compare_batch(
     marker: Marker, *, batch_id: int, query_id: str, batch_digest: str, version: str
 ) -> BatchState:
@@ -301,35 +281,48 @@ def _batch_refusal(
     )
 
 
-class Publisher(AbstractContextManager["Publisher"], Protocol):
-    """What the publishers for Kafka and Pulsar have in common; contracts and errors are those of ``KafkaPublisher``."""
+class Commit(msgspec.Struct, frozen=True, kw_only=True):
+    """The marker, and how far its batch got."""
 
-    def read_marker(self) -> Marker | None:
-        """The newest marker, None without one; no controller is disturbed. Raises ``PublishError`` or ``CheckpointMismatch``."""
+    marker: Marker
+    lineage: int
+    """Epoch of the last start that forgot what was published before it. Batch ids may begin anew there, so sequence ids
+    do too, under another producer name: otherwise the broker would drop new messages as duplicates."""
+    is_whole: bool
+    """Whether all of the marker's batch is out."""
 
-    def check(self, read: Callable[[], Checkpoint], *, start_with: StartWith = "checkpoint") -> None:
-        """Raise what ``open`` would raise now, without disturbing the controller that runs."""
 
-    def open(self, read: Callable[[], Checkpoint], *, start_with: StartWith = "checkpoint") -> int:
-        """Take over as the controller of this name and return its epoch."""
+def next_commit(
+    commit: Commit | None,
+    checkpoint: Checkpoint,
+    *,
+    name: str,
+    start_with: StartWith,
+    now_s: float,
+) -> Commit:
+    """What a starting controller writes; raises ``CheckpointMismatch`` as ``next_start`` does."""
+    before = None if commit is None else commit.marker
+    marker = next_start(before, checkpoint, name=name, start_with=start_with, now_s=now_s)
+    if commit is None or start_with == "fresh" or (start_with == "adopt" and marker.batch_id is None):
+        return Commit(marker=marker, lineage=marker.epoch, is_whole=True)
+    return msgspec.structs.replace(commit, marker=marker)
 
-    def publish(
-        self,
-        batch_id: int,
-        query_id: str,
-        records: Sequence[OutboundRecord],
-    ) -> BatchState:
-        """Make a batch's records visible if they are not out already."""
 
-    @property
-    def marker(self) -> Marker:
-        """The marker of what is published."""
+def begin_batch(
+    commit: Commit,
+    *,
+    batch_id: int,
+    query_id: str,
+    batch_digest: str,
+    ran_with: RanWith | None = None,
+) -> Commit:
+    """The commit that is written before the first message of a batch."""
+    marker = msgspec.structs.replace(
+        commit.marker, batch_id=batch_id, query_id=query_id, digest=batch_digest, ran_with=ran_with
+    )
+    return Commit(marker=marker, lineage=commit.lineage, is_whole=False)
 
-    def ensure_owner(self) -> None:
-        """Raise ``Fenced`` when a newer controller of this name has taken over, ``PublishError`` when no broker answers."""
 
-    def is_superseded(self) -> bool:
-        """Whether a newer controller of this name has taken over."""
-
-    def close(self) -> None:
-        """Close all connections."""
+def finish_batch(commit: Commit) -> Commit:
+    """The commit that is written after the last message of a batch."""
+    return msgspec.structs.replace(commit, is_whole=True)

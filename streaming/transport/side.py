@@ -15,7 +15,8 @@ from typing import BinaryIO, Literal, Protocol
 
 from streaming.contract.skipped import SkippedRange
 from streaming.settings import Settings
-from streaming.transport.publishing import Publisher, RanWith
+from streaming.transport.publisher import Publisher
+from streaming.transport.publishing import RanWith
 from streaming.transport.topics import BrokersSeen, TopicOutcome, TopicsSeen
 
 Begin = Literal["earliest", "latest"] | int

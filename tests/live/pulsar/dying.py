@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from streaming.cli import main
-from streaming.pulsar.commits import Commit, Producers
+from streaming.pulsar.commits import Producers
 from streaming.pulsar.publisher import PulsarPublisher
+from streaming.transport.publishing import Commit
 from tests.live.dying import Deaths, arm_driver, arm_publishing, points_of
 
 POINTS = (

@@ -7,7 +7,8 @@ from typing import Protocol
 import pytest
 
 from streaming.transport.errors import CheckpointMismatch, Fenced, PublishError
-from streaming.transport.publishing import UNNAMED, BatchState, Checkpoint, OutboundRecord, Publisher, RanWith
+from streaming.transport.publisher import Publisher
+from streaming.transport.publishing import UNNAMED, BatchState, Checkpoint, OutboundRecord, RanWith
 from tests.live.checkpoints import at
 from tests.live.driving import until
 
