@@ -116,11 +116,6 @@ def output_link(settings: Settings) -> Link:
     return Link(settings.output_bootstrap, "output", settings.output.security)
 
 
-def same_brokers(one: Link, other: Link) -> bool:
-    """Whether two links lead to the same place as the same user."""
-    return (one.bootstrap, one.security) == (other.bootstrap, other.security)
-
-
 def _quote(text: str) -> str:
     """A value of a JAAS line (RFC 822 style quoted text)."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')

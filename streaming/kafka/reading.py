@@ -64,8 +64,10 @@ class TopicReader(Closing):
         *,
         begin: Begin | Place = "earliest",
         partition: int | None = None,
+        compacted: bool = False,
         silence_s: float | None = None,
     ) -> None:
+        del compacted  # compaction removes records for every reader
         self._link = link
         self._topic = topic
         self._silence_s = silence_s or _SILENCE_S

@@ -1,104 +1,43 @@
-"""One side that is on Kafka: everything that programs do with its brokers and topics."""
+"""One side that is on Kafka: who does what there."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from functools import partial
 
-from streaming.contract.skipped import SkippedRange
-from streaming.kafka import reading, topics
+from streaming.kafka import topics
 from streaming.kafka.events import KafkaEvents, append
 from streaming.kafka.executor import ActionsTopic, owned
-from streaming.kafka.link import Link, same_brokers
+from streaming.kafka.link import Link
 from streaming.kafka.publisher import KafkaPublisher
-from streaming.kafka.reading import TopicReader
-from streaming.settings import Settings
-from streaming.transport.publishing import RanWith
-from streaming.transport.side import Begin, Epochs, Place, Progress, Write
-from streaming.transport.topics import BrokersSeen, TopicOutcome, TopicsSeen
+from streaming.kafka.reading import TopicReader, find_lost, find_regrown
 
 
-@dataclass(frozen=True, slots=True)
 class KafkaSide:
-    """See ``Side``."""
+    """See ``Side``; the signatures are there."""
 
-    link: Link
-
-    @property
-    def section(self) -> str:
-        return self.link.section
-
-    @property
-    def url(self) -> str:
-        return f"kafka://{self.link.bootstrap}"
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.section = link.section
+        self.url = f"kafka://{link.bootstrap}"
+        self.reader = partial(TopicReader, link)
+        self.append = partial(append, link)
+        self.events = partial(KafkaEvents, link)
+        self.publisher = partial(KafkaPublisher, link)
+        self.actions = partial(ActionsTopic, link)
+        self.owned = partial(owned, link)
+        self.find_lost = partial(find_lost, link)
+        self.find_regrown = partial(find_regrown, link)
+        self.topic_ids = partial(topics.topic_ids, link)
+        self.create_topics = partial(topics.create, link)
+        self.validate_topics = partial(topics.validate, link)
+        self.brokers_seen = partial(topics.brokers_seen, link)
+        self.topics_seen = partial(topics.topics_seen, link)
 
     def is_same(self, other: object) -> bool:
-        return isinstance(other, KafkaSide) and same_brokers(self.link, other.link)
+        """See ``Side``."""
+        return isinstance(other, KafkaSide) and (self.link.bootstrap, self.link.security) == (
+            other.link.bootstrap,
+            other.link.security,
+        )
 
     def full_name(self, topic: str) -> str:
+        """See ``Side``."""
         return topic
-
-    def reader(
-        self,
-        topic: str,
-        *,
-        begin: Begin | Place = "earliest",
-        partition: int | None = None,
-        compacted: bool = False,
-        silence_s: float | None = None,
-    ) -> TopicReader:
-        del compacted  # compaction removes records for every reader
-        return TopicReader(self.link, topic, begin=begin, partition=partition, silence_s=silence_s)
-
-    def append(
-        self,
-        topic: str,
-        records: Sequence[tuple[str | None, bytes]],
-        *,
-        headers: Sequence[tuple[str, str]] = (),
-    ) -> None:
-        append(self.link, topic, records, headers=headers)
-
-    def events(self, topic: str, *, max_record_bytes: int) -> KafkaEvents:
-        return KafkaEvents(self.link, topic, max_record_bytes=max_record_bytes)
-
-    def publisher(
-        self, *, name: str, commits_topic: str, announce_on: str | None, ran_with: RanWith
-    ) -> KafkaPublisher:
-        return KafkaPublisher(
-            self.link, name=name, commits_topic=commits_topic, announce_on=announce_on, ran_with=ran_with
-        )
-
-    def actions(self, topic: str, *, group: str, epochs: Epochs, records_max: int) -> ActionsTopic:
-        return ActionsTopic(self.link, topic, group=group, epochs=epochs, records_max=records_max)
-
-    def owned(self, topic: str, key: str, *, owner: str) -> AbstractContextManager[Write]:
-        return owned(self.link, topic, key, owner=owner)
-
-    def find_lost(self, places: Sequence[Place]) -> list[SkippedRange]:
-        return reading.find_lost(self.link, places)
-
-    def find_regrown(self, read: Progress) -> str | None:
-        return reading.find_regrown(self.link, read)
-
-    def topic_ids(self, names: Sequence[str]) -> dict[str, str]:
-        return topics.topic_ids(self.link, names)
-
-    def create_topics(
-        self, settings: Settings, only: frozenset[str], *, input_partitions: int
-    ) -> list[TopicOutcome]:
-        size = settings.controller.max_record_bytes
-        return topics.create(
-            self.link, settings.topics, input_partitions=input_partitions, max_record_bytes=size, only=only
-        )
-
-    def validate_topics(self, settings: Settings, only: frozenset[str]) -> list[str]:
-        size = settings.controller.max_record_bytes
-        return topics.validate(self.link, settings.topics, max_record_bytes=size, only=only)
-
-    def brokers_seen(self, topic: str) -> BrokersSeen:
-        del topic
-        return topics.brokers_seen(self.link)
-
-    def topics_seen(self, settings: Settings, only: frozenset[str]) -> TopicsSeen:
-        size = settings.controller.max_record_bytes
-        return topics.topics_seen(self.link, settings.topics, max_record_bytes=size, only=only)

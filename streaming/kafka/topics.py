@@ -35,7 +35,7 @@ from streaming.kafka.link import (
     missing_by_topic,
     missing_permissions,
 )
-from streaming.settings import TopicNames
+from streaming.settings import Settings, TopicNames
 from streaming.transport.errors import StartError, TopicsWrong, Unreachable
 from streaming.transport.topics import (
     ACTIONS_RETENTION_MS,
@@ -53,6 +53,10 @@ from streaming.transport.topics import (
 
 REPLICAS_MAX = 3
 """Replicas of a new topic if there are that many brokers; two of them must then be in sync."""
+
+_AT_LEAST = ("retention.ms", "min.compaction.lag.ms")
+"""Settings that are chosen for new topics; a smaller value takes records away early."""
+_WITHOUT_LIMIT = -1
 
 _KNOWN_ANSWERS = (0, UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
 """Error codes that describe a topic; others, such as for a leader that is not there yet, do not."""
@@ -117,21 +121,14 @@ class TopicFound:
 
 
 def create(
-    link: Link,
-    names: TopicNames,
-    *,
-    input_partitions: int,
-    max_record_bytes: int,
-    only: frozenset[str] | None = None,
+    link: Link, settings: Settings, only: frozenset[str], *, input_partitions: int
 ) -> list[TopicOutcome]:
-    """Create the topics that are missing (of `only`, where given), compare those that exist, and alter none.
+    """Create the topics that are missing (of `only`), compare those that exist, and alter none.
 
     New topics get min(3, brokers) replicas, and need two in-sync ones where there are three. Raises
     `StartError` when the cluster cannot be reached within about 10 s or refuses.
     """
-    specs = select_specs(
-        specs_of(names, input_partitions=input_partitions, max_record_bytes=max_record_bytes), only
-    )
+    specs = _specs(settings, only, input_partitions=input_partitions)
     with connected_admin(link) as admin:
         replicas = min(REPLICAS_MAX, len(admin.describe_cluster()["brokers"]))
         found, _ = describe(admin, [spec.name for spec in specs])
@@ -145,22 +142,16 @@ def create(
     ]
 
 
-def validate(
-    link: Link,
-    names: TopicNames,
-    *,
-    max_record_bytes: int,
-    only: frozenset[str] | None = None,
-) -> list[str]:
-    """Check at start that the topics (of `only`, where given) can be used; returns warnings.
+def validate(link: Link, settings: Settings, only: frozenset[str]) -> list[str]:
+    """Check at start that the topics (of `only`) can be used; returns warnings.
 
     Raises `Unreachable` when the address cannot be reached within about 10 s, and otherwise one `StartError` naming every
     obstacle: a missing topic, a permission the controller lacks, a timestamp type other than LogAppendTime, a partition
     count or cleanup policy that would lose order or markers. A `max.message.bytes` below the largest record that is read,
     or written to it, is only a warning, and so is everything about an optional topic.
     """
-    specs = select_specs(specs_of(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
-    specs = [spec for spec in specs if spec.name != names.executor_kafka]  # no controller touches it
+    names = settings.topics
+    specs = _specs(settings, only - {names.executor_kafka})  # no controller touches that one
     with connected_admin(link) as admin:
         found, permissions = describe(admin, [spec.name for spec in specs])
     refused = list(missing_permissions(link, controller_operations(names), permissions))
@@ -382,18 +373,17 @@ def _output(name: str, retention_ms: int, *, min_message_bytes: int | None = Non
     return TopicSpec(name=name, partitions=1, chosen=chosen, min_message_bytes=min_message_bytes)
 
 
-def select_specs(specs: list[TopicSpec], only: frozenset[str] | None) -> list[TopicSpec]:
-    """The specs of the topics in ``only``; all if it is None."""
-    return specs if only is None else [spec for spec in specs if spec.name in only]
+def _specs(
+    settings: Settings, only: frozenset[str], *, input_partitions: int | None = None
+) -> list[TopicSpec]:
+    size = settings.controller.max_record_bytes
+    specs = specs_of(settings.topics, input_partitions=input_partitions, max_record_bytes=size)
+    return [spec for spec in specs if spec.name in only]
 
 
-_AT_LEAST = ("retention.ms", "min.compaction.lag.ms")
-"""Settings that are chosen for new topics; a smaller value takes records away early."""
-_WITHOUT_LIMIT = -1
-
-
-def brokers_seen(link: Link) -> BrokersSeen:
-    """The brokers that answer. Raises ``Unreachable`` or ``StartError``. Kafka does not report the time of its clocks."""
+def brokers_seen(link: Link, topic: str) -> BrokersSeen:
+    """The brokers that answer; ``topic`` is not asked for. Raises ``Unreachable`` or ``StartError``. Kafka does not report the time of its clocks."""
+    del topic
     with connected_admin(link) as admin:
         brokers = admin.describe_cluster()["brokers"]
         found = admin.get_broker_version_data(int(brokers[0]["broker_id"])).broker_version
@@ -401,11 +391,10 @@ def brokers_seen(link: Link) -> BrokersSeen:
     return BrokersSeen(text=f"{counted(count, 'broker')} of Kafka", version=".".join(map(str, found)))
 
 
-def topics_seen(
-    link: Link, names: TopicNames, *, max_record_bytes: int, only: frozenset[str] | None
-) -> TopicsSeen:
-    """The topics (of ``only``, where given). Raises ``Unreachable`` or ``StartError``."""
-    specs = select_specs(specs_of(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
+def topics_seen(link: Link, settings: Settings, only: frozenset[str]) -> TopicsSeen:
+    """The topics in ``only``. Raises ``Unreachable`` or ``StartError``."""
+    names = settings.topics
+    specs = _specs(settings, only)
     with connected_admin(link) as admin:
         found, permissions = describe(admin, [spec.name for spec in specs])
     hidden = {each.name for each in permissions if each.hidden}
@@ -488,8 +477,8 @@ def topic_ids(link: Link, names: Sequence[str]) -> dict[str, str]:
     """Ids of those topics that have one. Raises ``NoAnswer``."""
     with retry_until_answered(), open_admin(link) as admin:
         described = admin.describe_topics(list(names))
-    return {topic["name"]: str(topic["topic_id"]) for topic in described if _has_id(topic)}
-
-
-def _has_id(topic: Mapping[str, object]) -> bool:
-    return topic["error_code"] == 0 and int(str(topic.get("topic_id") or "0").replace("-", ""), 16) > 0
+    return {
+        topic["name"]: str(topic["topic_id"])
+        for topic in described
+        if topic["error_code"] == 0 and int(str(topic.get("topic_id") or "0").replace("-", ""), 16) > 0
+    }

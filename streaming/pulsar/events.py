@@ -33,8 +33,9 @@ class _Connection:
 class PulsarEvents:
     """A producer of one topic; an ``EventSink``. The client does not batch: each event is an entry."""
 
-    def __init__(self, link: PulsarLink, topic: str) -> None:
+    def __init__(self, link: PulsarLink, topic: str, *, max_record_bytes: int = 0) -> None:
         """Raises ``PublishError`` when the brokers cannot be reached and ``NoTopic`` when the topic is missing."""
+        del max_record_bytes  # the brokers' own limit stands
         self._link, self._topic = link, link.full_name(topic)
         self._lock = threading.Lock()
         self._connection: _Connection | None = self._connect()

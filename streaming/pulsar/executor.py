@@ -207,12 +207,13 @@ def _place(id_: pulsar.MessageId) -> tuple[int, int, int]:
 
 
 @contextmanager
-def owned(link: PulsarLink, topic: str, key: str) -> Iterator[Write]:
+def owned(link: PulsarLink, topic: str, key: str, *, owner: str) -> Iterator[Write]:
     """Writes the key's newest value until the end of the block; who had the topic before cannot any more.
 
     A topic has one exclusive producer, so the executor of another cluster can take it away, too; the executor that
     lost it starts again. Raises ``Taken`` and ``PublishError``.
     """
+    del owner  # a topic's exclusive producer needs no name
     name = link.full_name(topic)
 
     def write(value: bytes | None) -> None:

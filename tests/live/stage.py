@@ -18,7 +18,7 @@ from kafka.consumer.fetcher import ConsumerRecord
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.kafka.link import Link
 from streaming.kafka.topics import create
-from streaming.settings import TopicNames
+from streaming.settings import ControllerSettings, Settings, TopicNames
 from tests.live.driving import Running, command, until
 
 RECORD_BYTES = 32 * 1024 * 1024
@@ -59,9 +59,9 @@ class Stage:
         """Create the topics as `trimtab topics create` does."""
         create(
             Link(self.bootstrap),
-            self.topics,
+            Settings(topics=self.topics, controller=ControllerSettings(max_record_bytes=RECORD_BYTES)),
+            frozenset(self.topics.all),
             input_partitions=1,
-            max_record_bytes=RECORD_BYTES,
         )
 
     def repartition(self, count: int) -> None:

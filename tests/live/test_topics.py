@@ -14,7 +14,7 @@ from streaming.contract.envelope import LARGEST_RECORD_BYTES
 from streaming.kafka.link import Link
 from streaming.kafka.side import KafkaSide
 from streaming.kafka.topics import RECORD_HEADROOM_BYTES, create, validate
-from streaming.settings import TopicNames
+from streaming.settings import ControllerSettings, Settings, TopicNames
 from streaming.transport.errors import StartError
 from streaming.transport.executor import Memory, Remembered
 from streaming.transport.topics import Outcome
@@ -36,15 +36,19 @@ def names() -> TopicNames:
     return TopicNames(**{field: f"{name}.{unique}" for field, name in asdict(TopicNames()).items()})
 
 
+def settings_of(names: TopicNames) -> Settings:
+    return Settings(topics=names, controller=ControllerSettings(max_record_bytes=RECORD_BYTES))
+
+
 def make(kafka: LocalKafka, names: TopicNames, *, input_partitions: int = 1) -> dict[str, Outcome]:
     outcomes = create(
-        Link(kafka.bootstrap), names, input_partitions=input_partitions, max_record_bytes=RECORD_BYTES
+        Link(kafka.bootstrap), settings_of(names), frozenset(names.all), input_partitions=input_partitions
     )
     return {outcome.topic: outcome.outcome for outcome in outcomes}
 
 
 def check(kafka: LocalKafka, names: TopicNames) -> list[str]:
-    return validate(Link(kafka.bootstrap), names, max_record_bytes=RECORD_BYTES)
+    return validate(Link(kafka.bootstrap), settings_of(names), frozenset(names.all))
 
 
 def alter(admin: KafkaAdminClient, topic: str, setting: str, value: str) -> None:
@@ -244,4 +248,4 @@ def test_everything_wrong_is_said_at_once(
 
 def test_an_address_that_does_not_answer_is_refused_by_name() -> None:
     with pytest.raises(StartError, match=r"127\.0\.0\.1:1 .*address is right"):
-        validate(Link("127.0.0.1:1"), TopicNames(), max_record_bytes=1)
+        validate(Link("127.0.0.1:1"), Settings(), frozenset({"trimtab.input"}))

@@ -11,7 +11,7 @@ from streaming.kafka.client import ClusterError
 from streaming.kafka.cluster import cluster_of
 from streaming.kafka.link import Link
 from streaming.kafka.topics import topic_ids, validate
-from streaming.settings import KafkaTarget, SecuritySettings, TopicNames
+from streaming.settings import KafkaTarget, SecuritySettings, Settings
 from streaming.transport.errors import NoAnswer, StartError, Unreachable
 
 LINK = Link("b1:9092", "input", SecuritySettings())
@@ -61,7 +61,7 @@ def _cluster(timeout_s: float = 10.0) -> None:
 ASKERS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "cluster": (_cluster, ClusterError, f"{NO_ANSWER}.*Check the address, whether the brokers are up"),
     "topics": (
-        lambda: validate(LINK, TopicNames(), max_record_bytes=1),
+        lambda: validate(LINK, Settings(), frozenset({"trimtab.input"})),
         Unreachable,
         f"{NO_ANSWER}.*Check that the address is right, that the brokers are up",
     ),
@@ -90,7 +90,7 @@ def test_brokers_that_do_not_answer_are_told_and_a_client_that_was_opened_is_clo
 def test_a_refusal_that_does_not_pass_is_no_outage(admin: Admin) -> None:
     admin.refusal = TopicAuthorizationFailedError()
     with pytest.raises(StartError) as start:
-        validate(LINK, TopicNames(), max_record_bytes=1)
+        validate(LINK, Settings(), frozenset({"trimtab.input"}))
     assert not isinstance(start.value, Unreachable)
     with pytest.raises(NoAnswer) as read:
         topic_ids(LINK, ["a"])
