@@ -29,8 +29,7 @@ from streaming.contract.kafka import (
 )
 from streaming.contract.messages import KafkaLoadReportMessage, ReassignmentMessage, type_of
 from streaming.kafka.client import ClusterError
-from streaming.kafka.cluster import KafkaCluster, Partition, PartitionState, RunningMove
-from streaming.kafka.throttles import ThrottlesFound
+from streaming.kafka.cluster import KafkaCluster, Partition, PartitionState, RunningMove, ThrottlesFound
 from streaming.transport.side import EventSink
 
 _LOG = logging.getLogger(__name__)

@@ -24,8 +24,7 @@ from policies.throttle.rates import BrokerRole
 from streaming.executor.kafka_orders import ThrottleAction
 from streaming.executor.orders import Held, Skip
 from streaming.kafka.client import ClusterError
-from streaming.kafka.cluster import KafkaCluster
-from streaming.kafka.throttles import Change, Throttle, changes_of
+from streaming.kafka.cluster import Change, KafkaCluster, Throttle, changes_of
 from streaming.transport.errors import Taken
 from streaming.transport.executor import HeldMemory, Memory, Rate, Remembered
 

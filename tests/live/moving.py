@@ -17,10 +17,9 @@ from streaming.collector.metrics import CollectorMetrics
 from streaming.executor.kafka import ThrottleLoop, start
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.kafka.client import close_producer
-from streaming.kafka.cluster import KafkaCluster
+from streaming.kafka.cluster import KafkaCluster, Throttle
 from streaming.kafka.events import KafkaEvents
 from streaming.kafka.link import Link
-from streaming.kafka.throttles import Throttle, read_throttle
 from streaming.settings import Settings
 from tests.live.driving import meanwhile
 
@@ -128,7 +127,7 @@ class Moving:
 
     def throttle(self) -> Throttle:
         """All that is set on the topic and on any broker."""
-        return read_throttle(self.admin, topics=[self.topic], brokers=BROKERS).throttle
+        return KafkaCluster(self.admin).throttle(topics=[self.topic], brokers=BROKERS).throttle
 
     def close(self) -> None:
         """Close the connection; what still moves is cancelled."""

@@ -16,7 +16,7 @@ from kafka import KafkaAdminClient
 from deploy.local.kafka import LocalKafka
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.contract.messages import ActionResultMessage, type_of
-from streaming.kafka.throttles import read_throttle
+from streaming.kafka.cluster import KafkaCluster
 from tests.live.driving import Child, ask, until
 from tests.live.stage import Stage
 
@@ -100,7 +100,7 @@ class Executor:
 
     def throttled(self) -> str:
         """The replicas that are throttled."""
-        found = read_throttle(self.admin, topics=[self.stage.topics.audit], brokers=[])
+        found = KafkaCluster(self.admin).throttle(topics=[self.stage.topics.audit], brokers=[])
         return found.throttle.lists.leader.get(self.stage.topics.audit, "")
 
     def members(self) -> int:

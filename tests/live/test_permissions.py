@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
 from deploy.local.secure_kafka import SecureKafka
-from streaming.kafka.throttles import read_throttle
+from streaming.kafka.cluster import KafkaCluster
 from streaming.process.exits import REFUSED
 from streaming.settings import TopicNames
 from tests.live.access import Access, Entry, by_password, documented, settings_of
@@ -166,7 +166,7 @@ def test_an_executor_works_with_its_permissions_and_names_the_one_that_is_missin
         trimtab(*execute)
     assert results(stage)[-1]["outcome"] == "succeeded"
     with KafkaAdminClient(bootstrap_servers=secure.bootstrap) as admin:
-        found = read_throttle(admin, topics=[moved], brokers=[1]).throttle
+        found = KafkaCluster(admin).throttle(topics=[moved], brokers=[1]).throttle
     assert (found.lists.leader, set(found.rates_bytes_per_s.values())) == ({moved: "0:1"}, {1_000_000})
 
     asked = {

@@ -14,9 +14,9 @@ from policies.throttle.rates import BrokerRole
 from streaming.cli import main
 from streaming.kafka import cluster
 from streaming.kafka.client import ClusterError
+from streaming.kafka.cluster import Throttle, changes_of
 from streaming.kafka.link import input_link, output_link
 from streaming.kafka.publisher import KafkaPublisher
-from streaming.kafka.throttles import Throttle, changes_of
 from streaming.process.exits import REFUSED
 from streaming.settings import TopicNames, load
 from streaming.transport.errors import PublishError

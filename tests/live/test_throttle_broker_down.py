@@ -9,8 +9,7 @@ from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists
 from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
 from streaming.kafka.client import Unanswered
-from streaming.kafka.cluster import KafkaCluster, cluster_of
-from streaming.kafka.throttles import Throttle
+from streaming.kafka.cluster import KafkaCluster, Throttle, cluster_of
 from streaming.settings import KafkaTarget
 from streaming.transport.executor import Memory
 from tests.live.driving import until

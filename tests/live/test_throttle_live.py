@@ -15,7 +15,7 @@ from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
 from streaming.cli import main
-from streaming.kafka.throttles import Throttle, apply, changes_of
+from streaming.kafka.cluster import KafkaCluster, Throttle, changes_of
 from streaming.settings import KafkaTarget, load
 from tests.live.driving import Patience, Running, Warm, until
 from tests.live.moving import CLUSTER, Moving, pipeline, planned
@@ -117,7 +117,7 @@ def results(stage: Stage) -> list[dict[str, Any]]:
 
 def by_hand(moving: Moving, rates: Mapping[BrokerRole, int | None]) -> None:
     """Set rates, or take them off, as an operator who knows nothing of trimtab."""
-    apply(moving.admin, changes_of(moving.throttle(), ThrottledLists(), rates))
+    KafkaCluster(moving.admin).apply(changes_of(moving.throttle(), ThrottledLists(), rates))
 
 
 def test_a_running_move_is_paced_to_its_end_whatever_its_leader_and_others_do(
@@ -246,7 +246,7 @@ def test_a_rate_below_the_fan_out_minimum_never_catches_up_and_is_refused(
 
         lists = ThrottledLists(leader={moving.topic: "0:1,0:2"}, follower={moving.topic: "0:3"})
         rates = {BrokerRole("leader", 1): low, BrokerRole("leader", 2): low, BrokerRole("follower", 3): low}
-        apply(moving.admin, changes_of(Throttle(), lists, rates))
+        KafkaCluster(moving.admin).apply(changes_of(Throttle(), lists, rates))
         moving.begin({0: TARGET[0]})
         seen: list[int] = []
         began_s = time.monotonic()
@@ -259,8 +259,7 @@ def test_a_rate_below_the_fan_out_minimum_never_catches_up_and_is_refused(
         patience.until(grew, what="the new replica to fall behind")
         assert moving.is_moving()
         moving.cancel()
-        apply(
-            moving.admin,
+        KafkaCluster(moving.admin).apply(
             changes_of(
                 moving.throttle(),
                 ThrottledLists(leader={moving.topic: ""}, follower={moving.topic: ""}),

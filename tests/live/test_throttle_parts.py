@@ -23,10 +23,9 @@ from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
 from streaming.executor.kafka_orders import ThrottleAction
 from streaming.executor.orders import Held, Skip
 from streaming.kafka.client import ClusterError
-from streaming.kafka.cluster import KafkaCluster
+from streaming.kafka.cluster import Change, KafkaCluster, Throttle, changes_of, list_key, rate_key
 from streaming.kafka.events import KafkaEvents
 from streaming.kafka.link import Link
-from streaming.kafka.throttles import Change, Throttle, apply, changes_of, list_key, rate_key
 from streaming.transport.errors import Taken
 from streaming.transport.executor import Memory
 from tests.live.driving import until
@@ -45,7 +44,9 @@ def set_(admin: KafkaAdminClient, topic: str, lists: str, rates: Mapping[BrokerR
         )
         for role, rate in rates.items()
     ]
-    apply(admin, [Change(kind=kind, name=topic, key=list_key("leader"), value=lists), *of_brokers])
+    KafkaCluster(admin).apply(
+        [Change(kind=kind, name=topic, key=list_key("leader"), value=lists), *of_brokers]
+    )
 
 
 def test_what_was_there_before_comes_back_and_what_others_changed_meanwhile_stays(
@@ -74,7 +75,9 @@ def test_what_was_there_before_comes_back_and_what_others_changed_meanwhile_stay
     )
     assert memory.read().is_empty
     there = moving.throttle()
-    apply(moving.admin, changes_of(there, ThrottledLists(leader={moving.topic: ""}), {L1: None, F3: None}))
+    KafkaCluster(moving.admin).apply(
+        changes_of(there, ThrottledLists(leader={moving.topic: ""}), {L1: None, F3: None})
+    )
     assert moving.throttle() == Throttle()
 
 

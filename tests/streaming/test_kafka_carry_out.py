@@ -12,7 +12,7 @@ from kafka.admin import ConfigResourceType
 from streaming.executor.kafka_carry_out import ThrottleExecutor
 from streaming.executor.orders import Held, Skip
 from streaming.kafka.client import ClusterError
-from streaming.kafka.throttles import Change
+from streaming.kafka.cluster import Change
 from streaming.transport.errors import Taken
 from streaming.transport.executor import Rate, Remembered
 

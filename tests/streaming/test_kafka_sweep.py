@@ -8,8 +8,14 @@ from state.events import MovesReport, Reassignment
 from streaming.collector.kafka_sweep import KafkaSweeper
 from streaming.collector.metrics import CollectorMetrics
 from streaming.contract.decode import decode
-from streaming.kafka.cluster import KafkaCluster, LogSizes, PartitionState, RunningMove
-from streaming.kafka.throttles import Throttle, ThrottlesFound
+from streaming.kafka.cluster import (
+    KafkaCluster,
+    LogSizes,
+    PartitionState,
+    RunningMove,
+    Throttle,
+    ThrottlesFound,
+)
 from tests.streaming.test_planned import file_of
 
 RUNNING = RunningMove(replicas=(1, 2, 3), adding=(3,), removing=(2,))

@@ -6,8 +6,14 @@ from typing import Any, cast
 
 import pytest
 
-from streaming.kafka.cluster import KafkaCluster, LogSizes, PartitionState, RunningMove
-from streaming.kafka.throttles import Throttle, ThrottlesFound
+from streaming.kafka.cluster import (
+    KafkaCluster,
+    LogSizes,
+    PartitionState,
+    RunningMove,
+    Throttle,
+    ThrottlesFound,
+)
 from streaming.planner.throttle.request import BadRequest, PartitionRow, ThrottleRequest
 from streaming.planner.throttle.survey import Survey, survey
 from tests.policies.throttle.moving import GB, MB, Partition

@@ -9,8 +9,7 @@ from typing import Literal
 from policies.throttle.lists import merge
 from policies.throttle.rates import BrokerRole, Load, RatePlan, per_broker_plan
 from streaming.kafka.client import ClusterError
-from streaming.kafka.cluster import KafkaCluster
-from streaming.kafka.throttles import Throttle, changes_of
+from streaming.kafka.cluster import KafkaCluster, Throttle, changes_of
 from streaming.planner.throttle.plan import ThrottlePlan
 from streaming.planner.throttle.request import show
 from streaming.planner.throttle.survey import Survey

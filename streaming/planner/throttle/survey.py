@@ -16,8 +16,7 @@ from policies.throttle.moves import NO_LEADER, UNKNOWN, MoveColumns, Reassignmen
 from policies.throttle.needs import needs_of
 from policies.throttle.write_rates import LogReading, write_rates
 from streaming.kafka.client import Unanswered
-from streaming.kafka.cluster import KafkaCluster, LogSizes, Partition, PartitionState, RunningMove
-from streaming.kafka.throttles import Throttle
+from streaming.kafka.cluster import KafkaCluster, LogSizes, Partition, PartitionState, RunningMove, Throttle
 from streaming.planner.throttle.request import (
     BadRequest,
     Checked,
