@@ -240,13 +240,10 @@ def denied_resource(error: KafkaError) -> Resource | None:
             return "group"
         case ClusterAuthorizationFailedError():
             return "cluster"
-    return "topic" if _has_no_producer_id(error) else None
-
-
-def _has_no_producer_id(error: KafkaError) -> bool:
-    """Whether an idempotent producer got no id, which it gets if it may write to any topic (KIP-679); only the text shows it."""
+    # an idempotent producer gets an id if it may write to any topic (KIP-679); only the text shows that it got none
     text = str(error)
-    return "InitProducerId" in text and "ClusterAuthorizationFailed" in text
+    has_no_id = "InitProducerId" in text and "ClusterAuthorizationFailed" in text
+    return "topic" if has_no_id else None
 
 
 def explain_denied(

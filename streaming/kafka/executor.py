@@ -113,18 +113,17 @@ class ActionsTopic(Closing):
         self._require_kept()
 
     def commit(self) -> None:
-        """Commit that all records polled so far are dealt with. Raises ``PublishError``; then they may come again."""
+        """Commit that all records polled so far are dealt with. Raises ``PublishError``; then they may come again.
+
+        The highest epochs heard in a partition are committed beside its position, as JSON.
+        """
         self._require_kept()
         with self._explain_errors(f"the position in {self._topic} could not be committed"):
-            self._consumer.commit(
-                {
-                    partition: OffsetAndMetadata(
-                        self._position(partition), self._encode_epochs(partition), -1
-                    )
-                    for partition in self._consumer.assignment()
-                },
-                timeout_ms=_REQUEST_TIMEOUT_MS,
-            )
+            places = {}
+            for partition in self._consumer.assignment():
+                epochs = json.dumps(self._epochs.epochs_of(partition.partition), separators=(",", ":"))
+                places[partition] = OffsetAndMetadata(self._position(partition), epochs, -1)
+            self._consumer.commit(places, timeout_ms=_REQUEST_TIMEOUT_MS)
 
     def drop(self) -> None:
         """Make the next ``poll`` begin again at the group's committed position."""
@@ -149,9 +148,7 @@ class ActionsTopic(Closing):
             try:
                 self._begin_at(partition)
                 self._consumer.resume(partition)
-            except (
-                ValueError
-            ):  # the client's own thread took it away while Kafka was asked; another executor has it now
+            except ValueError:  # the client's own thread took it away meanwhile; another executor has it now
                 if partition in self._consumer.assignment():
                     raise
             self._assigned.new.discard(partition)
@@ -169,10 +166,6 @@ class ActionsTopic(Closing):
             self._consumer.seek_to_end(partition)
         else:
             self._consumer.seek(partition, found.offset)
-
-    def _encode_epochs(self, partition: TopicPartition) -> str:
-        """The highest epochs heard in the partition, as JSON; they are committed beside the position."""
-        return json.dumps(self._epochs.epochs_of(partition.partition), separators=(",", ":"))
 
     def _check_connection(self) -> None:
         if time.monotonic() - self._looked_s < _LOOK_INTERVAL_S:

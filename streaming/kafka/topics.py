@@ -290,13 +290,9 @@ def _permissions(described: list[dict[str, Any]]) -> Iterator[TopicPermissions]:
     for topic in described:
         hidden = topic["error_code"] == TopicAuthorizationFailedError.errno
         if hidden or topic["error_code"] == 0:
-            yield TopicPermissions(name=topic["name"], hidden=hidden, allowed=_allowed_operations(topic))
-
-
-def _allowed_operations(topic: Mapping[str, Any]) -> frozenset[str] | None:
-    """Names of the operations that are allowed; None where the broker does not report them."""
-    operations = topic.get("authorized_operations")
-    return None if operations is None else frozenset(operations)
+            operations = topic.get("authorized_operations")
+            allowed = None if operations is None else frozenset(operations)
+            yield TopicPermissions(name=topic["name"], hidden=hidden, allowed=allowed)
 
 
 def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int, link: Link) -> bool:

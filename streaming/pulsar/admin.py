@@ -169,16 +169,15 @@ class PulsarAdmin:
         return next((each for base, each in brokers.items() if found.startswith(base + "/")), None)
 
     def topics(self, bundle: Bundle) -> list[str]:
-        """Full names of the persistent topics in a bundle, Pulsar's own left out, ascending.
+        """Full names of the persistent topics in a bundle, Pulsar's own (``__change_events``) left out, ascending.
 
         All topics of the namespace are listed, and filtered here. Pulsar's own filter (``?bundle=``) looks bundles up on its
         metadata thread: if a split changes them meanwhile, it blocks that thread, and with it the broker, for ever
         (``PersistentTopicsBase.internalGetListAsync``, seen with 4.0.7).
         """
         found = self.read(f"/admin/v2/persistent/{quote(bundle.namespace)}", list[str])
-        return sorted(
-            each for each in found if not _is_own(each) and bundle.range.contains(position_of(each))
-        )
+        others = (topic for topic in found if not topic.rpartition("/")[2].startswith("__"))
+        return sorted(topic for topic in others if bundle.range.contains(position_of(topic)))
 
     def lookup(self, topic: str) -> str | None:
         """Address (``host:port``) of the broker that owns a topic's bundle; assigns the bundle to one if no broker owns it."""
@@ -286,8 +285,3 @@ class PulsarAdmin:
                 if error.failure not in {"unreachable", "untrusted"}:
                     raise
         return ask(bases[-1])
-
-
-def _is_own(topic: str) -> bool:
-    """Whether a topic is Pulsar's own, such as ``__change_events``."""
-    return topic.rpartition("/")[2].startswith("__")

@@ -191,8 +191,11 @@ class HttpClient(Closing):
         deadline: Deadline,
     ) -> tuple[httpx.Response, bytes]:
         call = f"{method} {url}"
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if (token := self.token()) is not None:
+            headers["Authorization"] = f"Bearer {token}"
         request = self._client.build_request(
-            method, url, params=query, content=content, headers=self._headers(), timeout=deadline.left_s
+            method, url, params=query, content=content, headers=headers, timeout=deadline.left_s
         )
         try:
             return self._exchange(request, deadline)
@@ -216,11 +219,6 @@ class HttpClient(Closing):
         raise AdminError(
             failure_of_status(status), call=f"{method} {url}", answer=_answer_of(text), status=status
         )
-
-    def _headers(self) -> dict[str, str]:
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        token = self.token()
-        return headers if token is None else {**headers, "Authorization": f"Bearer {token}"}
 
     def token(self) -> str | None:
         """The token, read at every call: tokens expire, and the file is replaced when they are renewed."""

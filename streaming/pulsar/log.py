@@ -77,7 +77,13 @@ class PartitionReader:
                     self._at, self._ahead = end, found
                     return
                 if position > start:
-                    yield _message(found, position)
+                    yield Message(
+                        position=position,
+                        batch_index=id_.batch_index(),
+                        key=found.partition_key(),
+                        value=found.data(),
+                        publish_ms=found.publish_timestamp(),
+                    )
                     if position == end and id_.batch_index() + 1 >= _batch_size(id_.serialize()):
                         self._at = end
                         return
@@ -121,16 +127,6 @@ def _is_near(at: Position, start: Position) -> bool:
     return at == start or (at.ledger == start.ledger and 0 < start.entry - at.entry <= _QUEUE)
 
 
-def _message(found: pulsar.Message, position: Position) -> Message:
-    return Message(
-        position=position,
-        batch_index=found.message_id().batch_index(),
-        key=found.partition_key(),
-        value=found.data(),
-        publish_ms=found.publish_timestamp(),
-    )
-
-
 def _batch_size(serialized: bytes) -> int:
     """Messages in the batch that an id belongs to; 0 for one that was sent alone. All of its fields are varints."""
     at = 0
@@ -168,10 +164,6 @@ class Acknowledger:
         """
         if done.entry < 1:
             return
-        before = pulsar.MessageId(partition_index(self._partition), done.ledger, done.entry - 1, -1)
-        self._consumer_of_partition().acknowledge_cumulative(before)
-
-    def _consumer_of_partition(self) -> pulsar.Consumer:
         if self._consumer is None:
             self._consumer = self._client.subscribe(
                 self._partition,
@@ -179,7 +171,8 @@ class Acknowledger:
                 consumer_type=pulsar.ConsumerType.Failover,
                 receiver_queue_size=0,
             )
-        return self._consumer
+        before = pulsar.MessageId(partition_index(self._partition), done.ledger, done.entry - 1, -1)
+        self._consumer.acknowledge_cumulative(before)
 
 
 class NonPersistentTopic(Exception):

@@ -241,7 +241,7 @@ def differences_of(admin: PulsarAdmin, spec: PulsarTopicSpec, partitions: int) -
             found="off",
             expected="on, because actions would be published twice after a crash",
             remedy="Run: trimtab topics create; or for the whole namespace: pulsar-admin namespaces "
-            f"set-deduplication {_namespace(spec.name)} --enable",
+            f"set-deduplication {spec.name.removeprefix('persistent://').rpartition('/')[0]} --enable",
         )
     if _is_deleted_when_idle(admin, spec.name):
         yield Difference(
@@ -294,10 +294,6 @@ def _policy_in_force(admin: PulsarAdmin, topic: str, policy: str, kind: type[Val
     """The policy in force; None where it is unset, which Pulsar answers with nothing, or with null."""
     text = admin.get(f"{topic_path(topic)}/{policy}", query={"applied": "true"}).strip()
     return None if text in {b"", b"null"} else msgspec.json.decode(text, type=kind)
-
-
-def _namespace(topic: str) -> str:
-    return topic.removeprefix("persistent://").rpartition("/")[0]
 
 
 def _is_at_least(limit: int, other: int) -> bool:

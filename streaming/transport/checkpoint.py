@@ -147,22 +147,16 @@ def read_card(files: Listing, location: str, start: Start) -> Card:
 
 def read_query(files: Listing, location: str, start: Start) -> Checkpoint:
     """The id of the start's query, and how far it got. Raises ``CheckpointError``."""
-    return Checkpoint(
-        query_id=_query_id(files, location, start),
-        last_batch_id=newest_number(files, start, "offsets"),
-        epoch=start.epoch,
-    )
-
-
-def _query_id(files: Listing, location: str, start: Start) -> str | None:
     name = start.file("metadata")
     text = files.read(name)
     try:
-        return None if text is None else str(msgspec.json.decode(text)["id"])
+        query_id = None if text is None else str(msgspec.json.decode(text)["id"])
     except (msgspec.MsgspecError, KeyError, TypeError) as error:
         raise CheckpointError(
             f"{location}/{name} cannot be read ({error!r}): start over with {FRESH}"
         ) from error
+    newest = newest_number(files, start, "offsets")
+    return Checkpoint(query_id=query_id, last_batch_id=newest, epoch=start.epoch)
 
 
 def refuse_strangers(files: Listing, location: str) -> None:
