@@ -13,7 +13,6 @@ from functools import partial
 from importlib.metadata import version
 
 from state.events import System
-from state.systems import rounds_of
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.contract.skipped import SkippedRange, encode_skipped
 from streaming.kafka.link import Link, input_link, output_link
@@ -188,6 +187,8 @@ def memory_of(settings: Settings, *, cluster: str) -> Memory:
 
 def control_of(settings: Settings, *, cluster: str, system: System) -> ControlView:
     """The control view of a cluster of a system; the topic is on the input's side."""
+    from state.systems import rounds_of  # noqa: PLC0415  loads all that decides; commands that only read need none of it
+
     rounds = rounds_of(system, ClusterSettingsSource(settings).base(cluster))
     return ControlView(input_side(settings), settings.topics.control, cluster=cluster, rounds=rounds)
 

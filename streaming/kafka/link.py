@@ -16,12 +16,6 @@ from typing import Literal
 from streaming.process.exits import WrongUse
 from streaming.settings import SecuritySettings, Settings, TopicNames
 
-_LOGIN_MODULES = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-}
-
 
 ANYBODY = "User:ANONYMOUS"
 """The user that brokers see if they ask clients for no name."""
@@ -32,6 +26,23 @@ Operation = Literal["AlterConfigs", "Create", "Describe", "DescribeConfigs", "Re
 
 
 Resource = Literal["topic", "transactional-id", "group", "cluster"]
+
+
+_KAFKA_NAMES: Mapping[Operation, str] = {
+    "AlterConfigs": "ALTER_CONFIGS",
+    "Create": "CREATE",
+    "Describe": "DESCRIBE",
+    "DescribeConfigs": "DESCRIBE_CONFIGS",
+    "Read": "READ",
+    "Write": "WRITE",
+}
+
+
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +131,6 @@ def _quote(text: str) -> str:
     """A value of a JAAS line (RFC 822 style quoted text)."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-_KAFKA_NAMES: Mapping[Operation, str] = {
-    "AlterConfigs": "ALTER_CONFIGS",
-    "Create": "CREATE",
-    "Describe": "DESCRIBE",
-    "DescribeConfigs": "DESCRIBE_CONFIGS",
-    "Read": "READ",
-    "Write": "WRITE",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,6 +97,68 @@ class TopicSpec:
         return {**self.chosen, **size, **self.fixed}
 
 
+def specs_of(names: TopicNames, *, input_partitions: int | None, max_record_bytes: int) -> list[TopicSpec]:
+    """All topics as they are made; partitions of the input are not compared where ``input_partitions`` is None."""
+    return [
+        TopicSpec(
+            name=names.input,
+            partitions=input_partitions or 1,
+            partitions_needed=input_partitions,
+            fixed=_APPEND_TIME,
+            chosen={"retention.ms": str(INPUT_RETENTION_MS)},
+            min_message_bytes=max_record_bytes + RECORD_HEADROOM_BYTES,
+        ),
+        TopicSpec(
+            name=names.control,
+            partitions=1,
+            partitions_needed=1,
+            fixed=_APPEND_TIME | _COMPACTED,
+            # as long as input can be read again, so can the control events that were in force
+            chosen={"min.compaction.lag.ms": str(INPUT_RETENTION_MS)},
+        ),
+        _output(names.actions, ACTIONS_RETENTION_MS, min_message_bytes=LARGEST_RECORD_BYTES),
+        _output(names.actions_dry_run, ACTIONS_RETENTION_MS, min_message_bytes=LARGEST_RECORD_BYTES),
+        _output(names.audit, AUDIT_RETENTION_MS),
+        _output(names.dead_letter, ACTIONS_RETENTION_MS),
+        TopicSpec(
+            name=names.executor_kafka,
+            partitions=1,
+            partitions_needed=1,
+            fixed=_COMPACTED,
+            min_message_bytes=LARGEST_RECORD_BYTES,  # it holds the entries that an action added
+        ),
+        TopicSpec(
+            name=names.commits,
+            partitions=1,
+            partitions_needed=1,
+            fixed=_COMPACTED,
+            chosen={"segment.bytes": str(MARKER_SEGMENT_BYTES), "min.cleanable.dirty.ratio": "0.1"},
+        ),
+        TopicSpec(
+            name=names.beats,
+            partitions=1,
+            partitions_needed=1,
+            fixed=_APPEND_TIME,
+            # only a segment that is no longer written is deleted
+            chosen={"retention.ms": str(BEATS_RETENTION_MS), "segment.ms": str(BEATS_RETENTION_MS)},
+            optional=True,
+        ),
+    ]
+
+
+def _output(name: str, retention_ms: int, *, min_message_bytes: int | None = None) -> TopicSpec:
+    chosen = {"retention.ms": str(retention_ms)}
+    return TopicSpec(name=name, partitions=1, chosen=chosen, min_message_bytes=min_message_bytes)
+
+
+def _specs(
+    settings: Settings, only: frozenset[str], *, input_partitions: int | None = None
+) -> list[TopicSpec]:
+    size = settings.controller.max_record_bytes
+    specs = specs_of(settings.topics, input_partitions=input_partitions, max_record_bytes=size)
+    return [spec for spec in specs if spec.name in only]
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionFound:
     """How a partition is served: the broker that leads it (None: it has no leader), its replicas, and those in sync."""
@@ -313,68 +375,6 @@ def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int, link: Link) -
             f"{link.principal} lacks the permission Create on topic {spec.name}. Run: {needed}"
         ) from error
     return True
-
-
-def specs_of(names: TopicNames, *, input_partitions: int | None, max_record_bytes: int) -> list[TopicSpec]:
-    """All topics as they are made; partitions of the input are not compared where ``input_partitions`` is None."""
-    return [
-        TopicSpec(
-            name=names.input,
-            partitions=input_partitions or 1,
-            partitions_needed=input_partitions,
-            fixed=_APPEND_TIME,
-            chosen={"retention.ms": str(INPUT_RETENTION_MS)},
-            min_message_bytes=max_record_bytes + RECORD_HEADROOM_BYTES,
-        ),
-        TopicSpec(
-            name=names.control,
-            partitions=1,
-            partitions_needed=1,
-            fixed=_APPEND_TIME | _COMPACTED,
-            # as long as input can be read again, so can the control events that were in force
-            chosen={"min.compaction.lag.ms": str(INPUT_RETENTION_MS)},
-        ),
-        _output(names.actions, ACTIONS_RETENTION_MS, min_message_bytes=LARGEST_RECORD_BYTES),
-        _output(names.actions_dry_run, ACTIONS_RETENTION_MS, min_message_bytes=LARGEST_RECORD_BYTES),
-        _output(names.audit, AUDIT_RETENTION_MS),
-        _output(names.dead_letter, ACTIONS_RETENTION_MS),
-        TopicSpec(
-            name=names.executor_kafka,
-            partitions=1,
-            partitions_needed=1,
-            fixed=_COMPACTED,
-            min_message_bytes=LARGEST_RECORD_BYTES,  # it holds the entries that an action added
-        ),
-        TopicSpec(
-            name=names.commits,
-            partitions=1,
-            partitions_needed=1,
-            fixed=_COMPACTED,
-            chosen={"segment.bytes": str(MARKER_SEGMENT_BYTES), "min.cleanable.dirty.ratio": "0.1"},
-        ),
-        TopicSpec(
-            name=names.beats,
-            partitions=1,
-            partitions_needed=1,
-            fixed=_APPEND_TIME,
-            # only a segment that is no longer written is deleted
-            chosen={"retention.ms": str(BEATS_RETENTION_MS), "segment.ms": str(BEATS_RETENTION_MS)},
-            optional=True,
-        ),
-    ]
-
-
-def _output(name: str, retention_ms: int, *, min_message_bytes: int | None = None) -> TopicSpec:
-    chosen = {"retention.ms": str(retention_ms)}
-    return TopicSpec(name=name, partitions=1, chosen=chosen, min_message_bytes=min_message_bytes)
-
-
-def _specs(
-    settings: Settings, only: frozenset[str], *, input_partitions: int | None = None
-) -> list[TopicSpec]:
-    size = settings.controller.max_record_bytes
-    specs = specs_of(settings.topics, input_partitions=input_partitions, max_record_bytes=size)
-    return [spec for spec in specs if spec.name in only]
 
 
 def brokers_seen(link: Link, topic: str) -> BrokersSeen:
