@@ -16,18 +16,11 @@ from typing import Literal
 from streaming.process.exits import WrongUse
 from streaming.settings import SecuritySettings, Settings, TopicNames
 
-
 ANYBODY = "User:ANONYMOUS"
 """The user that brokers see if they ask clients for no name."""
-
-
 Operation = Literal["AlterConfigs", "Create", "Describe", "DescribeConfigs", "Read", "Write"]
 """Operations as kafka-acls.sh spells them."""
-
-
 Resource = Literal["topic", "transactional-id", "group", "cluster"]
-
-
 _KAFKA_NAMES: Mapping[Operation, str] = {
     "AlterConfigs": "ALTER_CONFIGS",
     "Create": "CREATE",
@@ -36,8 +29,6 @@ _KAFKA_NAMES: Mapping[Operation, str] = {
     "Read": "READ",
     "Write": "WRITE",
 }
-
-
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",

@@ -60,19 +60,11 @@ _WITHOUT_LIMIT = -1
 
 _KNOWN_ANSWERS = (0, UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
 """Error codes that describe a topic; others, such as for a leader that is not there yet, do not."""
-
-
 RECORD_HEADROOM_BYTES = 64 * 1024
 """Key, headers and batch header on top of the largest value."""
-
-
 MARKER_SEGMENT_BYTES = 1024 * 1024
 """Compaction leaves the newest segment alone; a start reads it whole (some 5,000 markers)."""
-
-
 _APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
-
-
 _COMPACTED = {"cleanup.policy": "compact"}
 
 

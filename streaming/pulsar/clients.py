@@ -19,6 +19,18 @@ from streaming.pulsar.positions import Position, partition_index
 
 _OPERATION_TIMEOUT_S = 30
 """The client's own default."""
+_UNAUTHORIZED = "Unauthorized to validate"
+"""The admin API's words if a role lacks a permission, with status 401 or 403; for a bad token it has other words."""
+_OUTAGES = (
+    pulsar.BrokerMetadataError,
+    pulsar.BrokerPersistenceError,
+    pulsar.ConnectError,
+    pulsar.LookupError,
+    pulsar.NotConnected,
+    pulsar.ServiceUnitNotReady,
+    pulsar.Timeout,
+    pulsar.TooManyLookupRequestException,
+)
 
 
 def connect(
@@ -98,9 +110,6 @@ def _token(file: str) -> str:
 AuthAction = Literal["produce", "consume"]
 """Actions as ``pulsar-admin topics grant-permission`` spells them."""
 
-_UNAUTHORIZED = "Unauthorized to validate"
-"""The admin API's words if a role lacks a permission, with status 401 or 403; for a bad token it has other words."""
-
 
 def explain_denied(error: Exception, topic: str, action: AuthAction) -> str:
     """The missing permission, if the error is about one, and otherwise Pulsar's own words. ``topic`` is a full name."""
@@ -129,18 +138,6 @@ def is_denied(error: Exception) -> bool:
     if isinstance(error, AdminError):
         return _UNAUTHORIZED in error.answer
     return isinstance(error, pulsar.AuthorizationError)
-
-
-_OUTAGES = (
-    pulsar.BrokerMetadataError,
-    pulsar.BrokerPersistenceError,
-    pulsar.ConnectError,
-    pulsar.LookupError,
-    pulsar.NotConnected,
-    pulsar.ServiceUnitNotReady,
-    pulsar.Timeout,
-    pulsar.TooManyLookupRequestException,
-)
 
 
 def passes(error: BaseException | None) -> bool:

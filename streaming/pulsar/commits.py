@@ -29,10 +29,16 @@ from streaming.transport.publishing import Commit
 
 _PLACE_BITS = 32
 """Bits of a sequence id for the place; a batch has far fewer outputs than 2^32, and batch ids stay below 2^31."""
-
-
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(Commit)
+_LOOK_MS = 1
+"""A look takes the messages that the broker has sent already, without a request."""
+_POLL_MS = 50
+_NAME_RETRY_S = 0.2
+_COMPRESSION = pulsar.CompressionType.ZSTD
+"""Pulsar's size limit of 5 MiB counts compressed bytes: replica lists of 8 MiB, the largest outputs, are then below it."""
+WINDOW = 500
+"""Most messages under way at a time; below the client's own limit of 1,000, at which sending would block without end."""
 
 
 def encode_commit(commit: Commit) -> bytes:
@@ -68,11 +74,6 @@ def announcer_name(name: str) -> str:
 def sequence_id(batch_id: int, place: int) -> int:
     """Sequence id of the output at a place, from 0, in its batch's publishing order; rises, with gaps. Never 0, which Pulsar replaces."""
     return (batch_id << _PLACE_BITS) + place + 1
-
-
-_LOOK_MS = 1
-"""A look takes the messages that the broker has sent already, without a request."""
-_POLL_MS = 50
 
 
 class PulsarMarkers:
@@ -147,13 +148,6 @@ class PulsarMarkers:
         client, self._client, self._reader = self._client, None, None
         if client is not None:
             close(client)
-
-
-_NAME_RETRY_S = 0.2
-_COMPRESSION = pulsar.CompressionType.ZSTD
-"""Pulsar's size limit of 5 MiB counts compressed bytes: replica lists of 8 MiB, the largest outputs, are then below it."""
-WINDOW = 500
-"""Most messages under way at a time; below the client's own limit of 1,000, at which sending would block without end."""
 
 
 class NotSent(Exception):

@@ -19,6 +19,7 @@ from streaming.transport.errors import NoTopic, PublishError
 _TIMEOUT_S = 10.0
 _FLUSH_S = _TIMEOUT_S + 5.0
 """The client gives an event up after ``_TIMEOUT_S``; a client that does not is waited for only a little longer."""
+_APPEND_TIMEOUT_S = 20.0
 
 
 @dataclass(slots=True)
@@ -101,9 +102,6 @@ class PulsarEvents:
             why = explain_denied(error, self._topic, "produce")
             raise PublishError(f"no producer of {self._topic} at {url}: {why}") from error
         return _Connection(client, producer)
-
-
-_APPEND_TIMEOUT_S = 20.0
 
 
 def append(

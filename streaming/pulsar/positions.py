@@ -17,6 +17,8 @@ from state.layouts import FRESH
 from streaming.transport.errors import SKIP_LOST
 
 _ENTRY_BITS, _BATCH_BITS, _LEDGER_BITS = 24, 10, 29
+_PERSISTENT = "persistent://"
+_PARTITION = "-partition-"
 
 
 class DataLoss(Exception):
@@ -145,12 +147,6 @@ def pack(position: Position, batch_index: int) -> int:
         )
     ledger = position.ledger & (1 << _LEDGER_BITS) - 1
     return (ledger << _ENTRY_BITS | position.entry) << _BATCH_BITS | batch
-
-
-_PERSISTENT = "persistent://"
-
-
-_PARTITION = "-partition-"
 
 
 def partition_names(topic: str, count: int) -> list[str]:

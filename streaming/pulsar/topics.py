@@ -48,6 +48,7 @@ _COMPACTION_BYTES = 1024 * 1024
 _NOT_ALLOWED = 405
 """The HTTP status that Pulsar answers where policies of single topics are switched off."""
 _APPLIED_WITHIN_S, _POLL_S = 10.0, 0.05
+_TIMEOUT_S = 10.0
 
 
 class _Retention(msgspec.Struct, frozen=True):
@@ -319,9 +320,6 @@ def open_admin(link: PulsarLink) -> Iterator[PulsarAdmin]:
         raise kind(f"[{link.section}.pulsar]: {why}") from error
     except CredentialsError as error:
         raise StartError(f"[{link.section}.pulsar]: {error}") from error
-
-
-_TIMEOUT_S = 10.0
 
 
 def brokers_seen(link: PulsarLink, topic: str) -> BrokersSeen:

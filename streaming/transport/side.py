@@ -23,6 +23,8 @@ Begin = Literal["earliest", "latest"] | int
 """Where reading begins; a number is milliseconds since the epoch."""
 Write = Callable[[bytes | None], None]
 """Writes the newest value of a key; None deletes it."""
+LOOKBACK_S = 3600.0
+"""How far back a first start reads actions: actions that have not expired are younger, and expired ones get their result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +132,6 @@ class LineEvents:
 
     def close(self) -> None:
         """Does nothing, because the caller closes the file."""
-
-
-LOOKBACK_S = 3600.0
-"""How far back a first start reads actions: actions that have not expired are younger, and expired ones get their result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,23 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 _HOUR_MS = 3_600_000
-
-
 _DAY_MS = 24 * _HOUR_MS
-
-
 INPUT_RETENTION_MS = _DAY_MS
 """Longer than any outage after which a restart goes on where it was; 1,000 brokers write 350 GB in this time."""
-
-
 ACTIONS_RETENTION_MS = 7 * _DAY_MS
 """Actions expire within minutes; a week of them shows what was done, and why."""
-
-
 AUDIT_RETENTION_MS = 30 * _DAY_MS
 """Round summaries answer questions asked weeks later; at most 256 KiB a round."""
-
-
 BEATS_RETENTION_MS = _HOUR_MS
 """Only the newest beats say which controllers run; an hour of them shows which ones ran when something went wrong."""
 
