@@ -9,7 +9,7 @@ from deploy.docs.schemas import KINDS, MessageKind
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.contract.messages import CLUSTER_PATTERN
 from streaming.contract.published import LeaderMessage, SkippedMessage
-from streaming.kafka.topic_specs import specs_of
+from streaming.kafka.topics import specs_of
 from streaming.settings.catalog import members
 from streaming.settings.sections import ControllerSettings, TopicNames
 

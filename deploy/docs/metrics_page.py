@@ -21,8 +21,7 @@ from streaming.contract.families import LEADER
 from streaming.controller.metrics import KNOWN_LABELS, KnownLabels, Metrics
 from streaming.controller.published import Published
 from streaming.executor.metrics import KINDS, THROTTLE_KIND, ExecutorMetrics
-from streaming.intake.observation import EventCount, EventObservation
-from streaming.intake.records import EVENT_TYPES
+from streaming.transport.intake import EVENT_TYPES, EventCount, EventObservation
 
 _HEAD = """\
 # Metrics

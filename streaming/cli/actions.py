@@ -29,9 +29,9 @@ from streaming.cli.published import (
 from streaming.cli.summaries import circumstances_lines, looked_at_lines
 from streaming.contract.encode import LEADER_TYPE, LeaderData
 from streaming.contract.envelope import ReadEnvelope, read_envelope
-from streaming.ports.reading import Begin, TopicRecord
 from streaming.process.exits import NotFound, WrongUse
 from streaming.settings import Settings
+from streaming.transport.side import Begin, TopicRecord
 
 _ID_MIN = 6
 """The fewest characters of an id that a command takes; shorter ones would soon name several actions."""

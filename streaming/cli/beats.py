@@ -6,7 +6,7 @@ from datetime import datetime
 
 from streaming.contract import beat as beats
 from streaming.contract.beat import Beat
-from streaming.ports.reading import TopicRecord
+from streaming.transport.side import TopicRecord
 
 _SILENT_AFTER_SESSIONS = 2
 """Sessions without a beat after which a process is silent: one late beat may still be on its way."""

@@ -6,11 +6,21 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from streaming.cli.options import example, input_option, with_options
-from streaming.cli.service import kafka_target, pulsar_target, refuse_errors, run_service, service_options
-from streaming.ports.events import EventSink, LineEvents
+from streaming.cli.options import (
+    example,
+    input_option,
+    with_options,
+)
+from streaming.cli.service import (
+    kafka_target,
+    pulsar_target,
+    refuse_errors,
+    run_service,
+    service_options,
+)
 from streaming.process.exits import Refused
 from streaming.settings import Settings
+from streaming.transport.side import EventSink, LineEvents
 
 if TYPE_CHECKING:
     from streaming.collector.collector import Collector
@@ -87,7 +97,7 @@ def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:
         KafkaCollector,
     )
     from streaming.collector.metrics import CollectorMetrics  # noqa: PLC0415
-    from streaming.kafka.connection import ClusterError  # noqa: PLC0415
+    from streaming.kafka.client import ClusterError  # noqa: PLC0415
 
     metrics = CollectorMetrics(cluster, results=READ_RESULTS, events=EVENTS)
 
@@ -106,6 +116,6 @@ def _sweep(collector: "Collector") -> None:
 
 
 def _sink(settings: Settings, *, stdout: bool) -> EventSink:
-    from streaming.systems.events import event_sink_of  # noqa: PLC0415  a broker's client is loaded when needed
+    from streaming.systems import event_sink_of  # noqa: PLC0415  a broker's client is loaded when needed
 
     return LineEvents(sys.stdout.buffer) if stdout else event_sink_of(settings)

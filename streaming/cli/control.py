@@ -22,13 +22,12 @@ from state.systems import refuse_upkeep, rounds_of
 from state.upkeep import Spell
 from streaming.contract.decode import decode, to_ms
 from streaming.contract.messages import ControlData, ControlMessage, SpellData, type_of
-from streaming.ports.reading import TopicRecord
 from streaming.process.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.catalog import dotted, values
 from streaming.settings.reference import toml_value
-from streaming.systems.append import append_to_input
-from streaming.systems.reading import input_reader
+from streaming.systems import append_to_input, input_reader
+from streaming.transport.side import TopicRecord
 
 Edit = Callable[[ControlData], ControlData]
 """A change of one cluster's overlay; raises ``WrongUse``, naming the key or cluster, the value and what to do, where it makes no sense."""

@@ -17,11 +17,11 @@ from streaming.cli.facts import REJECTED_COUNT, CheckpointSeen, Facts, Missed, g
 from streaming.cli.options import example, settings_options
 from streaming.cli.output import age_text, counts_text, format_option, render, table_lines, text_of
 from streaming.contract.envelope import read_envelope
-from streaming.ports.marker import Checkpoint, Marker, next_start
-from streaming.ports.publishing import CheckpointMismatch
-from streaming.ports.reading import TopicRecord
 from streaming.process.exits import OK, REFUSED, UNREACHABLE
 from streaming.settings import Settings
+from streaming.transport.errors import CheckpointMismatch
+from streaming.transport.publishing import Checkpoint, Marker, next_start
+from streaming.transport.side import TopicRecord
 
 Outcome = Literal["problem", "warning", "not checked", "ok"]
 _OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)

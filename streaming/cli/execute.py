@@ -56,8 +56,7 @@ def pulsar_command(cluster: str, **given: Unpack[_Given]) -> None:
 
     from streaming.executor.metrics import ExecutorMetrics  # noqa: PLC0415  httpx and Kafka are imported late
     from streaming.executor.pulsar import start  # noqa: PLC0415
-    from streaming.pulsar.admin import AdminError  # noqa: PLC0415
-    from streaming.pulsar.admin.http import CredentialsError  # noqa: PLC0415
+    from streaming.pulsar.http import AdminError, CredentialsError  # noqa: PLC0415
 
     metrics = ExecutorMetrics(cluster)
 
@@ -81,7 +80,7 @@ def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:
 
     from streaming.executor.kafka import start  # noqa: PLC0415  Kafka is imported late
     from streaming.executor.metrics import THROTTLE_KIND, ExecutorMetrics  # noqa: PLC0415
-    from streaming.kafka.connection import ClusterError  # noqa: PLC0415
+    from streaming.kafka.client import ClusterError  # noqa: PLC0415
 
     metrics = ExecutorMetrics(cluster, kinds=(THROTTLE_KIND,))
 

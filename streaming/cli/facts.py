@@ -19,17 +19,16 @@ from urllib.parse import unquote, urlsplit
 
 from streaming.cli.beats import Process, newest_processes
 from streaming.cli.published import Newest, Round, UnreadableEvent, epoch_of, read_rejected, records_of
-from streaming.ports import checkpoint as checkpoints
-from streaming.ports.marker import Checkpoint, Marker
-from streaming.ports.publishing import CheckpointMismatch, PublishError
-from streaming.ports.reading import NoAnswer, TopicRecord
-from streaming.ports.seen import BrokersSeen, TopicsSeen
-from streaming.ports.starts import newest_start
-from streaming.ports.topics import BEATS_RETENTION_MS, StartError
 from streaming.process.deadline import within
 from streaming.process.exits import Refused, WrongUse
 from streaming.settings import Settings
-from streaming.systems.reading import input_reader
+from streaming.systems import input_reader
+from streaming.transport import checkpoint as checkpoints
+from streaming.transport.checkpoint import newest_start
+from streaming.transport.errors import CheckpointError, CheckpointMismatch, NoAnswer, PublishError, StartError
+from streaming.transport.publishing import Checkpoint, Marker
+from streaming.transport.side import TopicRecord
+from streaming.transport.topics import BEATS_RETENTION_MS, BrokersSeen, TopicsSeen
 
 LIMIT_S = 30.0
 """Limit of one look. A client gives up after 8 to 20 s on brokers that do not answer, and its error says more than this limit's."""
@@ -102,10 +101,9 @@ class Facts:
 
 def gather_facts(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:
     """All facts; the looks run in parallel."""
-    from streaming.systems.examining import sides_of  # noqa: PLC0415  loads brokers' clients
-    from streaming.systems.input import input_ids  # noqa: PLC0415  the same
+    from streaming.systems import addresses_of, input_ids  # noqa: PLC0415  loads brokers' clients
 
-    sides, now_ms = sides_of(settings), round(time.time() * 1000)
+    sides, now_ms = addresses_of(settings), round(time.time() * 1000)
     looks: dict[str, Callable[[], Any]] = {
         "marker": partial(_marker, settings),
         "ids of the input's topics": partial(input_ids, settings),
@@ -147,7 +145,7 @@ def gather_facts(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:
 
 def attempt(call: Callable[[], Value], *, what: str, limit_s: float) -> Value | Missed:
     """What a look finds, or why it found nothing."""
-    from streaming.systems.passing import passes  # noqa: PLC0415  loads brokers' clients
+    from streaming.systems import passes  # noqa: PLC0415  loads brokers' clients
 
     try:
         return within(limit_s, call, what=what)
@@ -160,7 +158,7 @@ def attempt(call: Callable[[], Value], *, what: str, limit_s: float) -> Value | 
 
 
 def _marker(settings: Settings) -> Marker | None:
-    from streaming.systems.publisher import publisher_of  # noqa: PLC0415  loads brokers' clients
+    from streaming.systems import publisher_of  # noqa: PLC0415  loads brokers' clients
 
     with publisher_of(settings) as publisher:
         return publisher.read_marker()
@@ -229,7 +227,7 @@ def checkpoint_seen(settings: Settings, topic_ids: Mapping[str, str]) -> Checkpo
                 card = checkpoints.read_card(files, location, start)
                 checkpoints.refuse_other_cards(location, card, checkpoints.card_of(settings, topic_ids))
                 query = checkpoints.read_query(files, location, start)
-        except (checkpoints.CheckpointError, OSError) as error:
+        except (CheckpointError, OSError) as error:
             refusal = str(error)
         if refusal is None or newest_start(files) == start:
             break

@@ -13,11 +13,11 @@ from streaming.cli.options import example, setting_option, with_settings
 from streaming.cli.service import refuse_errors
 from streaming.controller.feed import CLUSTER, FAST, Fed, sample_events, shift_to
 from streaming.controller.recording import BadRecording
-from streaming.ports.events import EventSink
-from streaming.ports.publishing import PublishError
 from streaming.process.exits import WrongUse
 from streaming.process.stopping import stopped_by_signals
 from streaming.settings import Settings
+from streaming.transport.errors import PublishError
+from streaming.transport.side import EventSink
 
 _SAID_EVERY_S = 5.0
 
@@ -66,7 +66,7 @@ def feed_command(settings: Settings, recording: str | None, *, fast: bool) -> No
 @contextmanager
 def _sink_unless_stopped(settings: Settings, stop: threading.Event) -> Iterator[EventSink | None]:
     """Where the events are written; None if it could not be opened, and a stop was asked for meanwhile."""
-    from streaming.systems.events import event_sink_of  # noqa: PLC0415  a broker's client is loaded when needed
+    from streaming.systems import event_sink_of  # noqa: PLC0415  a broker's client is loaded when needed
 
     try:
         sink = event_sink_of(settings)

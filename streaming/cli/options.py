@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import click
 
-from streaming.ports.reading import Begin
 from streaming.process.exits import WrongUse
+from streaming.transport.side import Begin
 
 if TYPE_CHECKING:
     from streaming.settings import Settings

@@ -19,12 +19,12 @@ from streaming.cli.options import begin_of, settings_options, with_options
 from streaming.cli.output import format_option, to_yaml
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
 from streaming.contract.envelope import EPOCH_HEADER, ReadEnvelope, read_envelope
-from streaming.ports.reading import Begin, TopicRecord
 from streaming.process.deadline import Deadline
 from streaming.process.exits import Refused
 from streaming.process.stopping import watched
 from streaming.settings import Settings
-from streaming.systems.reading import output_reader
+from streaming.systems import output_reader
+from streaming.transport.side import Begin, TopicRecord
 
 Round = ReadEnvelope[RoundSummary]
 Rejected = ReadEnvelope[RejectedData]
@@ -205,7 +205,7 @@ def pass_over_outage(deadline: Deadline) -> Iterator[None]:
     try:
         yield
     except Refused as error:
-        from streaming.systems.passing import passes  # noqa: PLC0415  the brokers' clients are imported late
+        from streaming.systems import passes  # noqa: PLC0415  the brokers' clients are imported late
 
         if deadline.is_over or not passes(error.__cause__):
             raise

@@ -11,10 +11,10 @@ import click
 
 from streaming.cli.options import Size, begin_of, example, settings_options, size_text
 from streaming.controller.recording import opened_for_recording
-from streaming.ports.reading import Begin
 from streaming.process.exits import Refused, WrongUse
 from streaming.process.stopping import stopped_by_signals
 from streaming.settings import Settings
+from streaming.transport.side import Begin
 
 if TYPE_CHECKING:
     from streaming.controller.recorder import Recorder

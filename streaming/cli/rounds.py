@@ -27,9 +27,9 @@ from streaming.cli.published import (
     tail_options,
 )
 from streaming.cli.summaries import looked_at_lines, round_text, tail_round_text
-from streaming.ports.reading import TopicRecord
 from streaming.process.exits import NotFound, WrongUse
 from streaming.settings import Settings
+from streaming.transport.side import TopicRecord
 
 RowT = TypeVar("RowT", bound=msgspec.Struct)
 NEWEST_COUNT = 5

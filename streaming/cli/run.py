@@ -14,10 +14,10 @@ from streaming.cli.options import (
     verbose_option,
     with_settings,
 )
-from streaming.ports.reading import Begin
-from streaming.ports.starts import StartWith
 from streaming.process.logs import log_to_stderr
 from streaming.settings import Settings
+from streaming.transport.errors import StartWith
+from streaming.transport.side import Begin
 
 
 @click.command(

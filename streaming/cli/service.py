@@ -16,13 +16,12 @@ from streaming.cli.options import (
     with_options,
     with_settings,
 )
-from streaming.ports.events import NoTopic
-from streaming.ports.publishing import PublishError
 from streaming.process.exits import Refused, WrongUse
 from streaming.process.logs import log_to_stderr
 from streaming.process.stopping import stopped_by_signals
 from streaming.process.waiting import OutageWait, StoppedWaiting
 from streaming.settings import KafkaTarget, MetricsSettings, Program, PulsarTarget, Settings, TargetSection
+from streaming.transport.errors import NoTopic, PublishError
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -163,7 +162,7 @@ def _check(*, ok: bool, detail: str) -> "Check":
 
 def _outage_of(error: Exception) -> str | None:
     """The brokers, if they do not answer; our own errors are judged by the error that caused them. None for any other error."""
-    from streaming.systems.passing import passes  # noqa: PLC0415  the brokers' clients are imported late
+    from streaming.systems import passes  # noqa: PLC0415  the brokers' clients are imported late
 
     return "the brokers" if passes(error) or passes(error.__cause__) else None
 

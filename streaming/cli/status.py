@@ -34,11 +34,11 @@ from streaming.cli.output import (
 )
 from streaming.cli.published import LOOK_BACK_S, Newest, Round, epoch_of, records_of
 from streaming.cli.summaries import examined_text, upkeep_lines
-from streaming.ports.topics import BEATS_RETENTION_MS
 from streaming.process.exits import NotFound, Refused
 from streaming.process.stopping import watched
 from streaming.settings import Settings
 from streaming.settings.reference import toml_value
+from streaming.transport.topics import BEATS_RETENTION_MS
 
 NEAREST_COUNT = 5
 """Pairs or brokers shown of those that did not fire; the heaviest come first."""

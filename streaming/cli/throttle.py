@@ -232,8 +232,8 @@ def _plan_on_cluster(
     request: ThrottleRequest, rule: RateRule, batches: str | int | None, form: str, inspection: Inspection
 ) -> ThrottlePlan:
     """Look up, plan, print, and set; an infeasible plan is printed and not set."""
-    from streaming.kafka.admin import cluster_of  # noqa: PLC0415
-    from streaming.kafka.connection import ClusterError  # noqa: PLC0415  a broker's client, when needed
+    from streaming.kafka.client import ClusterError  # noqa: PLC0415  a broker's client, when needed
+    from streaming.kafka.cluster import cluster_of  # noqa: PLC0415
     from streaming.planner.throttle_cluster import (  # noqa: PLC0415
         NotApplied,
         apply_plan,

@@ -2,10 +2,13 @@
 
 import click
 
-from streaming.cli.options import example, settings_options
-from streaming.ports.topics import StartError
+from streaming.cli.options import (
+    example,
+    settings_options,
+)
 from streaming.process.exits import Refused
 from streaming.settings import Settings
+from streaming.transport.errors import StartError
 
 
 @click.group("topics")
@@ -28,7 +31,7 @@ def create_command(settings: Settings, input_partitions: int) -> None:
     Existing topics are never altered, except for deduplication on Pulsar, which is switched on where it is needed; each
     difference is named with the command that corrects it, and the exit code is then 5.
     """
-    from streaming.systems.topics import create_all  # noqa: PLC0415  a broker's client is loaded when needed
+    from streaming.systems import create_all  # noqa: PLC0415  a broker's client is loaded when needed
 
     try:
         outcomes = create_all(settings, input_partitions=input_partitions)

@@ -19,9 +19,9 @@ from state.settings import RoundSettings
 from streaming.collector.metrics import CollectorMetrics
 from streaming.contract.encode import encode_event
 from streaming.contract.messages import MAX_UNOWNED_COUNT, TickData, TickMessage, type_of
-from streaming.ports.events import EventSink
 from streaming.process.heartbeat import Heartbeat, Sign
 from streaming.process.serve import Check
+from streaming.transport.side import EventSink
 
 _LOG = logging.getLogger(__name__)
 _FRESH_INTERVALS = 3

@@ -24,7 +24,8 @@ import msgspec
 from policies.splitting.ranges import position_of
 from streaming.collector.metrics import CollectorMetrics
 from streaming.contract.messages import IsolationPolicyFacts, PulsarBrokerFacts, PulsarClusterData, Traffic
-from streaming.pulsar.admin import EXTENSIBLE, AdminError, BrokerConfiguration, PulsarAdmin
+from streaming.pulsar.admin import EXTENSIBLE, BrokerConfiguration, PulsarAdmin
+from streaming.pulsar.http import AdminError
 from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
 from streaming.settings import Settings
 

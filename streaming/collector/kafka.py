@@ -32,17 +32,18 @@ from streaming.contract.kafka import (
     ThrottleRates,
 )
 from streaming.contract.messages import KafkaLoadReportMessage, ReassignmentMessage, type_of
-from streaming.kafka.admin import KafkaCluster, cluster_of
+from streaming.kafka.client import ClusterError
 from streaming.kafka.cluster import (
+    KafkaCluster,
     Partition,
     PartitionState,
     RunningMove,
+    ThrottlesFound,
+    cluster_of,
 )
-from streaming.kafka.connection import ClusterError
-from streaming.kafka.throttles import ThrottlesFound
-from streaming.ports.events import EventSink
-from streaming.ports.publishing import PublishError
 from streaming.settings import ClusterSettingsSource, KafkaTarget, Settings
+from streaming.transport.errors import PublishError
+from streaming.transport.side import EventSink
 
 _LOG = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from streaming.contract import families
 from streaming.process.serve import counter, gauge, histogram
-from streaming.pulsar.admin import Failure
+from streaming.pulsar.http import Failure
 
 READ_RESULTS = ("ok", "foreign-report", "no-load-data", "unfinished", *get_args(Failure))
 EVENTS = ("load-report", "broker-load", "topic-stats", "tick", "cluster")

@@ -42,13 +42,13 @@ from streaming.contract.messages import (
     TopicStatsMessage,
     type_of,
 )
-from streaming.ports.events import EventSink
-from streaming.ports.publishing import PublishError
 from streaming.process.deadline import Deadline
-from streaming.pulsar.admin import AdminError, BrokerConfiguration, HttpClient, PulsarAdmin
-from streaming.pulsar.admin.http import CredentialsError
+from streaming.pulsar.admin import BrokerConfiguration, PulsarAdmin
+from streaming.pulsar.http import AdminError, CredentialsError, HttpClient
 from streaming.pulsar.load_data import LoadData, NoLoadData
 from streaming.settings import ClusterSettingsSource, PulsarTarget, Settings
+from streaming.transport.errors import PublishError
+from streaming.transport.side import EventSink
 
 _LOG = logging.getLogger(__name__)
 _PATIENCE_RATIO = 0.8

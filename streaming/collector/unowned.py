@@ -20,7 +20,8 @@ from policies.splitting.ranges import BadRange, Bundle
 from state.events import is_system_bundle
 from streaming.collector.reports import BundleLoad
 from streaming.process.deadline import Deadline
-from streaming.pulsar.admin import AdminError, PulsarAdmin
+from streaming.pulsar.admin import PulsarAdmin
+from streaming.pulsar.http import AdminError
 
 _LOG = logging.getLogger(__name__)
 _UNOWNED_MS = 60_000

@@ -23,10 +23,6 @@ from streaming.controller.health import Health
 from streaming.controller.leadership import Leading, outage_of
 from streaming.controller.metrics import KNOWN_LABELS, Metrics
 from streaming.controller.standby import StandingBy
-from streaming.ports.publishing import Fenced
-from streaming.ports.reading import Begin
-from streaming.ports.starts import StartWith
-from streaming.ports.topics import StartError
 from streaming.process.deadline import Deadline
 from streaming.process.exits import FencedOff, Refused, SparkEnded
 from streaming.process.serve import HealthServer
@@ -38,8 +34,9 @@ from streaming.spark.failures import SparkError, SparkGone, spark_errors
 from streaming.spark.jars import JarError, JavaError
 from streaming.spark.query import Frames
 from streaming.spark.session import SparkLog
-from streaming.systems.events import beat_sink_of
-from streaming.systems.topics import validate_all
+from streaming.systems import beat_sink_of, validate_all
+from streaming.transport.errors import Fenced, StartError, StartWith
+from streaming.transport.side import Begin
 
 _LOG = logging.getLogger(__name__)
 

@@ -19,13 +19,12 @@ from streaming.contract import families
 from streaming.controller.metrics import Metrics, Part, is_used
 from streaming.controller.published import FollowUp, OutputLog, Published, RefusalLog
 from streaming.controller.published import decode as decode_published
-from streaming.intake.observation import decode
-from streaming.ports.marker import BatchState
-from streaming.ports.outbox import OutboundRecord
-from streaming.ports.publisher import Publisher
 from streaming.settings import TopicNames
 from streaming.spark.query import Batch
 from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, REJECTED, ROUND, OutputRow
+from streaming.transport.intake import decode_observation
+from streaming.transport.publisher import Publisher
+from streaming.transport.publishing import BatchState, OutboundRecord
 
 _LOG = logging.getLogger(__name__)
 
@@ -100,7 +99,7 @@ class BatchReports:
             self._metrics.count(families.TELLING_ERRORS, part)
 
     def _observe_events(self, value: bytes) -> None:
-        observed = decode(value)
+        observed = decode_observation(value)
         if observed.forgotten:
             self._forget(observed.cluster)
         elif observed.cluster and is_used(observed):

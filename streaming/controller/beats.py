@@ -17,9 +17,9 @@ import msgspec
 from state.outputs import rfc3339
 from streaming.contract import beat as beats
 from streaming.contract.beat import Beat, Role
-from streaming.ports.events import EventSink, NoTopic
-from streaming.ports.publishing import PublishError
 from streaming.process.closing import Closing
+from streaming.transport.errors import NoTopic, PublishError
+from streaming.transport.side import EventSink
 
 _LOG = logging.getLogger(__name__)
 

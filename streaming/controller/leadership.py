@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
+from streaming import systems
 from streaming.contract import families
 from streaming.contract.encode import SkippedRange
 from streaming.controller.batches import BatchPublisher
@@ -20,22 +21,24 @@ from streaming.controller.health import Health
 from streaming.controller.metrics import Metrics
 from streaming.controller.query_loop import QueryLoop
 from streaming.controller.surroundings import Changed, Watch, find_problem, refuse_regrown
-from streaming.ports.checkpoint import CheckpointError
-from streaming.ports.marker import Checkpoint
-from streaming.ports.publisher import Publisher
-from streaming.ports.publishing import CheckpointMismatch, NotAllowed, PublishError
-from streaming.ports.reading import Begin, NoAnswer
-from streaming.ports.starts import StartWith
 from streaming.process.exits import Refused
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.failures import failure_of, is_outage
 from streaming.spark.query import Frames, Runs
 from streaming.spark.session import Session
-from streaming.systems import skipping
-from streaming.systems.input import input_ids
-from streaming.systems.passing import passes
-from streaming.systems.publisher import publisher_of
+from streaming.systems import input_ids, passes, publisher_of
+from streaming.transport.errors import (
+    CheckpointError,
+    CheckpointMismatch,
+    NoAnswer,
+    NotAllowed,
+    PublishError,
+    StartWith,
+)
+from streaming.transport.publisher import Publisher
+from streaming.transport.publishing import Checkpoint
+from streaming.transport.side import Begin
 
 _LOG = logging.getLogger(__name__)
 
@@ -144,9 +147,9 @@ class Leading:
 
     def _publish_gaps(self, begun: Begun) -> list[SkippedRange]:
         """What the input has lost since the checkpoint; it is published on the audit topic first."""
-        gaps = skipping.find_lost(self.settings, begun.checkpoint.places())
+        gaps = systems.find_lost(self.settings, begun.checkpoint.places())
         if gaps:
-            skipping.publish_skipped(self.settings, gaps, epoch=begun.epoch)
+            systems.publish_skipped(self.settings, gaps, epoch=begun.epoch)
         _LOG.warning("--skip-lost: %s", gaps or "nothing was lost")
         return gaps
 

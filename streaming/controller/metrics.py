@@ -24,9 +24,8 @@ from streaming.contract import families
 from streaming.contract.families import Family
 from streaming.controller.gauges import ClusterGauges, strip_numbers
 from streaming.controller.published import Published, Repeat, Source
-from streaming.intake.observation import EventObservation, EventResult
-from streaming.intake.records import EVENT_TYPES
 from streaming.process import serve
+from streaming.transport.intake import EVENT_TYPES, EventObservation, EventResult
 
 UNKNOWN = "unknown"
 """The label of an event type that is not one of ours, so that unknown types cannot make series."""

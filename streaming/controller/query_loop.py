@@ -18,11 +18,6 @@ from streaming.controller.batches import BatchPublisher
 from streaming.controller.health import START_S, STOP_S, Health
 from streaming.controller.metrics import Metrics
 from streaming.controller.surroundings import Changed, Unanswered, Watch, refuse_regrown
-from streaming.ports.checkpoint import CheckpointError
-from streaming.ports.publisher import Publisher
-from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
-from streaming.ports.reading import NoAnswer
-from streaming.ports.topics import StartError
 from streaming.process.deadline import Deadline
 from streaming.process.exits import Refused
 from streaming.settings import Settings
@@ -40,7 +35,16 @@ from streaming.spark.failures import (
 )
 from streaming.spark.probes import damaged_files, probe_local, probe_store
 from streaming.spark.query import Frames, Query, Runs
-from streaming.systems.topics import validate_all
+from streaming.systems import validate_all
+from streaming.transport.errors import (
+    CheckpointError,
+    CheckpointMismatch,
+    Fenced,
+    NoAnswer,
+    PublishError,
+    StartError,
+)
+from streaming.transport.publisher import Publisher
 
 _LOG = logging.getLogger(__name__)
 

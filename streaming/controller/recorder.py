@@ -24,9 +24,9 @@ import msgspec
 
 from streaming.contract.encode import Origin
 from streaming.controller.recording import Recorded, decode_recorded, encode_recorded
-from streaming.ports.reading import Begin, Reader, TopicRecord
 from streaming.settings import Settings
-from streaming.systems.reading import input_partitions, input_topic
+from streaming.systems import input_partitions, input_topic
+from streaming.transport.side import Begin, Reader, TopicRecord
 
 
 @dataclass(frozen=True, slots=True)

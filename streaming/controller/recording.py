@@ -16,7 +16,7 @@ from typing import BinaryIO, cast
 import msgspec
 
 from streaming.contract.encode import MAX_QUOTED_BYTES, Origin
-from streaming.intake.records import Record
+from streaming.transport.intake import Record
 
 _VERSION = 1
 PREFIX = b'{"trimtab_record":'

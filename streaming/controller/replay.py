@@ -21,8 +21,8 @@ from state.store import DictStore
 from streaming.contract.decode import decode
 from streaming.contract.encode import MAX_QUOTED_BYTES, Origin, Refused, encode, encode_refused, source_of
 from streaming.controller.recording import PREFIX, BadRecording, decode_recorded, opened_for_reading
-from streaming.intake.records import Intake, Record, Tally
 from streaming.settings.identity import EVERY_CLUSTER, AcceptedClusters
+from streaming.transport.intake import Intake, Record, Tally
 
 Only = Literal["actions", "rounds", "rejected"]
 

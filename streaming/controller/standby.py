@@ -20,18 +20,16 @@ from typing import TypeVar
 from streaming.contract import beat as beats
 from streaming.contract.beat import Beat, Unreadable
 from streaming.controller.leadership import Leading, WaitingOut, outage_of, refuse_errors
-from streaming.ports.publishing import Fenced
-from streaming.ports.reading import Reader
-from streaming.ports.topics import BEATS_RETENTION_MS
 from streaming.process.closing import Closing
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotReached, Refused
 from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.failures import spark_errors
 from streaming.spark.warmth import KEEP_EVERY_S, keep_warm, warm_up
-from streaming.systems.input import input_ids
-from streaming.systems.publisher import publisher_of
-from streaming.systems.reading import output_reader
+from streaming.systems import input_ids, output_reader, publisher_of
+from streaming.transport.errors import Fenced
+from streaming.transport.side import Reader
+from streaming.transport.topics import BEATS_RETENTION_MS
 
 _LOG = logging.getLogger(__name__)
 

@@ -10,14 +10,12 @@ import threading
 from collections.abc import Callable, Mapping
 
 from state.layouts import FRESH
-from streaming.ports.checkpoint import describe_exchanged
-from streaming.ports.places import Progress
-from streaming.ports.reading import NoAnswer
-from streaming.ports.topics import StartError, TopicsWrong
 from streaming.process.closing import Closing
 from streaming.settings import Settings
-from streaming.systems.input import find_regrown_input, input_ids
-from streaming.systems.topics import validate_all
+from streaming.systems import find_regrown_input, input_ids, validate_all
+from streaming.transport.checkpoint import describe_exchanged
+from streaming.transport.errors import NoAnswer, StartError, TopicsWrong
+from streaming.transport.side import Progress
 
 _LOG = logging.getLogger(__name__)
 

@@ -34,12 +34,12 @@ from streaming.executor.orders import (
     Skip,
     ThrottleAction,
 )
-from streaming.kafka.admin import KafkaCluster, cluster_of
-from streaming.kafka.connection import ClusterError
-from streaming.kafka.throttles import Change, Throttle, changes_of
-from streaming.ports.memory import HeldMemory, Memory, Rate, Remembered, Taken
+from streaming.kafka.client import ClusterError
+from streaming.kafka.cluster import Change, KafkaCluster, Throttle, changes_of, cluster_of
 from streaming.settings import KafkaTarget, Settings
-from streaming.systems.actions import memory_of
+from streaming.systems import memory_of
+from streaming.transport.errors import Taken
+from streaming.transport.executor import HeldMemory, Memory, Rate, Remembered
 
 _LOG = logging.getLogger(__name__)
 _SWEEP_INTERVAL_S = 300.0

@@ -28,17 +28,24 @@ from state.events import System
 from streaming.contract.encode import encode_event
 from streaming.contract.messages import ActionResultData, ActionResultMessage, type_of
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.executor.orders import ActionKind, BadOrder, Done, Held, Order, Readers, Skip, gate, read_order
-from streaming.ports.actions import ActionRecord, Actions, Epochs
-from streaming.ports.control import ControlView
-from streaming.ports.events import EventSink
-from streaming.ports.publishing import PublishError
+from streaming.executor.orders import (
+    ActionKind,
+    BadOrder,
+    Done,
+    Held,
+    Order,
+    Readers,
+    Skip,
+    gate,
+    read_order,
+)
 from streaming.process.heartbeat import Heartbeat, Sign
 from streaming.process.serve import Check
 from streaming.settings import Settings
-from streaming.systems.actions import actions_of
-from streaming.systems.control import control_of
-from streaming.systems.events import event_sink_of
+from streaming.systems import actions_of, control_of, event_sink_of
+from streaming.transport.errors import PublishError
+from streaming.transport.executor import ControlView
+from streaming.transport.side import ActionRecord, Actions, Epochs, EventSink
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 1.0

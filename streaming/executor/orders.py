@@ -15,7 +15,7 @@ from policies.throttle.rates import BrokerRole, rates_by_role
 from streaming.contract.envelope import read_envelope
 from streaming.contract.messages import ControlData, Time, type_of
 from streaming.contract.published import SplitMessage, ThrottleMessage, UnloadMessage
-from streaming.ports.actions import ActionRecord, Epochs
+from streaming.transport.side import ActionRecord, Epochs
 
 SkipReason = Literal[
     "dry-run",

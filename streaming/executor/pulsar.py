@@ -41,8 +41,8 @@ from streaming.executor.orders import (
     UnloadAction,
 )
 from streaming.process.deadline import Deadline
-from streaming.pulsar.admin import EXTENSIBLE, AdminError, HttpClient, PulsarAdmin
-from streaming.pulsar.admin.http import CredentialsError
+from streaming.pulsar.admin import EXTENSIBLE, PulsarAdmin
+from streaming.pulsar.http import AdminError, CredentialsError, HttpClient
 from streaming.settings import PulsarTarget, Settings
 
 _LOG = logging.getLogger(__name__)

@@ -1,20 +1,45 @@
-"""The network client with which every client of kafka-python connects.
+"""Clients of kafka-python, and every way around their faults.
 
-The client learns a topic's partitions with its second request for metadata, and sends that no sooner than 100 ms after the first,
+A client learns a topic's partitions with its second request for metadata, and sends that no sooner than 100 ms after the first,
 whatever its ``retry_backoff_ms`` (kafka-python 3.0.12 does not pass it on). A fail-over opens five clients, one after another.
-
 Nor does it pass on ``allow_auto_create_topics``: a request for a topic that is missing would make it, with the brokers' defaults.
 
-The client logs a traceback when a connection is reset, although it connects again by itself; a line with the error is enough. It also
+A client logs a traceback when a connection is reset, although it connects again by itself; a line with the error is enough. It also
 logs one when it has closed a connection while a task was about to wait for it; that one is dropped, because nothing is wrong.
+
+It waits without limit for metadata of a topic, for a position, and for records of a partition that has lost its leader; each of
+these is bounded here. A producer's ``close`` waits for records that cannot be delivered: without limit when none is given, and
+with one it raises ``KafkaTimeoutError`` and leaves the thread that sends them running.
 """
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
-if TYPE_CHECKING:
-    from kafka.net.compat import KafkaNetClient
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.consumer.fetcher import ConsumerRecord
+from kafka.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+)
+from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
 
+from streaming.kafka.link import Link, Operation, Resource, describe_missing
+from streaming.process.deadline import Deadline, within
+from streaming.transport.errors import NoAnswer
+
+_LOG = logging.getLogger(__name__)
+_REACH_TIMEOUT_MS = 8_000
+"""How long at most until some broker has answered: a command says within about 10 s that there is none at its address."""
+_REQUEST_TIMEOUT_S = 10.0
+"""How long one request may take, as long as a target's ``timeout_s`` allows by default: a healthy broker needs well under 1 s."""
+_POLL_MS = 200
 _BETWEEN_METADATA_MS = 10
 _TRANSPORT = logging.getLogger("kafka.net.transport")
 _SELECTOR = logging.getLogger("kafka.net.selector")
@@ -23,14 +48,8 @@ _CLOSED = "Invalid file descriptor: -1"
 """What Python's selectors say of a socket that is closed."""
 
 
-def connect_quickly(**options: Any) -> "KafkaNetClient":
+def connect_quickly(**options: Any) -> KafkaNetClient:
     """Make the network client; for the option ``kafka_client`` of a consumer, a producer or an admin client."""
-    # commands that need no broker load this module too
-    from kafka.net.compat import KafkaNetClient  # noqa: PLC0415
-    from kafka.net.selector import NetworkSelector  # noqa: PLC0415
-
-    from streaming.kafka.bootstrapping import ClosingManager  # noqa: PLC0415
-
     _TRANSPORT.addFilter(_name_error)  # the same filter is added once
     _SELECTOR.addFilter(_is_news)
     network = NetworkSelector(**options)
@@ -53,3 +72,206 @@ def _is_news(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
     is_closed = isinstance(error, ValueError) and str(error) == _CLOSED
     return not (is_closed and str(record.msg).startswith(_TASK_FAILED))
+
+
+class ClosingManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python has no types
+    """Closes the client's network if no broker answers.
+
+    A client of kafka-python 3.0.12 that finds no broker raises when it is made, so nobody can close it; its thread and four open
+    files would stay. A standby that looks for its brokers every 45 s would be out of files after hours without them.
+    """
+
+    def bootstrap(self, timeout_ms: int | None = None, refresh: bool = True) -> None:  # noqa: FBT001, FBT002  its signature
+        """Find the brokers. Raises ``KafkaError``."""
+        try:
+            super().bootstrap(timeout_ms, refresh)
+        except BaseException:
+            self.close()
+            self._net.close()
+            raise
+
+
+def close_producer(producer: KafkaProducer | None, *, wait_s: float = 0.0) -> None:
+    """Close the producer (None: there is none yet); records not written within ``wait_s`` are given up and not sent any more."""
+    if producer is None:
+        return
+    try:
+        producer.close(timeout=wait_s)
+    except KafkaTimeoutError:
+        _LOG.info("a producer with unsent records is closed by force")
+        producer._sender.force_close()  # noqa: SLF001 - close() gives up at its flush and never gets to this
+
+
+def commit_within(timeout_s: float, producer: KafkaProducer) -> None:
+    """Commit the producer's transaction; kafka-python waits for its coordinator without limit. Raises ``KafkaError``."""
+    try:
+        within(timeout_s, producer.commit_transaction, what="commit")
+    except TimeoutError as error:
+        raise KafkaTimeoutError(str(error)) from error
+
+
+class ClusterError(Exception):
+    """The cluster does not answer, or not as it must; the message names the request and the remedy."""
+
+
+class Unanswered(ClusterError):
+    """A request failed; the error of Kafka's client is its cause."""
+
+
+def open_consumer(link: Link, **options: Any) -> KafkaConsumer:
+    """A consumer of committed records, from the earliest on; it joins no group unless ``options`` name one. Raises ``KafkaError``."""
+    defaults = {
+        "bootstrap_servers": link.bootstrap,
+        "kafka_client": connect_quickly,
+        "isolation_level": "read_committed",
+        "group_id": None,
+        "enable_auto_commit": False,
+        "auto_offset_reset": "earliest",
+        "allow_auto_create_topics": False,
+        "metrics_enabled": False,
+    }
+    return KafkaConsumer(**defaults | link.client_options() | options)
+
+
+def open_producer(link: Link, *, timeout_s: float, **options: Any) -> KafkaProducer:
+    """A producer that waits for its brokers, and for their acknowledgements, for ``timeout_s`` at most. Raises ``KafkaError``."""
+    timeout_ms = round(timeout_s * 1000)
+    defaults = {
+        "bootstrap_servers": link.bootstrap,
+        "kafka_client": connect_quickly,
+        "bootstrap_timeout_ms": timeout_ms,
+        "max_block_ms": timeout_ms,
+        "request_timeout_ms": timeout_ms,
+        "delivery_timeout_ms": timeout_ms,
+        "allow_auto_create_topics": False,
+        "metrics_enabled": False,
+    }
+    return KafkaProducer(**defaults | link.client_options() | options)
+
+
+def open_admin(link: Link, *, timeout_s: float = _REQUEST_TIMEOUT_S, **options: Any) -> KafkaAdminClient:
+    """An admin client, which closes at the end of its ``with``.
+
+    Raises ``KafkaError``, or ``OSError`` or ``ValueError`` for certificates that cannot be used.
+    """
+    return KafkaAdminClient(
+        bootstrap_servers=link.bootstrap,
+        kafka_client=connect_quickly,
+        bootstrap_timeout_ms=_REACH_TIMEOUT_MS,
+        request_timeout_ms=round(1000 * timeout_s),
+        **link.client_options(),
+        **options,
+    )
+
+
+@contextmanager
+def connected(link: Link, *, timeout_s: float, **options: Any) -> Iterator[KafkaAdminClient]:
+    """Open an admin client, and close it at the end.
+
+    Raises ``ClusterError``, also for any request that Kafka refuses while the client is used.
+    """
+    try:
+        admin = open_admin(link, timeout_s=timeout_s, **options)
+    except (KafkaError, OSError, ValueError) as error:
+        raise _no_answer_error_of(link.bootstrap, error) from error
+    try:
+        with admin:
+            yield admin
+    except (KafkaError, Unanswered) as error:
+        cause = error.__cause__ if isinstance(error, Unanswered) else error
+        raise _no_answer_error_of(link.bootstrap, cause) from error
+
+
+def _no_answer_error_of(bootstrap: str, error: BaseException | None) -> ClusterError:
+    return ClusterError(
+        f"Kafka at {bootstrap} does not answer as expected: {error!r}. "
+        "Check the address, whether the brokers are up, and the security settings."
+    )
+
+
+def partitions_of(consumer: KafkaConsumer, topic: str, *, timeout_s: float) -> frozenset[int]:
+    """Numbers of a topic's partitions; empty if there is no such topic. Raises ``KafkaError``; close the consumer then."""
+    try:
+        return frozenset(
+            within(timeout_s, lambda: consumer.partitions_for_topic(topic), what=f"partitions of {topic}")
+        )
+    except TimeoutError as error:
+        raise KafkaTimeoutError(str(error)) from error
+
+
+def read_to_end(
+    consumer: KafkaConsumer, *, silence_s: float, ends: Mapping[TopicPartition, int] | None = None
+) -> Iterator[ConsumerRecord]:
+    """Records of the assigned partitions, from the consumer's position to ``ends``, or to the end at the time of the call.
+
+    Every partition is fetched from at least once: Kafka gives its end to any client that may describe the topic, and only
+    a fetch fails if the client may not read it. Raises ``KafkaError``, also after ``silence_s`` without a record.
+    """
+    assigned = sorted(consumer.assignment())
+    ends = ends or consumer.end_offsets(assigned, timeout_ms=round(1000 * silence_s))
+    deadline = Deadline(silence_s)
+    while not all(_is_read(consumer, partition, ends[partition]) for partition in assigned):
+        polled = consumer.poll(timeout_ms=_POLL_MS)
+        for partition in assigned:
+            yield from polled.get(partition, ())
+        if polled:
+            deadline = Deadline(silence_s)
+        elif deadline.is_over:
+            topics = ", ".join(sorted({partition.topic for partition in assigned}))
+            raise KafkaTimeoutError(
+                f"{topics} could not be read to its end: nothing came for {silence_s:g} s. Does each partition have a leader?"
+            )
+
+
+def _is_read(consumer: KafkaConsumer, partition: TopicPartition, end: int) -> bool:
+    if consumer.highwater(partition) is None:  # it is known from the first answer to a fetch
+        return False
+    position = consumer.position(partition, timeout_ms=_POLL_MS)
+    return position is not None and position >= end
+
+
+def denied_resource(error: KafkaError) -> Resource | None:
+    """The kind of resource that was refused; None if the error is not about a missing permission."""
+    match error:
+        case TopicAuthorizationFailedError():
+            return "topic"
+        case GroupAuthorizationFailedError():
+            return "group"
+        case ClusterAuthorizationFailedError():
+            return "cluster"
+    # an idempotent producer gets an id if it may write to any topic (KIP-679); only the text shows that it got none
+    text = str(error)
+    has_no_id = "InitProducerId" in text and "ClusterAuthorizationFailed" in text
+    return "topic" if has_no_id else None
+
+
+def explain_denied(
+    error: KafkaError, link: Link, operation: Operation, *, topic: str = "", group: str = ""
+) -> str:
+    """The missing permission, if the error is about one, and otherwise Kafka's own words.
+
+    Kafka names the kind of resource that was refused, but not the operation: ``operation`` is what was tried on the topic
+    or the cluster; a group is only ever read.
+    """
+    match denied_resource(error):
+        case "topic":
+            return describe_missing(link, "topic", topic, [operation])
+        case "group":
+            return describe_missing(link, "group", group, ["Read"])
+        case "cluster":
+            return describe_missing(link, "cluster", "", [operation])
+    return repr(error)
+
+
+def passes(error: BaseException | None) -> bool:
+    """Whether brokers do not answer, which may pass. A wrong address looks the same; a missing permission or topic does not."""
+    return isinstance(error, KafkaError) and bool(error.retriable)
+
+
+@contextmanager
+def retry_until_answered() -> Iterator[None]:
+    """Turn what the client raises into ``NoAnswer``."""
+    try:
+        yield
+    except KafkaError as error:
+        raise NoAnswer(str(error), passes=passes(error)) from error

@@ -1,61 +1,48 @@
-"""Writes events to a topic: the input topic, for collectors and executors, or the topic of the controllers' beats.
+"""Writes to a topic on Kafka outside of the batches: events of collectors, executors and controllers, and a few records at a time.
 
-It is not exactly-once, and need not be: input events carry ids and times, and a repeated one changes nothing. An event
+Events are not exactly-once, and need not be: they carry ids and times, and a repeated one changes nothing. An event
 that cannot be written in time is given up and counted: load is only useful while it is fresh.
 """
 
 import threading
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Sequence
 
-from kafka import KafkaProducer
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
 from kafka.future import Future
 
-from streaming.kafka.denied import explain_denied
-from streaming.kafka.ending import close_producer
-from streaming.kafka.permissions import ANYBODY, Subject
-from streaming.kafka.topic_specs import RECORD_HEADROOM_BYTES
-from streaming.ports.events import NoTopic
-from streaming.ports.publishing import PublishError
+from streaming.kafka.client import close_producer, explain_denied, open_producer
+from streaming.kafka.link import Link
+from streaming.kafka.reading import explain_errors
+from streaming.kafka.topics import RECORD_HEADROOM_BYTES
 from streaming.process.closing import Closing
+from streaming.transport.errors import NoTopic, PublishError
+
+_TIMEOUT_S = 10.0
+_APPEND_TIMEOUT_S = 20.0
 
 
 class KafkaEvents(Closing):
-    """A producer of the input topic. ``client_options`` are passed to the client (security)."""
+    """A producer of one topic; an ``EventSink``."""
 
     def __init__(
-        self,
-        bootstrap: str,
-        *,
-        topic: str,
-        max_record_bytes: int,
-        timeout_s: float = 10.0,
-        client_options: Mapping[str, object] = MappingProxyType({}),
-        principal: str = ANYBODY,
+        self, link: Link, topic: str, *, max_record_bytes: int, timeout_s: float = _TIMEOUT_S
     ) -> None:
         """Raises ``PublishError`` when the brokers cannot be reached and ``NoTopic`` when the topic is missing."""
+        self._link = link
         self._topic = topic
-        self._subject = Subject(bootstrap=bootstrap, principal=principal)
         self._timeout_s = timeout_s
-        timeout_ms = round(timeout_s * 1000)
         try:
-            self._producer = KafkaProducer(
-                bootstrap_servers=bootstrap,
+            self._producer = open_producer(
+                link,
+                timeout_s=timeout_s,
                 acks="all",
                 linger_ms=5,
-                bootstrap_timeout_ms=timeout_ms,
-                max_block_ms=timeout_ms,
-                request_timeout_ms=timeout_ms,
-                delivery_timeout_ms=timeout_ms + 5,
+                delivery_timeout_ms=round(timeout_s * 1000) + 5,
                 max_request_size=max_record_bytes + RECORD_HEADROOM_BYTES,
-                allow_auto_create_topics=False,
-                metrics_enabled=False,
-                **client_options,
             )
             self._require_topic()
         except KafkaError as error:
-            raise PublishError(f"no producer at {bootstrap}: {error!r}") from error
+            raise PublishError(f"no producer at {link.bootstrap}: {error!r}") from error
         self._lock = threading.Lock()
         self._sent: list[Future] = []
 
@@ -81,7 +68,7 @@ class KafkaEvents(Closing):
         if failures:
             raise PublishError(
                 f"{len(failures)} of {len(sent)} events were not written to {self._topic} at "
-                f"{self._subject.bootstrap}; the first: {self._explain(failures[0])}"
+                f"{self._link.bootstrap}; the first: {self._explain(failures[0])}"
             )
 
     def close(self) -> None:
@@ -100,8 +87,30 @@ class KafkaEvents(Closing):
         if not partitions:
             close_producer(self._producer)
             raise NoTopic(
-                f"there is no topic {self._topic} at {self._subject.bootstrap}: run `trimtab topics create`"
+                f"there is no topic {self._topic} at {self._link.bootstrap}: run `trimtab topics create`"
             )
 
     def _explain(self, error: KafkaError) -> str:
-        return explain_denied(error, self._subject, "Write", topic=self._topic)
+        return explain_denied(error, self._link, "Write", topic=self._topic)
+
+
+def append(
+    link: Link,
+    topic: str,
+    records: Sequence[tuple[str | None, bytes]],
+    *,
+    headers: Sequence[tuple[str, str]] = (),
+) -> None:
+    """Append values, with their keys if any; returns when all in-sync replicas have them. Raises ``exits.Refused``."""
+    encoded = [(name, text.encode()) for name, text in headers]
+    with explain_errors(link, topic, "Write"):
+        producer = open_producer(link, timeout_s=_APPEND_TIMEOUT_S, acks="all", enable_idempotence=True)
+        try:
+            sent = [
+                producer.send(topic, key=None if key is None else key.encode(), value=value, headers=encoded)
+                for key, value in records
+            ]
+            for future in sent:
+                future.get(timeout=_APPEND_TIMEOUT_S)
+        finally:
+            close_producer(producer, wait_s=_APPEND_TIMEOUT_S)

@@ -1,18 +1,34 @@
-"""Turns the settings of a connection into options of the two Kafka clients we use: kafka-python and Spark's.
+"""One side's brokers on Kafka: how its settings become clients' options, and which permissions are needed there.
 
 Certificates travel to Spark as text, not as paths, so that Spark's executors need no files of ours. If they run on
 other machines, Spark's own connections must be secured (``spark.authenticate``, ``spark.network.crypto.enabled``).
-Nothing here connects.
+
+Kafka's description of a topic lists what the asking user may do there; without an authorizer that is everything. So a
+missing access control entry is named, with the command that adds it, instead of failing later and elsewhere.
+docs/security.md has the entries of every component. Nothing here connects.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
-from streaming.kafka.client import connect_quickly
-from streaming.kafka.permissions import ANYBODY, Subject
 from streaming.process.exits import WrongUse
-from streaming.settings import SecuritySettings, Settings
+from streaming.settings import SecuritySettings, Settings, TopicNames
 
+ANYBODY = "User:ANONYMOUS"
+"""The user that brokers see if they ask clients for no name."""
+Operation = Literal["AlterConfigs", "Create", "Describe", "DescribeConfigs", "Read", "Write"]
+"""Operations as kafka-acls.sh spells them."""
+Resource = Literal["topic", "transactional-id", "group", "cluster"]
+_KAFKA_NAMES: Mapping[Operation, str] = {
+    "AlterConfigs": "ALTER_CONFIGS",
+    "Create": "CREATE",
+    "Describe": "DESCRIBE",
+    "DescribeConfigs": "DESCRIBE_CONFIGS",
+    "Read": "READ",
+    "Write": "WRITE",
+}
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -25,8 +41,8 @@ class Link:
     """One side's brokers and how to reach them; ``section`` is its name in the settings."""
 
     bootstrap: str
-    section: str
-    security: SecuritySettings
+    section: str = "output"
+    security: SecuritySettings = field(default_factory=SecuritySettings)
 
     @property
     def principal(self) -> str:
@@ -35,17 +51,9 @@ class Link:
             return f"User:{self.security.username}"
         return ANYBODY if self.security.certificate_file is None else "User:<subject of your certificate>"
 
-    @property
-    def subject(self) -> Subject:
-        """Our user, and the brokers that it asks."""
-        return Subject(bootstrap=self.bootstrap, principal=self.principal)
-
     def client_options(self) -> dict[str, object]:
         """Options of any client of kafka-python, without the addresses; raises ``WrongUse`` for a file it cannot read."""
-        found: dict[str, object] = {
-            "security_protocol": self.security.protocol.upper(),
-            "kafka_client": connect_quickly,
-        }
+        found: dict[str, object] = {"security_protocol": self.security.protocol.upper()}
         if self.security.encrypts:
             files = {"ca_file": "ssl_cafile", "certificate_file": "ssl_certfile", "key_file": "ssl_keyfile"}
             given = {name: option for name, option in files.items() if getattr(self.security, name)}
@@ -110,12 +118,87 @@ def output_link(settings: Settings) -> Link:
     return Link(settings.output_bootstrap, "output", settings.output.security)
 
 
-def same_brokers(one: Link, other: Link) -> bool:
-    """Whether two links lead to the same place as the same user."""
-    return (one.bootstrap, one.security) == (other.bootstrap, other.security)
-
-
 def _quote(text: str) -> str:
     """A value of a JAAS line (RFC 822 style quoted text)."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPermissions:
+    """The permissions in a topic's description; ``allowed`` are Kafka's names of operations, None if they are not in it."""
+
+    name: str
+    hidden: bool
+    """Whether even its description is refused."""
+    allowed: frozenset[str] | None
+
+
+def controller_operations(names: TopicNames) -> dict[str, tuple[Operation, ...]]:
+    """What `trimtab run` needs, by topic."""
+    reads: tuple[Operation, ...] = ("Read", "DescribeConfigs")
+    writes: tuple[Operation, ...] = ("Write", "DescribeConfigs")
+    return {
+        names.input: reads,
+        names.control: reads,
+        names.actions: writes,
+        names.actions_dry_run: writes,
+        names.audit: writes,
+        names.dead_letter: writes,
+        names.commits: ("Read", *writes),
+    }
+
+
+def beat_operations(names: TopicNames) -> dict[str, tuple[Operation, ...]]:
+    """What `trimtab run` uses if it is allowed, by topic; it also runs without."""
+    return {names.beats: ("Write", "DescribeConfigs")}
+
+
+def missing_permissions(
+    link: Link, needed: Mapping[str, Sequence[Operation]], permissions: Sequence[TopicPermissions]
+) -> Iterator[str]:
+    """One sentence for each topic on which a permission is missing, with the command that grants it."""
+    for topic, operations in missing_by_topic(needed, permissions):
+        yield describe_missing(link, "topic", topic, operations)
+
+
+def missing_by_topic(
+    needed: Mapping[str, Sequence[Operation]], permissions: Sequence[TopicPermissions]
+) -> Iterator[tuple[str, list[Operation]]]:
+    """Each topic on which permissions are missing, with the operations."""
+    for topic in permissions:
+        operations = [each for each in needed.get(topic.name, ()) if _is_missing(topic, each)]
+        if operations:
+            yield topic.name, operations
+
+
+def _is_missing(topic: TopicPermissions, operation: Operation) -> bool:
+    if topic.hidden:  # Read and Write include Describe; nothing is known about the others
+        return operation in {"Read", "Write", "Describe"}
+    return topic.allowed is not None and _KAFKA_NAMES[operation] not in topic.allowed
+
+
+def describe_missing(link: Link, resource: Resource, name: str, operations: Sequence[Operation]) -> str:
+    """The sentence about permissions that are missing; a cluster has no name."""
+    what = f"{resource.replace('-', ' ')} {name}" if name else f"the {resource}"
+    return (
+        f"{link.principal} lacks the permission {' and '.join(operations)} on {what}. "
+        f"Run: {acl_command(link, resource, name, operations)}"
+    )
+
+
+def describe_hidden_topic(link: Link, topic: str, operation: Operation) -> str:
+    """The sentence about a topic that we do not see: Kafka hides topics that we may not even describe."""
+    return (
+        f"there is no topic {topic} at {link.bootstrap}: run `trimtab topics create`. If there is one, "
+        f"{describe_missing(link, 'topic', topic, [operation])}"
+    )
+
+
+def acl_command(link: Link, resource: Resource, name: str, operations: Sequence[Operation]) -> str:
+    """The command that grants the operations; an administrator of the brokers runs it."""
+    asked = " ".join(f"--operation {each}" for each in operations)
+    return (
+        f"kafka-acls.sh --bootstrap-server {link.bootstrap} --add "
+        f"--allow-principal '{link.principal}' {asked} --{resource} {name}"
+    ).rstrip()

@@ -1,14 +1,16 @@
-"""The nine topics on Kafka: how they must be set up, creating them, and checking them at start.
+"""The nine topics on Kafka: how they must be set up, making them, checking them at start, and examining them for a person.
 
 Existing topics are never altered: their settings may be deliberate, and some mistakes (a partition count)
 cannot be undone. Each difference is named with the value found, the value expected and the command that corrects
 it. Retention and replication are chosen for new topics only; operators may change them freely.
+
+A start stops at the first kind of obstacle and only asks what keeps a controller from starting; a person is shown everything
+at once, also settings that a new topic would have and an older one may lack.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafka import KafkaAdminClient
@@ -21,33 +23,132 @@ from kafka.errors import (
     for_code,
 )
 
-from streaming.kafka.connection import open_admin
-from streaming.kafka.permissions import (
-    ANYBODY,
-    Subject,
+from policies.wording import counted
+from streaming.contract.envelope import LARGEST_RECORD_BYTES
+from streaming.kafka.client import open_admin, retry_until_answered
+from streaming.kafka.link import (
+    Link,
     TopicPermissions,
     acl_command,
     beat_operations,
     controller_operations,
+    missing_by_topic,
     missing_permissions,
 )
-from streaming.kafka.topic_specs import TopicSpec, select_specs, specs_of
-from streaming.ports.topics import (
+from streaming.settings import Settings, TopicNames
+from streaming.transport.errors import StartError, TopicsWrong, Unreachable
+from streaming.transport.topics import (
+    ACTIONS_RETENTION_MS,
+    AUDIT_RETENTION_MS,
+    BEATS_RETENTION_MS,
+    INPUT_RETENTION_MS,
+    BrokersSeen,
+    Denied,
     Difference,
     Outcome,
-    StartError,
     TopicOutcome,
-    TopicsWrong,
-    Unreachable,
+    TopicsSeen,
     no_beats,
 )
-from streaming.settings import TopicNames
 
 REPLICAS_MAX = 3
 """Replicas of a new topic if there are that many brokers; two of them must then be in sync."""
 
+_AT_LEAST = ("retention.ms", "min.compaction.lag.ms")
+"""Settings that are chosen for new topics; a smaller value takes records away early."""
+_WITHOUT_LIMIT = -1
+
 _KNOWN_ANSWERS = (0, UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
 """Error codes that describe a topic; others, such as for a leader that is not there yet, do not."""
+RECORD_HEADROOM_BYTES = 64 * 1024
+"""Key, headers and batch header on top of the largest value."""
+MARKER_SEGMENT_BYTES = 1024 * 1024
+"""Compaction leaves the newest segment alone; a start reads it whole (some 5,000 markers)."""
+_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
+_COMPACTED = {"cleanup.policy": "compact"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSpec:
+    """A topic: `fixed` settings are needed, `chosen` ones only proposed; None for `partitions_needed` leaves them unchecked.
+
+    A controller runs without a topic that is `optional`.
+    """
+
+    name: str
+    partitions: int
+    partitions_needed: int | None = None
+    fixed: Mapping[str, str] = field(default_factory=dict)
+    chosen: Mapping[str, str] = field(default_factory=dict)
+    min_message_bytes: int | None = None
+    optional: bool = False
+
+    @property
+    def configs(self) -> dict[str, str]:
+        size = {} if self.min_message_bytes is None else {"max.message.bytes": str(self.min_message_bytes)}
+        return {**self.chosen, **size, **self.fixed}
+
+
+def specs_of(names: TopicNames, *, input_partitions: int | None, max_record_bytes: int) -> list[TopicSpec]:
+    """All topics as they are made; partitions of the input are not compared where ``input_partitions`` is None."""
+    return [
+        TopicSpec(
+            name=names.input,
+            partitions=input_partitions or 1,
+            partitions_needed=input_partitions,
+            fixed=_APPEND_TIME,
+            chosen={"retention.ms": str(INPUT_RETENTION_MS)},
+            min_message_bytes=max_record_bytes + RECORD_HEADROOM_BYTES,
+        ),
+        TopicSpec(
+            name=names.control,
+            partitions=1,
+            partitions_needed=1,
+            fixed=_APPEND_TIME | _COMPACTED,
+            # as long as input can be read again, so can the control events that were in force
+            chosen={"min.compaction.lag.ms": str(INPUT_RETENTION_MS)},
+        ),
+        _output(names.actions, ACTIONS_RETENTION_MS, min_message_bytes=LARGEST_RECORD_BYTES),
+        _output(names.actions_dry_run, ACTIONS_RETENTION_MS, min_message_bytes=LARGEST_RECORD_BYTES),
+        _output(names.audit, AUDIT_RETENTION_MS),
+        _output(names.dead_letter, ACTIONS_RETENTION_MS),
+        TopicSpec(
+            name=names.executor_kafka,
+            partitions=1,
+            partitions_needed=1,
+            fixed=_COMPACTED,
+            min_message_bytes=LARGEST_RECORD_BYTES,  # it holds the entries that an action added
+        ),
+        TopicSpec(
+            name=names.commits,
+            partitions=1,
+            partitions_needed=1,
+            fixed=_COMPACTED,
+            chosen={"segment.bytes": str(MARKER_SEGMENT_BYTES), "min.cleanable.dirty.ratio": "0.1"},
+        ),
+        TopicSpec(
+            name=names.beats,
+            partitions=1,
+            partitions_needed=1,
+            fixed=_APPEND_TIME,
+            # only a segment that is no longer written is deleted
+            chosen={"retention.ms": str(BEATS_RETENTION_MS), "segment.ms": str(BEATS_RETENTION_MS)},
+            optional=True,
+        ),
+    ]
+
+
+def _output(name: str, retention_ms: int, *, min_message_bytes: int | None = None) -> TopicSpec:
+    chosen = {"retention.ms": str(retention_ms)}
+    return TopicSpec(name=name, partitions=1, chosen=chosen, min_message_bytes=min_message_bytes)
+
+
+def _specs(
+    settings: Settings, only: frozenset[str], *, input_partitions: int | None = None
+) -> list[TopicSpec]:
+    size = settings.controller.max_record_bytes
+    specs = specs_of(settings.topics, input_partitions=input_partitions, max_record_bytes=size)
+    return [spec for spec in specs if spec.name in only]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,61 +175,40 @@ class TopicFound:
 
 
 def create(
-    bootstrap: str,
-    names: TopicNames,
-    *,
-    input_partitions: int,
-    max_record_bytes: int,
-    only: frozenset[str] | None = None,
-    client_options: Mapping[str, object] = MappingProxyType({}),
-    principal: str = ANYBODY,
+    link: Link, settings: Settings, only: frozenset[str], *, input_partitions: int
 ) -> list[TopicOutcome]:
-    """Create the topics that are missing (of `only`, where given), compare those that exist, and alter none.
+    """Create the topics that are missing (of `only`), compare those that exist, and alter none.
 
     New topics get min(3, brokers) replicas, and need two in-sync ones where there are three. Raises
     `StartError` when the cluster cannot be reached within about 10 s or refuses.
     """
-    specs = select_specs(
-        specs_of(names, input_partitions=input_partitions, max_record_bytes=max_record_bytes), only
-    )
-    subject = Subject(bootstrap=bootstrap, principal=principal)
-    with connected_admin(bootstrap, client_options) as admin:
+    specs = _specs(settings, only, input_partitions=input_partitions)
+    with connected_admin(link) as admin:
         replicas = min(REPLICAS_MAX, len(admin.describe_cluster()["brokers"]))
         found, _ = describe(admin, [spec.name for spec in specs])
-        made = {
-            spec.name for spec in specs if spec.name not in found and _make(admin, spec, replicas, subject)
-        }
+        made = {spec.name for spec in specs if spec.name not in found and _make(admin, spec, replicas, link)}
         found |= describe(admin, [spec.name for spec in specs if spec.name not in found])[0]
     return [
         TopicOutcome(topic=spec.name, outcome=Outcome.CREATED)
         if spec.name in made
-        else _compare(spec, found[spec.name], bootstrap)
+        else _compare(spec, found[spec.name], link)
         for spec in specs
     ]
 
 
-def validate(
-    bootstrap: str,
-    names: TopicNames,
-    *,
-    max_record_bytes: int,
-    only: frozenset[str] | None = None,
-    client_options: Mapping[str, object] = MappingProxyType({}),
-    principal: str = ANYBODY,
-) -> list[str]:
-    """Check at start that the topics (of `only`, where given) can be used; returns warnings.
+def validate(link: Link, settings: Settings, only: frozenset[str]) -> list[str]:
+    """Check at start that the topics (of `only`) can be used; returns warnings.
 
     Raises `Unreachable` when the address cannot be reached within about 10 s, and otherwise one `StartError` naming every
     obstacle: a missing topic, a permission the controller lacks, a timestamp type other than LogAppendTime, a partition
     count or cleanup policy that would lose order or markers. A `max.message.bytes` below the largest record that is read,
     or written to it, is only a warning, and so is everything about an optional topic.
     """
-    specs = select_specs(specs_of(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
-    specs = [spec for spec in specs if spec.name != names.executor_kafka]  # no controller touches it
-    with connected_admin(bootstrap, client_options) as admin:
+    names = settings.topics
+    specs = _specs(settings, only - {names.executor_kafka})  # no controller touches that one
+    with connected_admin(link) as admin:
         found, permissions = describe(admin, [spec.name for spec in specs])
-    subject = Subject(bootstrap=bootstrap, principal=principal)
-    refused = list(missing_permissions(subject, controller_operations(names), permissions))
+    refused = list(missing_permissions(link, controller_operations(names), permissions))
     if refused:
         raise TopicsWrong("\n".join(refused))
     needed = [spec for spec in specs if not spec.optional]
@@ -137,46 +217,48 @@ def validate(
         difference
         for spec in needed
         if spec.name in found
-        for difference in differences_of(spec, found[spec.name], bootstrap)
+        for difference in differences_of(spec, found[spec.name], link)
     ]
     problems = [str(difference) for difference in differences if not difference.tolerable]
     if missing:
-        problems.append(f"topics missing at {bootstrap}: {', '.join(missing)}. Run: trimtab topics create")
+        problems.append(
+            f"topics missing at {link.bootstrap}: {', '.join(missing)}. Run: trimtab topics create"
+        )
     if problems:
         raise TopicsWrong("\n".join(problems))
     optional = [spec for spec in specs if spec.optional]
-    lacking = missing_permissions(subject, beat_operations(names), permissions)
+    lacking = missing_permissions(link, beat_operations(names), permissions)
     return [
         *map(str, differences),
         *map(no_beats, lacking),
-        *(no_beats(problem) for spec in optional for problem in _optional_problems(spec, found, bootstrap)),
+        *(no_beats(problem) for spec in optional for problem in _optional_problems(spec, found, link)),
     ]
 
 
-def _optional_problems(spec: TopicSpec, found: Mapping[str, TopicFound], bootstrap: str) -> Iterator[str]:
+def _optional_problems(spec: TopicSpec, found: Mapping[str, TopicFound], link: Link) -> Iterator[str]:
     if spec.name not in found:
-        yield f"topic {spec.name} is missing at {bootstrap}. Run: trimtab topics create."
+        yield f"topic {spec.name} is missing at {link.bootstrap}. Run: trimtab topics create."
     else:
-        yield from map(str, differences_of(spec, found[spec.name], bootstrap))
+        yield from map(str, differences_of(spec, found[spec.name], link))
 
 
-def _compare(spec: TopicSpec, found: TopicFound, bootstrap: str) -> TopicOutcome:
-    differences = tuple(differences_of(spec, found, bootstrap))
+def _compare(spec: TopicSpec, found: TopicFound, link: Link) -> TopicOutcome:
+    differences = tuple(differences_of(spec, found, link))
     outcome = Outcome.DIFFERS if differences else Outcome.ALREADY_RIGHT
     return TopicOutcome(topic=spec.name, outcome=outcome, differences=differences)
 
 
-def differences_of(spec: TopicSpec, found: TopicFound, bootstrap: str) -> Iterator[Difference]:
+def differences_of(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Difference]:
     """Differences that keep a controller from starting, or from reading the largest records (tolerable)."""
     if spec.partitions_needed is not None and found.partitions != spec.partitions_needed:
-        yield _partition_difference(spec, found.partitions, bootstrap)
+        yield _partition_difference(spec, found.partitions, link)
     for setting, expected in spec.fixed.items():
         if found.configs.get(setting) != expected:
-            yield setting_difference(spec, setting, found.configs.get(setting, "unset"), expected, bootstrap)
+            yield setting_difference(spec, setting, found.configs.get(setting, "unset"), expected, link)
     size = int(found.configs.get("max.message.bytes", 0))
     if spec.min_message_bytes is not None and size < spec.min_message_bytes:
         expected = str(spec.min_message_bytes)
-        yield setting_difference(spec, "max.message.bytes", str(size), expected, bootstrap, tolerable=True)
+        yield setting_difference(spec, "max.message.bytes", str(size), expected, link, tolerable=True)
 
 
 def setting_difference(
@@ -184,14 +266,14 @@ def setting_difference(
     setting: str,
     found: str,
     expected: str,
-    bootstrap: str,
+    link: Link,
     *,
     value: str | None = None,
     tolerable: bool = False,
 ) -> Difference:
     """What the topic has, what it should have, and the command that sets it (to ``value``, if that is not ``expected``)."""
     remedy = (
-        f"Run: kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics "
+        f"Run: kafka-configs.sh --bootstrap-server {link.bootstrap} --alter --entity-type topics "
         f"--entity-name {spec.name} --add-config {setting}={value or expected}"
     )
     return Difference(
@@ -199,8 +281,8 @@ def setting_difference(
     )
 
 
-def _partition_difference(spec: TopicSpec, found: int, bootstrap: str) -> Difference:
-    topics = f"kafka-topics.sh --bootstrap-server {bootstrap} --topic {spec.name}"
+def _partition_difference(spec: TopicSpec, found: int, link: Link) -> Difference:
+    topics = f"kafka-topics.sh --bootstrap-server {link.bootstrap} --topic {spec.name}"
     expected = spec.partitions_needed
     if expected is not None and found < expected:
         remedy = f"Run: {topics} --alter --partitions {expected}"
@@ -214,15 +296,15 @@ def _partition_difference(spec: TopicSpec, found: int, bootstrap: str) -> Differ
 
 
 @contextlib.contextmanager
-def connected_admin(bootstrap: str, client_options: Mapping[str, object]) -> Iterator[KafkaAdminClient]:
+def connected_admin(link: Link) -> Iterator[KafkaAdminClient]:
     """Open an admin client, and close it at the end. Raises ``Unreachable`` or ``StartError``."""
     try:
-        with open_admin(bootstrap, client_options) as admin:
+        with open_admin(link) as admin:
             yield admin
     except KafkaError as error:
         kind = Unreachable if error.retriable else StartError
         raise kind(
-            f"Kafka at {bootstrap} does not answer as expected: {error!r}. "
+            f"Kafka at {link.bootstrap} does not answer as expected: {error!r}. "
             "Check that the address is right, that the brokers are up, and the security settings."
         ) from error
 
@@ -262,16 +344,12 @@ def _permissions(described: list[dict[str, Any]]) -> Iterator[TopicPermissions]:
     for topic in described:
         hidden = topic["error_code"] == TopicAuthorizationFailedError.errno
         if hidden or topic["error_code"] == 0:
-            yield TopicPermissions(name=topic["name"], hidden=hidden, allowed=_allowed_operations(topic))
+            operations = topic.get("authorized_operations")
+            allowed = None if operations is None else frozenset(operations)
+            yield TopicPermissions(name=topic["name"], hidden=hidden, allowed=allowed)
 
 
-def _allowed_operations(topic: Mapping[str, Any]) -> frozenset[str] | None:
-    """Names of the operations that are allowed; None where the broker does not report them."""
-    operations = topic.get("authorized_operations")
-    return None if operations is None else frozenset(operations)
-
-
-def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int, subject: Subject) -> bool:
+def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int, link: Link) -> bool:
     """Create one topic; False if another process created it first."""
     durable = {"min.insync.replicas": "2"} if replicas == REPLICAS_MAX else {}
     options = {
@@ -284,8 +362,111 @@ def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int, subject: Subj
     except TopicAlreadyExistsError:
         return False
     except TopicAuthorizationFailedError as error:
-        needed = acl_command(subject, "topic", spec.name, ["Create", "Describe", "DescribeConfigs"])
+        needed = acl_command(link, "topic", spec.name, ["Create", "Describe", "DescribeConfigs"])
         raise StartError(
-            f"{subject.principal} lacks the permission Create on topic {spec.name}. Run: {needed}"
+            f"{link.principal} lacks the permission Create on topic {spec.name}. Run: {needed}"
         ) from error
     return True
+
+
+def brokers_seen(link: Link, topic: str) -> BrokersSeen:
+    """The brokers that answer; ``topic`` is not asked for. Raises ``Unreachable`` or ``StartError``. Kafka does not report the time of its clocks."""
+    del topic
+    with connected_admin(link) as admin:
+        brokers = admin.describe_cluster()["brokers"]
+        found = admin.get_broker_version_data(int(brokers[0]["broker_id"])).broker_version
+    count = len(brokers)
+    return BrokersSeen(text=f"{counted(count, 'broker')} of Kafka", version=".".join(map(str, found)))
+
+
+def topics_seen(link: Link, settings: Settings, only: frozenset[str]) -> TopicsSeen:
+    """The topics in ``only``. Raises ``Unreachable`` or ``StartError``."""
+    names = settings.topics
+    specs = _specs(settings, only)
+    with connected_admin(link) as admin:
+        found, permissions = describe(admin, [spec.name for spec in specs])
+    hidden = {each.name for each in permissions if each.hidden}
+    optional = {names.executor_kafka, *(spec.name for spec in specs if spec.optional)}
+    gone = [spec.name for spec in specs if spec.name not in found and spec.name not in hidden]
+    there = [(spec, found[spec.name]) for spec in specs if spec.name in found]
+    return TopicsSeen(
+        count=len(specs),
+        missing=tuple(name for name in gone if name not in optional),
+        missing_optional=tuple(name for name in gone if name in optional),
+        differences=tuple(
+            difference
+            for spec, topic in there
+            if topic.configs  # Kafka leaves them out if we may not DescribeConfigs
+            for difference in (
+                *differences_of(spec, topic, link),
+                *_find_shorter_retention(spec, topic, link),
+            )
+        ),
+        unwell=tuple(difference for spec, topic in there for difference in _find_unwell(spec, topic, link)),
+        denied=tuple(_find_denied(link, names, permissions)),
+    )
+
+
+def _find_shorter_retention(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Difference]:
+    for setting in _AT_LEAST:
+        wanted, kept = int(spec.chosen.get(setting, 0)), int(found.configs.get(setting, _WITHOUT_LIMIT))
+        if _WITHOUT_LIMIT < kept < wanted:
+            yield setting_difference(
+                spec,
+                setting,
+                str(kept),
+                f"{wanted} or more",
+                link,
+                value=str(wanted),
+                tolerable=True,
+            )
+
+
+def _find_unwell(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Difference]:
+    needed = int(found.configs.get("min.insync.replicas", 1))
+    for state in found.states:
+        if state.leader is None:
+            yield _make_difference(spec, f"leader of partition {state.number}", "none", "a broker", link)
+        elif state.in_sync_count < state.replicas_count:
+            yield _make_difference(
+                spec,
+                f"replicas in sync of partition {state.number}",
+                str(state.in_sync_count),
+                f"{state.replicas_count}, and {needed} to write",
+                link,
+                tolerable=state.in_sync_count >= needed,
+            )
+
+
+def _make_difference(
+    spec: TopicSpec, what: str, found: str, expected: str, link: Link, *, tolerable: bool = False
+) -> Difference:
+    return Difference(
+        topic=spec.name,
+        setting=what,
+        found=found,
+        expected=expected,
+        remedy=f"Bring its brokers back: kafka-topics.sh --bootstrap-server {link.bootstrap} --describe --topic {spec.name}",
+        tolerable=tolerable,
+    )
+
+
+def _find_denied(link: Link, names: TopicNames, permissions: Sequence[TopicPermissions]) -> Iterator[Denied]:
+    beats = beat_operations(names)
+    for topic, operations in missing_by_topic({**controller_operations(names), **beats}, permissions):
+        yield Denied(
+            what=f"{link.principal} lacks the permission {' and '.join(operations)} on topic {topic}",
+            remedy=f"Run: {acl_command(link, 'topic', topic, operations)}",
+            tolerable=topic in beats,
+        )
+
+
+def topic_ids(link: Link, names: Sequence[str]) -> dict[str, str]:
+    """Ids of those topics that have one. Raises ``NoAnswer``."""
+    with retry_until_answered(), open_admin(link) as admin:
+        described = admin.describe_topics(list(names))
+    return {
+        topic["name"]: str(topic["topic_id"])
+        for topic in described
+        if topic["error_code"] == 0 and int(str(topic.get("topic_id") or "0").replace("-", ""), 16) > 0
+    }

@@ -19,15 +19,16 @@ from policies.throttle.lists import BadList, foreign_entries_of, lists_of, merge
 from policies.throttle.moves import NO_LEADER, UNKNOWN, MoveColumns, Reassignment
 from policies.throttle.needs import LogReading, needs_of, write_rates
 from policies.throttle.rates import BrokerRole, Load, RatePlan, per_broker_plan
-from streaming.kafka.admin import KafkaCluster
+from streaming.kafka.client import ClusterError
 from streaming.kafka.cluster import (
+    KafkaCluster,
     LogSizes,
     Partition,
     PartitionState,
     RunningMove,
+    Throttle,
+    changes_of,
 )
-from streaming.kafka.connection import ClusterError
-from streaming.kafka.throttles import Throttle, changes_of
 from streaming.planner.throttle_plan import ThrottlePlan
 from streaming.planner.throttle_request import (
     BadRequest,

@@ -1,6 +1,8 @@
 """Pulsar clients, made and read the same way everywhere: verified host names, a renewable token, a quiet log, a timeout.
 
-A client does not survive a fork: it is made in the process that uses it.
+A client does not survive a fork: it is made in the process that uses it. What a broker refuses is explained: the permission that
+is missing, and the command that grants it. Permissions belong to a token's role, and we cannot read the role from the token: the
+commands say ROLE. docs/security.md has the permissions of every component.
 """
 
 import math
@@ -8,14 +10,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import pulsar
 
-from streaming.pulsar.positions import Position
-from streaming.pulsar.topic_names import partition_index
+from streaming.pulsar.http import PASSING, AdminError
+from streaming.pulsar.positions import Position, partition_index
 
 _OPERATION_TIMEOUT_S = 30
 """The client's own default."""
+_UNAUTHORIZED = "Unauthorized to validate"
+"""The admin API's words if a role lacks a permission, with status 401 or 403; for a bad token it has other words."""
+_OUTAGES = (
+    pulsar.BrokerMetadataError,
+    pulsar.BrokerPersistenceError,
+    pulsar.ConnectError,
+    pulsar.LookupError,
+    pulsar.NotConnected,
+    pulsar.ServiceUnitNotReady,
+    pulsar.Timeout,
+    pulsar.TooManyLookupRequestException,
+)
 
 
 def connect(
@@ -90,3 +105,43 @@ def keep_ctrl_c() -> Iterator[None]:
 
 def _token(file: str) -> str:
     return Path(file).read_text(encoding="utf-8").strip()
+
+
+AuthAction = Literal["produce", "consume"]
+"""Actions as ``pulsar-admin topics grant-permission`` spells them."""
+
+
+def explain_denied(error: Exception, topic: str, action: AuthAction) -> str:
+    """The missing permission, if the error is about one, and otherwise Pulsar's own words. ``topic`` is a full name."""
+    if not is_denied(error):
+        return repr(error) if isinstance(error, pulsar.PulsarException) else str(error)
+    return (
+        f"the token's role lacks the permission {action} on {topic}. "
+        f"Run: pulsar-admin topics grant-permission {topic} --role ROLE --actions {action}"
+    )
+
+
+def explain_administrator(error: AdminError, namespace: str) -> str | None:
+    """The sentence for a call that only an administrator of the tenant may make; None if the error is about something else."""
+    if not is_denied(error):
+        return None
+    tenant = namespace.partition("/")[0]
+    return (
+        f"{error.answer}. The token's role must be an administrator of the tenant {tenant}, because trimtab reads "
+        f"topics and their policies. Run: pulsar-admin tenants update {tenant} --admin-roles ROLE (with the "
+        "present roles, too: the command replaces the list)"
+    )
+
+
+def is_denied(error: Exception) -> bool:
+    """Whether the role of the token lacks a permission."""
+    if isinstance(error, AdminError):
+        return _UNAUTHORIZED in error.answer
+    return isinstance(error, pulsar.AuthorizationError)
+
+
+def passes(error: BaseException | None) -> bool:
+    """Whether brokers do not answer, which may pass. A wrong address looks the same; a missing permission or topic does not."""
+    if isinstance(error, AdminError):
+        return error.failure in PASSING
+    return isinstance(error, _OUTAGES)

@@ -1,24 +1,25 @@
-"""Writes events to a topic on Pulsar, as ``streaming.kafka.events`` does on Kafka.
+"""Writes to a topic on Pulsar outside of the batches, as ``streaming.kafka.events`` does on Kafka.
 
 A client that failed to write is thrown away with the events it still held, and made anew for the next event: after an outage
 of the bookies its producer may never recover.
 """
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pulsar
 
-from streaming.ports.events import NoTopic
-from streaming.ports.publishing import PublishError
-from streaming.pulsar.clients import close, keep_ctrl_c
-from streaming.pulsar.denied import explain_denied
+from streaming.pulsar.clients import close, explain_denied, keep_ctrl_c
+from streaming.pulsar.commits import WINDOW, Acknowledged, NotSent
 from streaming.pulsar.link import PulsarLink
-from streaming.pulsar.producers import WINDOW, Acknowledged, NotSent
+from streaming.pulsar.reading import explain_errors
+from streaming.transport.errors import NoTopic, PublishError
 
 _TIMEOUT_S = 10.0
 _FLUSH_S = _TIMEOUT_S + 5.0
 """The client gives an event up after ``_TIMEOUT_S``; a client that does not is waited for only a little longer."""
+_APPEND_TIMEOUT_S = 20.0
 
 
 @dataclass(slots=True)
@@ -33,8 +34,9 @@ class _Connection:
 class PulsarEvents:
     """A producer of one topic; an ``EventSink``. The client does not batch: each event is an entry."""
 
-    def __init__(self, link: PulsarLink, topic: str) -> None:
+    def __init__(self, link: PulsarLink, topic: str, *, max_record_bytes: int = 0) -> None:
         """Raises ``PublishError`` when the brokers cannot be reached and ``NoTopic`` when the topic is missing."""
+        del max_record_bytes  # the brokers' own limit stands
         self._link, self._topic = link, link.full_name(topic)
         self._lock = threading.Lock()
         self._connection: _Connection | None = self._connect()
@@ -100,3 +102,24 @@ class PulsarEvents:
             why = explain_denied(error, self._topic, "produce")
             raise PublishError(f"no producer of {self._topic} at {url}: {why}") from error
         return _Connection(client, producer)
+
+
+def append(
+    link: PulsarLink,
+    topic: str,
+    records: Sequence[tuple[str | None, bytes]],
+    *,
+    headers: Sequence[tuple[str, str]] = (),
+) -> None:
+    """Append values, with their keys if any; returns when the brokers have them. Raises ``exits.Refused``."""
+    name = link.full_name(topic)
+    with explain_errors(link, name, "produce"):
+        client = link.client(timeout_s=_APPEND_TIMEOUT_S)
+        try:
+            producer = client.create_producer(
+                name, send_timeout_millis=round(_APPEND_TIMEOUT_S * 1000), batching_enabled=False
+            )
+            for key, value in records:
+                producer.send(value, partition_key=key, properties=dict(headers))
+        finally:
+            close(client)

@@ -23,6 +23,8 @@ class PulsarLink:
     service_url: str
     section: str
     place: PulsarTopics
+    subscription: str = ""
+    """The durable one that keeps unread records of the input."""
 
     def full_name(self, topic: str) -> str:
         """``persistent://tenant/namespace/topic``."""
@@ -40,7 +42,8 @@ class PulsarLink:
     @contextmanager
     def admin(self) -> "Iterator[PulsarAdmin]":
         """A client of the admin API. Raises ``CredentialsError``; its calls raise ``AdminError``."""
-        from streaming.pulsar.admin import HttpClient, PulsarAdmin  # noqa: PLC0415  loads httpx
+        from streaming.pulsar.admin import PulsarAdmin  # noqa: PLC0415  loads httpx
+        from streaming.pulsar.http import HttpClient  # noqa: PLC0415  loads httpx
 
         place = self.place
         target = PulsarTarget(
@@ -56,7 +59,8 @@ def input_on_pulsar(settings: Settings) -> PulsarLink | None:
     """Where load reports, results and control events are; None where that is Kafka."""
     if not settings.input.is_pulsar:
         return None
-    return PulsarLink(settings.input.url, "input", settings.input.pulsar)
+    place = settings.input.pulsar
+    return PulsarLink(settings.input.url, "input", place, place.subscription)
 
 
 def output_on_pulsar(settings: Settings) -> PulsarLink | None:

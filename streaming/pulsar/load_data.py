@@ -14,9 +14,9 @@ from typing import Final
 
 import pulsar
 
-from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
-from streaming.pulsar.clients import close, connect
-from streaming.pulsar.denied import explain_denied
+from streaming.pulsar.admin import PulsarAdmin
+from streaming.pulsar.clients import close, connect, explain_denied
+from streaming.pulsar.http import AdminError, HttpClient
 from streaming.settings.targets import PulsarTarget
 
 LOAD_TOPIC: Final = "non-persistent://pulsar/system/loadbalancer-broker-load-data"

@@ -1,4 +1,4 @@
-"""Places in a partition's log, and how far a batch may go. Pure.
+"""Names of partitions, places in a partition's log, and how far a batch may go. Pure.
 
 A partition is a chain of ledgers, each with entries 0, 1, …; an entry is one message, or a producer's whole batch of them.
 A position names the last entry that is done, ``ledger:entry``; ``ledger:-1`` is the beginning of a ledger. Ids of ledgers
@@ -11,11 +11,14 @@ So ``ledger:-1``, before which nothing was ever read, may name a ledger that is 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
+from urllib.parse import quote
 
 from state.layouts import FRESH
-from streaming.ports.starts import SKIP_LOST
+from streaming.transport.errors import SKIP_LOST
 
 _ENTRY_BITS, _BATCH_BITS, _LEDGER_BITS = 24, 10, 29
+_PERSISTENT = "persistent://"
+_PARTITION = "-partition-"
 
 
 class DataLoss(Exception):
@@ -144,3 +147,19 @@ def pack(position: Position, batch_index: int) -> int:
         )
     ledger = position.ledger & (1 << _LEDGER_BITS) - 1
     return (ledger << _ENTRY_BITS | position.entry) << _BATCH_BITS | batch
+
+
+def partition_names(topic: str, count: int) -> list[str]:
+    """Full names of the partitions; the topic's own name if it has none."""
+    return [f"{topic}{_PARTITION}{number}" for number in range(count)] if count else [topic]
+
+
+def partition_index(partition: str) -> int:
+    """Number of a partition; -1 for a topic without partitions."""
+    _, mark, number = partition.rpartition(_PARTITION)
+    return int(number) if mark and number.isdigit() else -1
+
+
+def topic_path(topic: str) -> str:
+    """Path of a topic in the admin API."""
+    return f"/admin/v2/persistent/{quote(topic.removeprefix(_PERSISTENT))}"

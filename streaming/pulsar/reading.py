@@ -1,21 +1,29 @@
-"""Reads a topic on Pulsar for a person, as ``streaming.kafka.reading`` does on Kafka: no subscription stays behind."""
+"""Reads a topic on Pulsar, as ``streaming.kafka.reading`` does on Kafka, and finds input that is gone: no subscription stays behind."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 import pulsar
 
-from streaming.ports.places import Place
-from streaming.ports.reading import Begin, TopicRecord
+from streaming.contract.encode import SkippedRange
 from streaming.process.closing import Closing
 from streaming.process.exits import Refused
-from streaming.pulsar.admin import AdminError, PulsarAdmin
-from streaming.pulsar.admin.http import CredentialsError
-from streaming.pulsar.clients import close, keep_ctrl_c, read_to_end, reader_after
-from streaming.pulsar.denied import AuthAction, explain_denied, is_denied
+from streaming.pulsar.admin import PulsarAdmin
+from streaming.pulsar.clients import (
+    AuthAction,
+    close,
+    explain_denied,
+    is_denied,
+    keep_ctrl_c,
+    read_to_end,
+    reader_after,
+)
+from streaming.pulsar.http import AdminError, CredentialsError
 from streaming.pulsar.link import PulsarLink
-from streaming.pulsar.positions import Position, pack
-from streaming.pulsar.topic_names import partition_index, partition_names, partitions_count, position_before
+from streaming.pulsar.log import PartitionLogs, partitions_count, position_before
+from streaming.pulsar.positions import DataLoss, Log, Position, pack, partition_index, partition_names
+from streaming.transport.errors import PublishError
+from streaming.transport.side import Begin, Place, TopicRecord
 
 _TIMEOUT_MS = 10_000
 _POLL_MS = 200
@@ -53,7 +61,9 @@ class PulsarTopicReader(Closing):
         begin: Begin | Place = "earliest",
         partition: int | None = None,
         compacted: bool = False,
+        silence_s: float | None = None,
     ) -> None:
+        del silence_s  # our own limit is short enough for everybody
         self._link = link
         self._topic = link.full_name(topic)
         with self._explain_errors():
@@ -137,3 +147,28 @@ def record_of(message: pulsar.Message) -> TopicRecord:
         offset=pack(Position(id_.ledger_id(), id_.entry_id()), id_.batch_index()),
         headers=[(name, text.encode()) for name, text in message.properties().items()],
     )
+
+
+def find_lost(link: PulsarLink, places: Sequence[Place]) -> list[SkippedRange]:
+    """The ranges after these places that are gone. Raises ``PublishError``."""
+    try:
+        with link.admin() as admin:
+            logs = PartitionLogs(admin, subscription=link.subscription)
+            found = [_gap(logs.log(place.log), place) for place in places]
+    except AdminError as error:
+        raise PublishError(f"[{link.section}.pulsar]: {error}") from error
+    return [gap for gap in found if gap is not None]
+
+
+def _gap(log: Log, place: Place) -> SkippedRange | None:
+    at = Position.parse(place.at)
+    try:
+        log.require(at, place.log)
+    except DataLoss:
+        return SkippedRange(
+            topic=place.topic,
+            partition=place.partition,
+            read_until=place.at,
+            goes_on_from=str(log.nearest(at)),
+        )
+    return None

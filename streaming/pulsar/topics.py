@@ -1,40 +1,43 @@
-"""The topics on Pulsar: how they must be set up, making them, and checking them at start.
+"""The topics on Pulsar: how they must be set up, making them, checking them at start, and examining them for a person.
 
 Everything is set for the topic, nothing for its namespace, which may hold other people's topics. Only two settings of an
 existing topic are ever changed: deduplication is switched on, because exactly-once publishing needs it, and deletion while
 idle, which is Pulsar's default, is switched off. Neither changes a message. Any other difference is named with the command
-that corrects it.
+that corrects it. A person is shown everything that is wrong, at once, and nothing is changed by it.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import msgspec
+import pulsar
 
-from streaming.ports.topics import (
+from streaming.process.deadline import poll
+from streaming.pulsar.admin import PulsarAdmin
+from streaming.pulsar.clients import close, explain_administrator
+from streaming.pulsar.http import PASSING, AdminError, CredentialsError
+from streaming.pulsar.link import PulsarLink
+from streaming.pulsar.log import partitions_count
+from streaming.pulsar.positions import topic_path
+from streaming.pulsar.publisher import commits_topic_of
+from streaming.settings import Settings
+from streaming.transport.errors import StartError, TopicsWrong, Unreachable
+from streaming.transport.topics import (
     ACTIONS_RETENTION_MS,
     AUDIT_RETENTION_MS,
     BEATS_RETENTION_MS,
     INPUT_RETENTION_MS,
+    BrokersSeen,
+    Denied,
     Difference,
     Outcome,
-    StartError,
     TopicOutcome,
-    TopicsWrong,
-    Unreachable,
+    TopicsSeen,
     no_beats,
 )
-from streaming.process.deadline import poll
-from streaming.pulsar.admin import AdminError, PulsarAdmin
-from streaming.pulsar.admin.errors import PASSING
-from streaming.pulsar.admin.http import CredentialsError
-from streaming.pulsar.denied import explain_administrator
-from streaming.pulsar.link import PulsarLink, input_on_pulsar, output_on_pulsar
-from streaming.pulsar.publisher import commits_topic_of
-from streaming.pulsar.topic_names import partitions_count, topic_path
-from streaming.settings import Settings
 
 Value = TypeVar("Value")
 _MS_PER_MINUTE = 60_000
@@ -45,6 +48,7 @@ _COMPACTION_BYTES = 1024 * 1024
 _NOT_ALLOWED = 405
 """The HTTP status that Pulsar answers where policies of single topics are switched off."""
 _APPLIED_WITHIN_S, _POLL_S = 10.0, 0.05
+_TIMEOUT_S = 10.0
 
 
 class _Retention(msgspec.Struct, frozen=True):
@@ -87,91 +91,81 @@ class PulsarTopicSpec:
     is_optional: bool = False
 
 
-def specs_of(settings: Settings, *, input_partitions: int) -> dict[PulsarLink, list[PulsarTopicSpec]]:
-    """The topics of the sides that are on Pulsar."""
+def specs_of(
+    link: PulsarLink, settings: Settings, only: frozenset[str], *, input_partitions: int = 0
+) -> list[PulsarTopicSpec]:
+    """The topics in ``only``, each as it is made on this side."""
     names = settings.topics
-    found: dict[PulsarLink, list[PulsarTopicSpec]] = {}
-    if (source := input_on_pulsar(settings)) is not None:
-        partitions = input_partitions if input_partitions > 1 else 0
-        found[source] = [
-            _spec(source, names.input, INPUT_RETENTION_MS, partitions=partitions),
-            _spec(source, names.control, None, is_compacted=True),
-        ]
-    if (target := output_on_pulsar(settings)) is not None:
-        commits = commits_topic_of(names.commits, settings.controller.name)
-        kept = _Retention(_FOR_EVER, _MARKERS_MB)
-        found[target] = [
-            *found.get(target, ()),
-            _output(target, names.actions, ACTIONS_RETENTION_MS),
-            _output(target, names.actions_dry_run, ACTIONS_RETENTION_MS),
-            _output(target, names.audit, AUDIT_RETENTION_MS),
-            _output(target, names.dead_letter, ACTIONS_RETENTION_MS),
-            _spec(target, names.executor_kafka, None, is_compacted=True, is_single=True),
-            PulsarTopicSpec(name=target.full_name(commits), retention=kept, is_single=True),
-            _spec(target, names.beats, BEATS_RETENTION_MS, is_single=True, is_optional=True),
-        ]
-    return found
+    outputs = {
+        names.actions: ACTIONS_RETENTION_MS,
+        names.actions_dry_run: ACTIONS_RETENTION_MS,
+        names.audit: AUDIT_RETENTION_MS,
+        names.dead_letter: ACTIONS_RETENTION_MS,
+    }
+    specs = [
+        PulsarTopicSpec(
+            name=names.input,
+            retention=_retention(INPUT_RETENTION_MS),
+            partitions=input_partitions if input_partitions > 1 else 0,
+        ),
+        PulsarTopicSpec(name=names.control, retention=_retention(None), is_compacted=True),
+        *(
+            PulsarTopicSpec(name=name, retention=_retention(kept_ms), is_deduplicated=True, is_single=True)
+            for name, kept_ms in outputs.items()
+        ),
+        PulsarTopicSpec(
+            name=names.executor_kafka, retention=_retention(None), is_compacted=True, is_single=True
+        ),
+        PulsarTopicSpec(name=names.commits, retention=_Retention(_FOR_EVER, _MARKERS_MB), is_single=True),
+        PulsarTopicSpec(
+            name=names.beats, retention=_retention(BEATS_RETENTION_MS), is_single=True, is_optional=True
+        ),
+    ]
+    own = {names.commits: commits_topic_of(names.commits, settings.controller.name)}
+    return [
+        replace(spec, name=link.full_name(own.get(spec.name, spec.name)))
+        for spec in specs
+        if spec.name in only
+    ]
 
 
-def _spec(
-    link: PulsarLink,
-    name: str,
-    retention_ms: int | None,
-    *,
-    partitions: int = 0,
-    is_compacted: bool = False,
-    is_single: bool = False,
-    is_deduplicated: bool = False,
-    is_optional: bool = False,
-) -> PulsarTopicSpec:
-    minutes = _FOR_EVER if retention_ms is None else retention_ms // _MS_PER_MINUTE
-    return PulsarTopicSpec(
-        name=link.full_name(name),
-        retention=_Retention(minutes, _FOR_EVER),
-        partitions=partitions,
-        is_single=is_single,
-        is_compacted=is_compacted,
-        is_deduplicated=is_deduplicated,
-        is_optional=is_optional,
-    )
+def _retention(kept_ms: int | None) -> _Retention:
+    minutes = _FOR_EVER if kept_ms is None else kept_ms // _MS_PER_MINUTE
+    return _Retention(minutes, _FOR_EVER)
 
 
-def _output(link: PulsarLink, name: str, retention_ms: int) -> PulsarTopicSpec:
-    return _spec(link, name, retention_ms, is_deduplicated=True, is_single=True)
-
-
-def create(settings: Settings, *, input_partitions: int) -> list[TopicOutcome]:
+def create(
+    link: PulsarLink, settings: Settings, only: frozenset[str], *, input_partitions: int
+) -> list[TopicOutcome]:
     """Make the topics that are missing, and correct in the others what ``_ensure`` may change; raises ``StartError``."""
-    outcomes: list[TopicOutcome] = []
-    for link, specs in specs_of(settings, input_partitions=input_partitions).items():
-        with open_admin(link) as admin:
-            outcomes += [_ensure(admin, spec) for spec in specs]
-    return outcomes
+    with open_admin(link) as admin:
+        return [
+            _ensure(admin, spec) for spec in specs_of(link, settings, only, input_partitions=input_partitions)
+        ]
 
 
-def validate(settings: Settings) -> list[str]:
+def validate(link: PulsarLink, settings: Settings, only: frozenset[str]) -> list[str]:
     """Check the topics; returns warnings. Raises ``StartError`` naming every obstacle: no answer, missing topics, no deduplication."""
     problems: list[str] = []
     warnings: list[str] = []
-    for link, specs in specs_of(settings, input_partitions=0).items():
-        with open_admin(link) as admin:
-            found = {spec: partitions_count(admin, spec.name) for spec in specs}
-            missing = [spec for spec, partitions in found.items() if partitions is None]
-            if needed := [spec.name for spec in missing if not spec.is_optional]:
-                problems.append(
-                    f"topics missing at {link.service_url}: {', '.join(needed)}. Run: trimtab topics create"
-                )
-            warnings += [
-                no_beats(f"topic {spec.name} is missing at {link.service_url}. Run: trimtab topics create.")
-                for spec in missing
-                if spec.is_optional
-            ]
-            for spec, partitions in found.items():
-                if partitions is not None:
-                    for difference in differences_of(admin, spec, partitions):
-                        is_warning = difference.tolerable or spec.is_optional
-                        (warnings if is_warning else problems).append(str(difference))
-            warnings += time_to_live(admin, link.place.namespace)
+    with open_admin(link) as admin:
+        found = {spec: partitions_count(admin, spec.name) for spec in specs_of(link, settings, only)}
+        missing = [spec for spec, partitions in found.items() if partitions is None]
+        if needed := [spec.name for spec in missing if not spec.is_optional]:
+            problems.append(
+                f"topics missing at {link.service_url}: {', '.join(needed)}. Run: trimtab topics create"
+            )
+        warnings += [
+            no_beats(f"topic {spec.name} is missing at {link.service_url}. Run: trimtab topics create.")
+            for spec in missing
+            if spec.is_optional
+        ]
+        for spec, partitions in found.items():
+            if partitions is not None:
+                for difference in differences_of(admin, spec, partitions):
+                    is_warning = difference.tolerable or spec.is_optional
+                    (warnings if is_warning else problems).append(str(difference))
+        warnings += time_to_live(admin, link.place.namespace)
     if problems:
         raise TopicsWrong("\n".join(problems))
     return warnings
@@ -248,7 +242,7 @@ def differences_of(admin: PulsarAdmin, spec: PulsarTopicSpec, partitions: int) -
             found="off",
             expected="on, because actions would be published twice after a crash",
             remedy="Run: trimtab topics create; or for the whole namespace: pulsar-admin namespaces "
-            f"set-deduplication {_namespace(spec.name)} --enable",
+            f"set-deduplication {spec.name.removeprefix('persistent://').rpartition('/')[0]} --enable",
         )
     if _is_deleted_when_idle(admin, spec.name):
         yield Difference(
@@ -303,10 +297,6 @@ def _policy_in_force(admin: PulsarAdmin, topic: str, policy: str, kind: type[Val
     return None if text in {b"", b"null"} else msgspec.json.decode(text, type=kind)
 
 
-def _namespace(topic: str) -> str:
-    return topic.removeprefix("persistent://").rpartition("/")[0]
-
-
 def _is_at_least(limit: int, other: int) -> bool:
     return limit < 0 or (other >= 0 and limit >= other)
 
@@ -330,3 +320,50 @@ def open_admin(link: PulsarLink) -> Iterator[PulsarAdmin]:
         raise kind(f"[{link.section}.pulsar]: {why}") from error
     except CredentialsError as error:
         raise StartError(f"[{link.section}.pulsar]: {error}") from error
+
+
+def brokers_seen(link: PulsarLink, topic: str) -> BrokersSeen:
+    """The brokers at both of their addresses: the admin API's, and the log's, where a topic is looked up.
+
+    Raises ``Unreachable`` or ``StartError``.
+    """
+    with open_admin(link) as admin:
+        version, ahead_s = admin.version(), admin.ahead_s(time.time)
+    client = link.client(timeout_s=_TIMEOUT_S)
+    try:
+        client.get_topic_partitions(link.full_name(topic))
+    except (pulsar.ConnectError, pulsar.Timeout, pulsar.LookupError) as error:
+        raise Unreachable(
+            f"{link.service_url} does not answer, though {link.place.admin_url} does: {error!r}. Check {link.section}.url, "
+            "and whether the brokers' advertised addresses can be reached from here"
+        ) from error
+    finally:
+        close(client)
+    return BrokersSeen(text="brokers of Pulsar", version=version, ahead_s=ahead_s)
+
+
+def topics_seen(link: PulsarLink, settings: Settings, only: frozenset[str]) -> TopicsSeen:
+    """The topics in ``only``. Raises ``Unreachable`` or ``StartError``."""
+    specs = specs_of(link, settings, only)
+    executors = link.full_name(settings.topics.executor_kafka)
+    with open_admin(link) as admin:
+        found = {spec: partitions_count(admin, spec.name) for spec in specs}
+        differences = [
+            each
+            for spec, partitions in found.items()
+            if partitions is not None
+            for each in differences_of(admin, spec, partitions)
+        ]
+        warnings = list(time_to_live(admin, link.place.namespace))
+    missing = [spec for spec, partitions in found.items() if partitions is None]
+    optional = [spec for spec in missing if spec.is_optional or spec.name == executors]
+    return TopicsSeen(
+        count=len(specs),
+        missing=tuple(spec.name for spec in missing if spec not in optional),
+        missing_optional=tuple(spec.name for spec in optional),
+        differences=tuple(differences),
+        warnings=tuple(
+            Denied(what=each.partition(" Run: ")[0], remedy=f"Run: {each.partition(' Run: ')[2]}")
+            for each in warnings
+        ),
+    )

@@ -21,20 +21,25 @@ import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from streaming.ports.checkpoint import (
-    CheckpointError,
+from streaming.settings import Settings
+from streaming.settings.identity import kept_digest
+from streaming.spark.files import Files, UnsafeStore, require_promises
+from streaming.transport.checkpoint import (
+    CARD,
+    CLAIM,
+    Start,
+    all_starts,
     card_of,
+    newest_number,
+    newest_start,
     read_card,
     read_query,
     refuse_other_cards,
     refuse_strangers,
 )
-from streaming.ports.marker import Checkpoint, Marker
-from streaming.ports.places import Place, Progress
-from streaming.ports.starts import CARD, CLAIM, Start, StartWith, all_starts, newest_number, newest_start
-from streaming.settings import Settings
-from streaming.settings.identity import kept_digest
-from streaming.spark.files import Files, UnsafeStore, require_promises
+from streaming.transport.errors import CheckpointError, StartWith
+from streaming.transport.publishing import Checkpoint, Marker
+from streaming.transport.side import Place, Progress
 
 _LOG = logging.getLogger(__name__)
 

@@ -24,11 +24,9 @@ from state.controller import Controller
 from state.settings import SettingsSource
 from state.store import Store
 from streaming.contract.encode import Origin, source_of
-from streaming.intake.observation import encode
-from streaming.intake.observing import event_observation
-from streaming.intake.records import Intake, Record
 from streaming.settings.identity import EVERY_CLUSTER, AcceptedClusters
 from streaming.spark.rows import of_observation, of_output, refused_row
+from streaming.transport.intake import Intake, Record, encode_observation, event_observation
 
 IN_MEMORY_BYTES = 64 * 1024 * 1024
 """A round of 1,000 brokers is about 4 MB: an ordinary batch, also one that catches up, never reaches the file."""
@@ -72,7 +70,7 @@ class Deciding:
         observation = event_observation(
             cluster if is_known or forgotten else "", intake.tally, forgotten=forgotten
         )
-        yield of_observation(cluster, encode(observation))
+        yield of_observation(cluster, encode_observation(observation))
 
 
 def _record(row: Row) -> Record:

@@ -19,12 +19,10 @@ from pyspark.errors import PySparkException
 
 from state.controller import RoundLengthError
 from state.layouts import FRESH, NewerStateError, OlderStateError
-from streaming.ports.publishing import PublishError
-from streaming.ports.reading import NoAnswer
-from streaming.ports.starts import SKIP_LOST
-from streaming.pulsar.admin.errors import AdminError
+from streaming.pulsar.http import AdminError
 from streaming.pulsar.positions import DataLoss
 from streaming.spark.operator import at_cluster
+from streaming.transport.errors import SKIP_LOST, NoAnswer, PublishError
 
 _NOT_STARTED = "JAVA_GATEWAY_EXITED"
 """Spark's condition for a JVM that ended before it answered."""

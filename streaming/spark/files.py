@@ -19,7 +19,7 @@ from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from streaming.ports.starts import PROBE
+from streaming.transport.checkpoint import PROBE
 
 _CONDITIONAL = "fs.option.create.conditional.overwrite"
 """Option of Hadoop's ``createFile`` (HADOOP-19256). A file system without it does not need it, or fails ``creates_exclusively``."""

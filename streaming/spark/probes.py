@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import SparkSession
 
-from streaming.ports.starts import all_starts
 from streaming.spark.failures import spark_errors
 from streaming.spark.files import Files
+from streaming.transport.checkpoint import all_starts
 
 PROBE_BYTES = 1024 * 1024
 """More than the last free block of a disk that is almost full, and quickly written."""

@@ -36,12 +36,11 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from streaming.pulsar.acknowledging import Acknowledger
-from streaming.pulsar.admin import HttpClient, PulsarAdmin
+from streaming.pulsar.admin import PulsarAdmin
 from streaming.pulsar.clients import shared_client
-from streaming.pulsar.log import Message, PartitionReader
-from streaming.pulsar.positions import Position, pack
-from streaming.pulsar.topic_names import PartitionLogs, partition_index
+from streaming.pulsar.http import HttpClient
+from streaming.pulsar.log import Acknowledger, Message, PartitionLogs, PartitionReader
+from streaming.pulsar.positions import Position, pack, partition_index
 from streaming.settings import PulsarTarget
 
 SCHEMA = StructType(

@@ -19,9 +19,6 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streaming.contract.encode import SkippedRange
 from streaming.kafka.link import input_link
-from streaming.ports.places import is_past
-from streaming.ports.publisher import Publisher
-from streaming.ports.reading import Begin
 from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource, Settings, TopicNames
 from streaming.settings.identity import AcceptedClusters, NotReadable, identity_of, restore
@@ -29,6 +26,8 @@ from streaming.spark import source
 from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.operator import ClusterProcessor
 from streaming.spark.rows import OUTPUT_SCHEMA, OutputRow
+from streaming.transport.publisher import Publisher
+from streaming.transport.side import Begin, is_past
 
 _LOG = logging.getLogger(__name__)
 

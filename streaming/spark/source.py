@@ -19,10 +19,10 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from streaming.contract.encode import MAX_QUOTED_BYTES
 from streaming.contract.messages import CLUSTER_PATTERN
 from streaming.kafka.link import input_link
-from streaming.kafka.starting import first_offsets
-from streaming.ports.reading import Begin
+from streaming.kafka.reading import first_offsets
 from streaming.settings import Settings
 from streaming.spark.rows import INPUT_SCHEMA
+from streaming.transport.side import Begin
 
 _FETCH_WAIT_MS = "20"
 """Kafka's default of 500 would hold every micro-batch back for that long."""

@@ -15,7 +15,7 @@ from state.store import DictStore
 from streaming.contract.encode import Origin
 from streaming.controller.recorder import RotatingFolder
 from streaming.controller.recording import Recorded
-from streaming.intake.records import Intake, Record
+from streaming.transport.intake import Intake, Record
 from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, FixedSettings, Fleet, tick
 from tests.bench.report import Row, Section, best_cpu_s
 from tests.support.processes import ROOT, TRIMTAB

@@ -23,8 +23,8 @@ from deploy.local.kafka import LocalKafka, Node
 from deploy.local.processes import free_ports
 from deploy.local.pulsar import LocalPulsar
 from streaming.process.closing import Closing
-from streaming.pulsar.admin import AdminError
 from streaming.pulsar.clients import close
+from streaming.pulsar.http import AdminError
 from tests.support.processes import meanwhile
 from tests.support.pulsar import CLUSTER, Lab, PulsarStage, connected
 from tests.support.stage import Stage, staged

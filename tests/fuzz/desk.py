@@ -18,10 +18,13 @@ from state.settings import SettingsSource
 from state.store import DictStore
 from streaming.contract.encode import Refused, encode, encode_refused
 from streaming.controller.published import decode as decode_published
-from streaming.intake.observation import decode as decode_observation
-from streaming.intake.observation import encode as encode_observation
-from streaming.intake.observing import event_observation
-from streaming.intake.records import Intake, Record
+from streaming.transport.intake import (
+    Intake,
+    Record,
+    decode_observation,
+    encode_observation,
+    event_observation,
+)
 from tests.fuzz.traffic import Traffic
 
 SCHEMAS = Path(__file__).parents[2] / "docs/schemas"

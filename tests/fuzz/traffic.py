@@ -19,7 +19,7 @@ from deploy.docs.schemas import KINDS
 from state.outputs import Output, rfc3339
 from state.settings import ClusterSettings
 from streaming.contract.encode import Origin
-from streaming.intake.records import Record
+from streaming.transport.intake import Record
 from tests.streaming import golden
 
 RECORDING = Path(__file__).parents[1] / "recordings/pulsar-3-brokers.ndjson.gz"

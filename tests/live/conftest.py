@@ -11,7 +11,9 @@ from kafka import KafkaAdminClient
 
 from deploy.local.kafka import LocalKafka
 from deploy.local.pulsar import NEWEST_PULSAR_LOCK, LocalPulsar
-from streaming.kafka.memory import ExecutorMemory
+from streaming.kafka.link import Link
+from streaming.kafka.side import KafkaSide
+from streaming.transport.executor import Memory
 from tests.support.hdfs import LocalHdfs
 from tests.support.moving import CLUSTER, Moving, UsualFetches
 from tests.support.permissions import USERS, Access, password_of
@@ -159,7 +161,7 @@ def moving(brokers: LocalKafka) -> Iterator[Moving]:
 
 
 @pytest.fixture
-def memory(brokers: LocalKafka, tmp_path: Path) -> Iterator[ExecutorMemory]:
+def memory(brokers: LocalKafka, tmp_path: Path) -> Iterator[Memory]:
     """What an executor of throttles remembers, on a topic of its own."""
     with staged(brokers.bootstrap, tmp_path) as made:
-        yield ExecutorMemory(made.bootstrap, made.topics.executor_kafka, CLUSTER)
+        yield Memory(KafkaSide(Link(made.bootstrap)), made.topics.executor_kafka, CLUSTER)

@@ -10,10 +10,10 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.processes import free_ports
 from streaming.contract.beat import Beat, encode
-from streaming.ports.marker import Checkpoint
 from streaming.process.exits import OK, REFUSED, UNREACHABLE
 from streaming.settings import load
-from streaming.systems.publisher import publisher_of
+from streaming.systems import publisher_of
+from streaming.transport.publishing import Checkpoint
 from tests.support.loads import closing, leaning
 from tests.support.processes import command, until
 from tests.support.stage import Stage

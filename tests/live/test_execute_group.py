@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -13,11 +12,12 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer
 
 from deploy.local.kafka import LocalKafka
-from streaming.kafka.actions import ActionsTopic
-from streaming.kafka.throttles import read_throttle
-from streaming.ports.actions import ActionRecord, Epochs
-from streaming.ports.publishing import PublishError
+from streaming.kafka.cluster import KafkaCluster
+from streaming.kafka.executor import ActionsTopic
+from streaming.kafka.link import Link
 from streaming.process.deadline import Deadline
+from streaming.transport.errors import PublishError
+from streaming.transport.side import ActionRecord, Epochs
 from tests.support.actions import publish, results, throttle
 from tests.support.controllers import is_frozen
 from tests.support.processes import Child, is_ready, until
@@ -38,13 +38,12 @@ def consumer(stage: Stage, stack: ExitStack) -> ActionsTopic:
     }
     return stack.enter_context(
         ActionsTopic(
-            stage.bootstrap,
-            topic=stage.topics.actions,
-            cluster=stage.name,
+            Link(stage.bootstrap),
+            stage.topics.actions,
+            group=f"trimtab-execute-{stage.name}",
             epochs=Epochs(),
             records_max=10,
-            now_s=time.time(),
-            client_options=options,
+            **options,
         )
     )
 
@@ -216,7 +215,7 @@ class Executor:
 
     def throttled(self) -> str:
         """The replicas that are throttled."""
-        found = read_throttle(self.admin, topics=[self.stage.topics.audit], brokers=[])
+        found = KafkaCluster(self.admin).throttle(topics=[self.stage.topics.audit], brokers=[])
         return found.throttle.lists.leader.get(self.stage.topics.audit, "")
 
     def committed(self) -> int:

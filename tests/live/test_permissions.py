@@ -10,14 +10,14 @@ from kafka.admin import NewTopic
 
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
-from streaming.kafka import admin as kafka_admin
-from streaming.kafka.connection import ClusterError
+from streaming.kafka import cluster
+from streaming.kafka.client import ClusterError
+from streaming.kafka.cluster import KafkaCluster, Throttle, changes_of
 from streaming.kafka.link import input_link, output_link
 from streaming.kafka.publisher import KafkaPublisher
-from streaming.kafka.throttles import Throttle, changes_of, read_throttle
-from streaming.ports.publishing import PublishError
 from streaming.process.exits import REFUSED
 from streaming.settings import TopicNames, load
+from streaming.transport.errors import PublishError
 from tests.support.actions import CLUSTER, decided, publish, results, throttle
 from tests.support.loads import played
 from tests.support.moving import planned
@@ -139,7 +139,7 @@ def test_an_executor_names_the_permission_that_is_missing(
     command(*execute)
     assert results(stage)[-1]["data"]["outcome"] == "succeeded"
     with KafkaAdminClient(bootstrap_servers=secure.bootstrap) as admin:
-        found = read_throttle(admin, topics=[moved], brokers=[1]).throttle
+        found = KafkaCluster(admin).throttle(topics=[moved], brokers=[1]).throttle
     assert (found.lists.leader, set(found.rates_bytes_per_s.values())) == ({moved: "0:1"}, {1_000_000})
 
     asked = {
@@ -228,13 +228,7 @@ def test_with_the_documented_permissions_it_runs_over_sasl_ssl(
 
     access.take_back("trimtab", Entry("transactional-id", "trimtab", "Write"))
     link = output_link(load(file=config, flags={}, environ={}).settings)
-    publisher = KafkaPublisher(
-        link.bootstrap,
-        name=stage.name,
-        commits_topic=stage.topics.commits,
-        client_options=link.client_options(),
-        principal=link.principal,
-    )
+    publisher = KafkaPublisher(link, name=stage.name, commits_topic=stage.topics.commits)
     with pytest.raises(PublishError, match=r"User:trimtab lacks .* Write on transactional id trimtab"):
         publisher.open(at())
 
@@ -279,7 +273,7 @@ password = "{password_of("pacer")}"
     target = load(file=config, flags={}, environ={}).settings.targets["east-1"].kafka
     lists, rate = ThrottledLists(leader={"mv": "0:1"}), {BrokerRole("leader", 1): 5_000_000}
     none = ThrottledLists(leader={"mv": ""})
-    with kafka_admin.cluster_of(target, cluster="east-1") as kafka:
+    with cluster.cluster_of(target, cluster="east-1") as kafka:
         with pytest.raises(ClusterError, match="refused by Kafka"):
             kafka.apply(changes_of(Throttle(), lists, rate))
         access.allow("pacer", documented(PACING))

@@ -14,7 +14,7 @@ import pytest
 from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
-from streaming.kafka.throttles import Throttle, apply, changes_of
+from streaming.kafka.cluster import KafkaCluster, Throttle, changes_of
 from streaming.settings import KafkaTarget, load
 from tests.streaming.http_broker import Answer, Asked, http_brokers
 from tests.support.moving import CLUSTER, Moving, pipeline, planned
@@ -112,7 +112,7 @@ def results(stage: Stage) -> list[dict[str, Any]]:
 
 def by_hand(moving: Moving, rates: Mapping[BrokerRole, int | None]) -> None:
     """Set rates, or take them off, as an operator who knows nothing of trimtab."""
-    apply(moving.admin, changes_of(moving.throttle(), ThrottledLists(), rates))
+    KafkaCluster(moving.admin).apply(changes_of(moving.throttle(), ThrottledLists(), rates))
 
 
 def test_a_running_move_is_paced_to_its_end(
@@ -213,7 +213,7 @@ def test_a_rate_below_the_fan_out_minimum_is_refused(brokers: LocalKafka, moving
 
         lists = ThrottledLists(leader={moving.topic: "0:1,0:2"}, follower={moving.topic: "0:3"})
         rates = {BrokerRole("leader", 1): low, BrokerRole("leader", 2): low, BrokerRole("follower", 3): low}
-        apply(moving.admin, changes_of(Throttle(), lists, rates))
+        KafkaCluster(moving.admin).apply(changes_of(Throttle(), lists, rates))
         moving.begin({0: TARGET[0]})
         seen: list[int] = []
         began_s = time.monotonic()
@@ -227,4 +227,4 @@ def test_a_rate_below_the_fan_out_minimum_is_refused(brokers: LocalKafka, moving
         assert moving.is_moving()
         moving.cancel()
         none = ThrottledLists(leader={moving.topic: ""}, follower={moving.topic: ""})
-        apply(moving.admin, changes_of(moving.throttle(), none, dict.fromkeys(rates)))
+        KafkaCluster(moving.admin).apply(changes_of(moving.throttle(), none, dict.fromkeys(rates)))

@@ -26,15 +26,14 @@ from streaming.executor import kafka
 from streaming.executor.kafka import ThrottleExecutor, start
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import Done, Held, Skip, ThrottleAction
-from streaming.kafka.admin import KafkaCluster, cluster_of
-from streaming.kafka.cluster import read_brokers, read_end_offsets, read_partitions
-from streaming.kafka.connection import ClusterError, Unanswered
+from streaming.kafka.client import ClusterError, Unanswered
+from streaming.kafka.cluster import Change, KafkaCluster, Throttle, changes_of, cluster_of, list_key, rate_key
 from streaming.kafka.events import KafkaEvents
-from streaming.kafka.memory import ExecutorMemory
-from streaming.kafka.throttles import Change, Throttle, apply, changes_of, list_key, rate_key
-from streaming.ports.memory import Taken
+from streaming.kafka.link import Link
 from streaming.process.exits import REFUSED, WRONG_USE
 from streaming.settings import KafkaTarget, load
+from streaming.transport.errors import Taken
+from streaming.transport.executor import Memory
 from tests.streaming.throttle_actions import F3, L1, L2, action, first, nothing_against_it
 from tests.support.actions import publish, throttle
 from tests.support.moving import CLUSTER, Moving
@@ -53,12 +52,10 @@ def set_(admin: KafkaAdminClient, topic: str, lists: str, rates: Mapping[BrokerR
     for role, rate in rates.items():
         of_broker = {"kind": ConfigResourceType.BROKER, "name": str(role.broker)}
         changes.append(Change(**of_broker, key=rate_key(role.role), value=str(rate)))
-    apply(admin, changes)
+    KafkaCluster(admin).apply(changes)
 
 
-def test_what_was_there_before_comes_back_and_what_others_changed_stays(
-    moving: Moving, memory: ExecutorMemory
-):
+def test_what_was_there_before_comes_back_and_what_others_changed_stays(moving: Moving, memory: Memory):
     set_(moving.admin, moving.topic, "0:1,7:9", {L1: 500_000})
     executor = ThrottleExecutor(memory)
 
@@ -80,11 +77,13 @@ def test_what_was_there_before_comes_back_and_what_others_changed_stays(
     )
     assert memory.read().is_empty
     there = moving.throttle()
-    apply(moving.admin, changes_of(there, ThrottledLists(leader={moving.topic: ""}), {L1: None, F3: None}))
+    KafkaCluster(moving.admin).apply(
+        changes_of(there, ThrottledLists(leader={moving.topic: ""}), {L1: None, F3: None})
+    )
     assert moving.throttle() == Throttle()
 
 
-def test_a_default_rate_of_all_brokers_is_never_touched(moving: Moving, memory: ExecutorMemory):
+def test_a_default_rate_of_all_brokers_is_never_touched(moving: Moving, memory: Memory):
     there = Throttle(defaults_bytes_per_s={"leader": 9_000_000})
     default(moving.admin, "9000000")
     try:
@@ -112,7 +111,7 @@ def default(admin: KafkaAdminClient, rate: str | None) -> None:
     assert [each.error_code for each in answer.responses] == [0]
 
 
-def test_leftovers_are_taken_off_at_the_start_if_nothing_moves(moving: Moving, memory: ExecutorMemory):
+def test_leftovers_are_taken_off_at_the_start_if_nothing_moves(moving: Moving, memory: Memory):
     moving.fill(5_000_000)
     ThrottleExecutor(memory).carry_out(moving.cluster, slow(moving.topic), nothing_against_it)
     moving.begin({0: (1, 3)})
@@ -133,7 +132,7 @@ def test_leftovers_are_taken_off_at_the_start_if_nothing_moves(moving: Moving, m
     assert moving.throttle() == Throttle()
 
 
-def test_an_executor_that_only_looks_changes_nothing(moving: Moving, memory: ExecutorMemory):
+def test_an_executor_that_only_looks_changes_nothing(moving: Moving, memory: Memory):
     message = ThrottleExecutor(memory, dry_run=True).carry_out(
         moving.cluster, first(moving.topic), nothing_against_it
     )
@@ -144,7 +143,7 @@ def test_an_executor_that_only_looks_changes_nothing(moving: Moving, memory: Exe
 
 
 def test_a_sweep_reports_what_moves_and_who_is_down(
-    brokers: LocalKafka, moving: Moving, memory: ExecutorMemory, tmp_path: Path
+    brokers: LocalKafka, moving: Moving, memory: Memory, tmp_path: Path
 ):
     moving.fill(5_000_000)
     ThrottleExecutor(memory).carry_out(moving.cluster, slow(moving.topic), nothing_against_it)
@@ -168,7 +167,7 @@ def test_a_sweep_reports_what_moves_and_who_is_down(
 
     brokers.stop_node(3)
     try:
-        until(lambda: 3 not in read_brokers(moving.admin), what="broker 3 to be missed")
+        until(lambda: 3 not in KafkaCluster(moving.admin).brokers(), what="broker 3 to be missed")
         found = swept(brokers, tmp_path)
         (tick,) = (each for each in found if isinstance(each, Tick))
         assert (tick.asked, dict(tick.failed)) == (("1", "2", "3"), {"3": "not registered in the cluster"})
@@ -184,7 +183,7 @@ def test_a_sweep_reports_what_moves_and_who_is_down(
 
 def test_events_that_no_broker_takes_are_given_up_at_the_close(brokers: LocalKafka):
     lonely = Moving(brokers, {0: (3,)})
-    events = KafkaEvents(brokers.bootstrap, topic=lonely.topic, max_record_bytes=1_000)
+    events = KafkaEvents(Link(brokers.bootstrap), lonely.topic, max_record_bytes=1_000)
     events.send(CLUSTER, b"taken")
     events.flush()
     brokers.stop_node(3)
@@ -195,8 +194,10 @@ def test_events_that_no_broker_takes_are_given_up_at_the_close(brokers: LocalKaf
         brokers.start_node(3)
     lonely.connect()
     at = (lonely.topic, 0)
-    until(lambda: at in read_end_offsets(lonely.admin, [at]), what="broker 3 to lead again")
-    assert read_end_offsets(lonely.admin, [at]) == {at: 1}, "what was given up is not sent any more"
+    until(lambda: at in KafkaCluster(lonely.admin).end_offsets({at: 3}), what="broker 3 to lead again")
+    assert KafkaCluster(lonely.admin).end_offsets({at: 3}) == {at: 1}, (
+        "what was given up is not sent any more"
+    )
     lonely.close()
 
 
@@ -240,7 +241,7 @@ def second(topic: str) -> ThrottleAction:
 
 
 def test_of_two_executors_the_overtaken_one_sets_nothing(
-    moving: Moving, memory: ExecutorMemory, monkeypatch: pytest.MonkeyPatch
+    moving: Moving, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ):
     """The other one comes in after this one has read what is remembered and what is set, and before it writes."""
     other = ThrottleExecutor(memory)
@@ -262,7 +263,7 @@ def test_of_two_executors_the_overtaken_one_sets_nothing(
     assert moving.throttle() == Throttle()
 
 
-def test_what_is_set_after_another_took_all_off_does_not_stay_behind(moving: Moving, memory: ExecutorMemory):
+def test_what_is_set_after_another_took_all_off_does_not_stay_behind(moving: Moving, memory: Memory):
     """The other one comes in between this one's last look and its calls: nothing can keep it from making them."""
     other, looked = ThrottleExecutor(memory), []
 
@@ -277,7 +278,7 @@ def test_what_is_set_after_another_took_all_off_does_not_stay_behind(moving: Mov
     assert moving.throttle() == Throttle()
 
 
-def test_what_is_paused_in_the_middle_is_a_failure_and_taken_off(moving: Moving, memory: ExecutorMemory):
+def test_what_is_paused_in_the_middle_is_a_failure_and_taken_off(moving: Moving, memory: Memory):
     asked = []
 
     def recheck() -> None:
@@ -341,7 +342,7 @@ def answered(condition: Callable[[], bool]) -> Callable[[], bool]:
 
 
 def test_a_broker_that_is_down_gets_its_rate_once_it_is_back(
-    brokers: LocalKafka, moving: Moving, memory: ExecutorMemory
+    brokers: LocalKafka, moving: Moving, memory: Memory
 ):
     executor, asked = ThrottleExecutor(memory), first(moving.topic)
     with cluster_of(KafkaTarget(bootstrap=brokers.bootstrap), cluster=CLUSTER) as kafka:
@@ -391,8 +392,10 @@ def placed(brokers: LocalKafka, stage: Stage) -> int:
     """Make the topics on broker 1, but the control topic on the broker returned, which the groups do not need either."""
     with KafkaAdminClient(bootstrap_servers=brokers.bootstrap) as admin:
         offsets = "__consumer_offsets"
-        until(lambda: group_asked(admin) and read_partitions(admin, [offsets]), what="groups")
-        away = next(each for each in (3, 2) if each != read_partitions(admin, [offsets])[offsets, 0].leader)
+        until(lambda: group_asked(admin) and KafkaCluster(admin).partitions([offsets]), what="groups")
+        away = next(
+            each for each in (3, 2) if each != KafkaCluster(admin).partitions([offsets])[offsets, 0].leader
+        )
         names = stage.topics
         on = {names.input: 1, names.actions: 1, names.executor_kafka: 1, names.control: away}
         topics = {topic: {"assignments": {0: [broker]}} for topic, broker in on.items()}

@@ -11,8 +11,8 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists, without
 from policies.throttle.rates import BrokerRole
-from streaming.kafka.connection import ClusterError
-from streaming.kafka.throttles import Change, Throttle, apply, changes_of, read_throttle
+from streaming.kafka.client import ClusterError
+from streaming.kafka.cluster import Change, KafkaCluster, Throttle, changes_of
 from tests.support.processes import command
 
 pytestmark = pytest.mark.live
@@ -49,12 +49,12 @@ def plan(brokers: LocalKafka, request: Mapping[str, object], *options: str, code
 
 
 def throttle_of(admin: KafkaAdminClient) -> Throttle:
-    return read_throttle(admin, topics=["mv"], brokers=[1, 2, 3]).throttle
+    return KafkaCluster(admin).throttle(topics=["mv"], brokers=[1, 2, 3]).throttle
 
 
 def test_a_planned_throttle_is_merged_with_what_is_there(brokers: LocalKafka, admin: KafkaAdminClient):
     change = Change(kind=ConfigResourceType.TOPIC, name="mv", key=LEADER_LIST, value=FOREIGN)
-    apply(admin, [change])
+    KafkaCluster(admin).apply([change])
     before = throttle_of(admin)
 
     result = plan(brokers, proposal(2, 3), "--rate", str(RATE), "--apply")
@@ -100,7 +100,9 @@ def test_a_planned_throttle_is_merged_with_what_is_there(brokers: LocalKafka, ad
     ours = ThrottledLists(
         leader=answer["leader_throttled_replicas"], follower=answer["follower_throttled_replicas"]
     )
-    apply(admin, changes_of(set_, without(set_.lists, ours), dict.fromkeys(set_.rates_bytes_per_s)))
+    KafkaCluster(admin).apply(
+        changes_of(set_, without(set_.lists, ours), dict.fromkeys(set_.rates_bytes_per_s))
+    )
     assert throttle_of(admin) == before
 
 
@@ -132,12 +134,12 @@ def test_a_request_that_does_not_fit_is_refused(
 def test_a_misspelt_setting_that_kafka_accepts_is_found(
     admin: KafkaAdminClient, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("streaming.kafka.throttles._SEEN_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("streaming.kafka.cluster._SEEN_TIMEOUT_S", 0.0)
     change = Change(
         kind=ConfigResourceType.BROKER, name="1", key="leader.replication.throttle.rate", value="5000000"
     )
     with pytest.raises(ClusterError, match="accepted by Kafka, but it shows None"):
-        apply(admin, [change])
+        KafkaCluster(admin).apply([change])
     there = ConfigResource(ConfigResourceType.BROKER, "1", [change.key])
     admin.reset_configs([there], raise_on_unknown=False)
 

@@ -11,12 +11,13 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists
 from streaming.contract.envelope import LARGEST_RECORD_BYTES
-from streaming.kafka.memory import ExecutorMemory
-from streaming.kafka.topic_specs import RECORD_HEADROOM_BYTES
-from streaming.kafka.topics import create, validate
-from streaming.ports.memory import Remembered
-from streaming.ports.topics import Outcome, StartError
-from streaming.settings import Settings, TopicNames, load
+from streaming.kafka.link import Link
+from streaming.kafka.side import KafkaSide
+from streaming.kafka.topics import RECORD_HEADROOM_BYTES, create, validate
+from streaming.settings import ControllerSettings, Settings, TopicNames, load
+from streaming.transport.errors import StartError
+from streaming.transport.executor import Memory, Remembered
+from streaming.transport.topics import Outcome
 from tests.support.ports_suite import PortsSuite
 from tests.support.processes import until
 from tests.support.stage import Stage
@@ -35,14 +36,21 @@ class Topics:
     admin: KafkaAdminClient
     names: TopicNames
 
+    @property
+    def settings(self) -> Settings:
+        return Settings(topics=self.names, controller=ControllerSettings(max_record_bytes=RECORD_BYTES))
+
     def make(self, *, input_partitions: int = 1) -> dict[str, Outcome]:
         made = create(
-            self.bootstrap, self.names, input_partitions=input_partitions, max_record_bytes=RECORD_BYTES
+            Link(self.bootstrap),
+            self.settings,
+            frozenset(self.names.all),
+            input_partitions=input_partitions,
         )
         return {outcome.topic: outcome.outcome for outcome in made}
 
     def check(self) -> list[str]:
-        return validate(self.bootstrap, self.names, max_record_bytes=RECORD_BYTES)
+        return validate(Link(self.bootstrap), self.settings, frozenset(self.names.all))
 
     def refused(self) -> str:
         with pytest.raises(StartError) as refusal:
@@ -192,7 +200,7 @@ def test_a_topic_without_room_for_the_largest_record_is_a_warning(topics: Topics
 
 
 def test_the_executors_topic_has_room_for_what_an_action_may_hold_or_create_says_so(topics: Topics):
-    memory = ExecutorMemory(topics.bootstrap, topics.names.executor_kafka, "east-1")
+    memory = Memory(KafkaSide(Link(topics.bootstrap)), topics.names.executor_kafka, "east-1")
     replicas = ",".join(f"{partition}:1" for partition in range(300_000))
     much = Remembered(added=ThrottledLists(leader={"t": replicas}))
     topics.make()
@@ -215,7 +223,7 @@ def test_everything_wrong_is_said_at_once(topics: Topics):
 
 def test_an_address_that_does_not_answer_is_refused_by_name():
     with pytest.raises(StartError, match=r"127\.0\.0\.1:1 .*address is right"):
-        validate("127.0.0.1:1", TopicNames(), max_record_bytes=1)
+        validate(Link("127.0.0.1:1"), Settings(), frozenset({"trimtab.input"}))
 
 
 @pytest.fixture

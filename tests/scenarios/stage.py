@@ -19,9 +19,9 @@ from state.controller import Controller
 from state.outputs import Output
 from state.store import DictStore
 from streaming.contract.encode import Origin, Refused, encode, encode_refused
-from streaming.intake.records import Intake, Record
 from streaming.settings import ClusterSettingsSource, Settings, load
 from streaming.settings.identity import identity_of
+from streaming.transport.intake import Intake, Record
 from tests.scenarios.script import event_of
 
 RULE = "---"

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from streaming.ports.starts import CARD, Start
 from streaming.spark.files import Files
+from streaming.transport.checkpoint import CARD, Start
 
 SCHEMA = "/state/0/_stateSchema/default/0_a"
 

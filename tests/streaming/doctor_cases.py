@@ -6,10 +6,9 @@ import msgspec
 
 from state.outputs import OtherBalancers
 from streaming.cli.facts import CheckpointSeen, Missed
-from streaming.ports.marker import Marker
-from streaming.ports.seen import BrokersSeen, Denied, TopicsSeen
-from streaming.ports.topics import Difference
 from streaming.settings import ControllerSettings, Settings, SparkSettings
+from streaming.transport.publishing import Marker
+from streaming.transport.topics import BrokersSeen, Denied, Difference, TopicsSeen
 from tests.streaming.doctor_facts import LEADER, NOW_MS, heard, process, reported, side
 from tests.streaming.summaries import THROTTLE, of_kafka
 

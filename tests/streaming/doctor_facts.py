@@ -11,10 +11,10 @@ from streaming.cli.facts import CheckpointSeen, Facts, Missed, SideSeen
 from streaming.cli.published import Round
 from streaming.contract.beat import Beat
 from streaming.contract.envelope import ReadEnvelope
-from streaming.ports.marker import Checkpoint, Marker
-from streaming.ports.reading import TopicRecord
-from streaming.ports.seen import BrokersSeen, TopicsSeen
 from streaming.settings import Settings
+from streaming.transport.publishing import Checkpoint, Marker
+from streaming.transport.side import TopicRecord
+from streaming.transport.topics import BrokersSeen, TopicsSeen
 from tests.streaming.summaries import ROUND, section
 
 NOW_MS = 500_000

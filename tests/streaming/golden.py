@@ -26,7 +26,7 @@ from streaming.cli.actions import read_action
 from streaming.cli.published import is_round_of, read_round
 from streaming.contract.decode import decode
 from streaming.executor.orders import KAFKA_ACTIONS, PULSAR_ACTIONS, read_order
-from streaming.ports.actions import ActionRecord, Epochs
+from streaming.transport.side import ActionRecord, Epochs
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).with_name("golden_messages")

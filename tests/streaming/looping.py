@@ -7,16 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from state.settings import RoundSettings
 from streaming.contract.messages import ControlData
 from streaming.executor.loop import _ANSWER, _NO_BATCH, _TURN, Topics
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import Done, Order, Skip
 from streaming.executor.pulsar import ExecutorLoop, PulsarAction
-from streaming.ports.actions import ActionRecord, Epochs
-from streaming.ports.control import ControlView
-from streaming.ports.publishing import PublishError
 from streaming.process.heartbeat import Heartbeat
+from streaming.transport.errors import PublishError
+from streaming.transport.side import ActionRecord, Epochs
 
 NOW_S = 1_800_000_000.0
 
@@ -62,9 +60,10 @@ class Topic:
         return self.position == len(self.values)
 
 
-class Control(ControlView):
+class Control:
+    """Stands in for a ``ControlView``."""
+
     def __init__(self) -> None:
-        super().__init__("east-1", RoundSettings())
         self.data: ControlData | None = None
         self.failing = 0
         self.asked = 0

@@ -10,12 +10,12 @@ from prometheus_client import CollectorRegistry
 
 from streaming.cli import service
 from streaming.cli.service import attend, serve
-from streaming.kafka.connection import ClusterError
-from streaming.ports.publishing import PublishError
+from streaming.kafka.client import ClusterError
 from streaming.process.exits import NotReached, Refused
 from streaming.process.serve import Check, HealthServer
-from streaming.pulsar.admin import AdminError
+from streaming.pulsar.http import AdminError
 from streaming.settings import MetricsSettings, Settings, load
+from streaming.transport.errors import PublishError
 from tests.support.processes import Answer, ask
 
 OUTAGES = (

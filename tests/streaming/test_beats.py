@@ -10,9 +10,8 @@ import pytest
 
 from streaming.contract.beat import Beat, Role, Unreadable, decode, encode
 from streaming.controller.beats import Beats, Duty
-from streaming.ports.events import NoTopic
-from streaming.ports.publishing import PublishError
 from streaming.process.deadline import poll
+from streaming.transport.errors import NoTopic, PublishError
 
 BEAT = Beat(name="main", instance="a:1", epoch=7, batch=3, at="then", version="1", session_s=10.0)
 PATIENCE_S = 20.0

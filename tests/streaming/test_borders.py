@@ -8,7 +8,7 @@ from importlib import import_module
 
 import pytest
 
-LIGHT = ("contract", "settings", "process", "ports", "intake", "cli")
+LIGHT = ("contract", "settings", "process", "transport", "cli")
 HEAVY = {"kafka", "pulsar", "pyspark", "py4j"}
 
 

@@ -13,9 +13,18 @@ from urllib.parse import unquote
 import pytest
 
 from policies.splitting.ranges import Bundle, BundleRange
-from streaming.executor.orders import Done, Held, Order, Precondition, Skip, SplitAction, UnloadAction
+from streaming.executor.orders import (
+    Done,
+    Held,
+    Order,
+    Precondition,
+    Skip,
+    SplitAction,
+    UnloadAction,
+)
 from streaming.executor.pulsar import Executor
-from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
+from streaming.pulsar.admin import PulsarAdmin
+from streaming.pulsar.http import AdminError, HttpClient
 from streaming.settings import PulsarTarget
 from tests.streaming.http_broker import Answer, Asked, Broker, answer_owner, http_brokers
 

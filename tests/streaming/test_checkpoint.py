@@ -5,13 +5,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from streaming.ports.checkpoint import CheckpointError, card_of
-from streaming.ports.marker import Checkpoint
-from streaming.ports.starts import Start
 from streaming.settings import Settings
 from streaming.spark import checkpoint
 from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.failures import SparkGone, spark_errors
+from streaming.transport.checkpoint import Start, card_of
+from streaming.transport.errors import CheckpointError
+from streaming.transport.publishing import Checkpoint
 from tests.streaming.disk import Disk, lay_out
 
 SETTINGS = Settings()

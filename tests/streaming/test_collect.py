@@ -25,7 +25,8 @@ from streaming.collector.reports import (
 )
 from streaming.collector.unowned import Unowned
 from streaming.process.deadline import poll
-from streaming.pulsar.admin import BrokerConfiguration, HttpClient, PulsarAdmin
+from streaming.pulsar.admin import BrokerConfiguration, PulsarAdmin
+from streaming.pulsar.http import HttpClient
 from streaming.pulsar.load_data import LoadData
 from streaming.settings import PulsarTarget
 from tests.streaming.http_broker import Answer, Asked, answer_owner, http_brokers

@@ -5,8 +5,8 @@ from io import BytesIO
 
 from streaming.collector.collector import Cadence, Collector
 from streaming.collector.metrics import CollectorMetrics
-from streaming.ports.events import LineEvents
 from streaming.process.heartbeat import Heartbeat
+from streaming.transport.side import LineEvents
 
 
 class Hanging(Collector):

@@ -30,10 +30,10 @@ from streaming.cli.operate import (
 from streaming.cli.options import Duration
 from streaming.cli.request import change_text, overlay_text
 from streaming.contract.decode import decode
-from streaming.ports.reading import TopicRecord
 from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.load import compose
+from streaming.transport.side import TopicRecord
 from tests.streaming.events import control
 
 SETTINGS = ClusterSettingsSource(Settings())

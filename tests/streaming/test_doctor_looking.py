@@ -14,16 +14,15 @@ from streaming.cli.beats import newest_processes
 from streaming.cli.doctor import ahead_by_sender
 from streaming.cli.facts import CheckpointSeen, Missed, attempt, checkpoint_seen
 from streaming.contract.beat import Beat, encode
-from streaming.ports import checkpoint as checkpoints
-from streaming.ports.checkpoint import card_of
-from streaming.ports.marker import Checkpoint
-from streaming.ports.reading import TopicRecord
-from streaming.ports.starts import Start
-from streaming.ports.topics import Unreachable
 from streaming.process.exits import Refused
-from streaming.pulsar.admin.http import ahead_by_date
+from streaming.pulsar.http import ahead_by_date
 from streaming.settings import Settings, SparkSettings
 from streaming.spark.checkpoint import drop_older_starts
+from streaming.transport import checkpoint as checkpoints
+from streaming.transport.checkpoint import Start, card_of
+from streaming.transport.errors import Unreachable
+from streaming.transport.publishing import Checkpoint
+from streaming.transport.side import TopicRecord
 from tests.streaming.disk import Disk, lay_out
 from tests.streaming.doctor_facts import NOW_MS, SETTINGS, sent
 
@@ -184,8 +183,8 @@ def test_the_checkpoint_of_a_running_controller_is_read_after_its_marker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked: list[str] = []
-    monkeypatch.setattr("streaming.systems.examining.sides_of", lambda _: [])
-    monkeypatch.setattr("streaming.systems.input.input_ids", lambda _: looked.append("ids"))
+    monkeypatch.setattr("streaming.systems.addresses_of", lambda _: [])
+    monkeypatch.setattr("streaming.systems.input_ids", lambda _: looked.append("ids"))
     for name in ("_marker", "_processes", "_rounds", "_input", "_rejected"):
         monkeypatch.setattr(facts, name, lambda *_, name=name: looked.append(name))
     monkeypatch.setattr(facts, "checkpoint_seen", lambda *_: looked.append("checkpoint"))

@@ -7,8 +7,8 @@ import pytest
 
 from streaming.contract.encode import encode_leader
 from streaming.contract.messages import ControlData
-from streaming.ports.publishing import PublishError
 from streaming.process.deadline import poll
+from streaming.transport.errors import PublishError
 from tests.streaming.looping import World
 
 

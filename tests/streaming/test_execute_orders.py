@@ -17,7 +17,7 @@ from streaming.executor.orders import (
     gate,
     read_order,
 )
-from streaming.ports.actions import ActionRecord, Epochs
+from streaming.transport.side import ActionRecord, Epochs
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 BUNDLE = "t/n/0x00000000_0x40000000"

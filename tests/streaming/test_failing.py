@@ -3,7 +3,6 @@
 import pytest
 
 from state.layouts import NewerStateError
-from streaming.ports.publishing import PublishError
 from streaming.spark.failures import (
     REPEATS_MAX,
     Cause,
@@ -17,6 +16,7 @@ from streaming.spark.failures import (
     repeated_remedy,
 )
 from streaming.spark.operator import at_cluster
+from streaming.transport.errors import PublishError
 
 WORKERS = """
 An exception was thrown from the Python worker. Please see the stack trace below.

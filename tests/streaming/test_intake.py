@@ -6,8 +6,8 @@ from state.closing import Identity
 from state.controller import Controller
 from state.store import DictStore
 from streaming.contract.encode import Origin, Refused
-from streaming.intake.records import Intake, Record
 from streaming.settings import ClusterSettingsSource, Settings
+from streaming.transport.intake import Intake, Record
 from tests.streaming.events import (
     ACTION_RESULT,
     CLUSTER,

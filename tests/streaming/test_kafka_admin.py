@@ -6,15 +6,13 @@ from typing import Any, Self
 import pytest
 from kafka.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
 
-from streaming.kafka import connection
-from streaming.kafka.admin import cluster_of
-from streaming.kafka.connection import ClusterError
-from streaming.kafka.identity import topic_ids
+from streaming.kafka import client
+from streaming.kafka.client import ClusterError
+from streaming.kafka.cluster import cluster_of
 from streaming.kafka.link import Link
-from streaming.kafka.topics import validate
-from streaming.ports.reading import NoAnswer
-from streaming.ports.topics import StartError, Unreachable
-from streaming.settings import KafkaTarget, SecuritySettings, TopicNames
+from streaming.kafka.topics import topic_ids, validate
+from streaming.settings import KafkaTarget, SecuritySettings, Settings
+from streaming.transport.errors import NoAnswer, StartError, Unreachable
 
 LINK = Link("b1:9092", "input", SecuritySettings())
 NO_ANSWER = r"Kafka at b1:9092 does not answer as expected: KafkaTimeoutError\(\)\."
@@ -51,7 +49,7 @@ class Admin:
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
     made = Admin()
-    monkeypatch.setattr(connection, "KafkaAdminClient", made.make)
+    monkeypatch.setattr(client, "KafkaAdminClient", made.make)
     return made
 
 
@@ -63,7 +61,7 @@ def _cluster(timeout_s: float = 10.0) -> None:
 ASKERS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "cluster": (_cluster, ClusterError, f"{NO_ANSWER}.*Check the address, whether the brokers are up"),
     "topics": (
-        lambda: validate("b1:9092", TopicNames(), max_record_bytes=1, client_options=LINK.client_options()),
+        lambda: validate(LINK, Settings(), frozenset({"trimtab.input"})),
         Unreachable,
         f"{NO_ANSWER}.*Check that the address is right, that the brokers are up",
     ),
@@ -92,7 +90,7 @@ def test_brokers_that_do_not_answer_are_told_and_a_client_that_was_opened_is_clo
 def test_a_refusal_that_does_not_pass_is_no_outage(admin: Admin) -> None:
     admin.refusal = TopicAuthorizationFailedError()
     with pytest.raises(StartError) as start:
-        validate("b1:9092", TopicNames(), max_record_bytes=1)
+        validate(LINK, Settings(), frozenset({"trimtab.input"}))
     assert not isinstance(start.value, Unreachable)
     with pytest.raises(NoAnswer) as read:
         topic_ids(LINK, ["a"])

@@ -11,9 +11,10 @@ from kafka.admin import ConfigResourceType
 
 from streaming.executor.kafka import ThrottleExecutor
 from streaming.executor.orders import Held, Skip
-from streaming.kafka.connection import ClusterError
-from streaming.kafka.throttles import Change
-from streaming.ports.memory import Rate, Remembered, Taken
+from streaming.kafka.client import ClusterError
+from streaming.kafka.cluster import Change
+from streaming.transport.errors import Taken
+from streaming.transport.executor import Rate, Remembered
 
 CHANGES = [
     Change(kind=ConfigResourceType.BROKER, name=str(number), key="rate", value="1") for number in range(3)

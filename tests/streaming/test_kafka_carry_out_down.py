@@ -9,9 +9,8 @@ from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
 from streaming.executor.kafka import ThrottleExecutor
 from streaming.executor.orders import Done, ThrottleAction
-from streaming.kafka.admin import KafkaCluster
-from streaming.kafka.throttles import Change, Throttle, ThrottlesFound, rate_key
-from streaming.ports.memory import Rate
+from streaming.kafka.cluster import Change, KafkaCluster, Throttle, ThrottlesFound, rate_key
+from streaming.transport.executor import Rate
 from tests.streaming.test_kafka_carry_out import Memory
 from tests.streaming.throttle_actions import F3, L1, action
 

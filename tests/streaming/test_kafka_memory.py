@@ -1,7 +1,7 @@
 """What is remembered after two executors changed the same cluster."""
 
 from policies.throttle.lists import ThrottledLists
-from streaming.ports.memory import Rate, Remembered
+from streaming.transport.executor import Rate, Remembered
 
 
 def test_what_was_set_behind_the_back_of_the_owner_of_the_memory_is_remembered_beside_what_is_his() -> None:

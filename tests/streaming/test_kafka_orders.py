@@ -8,7 +8,7 @@ import pytest
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
 from streaming.executor.orders import KAFKA_ACTIONS, BadOrder, Order, ThrottleAction, read_order
-from streaming.ports.actions import ActionRecord, Epochs
+from streaming.transport.side import ActionRecord, Epochs
 
 CLUSTER = "kafka-1"
 

@@ -9,9 +9,14 @@ from streaming.collector.collector import EventWriter
 from streaming.collector.kafka import KafkaSweeper
 from streaming.collector.metrics import CollectorMetrics
 from streaming.contract.decode import decode
-from streaming.kafka.admin import KafkaCluster
-from streaming.kafka.cluster import LogSizes, PartitionState, RunningMove
-from streaming.kafka.throttles import Throttle, ThrottlesFound
+from streaming.kafka.cluster import (
+    KafkaCluster,
+    LogSizes,
+    PartitionState,
+    RunningMove,
+    Throttle,
+    ThrottlesFound,
+)
 from tests.streaming.test_planned import file_of
 
 RUNNING = RunningMove(replicas=(1, 2, 3), adding=(3,), removing=(2,))

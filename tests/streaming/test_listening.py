@@ -9,8 +9,8 @@ import pytest
 
 from streaming.contract.beat import Beat, encode
 from streaming.controller.standby import Election, Listener
-from streaming.ports.reading import TopicRecord
 from streaming.process.exits import Refused
+from streaming.transport.side import TopicRecord
 
 GOODBYE = Beat(
     name="main", instance="a:1", epoch=7, batch=3, at="then", version="1", session_s=10.0, is_leaving=True

@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from streaming.pulsar.admin import HttpClient, PulsarAdmin
+from streaming.pulsar.admin import PulsarAdmin
+from streaming.pulsar.http import HttpClient
 from streaming.pulsar.load_data import LOAD_TOPIC, TOP_BUNDLES_TOPIC, LoadData, NoLoadData, PublishedLoad
 from streaming.settings import PulsarTarget
 from tests.streaming.http_broker import Answer, Asked, http_brokers

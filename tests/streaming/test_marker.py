@@ -2,7 +2,8 @@
 
 import pytest
 
-from streaming.ports.marker import (
+from streaming.transport.errors import CheckpointMismatch, StartWith
+from streaming.transport.publishing import (
     BatchState,
     Checkpoint,
     Marker,
@@ -12,8 +13,6 @@ from streaming.ports.marker import (
     encode_marker,
     next_start,
 )
-from streaming.ports.publishing import CheckpointMismatch
-from streaming.ports.starts import StartWith
 
 NOW_S = 1_700_000_000.9
 OUT = Marker(

@@ -12,7 +12,7 @@ from state.outputs import BrokerTraffic, JudgedRow, PromiseRow, PromisesSummary,
 from streaming.contract import families
 from streaming.controller.metrics import KnownLabels, Metrics
 from streaming.controller.published import Repeat
-from streaming.intake.observation import EventCount, EventObservation, decode, encode
+from streaming.transport.intake import EventCount, EventObservation, decode_observation, encode_observation
 from tests.streaming.summaries import ROUND, examined, published, section
 
 REPORT = "trimtab.pulsar.load-report.v1"
@@ -44,12 +44,12 @@ def events(cluster: str, *counts: EventCount, **rejected: int) -> EventObservati
 
 def test_observations_survive_the_way_from_the_operator_to_the_driver() -> None:
     seen = events("east-1", EventCount(REPORT, "used", 3), not_json=1)
-    assert decode(encode(seen)) == seen
+    assert decode_observation(encode_observation(seen)) == seen
 
 
 def test_bytes_that_are_no_observation_are_refused() -> None:
     with pytest.raises(msgspec.ValidationError):
-        decode(msgspec.msgpack.encode(["round", "east-1"]))
+        decode_observation(msgspec.msgpack.encode(["round", "east-1"]))
 
 
 def test_every_rejection_reason_exists_from_the_first_scrape() -> None:
@@ -337,7 +337,7 @@ def test_the_control_event_that_forgets_a_cluster_makes_no_series_of_it() -> Non
     metrics.observe_round(published(ROUND), published_s=490.5)
     used = EventCount("unknown", "used", 1)
     last = EventObservation(cluster="east-1", counts=[used], rejected={}, action_results={}, forgotten=True)
-    assert decode(encode(last)) == last
+    assert decode_observation(encode_observation(last)) == last
     metrics.observe_events(last)
     assert "east-1" not in generate_latest(metrics.registry).decode()
     assert value(metrics, "trimtab_events_total", cluster="", type="unknown", result="used") == 1

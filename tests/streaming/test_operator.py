@@ -11,11 +11,11 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from state.closing import Identity
 from state.controller import RoundLengthError
 from state.layouts import VERSION, NewerStateError
-from streaming.intake.observation import decode
 from streaming.settings import ClusterSettingsSource, Settings, load
 from streaming.settings.identity import AcceptedClusters
 from streaming.spark.operator import ClusterProcessor
 from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, REJECTED, ROUND, OutputRow
+from streaming.transport.intake import decode_observation
 from tests.streaming.events import control
 from tests.support.loads import START_S, closing, leaning, played
 from tests.support.stage import QUICK
@@ -127,7 +127,7 @@ def test_a_refused_record_carries_its_coordinates_and_what_is_seen_is_counted(te
     found = tester.test("east-1", rows(events, first_offset=40))
     refused = [row for row in found if row.kind == REJECTED]
     assert [(row.topic, row.partition, row.offset) for row in refused] == [(INPUT, 0, 42)]
-    events_seen = [decode(value) for value in values_of(found, OBSERVED)]
+    events_seen = [decode_observation(value) for value in values_of(found, OBSERVED)]
     assert [one.rejected for one in events_seen] == [{"not-json": 1}]
     assert sum(count.count for one in events_seen for count in one.counts) == len(events)
 
@@ -161,7 +161,7 @@ def test_a_cluster_that_is_forgotten_leaves_nothing_in_sparks_state(tester: TwsT
     assert tester.peekValueState("header", "east-1") is not None
     asked = control(time_s=START_S + 10_000, data={"forget": True, "who": "ann", "why": "dismantled"})
     found = tester.test("east-1", rows([asked], topic=CONTROL))
-    (seen,) = (decode(value) for value in values_of(found, OBSERVED))
+    (seen,) = (decode_observation(value) for value in values_of(found, OBSERVED))
     assert (seen.cluster, seen.forgotten) == ("east-1", True)
     assert tester.peekValueState("header", "east-1") is None
     assert tester.peekValueState("fleet", "east-1") is None

@@ -6,10 +6,8 @@ import pytest
 from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 
 from streaming.controller.leadership import outage_of
-from streaming.ports.checkpoint import CheckpointError
-from streaming.ports.publishing import NotAllowed, PublishError
-from streaming.ports.topics import TopicsWrong, Unreachable
 from streaming.spark.files import UnsafeStore
+from streaming.transport.errors import CheckpointError, NotAllowed, PublishError, TopicsWrong, Unreachable
 
 
 def of_store(cause: Exception | None) -> CheckpointError:

@@ -5,7 +5,7 @@ from itertools import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.ports.outbox import OutboundRecord, pieces
+from streaming.transport.publishing import OutboundRecord, pieces
 
 records = st.lists(st.builds(OutboundRecord, st.just("t"), st.just("k"), st.binary(max_size=30)), max_size=40)
 

@@ -14,9 +14,9 @@ from state.controller import Controller
 from state.outputs import Output, rfc3339
 from state.store import DictStore
 from streaming.contract.encode import Origin, encode_refused
-from streaming.intake.records import Intake, Record
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.load import compose
+from streaming.transport.intake import Intake, Record
 from tests.streaming.events import (
     CLUSTER,
     KAFKA_LOAD_REPORT,

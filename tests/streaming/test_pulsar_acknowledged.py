@@ -5,7 +5,7 @@ import threading
 import pulsar
 import pytest
 
-from streaming.pulsar.producers import Acknowledged, NotSent
+from streaming.pulsar.commits import Acknowledged, NotSent
 
 NEW = pulsar.MessageId(-1, 5, 0, -1)
 REPEATED = pulsar.MessageId(-1, -1, -1, -1)

@@ -10,9 +10,8 @@ import pytest
 import trustme
 
 from policies.splitting.ranges import Bundle
-from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
-from streaming.pulsar.admin.errors import PASSING
-from streaming.pulsar.admin.http import CredentialsError
+from streaming.pulsar.admin import PulsarAdmin
+from streaming.pulsar.http import PASSING, AdminError, CredentialsError, HttpClient
 from streaming.settings import PulsarTarget
 from tests.streaming.http_broker import Answer, Asked, Broker, answer_owner, http_brokers
 

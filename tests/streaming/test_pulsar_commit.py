@@ -4,18 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.ports.marker import UNNAMED, Checkpoint, Marker
-from streaming.ports.publishing import CheckpointMismatch
-from streaming.ports.starts import StartWith
-from streaming.pulsar.commit import (
+from streaming.pulsar.commits import decode_commit, encode_commit, producer_name, sequence_id
+from streaming.transport.errors import CheckpointMismatch, StartWith
+from streaming.transport.publishing import (
+    UNNAMED,
+    Checkpoint,
     Commit,
+    Marker,
     begin_batch,
-    claim_name,
-    decode_commit,
-    encode_commit,
-    finish,
-    producer_name,
-    sequence_id,
+    finish_batch,
+    next_commit,
 )
 
 NEW = Checkpoint(query_id=None, last_batch_id=None)
@@ -32,7 +30,7 @@ def claim(
     checkpoint: Checkpoint,
     start_with: StartWith = "checkpoint",
 ) -> Commit:
-    return claim_name(commit, checkpoint, name=NAME, start_with=start_with, now_s=0.0)
+    return next_commit(commit, checkpoint, name=NAME, start_with=start_with, now_s=0.0)
 
 
 @given(st.tuples(batch_ids, places), st.tuples(batch_ids, places))
@@ -51,7 +49,7 @@ def test_a_restart_keeps_the_producers_name_and_what_was_begun_and_only_the_epoc
         marker=Marker(query_id="q", batch_id=7, digest="d", epoch=2), lineage=1, is_whole=False
     )
     assert producer_name(NAME, first) == producer_name(NAME, again) == "trimtab/1"
-    assert claim(finish(batch), KNOWN).is_whole
+    assert claim(finish_batch(batch), KNOWN).is_whole
 
 
 @pytest.mark.parametrize(("checkpoint", "start_with"), [(NEW, "fresh"), (OLDER, "adopt")])

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 import pulsar
 import pytest
 
-from streaming.ports.publishing import PublishError
 from streaming.pulsar import clients as clients_of_pulsar
 from streaming.pulsar import events as pulsar_events
 from streaming.pulsar.events import PulsarEvents
 from streaming.pulsar.link import PulsarLink
 from streaming.settings import PulsarTopics
+from streaming.transport.errors import PublishError
 
 LINK = PulsarLink("pulsar://a:1", "input", PulsarTopics())
 

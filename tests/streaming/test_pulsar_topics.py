@@ -2,8 +2,9 @@
 
 import pytest
 
+from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.topics import _Retention, specs_of
-from streaming.settings import InputSettings, OutputSettings, PulsarTopics, Settings
+from streaming.settings import PulsarTopics, Settings, TopicNames
 
 
 @pytest.mark.parametrize(
@@ -23,14 +24,11 @@ def test_a_retention_covers_another_where_both_limits_do(
     assert _Retention(*kept).covers(_Retention(*needed)) is covers
 
 
-def test_each_side_on_pulsar_has_its_topics_and_outputs_are_deduplicated() -> None:
-    url = "pulsar://a:1"
-    mixed = Settings(
-        input=InputSettings(url="kafka://k:9092"),
-        output=OutputSettings(url=url, pulsar=PulsarTopics(namespace="ops/t")),
-    )
-    ((link, specs),) = specs_of(mixed, input_partitions=4).items()
-    assert link.service_url == url
+def test_outputs_are_deduplicated_and_each_topic_is_made_in_the_namespace_of_its_side() -> None:
+    link = PulsarLink("pulsar://a:1", "output", PulsarTopics(namespace="ops/t"))
+    names = TopicNames()
+    written = frozenset(names.all) - {names.input, names.control}
+    specs = specs_of(link, Settings(), written, input_partitions=4)
     assert {spec.name.rpartition("/")[2]: spec.is_deduplicated for spec in specs} == {
         "trimtab.actions": True,
         "trimtab.actions.dry-run": True,
@@ -42,8 +40,6 @@ def test_each_side_on_pulsar_has_its_topics_and_outputs_are_deduplicated() -> No
     }
     assert all(spec.is_single and spec.name.startswith("persistent://ops/t/") for spec in specs)
 
-    alone = Settings(input=InputSettings(url=url))
-    ((_, specs),) = specs_of(alone, input_partitions=4).items()
+    specs = specs_of(link, Settings(), frozenset(names.all), input_partitions=4)
     assert len(specs) == 9
     assert [spec.partitions for spec in specs if spec.name.endswith("trimtab.input")] == [4]
-    assert specs_of(Settings(), input_partitions=1) == {}

@@ -11,14 +11,13 @@ from streaming.controller import query_loop
 from streaming.controller.health import Health
 from streaming.controller.query_loop import QueryLoop
 from streaming.controller.surroundings import Changed
-from streaming.ports.checkpoint import CheckpointError
-from streaming.ports.places import Progress
-from streaming.ports.publishing import Fenced, PublishError
 from streaming.process.exits import Refused
 from streaming.pulsar.positions import DataLoss
 from streaming.settings import Settings
 from streaming.spark.failures import REPEATS_MAX, SparkGone
 from streaming.spark.query import Query
+from streaming.transport.errors import CheckpointError, Fenced, PublishError
+from streaming.transport.side import Progress
 
 
 def failing_with(*each: Exception) -> Callable[[], Any]:

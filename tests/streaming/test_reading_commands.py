@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 from streaming.cli import main, published
 from streaming.contract.encode import encode_leader
-from streaming.ports.reading import TopicRecord
 from streaming.process.exits import REFUSED
+from streaming.transport.side import TopicRecord
 
 GOLDEN = Path(__file__).with_name("golden_messages") / "v0.1.0"
 ACTION = json.loads((GOLDEN / "trimtab.action.unload.v1.json").read_text())

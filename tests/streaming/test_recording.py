@@ -22,8 +22,8 @@ from streaming.controller.recording import (
     encode_recorded,
     opened_for_recording,
 )
-from streaming.ports.reading import TopicRecord
 from streaming.settings import load
+from streaming.transport.side import TopicRecord
 from tests.streaming.events import CLUSTER, control, report, tick, traffic
 
 INPUT, CONTROL = "trimtab.input", "trimtab.control"

@@ -17,7 +17,7 @@ from streaming.cli.rounds import (
     examined_remedy_of,
     newest_about,
 )
-from streaming.ports.reading import TopicRecord
+from streaming.transport.side import TopicRecord
 
 ROOT = Path(__file__).parents[2]
 RECORDING = str(ROOT / "tests" / "recordings" / "pulsar-3-brokers.ndjson.gz")

@@ -17,18 +17,18 @@ from kafka.errors import (
 )
 
 from streaming.cli import main
-from streaming.kafka.client import connect_quickly
-from streaming.kafka.denied import explain_denied
-from streaming.kafka.link import input_link, output_link
-from streaming.kafka.permissions import (
-    Subject,
+from streaming.kafka.client import explain_denied
+from streaming.kafka.link import (
+    Link,
     TopicPermissions,
     beat_operations,
     controller_operations,
+    input_link,
     missing_permissions,
+    output_link,
 )
 from streaming.process.exits import WrongUse
-from streaming.settings import MetricsSettings, Settings, SettingsError, TopicNames, load
+from streaming.settings import MetricsSettings, SecuritySettings, Settings, SettingsError, TopicNames, load
 
 SECRET = "hush-hush"  # noqa: S105  stands in for one
 SASL = '[input]\nurl = "kafka://b:9093"\n[input.security]\nprotocol = "sasl_ssl"\nusername = "trimtab"\n'
@@ -124,7 +124,6 @@ def test_both_clients_are_told_the_same_user_password_and_authority(tmp_path: Pa
     link = input_link(loaded(tmp_path, f'{SASL}ca_file = "{ca}"\npassword_file = "{secret}"\n'))
     assert link.principal == "User:trimtab"
     assert link.client_options() == {
-        "kafka_client": connect_quickly,
         "security_protocol": "SASL_SSL",
         "ssl_cafile": str(ca),
         "sasl_mechanism": "SCRAM-SHA-512",
@@ -145,7 +144,6 @@ def test_a_client_certificate_reaches_both_clients(tmp_path: Path) -> None:
     text = f'[input.security]\nprotocol = "ssl"\ncertificate_file = "{tmp_path}/cert"\nkey_file = "{tmp_path}/key"\n'
     link = input_link(loaded(tmp_path, text))
     assert link.client_options() == {
-        "kafka_client": connect_quickly,
         "security_protocol": "SSL",
         "ssl_certfile": f"{tmp_path}/cert",
         "ssl_keyfile": f"{tmp_path}/key",
@@ -197,9 +195,8 @@ def test_what_is_missing_on_a_topic_is_named_with_the_command_that_allows_it(
     lacking: str | None,
 ) -> None:
     names = TopicNames()
-    subject = Subject(bootstrap="b:9093", principal="User:trimtab")
     seen = [TopicPermissions(name=names.input, hidden=hidden, allowed=allowed)]
-    found = list(missing_permissions(subject, controller_operations(names), seen))
+    found = list(missing_permissions(HERE, controller_operations(names), seen))
     if lacking is None:
         assert found == []
         return
@@ -212,7 +209,10 @@ def test_what_is_missing_on_a_topic_is_named_with_the_command_that_allows_it(
     assert sentence.endswith(command)
 
 
-HERE = Subject(bootstrap="b:9093", principal="User:trimtab")
+HERE = Link(
+    "b:9093",
+    security=SecuritySettings(protocol="sasl_ssl", username="trimtab", password_file="secret"),  # noqa: S106  a file
+)
 
 
 @pytest.mark.parametrize(

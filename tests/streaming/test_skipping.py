@@ -7,8 +7,8 @@ from jsonschema import Draft202012Validator
 
 from deploy.docs.schemas import KINDS, schema_of
 from streaming.contract.encode import SKIPPED_TYPE, SkippedRange, encode_skipped
-from streaming.ports.places import Place, is_past
 from streaming.spark.checkpoint import decode_progress
+from streaming.transport.side import Place, is_past
 
 KAFKA = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1}\n{"in":{"1":7,"0":12}}\n{"control":{"0":0}}'
 PULSAR = b'v1\n{"batchWatermarkMs":0}\n{"persistent://t/n/in-partition-3": "5:-1"}\n{"persistent://t/n/control": "9:3"}'

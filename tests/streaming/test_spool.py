@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.contract.encode import Origin
-from streaming.intake.records import Record
 from streaming.spark.deciding import in_source_order
+from streaming.transport.intake import Record
 
 MIB = 1024 * 1024
 

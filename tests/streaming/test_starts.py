@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.ports.starts import CARD, Start, newest_number, newest_start
 from streaming.spark import checkpoint
+from streaming.transport.checkpoint import CARD, Start, newest_number, newest_start
 from tests.streaming.disk import SCHEMA, Disk, lay_out
 
 

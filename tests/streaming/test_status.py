@@ -22,8 +22,8 @@ from streaming.cli.published import Newest, Round, read_round
 from streaming.cli.status import ClusterStatus, status_text
 from streaming.contract.beat import Beat, encode
 from streaming.contract.envelope import EPOCH_HEADER
-from streaming.ports.reading import TopicRecord
 from streaming.settings import Settings
+from streaming.transport.side import TopicRecord
 from tests.streaming.summaries import CONTROL, ROUND, THROTTLE, of_kafka
 
 END_MS = 480_000

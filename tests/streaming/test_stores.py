@@ -12,11 +12,11 @@ import pytest
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
 
-from streaming.ports.checkpoint import CheckpointError
 from streaming.settings import Settings
 from streaming.spark import checkpoint
 from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.files import UnsafeStore, require_promises, unsafe_mount
+from streaming.transport.errors import CheckpointError
 from tests.streaming.disk import Disk
 
 RACERS, ROUNDS = 4, 200

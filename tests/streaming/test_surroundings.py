@@ -3,7 +3,7 @@
 import pytest
 
 from streaming.controller.surroundings import Changed, Unanswered, Watch
-from streaming.ports.checkpoint import describe_exchanged
+from streaming.transport.checkpoint import describe_exchanged
 from tests.support.processes import until
 
 WRONG = "topics missing at k:9092: trimtab.input. Run: trimtab topics create"

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from streaming.controller.leadership import take_over
-from streaming.ports.checkpoint import CheckpointError
-from streaming.ports.publishing import Fenced, PublishError
 from streaming.settings import Settings
+from streaming.transport.errors import CheckpointError, Fenced, PublishError
 
 
 def raising(error: Exception) -> Callable[..., Any]:

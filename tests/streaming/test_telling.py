@@ -13,11 +13,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from streaming.controller.batches import BatchPublisher, BatchReports
 from streaming.controller.metrics import KNOWN_LABELS, Metrics
-from streaming.intake.observation import EventCount, EventObservation, encode
-from streaming.ports.marker import BatchState
 from streaming.settings import TopicNames
 from streaming.spark.query import Batch
 from streaming.spark.rows import OBSERVED, OUTPUT_SCHEMA, ROUND, OutputRow, of_observation
+from streaming.transport.intake import EventCount, EventObservation, encode_observation
+from streaming.transport.publishing import BatchState
 from tests.streaming.golden import folders, messages
 
 SUMMARY = json.dumps(messages(folders()[-1])["trimtab.round.v1"]).encode()
@@ -67,7 +67,9 @@ def test_what_cannot_be_told_is_logged_and_counted_and_the_batch_counts_as_publi
         round_row(SUMMARY),
         of_observation(
             "lab",
-            encode(EventObservation(cluster="", counts=[], rejected={"not-json": 3}, action_results={})),
+            encode_observation(
+                EventObservation(cluster="", counts=[], rejected={"not-json": 3}, action_results={})
+            ),
         ),
     ]
     assert rows[1].kind == OBSERVED
@@ -87,7 +89,7 @@ def test_what_cannot_be_told_is_logged_and_counted_and_the_batch_counts_as_publi
 def heard_of(cluster: str, *, forgotten: bool = False) -> OutputRow:
     used = [EventCount("trimtab.tick.v1", "used", 1)]
     seen = EventObservation(cluster=cluster, counts=used, rejected={}, action_results={}, forgotten=forgotten)
-    return OutputRow(*of_observation(cluster, encode(seen)))
+    return OutputRow(*of_observation(cluster, encode_observation(seen)))
 
 
 def test_the_series_of_a_silent_cluster_go_by_the_drivers_own_clock_and_those_of_the_others_stay() -> None:

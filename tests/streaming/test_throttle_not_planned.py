@@ -6,9 +6,14 @@ from typing import Any, cast
 
 import pytest
 
-from streaming.kafka.admin import KafkaCluster
-from streaming.kafka.cluster import LogSizes, PartitionState, RunningMove
-from streaming.kafka.throttles import Throttle, ThrottlesFound
+from streaming.kafka.cluster import (
+    KafkaCluster,
+    LogSizes,
+    PartitionState,
+    RunningMove,
+    Throttle,
+    ThrottlesFound,
+)
 from streaming.planner.throttle_cluster import Survey, survey
 from streaming.planner.throttle_request import BadRequest, PartitionRow, ThrottleRequest
 from tests.policies.throttle.moving import GB, MB, Partition

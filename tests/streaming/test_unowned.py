@@ -10,7 +10,8 @@ import pytest
 
 from streaming.collector.reports import BundleLoad
 from streaming.collector.unowned import Unowned
-from streaming.pulsar.admin import HttpClient, PulsarAdmin
+from streaming.pulsar.admin import PulsarAdmin
+from streaming.pulsar.http import HttpClient
 from streaming.settings import PulsarTarget
 from tests.streaming.http_broker import Answer, Asked, Broker, answer_owner, http_brokers
 

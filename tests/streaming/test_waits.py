@@ -59,7 +59,6 @@ ALLOWED = {
     "streaming/executor/pulsar.py::ExecutorLoop.close::shutdown()": "each call of an action has a timeout, and its checks have a limit",
     "streaming/executor/pulsar.py::ExecutorLoop._deal_with::wait": "the same; liveness notices a batch that does not move on",
     "streaming/pulsar/log.py::_varint::while True": "bytes in memory",
-    "streaming/kafka/reading.py::TopicReader.follow::while True": "follows until it is interrupted; each poll has a limit",
     "streaming/cli/status.py::status_command::while True": "watches until it is interrupted; each reading has a limit",
     "streaming/process/serve.py::HealthServer.stop::shutdown()": "waits for one look of the serving loop, requests have threads of their own",
     "streaming/spark/operator.py::SparkStore.header::get()": "Spark's state; the watchdog notices a batch that does not move on",

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from state.layouts import FRESH
-from streaming.ports.starts import ADOPT, SKIP_LOST
+from streaming.transport.errors import ADOPT, SKIP_LOST
 
 ROOT = Path(__file__).parents[2]
 OPTION = re.compile(r"--(fresh|adopt|skip-lost)")
-DEFINED = ("state/layouts.py", "streaming/ports/starts.py", "streaming/cli/run.py")
+DEFINED = ("state/layouts.py", "streaming/transport/errors.py", "streaming/cli/run.py")
 NO_ADVICE = (
     "gave it up",
     "or --adopt wrote it",

@@ -30,10 +30,9 @@ from streaming.controller import application
 from streaming.controller.batches import BatchPublisher
 from streaming.controller.health import Health
 from streaming.executor import kafka as kafka_executor
-from streaming.kafka.actions import ActionsTopic
+from streaming.kafka.executor import ActionsTopic
 from streaming.kafka.publisher import KafkaPublisher
-from streaming.pulsar.commit import decode_commit
-from streaming.pulsar.producers import Producers
+from streaming.pulsar.commits import Producers, decode_commit
 from streaming.pulsar.publisher import PulsarPublisher
 from streaming.spark import query
 from streaming.spark.operator import ClusterProcessor, SparkStore

@@ -16,11 +16,10 @@ from streaming.collector.kafka import KafkaCollector
 from streaming.collector.metrics import CollectorMetrics
 from streaming.executor.kafka import ThrottleLoop, start
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.kafka.admin import KafkaCluster
-from streaming.kafka.cluster import read_log_sizes, read_partitions, read_reassignments
-from streaming.kafka.ending import close_producer
+from streaming.kafka.client import close_producer
+from streaming.kafka.cluster import KafkaCluster, Throttle
 from streaming.kafka.events import KafkaEvents
-from streaming.kafka.throttles import Throttle, read_throttle
+from streaming.kafka.link import Link
 from streaming.settings import Settings
 from tests.support.processes import meanwhile
 
@@ -109,17 +108,17 @@ class Moving:
 
     def is_moving(self) -> bool:
         """Whether Kafka still carries it out."""
-        return any(topic == self.topic for topic, _ in read_reassignments(self.admin))
+        return any(topic == self.topic for topic, _ in KafkaCluster(self.admin).reassignments())
 
     def leader(self, number: int) -> int:
         """The broker that leads a partition."""
-        return read_partitions(self.admin, [self.topic])[self.topic, number].leader
+        return KafkaCluster(self.admin).partitions([self.topic])[self.topic, number].leader
 
     def left_bytes(self, target: Target) -> int:
         """What the replicas of ``target`` still lack, all together."""
-        states = read_partitions(self.admin, [self.topic])
+        states = KafkaCluster(self.admin).partitions([self.topic])
         where = [(self.topic, number) for number in target]
-        sizes = read_log_sizes(self.admin, where, BROKERS).sizes_bytes
+        sizes = KafkaCluster(self.admin).log_sizes(where, BROKERS).sizes_bytes
         return sum(
             max(sizes[each].get(states[each].leader, 0) - sizes[each].get(broker, 0), 0)
             for each in where
@@ -128,7 +127,7 @@ class Moving:
 
     def throttle(self) -> Throttle:
         """All that is set on the topic and on any broker."""
-        return read_throttle(self.admin, topics=[self.topic], brokers=BROKERS).throttle
+        return KafkaCluster(self.admin).throttle(topics=[self.topic], brokers=BROKERS).throttle
 
     def close(self) -> None:
         """Close the connection; what still moves is cancelled."""
@@ -145,8 +144,8 @@ def pipeline(settings: Settings, *, cluster: str) -> Iterator[tuple[KafkaCollect
     with ExitStack() as stack:
         sink = stack.enter_context(
             KafkaEvents(
-                settings.input.bootstrap,
-                topic=settings.topics.input,
+                Link(settings.input.bootstrap),
+                settings.topics.input,
                 max_record_bytes=settings.controller.max_record_bytes,
             )
         )

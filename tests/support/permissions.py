@@ -17,7 +17,7 @@ from kafka.admin import (
     ResourceType,
 )
 
-from streaming.pulsar.denied import AuthAction
+from streaming.pulsar.clients import AuthAction
 from streaming.settings import TopicNames
 from tests.support.processes import ROOT, until
 from tests.support.pulsar import PulsarStage

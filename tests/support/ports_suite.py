@@ -14,19 +14,25 @@ from policies.throttle.lists import ThrottledLists
 from state.outputs import rfc3339
 from streaming.cli.beats import newest_leaders
 from streaming.contract.beat import Beat, encode
-from streaming.ports.actions import Actions, Epochs
-from streaming.ports.memory import Memory, Rate, Remembered, Taken
-from streaming.ports.publishing import PublishError
-from streaming.ports.reading import Reader
-from streaming.ports.topics import Outcome
 from streaming.process.exits import Refused
 from streaming.settings import Settings
-from streaming.systems.actions import actions_of, memory_of
-from streaming.systems.append import append_to_input
-from streaming.systems.control import control_of
-from streaming.systems.events import beat_sink_of, event_sink_of
-from streaming.systems.reading import input_partitions, input_reader, output_reader
-from streaming.systems.topics import create_all, validate_all
+from streaming.systems import (
+    actions_of,
+    append_to_input,
+    beat_sink_of,
+    control_of,
+    create_all,
+    event_sink_of,
+    input_partitions,
+    input_reader,
+    memory_of,
+    output_reader,
+    validate_all,
+)
+from streaming.transport.errors import PublishError, Taken
+from streaming.transport.executor import Memory, Rate, Remembered
+from streaming.transport.side import Actions, Epochs, Reader
+from streaming.transport.topics import Outcome
 from tests.support.processes import until
 
 CLUSTER = "east-1"

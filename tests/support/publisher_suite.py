@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from streaming.ports.marker import BatchState, Checkpoint, RanWith
-from streaming.ports.outbox import OutboundRecord
-from streaming.ports.publisher import Publisher
-from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
+from streaming.transport.errors import CheckpointMismatch, Fenced, PublishError
+from streaming.transport.publisher import Publisher
+from streaming.transport.publishing import BatchState, Checkpoint, OutboundRecord, RanWith
 from tests.support.processes import until
 from tests.support.stage import at
 

@@ -13,11 +13,11 @@ import pulsar as pulsar_client
 
 from deploy.local.pulsar import LocalPulsar, StandalonePulsar
 from policies.splitting.ranges import Bundle, position_of
-from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
-from streaming.pulsar.admin.errors import PASSING
+from streaming.pulsar.admin import PulsarAdmin
 from streaming.pulsar.clients import close, connect
+from streaming.pulsar.http import PASSING, AdminError, HttpClient
 from streaming.settings import PulsarTarget, Settings, load
-from streaming.systems.topics import create_all
+from streaming.systems import create_all
 from tests.support.processes import Value, meanwhile, until
 from tests.support.secure_pulsar import SUPER_USER, SecurePulsar
 from tests.support.stage import Stage, is_leader

@@ -18,7 +18,7 @@ from streaming.contract import families
 from streaming.contract.families import Family
 from streaming.controller.metrics import KNOWN_LABELS, SPLIT_POLICY
 from streaming.executor.orders import SkipReason
-from streaming.intake.observation import EventResult
+from streaming.transport.intake import EventResult
 
 ROOT = Path(__file__).parents[2]
 DASHBOARDS = sorted((ROOT / "deploy/grafana/dashboards").glob("*.json"))

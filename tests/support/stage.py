@@ -19,10 +19,11 @@ from kafka.admin import NewPartitions
 from kafka.consumer.fetcher import ConsumerRecord
 
 from streaming.contract.envelope import EPOCH_HEADER
+from streaming.kafka.link import Link
 from streaming.kafka.topics import create
-from streaming.ports.marker import Checkpoint
-from streaming.ports.starts import CLAIM
-from streaming.settings import TopicNames
+from streaming.settings import ControllerSettings, Settings, TopicNames
+from streaming.transport.checkpoint import CLAIM
+from streaming.transport.publishing import Checkpoint
 from tests.support.processes import Running, command, until
 
 RECORD_BYTES = 32 * 1024 * 1024
@@ -61,7 +62,12 @@ class Stage:
 
     def create_topics(self) -> None:
         """Create the topics as `trimtab topics create` does."""
-        create(self.bootstrap, self.topics, input_partitions=1, max_record_bytes=RECORD_BYTES)
+        create(
+            Link(self.bootstrap),
+            Settings(topics=self.topics, controller=ControllerSettings(max_record_bytes=RECORD_BYTES)),
+            frozenset(self.topics.all),
+            input_partitions=1,
+        )
 
     def repartition(self, count: int) -> None:
         """Give the input topic, still empty, more partitions."""

@@ -38,7 +38,7 @@ from deploy.local.demo.worlds import World, fleet_world, pulsar_world
 from deploy.local.kafka import LocalKafka
 from deploy.local.processes import LocalError, interrupt_once
 from policies.shedding import fleet_planner
-from streaming.pulsar.admin import AdminError
+from streaming.pulsar.http import AdminError
 from streaming.settings import load
 from streaming.spark.jars import JarError, JavaError
 

@@ -16,7 +16,8 @@ from deploy.local.pulsar import LocalPulsar
 from policies.splitting.ranges import Bundle, position_of
 from streaming.collector.reports import topic_traffic
 from streaming.process.deadline import poll
-from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
+from streaming.pulsar.admin import PulsarAdmin
+from streaming.pulsar.http import AdminError, HttpClient
 from streaming.settings import PulsarTarget
 
 TENANT, NAMESPACE = "shop", "shop/orders"

@@ -16,7 +16,7 @@ from deploy.local.demo.topics import Decided, Received, reports_of, results_of, 
 from deploy.local.pulsar import LocalPulsar
 from deploy.local.pulsar_settings import LoadManager
 from streaming.contract.messages import Envelope
-from streaming.kafka.ending import close_producer
+from streaming.kafka.client import close_producer
 from streaming.settings import TopicNames, load
 
 FLEET_SETTINGS = Path(__file__).with_name("demo.toml")

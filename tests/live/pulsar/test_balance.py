@@ -16,7 +16,7 @@ import pytest
 from deploy.local.pulsar import LocalPulsar
 from policies.splitting.ranges import Bundle
 from streaming.collector.reports import read_report
-from streaming.pulsar.admin import AdminError
+from streaming.pulsar.http import AdminError
 from tests.support.operating import output_of
 from tests.support.processes import Warm, command
 from tests.support.pulsar import CLUSTER, Lab, PulsarStage, change_events_hash

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.ports.marker import Checkpoint
 from streaming.process.exits import REFUSED
-from streaming.systems.publisher import publisher_of
+from streaming.systems import publisher_of
+from streaming.transport.publishing import Checkpoint
 from tests.support.processes import command
 from tests.support.pulsar import Lab, PulsarStage
 

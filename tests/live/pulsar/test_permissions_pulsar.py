@@ -14,13 +14,14 @@ from policies.splitting.ranges import position_of
 from streaming.contract.messages import LoadReportMessage, type_of
 from streaming.executor import pulsar as executor
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.ports.memory import Remembered
-from streaming.ports.publishing import PublishError
 from streaming.process.exits import REFUSED
-from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
+from streaming.pulsar.admin import PulsarAdmin
+from streaming.pulsar.http import AdminError, HttpClient
 from streaming.pulsar.link import input_on_pulsar
-from streaming.pulsar.memory import PulsarExecutorMemory
+from streaming.pulsar.side import PulsarSide
 from streaming.settings import PulsarTarget, Settings, load
+from streaming.transport.errors import PublishError
+from streaming.transport.executor import Memory, Remembered
 from tests.support.actions import decided, golden_action, publish, results
 from tests.support.operating import operate
 from tests.support.permissions import Role, granted
@@ -136,7 +137,7 @@ def test_an_executor_of_kafka_that_remembers_on_pulsar_names_what_is_missing(sta
     executor = Role(stage, "pacer")
     link = input_on_pulsar(load(file=Path(settings_of(executor)), flags={}, environ={}).settings)
     assert link is not None
-    memory = PulsarExecutorMemory(link, stage.topics.executor_kafka, CLUSTER)
+    memory = Memory(PulsarSide(link), stage.topics.executor_kafka, CLUSTER)
     put = Remembered.parse(b'{"added":{"leader":{"orders":"0:1"}}}')
     tried: dict[str, Callable[[], object]] = {"consume": memory.read, "produce": lambda: write(memory, put)}
     for missing in executor.one_less(granted("trimtab execute kafka")):
@@ -147,7 +148,7 @@ def test_an_executor_of_kafka_that_remembers_on_pulsar_names_what_is_missing(sta
     assert memory.read() == put
 
 
-def write(memory: PulsarExecutorMemory, remembered: Remembered) -> None:
+def write(memory: Memory, remembered: Remembered) -> None:
     with memory.hold() as held:
         held.write(remembered)
 

@@ -16,15 +16,14 @@ import pytest
 
 from deploy.local.pulsar import LocalPulsar, StandalonePulsar
 from streaming.contract.envelope import EPOCH_HEADER
-from streaming.ports.marker import BatchState
-from streaming.ports.outbox import OutboundRecord
-from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
+from streaming.pulsar.commits import Acknowledged, Producers
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.log import PartitionReader
 from streaming.pulsar.positions import Position
-from streaming.pulsar.producers import Acknowledged, Producers
 from streaming.pulsar.publisher import PulsarPublisher
 from streaming.settings import PulsarTopics
+from streaming.transport.errors import CheckpointMismatch, Fenced, PublishError
+from streaming.transport.publishing import BatchState, OutboundRecord
 from tests.support.processes import ROOT
 from tests.support.publisher_suite import (
     PATIENT,
@@ -84,7 +83,7 @@ class Setting(PublisherSetting):
             from streaming.pulsar.link import PulsarLink
             from streaming.settings import PulsarTopics
             from streaming.pulsar.publisher import PulsarPublisher
-            from streaming.pulsar.producers import Producers
+            from streaming.pulsar.commits import Producers
             from tests.support.publisher_suite import PATIENT, QUERY, PublisherSetting, PublisherSuite, opened, publish_until_it_succeeds, records, values
             from tests.support.stage import at
             place = PulsarTopics(admin_url={self.lab.pulsar.admin_url!r}, namespace={self.lab.namespace!r})
@@ -227,7 +226,7 @@ def test_a_controller_that_is_overtaken_in_a_batch_is_fenced(
 @pytest.mark.slow
 def test_a_controller_frozen_in_the_middle_of_a_batch_ends_when_it_thaws(setting: Setting):
     frozen = setting.start(f"""
-        from streaming.ports.publishing import Fenced
+        from streaming.transport.errors import Fenced
         def freeze():
             os.kill(os.getpid(), signal.SIGSTOP)
         on_send(8, freeze)

@@ -17,8 +17,8 @@ import pytest
 from deploy.local.kafka import LocalKafka
 from deploy.local.pulsar import LocalPulsar
 from streaming.process.exits import FENCED, REFUSED
-from streaming.pulsar.topic_names import PartitionLogs
-from streaming.systems.publisher import publisher_of
+from streaming.pulsar.log import PartitionLogs
+from streaming.systems import publisher_of
 from tests.support.controllers import (
     BATCHES_COUNT,
     RECORDS_PER_BATCH,

@@ -13,9 +13,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.pulsar.admin import HttpClient, PulsarAdmin
-from streaming.pulsar.positions import DataLoss
-from streaming.pulsar.topic_names import NonPersistentTopic, PartitionLogs, topic_path
+from streaming.pulsar.admin import PulsarAdmin
+from streaming.pulsar.http import HttpClient
+from streaming.pulsar.log import NonPersistentTopic, PartitionLogs
+from streaming.pulsar.positions import DataLoss, topic_path
 from streaming.settings import Settings, SparkSettings
 from streaming.spark import pulsar_source, session
 from streaming.spark.pulsar_source import SCHEMA, PulsarReader, PulsarSource

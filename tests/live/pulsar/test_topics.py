@@ -11,16 +11,13 @@ import pytest
 
 from deploy.local.pulsar import LocalPulsar, StandalonePulsar
 from streaming.cli.control import read_control
-from streaming.ports.places import Place
-from streaming.ports.topics import StartError
 from streaming.process.exits import REFUSED
-from streaming.pulsar import topics as pulsar_topics
 from streaming.pulsar.link import input_on_pulsar
-from streaming.pulsar.log import PartitionReader
-from streaming.pulsar.topic_names import PartitionLogs, partitions_count
+from streaming.pulsar.log import PartitionLogs, PartitionReader, partitions_count
 from streaming.settings import Settings, TopicNames
-from streaming.systems.control import control_of
-from streaming.systems.reading import input_reader, input_topic
+from streaming.systems import control_of, input_reader, input_topic, validate_all
+from streaming.transport.errors import StartError
+from streaming.transport.side import Place
 from tests.support.ports_suite import PortsSuite, values
 from tests.support.processes import command, until
 from tests.support.pulsar import CLUSTER, Lab, PulsarStage
@@ -65,18 +62,18 @@ def test_topics_are_made_once_and_what_exists_is_told_what_it_lacks(bare: Pulsar
     with pytest.raises(
         StartError, match=r"(?s)topics missing.*trimtab\.input.*trimtab\.commits.*topics create"
     ):
-        pulsar_topics.validate(settings)
+        validate_all(settings)
     names = asdict(TopicNames()).values()
     assert create(bare) == {"": "", **dict.fromkeys(names, "created")}
     assert create(bare) == {"": "", **dict.fromkeys(names, "already right")}
-    assert pulsar_topics.validate(settings) == []
+    assert validate_all(settings) == []
 
     audit = f"persistent/{lab.namespace}/{bare.topics.audit}"
     lab.post(f"{audit}/inactiveTopicPolicies", {**INACTIVE, "deleteWhileInactive": True})
-    (warning,) = until(lambda: pulsar_topics.validate(settings), what="the policy to be in force")
+    (warning,) = until(lambda: validate_all(settings), what="the policy to be in force")
     assert f"{bare.topics.audit}: deleteWhileInactive is true" in warning
     assert create(bare)["trimtab.audit"] == "deletion while idle switched off"
-    assert pulsar_topics.validate(settings) == []
+    assert validate_all(settings) == []
 
     actions = f"persistent/{lab.namespace}/{bare.topics.actions}"
     lab.post(f"{actions}/deduplicationEnabled", False)
@@ -93,14 +90,14 @@ def test_topics_are_made_once_and_what_exists_is_told_what_it_lacks(bare: Pulsar
         f"set-retention persistent://{lab.namespace}/{bare.topics.actions} --time 10080m --size -1"
         in message[""]
     )
-    (warning,) = pulsar_topics.validate(settings)
+    (warning,) = validate_all(settings)
     assert "retention is 5 minutes" in warning
 
 
 def refusal(stage: PulsarStage) -> str:
     """Why a start is refused; empty if it is not."""
     try:
-        pulsar_topics.validate(stage.loaded())
+        validate_all(stage.loaded())
     except StartError as error:
         return str(error)
     return ""
@@ -122,7 +119,7 @@ def test_pulsar_with_its_defaults_deletes_idle_topics_and_none_of_trimtabs(tmp_p
                 lambda: partitions_count(lab.admin, f"persistent://{lab.namespace}/somebody-elses") is None,
                 what="an idle topic to be deleted",
             )
-        assert pulsar_topics.validate(stage.loaded()) == []
+        assert validate_all(stage.loaded()) == []
         stage.close()
 
 

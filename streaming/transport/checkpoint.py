@@ -1,0 +1,216 @@
+"""What lies in a checkpoint, what it says of itself, and whether this trimtab with these settings may go on with it.
+
+A checkpoint holds a directory for each start, with the card that makes it count and Spark's logs of batches.
+``streaming.spark.checkpoint`` makes and deletes these directories. Nothing here changes a checkpoint or needs Spark: a start and
+``trimtab doctor`` judge by the same rules.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import msgspec
+
+from state.events import System
+from state.layouts import FRESH, VERSION, NewerStateError, OlderStateError, refuse_version
+from state.systems import rounds_of
+from streaming.settings import Settings
+from streaming.settings.identity import keep, kept_digest
+from streaming.transport.errors import CheckpointError
+from streaming.transport.publishing import Checkpoint
+
+CARD = "trimtab.json"
+CLAIM = "claim"
+"""File of the process that works in a start's directory; it is made before everything else there."""
+PROBE = ".trimtab-probe-"
+"""Beginning of the names of the files with which a start tests the store; a start that was killed may leave some."""
+_NAME = re.compile(r"start-(\d+)")
+
+
+class Listing(Protocol):
+    """Files below a root. Names are relative to it; "" is the root itself."""
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file or a directory of this name."""
+
+    def names(self, name: str = "") -> list[str]:
+        """Names of what a directory holds; empty where there is none."""
+
+    def read(self, name: str) -> bytes | None:
+        """The contents of a file; None where there is no such file."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Start:
+    """The directory of a start; epoch 0 is the checkpoint itself."""
+
+    epoch: int
+
+    @property
+    def directory(self) -> str:
+        """Its name below the checkpoint."""
+        return f"start-{self.epoch}" if self.epoch else ""
+
+    def file(self, *names: str) -> str:
+        """The name of something in it."""
+        return "/".join(filter(None, (self.directory, *names)))
+
+
+def is_start(name: str) -> bool:
+    """Whether something in the checkpoint is the directory of a start."""
+    return _NAME.fullmatch(name) is not None
+
+
+def all_starts(files: Listing) -> list[Start]:
+    """The checkpoint itself, and the directories in it, whether they count or not."""
+    found = [_NAME.fullmatch(name) for name in files.names()]
+    return [Start(0), *(Start(int(name[1])) for name in found if name is not None)]
+
+
+def newest_start(files: Listing) -> Start | None:
+    """The newest start that counts, which is one with a card; None where there is none."""
+    return max((start for start in all_starts(files) if files.exists(start.file(CARD))), default=None)
+
+
+def newest_number(files: Listing, start: Start, log: str) -> int | None:
+    """The highest batch in one of Spark's logs, ``offsets`` or ``commits``."""
+    names = files.names(start.file(log))
+    return max((int(name) for name in names if name.isdecimal()), default=None)
+
+
+_SYSTEMS: tuple[System, ...] = ("pulsar", "kafka")
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """The contents of ``trimtab.json``."""
+
+    controller: str
+    memory_version: int
+    length_s: float
+    """Length of a Pulsar cluster's round, unless the cluster is named below."""
+    cluster_length_s: dict[str, float]
+    trimtab_version: str = ""
+    """The version that wrote last; empty on a card from a version that did not note it."""
+    spark_version: str = ""
+    settings: dict[str, dict[str, Any]] = {}
+    """By digest, the settings of this start and those with which an already published batch may have to run again."""
+    kafka_length_s: float | None = None
+    """The same as ``length_s`` for Kafka clusters; None on a card from a version that did not note it."""
+    kafka_cluster_length_s: dict[str, float] = {}
+    topic_ids: dict[str, str] = {}
+    """Ids of the input's topics on Kafka; empty on a card from a version that did not note them."""
+
+    def lengths_of(self, system: System) -> tuple[float | None, dict[str, float]]:
+        """Length of a system's rounds in seconds, and by cluster where it differs."""
+        if system == "kafka":
+            return self.kafka_length_s, self.kafka_cluster_length_s
+        return self.length_s, self.cluster_length_s
+
+
+def card_of(settings: Settings, topic_ids: Mapping[str, str] = MappingProxyType({})) -> Card:
+    """The card of a checkpoint written under these settings, from topics with these ids."""
+    pulsar_s, pulsar_clusters_s = _lengths(settings, "pulsar")
+    kafka_s, kafka_clusters_s = _lengths(settings, "kafka")
+    return Card(
+        controller=settings.controller.name,
+        memory_version=VERSION,
+        length_s=pulsar_s,
+        cluster_length_s=pulsar_clusters_s,
+        trimtab_version=version("trimtab"),
+        spark_version=version("pyspark"),
+        settings={kept_digest(settings): keep(settings)},
+        kafka_length_s=kafka_s,
+        kafka_cluster_length_s=kafka_clusters_s,
+        topic_ids=dict(topic_ids),
+    )
+
+
+def _lengths(settings: Settings, system: System) -> tuple[float, dict[str, float]]:
+    default = rounds_of(system, settings).length_s
+    own = {name: rounds_of(system, section).length_s for name, section in sorted(settings.clusters.items())}
+    return default, {name: length_s for name, length_s in own.items() if length_s != default}
+
+
+def read_card(files: Listing, location: str, start: Start) -> Card:
+    """The card of a start. Raises ``CheckpointError``."""
+    name = start.file(CARD)
+    try:
+        return msgspec.json.decode(files.read(name) or b"", type=Card)
+    except msgspec.MsgspecError as error:
+        raise CheckpointError(
+            f"{location}/{name} cannot be read ({error}): start over with {FRESH}"
+        ) from error
+
+
+def read_query(files: Listing, location: str, start: Start) -> Checkpoint:
+    """The id of the start's query, and how far it got. Raises ``CheckpointError``."""
+    name = start.file("metadata")
+    text = files.read(name)
+    try:
+        query_id = None if text is None else str(msgspec.json.decode(text)["id"])
+    except (msgspec.MsgspecError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{location}/{name} cannot be read ({error!r}): start over with {FRESH}"
+        ) from error
+    newest = newest_number(files, start, "offsets")
+    return Checkpoint(query_id=query_id, last_batch_id=newest, epoch=start.epoch)
+
+
+def refuse_strangers(files: Listing, location: str) -> None:
+    """Raise ``CheckpointError`` for a directory that holds something else: trimtab must not write into it."""
+    if any(not (is_start(name) or name.startswith(PROBE)) for name in files.names()):
+        raise CheckpointError(
+            f"{location} is not empty and is not a checkpoint of trimtab (it has no {CARD}): "
+            f"set spark.checkpoint to a directory of its own"
+        )
+
+
+def refuse_other_cards(location: str, found: Card, wanted: Card) -> None:
+    """Raise ``CheckpointError`` for the checkpoint of another version, controller, input or length of rounds."""
+    try:
+        refuse_version(found.memory_version, location)
+    except (NewerStateError, OlderStateError) as error:
+        raise CheckpointError(str(error)) from error
+    refuse_other_controller(location, found, wanted.controller)
+    problem = describe_exchanged(found.topic_ids, wanted.topic_ids)
+    if problem is not None:
+        raise CheckpointError(f"{location}: {problem}")
+    for system in _SYSTEMS:
+        _refuse_other_lengths(location, system, found, wanted)
+
+
+def refuse_other_controller(location: str, found: Card, name: str) -> None:
+    """Raise ``CheckpointError`` for the checkpoint of a controller of another name."""
+    if found.controller != name:
+        raise CheckpointError(
+            f"{location} belongs to the controller {found.controller!r}, this one is {name!r}: "
+            f"set controller.name back, or give this controller its own spark.checkpoint"
+        )
+
+
+def _refuse_other_lengths(location: str, system: System, found: Card, wanted: Card) -> None:
+    was_s, own_before = found.lengths_of(system)
+    is_s, own_now = wanted.lengths_of(system)
+    for cluster in ["", *sorted({*own_before, *own_now})]:
+        before, now = own_before.get(cluster, was_s), own_now.get(cluster, is_s)
+        if before is not None and before != now:
+            where = f"[clusters.{cluster}.{system}.rounds]" if cluster else f"[{system}.rounds]"
+            raise CheckpointError(
+                f"{location} holds rounds of {before:g} s, the settings say length_s = {now:g} in {where}: "
+                f"set it back, or start over with {FRESH}"
+            )
+
+
+def describe_exchanged(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
+    """The message about topics that were deleted and made anew; None where all are the same, or where it cannot be known."""
+    names = sorted(name for name in before.keys() & now.keys() if before[name] != now[name])
+    if not names:
+        return None
+    ids = ", ".join(f"{name} had the id {before[name]} and has {now[name]}" for name in names)
+    return (
+        f"the input was deleted and made anew since the checkpoint read it ({ids}): its records begin at 0 again, so "
+        f"the checkpoint would skip records that were never read. Start over with {FRESH}"
+    )
