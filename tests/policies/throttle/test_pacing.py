@@ -1,15 +1,14 @@
-"""A reassignment from its first round to its last: when the throttle is set, changed, kept and taken off."""
+"""A reassignment from its first round to its last, by example and whatever happens to it."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from policies.throttle.lists import ThrottledLists, merge, without
-from policies.throttle.moves import Moves, broken_copies
-from policies.throttle.pacing import decide
-from policies.throttle.pacing_round import PacingExplanation, PacingMemory, PacingSnapshot, ThrottleDecision
+from policies.throttle.lists import ThrottledLists
+from policies.throttle.pacing_round import PacingMemory, ThrottleDecision
 from policies.throttle.rates import (
     NO_CAPS,
     BrokerNetwork,
@@ -21,91 +20,7 @@ from policies.throttle.rates import (
     network_limits,
 )
 from tests.policies.throttle.moving import GB, MB, WORKED_EXAMPLE, Partition, moves_of
-
-ROUND_MS = 10_000
-MOVE = Partition("t-0", [1, 2], [2, 3], 4 * MB, 10 * GB)
-"""Leader 1 needs 8 MB/s, follower 3 needs 4; recommended is 9.6 MB/s."""
-OTHER = Partition("t-1", [1, 2], [2, 4], 1 * MB, 1 * GB)
-NOTHING = ThrottledLists()
-
-
-@dataclass
-class Cluster:
-    """Plays rounds; the lists on the cluster follow the decisions at once."""
-
-    settings: ThrottleSettings = field(default_factory=ThrottleSettings)
-    memory: PacingMemory = field(default_factory=PacingMemory)
-    lists: ThrottledLists = NOTHING
-    now_ms: int = 0
-    explanation: PacingExplanation | None = None
-
-    def round(
-        self,
-        *rows: Partition,
-        reported: bool = True,
-        caps: Caps = NO_CAPS,
-        room: Caps = NO_CAPS,
-        planned: str | None = None,
-        down: Collection[int] = (),
-        unheard: Collection[int] = (),
-    ) -> ThrottleDecision | None:
-        """Play a round; all that is added is reported, and new, unless a row says more or its broker is ``unheard`` or ``down``."""
-        self.now_ms += ROUND_MS
-        silent = {*down, *unheard}
-        heard = (
-            replace(
-                row, present={each: row.present.get(each, 0) for each in row.target if each not in silent}
-            )
-            for row in rows
-        )
-        moves: Moves | None = moves_of(*heard) if reported else None
-        snapshot = PacingSnapshot(
-            now_ms=self.now_ms,
-            moves=moves,
-            lists=self.lists,
-            caps=caps,
-            room=room,
-            planned_fingerprint=planned,
-            down=frozenset(down),
-            is_broken=moves is not None and bool(broken_copies(moves, down)),
-        )
-        stored = msgspec.json.decode(msgspec.json.encode(self.memory), type=PacingMemory)
-        assert stored == self.memory
-        decision, self.memory, self.explanation = decide(snapshot, stored, self.settings)
-        if decision is not None:
-            assert all(rate >= 1 for rate in decision.set_rates.values())
-            self.lists = after(self.lists, decision)
-        return decision
-
-    @property
-    def outcome(self) -> str:
-        assert self.explanation is not None
-        return self.explanation.outcome
-
-
-def after(lists: ThrottledLists, decision: ThrottleDecision) -> ThrottledLists:
-    """The lists once a decision is carried out."""
-    added, _ = merge(lists, decision.add)
-    lists = overlaid(lists, added)
-    return overlaid(lists, without(lists, decision.remove))
-
-
-def overlaid(lists: ThrottledLists, changed: ThrottledLists) -> ThrottledLists:
-    return ThrottledLists(
-        leader={topic: text for topic, text in {**lists.leader, **changed.leader}.items() if text},
-        follower={topic: text for topic, text in {**lists.follower, **changed.follower}.items() if text},
-    )
-
-
-def rates(decision: ThrottleDecision | None) -> dict[str, int]:
-    assert decision is not None
-    return {str(role): rate for role, rate in decision.set_rates.items()}
-
-
-def started(settings: ThrottleSettings | None = None) -> Cluster:
-    cluster = Cluster(settings=settings or ThrottleSettings())
-    assert cluster.round(MOVE) is not None
-    return cluster
+from tests.policies.throttle.reassigned import MOVE, NOTHING, OTHER, ROUND_MS, Cluster, rates, started
 
 
 def test_the_first_round_throttles_sources_and_added_replicas_at_the_recommended_rate() -> None:
@@ -388,3 +303,72 @@ def test_the_network_leaves_its_share_less_what_is_not_ours(
 def test_settings_that_cannot_work_are_refused(settings: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ThrottleSettings(**settings)  # type: ignore[arg-type]
+
+
+CAN_WAIT_MS = 60_000
+AT_ONCE = {"first-throttle", "moves-joined", "minimum-rose", "stale-reports", "finished"}
+PARTITIONS = [
+    Partition("t-0", [1, 2], [2, 3], 4 * MB, 900 * MB),
+    Partition("t-1", [2, 3], [3, 1], 2 * MB, 500 * MB),
+    Partition("u-0", [3], [3, 1, 2], 1 * MB, 100 * MB),
+    Partition("u-7", [1, 2, 3], [4, 2, 3], 3 * MB, 300 * MB),
+]
+THERE = ThrottledLists(leader={"t": "0:1,5:5"}, follower={"u": "*"})
+
+
+@dataclass(frozen=True)
+class Happening:
+    """One round."""
+
+    rows: tuple[Partition, ...]
+    reported: bool
+    caps: Caps
+
+
+@st.composite
+def happenings(draw: st.DrawFn) -> Happening:
+    rows = []
+    for one in draw(st.lists(st.sampled_from(PARTITIONS), unique_by=lambda row: row.name)):
+        writes = draw(st.sampled_from([one.writes, one.writes, 0, 9 * MB, 40 * MB, None]))
+        leader = draw(st.sampled_from([one.replicas[0], *one.replicas, -1]))
+        rows.append(
+            replace(one, writes=writes, leader=leader, size=draw(st.sampled_from([one.size, None, 0])))
+        )
+    cap = draw(st.sampled_from([None, None, 1, 5 * MB, 50 * MB, 500 * MB]))
+    caps = NO_CAPS if cap is None else Caps(default_bytes_per_s=cap)
+    return Happening(tuple(rows), draw(st.booleans() | st.just(True)), caps)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(
+    rounds=st.lists(happenings(), max_size=25),
+    rates=st.sampled_from(["uniform", "per-broker"]),
+    deadline_s=st.sampled_from([0.0, 300.0]),
+)
+def test_whatever_happens(rounds: list[Happening], rates: str, deadline_s: float) -> None:
+    cluster = Cluster(settings=ThrottleSettings(rates=rates, deadline_s=deadline_s), lists=THERE)  # type: ignore[arg-type]
+    changed_ms = -CAN_WAIT_MS
+    for now in rounds:
+        before, lists = cluster.memory, cluster.lists
+        decision = cluster.round(*now.rows, reported=now.reported, caps=now.caps, room=now.caps)
+        explanation = cluster.explanation
+        assert explanation is not None
+        assert (decision is not None) == (explanation.outcome == "decided")
+        if decision is None:
+            assert (cluster.memory.added, cluster.memory.rates()) == (before.added, before.rates())
+            continue
+        assert decision.trigger in AT_ONCE or cluster.now_ms - changed_ms >= CAN_WAIT_MS
+        assert decision.trigger == "finished" or decision.set_rates
+        if decision.trigger not in {"finished", "moves-left"}:
+            changed = decision.set_rates != before.rates() or decision.add != ThrottledLists()
+            assert changed, "a decision that changes nothing"
+        if decision.trigger in {"first-throttle", "minimum-rose"}:
+            assert explanation.plan is not None
+            assert explanation.needs is not None
+            assert explanation.plan.feasible is (True if explanation.needs.is_whole else None)
+        changed_ms = cluster.now_ms
+        again = replace(cluster, now_ms=cluster.now_ms - ROUND_MS, memory=before, lists=lists)
+        assert again.round(*now.rows, reported=now.reported, caps=now.caps, room=now.caps) == decision
+    cluster.round()
+    assert cluster.lists == THERE
+    assert cluster.memory == PacingMemory()
