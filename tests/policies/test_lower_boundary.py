@@ -180,18 +180,6 @@ def test_the_second_step_of_history_is_the_one_that_decides(
     assert memory.history_ratio["c"] == pytest.approx(remembered)
 
 
-def test_require_current_above_mean_holds_for_the_step_too() -> None:
-    before = remembering(a=0.60, b=0.59, c=0.59, d=0.59, e=0.20)
-    now = points(a=10, b=50, c=50, d=50, e=50)
-    settings = replace(LOWER, history_ratio=0.95, threshold_points=14.0)
-    assert [source for _, source, _ in play(POLICY, before, settings, now)[0][0]][:1] == ["b"]
-    recovered = points(a=40, b=60, c=60, d=60, e=20)
-    smooth = replace(settings, history_ratio=0.999)
-    assert [source for _, source, _ in play(POLICY, before, smooth, recovered)[0][0]][:1] == ["a"]
-    spared = replace(smooth, require_current_above_mean=True)
-    assert play(POLICY, before, spared, recovered)[0] == [[]]
-
-
 def masked(*names: str) -> dict[str, Bundle]:
     return by_volume(masked=" ".join(names), **dict.fromkeys(names, 9.0))
 

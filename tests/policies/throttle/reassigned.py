@@ -2,18 +2,17 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 
 from policies.throttle.lists import ThrottledLists, merge, without
 from policies.throttle.moves import Moves, broken_copies
+from policies.throttle.needs import Needs
 from policies.throttle.pacing import decide
 from policies.throttle.pacing_round import PacingExplanation, PacingMemory, PacingSnapshot, ThrottleDecision
-from policies.throttle.rates import (
-    NO_CAPS,
-    Caps,
-    ThrottleSettings,
-)
+from policies.throttle.progress import Eta
+from policies.throttle.rates import NO_CAPS, Caps, RatePlan, ThrottleSettings
 from tests.policies.throttle.moving import GB, MB, Partition, moves_of
 
 ROUND_MS = 10_000
@@ -31,7 +30,7 @@ class Cluster:
     memory: PacingMemory = field(default_factory=PacingMemory)
     lists: ThrottledLists = NOTHING
     now_ms: int = 0
-    explanation: PacingExplanation | None = None
+    explanation: PacingExplanation = field(init=False)
 
     def round(
         self,
@@ -71,10 +70,30 @@ class Cluster:
             self.lists = after(self.lists, decision)
         return decision
 
+    def decided(self, *rows: Partition, **given: Any) -> ThrottleDecision:
+        """Play a round that decides something."""
+        decision = self.round(*rows, **given)
+        assert decision is not None
+        return decision
+
     @property
     def outcome(self) -> str:
-        assert self.explanation is not None
         return self.explanation.outcome
+
+    @property
+    def plan(self) -> RatePlan:
+        assert self.explanation.plan is not None
+        return self.explanation.plan
+
+    @property
+    def needs(self) -> Needs:
+        assert self.explanation.needs is not None
+        return self.explanation.needs
+
+    @property
+    def eta(self) -> Eta:
+        assert self.explanation.eta is not None
+        return self.explanation.eta
 
 
 def after(lists: ThrottledLists, decision: ThrottleDecision) -> ThrottledLists:
