@@ -125,18 +125,11 @@ def test_a_need_below_the_minimum_is_named() -> None:
     [
         pytest.param(points(a=40), LOWER, {"a": 0.5}, id="history moves a second step"),
         pytest.param(
-            points(a=40),
-            replace(LOWER, lower_boundary_shedding=False),
-            {"a": 0.6},
-            id="not where the step is off",
-        ),
-        pytest.param(
             {**points(a=40), "x": at(0)},
             LOWER,
             {"a": 0.6, "x": 0.0},
             id="not where somebody was shed already",
         ),
-        pytest.param({"gone": at(0)}, LOWER, {"gone": 0.0}, id="not in an idle cluster"),
         pytest.param(
             {**points(b=40), "h": HOT},
             replace(LOWER, min_unload_bytes_per_s=9e9),
