@@ -192,7 +192,7 @@ def test_the_step_follows_where_everything_above_the_mean_was_masked() -> None:
     assert triggers == ["upper-boundary", "upper-boundary", "", "", ""]
 
 
-def test_bundles_tried_above_the_mean_keep_their_broker_when_the_second_step_reorders_the_fleet() -> None:
+def test_bundles_tried_keep_their_broker_when_the_second_step_reorders_the_fleet() -> None:
     """After the first step "was" leads with 0.70 before "is" (0.58); after the second "is" leads with 0.66."""
     fleet = {
         "was": at(10, bytes_per_s=1000.0, bundles=masked("w1", "w2")),

@@ -277,11 +277,9 @@ def test_a_store_that_cannot_be_read_ends_the_task_rather_than_a_round():
 
 
 def test_a_draft_shares_nothing_that_a_close_may_change():
-    header = Header(length_ms=10)
-    controller = Controller(CLUSTER, DictStore(), identity=Identity(mode="act"), settings=EAGER)
-    for event in trace(4):
-        controller.step(event)
-    header = controller._header
+    store = DictStore()
+    run([trace(4)], EAGER, store=store, is_closed=False)
+    header = decode_header(store.header() or b"")
     draft = rounds.draft_of(header)
     for name in Header.__struct_fields__:
         mine, its = getattr(header, name), getattr(draft, name)
@@ -376,19 +374,6 @@ def ids(count: int) -> list[str]:
 def answer(action_id: str, time_s: float, outcome: Any = "succeeded") -> ActionResult:
     return ActionResult(
         id=f"r/{action_id}/{time_s}", time_ms=round(1000 * time_s), action_id=action_id, outcome=outcome
-    )
-
-
-def test_three_actions_without_result_and_effect_are_found_within_two_lifetimes() -> None:
-    assert len(ids(3)) == 3
-    found = played(batches_of(6))
-    assert kinds(found) == [[], [], [], *[["nobody-obeys"]] * 3]
-    [finding] = found.summaries[3]["findings"]["heaviest"]
-    assert found.summaries[3]["end"] == "1970-01-01T00:00:40.000Z", "decided at 10 s, and they live for 20 s"
-    assert (finding["subject"], finding["broker"]) == ("east-1", "")
-    assert finding["advice"] == (
-        "the last 3 actions, since 1970-01-01T00:00:10.000Z, expired without a result, and the reports show no effect: nobody "
-        "carries them out. Start an executor: `trimtab execute pulsar east-1`"
     )
 
 

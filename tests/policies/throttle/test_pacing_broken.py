@@ -164,7 +164,7 @@ def test_a_deadline_raises_to_the_first_rate_or_four_times_what_was_seen_to_flow
     assert most - most / 20 < highest <= most
 
 
-def test_where_a_capacity_is_declared_the_deadline_may_ask_for_all_of_it_and_a_minimum_for_more() -> None:
+def test_a_deadline_may_ask_for_all_of_a_declared_capacity_and_a_minimum_for_more() -> None:
     cluster = started(ThrottleSettings(deadline_s=1000))
     caps = Caps(default_bytes_per_s=70 * MB)
     for _ in range(90):
@@ -217,7 +217,7 @@ def test_a_partition_whose_write_rate_stays_unknown_keeps_no_other_from_its_thro
     assert (known.trigger, rates(known)["leader:5"]) == ("minimum-rose", 360 * MB)
 
 
-def test_after_the_failover_safe_rates_minimums_of_what_is_known_are_met_and_nothing_is_lowered() -> None:
+def test_after_failover_safe_rates_known_minimums_are_met_and_nothing_is_lowered() -> None:
     silent = Partition("t-2", [2, 1], [1, 3], 6 * MB, GB, leader=2)
     cluster = Cluster()
     cluster.round(MOVE, silent)
@@ -299,7 +299,7 @@ def told_of(cluster: Cluster) -> tuple[str, tuple[str, ...]]:
     return cluster.outcome, cluster.needs.without_leader
 
 
-def test_the_others_get_their_first_throttle_and_it_is_on_the_lists_for_the_day_it_has_a_leader() -> None:
+def test_the_others_are_throttled_and_the_leaderless_one_is_on_the_lists_already() -> None:
     cluster = Cluster()
     decision = cluster.decided(MOVE, DEAD)
     assert decision.trigger == "first-throttle"

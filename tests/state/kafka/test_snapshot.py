@@ -76,7 +76,7 @@ def numbers_of(observation: Observation) -> tuple[list[int], list[int], list[int
     )
 
 
-def test_a_rate_is_the_growth_of_the_leaders_log_and_an_added_replica_has_what_its_broker_reports() -> None:
+def test_a_rate_is_the_growth_of_the_leaders_log_and_new_replicas_have_what_is_reported() -> None:
     found = observed(
         logs(1, Replica("t", 0, 60_000, 7)),
         logs(2, Replica("t", 0, 99_000)),
@@ -90,7 +90,7 @@ def test_a_rate_is_the_growth_of_the_leaders_log_and_an_added_replica_has_what_i
     assert found.brokers == {1, 2, 3}
 
 
-def test_a_broker_that_reports_without_the_replica_has_nothing_of_it_and_a_silent_one_is_unknown() -> None:
+def test_a_report_without_the_replica_means_nothing_of_it_and_silence_is_unknown() -> None:
     both = MoveRow("t", 1, (1, 2, 3, 4), (3, 4), (1,), 1, (1, 2))
     found = observed(logs(1, Replica("t", 1, 10)), logs(3), moves=(both,))
     assert numbers_of(found) == ([UNKNOWN], [10], [0, UNKNOWN])

@@ -54,9 +54,7 @@ def found_in(found: Run) -> list[int]:
     ]
 
 
-def test_a_choice_that_a_rule_forbids_for_ten_rounds_is_a_finding_that_names_rule_bundle_and_brokers() -> (
-    None
-):
+def test_a_choice_forbidden_for_ten_rounds_is_a_finding_with_rule_bundle_and_brokers() -> None:
     found = played(13)
     assert not found.actions
     assert all(each["candidates"]["outcomes"].get("anti-affinity") for each in found.summaries)

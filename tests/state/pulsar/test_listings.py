@@ -13,7 +13,7 @@ from policies.usage import RESOURCES, weighted_maximum_ratio
 from state.events import Event, LoadReport, namespace_of
 from state.pulsar.codec import decode_fleet, encode_fleet
 from state.pulsar.fleet import Sampling, advance
-from state.pulsar.listings import Listings, first_rows, listings_of, owner_rows, pick
+from state.pulsar.listings import Listings, listings_of, owner_rows, pick
 from state.pulsar.memory import NOBODY, Fleet, Names, WaitingReport
 from tests.policies.fleets import decide, unloads_of
 from tests.state.building import AGE_MS, seen
@@ -92,31 +92,6 @@ def test_a_run_of_listings_goes_on_while_the_broker_lists_the_bundle(
     assert shown(listed(BEFORE, *reports)) == [Shown(*each) for each in expected]
 
 
-def test_a_run_goes_on_over_a_report_that_is_missing_and_ends_when_the_broker_was_silent_too_long() -> None:
-    reports = report("b1", SECOND_S, A, B), report("b2", SECOND_S, C)
-    silent_ms = SECOND_MS - FIRST_MS
-    kept = listed(BEFORE, *reports, max_age_ms=silent_ms)
-    assert [each.since_ms for each in shown(kept)] == [FIRST_MS] * 3
-    assert kept.is_as_before
-    beside = listed(BEFORE, *reports, report("b3", SECOND_S, D), max_age_ms=silent_ms)
-    assert [each.since_ms for each in shown(beside)] == [*[FIRST_MS] * 3, SECOND_MS]
-    anew = listed(BEFORE, *reports, max_age_ms=silent_ms - 1)
-    assert [each.since_ms for each in shown(anew)] == [SECOND_MS] * 3
-    assert not anew.is_as_before
-
-
-def test_a_run_that_was_interrupted_by_one_report_begins_anew() -> None:
-    without_b = seen(report("b1", SECOND_S, A), before=BEFORE).advanced.fleet
-    again = listed(without_b, report("b1", 470, A, B))
-    assert shown(again) == [(0, A, FIRST_MS), (0, B, 470_000)]
-
-
-def test_each_broker_is_judged_by_its_own_silence() -> None:
-    fleet = before(report("b1", FIRST_S, A), report("b2", FIRST_S + 50, C))
-    found = listed(fleet, report("b1", SECOND_S, A), report("b2", SECOND_S, C), max_age_ms=20_000)
-    assert shown(found) == [(0, A, SECOND_MS), (1, C, FIRST_MS + 50_000)]
-
-
 @pytest.mark.parametrize(
     ("reports", "is_as_before"),
     [
@@ -141,15 +116,6 @@ def test_a_round_is_not_as_before_where_two_brokers_listed_a_bundle() -> None:
     found = listed(before(*both), report("b1", SECOND_S, A, B), report("b2", SECOND_S, B, C))
     assert not found.is_as_before
     assert [each.since_ms for each in shown(found)] == [FIRST_MS] * 4
-
-
-def test_a_bundle_that_is_only_remembered_and_comes_back_begins_anew() -> None:
-    """The fleet's rows are A, B and D, which are also the listings of the last round; but before it b2 had B and not D."""
-    first = before(report("b1", FIRST_S, A), report("b2", FIRST_S, D))
-    fleet = seen(report("b1", 430, A, B), report("b2", 430, B), before=first).advanced.fleet
-    assert fleet.bundles == [A, B, D]
-    found = listed(fleet, report("b1", SECOND_S, A, B), report("b2", SECOND_S, D))
-    assert shown(found) == [(0, A, FIRST_MS), (0, B, 430_000), (1, D, SECOND_MS)]
 
 
 def test_a_listing_has_time_traffic_and_counts_of_its_report() -> None:
@@ -181,24 +147,6 @@ def listing(*rows: Shown, is_as_before: bool = False) -> Listings:
     )
 
 
-@pytest.mark.parametrize(
-    ("rows", "owners"),
-    [
-        pytest.param([(0, A, 5), (0, B, 5), (1, C, 5)], [0, 1, 2], id="each bundle at one broker"),
-        pytest.param([(0, A, 1), (0, B, 1), (1, B, 2)], [0, 2], id="the later run owns it"),
-        pytest.param([(0, A, 1), (0, B, 2), (1, B, 1)], [0, 1], id="also at the lesser broker"),
-        pytest.param([(0, B, 2), (1, B, 2), (2, C, 9)], [1, 2], id="of equal runs the greater broker's"),
-        pytest.param([(0, A, 3), (1, A, 1), (2, A, 2)], [0], id="three list it"),
-        pytest.param([(0, A, 1), (0, B, 9), (1, A, 9), (1, B, 1)], [1, 2], id="two bundles at both"),
-        pytest.param([], [], id="none"),
-    ],
-)
-def test_of_the_brokers_that_list_a_bundle_the_one_that_began_last_owns_it(
-    rows: list[tuple[int, str, int]], owners: list[int]
-) -> None:
-    assert owner_rows(listing(*(Shown(*each) for each in rows))).tolist() == owners
-
-
 def test_if_all_is_as_before_each_listing_owns_its_bundle() -> None:
     found = listing(Shown(0, A, 9), Shown(1, B, 1), is_as_before=True)
     assert owner_rows(found).tolist() == [0, 1]
@@ -219,11 +167,6 @@ def test_if_all_is_as_before_each_listing_owns_its_bundle() -> None:
 )
 def test_names_are_picked_in_the_order_of_the_rows(rows: list[int], names: list[str]) -> None:
     assert pick([A, B, C, D], np.array(rows, dtype=np.int64)) == names
-
-
-def test_the_first_rows_are_in_order() -> None:
-    assert first_rows(3).tolist() == [0, 1, 2]
-    assert first_rows(0).tolist() == []
 
 
 LENGTH_MS, AGE_MS = 10_000, 25_000

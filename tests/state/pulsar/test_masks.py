@@ -304,6 +304,7 @@ BUSY = facts(restricted_brokers=["b1"], splitting_brokers=["b1"])
         ({}, {}, (None, None)),
         ({}, {"record": PAUSED}, ("paused", "paused")),
         ({"error_held_since_ms": 1}, {}, ("failing", "failing")),
+        ({"error_held_since_ms": 1}, {"record": PAUSED}, ("paused", "paused")),
         ({"facts": BESIDE}, {}, ("two-balancers", "two-balancers")),
         ({"facts": BESIDE}, {"mode": "dry-run"}, (None, None)),
         ({"facts": BESIDE}, {"settings": guarded(hold_beside_other_balancer=False)}, (None, None)),

@@ -33,20 +33,16 @@ from state.pulsar.masks import COOLDOWN, OPEN
 from state.pulsar.memory import Fleet, WaitingTopics
 from state.pulsar.splits import Splits, as_in, topic_table
 from state.pulsar.view import PolicyView
-from state.settings import ClusterSettings, PulsarSettings, SettingsSource
+from state.settings import ClusterSettings, PulsarSettings
 from state.store import DictStore
 from tests.state.building import PROPOSALS_EXPIRE_AT, PROPOSALS_EXPIRE_MS, plan, seen
 from tests.state.traces import (
     BUNDLES,
-    COLD,
-    EVEN,
     HOT,
-    HOT_TOPICS,
     Run,
     load,
     run,
     split_settings,
-    topic_stats,
 )
 
 A, B, C, GONE = (f"t/{name}/0x0_0x1" for name in ("a", "b", "c", "gone"))
@@ -410,95 +406,6 @@ def test_topics_are_counted_by_the_owner_and_by_the_statistics_where_it_counts_n
 ) -> None:
     row = splits.section(decided(counts=counts)[0]).heaviest[0]
     assert (row.bundle, row.evidence["bundle_topics_count"]) == (BIG, shown)
-
-
-def played(
-    source: SettingsSource, rates: Mapping[str, tuple[float, float]] | None, *, rounds: int = 1
-) -> Run:
-    """Rounds in which the hot bundle has 200 messages/s and 2,000 bytes/s."""
-    events: list[Event] = []
-    for number in range(rounds):
-        time_s = 10 * number + 5
-        events.append(load("b1", time_s, bundles={HOT: 200.0, COLD: 1.0}, topics_count=4))
-        events.append(load("b2", time_s))
-        events += [] if rates is None else [topic_stats(time_s, rates)]
-    return run([events], source)
-
-
-def row_of(found: Run, number: int = 0) -> dict[str, Any]:
-    """The hot bundle's row in the summary of a round."""
-    (row,) = found.summaries[number]["splits"]["heaviest"]
-    assert row["bundle"] == HOT
-    return dict(row)
-
-
-def test_a_bundle_above_a_limit_is_cut_with_its_reason_and_the_load_of_its_children() -> None:
-    found = played(split_settings(), EVEN)
-    (action,) = found.actions
-    assert action["reason"].startswith(
-        f"{HOT} has 200 messages/s, 100 are allowed, found in 1 round, 1 needed"
-    )
-    assert (action["policy"], action["trigger"], action["broker"]) == ("bundle-split", "messages", "b1")
-    assert action["precondition"] == {"owner": "b1", "range": "0x00000000_0x80000000"}
-    assert len(action["children"]) == len(action["boundaries"]) + 1
-    assert sum(child["topics_count"] for child in action["children"]) == 4
-    assert sum(child["messages_per_s"] for child in action["children"]) == 200.0
-    assert sum(child["bytes_per_s"] for child in action["children"]) == 2000.0
-    assert action["expected"] == {
-        child["range"]: {name: child[name] for name in ("messages_per_s", "bytes_per_s")}
-        for child in action["children"]
-    }
-    assert found.summaries[0]["splits"]["outcomes"] == {"acted": 1}
-
-
-def test_a_bundle_that_stood_out_too_seldom_is_counted() -> None:
-    found = played(split_settings(hit_count=2), EVEN, rounds=2)
-    assert [row_of(found, number)["detail"] for number in range(2)] == ["hit-count 1/3", "hit-count 2/3"]
-    assert [row_of(found, number)["outcome"] for number in range(2)] == ["hit-count", "hit-count"]
-    assert found.actions == []
-
-
-@pytest.mark.parametrize(
-    ("limits", "trigger", "share", "topic"),
-    [
-        ({"max_messages_per_s": 100.0}, "messages", "95%", 0),
-        ({"max_messages_per_s": 1e9, "max_bytes_per_s": 100.0}, "bytes", "91%", 1),
-    ],
-)
-def test_a_topic_that_carries_the_load_is_named_with_its_share_of_what_is_above_the_limit(
-    limits: dict[str, float], trigger: str, share: str, topic: int
-) -> None:
-    one, other = HOT_TOPICS[:2]
-    row = row_of(played(split_settings(**limits), {one: (190.0, 180.0), other: (10.0, 1820.0)}))
-    assert (row["outcome"], row["trigger"]) == ("one-topic", trigger)
-    assert row["detail"] == f"{HOT_TOPICS[topic]} carries {share} of it: a split cannot help"
-
-
-def test_without_statistics_of_its_topics_a_bundle_waits() -> None:
-    found = played(split_settings(without_topic_stats="hold"), None)
-    row = row_of(found)
-    assert row["detail"] == "no statistics of its topics came in this round; without_topic_stats holds it"
-    assert found.actions == []
-
-
-def test_a_cut_by_range_says_nothing_of_the_load_of_its_children() -> None:
-    found = played(split_settings(without_topic_stats="range", algorithm="range_equally_divide"), None)
-    (action,) = found.actions
-    assert action["boundaries"] == [0x40000000]
-    assert action["expected"] == {}
-    assert (
-        action["reason"].endswith("it is cut in two equal ranges at 0x40000000")
-        or "0x40000000" in action["reason"]
-    )
-    assert [child["topics_count"] for child in action["children"]] == [None, None]
-    assert [child["messages_per_s"] for child in action["children"]] == [None, None]
-    assert [child["bytes_per_s"] for child in action["children"]] == [None, None]
-
-
-def test_a_bundle_that_was_split_is_not_split_again_while_it_rests() -> None:
-    found = played(split_settings(bundle_cooldown_s=3600.0), EVEN, rounds=3)
-    assert len(found.actions) == 1
-    assert [summary["splits"]["outcomes"] for summary in found.summaries[1:]] == [{"in-flight": 1}] * 2
 
 
 SESSION_TOPICS = [

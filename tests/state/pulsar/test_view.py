@@ -390,77 +390,7 @@ def pair(time_s: float, brokers: tuple[str, str], namespace: str, *, apart: bool
     ]
 
 
-def hits(found: Run, group: str | None) -> list[int]:
-    return [
-        row["evidence"]["hit_count"]
-        for summary in found.summaries
-        for row in summary["examined"]["heaviest"]
-        if row["group"] == group
-    ]
-
-
 LONG = settings_of(rounds={"warmup_rounds": 0}, avg_shedder={"low_hit_count": 9, "high_hit_count": 9})
-
-
-def test_a_calm_group_clears_its_own_counters_only():
-    events = [
-        event
-        for number in range(4)
-        for event in (
-            *pair(10 * number + 5, ("b1", "b2"), "t/a", apart=True),
-            *pair(10 * number + 5, ("b3", "b4"), "t/b", apart=number != 2),
-        )
-    ]
-    found = run([[facts(5, isolation=ISOLATED), *events]], LONG)
-    assert hits(found, "a") == [1, 2, 3, 4]
-    assert hits(found, None) == [1, 2, 0, 1]
-
-
-def test_a_group_that_is_silent_for_a_round_keeps_its_hits():
-    events = [
-        event
-        for number in range(4)
-        for event in (
-            *(pair(10 * number + 5, ("b1", "b2"), "t/a", apart=True) if number != 2 else ()),
-            *pair(10 * number + 5, ("b3", "b4"), "t/b", apart=True),
-        )
-    ]
-    found = run(
-        [[facts(5, isolation=ISOLATED), *events]],
-        settings_of(
-            rounds={"warmup_rounds": 0, "quorum_ratio": 0.0},
-            avg_shedder={"low_hit_count": 9, "high_hit_count": 9},
-        ),
-    )
-    assert hits(found, "a") == [1, 2, 3]
-    assert hits(found, None) == [1, 2, 3, 4]
-
-
-def test_a_broker_that_changes_its_group_begins_anew_and_the_others_do_not():
-    events = [
-        event
-        for number in range(4)
-        for event in (
-            *pair(10 * number + 5, ("b1", "b2"), "t/a", apart=True),
-            *pair(10 * number + 5, ("b3", "b4"), "t/b", apart=True),
-        )
-    ]
-    swapped = [Isolation("a", ["t/a"], ["b[23]"])]
-    found = run(
-        [[facts(5, isolation=ISOLATED), *events[:8], facts(25, isolation=swapped), *events[8:]]], LONG
-    )
-    first = [summary["examined"]["heaviest"] for summary in found.summaries]
-    assert {(row["group"], row["evidence"]["hit_count"]) for row in first[1]} == {("a", 2), (None, 2)}
-    assert {(row["high_broker"], row["low_broker"]) for row in first[2]} == {("b1", "b4"), ("b3", "b2")}
-    assert {row["evidence"]["hit_count"] for row in first[2]} == {3}, (
-        "b4 and b2 stayed, and count for their pairs"
-    )
-    renamed = [Isolation("z", ["t/a"], ["b[12]"])]
-    found = run(
-        [[facts(5, isolation=ISOLATED), *events[:8], facts(25, isolation=renamed), *events[8:]]], LONG
-    )
-    assert hits(found, "z") == [1, 2], "a group of another name is another group"
-    assert hits(found, None) == [1, 2, 3, 4]
 
 
 def test_facts_count_from_the_round_of_their_time_on_whenever_they_come_in_it():
@@ -468,23 +398,3 @@ def test_facts_count_from_the_round_of_their_time_on_whenever_they_come_in_it():
     found = run([[*events, facts(19, isolation=ISOLATED)]], LONG)
     groups = [{row["group"] for row in summary["examined"]["heaviest"]} for summary in found.summaries]
     assert groups == [{None}, {"a"}]
-
-
-def test_the_newest_facts_of_a_round_count_and_late_ones_do_not():
-    newest, older = facts(6, shedding=["b1"], id_="x"), facts(6, id_="w")
-    found = run(
-        [
-            [
-                newest,
-                older,
-                *pair(7, ("b1", "b2"), "t/a", apart=True),
-                *pair(25, ("b1", "b2"), "t/a", apart=True),
-                facts(8),
-            ]
-        ],
-        LONG,
-    )
-    shown = [summary["other_balancers"]["shedding_brokers"] for summary in found.summaries]
-    assert shown == [["b1"], ["b1"]]
-    counted = {result: count for (kind, result), count in found.results.items() if kind is type(newest)}
-    assert counted == {"used": 1, "superseded": 1, "late": 1}
