@@ -1,9 +1,10 @@
-"""AvgShedder: which brokers are paired, when a pair fires, and what moves then."""
+"""AvgShedder: which pairs fire, how much they move, and the evidence that it gives."""
 
 import pytest
 
 from policies.shedding.avg_shedder import POLICY, AvgShedderMemory, AvgShedderSettings
 from tests.policies.fleets import (
+    Broker,
     Fleet,
     at,
     by_rate,
@@ -149,12 +150,6 @@ def test_the_middle_counts_twice_where_the_low_threshold_is_0() -> None:
     assert hits(play(POLICY, NO_HITS, settings, points(a=20, b=30, c=40))[1])[0] == {"a": 1, "b": 2, "c": 1}
 
 
-def test_the_memory_passed_in_is_not_changed() -> None:
-    before = AvgShedderMemory(low_hits={"a": 3}, high_hits={"a": 1})
-    decide(POLICY, snapshot_of(points(a=80, b=20)), before, DEFAULT)
-    assert hits(before) == ({"a": 3}, {"a": 1})
-
-
 def moving(high: float, low: float) -> Fleet:
     """Busy "a" with one bundle that fits into half the difference of rates, idle "b"."""
     return {"a": at(high, messages_per_s=6000.0, bundles=by_rate(x=2000.0, y=4000.0)), "b": at(low)}
@@ -201,26 +196,6 @@ def test_a_pair_fires_once_a_count_is_reached(
 def test_one_broker_of_the_pair_suffices_to_fire(known: str) -> None:
     for before in (AvgShedderMemory(low_hits={known: 7}), AvgShedderMemory(high_hits={known: 1})):
         assert play(POLICY, before, DEFAULT, moving(90, 20))[0] == [[("x", "a", "b")]]
-
-
-def worked_example(busiest: str, second: str) -> Fleet:
-    loaded = {"messages_per_s": 8000.0}
-    return {
-        busiest: at(81, **loaded, bundles=by_rate(**{f"{busiest}_hot": 3000.0})),
-        second: at(80, **loaded, bundles=by_rate(**{f"{second}_hot": 3000.0})),
-        "broker3": at(20, messages_per_s=2000.0),
-    }
-
-
-def test_two_busy_brokers_taking_turns_fire_in_the_third_round_through_broker3s_count() -> None:
-    settings = AvgShedderSettings(low_hit_count=3, high_hit_count=3)
-    first, other = worked_example("broker1", "broker2"), worked_example("broker2", "broker1")
-    unloads, memory = play(POLICY, NO_HITS, settings, first, other)
-    assert not any(unloads)
-    assert hits(memory) == ({"broker2": 1, "broker3": 2}, {"broker2": 1, "broker3": 2})
-    unloads, memory = play(POLICY, memory, settings, first)
-    assert unloads == [[("broker1_hot", "broker1", "broker3")]]
-    assert hits(memory) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -354,3 +329,56 @@ def test_a_fired_pair_moves_half_its_difference(fleet: Fleet, expected: dict[str
     assert unloads_of(snapshot, plan) == [
         (name, "a", "b") for name, why in expected.items() if why == "acted"
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "high", "trigger", "expected"),
+    [
+        pytest.param(NO_HITS, 60, "", (15.0, 1, 8), id="counting towards the low threshold"),
+        pytest.param(NO_HITS, 90, "", (40.0, 1, 2), id="counting towards the high threshold"),
+        pytest.param(NO_HITS, 65, "", (40.0, 1, 2), id="exactly 40 points count towards the high threshold"),
+        pytest.param(
+            AvgShedderMemory(low_hits={"a": 7}),
+            60,
+            "low-threshold",
+            (15.0, 8, 8),
+            id="fired by the low threshold",
+        ),
+        pytest.param(
+            AvgShedderMemory(high_hits={"b": 1}),
+            90,
+            "high-threshold",
+            (40.0, 2, 2),
+            id="fired by the high threshold",
+        ),
+        pytest.param(
+            AvgShedderMemory(low_hits={"a": 7}),
+            90,
+            "low-threshold",
+            (15.0, 8, 8),
+            id="fired by the low threshold in a glaring round",
+        ),
+    ],
+)
+def test_the_evidence_shows_the_count_that_decided(
+    before: AvgShedderMemory, high: float, trigger: str, expected: tuple[float, int, int]
+) -> None:
+    examined = decide(POLICY, snapshot_of(moving(high, 25)), before, DEFAULT)[0].examined
+    evidence = examined.evidence_of(0)
+    assert examined.trigger_of(0) == trigger
+    assert tuple(evidence[key] for key in ("threshold_points", "hit_count", "needed_hit_count")) == expected
+
+
+def test_the_evidence_carries_the_numbers_of_both_sides() -> None:
+    fleet = {"a": Broker(usage={"cpu": (75, 100)}, messages_per_s=9000.0, bytes_per_s=64.0), "b": at(25)}
+    evidence = decide(POLICY, snapshot_of(fleet), NO_HITS, DEFAULT)[0].examined.evidence_of(0)
+    assert evidence == {
+        "high_usage_points": 75.0,
+        "low_usage_points": 25.0,
+        "difference_points": 50.0,
+        "threshold_points": 40.0,
+        "hit_count": 1,
+        "needed_hit_count": 2,
+        "to_move_messages_per_s": 4500.0,
+        "to_move_bytes_per_s": 32.0,
+    }

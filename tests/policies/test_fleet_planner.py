@@ -12,7 +12,7 @@ from policies.shedding.view import JudgedAction, Promise, UnloadInFlight
 from tests.policies.planned_clusters import IDLE_POINTS, Cluster, even, one_hot
 
 
-def test_a_difference_nobody_could_mistake_is_acted_on_within_two_rounds_and_evened_out_at_once() -> None:
+def test_a_clear_difference_is_acted_on_within_two_rounds_and_evened_out_at_once() -> None:
     cluster = one_hot()
     moves = cluster.round() or cluster.round()
     assert moves
@@ -242,7 +242,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
 
 @settings(max_examples=60, deadline=None)
 @given(clusters(), st.data())
-def test_no_move_makes_its_destination_hotter_than_its_source_was_and_none_touches_a_masked_bundle(
+def test_no_destination_gets_hotter_than_its_source_was_and_no_masked_bundle_moves(
     cluster: Cluster, data: st.DataObject
 ) -> None:
     masked = data.draw(st.lists(st.sampled_from(sorted(cluster.bundles)), max_size=5))

@@ -1,8 +1,9 @@
-"""What a plan of the fleet planner is worth, and within which rules it is made."""
+"""Plans of the fleet planner, what it stores of what it has learned, and the settings that it refuses."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -24,7 +25,7 @@ from tests.policies.fleets import (
     tried_of,
     unloads_of,
 )
-from tests.policies.planned_clusters import Cluster, even
+from tests.policies.planned_clusters import BUNDLES, Cluster, even, one_hot
 
 MEGABYTE = 1e6
 WEIGHTS = tuple(field.name for field in fields(UsageSettings))
@@ -199,3 +200,37 @@ def test_a_spent_budget_is_named_and_the_plan_goes_on_when_there_is_room_again()
             assert set(tried_of(view, plan).values()) == {"budget"}
     assert counts[-2:] == [0, 3]
     assert max(counts) == 3
+
+
+def test_what_it_learned_survives_being_stored() -> None:
+    cluster = one_hot(45.0)
+    for _ in range(5):
+        cluster.round()
+    memory = cluster.memory
+    assert set(memory.learned) == set(BUNDLES)
+    stored = msgspec.msgpack.decode(msgspec.msgpack.encode([memory.learned, memory.fleet]))
+    again = FleetPlannerMemory(learned=stored[0], fleet=stored[1])
+    view = cluster.view()
+    assert (
+        decide(POLICY, view, again, cluster.settings)[1] == decide(POLICY, view, memory, cluster.settings)[1]
+    )
+
+
+def test_a_memory_of_another_layout_begins_anew_instead_of_misleading() -> None:
+    cluster = one_hot()
+    cluster.memory = FleetPlannerMemory(learned={"b1": b"\x01\x02"}, fleet=[3.0])
+    assert cluster.round() or cluster.round()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("acceptable_spread_points", -1.0),
+        ("noise_multiple", -0.1),
+        ("min_gain_points", -1.0),
+        ("max_moved_ratio", 1.5),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused_by_name(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        FleetPlannerSettings(**{name: value})

@@ -172,13 +172,6 @@ def test_a_masked_bundle_is_never_moved_and_masking_changes_no_memory_of_hits(
         assert memory == policy.decide(case, case.fleet, 1.0)[2]
 
 
-@given(case=cases())
-@CHECKED
-def test_avg_shedder_moves_nothing_to_a_broker_that_may_not_receive(case: Case) -> None:
-    snapshot, plan, _ = decide_avg(case, case.fleet, 1.0)
-    assert bool(np.all(snapshot.brokers.may_receive[plan.unload_destinations]))
-
-
 @pytest.mark.parametrize("policy", UNITLESS, ids=lambda p: p.name)
 @given(case=cases())
 @CHECKED
@@ -241,48 +234,6 @@ def test_the_unloads_are_the_bundles_that_acted_in_the_same_order(policy: Policy
     for bundle, source, destination in unloads_of(snapshot, plan):
         assert bundle in case.fleet[source].bundles
         assert destination != source
-
-
-@given(case=cases())
-@CHECKED
-def test_avg_shedder_never_moves_more_than_it_needs(case: Case) -> None:
-    snapshot, plan, _ = decide_avg(case, case.fleet, 1.0)
-    for row in set(plan.unload_examined.tolist()):
-        chosen = plan.unload_rows[plan.unload_examined == row]
-        evidence = plan.examined.evidence_of(row)
-        by_messages = evidence["to_move_messages_per_s"] > AVG.min_unload_messages_per_s
-        need = evidence["to_move_messages_per_s" if by_messages else "to_move_bytes_per_s"]
-        column = snapshot.bundles.messages_per_s if by_messages else snapshot.bundles.bytes_per_s
-        assert math.fsum(column[chosen].tolist()) <= need * (1 + 1e-12)
-
-
-@pytest.mark.parametrize("decide", [decide_threshold, decide_overload])
-@given(case=cases())
-@CHECKED
-def test_who_picks_the_biggest_first_stops_as_soon_as_its_need_is_met(
-    decide: Callable[[Case, Fleet, float], tuple[RoundView, SheddingPlan, object]], case: Case
-) -> None:
-    snapshot, plan, _ = decide(case, case.fleet, 1.0)
-    for row in set(plan.unload_examined.tolist()):
-        chosen = snapshot.bundles.bytes_per_s[plan.unload_rows[plan.unload_examined == row]].tolist()
-        assert chosen == sorted(chosen, reverse=True)
-        assert len(chosen) == 1 or sum(chosen[:-1]) < plan.examined.evidence_of(row)["to_move_bytes_per_s"]
-
-
-@given(case=cases())
-@CHECKED
-def test_uniform_load_shedder_sheds_one_broker_and_less_than_one_unit_a_bundle_beyond_its_need(
-    case: Case,
-) -> None:
-    snapshot, plan, _ = decide_uniform(case, case.fleet, 1.0)
-    assert len(set(plan.unload_examined.tolist())) <= 1
-    by_messages = plan.examined.trigger_of(0) == "rate-difference" if len(plan.examined) else False
-    column = snapshot.bundles.messages_per_s if by_messages else snapshot.bundles.bytes_per_s
-    chosen = column[plan.unload_rows]
-    if len(chosen):
-        evidence = plan.examined.evidence_of(0)
-        need = evidence["to_move_messages_per_s" if by_messages else "to_move_bytes_per_s"]
-        assert math.fsum(np.trunc(chosen).tolist()) <= need
 
 
 @ALL

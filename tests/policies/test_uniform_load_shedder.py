@@ -265,24 +265,3 @@ def test_no_more_than_2_gib_per_s_move_at_once_as_in_pulsar() -> None:
     plan = shed(snapshot, replace(DEFAULT, max_unload_ratio=0.5))
     assert plan.examined.evidence_of(0)["to_move_bytes_per_s"] == 2147483647.0
     assert tried_of(snapshot, plan) == {"a2": "too-big", "a1": "too-big"}
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"rate_difference_percent": -1.0}, r"rate_difference_percent is -1.0; it must be 0 \(off\) or more"),
-        ({"throughput_multiple": -1.0}, r"throughput_multiple is -1.0; it must be 0 \(off\) or more"),
-        ({"max_unload_ratio": 1.5}, "max_unload_ratio is 1.5; it must be from 0 to 1"),
-        (
-            {"max_unload_bundles_count": 0},
-            r"max_unload_bundles_count is 0; it must be 1 or more, or -1 \(no limit\)",
-        ),
-        (
-            {"max_unload_bundles_count": -2},
-            r"max_unload_bundles_count is -2; it must be 1 or more, or -1 \(no limit\)",
-        ),
-    ],
-)
-def test_settings_without_a_meaning_are_refused(wrong: dict[str, float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        UniformLoadShedderSettings(**wrong)  # type: ignore[arg-type]  a table of several types

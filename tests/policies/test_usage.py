@@ -186,10 +186,6 @@ def test_topics_and_sessions_are_resources_only_where_their_capacity_is_declared
         assert 100.0 * snapshot_of(fleet, capacity=capacity).brokers.usage_ratio[0] == expected
 
 
-def test_capacity_percentages_are_single_precision_too() -> None:
-    assert percent(np.array([30.0]), np.array([100.0]))[0] == 30.000001907348633
-
-
 @pytest.mark.parametrize("name", ["cpu_weight", "direct_memory_weight", "capacity_weight"])
 def test_a_negative_weight_is_refused_by_name(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is -1.0; it must be from 0 to"):

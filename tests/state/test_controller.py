@@ -4,11 +4,8 @@ import json
 
 import pytest
 
-from state.closing import Identity
-from state.controller import Controller
-from state.events import ActionResult, Event, Place
-from state.store import DictStore
-from tests.state.traces import CLUSTER, load, overlay, run, settings_of, sweep
+from state.events import Event, Place
+from tests.state.traces import load, overlay, run, settings_of, sweep
 
 EAGER = {"high_hit_count": 1, "min_unload_messages_per_s": 1.0}
 AT_ONCE = {"warmup_rounds": 0}
@@ -28,22 +25,6 @@ def fleet(time_s: float, count: int, *, name: str = "broker-{:04}") -> list[Even
         )
         for i in range(count)
     ]
-
-
-def test_a_cluster_is_known_from_its_first_report_on():
-    controller = Controller(CLUSTER, DictStore(), identity=Identity(), settings=settings_of())
-    controller.step(sweep(5))
-    controller.step(overlay(5))
-    assert not controller.is_known
-    controller.step(load("b1", 6))
-    assert controller.is_known
-
-
-def test_a_late_report_makes_no_cluster_known():
-    controller = Controller(CLUSTER, DictStore(), identity=Identity(), settings=settings_of())
-    controller.step(sweep(100))
-    controller.step(load("b1", 6))
-    assert not controller.is_known
 
 
 def test_a_second_partition_is_refused_until_the_first_has_been_silent_for_long():
@@ -118,46 +99,3 @@ def test_a_summary_stays_small_whatever_the_names_are(name: str):
         assert summary["brokers_reporting_count"] >= 3000
         assert sum(summary["candidates"]["outcomes"].values()) == summary["candidates"]["count"] > 0
     assert json.loads(outputs[1].data)["brokers_missing_count"] == 200
-
-
-def test_an_overlay_that_no_longer_fits_is_named_and_left_out():
-    store = DictStore()
-    stricter = {"pulsar": {"avg_shedder": {"low_threshold_points": 30}}}
-    run([[load("b1", 5), overlay(6, settings=stricter)]], settings_of(rounds=AT_ONCE), store=store)
-    lowered = settings_of(
-        rounds=AT_ONCE, avg_shedder={"low_threshold_points": 10.0, "high_threshold_points": 20.0}
-    )
-    (summary,) = run([[load("b1", 25)]], lowered, store=store).summaries
-    assert "does not fit the settings of this start" in summary["control"]["problem"]
-    assert summary["settings_digest"] == lowered.base(CLUSTER).in_force["pulsar"].digest
-
-
-def hot(time_s: float, **bundles: float) -> list[Event]:
-    """A hot broker with such bundles beside a cold one."""
-    named = {f"t/n/0x{name[1:]}0_0x{name[1:]}f": rate for name, rate in bundles.items()}
-    return [
-        load("b1", time_s, cpu=90, bundles=named, rate=1000.0),
-        load("b2", time_s, cpu=10, bundles={"t/n/0xf0_0xff": 10.0}),
-    ]
-
-
-def test_a_flight_without_a_result_lasts_to_the_end_of_its_action():
-    settings = settings_of(
-        avg_shedder=EAGER, rounds=AT_ONCE, guards={"bundle_cooldown_s": 1.0, "keep_sole_bundle": False}
-    )
-    batch = [event for time_s in (5, 15, 25, 35, 45) for event in hot(time_s, b0=40.0)]
-    found = run([batch], settings, identity=Identity(mode="act", action_ttl_s=15.0))
-    assert [action["round"] for action in found.actions] == [0, 2, 4]
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_every_result_of_a_round_counts_in_any_order(order: int):
-    settings = settings_of(avg_shedder=EAGER, rounds=AT_ONCE, guards={"keep_sole_bundle": False})
-    decided = [each for each in run([hot(5, b0=40.0, b1=30.0)], settings).outputs if each.kind == "action"]
-    assert len(decided) == 2
-    results = [
-        ActionResult(id=f"r{i}", time_ms=16_000, action_id=action.id, outcome="failed")
-        for i, action in enumerate(decided)
-    ]
-    batch = [*hot(5, b0=40.0, b1=30.0), sweep(15), *results[::order], *hot(17, b0=40.0, b1=30.0)]
-    assert [action["round"] for action in run([batch], settings).actions] == [0, 0, 1, 1]

@@ -375,18 +375,20 @@ KAFKA = ClusterSettingsSource(
 )
 
 
+def kafka_round(number: int, *topics: str) -> Iterator[Event]:
+    """A round in which a partition of each topic moves from brokers 1 and 2 to 3, and its log grows."""
+    time_ms = 10_000 * number + 5000
+    rows = [MoveRow(topic, 0, (1, 2, 3), (3,), (1,), 1, (1, 2)) for topic in topics]
+    yield Reassignment(id=f"m{number}", time_ms=time_ms, report=moves_report(*rows))
+    for broker in (1, 2, 3):
+        size = 1000 * (number + 1000) if broker < 3 else 10 * number
+        logs = BrokerLogs(broker, replica_table(*(Replica(topic, 0, size, size) for topic in topics)))
+        yield KafkaLoadReport(id=f"l{number}", time_ms=time_ms, broker=str(broker), logs=logs)
+
+
 def kafka_trace(rounds_count: int) -> list[Event]:
-    """A partition that moves from brokers 1 and 2 to 3, and whose log grows in every round."""
-    events: list[Event] = []
-    for number in range(rounds_count):
-        time_ms = 10_000 * number + 5000
-        row = MoveRow("t", 0, (1, 2, 3), (3,), (1,), 1, (1, 2))
-        events.append(Reassignment(id=f"m{number}", time_ms=time_ms, report=moves_report(row)))
-        for broker in (1, 2, 3):
-            size = 1000 * (number + 1000) if broker < 3 else 10
-            logs = BrokerLogs(broker, replica_table(Replica("t", 0, size, size)))
-            events.append(KafkaLoadReport(id=f"l{number}", time_ms=time_ms, broker=str(broker), logs=logs))
-    return events
+    """Rounds in which one partition moves."""
+    return [event for number in range(rounds_count) for event in kafka_round(number, "t")]
 
 
 def failing_in(

@@ -104,19 +104,6 @@ def test_the_fewest_children_below_the_ratio(topics: Topics, children_: list[lis
     assert reason in why
 
 
-@pytest.mark.parametrize(
-    ("wanted", "expected"),
-    [
-        pytest.param(1, [["a", "b"], ["c", "d"]], id="one boundary"),
-        pytest.param(2, [["a"], ["b"], ["c", "d"]], id="two boundaries"),
-        pytest.param(3, [["a"], ["b"], ["c"], ["d"]], id="three boundaries"),
-        pytest.param(9, [["a"], ["b"], ["c"], ["d"]], id="no more than there are topics"),
-    ],
-)
-def test_a_number_of_boundaries_may_be_given(wanted: int, expected: list[list[str]]) -> None:
-    assert balanced(by_rate(a=40, b=60, c=50, d=45), boundaries_count=wanted)[0] == expected
-
-
 def test_of_equally_good_cuts_the_fewest_are_taken() -> None:
     assert balanced(by_rate(a=10, hot=100, b=10, c=20), boundaries_count=3)[0] == [["a"], ["hot"], ["b", "c"]]
     assert balanced(by_rate(idle=0, hot=100, idle2=0, idle3=0), boundaries_count=3)[0] == []

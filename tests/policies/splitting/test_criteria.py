@@ -329,7 +329,7 @@ def random_load(draw: random.Random) -> Load:
     )
 
 
-def test_whatever_the_cluster_and_its_order_decisions_are_the_same_and_every_candidate_ends_once() -> None:
+def test_order_changes_no_decision_and_every_candidate_ends_once() -> None:
     draw = random.Random(7)  # noqa: S311  not a secret
     for _ in range(200):
         bundles = {

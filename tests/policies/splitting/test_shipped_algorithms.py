@@ -5,7 +5,7 @@ import random
 import pytest
 
 from policies.splitting.algorithms import ALGORITHMS, PositionsMissing, UnknownAlgorithm, divide
-from policies.splitting.cut import BundleLimits, SplitQuestion
+from policies.splitting.cut import BundleLimits
 from policies.splitting.ranges import FULL_RANGE, FULL_UPPER, BadRange, BundleRange
 from tests.policies.splitting import oracle
 from tests.policies.splitting.bundles import MIB, Topic, Topics, at, by_rate, parts, question
@@ -18,22 +18,6 @@ PIP_169 = {
     for step, where in enumerate((10, 20, 80, 90, 100, 110), 1)
 }
 """The example of PIP-169; its limits are 1100 messages/s and 110 MiB/s."""
-
-
-@pytest.mark.parametrize(
-    ("range_", "boundary"),
-    [
-        (FULL_RANGE, 0x7FFFFFFF),
-        (BundleRange(0, 0x7FFFFFFF), 0x3FFFFFFF),
-        (BundleRange(0x40000000, 0x80000000), 0x60000000),
-        (BundleRange(10, 12), 11),
-        (BundleRange(10, 13), 11),
-    ],
-)
-def test_range_equally_divide_cuts_in_the_middle_without_any_topic(
-    range_: BundleRange, boundary: int
-) -> None:
-    assert divide(RANGE, SplitQuestion(range=range_)).boundaries == (boundary,)
 
 
 @pytest.mark.parametrize(
@@ -81,11 +65,6 @@ def test_specified_positions_divide_takes_what_is_inside(
     cut = divide(SPECIFIED, question(at(10, 20, 80, 90), positions=wanted))
     assert cut.boundaries == boundaries
     assert reason in cut.reason
-
-
-def test_pip_143_puts_each_of_its_four_topics_into_a_bundle_of_its_own() -> None:
-    asked = question(at(10, 20, 80, 90), positions=(15, 50, 85))
-    assert parts(asked, divide(SPECIFIED, asked).boundaries) == [["t1"], ["t2"], ["t3"], ["t4"]]
 
 
 def test_specified_positions_divide_needs_positions_and_two_topics() -> None:

@@ -1,15 +1,14 @@
-"""A reassignment from its first round to its last: when the throttle is set, changed, kept and taken off."""
+"""A reassignment from its first round to its last, by example and whatever happens to it."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from policies.throttle.lists import ThrottledLists, merge, without
-from policies.throttle.moves import Moves, broken_copies
-from policies.throttle.pacing import decide
-from policies.throttle.pacing_round import PacingExplanation, PacingMemory, PacingSnapshot, ThrottleDecision
+from policies.throttle.lists import ThrottledLists
+from policies.throttle.pacing_round import PacingMemory, ThrottleDecision
 from policies.throttle.rates import (
     NO_CAPS,
     BrokerNetwork,
@@ -21,91 +20,7 @@ from policies.throttle.rates import (
     network_limits,
 )
 from tests.policies.throttle.moving import GB, MB, WORKED_EXAMPLE, Partition, moves_of
-
-ROUND_MS = 10_000
-MOVE = Partition("t-0", [1, 2], [2, 3], 4 * MB, 10 * GB)
-"""Leader 1 needs 8 MB/s, follower 3 needs 4; recommended is 9.6 MB/s."""
-OTHER = Partition("t-1", [1, 2], [2, 4], 1 * MB, 1 * GB)
-NOTHING = ThrottledLists()
-
-
-@dataclass
-class Cluster:
-    """Plays rounds; the lists on the cluster follow the decisions at once."""
-
-    settings: ThrottleSettings = field(default_factory=ThrottleSettings)
-    memory: PacingMemory = field(default_factory=PacingMemory)
-    lists: ThrottledLists = NOTHING
-    now_ms: int = 0
-    explanation: PacingExplanation | None = None
-
-    def round(
-        self,
-        *rows: Partition,
-        reported: bool = True,
-        caps: Caps = NO_CAPS,
-        room: Caps = NO_CAPS,
-        planned: str | None = None,
-        down: Collection[int] = (),
-        unheard: Collection[int] = (),
-    ) -> ThrottleDecision | None:
-        """Play a round; all that is added is reported, and new, unless a row says more or its broker is ``unheard`` or ``down``."""
-        self.now_ms += ROUND_MS
-        silent = {*down, *unheard}
-        heard = (
-            replace(
-                row, present={each: row.present.get(each, 0) for each in row.target if each not in silent}
-            )
-            for row in rows
-        )
-        moves: Moves | None = moves_of(*heard) if reported else None
-        snapshot = PacingSnapshot(
-            now_ms=self.now_ms,
-            moves=moves,
-            lists=self.lists,
-            caps=caps,
-            room=room,
-            planned_fingerprint=planned,
-            down=frozenset(down),
-            is_broken=moves is not None and bool(broken_copies(moves, down)),
-        )
-        stored = msgspec.json.decode(msgspec.json.encode(self.memory), type=PacingMemory)
-        assert stored == self.memory
-        decision, self.memory, self.explanation = decide(snapshot, stored, self.settings)
-        if decision is not None:
-            assert all(rate >= 1 for rate in decision.set_rates.values())
-            self.lists = after(self.lists, decision)
-        return decision
-
-    @property
-    def outcome(self) -> str:
-        assert self.explanation is not None
-        return self.explanation.outcome
-
-
-def after(lists: ThrottledLists, decision: ThrottleDecision) -> ThrottledLists:
-    """The lists once a decision is carried out."""
-    added, _ = merge(lists, decision.add)
-    lists = overlaid(lists, added)
-    return overlaid(lists, without(lists, decision.remove))
-
-
-def overlaid(lists: ThrottledLists, changed: ThrottledLists) -> ThrottledLists:
-    return ThrottledLists(
-        leader={topic: text for topic, text in {**lists.leader, **changed.leader}.items() if text},
-        follower={topic: text for topic, text in {**lists.follower, **changed.follower}.items() if text},
-    )
-
-
-def rates(decision: ThrottleDecision | None) -> dict[str, int]:
-    assert decision is not None
-    return {str(role): rate for role, rate in decision.set_rates.items()}
-
-
-def started(settings: ThrottleSettings | None = None) -> Cluster:
-    cluster = Cluster(settings=settings or ThrottleSettings())
-    assert cluster.round(MOVE) is not None
-    return cluster
+from tests.policies.throttle.reassigned import MOVE, NOTHING, OTHER, ROUND_MS, Cluster, rates, started
 
 
 def test_the_first_round_throttles_sources_and_added_replicas_at_the_recommended_rate() -> None:
@@ -122,19 +37,15 @@ def test_the_first_round_throttles_sources_and_added_replicas_at_the_recommended
             BrokerRole("follower", 3): 9_600_000,
         },
     )
-    assert cluster.explanation is not None
-    assert cluster.explanation.plan is not None
-    assert cluster.explanation.plan.total_s == 10 * GB / 1_600_000
+    assert cluster.plan.total_s == 10 * GB / 1_600_000
 
 
 def test_the_worked_example_comes_out_of_pacing_too() -> None:
     cluster = Cluster()
     decision = cluster.round(*WORKED_EXAMPLE)
     assert set(rates(decision).values()) == {31_200_000}
-    assert cluster.explanation is not None
-    assert cluster.explanation.plan is not None
-    assert str(cluster.explanation.plan.bottleneck) == "leader:101"
-    assert round(cluster.explanation.plan.total_s or 0, 2) == 8076.92
+    assert str(cluster.plan.bottleneck) == "leader:101"
+    assert round(cluster.plan.total_s or 0, 2) == 8076.92
     assert cluster.memory.safe_leader_mins == {101: 30 * MB, 102: 42 * MB, 103: 38 * MB}
 
 
@@ -168,8 +79,7 @@ def test_a_leader_that_moves_raises_the_rate_of_its_new_broker() -> None:
     cluster = Cluster(settings=ThrottleSettings(rates="per-broker"))
     first = rates(cluster.round(*rows))
     assert first["leader:1"] == first["leader:2"] == 9_600_000
-    decision = cluster.round(rows[0], replace(rows[1], leader=1))
-    assert decision is not None
+    decision = cluster.decided(rows[0], replace(rows[1], leader=1))
     assert decision.trigger == "minimum-rose"
     assert rates(decision)["leader:1"] == 19_200_000
 
@@ -187,8 +97,7 @@ def test_room_in_the_network_is_used_once_a_minute_and_from_a_fifth_more_on() ->
         assert cluster.outcome == outcome
     for _ in range(3):
         assert cluster.round(MOVE, room=Caps(default_bytes_per_s=20 * MB)) is None
-    decision = cluster.round(MOVE, room=Caps(default_bytes_per_s=20 * MB))
-    assert decision is not None
+    decision = cluster.decided(MOVE, room=Caps(default_bytes_per_s=20 * MB))
     assert decision.trigger == "headroom"
     assert set(rates(decision).values()) == {20 * MB}
 
@@ -206,9 +115,7 @@ def test_a_rate_that_passes_the_networks_cap_is_lowered_and_one_above_the_minimu
     for _ in range(10):
         assert cluster.round(MOVE, caps=below, room=below) is None
         assert cluster.outcome == "infeasible"
-    assert cluster.explanation is not None
-    assert cluster.explanation.plan is not None
-    assert [str(found.role) for found in cluster.explanation.plan.violations] == ["leader:1"]
+    assert [str(found.role) for found in cluster.plan.violations] == ["leader:1"]
 
 
 def test_a_cap_just_above_the_minimum_is_set_once_and_not_again_every_round() -> None:
@@ -243,8 +150,7 @@ def test_a_deadline_asks_for_its_rate_and_for_more_when_it_would_be_missed() -> 
 
 def test_moves_that_join_are_throttled_at_once_and_those_that_end_are_taken_off() -> None:
     cluster = started()
-    joined = cluster.round(MOVE, OTHER)
-    assert joined is not None
+    joined = cluster.decided(MOVE, OTHER)
     assert (joined.trigger, joined.add) == (
         "moves-joined",
         ThrottledLists(leader={"t": "1:1,1:2"}, follower={"t": "1:4"}),
@@ -267,11 +173,9 @@ def test_moves_that_join_are_throttled_at_once_and_those_that_end_are_taken_off(
 def test_the_end_removes_exactly_what_was_added() -> None:
     before = ThrottledLists(leader={"t": "0:1,7:7"}, follower={"u": "*"})
     cluster = Cluster(lists=before)
-    decision = cluster.round(MOVE, Partition("u-0", [1], [2], MB, GB))
-    assert decision is not None
+    decision = cluster.decided(MOVE, Partition("u-0", [1], [2], MB, GB))
     assert decision.add == ThrottledLists(leader={"t": "0:2", "u": "0:1"}, follower={"t": "0:3"})
-    end = cluster.round()
-    assert end is not None
+    end = cluster.decided()
     assert (end.trigger, end.remove) == ("finished", decision.add)
     assert {str(role) for role in end.clear_rates} == set(rates(decision))
     assert cluster.lists == before
@@ -297,8 +201,7 @@ def test_missing_reports_keep_the_throttle_and_after_three_rounds_make_it_failov
     for _ in range(10):
         assert cluster.round(reported=False) is None
         assert cluster.outcome == "stale"
-    back = cluster.round(*rows)
-    assert back is not None
+    back = cluster.decided(*rows)
     assert back.trigger == "reports-back"
     assert set(rates(back).values()) == {14_400_000}
 
@@ -309,8 +212,6 @@ def test_an_unknown_write_rate_is_as_good_as_no_report() -> None:
     assert [cluster.round(unknown) for _ in range(2)] == [None, None]
     assert cluster.round(MOVE) is None
     assert cluster.memory.stale_rounds == 0
-    assert cluster.explanation is not None
-    assert cluster.explanation.needs is not None
 
 
 def test_nothing_is_decided_from_nothing() -> None:
@@ -318,15 +219,12 @@ def test_nothing_is_decided_from_nothing() -> None:
     for _ in range(5):
         assert cluster.round(replace(MOVE, writes=None)) is None
         assert cluster.outcome == "unknown"
-    assert cluster.explanation is not None
-    assert cluster.explanation.needs is not None
-    assert [lack.partition for lack in cluster.explanation.needs.lacking] == ["t-0"]
+    assert [lack.partition for lack in cluster.needs.lacking] == ["t-0"]
 
 
 def test_a_move_of_unknown_traffic_that_joins_is_throttled_at_once_all_the_same() -> None:
     cluster = started()
-    decision = cluster.round(MOVE, replace(OTHER, writes=None))
-    assert decision is not None
+    decision = cluster.decided(MOVE, replace(OTHER, writes=None))
     assert decision.trigger == "moves-joined"
     assert rates(decision)["follower:4"] == 9_600_000
 
@@ -336,8 +234,6 @@ def test_a_move_that_is_not_the_planned_one_is_told_for_as_long_as_it_runs() -> 
     same, other = Cluster(), Cluster()
     same.round(MOVE, planned=planned)
     other.round(replace(MOVE, target=[1, 3]), planned=planned)
-    assert same.explanation is not None
-    assert other.explanation is not None
     assert (same.explanation.differs_from_plan, other.explanation.differs_from_plan) == (False, True)
     other.round(replace(MOVE, target=[1, 3]), planned=planned)
     assert other.explanation.differs_from_plan
@@ -388,3 +284,72 @@ def test_the_network_leaves_its_share_less_what_is_not_ours(
 def test_settings_that_cannot_work_are_refused(settings: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ThrottleSettings(**settings)  # type: ignore[arg-type]
+
+
+CAN_WAIT_MS = 60_000
+AT_ONCE = {"first-throttle", "moves-joined", "minimum-rose", "stale-reports", "finished"}
+PARTITIONS = [
+    Partition("t-0", [1, 2], [2, 3], 4 * MB, 900 * MB),
+    Partition("t-1", [2, 3], [3, 1], 2 * MB, 500 * MB),
+    Partition("u-0", [3], [3, 1, 2], 1 * MB, 100 * MB),
+    Partition("u-7", [1, 2, 3], [4, 2, 3], 3 * MB, 300 * MB),
+]
+THERE = ThrottledLists(leader={"t": "0:1,5:5"}, follower={"u": "*"})
+
+
+@dataclass(frozen=True)
+class Happening:
+    """One round."""
+
+    rows: tuple[Partition, ...]
+    reported: bool
+    caps: Caps
+
+
+@st.composite
+def happenings(draw: st.DrawFn) -> Happening:
+    rows = []
+    for one in draw(st.lists(st.sampled_from(PARTITIONS), unique_by=lambda row: row.name)):
+        writes = draw(st.sampled_from([one.writes, one.writes, 0, 9 * MB, 40 * MB, None]))
+        leader = draw(st.sampled_from([one.replicas[0], *one.replicas, -1]))
+        rows.append(
+            replace(one, writes=writes, leader=leader, size=draw(st.sampled_from([one.size, None, 0])))
+        )
+    cap = draw(st.sampled_from([None, None, 1, 5 * MB, 50 * MB, 500 * MB]))
+    caps = NO_CAPS if cap is None else Caps(default_bytes_per_s=cap)
+    return Happening(tuple(rows), draw(st.booleans() | st.just(True)), caps)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(
+    rounds=st.lists(happenings(), max_size=25),
+    rates=st.sampled_from(["uniform", "per-broker"]),
+    deadline_s=st.sampled_from([0.0, 300.0]),
+)
+def test_whatever_happens(rounds: list[Happening], rates: str, deadline_s: float) -> None:
+    cluster = Cluster(settings=ThrottleSettings(rates=rates, deadline_s=deadline_s), lists=THERE)  # type: ignore[arg-type]
+    changed_ms = -CAN_WAIT_MS
+    for now in rounds:
+        before, lists = cluster.memory, cluster.lists
+        decision = cluster.round(*now.rows, reported=now.reported, caps=now.caps, room=now.caps)
+        explanation = cluster.explanation
+        assert explanation is not None
+        assert (decision is not None) == (explanation.outcome == "decided")
+        if decision is None:
+            assert (cluster.memory.added, cluster.memory.rates()) == (before.added, before.rates())
+            continue
+        assert decision.trigger in AT_ONCE or cluster.now_ms - changed_ms >= CAN_WAIT_MS
+        assert decision.trigger == "finished" or decision.set_rates
+        if decision.trigger not in {"finished", "moves-left"}:
+            changed = decision.set_rates != before.rates() or decision.add != ThrottledLists()
+            assert changed, "a decision that changes nothing"
+        if decision.trigger in {"first-throttle", "minimum-rose"}:
+            assert explanation.plan is not None
+            assert explanation.needs is not None
+            assert explanation.plan.feasible is (True if explanation.needs.is_whole else None)
+        changed_ms = cluster.now_ms
+        again = replace(cluster, now_ms=cluster.now_ms - ROUND_MS, memory=before, lists=lists)
+        assert again.round(*now.rows, reported=now.reported, caps=now.caps, room=now.caps) == decision
+    cluster.round()
+    assert cluster.lists == THERE
+    assert cluster.memory == PacingMemory()

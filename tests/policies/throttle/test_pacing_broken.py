@@ -1,4 +1,4 @@
-"""What a broker that is not alive breaks, and how a move is paced while it is broken and afterwards."""
+"""Pacing of what is not whole: dead brokers, unknown numbers, lost throttles, partitions without a leader."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -7,9 +7,11 @@ import pytest
 
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.moves import broken_copies, kept_replicas_down
+from policies.throttle.pacing import decide
+from policies.throttle.pacing_round import PacingMemory, PacingSnapshot, ThrottleDecision
 from policies.throttle.rates import BrokerRole, Caps, ThrottleSettings
 from tests.policies.throttle.moving import GB, MB, Partition, moves_of
-from tests.policies.throttle.test_pacing import MOVE, Cluster, rates, started
+from tests.policies.throttle.reassigned import MOVE, Cluster, rates, started
 
 TO_4 = Partition("t-0", [1, 2, 3], [4, 2, 3], MB, GB, isr=[1, 2])
 ALONE = Partition("u-7", [5], [6], MB, GB, isr=[5], leader=-1)
@@ -88,18 +90,14 @@ def test_while_its_destination_is_dead_no_deadline_and_no_room_raise_a_rate(mode
     room = Caps(default_bytes_per_s=500 * MB)
     for _ in range(120):
         assert cluster.round(MOVE, down=[3], caps=room, room=room) is None
-        assert cluster.explanation is not None
-        assert cluster.explanation.eta is not None
-        assert cluster.explanation.plan is not None
-        assert (cluster.explanation.eta.remaining_s, cluster.explanation.eta.basis) == (None, "broken")
-        assert (cluster.explanation.plan.total_s, cluster.explanation.plan.bottleneck) == (None, None)
+        assert (cluster.eta.remaining_s, cluster.eta.basis) == (None, "broken")
+        assert (cluster.plan.total_s, cluster.plan.bottleneck) == (None, None)
 
 
 def test_a_minimum_that_rises_meanwhile_is_met_and_no_more_than_met() -> None:
     cluster = broken_after(900)
     before = cluster.memory.rates()
-    decision = cluster.round(replace(MOVE, writes=40 * MB), down=[3])
-    assert decision is not None
+    decision = cluster.decided(replace(MOVE, writes=40 * MB), down=[3])
     assert decision.trigger == "minimum-rose"
     assert rates(decision) == {"leader:1": 96 * MB, "leader:2": 96 * MB}
     assert cluster.memory.rates()[BrokerRole("follower", 3)] == before[BrokerRole("follower", 3)]
@@ -111,28 +109,21 @@ def test_afterwards_it_is_paced_from_where_it_is_and_progress_is_watched_anew() 
     for _ in range(60):
         cluster.round(MOVE, down=[3])
     assert cluster.round(grown(10)) is None
-    assert cluster.explanation is not None
-    assert cluster.explanation.eta is not None
-    assert cluster.explanation.eta.basis == "predicted"
+    assert cluster.eta.basis == "predicted"
     left_s = 10 * 1000 * MB - 400 * MB
-    assert cluster.explanation.eta.remaining_s == pytest.approx(
-        left_s / (cluster.memory.leader_rates[1] - 8 * MB)
-    )
+    assert cluster.eta.remaining_s == pytest.approx(left_s / (cluster.memory.leader_rates[1] - 8 * MB))
 
 
 def test_a_rate_is_set_on_a_broker_once_it_is_alive_and_on_none_that_is_not() -> None:
     cluster = Cluster()
-    first = cluster.round(MOVE, down=[2, 3])
-    assert first is not None
+    first = cluster.decided(MOVE, down=[2, 3])
     assert first.add == ThrottledLists(leader={"t": "0:1,0:2"}, follower={"t": "0:3"})
     assert rates(first) == {"leader:1": 9_600_000}
     assert cluster.round(MOVE, down=[2, 3]) is None
-    back = cluster.round(MOVE, down=[2])
-    assert back is not None
+    back = cluster.decided(MOVE, down=[2])
     assert back.trigger == "moves-joined"
     assert rates(back) == {"leader:1": 9_600_000, "follower:3": 9_600_000}
-    again = cluster.round(replace(MOVE, writes=None))
-    assert again is not None
+    again = cluster.decided(replace(MOVE, writes=None))
     assert rates(again)["leader:2"] == 9_600_000, "at once, also while a write rate is unknown"
 
 
@@ -141,12 +132,9 @@ def test_a_leaving_replica_that_is_dead_changes_neither_rates_nor_the_end() -> N
     for number in range(1, 12):
         assert cluster.round(grown(number), down=[2]) is None
         assert other.round(grown(number)) is None
-        assert cluster.explanation is not None
-        assert other.explanation is not None
         assert cluster.explanation.eta == other.explanation.eta
     assert cluster.memory.rates() == other.memory.rates()
-    end = cluster.round()
-    assert end is not None
+    end = cluster.decided()
     assert BrokerRole("leader", 2) in end.clear_rates
 
 
@@ -154,13 +142,9 @@ def test_a_destination_that_was_not_heard_of_once_lengthens_nothing_and_raises_n
     cluster = started(ThrottleSettings(deadline_s=3000, min_change_interval_s=0))
     for number in range(1, 10):
         assert cluster.round(grown(number), unheard=[3] if number == 8 else []) is None
-        assert cluster.explanation is not None
-        assert cluster.explanation.needs is not None
-        left = cluster.explanation.needs.follower_bytes_to_receive[3]
+        left = cluster.needs.follower_bytes_to_receive[3]
         assert left == (None if number == 8 else 10 * GB - number * 40 * MB)
-    assert cluster.explanation is not None
-    assert cluster.explanation.eta is not None
-    assert cluster.explanation.eta.remaining_s == pytest.approx((10 * GB - 9 * 40 * MB) / (4 * MB))
+    assert cluster.eta.remaining_s == pytest.approx((10 * GB - 9 * 40 * MB) / (4 * MB))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +164,7 @@ def test_a_deadline_raises_to_the_first_rate_or_four_times_what_was_seen_to_flow
     assert most - most / 20 < highest <= most
 
 
-def test_where_a_capacity_is_declared_the_deadline_may_ask_for_all_of_it_and_a_minimum_for_more() -> None:
+def test_a_deadline_may_ask_for_all_of_a_declared_capacity_and_a_minimum_for_more() -> None:
     cluster = started(ThrottleSettings(deadline_s=1000))
     caps = Caps(default_bytes_per_s=70 * MB)
     for _ in range(90):
@@ -213,3 +197,226 @@ def test_a_minimum_that_reaches_the_rate_is_met_however_little_the_cap_leaves() 
         cluster.round(replace(MOVE, writes=4_800_000), caps=Caps(default_bytes_per_s=9_700_000)) is not None
     )
     assert cluster.memory.leader_rates[1] == 9_700_000
+
+
+@pytest.mark.parametrize("mode", ["uniform", "per-broker"])
+def test_a_partition_whose_write_rate_stays_unknown_keeps_no_other_from_its_throttle(mode: str) -> None:
+    cluster, odd = Cluster(settings=ThrottleSettings(rates=mode)), Partition("u-0", [5], [6], None, GB)  # type: ignore[arg-type]
+    for _ in range(3):
+        assert cluster.round(MOVE, odd) is None
+        assert cluster.outcome == "unknown"
+    decision = cluster.round(MOVE, odd)
+    found = rates(decision)
+    assert [found[role] for role in ("leader:1", "leader:5", "follower:6")] == [9_600_000] * 3
+    assert cluster.lists.follower == {"t": "0:3", "u": "0:6"}
+    assert cluster.round(MOVE, odd) is None
+    risen = cluster.decided(replace(MOVE, writes=40 * MB), odd)
+    assert (risen.trigger, rates(risen)["leader:1"]) == ("minimum-rose", 96 * MB)
+    assert cluster.plan.feasible is None
+    known = cluster.decided(replace(MOVE, writes=40 * MB), replace(odd, writes=300 * MB))
+    assert (known.trigger, rates(known)["leader:5"]) == ("minimum-rose", 360 * MB)
+
+
+def test_after_failover_safe_rates_known_minimums_are_met_and_nothing_is_lowered() -> None:
+    silent = Partition("t-2", [2, 1], [1, 3], 6 * MB, GB, leader=2)
+    cluster = Cluster()
+    cluster.round(MOVE, silent)
+    decisions = [cluster.round(MOVE, replace(silent, writes=None)) for _ in range(20)]
+    assert [each.trigger for each in decisions if each is not None] == ["stale-reports"]
+    risen = cluster.decided(replace(MOVE, writes=20 * MB), replace(silent, writes=None))
+    assert (risen.trigger, rates(risen)["leader:1"]) == ("minimum-rose", 48 * MB)
+    cluster.now_ms += 60_000
+    back = cluster.decided(MOVE, silent)
+    assert (back.trigger, set(rates(back).values())) == ("reports-back", {14_400_000})
+
+
+L1, L2, F3 = BrokerRole("leader", 1), BrokerRole("leader", 2), BrokerRole("follower", 3)
+GONE = ThrottledLists(follower={"t": "0:3"})
+SETTINGS = ThrottleSettings()
+
+
+def begun() -> PacingMemory:
+    _, memory, _ = decide(PacingSnapshot(now_ms=0, moves=moves_of(MOVE)), PacingMemory(), SETTINGS)
+    return memory
+
+
+def round_of(move: Partition = MOVE, **more: object) -> PacingSnapshot:
+    """A round a moment later, long before the minimum interval between two changes is over."""
+    lists = ThrottledLists(leader={"t": "0:1,0:2"})
+    return replace(PacingSnapshot(now_ms=10_000, moves=moves_of(move), lists=lists), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("move", [MOVE, replace(MOVE, writes=None)], ids=["known", "traffic-unknown"])
+def test_entries_that_are_gone_are_added_again_at_once_at_the_rates_in_force(move: Partition) -> None:
+    memory = begun()
+    decision, after, _ = decide(round_of(move, lost=GONE), memory, SETTINGS)
+    assert decision == ThrottleDecision(
+        trigger="throttle-lost", add=GONE, set_rates=dict.fromkeys([L1, L2, F3], 9_600_000)
+    )
+    assert after.added == memory.added
+
+
+@pytest.mark.parametrize("move", [MOVE, replace(MOVE, writes=None)], ids=["known", "traffic-unknown"])
+def test_a_rate_that_is_gone_is_set_again_at_once(move: Partition) -> None:
+    memory = begun()
+    decision, after, _ = decide(round_of(move, is_rate_lost=True), memory, SETTINGS)
+    assert decision == ThrottleDecision(
+        trigger="throttle-lost", set_rates=dict.fromkeys([L1, L2, F3], 9_600_000)
+    )
+    assert after.rates() == memory.rates()
+
+
+def test_it_is_set_again_even_where_the_network_leaves_too_little() -> None:
+    memory = begun()
+    narrow = Caps(default_bytes_per_s=MB)
+    decision, _, explanation = decide(round_of(lost=GONE, caps=narrow), memory, SETTINGS)
+    assert decision is not None
+    assert (decision.trigger, decision.add) == ("throttle-lost", GONE)
+    assert explanation.outcome == "decided"
+
+
+def test_a_rate_that_somebody_gave_to_one_broker_is_kept_and_given_to_no_other() -> None:
+    memory = replace(begun(), leader_rates={1: 50 * MB, 2: 9_600_000})
+    decision, _, _ = decide(round_of(lost=GONE), memory, SETTINGS)
+    assert decision is not None
+    assert decision.set_rates == {L1: 50 * MB, L2: 9_600_000, F3: 9_600_000}
+
+
+def test_a_rate_that_somebody_set_too_low_is_raised_at_once() -> None:
+    memory = replace(begun(), leader_rates={1: 8 * MB, 2: 9_600_000})
+    decision, _, _ = decide(round_of(), memory, SETTINGS)
+    assert decision is not None
+    assert (decision.trigger, decision.set_rates[L1]) == ("minimum-rose", 9_600_000)
+
+
+DEAD = Partition("t-9", [4, 5], [5, 6], None, None, leader=-1)
+"""Its write rate and its size are unknown."""
+BACK = replace(DEAD, writes=7 * MB, size=20 * GB, leader=5)
+"""Leader 5 then needs 14 MB/s."""
+
+
+def told_of(cluster: Cluster) -> tuple[str, tuple[str, ...]]:
+    return cluster.outcome, cluster.needs.without_leader
+
+
+def test_the_others_are_throttled_and_the_leaderless_one_is_on_the_lists_already() -> None:
+    cluster = Cluster()
+    decision = cluster.decided(MOVE, DEAD)
+    assert decision.trigger == "first-throttle"
+    assert decision.add == ThrottledLists(leader={"t": "0:1,0:2,9:4,9:5"}, follower={"t": "0:3,9:6"})
+    assert rates(decision) == dict.fromkeys(
+        ["leader:1", "leader:2", "leader:4", "leader:5", "follower:3", "follower:6"], 9_600_000
+    )
+    assert told_of(cluster) == ("decided", ("t-9",))
+
+
+def test_a_rate_of_its_own_is_at_least_the_floor() -> None:
+    cluster = Cluster(settings=ThrottleSettings(rates="per-broker"))
+    assert rates(cluster.round(MOVE, DEAD)) == {
+        "leader:1": 9_600_000,
+        "leader:2": 9_600_000,
+        "leader:4": 1_048_576,
+        "leader:5": 1_048_576,
+        "follower:3": 4_800_000,
+        "follower:6": 1_048_576,
+    }
+
+
+def test_nobody_knows_when_it_is_done_or_whether() -> None:
+    cluster = Cluster()
+    cluster.round(MOVE, DEAD)
+    for _ in range(3):
+        assert (cluster.plan.feasible, cluster.plan.total_s) == (None, None)
+        assert (cluster.eta.remaining_s, cluster.eta.basis) == (None, "unknown")
+        cluster.round(MOVE, DEAD)
+
+
+def test_what_was_observed_before_says_nothing_of_the_end_either() -> None:
+    cluster = Cluster()
+    for step in range(1, 8):
+        cluster.round(replace(MOVE, present={3: step * GB}), replace(BACK, present={6: step * GB}))
+    assert cluster.eta.basis == "observed"
+    cluster.round(MOVE, DEAD)
+    assert (cluster.eta.remaining_s, cluster.eta.basis) == (None, "unknown")
+
+
+def test_the_others_still_keep_the_deadline() -> None:
+    cluster = Cluster(settings=ThrottleSettings(deadline_s=1000))
+    assert rates(cluster.round(MOVE, DEAD))["leader:1"] == 18 * MB
+
+
+def test_a_minimum_that_it_takes_once_it_has_a_leader_is_answered_at_once() -> None:
+    cluster = Cluster()
+    cluster.round(MOVE, DEAD)
+    assert cluster.round(MOVE, replace(BACK, writes=None)) is None, "its write rate is not known yet"
+    decision = cluster.decided(MOVE, BACK)
+    assert decision.trigger == "minimum-rose"
+    assert rates(decision)["leader:5"] == 16_800_000
+    assert told_of(cluster) == ("decided", ())
+
+
+@pytest.mark.parametrize("mode", ["uniform", "per-broker"])
+def test_a_partition_that_loses_its_leader_leaves_the_throttle_as_it_is(mode: str) -> None:
+    cluster = Cluster(settings=ThrottleSettings(rates=mode))  # type: ignore[arg-type]
+    cluster.round(MOVE, BACK)
+    for _ in range(10):
+        assert cluster.round(MOVE, DEAD) is None
+        assert told_of(cluster) == ("kept", ("t-9",))
+
+
+def test_missing_reports_then_fall_back_to_what_it_needed_when_it_had_one() -> None:
+    cluster = Cluster(settings=ThrottleSettings(rates="per-broker"))
+    cluster.round(MOVE, BACK)
+    cluster.round(MOVE, DEAD)
+    decisions = [cluster.round(reported=False) for _ in range(3)]
+    assert decisions[:2] == [None, None]
+    assert cluster.memory.safe_leader_mins[4] == 14 * MB
+    assert cluster.memory.rates()[("leader", 4)] >= 16_800_000  # type: ignore[index]
+
+
+def test_reports_that_are_back_lower_nothing_before_it_has_a_leader_again() -> None:
+    other, nobody = replace(MOVE, name="t-1", leader=2), {"writes": None, "leader": -1}
+    cluster = Cluster()
+    before = rates(cluster.round(MOVE, other))
+    for _ in range(3):
+        cluster.round(reported=False)
+    assert set(cluster.memory.rates().values()) == {2 * before["leader:1"]}, "one may have to lead both"
+    for _ in range(10):
+        assert cluster.round(MOVE, replace(other, **nobody)) is None  # type: ignore[arg-type]
+        assert cluster.round(replace(MOVE, **nobody), replace(other, **nobody)) is None  # type: ignore[arg-type]
+    decision = cluster.decided(MOVE, other)
+    assert decision.trigger == "reports-back"
+
+
+@pytest.mark.parametrize("mode", ["uniform", "per-broker"])
+def test_a_cap_counts_for_it_too_and_lowers_the_others_no_further(mode: str) -> None:
+    cluster = Cluster(settings=ThrottleSettings(rates=mode))  # type: ignore[arg-type]
+    caps = Caps(roles={BrokerRole("follower", 6): 9 * MB})
+    decision = cluster.round(MOVE, DEAD, caps=caps)
+    assert rates(decision)["follower:6"] <= 9 * MB
+    for _ in range(10):
+        assert cluster.round(MOVE, DEAD, caps=caps) is None, "nothing is left to be changed"
+
+    cluster = Cluster(settings=ThrottleSettings(rates=mode))  # type: ignore[arg-type]
+    before = rates(cluster.round(MOVE, BACK))
+    cap = before["follower:6"] // 2
+    caps, nobody_leads = Caps(roles={BrokerRole("follower", 6): cap}), replace(MOVE, writes=None, leader=-1)
+    lowered = [cluster.round(nobody_leads, DEAD, caps=caps) for _ in range(10)]
+    found = [each for each in lowered if each is not None]
+    assert [each.trigger for each in found] == ["over-cap"]
+    assert rates(found[0]) == (
+        dict.fromkeys(before, cap) if mode == "uniform" else before | {"follower:6": cap}
+    )
+
+
+def test_where_none_has_a_leader_nothing_is_known() -> None:
+    cluster = Cluster()
+    for _ in range(3):
+        assert cluster.round(DEAD) is None
+        assert told_of(cluster) == ("unknown", ("t-9",))
+
+
+def test_one_with_a_leader_and_an_unknown_write_rate_still_gives_no_number() -> None:
+    cluster = Cluster()
+    assert cluster.round(replace(MOVE, writes=None), DEAD) is None
+    assert told_of(cluster) == ("unknown", ("t-9",))

@@ -1,4 +1,4 @@
-"""What a round's reports show of the moves, and which brokers are not there."""
+"""What a round's reports show of the moves, what is remembered of them, and which brokers are not there."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -7,12 +7,24 @@ import numpy as np
 import pytest
 
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.moves import UNKNOWN
+from policies.throttle.moves import UNKNOWN, Moves
 from policies.throttle.rates import BrokerRole, NetworkUse
 from state.events import BrokerLogs, MoveRow
-from state.kafka.memory import KNOWN_RATE, READING, KafkaMemory, PartitionTable, WaitingLogs, WaitingMoves
+from state.kafka.memory import (
+    KNOWN_RATE,
+    MISSING,
+    READING,
+    KafkaMemory,
+    PartitionTable,
+    WaitingLogs,
+    WaitingMoves,
+    find_places,
+    partition_keys,
+    places_in,
+)
 from state.kafka.reconcile import Broken, observe_broken
 from state.kafka.snapshot import Observation, observe, others_lists
+from tests.policies.throttle.moving import Partition, moves_of
 from tests.state.kafka.reporting import Replica, moves_report, replica_table
 
 NOW_MS, EARLIER_MS = 20_000, 10_000
@@ -64,7 +76,7 @@ def numbers_of(observation: Observation) -> tuple[list[int], list[int], list[int
     )
 
 
-def test_a_rate_is_the_growth_of_the_leaders_log_and_an_added_replica_has_what_its_broker_reports() -> None:
+def test_a_rate_is_the_growth_of_the_leaders_log_and_new_replicas_have_what_is_reported() -> None:
     found = observed(
         logs(1, Replica("t", 0, 60_000, 7)),
         logs(2, Replica("t", 0, 99_000)),
@@ -78,7 +90,7 @@ def test_a_rate_is_the_growth_of_the_leaders_log_and_an_added_replica_has_what_i
     assert found.brokers == {1, 2, 3}
 
 
-def test_a_broker_that_reports_without_the_replica_has_nothing_of_it_and_a_silent_one_is_unknown() -> None:
+def test_a_report_without_the_replica_means_nothing_of_it_and_silence_is_unknown() -> None:
     both = MoveRow("t", 1, (1, 2, 3, 4), (3, 4), (1,), 1, (1, 2))
     found = observed(logs(1, Replica("t", 1, 10)), logs(3), moves=(both,))
     assert numbers_of(found) == ([UNKNOWN], [10], [0, UNKNOWN])
@@ -320,3 +332,97 @@ def test_a_replica_that_stays_on_a_broker_that_is_down_is_told_and_breaks_nothin
     assert (found.copies, found.kept) == ({}, {2: ["t-0"]})
     (finding,) = found.findings()
     assert (finding.kind, finding.broker, finding.subject) == ("kept-replica-down", "2", "t-0")
+
+
+def moving(*names: str) -> Moves:
+    return moves_of(*(Partition(name, [1, 2], [2, 3]) for name in names))
+
+
+def numbers(*rows: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    return np.array([[each, 10 * each] for each in rows], dtype=np.int64)
+
+
+def kept(*rows: bool) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.array(rows, dtype=np.bool_)
+
+
+FOUR_MOVES = moving("t-0", "t-2", "u-1", "v-0")
+TABLE = PartitionTable.of(FOUR_MOVES, numbers(1, 2, 3, 4), kept(True, True, True, True))
+
+
+def test_a_table_has_topic_partition_and_numbers_of_each_row_that_is_kept() -> None:
+    assert TABLE.topics == ("t", "u", "v")
+    assert TABLE.columns.tolist() == [[0, 0, 1, 10], [0, 2, 2, 20], [1, 1, 3, 30], [2, 0, 4, 40]]
+    assert len(TABLE) == 4
+
+
+def test_a_table_names_only_the_topics_of_its_rows_and_counts_them_anew() -> None:
+    found = PartitionTable.of(FOUR_MOVES, numbers(1, 2, 3, 4), kept(False, True, False, True))
+    assert found.topics == ("t", "v")
+    assert found.columns.tolist() == [[0, 2, 2, 20], [1, 0, 4, 40]]
+    none = PartitionTable.of(FOUR_MOVES, numbers(1, 2, 3, 4), kept(False, False, False, False))
+    assert none == PartitionTable.empty(2)
+
+
+def test_an_empty_table_has_a_column_for_each_number() -> None:
+    found = PartitionTable.empty(3)
+    assert (len(found), found.topics, found.columns.shape) == (0, (), (0, 5))
+
+
+@pytest.mark.parametrize(
+    ("names", "places"),
+    [
+        (["t-0", "t-2", "u-1", "v-0"], [0, 1, 2, 3]),
+        (["v-0"], [3]),
+        (["t-1", "t-2", "t-3"], [MISSING, 1, MISSING]),
+        (["s-0", "u-0", "u-1", "w-0"], [MISSING, MISSING, 2, MISSING]),
+    ],
+    ids=str,
+)
+def test_a_partition_is_found_by_topic_and_number_whatever_moves_beside_it(
+    names: list[str], places: list[int]
+) -> None:
+    assert TABLE.places_of(moving(*names)).tolist() == places
+
+
+def test_nothing_is_found_in_an_empty_table_nor_by_a_table_without_moves() -> None:
+    assert PartitionTable.empty(2).places_of(FOUR_MOVES).tolist() == [MISSING] * 4
+    assert TABLE.places_of(moving()).tolist() == []
+
+
+def test_a_part_of_a_table_keeps_its_topics_and_the_whole_is_the_table_itself() -> None:
+    part = TABLE.take(kept(False, True, False, True))
+    assert part.topics == ("t", "u", "v")
+    assert part.columns.tolist() == [[0, 2, 2, 20], [2, 0, 4, 40]]
+    assert part.places_of(FOUR_MOVES).tolist() == [MISSING, 0, MISSING, 1]
+    assert TABLE.take(kept(True, True, True, True)) is TABLE
+
+
+@pytest.mark.parametrize(
+    ("other", "is_equal"),
+    [
+        (PartitionTable(TABLE.topics, TABLE.columns.copy()), True),
+        (PartitionTable(("t", "u", "w"), TABLE.columns), False),
+        (PartitionTable(TABLE.topics, TABLE.columns + 1), False),
+        (PartitionTable(TABLE.topics, TABLE.columns[:3]), False),
+        (TABLE.columns.tolist(), False),
+    ],
+    ids=["a copy", "another topic", "another number", "fewer rows", "no table"],
+)
+def test_tables_are_equal_with_equal_topics_and_numbers(other: object, *, is_equal: bool) -> None:
+    assert (other == TABLE) is is_equal
+
+
+def test_a_key_is_found_where_it_is_and_nowhere_else() -> None:
+    keys = np.array([2, 5, 9])
+    assert find_places(keys, np.array([9, 2, 5, 1, 3, 10])).tolist() == [2, 0, 1, MISSING, MISSING, MISSING]
+    assert find_places(keys[:0], np.array([9, 2])).tolist() == [MISSING, MISSING]
+    assert find_places(keys, keys[:0]).tolist() == []
+
+
+def test_no_partition_of_an_unknown_topic_has_the_key_of_a_known_one() -> None:
+    """Partition numbers go up to 2**31 - 1."""
+    largest = 2**31 - 1
+    found = partition_keys(np.array([MISSING, MISSING, 0, 0, 1]), np.array([0, largest, 0, largest, 0]))
+    assert found.tolist() == [-(2**31), -1, 0, largest, 2**31]
+    assert places_in({"t": 0, "u": 1}, ("u", "x", "t")).tolist() == [1, MISSING, 0]

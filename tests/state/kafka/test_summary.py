@@ -276,7 +276,7 @@ def test_lists_and_rates_of_others_are_named_and_ours_are_not() -> None:
     }
 
 
-def test_what_may_be_there_because_of_an_earlier_decision_is_ours_also_if_it_is_not_wanted_any_more() -> None:
+def test_what_an_earlier_decision_may_have_left_is_ours_though_no_longer_wanted() -> None:
     left = ThrottleConfigs(ThrottledLists(leader={"t": "5:9"}), {9: 5})
     rates = {L1: 24, BrokerRole("leader", 9): 5, BrokerRole("leader", 8): 4}
     there = seen_of(lists=ThrottledLists(leader={"t": "0:1,5:9,6:9"}), rates=rates)

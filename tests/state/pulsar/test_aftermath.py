@@ -149,7 +149,7 @@ def test_a_split_of_the_criteria_is_remembered_with_the_shares_of_its_topics() -
     )
 
 
-def test_of_approved_splits_and_those_of_the_criteria_each_decision_has_the_id_of_its_own_action() -> None:
+def test_splits_approved_and_by_criteria_each_have_the_id_of_their_own_action() -> None:
     """HOT has 200 messages/s and needs approval. COLD has 150 since the second round and needs none."""
     source = settings_of(
         rounds={"warmup_rounds": 0},

@@ -110,7 +110,7 @@ def test_batches_and_restarts_change_nothing_of_what_was_proposed_and_approved(s
 
 @settings(deadline=None, max_examples=30)
 @given(seed=seeds)
-def test_an_action_goes_out_only_for_a_proposal_that_was_approved_once_and_is_named_where_it_goes_out(
+def test_an_action_goes_out_once_for_an_approved_proposal_and_is_named_there(
     seed: int,
 ) -> None:
     random = Random(seed)  # noqa: S311
@@ -168,22 +168,6 @@ def ids_of(found: Run) -> list[str]:
     return [each.id for each in found.outputs if each.kind == "action"]
 
 
-def test_a_proposal_is_no_action_spends_no_budget_and_rests_nothing() -> None:
-    events = [*leaning(5), *leaning(15), sweep(26)]
-    guards = {"guards": {"max_unloads_per_hour_count": 1}}
-    found = run([events], settings_of(**FIRING, rounds={"warmup_rounds": 0}, **guards), identity=REQUIRED)
-    (proposal,) = proposals_of(found)
-    assert (proposal["dry_run"], found.summaries[0]["actions_count"]) == (True, 0)
-    assert found.summaries[1]["candidates"]["outcomes"]["proposed"] == 1
-    answer = word(ids_of(found)[0])
-    acted = run(
-        [[*events, answer, *leaning(25), sweep(36)]],
-        settings_of(**FIRING, rounds={"warmup_rounds": 0}, **guards),
-        identity=REQUIRED,
-    )
-    assert [each["bundle"] for each in acted.actions if not each["dry_run"]] == [proposal["bundle"]]
-
-
 def test_an_answer_moves_no_clock_is_never_late_or_ahead_of_its_log_and_a_repeat_counts_once() -> None:
     found = run([[*leaning(5), sweep(16)]], PLAIN, identity=REQUIRED, is_closed=False)
     said = [
@@ -201,12 +185,6 @@ def test_an_answer_moves_no_clock_is_never_late_or_ahead_of_its_log_and_a_repeat
     ]
     (row,) = after.summaries[1]["approval"]["answers"]
     assert (row["outcome"], row["action_id"]) == ("acted", ids_of(after)[1])
-
-
-def test_in_dry_run_nothing_is_proposed() -> None:
-    found = run([[*leaning(5), sweep(16)]], PLAIN, identity=Identity(mode="dry-run", approval="required"))
-    assert proposals_of(found) == []
-    assert "approval" not in found.summaries[0]
 
 
 def test_while_a_cluster_is_paused_nothing_is_proposed_and_what_is_approved_does_not_go_out() -> None:

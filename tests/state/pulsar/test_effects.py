@@ -1,13 +1,22 @@
-"""What is said of the effects of actions, what holds further ones while they fail, and how long a broker waits for its own unloads."""
+"""What is said of the effects of actions, what holds further ones while they fail, and the reason of a round."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from policies.shedding.avg_shedder import AvgShedderSettings
+from policies.splitting.plan import SplitSettings
 from state.closing import Identity
 from state.events import ActionResult, Event
-from tests.state.traces import Run, facts, load, overlay, run, settings_of, sweep
+from state.pulsar.approvals import Answers
+from state.pulsar.decide import judge
+from state.pulsar.splits import topic_table
+from state.pulsar.summary import Decided
+from state.settings import ClusterSettings, GuardSettings, PulsarSettings
+from state.upkeep import Spell, Upkeep
+from tests.state.building import BUNDLE, PROPOSALS_EXPIRE_MS, control, seen, split, unload
+from tests.state.traces import Run, facts, load, run, settings_of, sweep
 
 HOT, OTHER, COLD = "t/n/0x00000000_0x40000000", "t/n/0x40000000_0x80000000", "t/n/0x80000000_0xffffffff"
 LEFT, RIGHT = "t/n/0x00000000_0x20000000", "t/n/0x20000000_0x40000000"
@@ -258,132 +267,11 @@ def test_nobody_waits_for_an_owner_that_never_reports_again():
     assert judged(found)[-1] == {}, "3 rounds and 25 s after its result it is no longer looked after"
 
 
-class TestFailing:
-    """One unload per round, each of another bundle, and the executor's result for each."""
-
-    GUARDS: Mapping[str, Any] = {"failing_actions_count": 2, "ineffective_after_rounds_count": 0}
-
-    def shown(
-        self, outcomes: list[str], *controls: Event, guards: Mapping[str, Any] | None = None
-    ) -> list[dict[str, Any]]:
-        """Summaries of a run in which the actions get these outcomes one after the other, each a second after its decision."""
-        pulsar = UNLOADING | {"guards": self.GUARDS | (guards or {})}
-        names = [f"t/n/0x{i:x}0000000_0x{i + 1:x}0000000" for i in range(15)]
-        events: list[Event] = [*controls]
-        for number in range(14):
-            events.append(
-                load("b1", 10 * number + 5, cpu=90.0, bundles=dict.fromkeys(names, 20.0), rate=50.0)
-            )
-            events.append(load("b2", 10 * number + 5, cpu=10.0, rate=10.0))
-        source = settings_of(**pulsar)
-        for outcome in outcomes:
-            message = {event.action_id for event in events if isinstance(event, ActionResult)}
-            events.sort(key=lambda event: event.age_key)
-            decided = [each for each in run([events], source).outputs if each.kind == "action"]
-            action = next(each for each in decided if each.id not in message)
-            events.append(
-                ActionResult(
-                    id=action.id, time_ms=action.time_ms + 1000, action_id=action.id, outcome=outcome
-                )  # type: ignore[arg-type]
-            )
-        return run([sorted(events, key=lambda event: event.age_key)], source).summaries
-
-    def test_a_cluster_is_held_from_the_round_in_which_too_many_failed(self):
-        summaries = self.shown(["succeeded", "failed", "succeeded", "failed"])
-        assert [summary["failing_since"] for summary in summaries[:6]] == [
-            *[None] * 4,
-            *["1970-01-01T00:00:50.000Z"] * 2,
-        ]
-        assert [summary["actions_count"] for summary in summaries] == [1] * 4 + [0] * 10
-        assert summaries[4]["last_actions"] == {"failed": 2, "good": 2}
-        held = summaries[4]["candidates"]["heaviest"]
-        assert {"failing"} == {row["outcome"] for row in held} - {
-            "acted",
-            "need-met",
-            "cooldown",
-            "in-flight",
-        }
-        assert "2 of the last 10 actions failed" in next(
-            row["detail"] for row in held if row["outcome"] == "failing"
-        )
-
-    def test_only_the_last_ten_count(self):
-        spread = ["failed", *["succeeded"] * 9, "failed"]
-        together = ["failed", *["succeeded"] * 8, "failed"]
-        assert self.shown(spread)[-1]["failing_since"] is None
-        assert self.shown(together)[-1]["failing_since"] is not None
-
-    def test_skipped_ones_do_not_count(self):
-        assert self.shown(["failed", "skipped", "skipped", "skipped"])[-1]["failing_since"] is None
-
-    def test_it_stays_held_when_a_later_one_turns_out_well(self):
-        """Unloads are decided in rounds 0 to 2; the third one's result comes when the cluster is held already."""
-        summaries = self.shown(["failed", "failed"])
-        assert [summary["failing_since"] for summary in summaries if summary["round"] >= 2] == [
-            "1970-01-01T00:00:30.000Z"
-        ] * 12
-
-    def test_the_guard_can_be_switched_off(self):
-        summaries = self.shown(["failed"] * 5, guards={"failing_actions_count": 0})
-        assert {summary["failing_since"] for summary in summaries} == {None}
-        assert [summary["actions_count"] for summary in summaries[:6]] == [1] * 6
-
-    def test_a_person_resumes_it_and_what_was_before_counts_no_more(self):
-        control = overlay(45, resumed_s=45)
-        summaries = self.shown(["failed", "failed"], control)
-        since = [summary["failing_since"] is not None for summary in summaries[:8]]
-        assert since == [False, False, True, True, True, True, False, False], (
-            "from 60 s on: 45 s and twice 5 s"
-        )
-        assert summaries[6]["last_actions"] == {}
-        assert summaries[6]["actions_count"] == 1
-
-    def test_a_resume_in_force_excuses_nothing_that_comes_later(self):
-        control = overlay(45, resumed_s=45)
-        summaries = self.shown(["failed", "failed", "failed", "failed"], control)
-        assert [summary["failing_since"] for summary in summaries[6:9]] == [
-            None,
-            None,
-            "1970-01-01T00:01:30.000Z",
-        ]
-
-    def test_a_resume_older_than_the_failing_changes_nothing(self):
-        assert self.shown(["failed", "failed"], overlay(45, resumed_s=29))[-1]["failing_since"] is not None
-
-    def test_a_pause_is_named_first(self):
-        summaries = self.shown(["failed", "failed"], overlay(45, paused=True))
-        outcomes = [set(summary["candidates"]["outcomes"]) for summary in summaries]
-        assert "failing" in outcomes[5]
-        assert "paused" in outcomes[6]
-        assert "failing" not in outcomes[6]
-        assert summaries[6]["failing_since"] is not None
-
-
-def test_splits_are_held_too():
-    """The split of the cluster failed; bundles that stand out for a split are held."""
-    guards = {"failing_actions_count": 1}
-    found = after([BEFORE] * 4, outcome="failed", pulsar=SPLITTING | {"guards": guards})
-    assert [summary["splits"]["outcomes"] for summary in found.summaries] == [
-        {"acted": 1},
-        *[{"failing": 1}] * 4,
-    ]
-    assert found.summaries[1]["splits"]["heaviest"][0]["detail"].startswith("1 of the last 10 actions failed")
-
-
 BOTH: dict[str, Any] = SPLITTING | {
     "avg_shedder": {"high_hit_count": 2, "min_unload_messages_per_s": 1.0},
     "guards": {"failing_actions_count": 1, "bundle_cooldown_s": 0},
 }
 """The first round splits the hot bundle; the second wants to move bundles."""
-
-
-def test_splits_that_fail_do_not_hold_unloads():
-    found = after([BEFORE] * 3, outcome="failed", pulsar=BOTH)
-    assert found.summaries[1]["candidates"]["outcomes"].get("acted") == 1
-    assert not any("acted" in summary["splits"]["outcomes"] for summary in found.summaries[1:])
-    assert "failing" not in found.summaries[1]["candidates"]["outcomes"]
-    assert found.summaries[1]["failing_since"] is None
-    assert found.summaries[1]["splits_failing_since"] == "1970-01-01T00:00:20.000Z"
 
 
 def test_unloads_that_fail_do_not_hold_splits():
@@ -400,13 +288,6 @@ def test_unloads_that_fail_do_not_hold_splits():
     ]
     assert found.summaries[1]["failing_since"] == "1970-01-01T00:00:20.000Z"
     assert "splits_failing_since" not in found.summaries[1]
-
-
-def test_a_person_resumes_both_kinds_at_once():
-    found = after([BEFORE] * 3, outcome="failed", pulsar=BOTH)
-    assert "splits_failing_since" in found.summaries[3]
-    events = [*reports(5, BEFORE), overlay(9, resumed_s=9)]
-    assert [each["failing_since"] for each in run([events], settings_of(**BOTH)).summaries] == [None]
 
 
 def test_a_broker_that_would_refuse_a_split_holds_splits_and_nothing_else():
@@ -470,3 +351,118 @@ def test_a_broker_that_waits_receives_nothing() -> None:
     cold = [load(name, 15, cpu=10.0, bundles={}, rate=10.0) for name in ("b1", "b2")]
     found = run([[*reports(5, BEFORE), warm, *cold, sweep(26)]], settings_of(**WAITING))
     assert found.summaries[1]["candidates"]["outcomes"] == {"need-met": 1, "no-destination": 1}
+
+
+BIG, SMALL, IDLE = "t/a/0x00000000_0x40000000", "t/b/0x00000000_0x40000000", "t/c/0x00000000_0x40000000"
+OF_B3 = "t/d/0x00000000_0x40000000"
+REPORTS = (
+    load("b1", 470, cpu=90.0, bundles={BIG: 100.0, SMALL: 20.0, IDLE: 0.0}, rate=400.0, topics_count=9),
+    load("b2", 470, cpu=10.0, rate=0.0),
+    load("b3", 470, cpu=50.0, bundles={OF_B3: 1.0}, topics_count=9),
+)
+"""b1 and b2 are far enough apart to fire at once, and b1 then gives BIG and SMALL away; b3 stands alone."""
+EAGER: dict[str, Any] = {"avg_shedder": AvgShedderSettings(high_hit_count=1, min_unload_messages_per_s=1.0)}
+WITH_SPLITS = SplitSettings(enabled=True, max_messages_per_s=10.0, hit_count=0, without_topic_stats="range")
+"""BIG and SMALL are above the limit; the policy wants to move them."""
+SPLITS_OF_B3 = SplitSettings(enabled=True, max_messages_per_s=0.5, hit_count=0, without_topic_stats="range")
+DRAINED = Upkeep(drains={"b3": Spell(0)})
+
+
+def judged_round(
+    *,
+    split: SplitSettings | None = None,
+    answers: Answers | None = None,
+    upkeep: Upkeep | None = None,
+    guards: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Decided:
+    pulsar = PulsarSettings(
+        **EAGER,
+        split=split or SplitSettings(),
+        guards=GuardSettings(**(guards or {})),
+    )
+    settings = ClusterSettings(pulsar=pulsar)
+    found = seen(*REPORTS, settings=settings, upkeep=upkeep or Upkeep(), **fields)
+    topics = topic_table(found.table, {})
+    return judge(found.context, found.table, topics, leaving={}, answers=answers or Answers())
+
+
+APPROVED = Answers(unloads=[unload()], cuts=[split()])
+EVERYTHING = (
+    "2 unloads decided, 0 held back; 2 approved actions go out; 1 unload to empty drained brokers; "
+    "2 bundles stand out for a split, 0 splits decided"
+)
+ASKED = {"proposals_expire_ms": PROPOSALS_EXPIRE_MS}
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({}, "2 unloads decided, 0 held back"),
+        ({"record": control()}, "0 unloads decided, 2 held back"),
+        ({"guards": {"max_unloads_per_round_count": 1}}, "1 unload decided, 1 held back"),
+        ({"answers": APPROVED}, "2 unloads decided, 0 held back; 2 approved actions go out"),
+        ({"upkeep": DRAINED}, "2 unloads decided, 0 held back; 1 unload to empty drained brokers"),
+        (ASKED, "0 unloads decided, 2 held back; 2 proposed"),
+        (
+            {"split": WITH_SPLITS},
+            "2 unloads decided, 0 held back; 2 bundles stand out for a split, 0 splits decided",
+        ),
+        (
+            {"split": SPLITS_OF_B3},
+            "2 unloads decided, 0 held back; 3 bundles stand out for a split, 1 split decided",
+        ),
+        (
+            {"split": SPLITS_OF_B3, **ASKED},
+            "0 unloads decided, 2 held back; 3 proposed; 3 bundles stand out for a split, 0 splits decided",
+        ),
+        (
+            {"split": SPLITS_OF_B3, "upkeep": DRAINED, "answers": APPROVED},
+            EVERYTHING,
+        ),
+    ],
+    ids=[
+        "unloads",
+        "held",
+        "budget",
+        "approved",
+        "drained",
+        "proposed",
+        "left to the policy",
+        "splits",
+        "all proposed",
+        "everything",
+    ],
+)
+def test_a_decided_round_says_what_it_found_did_and_held(options: dict[str, Any], reason: str) -> None:
+    found = judged_round(**options)
+    examined = 1 if "upkeep" in options else 2
+    assert (found.outcome, found.reason) == ("decided", f"1 of {examined} examined fired, {reason}")
+
+
+def test_in_a_round_with_a_single_broker_nothing_fires() -> None:
+    apart = Upkeep(brokers={"b1": Spell(0), "b2": Spell(0)})
+    assert judged_round(upkeep=apart).reason == "0 of 1 examined fired, 0 unloads decided, 0 held back"
+
+
+@pytest.mark.parametrize(("limit", "unloads"), [(1, [OF_B3]), (2, [OF_B3, BIG]), (3, [OF_B3, BIG, SMALL])])
+def test_drains_spend_the_budget_of_the_round_before_the_policy_does(limit: int, unloads: list[str]) -> None:
+    found = judged_round(upkeep=DRAINED, guards={"max_unloads_per_round_count": limit})
+    assert [each.bundle for each in found.unloads] == unloads
+
+
+def test_what_people_approved_goes_before_drains_and_those_before_the_policy() -> None:
+    found = judged_round(upkeep=DRAINED, answers=Answers(unloads=[unload()], cuts=[split()]))
+    assert [each.bundle for each in found.actions] == [BUNDLE, OF_B3, BIG, SMALL, BUNDLE]
+
+
+def test_a_bundle_that_an_approved_split_cuts_is_not_moved_as_well() -> None:
+    found = judged_round(answers=Answers(split_rows={0}))
+    assert {row: hold.reason for row, hold in found.admitted.holds.items()} == {0: "split-instead"}
+    assert [each.bundle for each in found.unloads] == [SMALL]
+
+
+def test_a_bundle_that_an_approved_unload_moves_is_not_moved_again() -> None:
+    found = judged_round(answers=Answers(unload_rows={0}))
+    assert [each.bundle for each in found.unloads] == [SMALL]
+    assert found.admitted.holds == {}

@@ -160,7 +160,7 @@ def test_an_absent_bundle_stays_until_it_is_known_to_be_elsewhere_or_split(
     assert absent(found) == kept
 
 
-def test_an_absent_bundle_that_was_unloaded_by_us_is_gone_from_its_broker_and_does_not_come_back() -> None:
+def test_an_absent_bundle_that_we_unloaded_is_gone_and_does_not_come_back() -> None:
     gone = rounds(FULL, WITHOUT_A, WITHOUT_A, left=frozenset({A}))
     assert [A in owners(each) for each in gone] == [True, False, False]
     reports = report("b1", 120, bundles={B: 20.0}), report("b2", 120, bundles={C: 30.0})

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from state.closing import Identity
-from state.events import ActionResult, Event
+from state.events import Event
 from tests.state.traces import Run, facts, load, overlay, run, settings_of, sweep
 
 ROUNDS_COUNT = 6
@@ -54,17 +54,6 @@ def test_what_holds_the_whole_cluster_leaves_a_pair_its_hits(
     assert found_by_round(found) == KEPT
     assert not found.actions
     assert found.summaries[-1]["candidates"]["outcomes"][reason]
-
-
-def test_a_failing_cluster_leaves_a_pair_its_hits() -> None:
-    """The unload of round 1 fails, and one failure is enough."""
-    guards = {"failing_actions_count": 1, "bundle_cooldown_s": 0.0, "max_unloads_per_round_count": 1}
-    first = played({"guards": guards}).outputs
-    action = next(each for each in first if each.kind == "action")
-    result = ActionResult(id="r", time_ms=22_000, action_id=action.id, outcome="failed")
-    found = played({"guards": guards}, result)
-    assert found_by_round(found) == ["hit-count", "fired", "hit-count", "fired", "fired", "fired"]
-    assert found.summaries[-1]["candidates"]["outcomes"]["failing"]
 
 
 def test_the_first_round_without_a_hold_acts() -> None:

@@ -16,7 +16,6 @@ from state.pulsar.groups import Groups
 from state.settings import SettingsSource
 from state.store import DictStore
 from tests.state.traces import (
-    BUNDLES,
     EAGER,
     PULSARS_POLICIES,
     Run,
@@ -28,7 +27,6 @@ from tests.state.traces import (
     seeds,
     settings_of,
     some_reports,
-    sweep,
     traces,
     with_results,
 )
@@ -183,14 +181,6 @@ def test_feeding_everything_again_says_nothing_new(trace: list[Event], source: S
     assert again.written == []
 
 
-@CHECKED
-@given(traces, some_settings, st.integers(1, 5))
-def test_feeding_each_batch_twice_says_nothing_new(trace: list[Event], source: SettingsSource, size: int):
-    batches = [trace[i : i + size] for i in range(0, len(trace), size)]
-    twice = [batch for batch in batches for _ in range(2)]
-    assert run(twice, source).written == run(batches, source).written
-
-
 GUARDED = settings_of(
     **EAGER,
     rounds={"warmup_rounds": 0},
@@ -304,7 +294,7 @@ def test_a_failing_cluster_never_acts_and_only_a_person_ends_it(trace: list[Even
 HELD_AND_RESUMED = {"resumed", "good", "failed", "ineffective", "failing", "split failing"}
 
 
-def test_the_traces_of_that_test_have_failing_clusters_that_are_resumed_and_ineffective_actions():
+def test_the_traces_have_failing_clusters_that_are_resumed_and_ineffective_actions():
     seen: Counter[str] = Counter()
 
     for seed in range(120):
@@ -323,14 +313,6 @@ def test_the_traces_of_that_test_have_failing_clusters_that_are_resumed_and_inef
             seen.update(f"split {name}" for name in summary["splits"]["outcomes"].keys() & {"failing"})
     assert seen.keys() >= HELD_AND_RESUMED
     assert min(seen.values()) > 0
-
-
-def test_ticks_alone_say_nothing():
-    assert run([[sweep(time_s) for time_s in range(0, 100, 5)]], SETTINGS[0]).outputs == []
-
-
-def test_no_bundle_of_the_traces_is_forgotten():
-    assert len(BUNDLES) == 8
 
 
 @pytest.mark.parametrize(
@@ -373,16 +355,3 @@ def test_a_budget_only_takes_actions_away(
     ]
     everything, constrained = found
     assert constrained == [action for action in everything if action in constrained]
-
-
-@settings(max_examples=20, deadline=None, derandomize=True)
-@given(some_reports, st.sampled_from(["t/a", "t/b"]))
-def test_an_excluded_namespace_never_acts_whatever_takes_its_place(trace: list[Event], namespace: str):
-    source = settings_of(
-        **EAGER,
-        rounds={"length_s": 1000.0, "warmup_rounds": 0},
-        guards={"excluded_namespaces": (namespace,), "keep_sole_bundle": False},
-    )
-    assert {namespace_of(action["bundle"]) for action in run([trace], source).actions} <= {"t/a", "t/b"} - {
-        namespace
-    }

@@ -7,7 +7,7 @@ import pytest
 
 from state.closing import Identity
 from state.events import ActionResult, Event
-from tests.state.traces import Run, load, overlay, run, settings_of, sweep
+from tests.state.traces import Run, load, overlay, run, settings_of
 
 A, B, C = "t/n/0x00000000_0x10000000", "t/n/0x10000000_0x20000000", "t/n/0x20000000_0x30000000"
 RATES = {A: 40.0, B: 30.0, C: 10.0}
@@ -66,19 +66,6 @@ def result(outcome: str, *, time_s: float = 11.0) -> ActionResult:
     return ActionResult(id="r", time_ms=round(1000 * time_s), action_id=first.id, outcome=outcome)  # type: ignore[arg-type]
 
 
-def test_a_round_leaves_every_broker_a_bundle() -> None:
-    assert decided(trace(BEFORE)) == [(0, A)]
-    assert decided(trace(BEFORE), keep_sole_bundle=False) == [(0, A), (0, B)]
-    row = outcome_of(trace(BEFORE)).summaries[0]["candidates"]["heaviest"][1]
-    assert (row["bundle"], row["outcome"]) == (B, "sole-bundle")
-    assert row["detail"] == "b1 owns no other bundle that stays: 1 were told to leave"
-
-
-def test_a_later_round_does_not_count_a_bundle_that_is_on_its_way() -> None:
-    assert decided(trace(BEFORE, BEFORE, BEFORE)) == [(0, A)]
-    assert decided([*trace(BEFORE, BEFORE), result("succeeded")]) == [(0, A)]
-
-
 def test_a_bundle_that_its_old_broker_lists_again_before_anybody_else_did_is_still_on_its_way() -> None:
     assert decided([*trace(BEFORE, {"b1": [B], "b2": [C]}, BEFORE), result("succeeded", time_s=12)]) == [
         (0, A)
@@ -117,7 +104,3 @@ def test_what_a_dry_run_decided_counts_until_the_mode_becomes_act() -> None:
     assert decided(trace(BEFORE, BEFORE), identity=dry) == [(0, A)]
     switched = [*trace(BEFORE, BEFORE, BEFORE), overlay(6, mode="act")]
     assert [number for number, _ in decided(switched, identity=dry)] == [0, 2]
-
-
-def test_a_tick_between_changes_nothing() -> None:
-    assert decided([*trace(BEFORE, BEFORE), sweep(13)]) == [(0, A)]

@@ -1,15 +1,24 @@
-"""Which broker owns a bundle that several list, and since when a broker has listed it without a break."""
+"""What brokers list: ownership and averages on many random traces, and the stored names."""
 
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from state.events import LoadReport
-from state.pulsar.listings import Listings, first_rows, listings_of, owner_rows, pick
-from state.pulsar.memory import Fleet
+from policies.shedding.view import BrokerTable, BundleTable, RoundView
+from policies.usage import RESOURCES, weighted_maximum_ratio
+from state.events import Event, LoadReport, namespace_of
+from state.pulsar.codec import decode_fleet, encode_fleet
+from state.pulsar.fleet import Sampling, advance
+from state.pulsar.listings import Listings, listings_of, owner_rows, pick
+from state.pulsar.memory import NOBODY, Fleet, Names, WaitingReport
+from tests.policies.fleets import decide, unloads_of
 from tests.state.building import AGE_MS, seen
-from tests.state.traces import load
+from tests.state.pulsar.dumb_fleet import Bundle, DumbFleet
+from tests.state.traces import EAGER, PULSARS_POLICIES, load, plain_traces, run, settings_of
 
 A, B, C, D = (f"t/n/0x{at}_0x{at + 1}" for at in range(4))
 FIRST_S, SECOND_S = 400, 460
@@ -83,31 +92,6 @@ def test_a_run_of_listings_goes_on_while_the_broker_lists_the_bundle(
     assert shown(listed(BEFORE, *reports)) == [Shown(*each) for each in expected]
 
 
-def test_a_run_goes_on_over_a_report_that_is_missing_and_ends_when_the_broker_was_silent_too_long() -> None:
-    reports = report("b1", SECOND_S, A, B), report("b2", SECOND_S, C)
-    silent_ms = SECOND_MS - FIRST_MS
-    kept = listed(BEFORE, *reports, max_age_ms=silent_ms)
-    assert [each.since_ms for each in shown(kept)] == [FIRST_MS] * 3
-    assert kept.is_as_before
-    beside = listed(BEFORE, *reports, report("b3", SECOND_S, D), max_age_ms=silent_ms)
-    assert [each.since_ms for each in shown(beside)] == [*[FIRST_MS] * 3, SECOND_MS]
-    anew = listed(BEFORE, *reports, max_age_ms=silent_ms - 1)
-    assert [each.since_ms for each in shown(anew)] == [SECOND_MS] * 3
-    assert not anew.is_as_before
-
-
-def test_a_run_that_was_interrupted_by_one_report_begins_anew() -> None:
-    without_b = seen(report("b1", SECOND_S, A), before=BEFORE).advanced.fleet
-    again = listed(without_b, report("b1", 470, A, B))
-    assert shown(again) == [(0, A, FIRST_MS), (0, B, 470_000)]
-
-
-def test_each_broker_is_judged_by_its_own_silence() -> None:
-    fleet = before(report("b1", FIRST_S, A), report("b2", FIRST_S + 50, C))
-    found = listed(fleet, report("b1", SECOND_S, A), report("b2", SECOND_S, C), max_age_ms=20_000)
-    assert shown(found) == [(0, A, SECOND_MS), (1, C, FIRST_MS + 50_000)]
-
-
 @pytest.mark.parametrize(
     ("reports", "is_as_before"),
     [
@@ -132,15 +116,6 @@ def test_a_round_is_not_as_before_where_two_brokers_listed_a_bundle() -> None:
     found = listed(before(*both), report("b1", SECOND_S, A, B), report("b2", SECOND_S, B, C))
     assert not found.is_as_before
     assert [each.since_ms for each in shown(found)] == [FIRST_MS] * 4
-
-
-def test_a_bundle_that_is_only_remembered_and_comes_back_begins_anew() -> None:
-    """The fleet's rows are A, B and D, which are also the listings of the last round; but before it b2 had B and not D."""
-    first = before(report("b1", FIRST_S, A), report("b2", FIRST_S, D))
-    fleet = seen(report("b1", 430, A, B), report("b2", 430, B), before=first).advanced.fleet
-    assert fleet.bundles == [A, B, D]
-    found = listed(fleet, report("b1", SECOND_S, A, B), report("b2", SECOND_S, D))
-    assert shown(found) == [(0, A, FIRST_MS), (0, B, 430_000), (1, D, SECOND_MS)]
 
 
 def test_a_listing_has_time_traffic_and_counts_of_its_report() -> None:
@@ -172,24 +147,6 @@ def listing(*rows: Shown, is_as_before: bool = False) -> Listings:
     )
 
 
-@pytest.mark.parametrize(
-    ("rows", "owners"),
-    [
-        pytest.param([(0, A, 5), (0, B, 5), (1, C, 5)], [0, 1, 2], id="each bundle at one broker"),
-        pytest.param([(0, A, 1), (0, B, 1), (1, B, 2)], [0, 2], id="the later run owns it"),
-        pytest.param([(0, A, 1), (0, B, 2), (1, B, 1)], [0, 1], id="also at the lesser broker"),
-        pytest.param([(0, B, 2), (1, B, 2), (2, C, 9)], [1, 2], id="of equal runs the greater broker's"),
-        pytest.param([(0, A, 3), (1, A, 1), (2, A, 2)], [0], id="three list it"),
-        pytest.param([(0, A, 1), (0, B, 9), (1, A, 9), (1, B, 1)], [1, 2], id="two bundles at both"),
-        pytest.param([], [], id="none"),
-    ],
-)
-def test_of_the_brokers_that_list_a_bundle_the_one_that_began_last_owns_it(
-    rows: list[tuple[int, str, int]], owners: list[int]
-) -> None:
-    assert owner_rows(listing(*(Shown(*each) for each in rows))).tolist() == owners
-
-
 def test_if_all_is_as_before_each_listing_owns_its_bundle() -> None:
     found = listing(Shown(0, A, 9), Shown(1, B, 1), is_as_before=True)
     assert owner_rows(found).tolist() == [0, 1]
@@ -212,6 +169,176 @@ def test_names_are_picked_in_the_order_of_the_rows(rows: list[int], names: list[
     assert pick([A, B, C, D], np.array(rows, dtype=np.int64)) == names
 
 
-def test_the_first_rows_are_in_order() -> None:
-    assert first_rows(3).tolist() == [0, 1, 2]
-    assert first_rows(0).tolist() == []
+LENGTH_MS, AGE_MS = 10_000, 25_000
+
+
+def rounds_of(trace: list[Event]) -> list[tuple[int, dict[str, WaitingReport]]]:
+    """Newest report of each broker, round by round, as the controller would take them."""
+    loads = [event for event in trace if isinstance(event, LoadReport)]
+    return [
+        (
+            number,
+            {
+                event.broker: WaitingReport(event.time_ms, event.id, event.report)
+                for event in sorted(of_round, key=lambda e: e.age_key)
+            },
+        )
+        for number, of_round in groupby(loads, key=lambda event: event.time_ms // LENGTH_MS)
+    ]
+
+
+def spelled_out(fleet: Fleet) -> tuple[dict[str, int], dict[str, dict[str, int]], dict[str, Bundle]]:
+    runs = {
+        broker: {
+            fleet.bundles[row]: start
+            for row, start in zip(
+                fleet.listed_rows[fleet.starts[i] : fleet.starts[i + 1]].tolist(),
+                fleet.run_start_ms[fleet.starts[i] : fleet.starts[i + 1]].tolist(),
+                strict=True,
+            )
+        }
+        for i, broker in enumerate(fleet.brokers)
+    }
+    bundles = {
+        name: Bundle(
+            owner=None if fleet.owner[row] == NOBODY else fleet.brokers[int(fleet.owner[row])],
+            last_ms=int(fleet.last_ms[row]),
+            samples=int(fleet.samples[row]),
+            average=fleet.averages[row].tolist(),
+            is_skip_owed=bool(fleet.owed_skip[row]),
+        )
+        for row, name in enumerate(fleet.bundles)
+    }
+    return dict(zip(fleet.brokers, fleet.broker_last_ms.tolist(), strict=True)), runs, bundles
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(trace=plain_traces, average_samples=st.integers(1, 4), skips=st.booleans(), is_stored=st.booleans())
+def test_the_columns_agree_with_the_plain_telling(
+    *, trace: list[Event], average_samples: int, skips: bool, is_stored: bool
+):
+    dumb = DumbFleet(max_age_ms=AGE_MS, average_samples=average_samples, skips=skips)
+    fleet = Fleet()
+    for number, reports in rounds_of(trace):
+        end_ms = (number + 1) * LENGTH_MS
+        dumb.advance(reports, end_ms=end_ms)
+        sampling = Sampling(samples=average_samples, split_samples=average_samples, skip_after_move=skips)
+        advanced = advance(fleet, reports, sampling, round_end_ms=end_ms, max_report_age_ms=AGE_MS)
+        fleet, listed = advanced.fleet, advanced.owned_count
+        named = [fleet.namespaces[row] for row in fleet.namespace.tolist()]
+        assert named == [namespace_of(bundle) for bundle in fleet.bundles]
+        assert sorted(set(named)) == sorted(fleet.namespaces)
+        assert fleet.split_samples.tolist() == fleet.samples.tolist()
+        sums = np.column_stack([fleet.averages[:, :2].sum(axis=1), fleet.averages[:, 2:].sum(axis=1)])
+        np.testing.assert_allclose(fleet.split_averages, sums)
+        assert spelled_out(fleet) == (dumb.last_ms, dumb.runs, dumb.bundles)
+        assert fleet.bundles[:listed] == dumb.listed
+        assert fleet.brokers == sorted(fleet.brokers)
+        fleet = decode_fleet(encode_fleet(fleet)) if is_stored else fleet
+
+
+FREE = {
+    "guards": {
+        "bundle_cooldown_s": 0.0,
+        "keep_sole_bundle": False,
+        "max_unloads_per_round_count": 0,
+        "max_unloads_per_hour_count": 0,
+    },
+    "rounds": {"warmup_rounds": 0, "quorum_ratio": 0.0, "max_report_age_s": 1000.0},
+    "skip_sample_after_move": False,
+    "split": {"enabled": False},
+}
+
+
+def snapshot_of(dumb: DumbFleet, reports: dict[str, WaitingReport], weights: list[float]) -> RoundView:
+    """What the policy should see, computed by the plain version."""
+    names = tuple(sorted(reports))
+    found = [reports[name].report for name in names]
+    cpu = np.array([each.resources[0, 0] for each in found])
+    percents = np.zeros((len(names), len(RESOURCES)))
+    percents[:, 0] = (cpu.astype(np.float32) / np.float32(100) * np.float32(100)).astype(np.float64)
+    owned = list(dumb.listed)
+    averages = np.array([dumb.bundles[name].average for name in owned]).reshape(-1, 4)
+    counts = [sum(dumb.bundles[name].owner == broker for name in owned) for broker in names]
+    return RoundView(
+        brokers=BrokerTable(
+            names=names,
+            percents=percents,
+            limits=np.full((len(names), len(RESOURCES)), 100.0),
+            measured=np.ones((len(names), len(RESOURCES)), dtype=np.bool_),
+            is_measured=np.ones(len(names), dtype=np.bool_),
+            report_age_s=np.zeros(len(names)),
+            usage_ratio=weighted_maximum_ratio(percents, np.array(weights)),
+            messages_per_s=np.array([each.messages_per_s for each in found]),
+            bytes_per_s=np.array([each.bytes_per_s for each in found]),
+            listed_bundle_counts=np.array([each.listed_count for each in found]),
+            may_receive=np.ones(len(names), dtype=np.bool_),
+        ),
+        bundles=BundleTable(
+            names=owned,
+            starts=np.cumsum([0, *counts]),
+            rates=averages,
+            sampled=np.ones(len(owned), dtype=np.bool_),
+            messages_per_s=averages[:, 0] + averages[:, 1],
+            bytes_per_s=averages[:, 2] + averages[:, 3],
+            counts=np.zeros((len(owned), 2), dtype=np.int64),
+            movable=np.array([dumb.bundles[name].samples > 0 for name in owned], dtype=np.bool_),
+        ),
+    )
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(plain_traces, st.sampled_from(PULSARS_POLICIES))
+def test_without_guards_exactly_the_policys_decisions_come_out(trace: list[Event], policy: str):
+    source = settings_of(**(EAGER | FREE), shedding_policy=policy)
+    pulsar = source.base("").pulsar
+    dumb = DumbFleet(max_age_ms=1_000_000, average_samples=pulsar.bundle_average_samples, skips=False)
+    chosen = pulsar.policy
+    memory = chosen.memory()
+    expected = []
+    for number, reports in rounds_of(trace):
+        dumb.advance(reports, end_ms=(number + 1) * LENGTH_MS)
+        snapshot = snapshot_of(dumb, reports, pulsar.usage.weights().tolist())
+        plan, memory = decide(chosen, snapshot, memory, pulsar.of_policy(chosen))
+        expected += [(number, *unload) for unload in unloads_of(snapshot, plan)]
+    actions = run([trace], source).actions
+    assert [
+        (action["round"], action["bundle"], action["source_broker"], action["destination_broker"])
+        for action in actions
+    ] == expected
+
+
+@pytest.mark.parametrize(("names", "text"), [([], ""), (["a"], "a"), (["a", "bc"], "a\nbc")])
+def test_the_list_and_the_text_say_the_same_whichever_was_given(names: list[str], text: str) -> None:
+    assert Names(names).text == text
+    assert Names(text=text).each == names
+
+
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [
+        ([], True),
+        (["a"], True),
+        (["a", "bc"], True),
+        (["a", "bc", "d"], True),
+        (["a", "b"], False),  # the beginning of a name is another name
+        (["a", "bc", "d", "e"], False),
+        (["bc"], False),
+    ],
+)
+def test_the_first_names_are_compared_whole(first: list[str], *, expected: bool) -> None:
+    names = ["a", "bc", "d"]
+    assert Names(names).begin_with(first) is expected
+    assert Names(text="\n".join(names)).begin_with(first) is expected
+
+
+@pytest.mark.parametrize(("first", "expected"), [([], True), (["a"], False)])
+def test_without_names_only_none_are_the_first(first: list[str], *, expected: bool) -> None:
+    assert Names([]).begin_with(first) is expected
+
+
+def test_a_fleet_given_other_bundles_stores_those() -> None:
+    fleet = Fleet()
+    fleet.bundle_names = Names(text="a\nb")
+    fleet.bundles = [*fleet.bundles, "c"]
+    assert (fleet.bundles, fleet.bundle_names.text) == (["a", "b", "c"], "a\nb\nc")

@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from state.closing import Identity
 from state.events import BrokerLoad, Event, Published, Tick
 from state.outputs import Output
 from tests.state.traces import assert_arrival_changes_nothing, load, run, settings_of
@@ -109,19 +108,6 @@ def test_a_swap_happens_in_both_directions_or_not_at_all(
     assert {each["outcome"] for each in held.values()} == {reason or "acted"}
     if reason:
         assert sum("swapped" in each["detail"] for each in held.values()) == 1, held
-
-
-def test_a_swap_waits_for_approval_as_one() -> None:
-    standing = {"light": {"kinds": ["unloads"], "max_bytes_per_s": 20.0}}
-    settings = settings_of(
-        shedding_policy="transfer-shedder",
-        transfer_shedder={"hit_count": 1},
-        approval={"standing": standing},
-    )
-    found = run([list(rounds_of(3, SWAPPING))], settings, identity=Identity(mode="act", approval="required"))
-    assert {(each["bundle"], each.get("proposal")) for each in found.actions} == {
-        (name, True) for name in SWAP
-    }
 
 
 def test_a_broker_that_was_asked_and_has_published_nothing_holds_the_whole_fleet() -> None:

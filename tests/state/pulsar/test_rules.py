@@ -67,9 +67,7 @@ def test_a_drained_broker_without_bundles_or_without_a_report_is_no_matter() -> 
     assert rules.allowed(np.array([0, 1]), np.array([1])).tolist() == [[False], [True]]
 
 
-def test_what_is_wanted_for_one_isolation_group_counts_in_the_rules_of_the_next_and_not_in_the_round() -> (
-    None
-):
+def test_what_one_isolation_group_wants_counts_for_the_next_and_not_in_the_round() -> None:
     red = Isolation("red", ["t/d"], ["b3", "b4"])
     of_red, of_default = ({f"t/{name}/0x{at}_0x{at + 1}": 10.0 for at in range(4)} for name in "da")
     found = seen(
@@ -121,7 +119,7 @@ def limits_by_name(bundles_count: int, lifetime_s: float | None, **guards: Any) 
         pytest.param(2600, 180.0, dict.fromkeys(COUNTS, 0), (None, None), id="0 is off"),
     ],
 )
-def test_an_unset_count_grows_with_the_bundles_for_the_planner_alone_and_a_set_one_is_a_hard_cap(
+def test_an_unset_count_grows_with_bundles_for_the_planner_and_a_set_one_is_a_cap(
     bundles_count: int, lifetime_s: float | None, guards: dict[str, Any], expected: tuple[int | None, ...]
 ) -> None:
     found = limits_by_name(bundles_count, lifetime_s, **guards)

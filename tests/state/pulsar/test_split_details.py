@@ -1,9 +1,11 @@
-"""Whose topic statistics count, and which decided splits happen, are held or wait for a person, with what is said of each."""
+"""Splits that a round decides, by each measure that a bundle can be too big in, with outcomes and reasons."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -18,7 +20,7 @@ from policies.splitting.plan import (
 )
 from policies.splitting.ranges import Bundle, position_of
 from state.closing import Hold
-from state.events import TopicTraffic
+from state.events import ActionResult, Event, LoadReport, TopicStats, TopicTraffic
 from state.guard_settings import ApprovalSettings, StandingApproval
 from state.ledger import Child
 from state.memory import ProposalRecord
@@ -32,8 +34,16 @@ from state.pulsar.memory import Fleet, WaitingTopics
 from state.pulsar.splits import Splits, as_in, topic_table
 from state.pulsar.view import PolicyView
 from state.settings import ClusterSettings, PulsarSettings
+from state.store import DictStore
 from tests.state.building import PROPOSALS_EXPIRE_AT, PROPOSALS_EXPIRE_MS, plan, seen
-from tests.state.traces import BUNDLES, load
+from tests.state.traces import (
+    BUNDLES,
+    HOT,
+    Run,
+    load,
+    run,
+    split_settings,
+)
 
 A, B, C, GONE = (f"t/{name}/0x0_0x1" for name in ("a", "b", "c", "gone"))
 REPORTS = (load("b1", 470, bundles={A: 1.0, B: 1.0}), load("b2", 470, bundles={C: 1.0}))
@@ -150,7 +160,7 @@ def topics_of(bundle: str, *, count: int, rate: float) -> list[tuple[str, float]
     return [(name, rate) for name in names if inside.contains(position_of(name))][:count]
 
 
-EVEN = {BIG: topics_of(BIG, count=4, rate=20.0), SMALL: topics_of(SMALL, count=4, rate=10.0)}
+EVEN_LOAD = {BIG: topics_of(BIG, count=4, rate=20.0), SMALL: topics_of(SMALL, count=4, rate=10.0)}
 UNLOADS = Hold("failing", "why")
 SPLITS = Hold("quiet-hours", "quiet_hours 00:00-24:00")
 
@@ -190,7 +200,7 @@ def decided(
     decision = splits.decide(
         admission,
         plan(*leaving),
-        topic_table(found.table, {"b1": waiting(EVEN if topics is None else topics)}),
+        topic_table(found.table, {"b1": waiting(EVEN_LOAD if topics is None else topics)}),
         proposals=proposals,
         acting=acting,
     )
@@ -205,7 +215,7 @@ def rows_of(found: Splits) -> dict[str, tuple[str, str]]:
 
 
 ACTED = ("acted", "acted")
-SOLE = {BIG: [("only", 80.0)], SMALL: EVEN[SMALL]}
+SOLE = {BIG: [("only", 80.0)], SMALL: EVEN_LOAD[SMALL]}
 
 
 @pytest.mark.parametrize(
@@ -233,7 +243,7 @@ SOLE = {BIG: [("only", 80.0)], SMALL: EVEN[SMALL]}
             ("sole-topic", "only carries 100% of it: a split cannot help"),
             ACTED,
         ),
-        ({"topics": {BIG: [], SMALL: EVEN[SMALL]}, "counts": 0}, ("sole-topic", "sole-topic"), ACTED),
+        ({"topics": {BIG: [], SMALL: EVEN_LOAD[SMALL]}, "counts": 0}, ("sole-topic", "sole-topic"), ACTED),
         (
             {"code": COOLDOWN, "holds": Holds(unload=None, split=SPLITS)},
             ("cooldown", "cooldown"),
@@ -396,3 +406,109 @@ def test_topics_are_counted_by_the_owner_and_by_the_statistics_where_it_counts_n
 ) -> None:
     row = splits.section(decided(counts=counts)[0]).heaviest[0]
     assert (row.bundle, row.evidence["bundle_topics_count"]) == (BIG, shown)
+
+
+SESSION_TOPICS = [
+    name
+    for name in (f"persistent://t/n/topic-{number}" for number in range(100))
+    if position_of(name) < 0x80000000
+][:10]
+SETTINGS = split_settings(
+    max_messages_per_s=1e9, max_sessions_count=1000, hit_count=1, bundle_cooldown_s=30.0
+)
+
+
+class Broker:
+    """One broker whose bundles are cut as it is told."""
+
+    def __init__(self, sessions: list[int], rates: list[float], *, tells_sessions: bool) -> None:
+        self.sessions, self.rates = (
+            dict(zip(SESSION_TOPICS, sessions, strict=True)),
+            dict(zip(SESSION_TOPICS, rates, strict=True)),
+        )
+        self.tells_sessions = tells_sessions
+        self.bundles, self.said = {HOT: SESSION_TOPICS}, Run()
+        self.store, self.played = DictStore(), 0
+
+    def play(self, rounds: int) -> None:
+        """So many rounds of ten seconds; each split is carried out before the next round."""
+        for number in range(self.played, self.played + rounds):
+            events: list[Event] = [*self._events(10 * number + 5), load("b2", 10 * number + 5)]
+            seen = len(self.said.outputs)
+            self.said.outputs += run([events], SETTINGS, store=self.store, is_closed=False).outputs
+            for output in self.said.outputs[seen:]:
+                if output.kind == "action":
+                    self._cut(output.subject, json.loads(output.data)["boundaries"])
+                    result = ActionResult(
+                        id=output.id, time_ms=output.time_ms, action_id=output.id, outcome="succeeded"
+                    )
+                    run([[result]], SETTINGS, store=self.store, is_closed=False)
+
+        self.played += rounds
+
+    def _cut(self, name: str, boundaries: list[int]) -> None:
+        topics = self.bundles.pop(name)
+        for child in Bundle.parse(name).cut(boundaries):
+            self.bundles[str(child)] = [each for each in topics if child.range.contains(position_of(each))]
+
+    def _events(self, time_s: float) -> tuple[LoadReport, TopicStats]:
+        inside = dict(sorted(self.bundles.items()))
+        rates = {name: sum(self.rates[each] for each in topics) for name, topics in inside.items()}
+        found = load("b1", time_s, bundles=rates)
+        counts = [[len(topics), sum(self.sessions[each] for each in topics)] for topics in inside.values()]
+        names = [each for topics in inside.values() for each in topics]
+        told = np.array([self.sessions[each] if self.tells_sessions else 0 for each in names])
+        traffic = TopicTraffic(
+            bundles=list(inside),
+            counts=np.array([len(topics) for topics in inside.values()]),
+            topics=names,
+            messages_per_s=np.array([self.rates[each] for each in names]),
+            bytes_per_s=10 * np.array([self.rates[each] for each in names]),
+            sessions=told,
+        )
+        report = replace(found.report, counts=np.array(counts, dtype=np.int64))
+        stats = TopicStats(id=f"s/{time_s}", time_ms=found.time_ms, broker="b1", traffic=traffic)
+        return msgspec.structs.replace(found, report=report), stats
+
+    def findings(self) -> set[tuple[str, str]]:
+        """Kind and subject of the last round's findings."""
+        return {(each["kind"], each["subject"]) for each in self.said.summaries[-1]["findings"]["heaviest"]}
+
+
+OF_ONE = [4, 4, 4, 40_000, 4, 4, 4, 4, 4, 4]
+EVENLY = [400] * 10
+
+
+def test_where_one_topic_has_the_clients_nothing_is_cut_and_a_finding_names_it() -> None:
+    broker = Broker(OF_ONE, [10.0] * 10, tells_sessions=True)
+    broker.play(40)
+    assert broker.bundles == {HOT: SESSION_TOPICS}
+    assert broker.findings() == {("one-topic", SESSION_TOPICS[3])}
+
+
+@pytest.mark.parametrize("rates", [[10.0] * 10, [5.0] * 3 + [200.0] + [5.0] * 6, [200.0] + [5.0] * 9])
+def test_where_it_is_not_known_whose_the_clients_are_two_boundaries_are_the_most(rates: list[float]) -> None:
+    broker = Broker(OF_ONE, rates, tells_sessions=False)
+    broker.play(80)
+    assert len(broker.bundles) <= 3
+    rows = broker.said.summaries[-1]["splits"]["heaviest"]
+    assert [row["outcome"] for row in rows] == ["sole-topic" if rates[3] == 200.0 else "no-topic-stats"]
+    assert not rows[0]["detail"].startswith("no statistics")
+
+
+@pytest.mark.parametrize("tells_sessions", [True, False])
+def test_clients_that_are_spread_over_the_topics_are_divided(tells_sessions: bool) -> None:  # noqa: FBT001
+    broker = Broker(EVENLY, [10.0] * 10, tells_sessions=tells_sessions)
+    broker.play(80)
+    most = max(sum(broker.sessions[each] for each in topics) for topics in broker.bundles.values())
+    assert most <= 1000
+
+
+def test_once_the_clients_are_known_by_topic_the_part_that_kept_them_is_judged_by_that() -> None:
+    broker = Broker(OF_ONE, [10.0] * 10, tells_sessions=False)
+    broker.play(40)
+    parts = broker.bundles
+    assert broker.findings() == set()
+    broker.tells_sessions = True
+    broker.play(40)
+    assert (broker.bundles, broker.findings()) == (parts, {("one-topic", SESSION_TOPICS[3])})

@@ -52,12 +52,6 @@ def rounds_of(upkeep: Upkeep, **settings: Any) -> list[dict[str, Any]]:
     return run([events], settings_of(rounds={"warmup_rounds": 0}, **settings)).actions
 
 
-def test_the_heaviest_goes_first_and_an_idle_bundle_counts_for_an_equal_share() -> None:
-    """The busy bundle takes all 50 points from b1 to b2 at 10, so b3 at 20 is the least used for the idle one."""
-    moves = [(each["bundle"], each["destination_broker"]) for each in rounds_of(Upkeep(drains={"b1": SPELL}))]
-    assert moves == [(BUNDLES[1], "b2"), (BUNDLES[0], "b3")]
-
-
 def test_where_pulsar_would_choose_the_destination_it_is_not_left_to_it() -> None:
     """The threshold shedder names none; b2 would be the least used and is under maintenance."""
     shedder = {
@@ -68,11 +62,6 @@ def test_where_pulsar_would_choose_the_destination_it_is_not_left_to_it() -> Non
     assert {each["destination_broker"] for each in left_alone} == {None}
     chosen = rounds_of(Upkeep(brokers={"b2": SPELL}), **shedder)
     assert {each["destination_broker"] for each in chosen} == {"b3"}
-
-
-def test_a_drain_has_nowhere_to_go_where_nobody_else_takes_part() -> None:
-    upkeep = Upkeep(brokers={"b2": SPELL, "b3": SPELL}, drains={"b1": SPELL})
-    assert rounds_of(upkeep) == []
 
 
 def test_a_broker_under_maintenance_that_is_silent_is_asked_for_no_quorum() -> None:

@@ -1,14 +1,20 @@
-"""What a policy sees of a round: what was measured, or that with the moves of a dry-run, and the cluster's own past."""
+"""The view of a round and its groups, each of which decides as if it were a cluster of its own."""
 
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from policies.shedding.registry import POLICIES as SHEDDING_POLICIES
 from policies.shedding.view import JudgedAction, RoundView, Traffic, UnloadInFlight
-from state.events import Tick
+from state.events import Event, Tick
+from state.facts import Isolation
 from state.ledger import Decision, Ledger, Verdict, end_watch
 from state.memory import OpenRound
 from state.outputs import ShadowRow
+from state.pulsar.groups import Groups, host_of
 from state.pulsar.masks import unload_mask, unsettled_brokers
 from state.pulsar.memory import ShadowMoves
 from state.pulsar.view import PolicyView, policy_view, shadowed_view
@@ -23,7 +29,7 @@ from tests.state.building import (
     open_to_all,
     seen,
 )
-from tests.state.traces import load
+from tests.state.traces import ISOLATED, Run, facts, load, run, seeds, settings_of
 
 A, B, C, D = (f"t/{name}/0x0_0x1" for name in ("a", "b", "c", "d"))
 SPELL = Spell(0)
@@ -202,3 +208,193 @@ def test_a_bundle_that_counts_at_its_destination_is_not_on_its_way_there_as_well
     found = counted({A: ("b1", "b2")}, header={"ledger": ledger_of(*moves)})
     assert found is not None
     assert [each.bundle for each in found.view.in_flight()] == [B]
+
+
+POLICIES = (
+    Isolation("blue", ["blue/.*", "t/shared"], [r"blue-\d", "b9"]),
+    Isolation("red", ["red/.*", "t/.*"], [".*"]),
+)
+
+
+@pytest.mark.parametrize(
+    ("broker", "group"),
+    [
+        ("blue-1:8080", "blue"),
+        ("b9", "blue"),
+        ("blue-12:8080", "red"),
+        ("xblue-1", "red"),
+        ("[::1]:8080", "red"),
+    ],
+)
+def test_a_broker_is_of_the_first_policy_that_names_its_host(broker: str, group: str):
+    groups = Groups(POLICIES)
+    assert [groups.name_of(found) for found in groups.of_brokers([broker])] == [group]
+
+
+def test_a_broker_that_no_policy_names_is_of_the_default_group():
+    groups = Groups(POLICIES[:1])
+    assert [groups.name_of(found) for found in groups.of_brokers(["b1", "blue-1"])] == [None, "blue"]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "group"),
+    [("blue/n", "blue"), ("t/shared", "blue"), ("t/shared2", "red"), ("u/n", None), ("xblue/n", None)],
+)
+def test_a_namespace_is_of_the_first_policy_that_names_it_whole(namespace: str, group: str | None):
+    groups = Groups(POLICIES)
+    assert [groups.name_of(found) for found in groups.of_namespaces([namespace])] == [group]
+
+
+@pytest.mark.parametrize(
+    ("broker", "host"),
+    [("b1:8080", "b1"), ("b1", "b1"), ("a.b:c", "a.b:c"), ("[::1]:8080", "[::1]"), ("b1:", "b1:")],
+)
+def test_the_host_is_what_stands_before_the_port(broker: str, host: str):
+    assert host_of(broker) == host
+
+
+FREE: dict[str, Any] = {
+    "rounds": {"warmup_rounds": 0, "quorum_ratio": 0.0},
+    "guards": {
+        "bundle_cooldown_s": 0.0,
+        "max_unloads_per_round_count": 0,
+        "max_unloads_per_hour_count": 0,
+        "keep_sole_bundle": False,
+    },
+    "bundle_average_samples": 2,
+    "avg_shedder": {
+        "low_hit_count": 3,
+        "high_hit_count": 2,
+        "min_unload_messages_per_s": 1.0,
+        "min_unload_bytes_per_s": 1.0,
+    },
+    "threshold_shedder": {"min_unload_bytes_per_s": 1.0, "lower_boundary_shedding": True},
+    "uniform_load_shedder": {"min_unload_messages_per_s": 1.0, "min_unload_bytes_per_s": 1.0},
+    "overload_shedder": {"threshold_points": 60.0},
+    "split": {
+        "enabled": True,
+        "hit_count": 1,
+        "max_messages_per_s": 1e9,
+        "average_samples": 2,
+        "bundle_cooldown_s": 0.0,
+        "without_topic_stats": "range",
+        "max_splits_per_round_count": 0,
+    },
+}
+CHOICES = [
+    {"shedding_policy": "avg-shedder"},
+    {"shedding_policy": "threshold-shedder", "placement": "least-resource-usage"},
+    {"shedding_policy": "uniform-load-shedder", "placement": "broker"},
+    {"shedding_policy": "overload-shedder", "placement": "least-long-term-message-rate"},
+]
+GROUPS = {"t/a": ["b1", "b2", "b5"], "t/b": ["b3", "b4"]}
+ISOLATION = [Isolation("a", ["t/a"], ["b[125]"])]
+
+
+def some_rounds(random: Random) -> list[Event]:
+    """Twelve rounds of two groups; a broker is left out now and then, but never all of a group."""
+    events: list[Event] = []
+    for number in range(12):
+        for namespace, brokers in GROUPS.items():
+            bundles = [f"{namespace}/0x{i}0000000_0x{i + 1}0000000" for i in range(8)]
+            random.shuffle(bundles)
+            silent = random.choice([*brokers, None, None])
+            for place, broker in enumerate(brokers):
+                own = bundles[place :: len(brokers)]
+                if broker != silent:
+                    rates = {bundle: random.choice([0.0, 5.0, 20.0, 30.0, 100.0]) for bundle in own}
+                    cpu = random.choice([0.0, 20.0, 30.0, 50.0, 80.0, 90.0, 100.0])
+                    events.append(load(broker, 10 * number + 5, cpu=cpu, bundles=rates, topics_count=4))
+    return events
+
+
+def decided(found: Run) -> set[tuple[int, str, str, str, float | None]]:
+    """Unloads and splits, each with its source and its destination or boundaries; and the limit that a split was measured by."""
+    return {
+        (
+            each["round"],
+            each["bundle"],
+            each.get("source_broker", each.get("broker")),
+            str(each.get("destination_broker", each.get("boundaries"))),
+            each["evidence"].get("limit"),
+        )
+        for each in found.actions
+    }
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=[choice["shedding_policy"] for choice in CHOICES])
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(seed=seeds)
+def test_a_group_decides_as_if_it_were_a_cluster_of_its_own(choice: dict[str, str], seed: int):
+    source = settings_of(**FREE, **choice)
+    events = some_rounds(Random(seed))  # noqa: S311
+    whole = run([[facts(5, isolation=ISOLATION), *events]], source)
+    alone = [
+        run([[event for event in events if getattr(event, "broker", "") in brokers]], source)
+        for brokers in GROUPS.values()
+    ]
+    assert decided(whole) == set().union(*map(decided, alone))
+    for together, *apart in zip(whole.summaries, *(each.summaries for each in alone), strict=True):
+        for section in ("examined", "candidates"):
+            assert together[section]["count"] == sum(each[section]["count"] for each in apart)
+
+
+def test_the_rounds_of_that_test_do_unload_in_both_groups():
+    seen: set[str] = set()
+
+    @settings(max_examples=10, deadline=None, derandomize=True, database=None)
+    @given(seeds, st.sampled_from(CHOICES))
+    def look(seed: int, choice: dict[str, str]) -> None:
+        found = run(
+            [[facts(5, isolation=ISOLATION), *some_rounds(Random(seed))]],  # noqa: S311
+            settings_of(**FREE, **choice),
+        )
+        seen.update(f"{each['policy']} {each['evidence'].get('group')}" for each in found.actions)
+        seen.update(f"split {each['bundle'][:3]}" for each in found.actions if "boundaries" in each)
+
+    look()
+    wanted = {f"{choice['shedding_policy']} {group}" for choice in CHOICES for group in ("a", None)}
+    assert seen == {*wanted, "split t/a", "split t/b", "bundle-split None"}
+
+
+@pytest.mark.parametrize("policy", [each.name for each in SHEDDING_POLICIES])
+def test_a_broker_that_is_alone_in_its_group_keeps_no_other_group_from_deciding(policy: str):
+    lone, others = Isolation("lone", ["t/a"], ["b1"]), ("b2", "b3")
+    events = [
+        event
+        for number in range(12)
+        for event in (
+            load("b1", 10 * number + 5, cpu=90.0, bundles={"t/a/0x0_0x1": 40.0, "t/a/0x1_0x2": 40.0}),
+            *pair(10 * number + 5, others, "t/b", apart=True),
+        )
+    ]
+    source = settings_of(**FREE, shedding_policy=policy)
+    whole = run([[facts(5, isolation=[lone]), *events]], source)
+    apart = run([[event for event in events if getattr(event, "broker", "") in others]], source)
+    assert {summary["outcome"] for summary in whole.summaries} == {"decided"}
+    assert {source for _, _, source, _, _ in decided(whole)} == {
+        source for _, _, source, _, _ in decided(apart)
+    }
+
+
+def pair(time_s: float, brokers: tuple[str, str], namespace: str, *, apart: bool) -> list[Event]:
+    high, low = brokers
+    return [
+        load(
+            high,
+            time_s,
+            cpu=80.0 if apart else 50.0,
+            bundles={f"{namespace}/0x0_0x1": 40.0, f"{namespace}/0x1_0x2": 40.0},
+        ),
+        load(low, time_s, cpu=30.0 if apart else 50.0, bundles={f"{namespace}/0x2_0x3": 1.0}),
+    ]
+
+
+LONG = settings_of(rounds={"warmup_rounds": 0}, avg_shedder={"low_hit_count": 9, "high_hit_count": 9})
+
+
+def test_facts_count_from_the_round_of_their_time_on_whenever_they_come_in_it():
+    events = [*pair(5, ("b1", "b2"), "t/a", apart=True), *pair(15, ("b1", "b2"), "t/a", apart=True)]
+    found = run([[*events, facts(19, isolation=ISOLATED)]], LONG)
+    groups = [{row["group"] for row in summary["examined"]["heaviest"]} for summary in found.summaries]
+    assert groups == [{None}, {"a"}]

@@ -4,16 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from state import control, memory
-from state.closing import Identity
-from state.control import controls_of
-from state.controller import Controller
+from state import memory
 from state.events import ActionResult, BrokerLogs, Event, KafkaLoadReport
-from state.memory import decode_header
-from state.settings import RoundSettings
-from state.store import DictStore
 from tests.state.kafka.reporting import Replica, replica_table
-from tests.state.traces import CLUSTER, load, overlay, run, settings_of, statistics, sweep
+from tests.state.traces import load, run, settings_of, statistics
 
 SETTINGS = settings_of()
 
@@ -98,26 +92,3 @@ def test_what_is_refused_moves_neither_the_clock_nor_the_round(monkeypatch: pyte
     found = run([[load("b1", 5), result("a", 100.0), load("b2", 6)]], SETTINGS, is_closed=False)
     assert found.outputs == []
     assert found.results[type(load("b2", 6)), "late"] == 0
-
-
-def test_rounds_that_would_all_be_open_at_once_are_refused_as_settings():
-    with pytest.raises(ValueError, match=r"lateness_s is 1001.0; at most 1000 rounds of 1 s may be open"):
-        RoundSettings(length_s=1.0, lateness_s=1001.0)
-
-
-def test_the_control_events_of_a_silent_cluster_do_not_grow_without_limit_and_the_newest_counts():
-    store = DictStore()
-    many = control.MAX_WAITING_COUNT + 50
-    events = [overlay(60.0 * at, paused=at == many - 1) for at in range(many)]
-    run([events], SETTINGS, store=store, is_closed=False)
-    kept = controls_of(decode_header(store.header() or b""))
-    assert len(kept) == control.MAX_WAITING_COUNT
-    assert kept[0].time_ms == 0, "it may be in force"
-    assert kept[-1].paused
-
-
-def test_the_ticks_of_a_cluster_that_nobody_reports_of_do_not_grow_without_limit():
-    controller = Controller(CLUSTER, DictStore(), identity=Identity(), settings=SETTINGS)
-    for at in range(500):
-        controller.step(sweep(5.0 + at / 1000, id_=f"tick-{at}"))
-    assert len(controller._header.early) == 1

@@ -177,10 +177,6 @@ def test_the_clock_at_its_arrival_decides_whether_a_control_event_came_late() ->
     assert (record.applies_from, record.arrived_late) == (5, True)
 
 
-def test_what_the_system_would_have_taken_for_late_is_left_out() -> None:
-    assert sorted(header_after(tick(60), result(1), moves(62)).rounds) == [6]
-
-
 def test_a_wish_to_forget_from_before_the_first_report_is_obeyed() -> None:
     """At second 60 the cluster is not silent; the first round that starts 2 x 15 s after it begins at 120 s."""
     header = header_after(tick(60), msgspec.structs.replace(pause(60), forget=True), load("b1", 61))

@@ -1,25 +1,27 @@
-"""The close of a round: which mode, settings and expiry it has, and that the memory before it stays as it was.
+"""What an open round keeps, which mode, settings and expiry its close has, and that the memory before it stays.
 
 What an error of ours leaves behind is in ``test_bulkhead``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 import pytest
 
 from state.closing import Closing, Identity
-from state.events import Tick
+from state.controller import SUPERSEDED, USED, Controller
+from state.events import Event, Tick
 from state.ledger import Decision
-from state.memory import Header, OpenRound, WaitingKey, encode_header
+from state.memory import Header, OpenRound, WaitingKey, decode_header, encode_header
 from state.outputs import Output
 from state.pulsar.memory import Fleet, WaitingReport
 from state.pulsar.system import Pulsar
 from state.rounds import Memory, Round, close
+from state.store import DictStore
 from state.upkeep import Spell, Upkeep
 from tests.state.building import control, decision, ledger_of
-from tests.state.traces import CLUSTER, load, settings_of
+from tests.state.traces import CLUSTER, facts, load, settings_of
 
 NUMBER, START_MS, END_MS = 7, 70_000, 80_000
 """Rounds last ten seconds; a cluster that is silent for more than 25 s begins anew."""
@@ -192,3 +194,43 @@ def test_what_a_dry_run_decided_is_forgotten_in_the_round_that_acts_again(
     after, _, _ = closed(header, identity=Identity(mode=mode))
     assert [each.id for each in after.header.ledger.decisions] == [each.id for each in left]
     assert after.header.last_mode == mode
+
+
+KNOWN = (60_000, "m")
+"""Time and id of what is known already."""
+
+
+def tick(time_ms: int, id_: str) -> Tick:
+    return Tick(time_ms, id_, ("b1", id_), (("b1", "no answer"),), (("t/n/0x0_0x1", 5),), 7)
+
+
+def known_facts(time_ms: int, id_: str) -> Event:
+    return facts(time_ms / 1000, shedding=[id_], id_=id_)
+
+
+@pytest.mark.parametrize("event_of", [tick, known_facts], ids=["ticks", "facts"])
+@pytest.mark.parametrize(
+    ("time_ms", "id_", "is_kept"),
+    [
+        (60_001, "a", True),
+        (59_999, "z", False),
+        (60_000, "n", True),
+        (60_000, "l", False),
+        (60_000, "m", False),
+    ],
+    ids=["newer", "older", "a greater id", "a lesser id", "a repeat"],
+)
+def test_the_newest_tick_and_the_newest_facts_of_a_round_are_kept(
+    event_of: Callable[[int, str], Event], time_ms: int, id_: str, *, is_kept: bool
+) -> None:
+    store = DictStore()
+    settings = settings_of(rounds={"length_s": 120.0})
+    controller = Controller(CLUSTER, store, identity=Identity(), settings=settings)
+    known, event = event_of(*KNOWN), event_of(time_ms, id_)
+    for each in (load("b1", 59.0), known, event):
+        controller.step(each)
+    assert controller.take_results()[type(event), USED if is_kept else SUPERSEDED] == (2 if is_kept else 1)
+    controller.commit()
+    (open_round,) = decode_header(store.header() or b"").rounds.values()
+    kept = event if is_kept else known
+    assert [each for each in (open_round.tick, open_round.facts) if each is not None] == [kept]
