@@ -227,8 +227,8 @@ def slow(topic: str) -> ThrottleAction:
     return action(
         add_leader_throttled_replicas={topic: "0:1,0:2"},
         add_follower_throttled_replicas={topic: "0:3"},
-        leader_rate_bytes_per_s={"1": 20_000, "2": 20_000},
-        follower_rate_bytes_per_s={"3": 20_000},
+        leader_rate_bytes_per_s={1: 20_000, 2: 20_000},
+        follower_rate_bytes_per_s={3: 20_000},
     )
 
 
