@@ -46,9 +46,6 @@ def remembering(**ratios: float) -> ThresholdShedderMemory:
             ONE_COLD, LOWER, ["a1", "a2"], id="five at 50 and one at 0: half the threshold of the first moves"
         ),
         pytest.param(
-            ONE_COLD, replace(LOWER, lower_boundary_shedding=False), [], id="it is off unless asked for"
-        ),
-        pytest.param(
             points(a=12, b=2, c=1, d=1),
             LOWER,
             [],
@@ -77,25 +74,6 @@ def remembering(**ratios: float) -> ThresholdShedderMemory:
             LOWER,
             ["c1", "c2"],
             id="not a broker with a sole bundle",
-        ),
-        pytest.param(
-            {"h": HOT, "i": HOT, "j": HOT, "k": HOT, "x": at(0)}, LOWER, [], id="all have a sole bundle"
-        ),
-        pytest.param(
-            {**points(a=25), "h": at(75, listed_count=1), "i": at(50, listed_count=1), "x": at(0)},
-            replace(LOWER, threshold_points=12.5),
-            [],
-            id="a broker exactly on the lower boundary does not shed",
-        ),
-        pytest.param(points(a=0, b=0), LOWER, [], id="an idle cluster is left alone"),
-        pytest.param(
-            ONE_COLD,
-            replace(LOWER, min_unload_bytes_per_s=50.0),
-            ["a1", "a2"],
-            id="exactly the minimum is enough",
-        ),
-        pytest.param(
-            ONE_COLD, replace(LOWER, min_unload_bytes_per_s=50.01), [], id="less than the minimum is not"
         ),
     ],
 )
@@ -143,34 +121,6 @@ def test_history_moves_twice_in_a_round_that_takes_the_step(
 ) -> None:
     memory = play(POLICY, remembering(a=0.8), replace(settings, history_ratio=0.5), fleet)[1]
     assert dict(memory.history_ratio) == pytest.approx({"a": 0.8} | expected, rel=1e-7)
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "expected", "remembered"),
-    [
-        pytest.param(
-            remembering(a=0.4, b=0.4, c=0.4),
-            points(a=40, b=40, c=10),
-            ["a"],
-            0.175,
-            id="below after the second only",
-        ),
-        pytest.param(
-            remembering(a=0.4, b=0.4, c=0.0),
-            points(a=40, b=40, c=40),
-            [],
-            0.3,
-            id="below after the first only",
-        ),
-    ],
-)
-def test_the_second_step_of_history_is_the_one_that_decides(
-    before: ThresholdShedderMemory, now: Fleet, expected: list[str], remembered: float
-) -> None:
-    """Boundaries: 0.249 for a c of 0.25, then 0.224 for 0.175; and 0.232 for a c of 0.2, then 0.266 for 0.3."""
-    unloads, memory = play(POLICY, before, replace(LOWER, history_ratio=0.5, threshold_points=10.1), now)
-    assert [source for _, source, _ in unloads[0]][:1] == expected
-    assert memory.history_ratio["c"] == pytest.approx(remembered)
 
 
 def masked(*names: str) -> dict[str, Bundle]:

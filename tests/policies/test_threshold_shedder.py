@@ -49,10 +49,6 @@ def points(**cpu_points: float) -> Fleet:
             {"a": 0.86, "gone": 0.7},
             id="an absent broker keeps its history as it was",
         ),
-        pytest.param(remembering(gone=0.7), [{}], {"gone": 0.7}, id="a round of nobody changes nothing"),
-        pytest.param(
-            remembering(a=0.5), [points(a=140)], {"a": 0.59}, id="usage above the limit is history too"
-        ),
     ],
 )
 def test_history_is_smoothed_round_by_round(
@@ -163,13 +159,6 @@ def test_a_move_below_the_minimum_is_not_made(minimum: float, outcome: str) -> N
     assert plan.examined.evidence_of(0)["to_move_bytes_per_s"] == 0.25
     assert plan.examined.outcome_of(0) == outcome
     assert bool(len(plan.unload_rows)) is (outcome == "fired")
-
-
-def test_history_alone_can_shed_a_broker_that_has_recovered() -> None:
-    snapshot = snapshot_of(points(a=50, b=50))
-    plan, memory = decide(POLICY, snapshot, remembering(a=0.9, b=0.1), DEFAULT)
-    assert dict(memory.history_ratio) == pytest.approx({"a": 0.86, "b": 0.14})
-    assert unloads_of(snapshot, plan) == [("a1", "a", None)]
 
 
 @pytest.mark.parametrize(

@@ -122,22 +122,6 @@ def test_a_bundle_too_big_by_itself_is_swapped_for_one_that_comes_back() -> None
     assert {view.bundles.names[row] for row in plan.unload_for.tolist()} == {"shop/hot/1"}
 
 
-def test_without_transfer_nothing_is_swapped_and_no_destination_named() -> None:
-    view = fleet(hot=broker(1.0, 10, 60, 30), cold=broker(0.0, 10, 20))
-    settings = replace(AT_ONCE, transfer=False)
-    plan, _ = decide(POLICY, view, TransferShedderMemory(), settings)
-    assert unloads_of(view, plan) == [("shop/hot/1", "hot", None)]
-
-
-def test_it_acts_in_the_round_after_as_many_as_its_hit_count() -> None:
-    view, memory, outcomes = fleet(hot=broker(0.9, 10, 20), cold=broker(0.1)), TransferShedderMemory(), []
-    for _ in range(4):
-        plan, memory = decide(POLICY, view, memory, TransferShedderSettings())
-        outcomes.append(plan.examined.outcome_of(0))
-    assert outcomes == ["hit-count", "hit-count", "hit-count", "fired"]
-    assert memory.hit_count == 0
-
-
 @pytest.mark.parametrize(
     ("view", "outcome"),
     [

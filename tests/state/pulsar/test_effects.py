@@ -68,14 +68,13 @@ def after(
     rounds: list[Mapping[str, list[str]]],
     *,
     outcome: str = "succeeded",
-    result_s: float = 12.0,
     pulsar: Mapping[str, Any] = UNLOADING,
     identity: Identity | None = None,
 ) -> Run:
     """A run whose first action ended with ``outcome``, and whose rounds after it saw ``rounds``."""
     action_id, bundle = first_action(pulsar)
     assert bundle == HOT
-    result = ActionResult(id="r", time_ms=round(1000 * result_s), action_id=action_id, outcome=outcome)  # type: ignore[arg-type]
+    result = ActionResult(id="r", time_ms=12_000, action_id=action_id, outcome=outcome)  # type: ignore[arg-type]
     seen = [
         event for number, listed in enumerate(rounds, start=1) for event in reports(10 * number + 5, listed)
     ]
@@ -181,11 +180,6 @@ def test_a_failed_unload_and_a_split_show_how_they_ended_and_no_load():
     cut = after([CUT], pulsar=SPLITTING).summaries[1]["judged"]["heaviest"][0]
     assert (cut["kind"], cut["outcome"]) == ("split", "good")
     assert [cut[name] for name in ("brokers", "before", "expected", "seen")] == [{}] * 4
-
-
-def test_a_round_that_was_reported_before_the_result_shows_nothing():
-    late = after([BEFORE, BEFORE, BEFORE, BEFORE], result_s=15.001)
-    assert judged(late) == [{}, {}, {}, {"ineffective": 1}]
 
 
 @pytest.mark.parametrize(
@@ -329,28 +323,6 @@ def test_after_a_success_a_broker_waits(rounds: list[Mapping[str, list[str]]], w
 @pytest.mark.parametrize("outcome", ["failed", "skipped"])
 def test_what_changed_nothing_holds_nobody(outcome: str) -> None:
     assert held(after([BEFORE, BEFORE], outcome=outcome, pulsar=WAITING)) == [False, False]
-
-
-def test_without_a_result_it_waits_until_the_action_expires() -> None:
-    seen = [event for number in range(25) for event in reports(10 * number + 5, BEFORE)]
-    found = run([[*seen, sweep(256)]], settings_of(**WAITING))
-    waits = held(found)
-    assert waits[:17] == [True] * 17, "180 s after the end of its round"
-    assert waits[17] is False
-
-
-def test_it_is_off_by_default() -> None:
-    pulsar = UNLOADING | {"guards": ONE}
-    assert held(after([BEFORE, MOVED], pulsar=pulsar)) == [False, False]
-
-
-def test_a_broker_that_waits_receives_nothing() -> None:
-    """In round 1 b3 is the warm one; b1 and b2 are not done with the move of round 0."""
-    new = {"t/n/0xc0000000_0xd0000000": 60.0, "t/n/0xd0000000_0xe0000000": 50.0}
-    warm = load("b3", 15, cpu=90.0, bundles=new, rate=200.0)
-    cold = [load(name, 15, cpu=10.0, bundles={}, rate=10.0) for name in ("b1", "b2")]
-    found = run([[*reports(5, BEFORE), warm, *cold, sweep(26)]], settings_of(**WAITING))
-    assert found.summaries[1]["candidates"]["outcomes"] == {"need-met": 1, "no-destination": 1}
 
 
 BIG, SMALL, IDLE = "t/a/0x00000000_0x40000000", "t/b/0x00000000_0x40000000", "t/c/0x00000000_0x40000000"

@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
 import pytest
 
-from state.events import ActionResult, Event, LoadReport
-from state.outputs import PromisesSummary, Section, Unload
-from state.pulsar.effects import find_failed_promises, promised
-from tests.state.building import seen
+from state.events import ActionResult, Event
+from state.outputs import PromisesSummary, Section
+from state.pulsar.effects import find_failed_promises
 from tests.state.traces import Run, load, overlay, run, settings_of, sweep
 
 HOT, OTHER, COLD = "t/n/0x00000000_0x40000000", "t/n/0x40000000_0x80000000", "t/n/0x80000000_0xffffffff"
@@ -159,37 +157,3 @@ def test_a_finding_names_the_policy_once_most_of_five_or_more_promises_failed(
     if found:
         assert f"{failed} of the last {kept + failed} unloads" in found[0].advice
         assert "mean gain 0.5 points, expected 8.0" in found[0].advice
-
-
-def test_a_policy_that_predicts_usage_is_held_to_its_own_words() -> None:
-    evidence = {"bundle_messages_per_s": 60.0, "bundle_bytes_per_s": 600.0}
-    own = {"source_falls_points": 7.0, "destination_rises_points": 3.0}
-    unload = Unload(
-        cluster="c",
-        round=0,
-        policy="p",
-        trigger="",
-        reason="",
-        evidence=evidence | own,
-        expected={},
-        precondition={},
-        expires_at="",
-        dry_run=False,
-        bundle=HOT,
-        source_broker="b1",
-        destination_broker="b2",
-    )
-    found = seen(*(each for each in reports(0, CPU, BEFORE) if isinstance(each, LoadReport)))
-    assert promised(unload, found.table) == (
-        pytest.approx({"source": 78.0, "destination": 10.0}),
-        {"source": -7.0, "destination": 3.0},
-    )
-    plain = msgspec.structs.replace(unload, evidence=evidence)
-    before, change = promised(plain, found.table)
-    assert before == pytest.approx({"source": 78.0, "destination": 10.0})
-    assert change == pytest.approx({"source": -75.0, "destination": 75.0})  # 60 messages/s, 1.25 points each
-    placed = msgspec.structs.replace(plain, destination_broker=None)
-    assert promised(placed, found.table) == (
-        pytest.approx({"source": 78.0}),
-        pytest.approx({"source": -75.0}),
-    )

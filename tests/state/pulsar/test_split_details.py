@@ -476,14 +476,6 @@ class Broker:
 
 
 OF_ONE = [4, 4, 4, 40_000, 4, 4, 4, 4, 4, 4]
-EVENLY = [400] * 10
-
-
-def test_where_one_topic_has_the_clients_nothing_is_cut_and_a_finding_names_it() -> None:
-    broker = Broker(OF_ONE, [10.0] * 10, tells_sessions=True)
-    broker.play(40)
-    assert broker.bundles == {HOT: SESSION_TOPICS}
-    assert broker.findings() == {("one-topic", SESSION_TOPICS[3])}
 
 
 @pytest.mark.parametrize("rates", [[10.0] * 10, [5.0] * 3 + [200.0] + [5.0] * 6, [200.0] + [5.0] * 9])
@@ -494,14 +486,6 @@ def test_where_it_is_not_known_whose_the_clients_are_two_boundaries_are_the_most
     rows = broker.said.summaries[-1]["splits"]["heaviest"]
     assert [row["outcome"] for row in rows] == ["sole-topic" if rates[3] == 200.0 else "no-topic-stats"]
     assert not rows[0]["detail"].startswith("no statistics")
-
-
-@pytest.mark.parametrize("tells_sessions", [True, False])
-def test_clients_that_are_spread_over_the_topics_are_divided(tells_sessions: bool) -> None:  # noqa: FBT001
-    broker = Broker(EVENLY, [10.0] * 10, tells_sessions=tells_sessions)
-    broker.play(80)
-    most = max(sum(broker.sessions[each] for each in topics) for topics in broker.bundles.values())
-    assert most <= 1000
 
 
 def test_once_the_clients_are_known_by_topic_the_part_that_kept_them_is_judged_by_that() -> None:
