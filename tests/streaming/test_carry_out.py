@@ -1,4 +1,4 @@
-"""How the executor treats answers that a healthy Pulsar does not give: only what it sees afterwards counts."""
+"""How the executor treats answers that a healthy Pulsar does not give, and load managers with ways of their own to split: only what it sees afterwards counts."""
 
 import json
 import threading
@@ -396,3 +396,40 @@ def test_unloads_of_equal_ranges_in_two_namespaces_do_not_cross_over() -> None:
         ("succeeded", ids[1], None),
         ("succeeded", ids[2], None),
     ]
+
+
+def test_an_extensible_load_manager_is_asked_for_one_cut_after_the_other(
+    cluster: Callable[..., Cluster],
+) -> None:
+    there = cluster(answers=[OK, OK, OK], takes=0, is_one_by_one=True)
+    done = there.split(0x10000000, 0x20000000, MIDDLE)
+    assert isinstance(done, Done)
+    assert done.outcome == "succeeded"
+    cuts = [
+        (asked.path.partition("/split")[0].rpartition("/")[2], json.loads(asked.body))
+        for asked in there.changes
+    ]
+    assert cuts == [
+        ("0x00000000_0x80000000", [0x10000000]),
+        ("0x10000000_0x80000000", [0x20000000]),
+        ("0x20000000_0x80000000", [MIDDLE]),
+    ]
+
+
+def test_cuts_that_were_made_before_one_failed_are_counted_in_the_reason(
+    cluster: Callable[..., Cluster],
+) -> None:
+    there = cluster(answers=[OK], takes=0, is_one_by_one=True)
+    done = there.split(0x10000000, MIDDLE)
+    assert isinstance(done, Done)
+    assert done.outcome == "failed"
+    assert str(done.reason).startswith("only 1 of 2 cuts were made: ")
+    assert "412" in str(done.reason)
+
+
+def test_the_modular_load_manager_is_asked_for_all_cuts_at_once(cluster: Callable[..., Cluster]) -> None:
+    there = cluster(answers=[OK], takes=1)
+    done = there.split(0x10000000, MIDDLE)
+    assert isinstance(done, Done)
+    assert done.outcome == "succeeded"
+    assert [json.loads(asked.body) for asked in there.changes] == [[0x10000000, MIDDLE]]

@@ -1,4 +1,4 @@
-"""How an operator's command changes the control in force: one part changes, the rest stays, a bad change is refused."""
+"""How an operator's command changes the control in force, and what it answers: one part changes, the rest stays, a bad change is refused."""
 
 import json
 import re
@@ -7,14 +7,18 @@ from functools import partial
 
 import pytest
 from click import BadParameter
+from click.testing import CliRunner
 
 from state.control import first_round
 from state.events import System
+from streaming.cli import main
 from streaming.cli.control import (
     Asker,
     Edit,
     Planned,
     Standing,
+    check_taken,
+    check_written,
     find_standings,
     plan,
 )
@@ -31,7 +35,7 @@ from streaming.cli.options import Duration
 from streaming.cli.request import change_text, overlay_text
 from streaming.contract.decode import decode
 from streaming.ports.reading import TopicRecord
-from streaming.process.exits import WrongUse
+from streaming.process.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.load import compose
 from tests.streaming.events import control
@@ -362,3 +366,59 @@ def test_a_clock_that_is_ahead_is_judged_by_the_rounds_of_the_clusters_own_syste
     ahead = [record(control(time_s=NOW_MS / 1000 + 11, id="ahead", data={"paused": True}))]
     assert find_standings(ahead, patient, {"east-1": "kafka"})["east-1"].event is not None
     assert find_standings(ahead, patient, {"east-1": "pulsar"})["east-1"].event is None
+
+
+def test_what_stands_is_shown_with_who_and_why() -> None:
+    assert overlay_text("east-1", stands(FULL)) == (
+        "east-1: jo at 2023-11-14T21:56:40.000Z: x\n"
+        "  paused: yes\n"
+        "  mode: act\n"
+        "  pulsar.avg_shedder.low_threshold_points = 10\n"
+    )
+    assert overlay_text("east-1", Standing()) == "east-1: as configured, no control event\n"
+
+
+def test_a_write_that_met_another_ones_is_told() -> None:
+    event = planned(pause_edit(), FULL)
+    mine, theirs = record(event.value, offset=2), record(FULL, offset=1)
+    before = [record(FULL, offset=0)]
+    check_written([event], before, [*before, mine])
+    check_written([event], before, [*before, record(FULL, key="west", offset=1), mine])
+    with pytest.raises(Refused, match="somebody else wrote"):
+        check_written([event], before, [*before, theirs, mine])
+    with pytest.raises(Refused, match="not on the topic"):
+        check_written([event], before, before)
+
+
+def test_a_write_that_the_controller_refuses_is_told_with_the_remedy() -> None:
+    event = planned(pause_edit(), FULL)
+    before = record(FULL, offset=0)
+
+    def found(appended_ms: int) -> dict[str, Standing]:
+        return find_standings([before, record(event.value, offset=1, appended_ms=appended_ms)], SETTINGS)
+
+    check_taken([event], found(NOW_MS))
+    with pytest.raises(
+        Refused, match=r"east-1: .*the controller refuses it: .*ahead of its log.*set the clock"
+    ):
+        check_taken([event], found(NOW_MS - 60_000))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["pause", "--cluster", "a"], "--why"),
+        (["pause", "--cluster", "a", "--why", " "], "give a reason"),
+        (["policy", "set", "--cluster", "a", "--why", "x", "pulsar.zzz=1"], "pulsar.zzz: unknown setting"),
+        (["forget", "--all", "--why", "x"], "name the clusters to forget"),
+        (["control", "delete", "--all", "--why", "x"], "name the clusters to set back"),
+        (["pause", "--cluster", "a", "--why", "x", "--for", "soon"], "expected a duration such as 90s"),
+        (["mode", "stop", "--cluster", "a", "--why", "x"], "'stop' is not one of"),
+    ],
+)
+def test_a_command_that_makes_no_sense_ends_with_code_2_before_it_connects(
+    arguments: list[str], complaint: str
+) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert complaint in result.stderr

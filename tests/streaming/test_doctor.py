@@ -1,17 +1,32 @@
-"""What `trimtab doctor` makes of what it found: each check says what is wrong and what to do, and nothing where all is well."""
+"""`trimtab doctor`: what it looks at, and what each check makes of that: what is wrong and what to do, and nothing where all is well."""
 
 import re
+import threading
+from collections.abc import Callable
 from dataclasses import replace
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from streaming.cli import doctor
-from streaming.cli.doctor import CHECKS, Check, Finding, exit_code_of, judge, report_text
-from streaming.cli.facts import Facts, Missed
-from streaming.process.exits import OK, REFUSED, UNREACHABLE
-from streaming.settings import ControllerSettings, InputSettings, SecuritySettings, Settings
+from streaming.cli import doctor, facts
+from streaming.cli.beats import newest_processes
+from streaming.cli.doctor import CHECKS, Check, Finding, ahead_by_sender, exit_code_of, judge, report_text
+from streaming.cli.facts import CheckpointSeen, Facts, Missed, attempt, checkpoint_seen
+from streaming.contract.beat import Beat, encode
+from streaming.ports import checkpoint as checkpoints
+from streaming.ports.checkpoint import card_of
+from streaming.ports.marker import Checkpoint
+from streaming.ports.reading import TopicRecord
+from streaming.ports.starts import Start
+from streaming.ports.topics import Unreachable
+from streaming.process.exits import OK, REFUSED, UNREACHABLE, Refused
+from streaming.pulsar.admin.http import ahead_by_date
+from streaming.settings import ControllerSettings, InputSettings, SecuritySettings, Settings, SparkSettings
+from streaming.spark.checkpoint import drop_older_starts
+from tests.streaming.disk import Disk, lay_out
 from tests.streaming.doctor_cases import (
     DELETED,
     ENDED,
@@ -21,7 +36,7 @@ from tests.streaming.doctor_cases import (
     STANDBY,
     WRONG,
 )
-from tests.streaming.doctor_facts import LEADER, WELL, process, side
+from tests.streaming.doctor_facts import LEADER, NOW_MS, SETTINGS, WELL, process, sent, side
 
 
 def of(check: str, **changed: Any) -> list[Finding]:
@@ -147,3 +162,169 @@ def test_the_page_about_it_has_every_check() -> None:
     assert re.findall(r"^\| `(\w+)` \|", page.partition("## The checks")[2], re.MULTILINE) == [
         check.name for check in CHECKS
     ]
+
+
+def beat(
+    instance: str, *, appended_ms: int, at: str = "1970-01-01T00:08:18.000Z", **fields: Any
+) -> TopicRecord:
+    said = msgspec.json.decode(
+        encode(
+            Beat(name="trimtab", instance=instance, epoch=7, batch=1, at=at, version="0.1.0", session_s=10.0)
+        )
+    )
+    value = msgspec.json.encode({**said, **fields})
+    return TopicRecord(key=b"trimtab", value=value, timestamp=appended_ms, partition=0, offset=0, headers=[])
+
+
+def test_a_process_runs_while_it_beats_and_has_not_said_goodbye() -> None:
+    records = [
+        beat("a:1", appended_ms=NOW_MS - 60_000),
+        beat("a:1", appended_ms=NOW_MS - 2_000),
+        beat("b:2", appended_ms=NOW_MS - 51_000),
+        beat("c:3", appended_ms=NOW_MS - 21_000, session_s=30.0, role="standby"),
+        beat("d:4", appended_ms=NOW_MS - 1_000, is_leaving=True),
+        TopicRecord(key=None, value=b"junk", timestamp=NOW_MS, partition=0, offset=0, headers=[]),
+    ]
+    found = newest_processes(records, now_ms=NOW_MS)
+    assert [(each.beat.instance, each.runs, each.beat.role) for each in found] == [
+        ("a:1", True, "leader"),
+        ("b:2", False, "leader"),
+        ("c:3", True, "standby"),
+        ("d:4", False, "leader"),
+    ]
+    assert (found[0].age_s, found[0].ahead_s) == (2.0, 0.0)
+    assert newest_processes([beat("a:1", appended_ms=NOW_MS, at="noon")], now_ms=NOW_MS)[0].runs
+
+
+def test_the_worst_clock_of_each_sender_counts_and_junk_does_not() -> None:
+    def at(source: str, second: int) -> TopicRecord:
+        return sent(source, f"1970-01-01T00:00:{second:02}Z", 20_000)
+
+    junk = TopicRecord(key=None, value=b"{", timestamp=0, partition=0, offset=0, headers=[])
+    undated = at("/c", 99)
+    assert ahead_by_sender([at("/b", 21), at("/a", 25), junk, undated, at("/a", 13), at("/a", 19)]) == {
+        "/a": -7.0,
+        "/b": 1.0,
+    }
+
+
+def test_a_look_that_hangs_ends_at_its_limit_and_one_that_fails_says_how() -> None:
+    never = threading.Event()
+    hung = looked(never.wait, what="the beats", limit_s=0.01)
+    never.set()
+    assert hung == ("the beats: no answer within 0.01 s", True)
+
+    def refused() -> None:
+        raise Refused("no permission")
+
+    assert looked(refused) == ("no permission", False)
+
+    def silent() -> None:
+        raise Unreachable("nobody")
+
+    assert looked(silent) == ("nobody", True)
+
+    def broken() -> None:
+        raise ZeroDivisionError("division by zero")
+
+    assert "please report it: ZeroDivisionError" in looked(broken)[0]
+
+
+def looked(call: Callable[[], object], *, what: str = "", limit_s: float = 5) -> tuple[str, bool]:
+    found = attempt(call, what=what, limit_s=limit_s)
+    assert isinstance(found, Missed)
+    return found.why, found.is_unreachable
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    made = Disk(tmp_path / "checkpoint")
+    lay_out(made, Start(7), planned=3, committed=2, card=msgspec.json.encode(card_of(SETTINGS)))
+    return made
+
+
+def on(disk: Disk, *, scheme: str = "") -> Settings:
+    return Settings(spark=SparkSettings(checkpoint=f"{scheme}{disk.root}"))
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_checkpoint_on_this_machine_is_read_without_spark_and_left_as_it_is(
+    disk: Disk, scheme: str
+) -> None:
+    before = {path: path.stat().st_mtime_ns for path in disk.root.rglob("*")}
+    seen = checkpoint_seen(on(disk, scheme=scheme), {})
+    assert (seen.checkpoint, seen.refusal) == (Checkpoint(query_id="q", last_batch_id=3, epoch=7), None)
+    assert {path: path.stat().st_mtime_ns for path in disk.root.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"memory_version": 1000}, "was written by a newer trimtab"),
+        ({"controller": "another"}, "belongs to the controller 'another'"),
+        ({"length_s": 7.0}, "holds rounds of 7 s"),
+        ({"topic_ids": {"trimtab.input": "a"}}, "the input was deleted and made anew"),
+    ],
+)
+def test_a_checkpoint_that_a_start_would_refuse_is_refused_with_its_words(
+    disk: Disk, changed: dict[str, Any], why: str
+) -> None:
+    card = msgspec.structs.replace(card_of(SETTINGS), **changed)
+    disk.write("start-7/trimtab.json", msgspec.json.encode(card))
+    assert why in (checkpoint_seen(on(disk), {"trimtab.input": "b"}).refusal or "")
+
+
+def test_what_is_no_checkpoint_or_damaged_is_refused_and_what_is_elsewhere_is_not_looked_at(
+    disk: Disk,
+) -> None:
+    disk.write("start-7/metadata", b"")
+    assert "metadata cannot be read" in (checkpoint_seen(on(disk), {}).refusal or "")
+    disk.delete("start-7")
+    assert checkpoint_seen(on(disk), {}) == CheckpointSeen()
+    disk.write("letters.txt", b"mine")
+    assert "not a checkpoint of trimtab" in (checkpoint_seen(on(disk), {}).refusal or "")
+    away = Settings(spark=SparkSettings(checkpoint="hdfs://n:1/c"))
+    with pytest.raises(Refused, match="hdfs://n:1/c, which only Spark can read"):
+        checkpoint_seen(away, {})
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "answered_s", "ahead_s"),
+    [(1_000.4, 1_000.6, 0.0), (999.5, 1_000.5, 0.0), (970.0, 971.0, 29.0), (1_031.0, 1_032.0, -30.0)],
+)
+def test_how_far_a_brokers_clock_is_ahead_is_known_from_the_date_on_its_answer(
+    asked_s: float, answered_s: float, ahead_s: float
+) -> None:
+    assert ahead_by_date(formatdate(1_000, usegmt=True), asked_s, answered_s) == ahead_s
+    assert ahead_by_date(None, asked_s, answered_s) is None
+    assert ahead_by_date("yesterday", asked_s, answered_s) is None
+
+
+def test_a_controller_that_has_just_begun_and_deletes_what_was_before_it_is_looked_at_again(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = checkpoints.read_card
+
+    def overtaken(*arguments: Any) -> Any:
+        monkeypatch.setattr(checkpoints, "read_card", read)
+        lay_out(disk, Start(8), planned=5, committed=4, card=msgspec.json.encode(card_of(SETTINGS)))
+        drop_older_starts(disk, Start(8))
+        return read(*arguments)
+
+    monkeypatch.setattr(checkpoints, "read_card", overtaken)
+    seen = checkpoint_seen(on(disk), {})
+    assert (seen.refusal, seen.checkpoint) == (None, Checkpoint(query_id="q", last_batch_id=5, epoch=8))
+
+
+def test_the_checkpoint_of_a_running_controller_is_read_after_its_marker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr("streaming.systems.examining.sides_of", lambda _: [])
+    monkeypatch.setattr("streaming.systems.input.input_ids", lambda _: looked.append("ids"))
+    for name in ("_marker", "_processes", "_rounds", "_input", "_rejected"):
+        monkeypatch.setattr(facts, name, lambda *_, name=name: looked.append(name))
+    monkeypatch.setattr(facts, "checkpoint_seen", lambda *_: looked.append("checkpoint"))
+    facts.gather_facts(SETTINGS)
+    assert len(looked) == 7
+    assert looked[-1] == "checkpoint"

@@ -1,23 +1,31 @@
-"""Which actions an executor takes up: pure code that gets the time as an argument."""
+"""Which actions an executor takes up, which ones it refuses, and which control event it obeys: pure code that gets the time as an argument."""
 
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
+from policies.throttle.lists import ThrottledLists
+from policies.throttle.rates import BrokerRole
 from state.outputs.actions import SPLIT_TYPE, UNLOAD_TYPE
+from state.settings import RoundSettings
 from streaming.contract.encode import encode_leader
 from streaming.contract.messages import PAUSED_REASON, ControlData, SpellData
 from streaming.executor.orders import (
+    KAFKA_ACTIONS,
     PULSAR_ACTIONS,
     BadOrder,
     Order,
     SplitAction,
+    ThrottleAction,
     UnloadAction,
     gate,
     read_order,
 )
 from streaming.ports.actions import ActionRecord, Epochs
+from streaming.ports.control import ControlView
+from tests.support.ports_suite import CLUSTER, control
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 BUNDLE = "t/n/0x00000000_0x40000000"
@@ -184,3 +192,118 @@ def test_what_is_for_somebody_else_is_left_alone() -> None:
 def test_what_cannot_be_read_is_said_with_the_reason(value: bytes, header: bytes, message: str) -> None:
     with pytest.raises(BadOrder, match=message):
         read(value, epoch=header)
+
+
+KAFKA_CLUSTER = "kafka-1"
+
+
+def throttle_order(
+    *, type_: str = "trimtab.action.throttle.v1", cluster: str = KAFKA_CLUSTER, **data: Any
+) -> bytes:
+    usual = {
+        "precondition": {"reassignments": "running"},
+        "expires_at": "2026-01-01T00:00:00.000Z",
+        "dry_run": False,
+        "add_leader_throttled_replicas": {"t": "0:1"},
+        "add_follower_throttled_replicas": {"t": "0:3"},
+        "remove_leader_throttled_replicas": {},
+        "remove_follower_throttled_replicas": {},
+        "leader_rate_bytes_per_s": {"1": 5},
+        "follower_rate_bytes_per_s": {"3": 6},
+        "clear_leader_rates": [2],
+        "clear_follower_rates": [],
+    }
+    event = {"id": "a", "source": "/trimtab/x", "type": type_, "cluster": cluster, "data": usual | data}
+    return json.dumps(event).encode()
+
+
+def read_throttle(value: bytes) -> Order[ThrottleAction] | None:
+    record = ActionRecord(value=value, epoch_header=b"7")
+    return read_order(record, Epochs(), cluster=KAFKA_CLUSTER, readers=KAFKA_ACTIONS)
+
+
+def test_lists_rates_and_the_epoch_are_read() -> None:
+    found = read_throttle(throttle_order())
+    assert found is not None
+    assert (found.id, found.epoch, found.highest_epoch) == ("a", 7, 7)
+    assert found.action.add == ThrottledLists(leader={"t": "0:1"}, follower={"t": "0:3"})
+    assert found.action.rates == {BrokerRole("leader", 1): 5, BrokerRole("follower", 3): 6}
+    assert found.action.clear == (BrokerRole("leader", 2),)
+
+
+@pytest.mark.parametrize(
+    "value", [throttle_order(cluster="other"), throttle_order(type_="trimtab.action.unload.v1")]
+)
+def test_what_is_another_clusters_or_of_another_kind_is_passed_over(value: bytes) -> None:
+    assert read_throttle(value) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ({"leader_rate_bytes_per_s": {"1": 0}}, "Expected `int` >= 1"),
+        ({"leader_rate_bytes_per_s": {"one": 5}}, "Expected `int`, got `str`"),
+        ({"add_leader_throttled_replicas": {"t": "0-1"}}, "is no entry of a throttled replica list"),
+        ({"expires_at": "tomorrow"}, "Invalid RFC3339"),
+        ({"precondition": {"reassignments": "perhaps"}}, "Invalid enum value"),
+    ],
+)
+def test_what_cannot_be_an_order_is_refused_by_name(data: dict[str, Any], why: str) -> None:
+    with pytest.raises(BadOrder, match=why):
+        read_throttle(throttle_order(**data))
+
+
+DAY_MS = 86_400_000
+
+
+class Log(ControlView):
+    """A control topic whose records were appended at a time of their own."""
+
+    def __init__(self, *records: tuple[bytes, int]) -> None:
+        super().__init__(CLUSTER, RoundSettings(max_ahead_s=10.0))
+        for value, appended_ms in records:
+            self._take(value, appended_ms=appended_ms)
+
+    def newest(self) -> ControlData | None:
+        return self._data
+
+    def close(self) -> None:
+        pass
+
+
+def event(time_ms: int, *, paused: bool, cluster: str = CLUSTER) -> bytes:
+    return control(cluster, time_ms, paused=paused)[1]
+
+
+def is_paused(log: Log) -> bool | None:
+    found = log.newest()
+    return None if found is None else found.paused
+
+
+def test_the_newest_event_of_the_cluster_is_obeyed_wherever_it_stands() -> None:
+    newest = event(DAY_MS + 2_000, paused=True)
+    older = event(DAY_MS + 1_000, paused=False)
+    other = event(DAY_MS + 9_000, paused=False, cluster="west-1")
+    assert is_paused(Log((newest, DAY_MS), (older, DAY_MS), (other, DAY_MS))) is True
+    assert is_paused(Log()) is None
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_an_event_from_a_clock_that_is_ahead_is_obeyed_and_hides_no_later_one(*, paused: bool) -> None:
+    ahead, later = event(2 * DAY_MS, paused=paused), event(DAY_MS + 1_000, paused=not paused)
+    assert is_paused(Log((ahead, DAY_MS))) is paused
+    assert is_paused(Log((ahead, DAY_MS), (later, DAY_MS + 1_000))) is not paused
+    assert is_paused(Log((later, DAY_MS + 1_000), (ahead, DAY_MS))) is not paused, "wherever it stands"
+
+
+def test_within_what_the_settings_allow_the_time_of_the_event_counts() -> None:
+    first, second = event(DAY_MS + 10_000, paused=True), event(DAY_MS + 9_000, paused=False)
+    assert is_paused(Log((first, DAY_MS), (second, DAY_MS + 5_000))) is True
+    beyond = event(DAY_MS + 10_001, paused=True)
+    assert is_paused(Log((beyond, DAY_MS), (second, DAY_MS + 5_000))) is False
+
+
+def test_settings_that_an_older_executor_does_not_know_hide_no_pause() -> None:
+    message = json.loads(event(DAY_MS, paused=True))
+    message["data"]["settings"] = {"pulsar": {"unheard_of": 1}}
+    assert is_paused(Log((json.dumps(message).encode(), DAY_MS))) is True

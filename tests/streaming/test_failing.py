@@ -1,9 +1,15 @@
-"""How a failure of the query is judged: known and final, an outage to wait out, or repeated too often."""
+"""How a failure of the query or around it is judged: known and final, an outage to wait out, a change, or repeated too often."""
+
+from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from state.layouts import NewerStateError
+from streaming.controller.surroundings import Changed, Unanswered, Watch
+from streaming.ports.checkpoint import describe_exchanged
 from streaming.ports.publishing import PublishError
+from streaming.spark import session
 from streaming.spark.failures import (
     REPEATS_MAX,
     Cause,
@@ -17,6 +23,7 @@ from streaming.spark.failures import (
     repeated_remedy,
 )
 from streaming.spark.operator import at_cluster
+from tests.support.processes import until
 
 WORKERS = """
 An exception was thrown from the Python worker. Please see the stack trace below.
@@ -142,3 +149,82 @@ def test_the_remedy_names_the_cluster_whose_memory_cannot_be_decoded() -> None:
     assert (
         "Look at the cluster east-1: if its memory in the checkpoint is damaged, put back a copy" in message
     )
+
+
+@pytest.mark.parametrize(
+    "error", [Py4JNetworkError("no answer"), Py4JError("gone"), ConnectionRefusedError()]
+)
+def test_a_jvm_that_is_gone_does_not_hide_why_the_controller_ends(error: Exception) -> None:
+    class Gone:
+        def stop(self) -> None:
+            raise error
+
+    def end() -> None:
+        spark: Any = Gone()
+        try:
+            raise ValueError("the reason")
+        finally:
+            session.Session(spark).stop()
+
+    with pytest.raises(ValueError, match="the reason"):
+        end()
+
+
+WRONG = "topics missing at k:9092: trimtab.input. Run: trimtab topics create"
+
+
+def watch(*each: str | Exception | None, every_s: float = 3600) -> Watch:
+    """A watch that gets these answers."""
+    found = iter([*each])
+    last = each[-1]
+
+    def look() -> str | None:
+        message = next(found, last)
+        if isinstance(message, Exception):
+            raise message
+        return message
+
+    return Watch(look, every_s=every_s, again_s=0.001)
+
+
+def test_what_is_wrong_once_may_be_a_broker_that_is_just_starting() -> None:
+    with watch(WRONG, WRONG, None) as seen:
+        seen.require_now()
+
+
+def test_what_stays_wrong_is_said_with_the_remedy() -> None:
+    with watch(WRONG) as seen, pytest.raises(Changed, match="topics create"):
+        seen.require_now()
+
+
+def test_brokers_that_do_not_answer_are_an_outage() -> None:
+    with watch(Unanswered("no brokers")) as seen, pytest.raises(Unanswered):
+        seen.require_now()
+
+
+def test_a_running_controller_is_told_of_a_change_and_not_of_an_outage_or_a_failed_look() -> None:
+    with watch(
+        None, Unanswered("no brokers"), ValueError("a look that failed"), WRONG, every_s=0.001
+    ) as seen:
+
+        def is_told() -> bool:
+            try:
+                seen.require()
+            except Changed:
+                return True
+            return False
+
+        until(is_told, what="the change", timeout_s=30)
+    with watch(Unanswered("no brokers"), every_s=0.001) as seen:
+        seen.require()
+
+
+def test_a_topic_made_anew_is_told_from_the_one_before_and_one_without_an_id_is_not_judged() -> None:
+    assert describe_exchanged({"input": "a", "control": "b"}, {"input": "a", "control": "b"}) is None
+    assert describe_exchanged({}, {"input": "a"}) is None, "a checkpoint from before ids were noted"
+    assert describe_exchanged({"input": "a"}, {}) is None, "brokers without ids"
+    message = describe_exchanged({"input": "a", "control": "b"}, {"input": "c", "control": "b"})
+    assert message is not None
+    assert "input had the id a and has c" in message
+    assert "control" not in message
+    assert "--fresh" in message

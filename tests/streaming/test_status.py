@@ -1,5 +1,6 @@
 """What `trimtab status`, `rounds` and `rejected` show of the records on the topics."""
 
+import base64
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ from state.outputs import (
     ExaminedRow,
     Finding,
     InFlightRow,
+    JudgedRow,
     OtherBalancers,
     RoundSummary,
     Section,
@@ -18,13 +20,24 @@ from state.outputs import (
 )
 from state.outputs.actions import ROUND_TYPE
 from streaming.cli.beats import Process, newest_leaders, newest_processes
-from streaming.cli.published import Newest, Round, read_round
+from streaming.cli.published import (
+    Newest,
+    Rejected,
+    Round,
+    UnreadableEvent,
+    is_round_of,
+    read_rejected,
+    read_round,
+)
+from streaming.cli.rejected import place_of, rejected_text, tail_rejected_text
 from streaming.cli.status import ClusterStatus, status_text
+from streaming.cli.summaries import round_text, tail_round_text
 from streaming.contract.beat import Beat, encode
+from streaming.contract.encode import REJECTED_TYPE, RejectedData
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.ports.reading import TopicRecord
 from streaming.settings import Settings
-from tests.streaming.summaries import CONTROL, ROUND, THROTTLE, of_kafka
+from tests.streaming.summaries import CONTROL, ROUND, THROTTLE, of_kafka, section
 
 END_MS = 480_000
 UNLOAD = InFlightRow(id="a1", kind="unload", target="t/n/0x0_0x1", expires_at="1970-01-01T00:11:00.000Z")
@@ -353,3 +366,72 @@ def test_the_newest_summary_of_each_cluster_counts_unless_its_controller_was_rep
     )
     assert newest.clusters == {"east-1", "west"}
     assert [read_round(each.value or b"").data.round for each in newest.records()] == [9, 1]
+
+
+def test_a_round_is_told_with_what_it_looked_at_judged_and_found() -> None:
+    judged = JudgedRow(
+        id="a0", kind="unload", bundle="t/n/b", outcome="good", brokers={}, before={}, expected={}, seen={}
+    )
+    pair = msgspec.structs.replace(PAIR, evidence={"difference_points": 31.25, "needed_hit_count": 8})
+    text = round_text(of(ROUND, examined=rows(pair), judged=rows(judged), findings=rows(HOT), actions=["a1"]))
+    assert text.startswith(
+        "round 7 of east-1 (pulsar), 1970-01-01T00:07:00.000Z to 1970-01-01T00:08:00.000Z\n"
+    )
+    for expected in (
+        "  b1 with b2  hit-count 3/8  difference_points 31.25, needed_hit_count 8\n",
+        "Bundles of the brokers that fired: 2 acted, 5 cooldown\n  and 7 more, counted above\n",
+        "Earlier actions that were judged: 1 shown\n  unload t/n/b  good  a0\n",
+        "  hot-partition  t/n/orders  add partitions\n",
+        "Actions of the round: a1\n",
+    ):
+        assert expected in text
+    assert "Findings" not in round_text(of(ROUND, findings=section()))
+
+
+def test_a_round_in_a_line() -> None:
+    data = msgspec.structs.replace(ROUND, paused=True, actions_count=1, reason="why")
+    assert tail_round_text(data) == (
+        "1970-01-01T00:08:00.000Z east-1 round 7 [act, paused] decided, 1 action: why\n"
+    )
+
+
+def test_a_round_is_found_by_its_cluster_and_number() -> None:
+    value = canonical(of(ROUND))
+    assert is_round_of(value, cluster="east-1", number=7)
+    assert not is_round_of(value, cluster="east-1", number=8)
+    assert not is_round_of(value, cluster="west", number=7)
+    assert not is_round_of(b"garbage", cluster="east-1", number=7)
+
+
+def rejected(head: bytes, **fields: Any) -> Rejected:
+    data = RejectedData(
+        reason="not-json",
+        detail="it is no JSON",
+        topic="in",
+        partition=2,
+        offset=17,
+        size_bytes=len(head),
+        sha256="ab",
+        head_base64=base64.b64encode(head).decode(),
+    )
+    event = Rejected(id="r1", source="/trimtab/main", type=REJECTED_TYPE, cluster="east-1", data=data)
+    return msgspec.structs.replace(event, **fields)
+
+
+def test_a_rejected_record_is_told_with_its_place_reason_and_beginning() -> None:
+    event = rejected(b"\xffno json")
+    assert place_of(event) == "in/2@17"
+    assert tail_rejected_text(event) == "at an unknown time east-1 in/2@17 not-json: it is no JSON\n"
+    assert rejected_text(event).startswith("in/2@17\nit is no JSON\n\n  reason   not-json\n")
+    assert rejected_text(event).endswith("It begins with\n\n\\xffno json\n")
+    long = rejected_text(rejected(b"x" * 3000, time="t", cluster=""))
+    assert long.endswith("x" * 2000 + "\n… 3000 bytes in all\n")
+    assert "  cluster  not known\n" in long
+
+
+def test_what_is_of_another_type_is_not_read_as_this() -> None:
+    with pytest.raises(UnreadableEvent, match=r"trimtab\.round\.v1 is not a trimtab\.rejected\.v1"):
+        read_rejected(canonical(of(ROUND)))
+    with pytest.raises(UnreadableEvent, match="not a trimtab"):
+        read_rejected(b"garbage")
+    assert read_rejected(canonical(rejected(b"x"))).data.offset == 17

@@ -1,4 +1,4 @@
-"""What is accepted: every shape that a report may have, and which parts of it a cluster's controller gets."""
+"""What is accepted: every shape that a report may have, which parts of it a cluster's controller gets, and the names kept for the next one."""
 
 import time
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from state.events import (
 )
 from state.facts import Facts, Isolation
 from streaming.contract import pulsar
-from streaming.contract.bundles import KnownBundles
+from streaming.contract.bundles import BadBundleName, KnownBundles
 from streaming.contract.decode import decode
 from tests.streaming.events import (
     CLUSTER,
@@ -351,3 +351,47 @@ def test_a_hundred_thousand_bundles_fit_into_one_report():
     assert found.report.bundles == sorted(stats)
     assert found.report.messages_per_s == sum(range(100_000))
     assert np.array_equal(found.report.traffic[:, 0], [stats[name]["msgRateIn"] for name in sorted(stats)])
+
+
+A, B, C = (f"t/n/0x{start:08x}_0x{start + 1:08x}" for start in (1, 2, 3))
+BROKER = ("lab", "b1")
+
+
+def test_the_same_names_again_are_the_same_listing():
+    known = KnownBundles()
+    assert known.listing(BROKER, [B, A], [A, B]) is known.listing(BROKER, [B, A], [A, B])
+
+
+@pytest.mark.parametrize(
+    ("stats", "listed"), [([A, B], [A, B]), ([B, A], [B, A]), ([B], [A, B]), ([B, A], [A]), ([B, A], None)]
+)
+def test_other_names_or_another_order_are_read_anew(stats: list[str], listed: list[str] | None):
+    known = KnownBundles()
+    known.listing(BROKER, [B, A], [A, B])
+    after, fresh = known.listing(BROKER, stats, listed), KnownBundles().listing(BROKER, stats, listed)
+    assert (after.bundles, after.stats_rows.tolist(), after.listed_count) == (
+        fresh.bundles,
+        fresh.stats_rows.tolist(),
+        fresh.listed_count,
+    )
+    assert [stats[row] if row >= 0 else None for row in after.stats_rows.tolist()] == [
+        name if name in stats else None for name in after.bundles
+    ]
+
+
+def test_a_wrong_name_is_refused_however_often_it_comes():
+    known = KnownBundles()
+    for _ in range(2):
+        with pytest.raises(BadBundleName, match="'no-bundle' is no bundle"):
+            known.listing(BROKER, [A, "no-bundle"], None)
+
+
+def test_however_many_names_and_brokers_come_little_is_kept_and_every_listing_is_right():
+    known = KnownBundles(max_names=4)
+    for turn in range(20):
+        names = [A, HEARTBEAT, B, C][turn % 3 :]
+        found = known.listing(("lab", f"b{turn % 7}"), names, None)
+        assert found.bundles == sorted(set(names) - {HEARTBEAT})
+        assert found.listed_count == len(names)
+        assert len(known._names) <= 4
+        assert sum(kept.size for kept in known._listings.values()) <= 4
