@@ -29,27 +29,12 @@ MESSAGES = pytest.mark.parametrize(("folder", "event"), FOUND, ids=IDS)
 
 NOT_OURS_TO_READ = {
     "trimtab.pulsar.load-report.v1": {
-        "advertisedListeners",
-        "brokerVersionString",
-        "cacheSize",
-        "lastBundleGains",
-        "lastBundleLosses",
-        "lastUpdate",
-        "loadManagerClassName",
-        "loadReportType",
-        "maxResourceUsage",
-        "nonPersistentTopicsEnabled",
-        "numBundles",
-        "numConsumers",
-        "numProducers",
-        "numTopics",
-        "persistentTopicsEnabled",
-        "protocols",
-        "pulsarServiceUrl",
-        "startTimestamp",
-        "webServiceUrl",
+        "advertisedListeners", "brokerVersionString", "cacheSize", "lastBundleGains",
+        "lastBundleLosses", "lastUpdate", "loadManagerClassName", "loadReportType", "maxResourceUsage",
+        "nonPersistentTopicsEnabled", "numBundles", "numConsumers", "numProducers", "numTopics",
+        "persistentTopicsEnabled", "protocols", "pulsarServiceUrl", "startTimestamp", "webServiceUrl",
     }
-}
+}  # fmt: skip
 """Fields of Pulsar in `data` that we do not read; we read every other field of a message."""
 
 

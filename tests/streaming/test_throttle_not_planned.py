@@ -12,7 +12,7 @@ from streaming.kafka.throttles import Throttle, ThrottlesFound
 from streaming.planner.throttle_cluster import Survey, survey
 from streaming.planner.throttle_request import BadRequest, PartitionRow, ThrottleRequest
 from tests.policies.throttle.moving import GB, MB, Partition
-from tests.streaming.test_throttle_command import GOOD, WORKED, answer, plan, row
+from tests.streaming.throttle_plans import GOOD, WORKED, answer, plan, row
 
 NO_LEADER = "no leader (-1), so nothing can be copied; bring one of the current replicas back first"
 
