@@ -62,28 +62,48 @@ def test_a_name_that_is_no_command_is_refused_as_wrong_use() -> None:
     assert "No such command 'explode'" in done.stderr
 
 
+LIGHT = ("contract", "settings", "process", "ports", "intake", "cli")
+HEAVY = {"kafka", "pulsar", "pyspark", "py4j"}
+PROGRAM = """
+import json, sys
+from streaming.cli import main
+try: main(sys.argv[1:])
+except SystemExit: print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+"""
+
+
+def loaded_by(*arguments: str, given: str = "") -> set[str]:
+    """Modules that a process has loaded when the command has ended."""
+    command = [sys.executable, "-c", PROGRAM, *arguments]
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
 def test_help_loads_no_command_and_a_command_not_the_others() -> None:
-    code = (
-        "import json, sys\n"
-        "from streaming.cli import main\n"
-        "try: main(sys.argv[1:])\n"
-        "except SystemExit: print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
-    )
-
-    def loaded(*arguments: str) -> set[str]:
-        done = subprocess.run(
-            [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
-        )
-        return set(json.loads(done.stderr))
-
     def ours(names: set[str]) -> set[str]:
         return {name for name in names if name.startswith("streaming.")}
 
-    assert not {"numpy", "pydantic", "msgspec"} & loaded("--help")
+    assert not {"numpy", "pydantic", "msgspec"} & loaded_by("--help")
     signals = {"streaming.process", "streaming.process.stopping"}  # heard while a command is imported
-    assert ours(loaded("--help")) == {"streaming.cli", "streaming.cli.commands"} | signals
-    for_topics = {name for name in ours(loaded("topics", "--help")) if name.startswith("streaming.cli.")}
+    assert ours(loaded_by("--help")) == {"streaming.cli", "streaming.cli.commands"} | signals
+    for_topics = {name for name in ours(loaded_by("topics", "--help")) if name.startswith("streaming.cli.")}
     assert for_topics == {f"streaming.cli.{name}" for name in ("commands", "options", "topics")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [
+        (["split", "positions", "a"], ""),
+        (["throttle", "plan", "--input", "-"], '{"partitions": []}'),
+        (["config"], ""),
+        (["replay"], ""),
+    ],
+    ids=["split", "throttle", "config", "replay"],
+)
+def test_a_command_that_asks_no_broker_loads_neither_a_client_nor_spark(
+    arguments: list[str], given: str
+) -> None:
+    assert not (HEAVY | {"prometheus_client", "pandas", "httpx"}) & loaded_by(*arguments, given=given)
 
 
 def leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -275,10 +295,6 @@ def test_an_impossible_cluster_name_ends_with_code_2() -> None:
     result = config("--cluster", "east 1")
     assert result.exit_code == 2
     assert "1 to 100 of A-Z a-z 0-9 . _ -" in result.stderr
-
-
-LIGHT = ("contract", "settings", "process", "ports", "intake", "cli")
-HEAVY = {"kafka", "pulsar", "pyspark", "py4j"}
 
 
 @pytest.mark.parametrize("package", LIGHT)

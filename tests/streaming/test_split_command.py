@@ -1,8 +1,6 @@
 """``trimtab split``: what it prints, in which shape, and how it refuses."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -404,13 +402,3 @@ def test_topics_outside_the_bundle_are_left_out_with_a_warning() -> None:
 def test_positions_refuse_what_they_cannot_read(arguments: tuple[str, ...]) -> None:
     result = positions(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
-
-
-def test_the_command_starts_without_spark_or_a_brokers_client() -> None:
-    code = (
-        "import sys; from streaming.cli import main\n"
-        "try: main(['split', 'positions', 'a'])\n"
-        "except SystemExit: print(sorted({'pyspark', 'kafka', 'prometheus_client', 'pandas'} & set(sys.modules)))"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.endswith("[]\n")

@@ -4,18 +4,16 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 
 from state.outputs import DrainRow, Section, UpkeepSummary
-from streaming.cli import main
-from streaming.cli.control import Edit
+from streaming.cli.control import Edit, Planned, plan
 from streaming.cli.operate import configured_edit, mode_edit, pause_edit, resume_edit, settings_edit
 from streaming.cli.request import change_text, overlay_text
 from streaming.cli.summaries import drain_line, own_lines
 from streaming.cli.upkeep import begin_drain, begin_maintenance, end_maintenance, is_stuck
 from streaming.process.exits import WrongUse
-from tests.streaming.test_control_commands import ASKER, NOW, NOW_MS, Planned, data_of, plan, planned, stands
-from tests.streaming.test_control_commands import SETTINGS as SOURCE
+from tests.streaming.controlling import ASKER, NOW, NOW_MS, data_of, planned, stands
+from tests.streaming.controlling import SETTINGS as SOURCE
 
 HOUR = timedelta(hours=1)
 DRAIN = begin_drain(["b3"], asker=ASKER, at=NOW)
@@ -182,22 +180,3 @@ def test_a_drain_cannot_end_where_all_that_is_left_stays(outcomes: dict[str, int
     data = Data()
     data.upkeep = upkeep  # type: ignore[attr-defined]
     assert is_stuck(data) is expected  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["maintenance", "start", "--cluster", "a", "--why", "x"], "give --broker ID or --namespace"),
-        (["maintenance", "end", "--cluster", "a", "--why", "x"], "give --broker ID or --namespace"),
-        (["maintenance", "start", "--cluster", "a", "--broker", "b", "--why", "x", "--until", "soon"], "expected RFC 3339"),
-        (["maintenance", "start", "--cluster", "a", "--broker", "b", "--why", "x", "--until", "2026-11-25T06:00:00"], "add Z for UTC"),
-        (["maintenance", "start", "--cluster", "a", "--broker", "b", "--why", " "], "give a reason"),
-        (["drain", "--cluster", "a", "--why", "x"], "Missing option '--broker'"),
-    ],
-)  # fmt: skip
-def test_a_command_that_makes_no_sense_ends_with_code_2_before_it_connects(
-    arguments: list[str], complaint: str
-) -> None:
-    result = CliRunner().invoke(main, arguments)
-    assert result.exit_code == 2
-    assert complaint in result.stderr
