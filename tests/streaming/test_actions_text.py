@@ -25,7 +25,7 @@ def summary(**data: object) -> RoundSummary:
     return read_round(json.dumps(event).encode()).data
 
 
-def test_a_line_says_when_where_what_and_why() -> None:
+def test_a_line_says_when_where_what_and_why():
     assert tail_text(action(), epoch=1, stale=False) == (
         "2026-11-21T13:23:20.000Z lab unload shop/orders/0x80000000_0xa0000000 broker-1:8080 -> broker-2:8080 "
         f"({UNLOAD['id']})\n    {UNLOAD['data']['reason']}\n"
@@ -55,7 +55,7 @@ Expected load, after this action and the earlier actions of its round
 """
 
 
-def test_why_tells_the_sentence_the_numbers_both_sides_and_what_was_held_back() -> None:
+def test_why_tells_the_sentence_the_numbers_both_sides_and_what_was_held_back():
     text = why_text(action(), summary(), missing="")
     assert text.startswith(WHY)
     assert "  difference_points       54.488\n" in text
@@ -70,14 +70,14 @@ def test_why_tells_the_sentence_the_numbers_both_sides_and_what_was_held_back() 
     assert f"Other actions of the round: {', '.join(others)}\n" in text
 
 
-def test_why_without_the_summary_says_so_and_calls_what_it_cannot_know_unknown() -> None:
+def test_why_without_the_summary_says_so_and_calls_what_it_cannot_know_unknown():
     text = why_text(action(), None, missing="the summary is gone")
     assert text.startswith(WHY)
     assert text.endswith("\nthe summary is gone\n")
     assert "source broker-1:8080       messages_per_s  unknown" in text
 
 
-def test_why_counts_what_it_does_not_show() -> None:
+def test_why_counts_what_it_does_not_show():
     rows = SUMMARY["data"]["candidates"]["heaviest"]
     many = {
         "count": 130,
@@ -87,7 +87,7 @@ def test_why_counts_what_it_does_not_show() -> None:
     assert "  and 110 more, counted above\n" in why_text(action(), summary(candidates=many), missing="")
 
 
-def test_why_names_who_changed_the_settings_in_force() -> None:
+def test_why_names_who_changed_the_settings_in_force():
     by = {
         "id": "c",
         "time": "2026-11-21T13:00:00.000Z",
@@ -100,7 +100,7 @@ def test_why_names_who_changed_the_settings_in_force() -> None:
     assert "  control   maria: the sale\n" in why_text(action(), summary(control=by), missing="")
 
 
-def test_an_action_of_a_kind_that_is_not_known_yet_is_shown_all_the_same() -> None:
+def test_an_action_of_a_kind_that_is_not_known_yet_is_shown_all_the_same():
     data = {name: value for name, value in UNLOAD["data"].items() if not name.endswith("_broker")}
     event = UNLOAD | {"type": "trimtab.action.throttle.v1", "subject": "reassignments", "data": data}
     read = read_action(json.dumps(event).encode())
@@ -110,7 +110,7 @@ def test_an_action_of_a_kind_that_is_not_known_yet_is_shown_all_the_same() -> No
     assert why_text(read, None, missing="")
 
 
-def test_a_split_says_where_it_cuts_what_and_what_each_child_takes_over() -> None:
+def test_a_split_says_where_it_cuts_what_and_what_each_child_takes_over():
     split = messages(folders()[-1])["trimtab.action.split.v1"]
     read = read_action(json.dumps(split).encode())
     assert f" split {split['subject']} at {split['data']['broker']} (" in tail_text(
@@ -122,7 +122,7 @@ def test_a_split_says_where_it_cuts_what_and_what_each_child_takes_over() -> Non
         assert load["bytes_per_s"] > 0
 
 
-def test_a_summary_that_cannot_be_read_is_not_taken_for_a_missing_one() -> None:
+def test_a_summary_that_cannot_be_read_is_not_taken_for_a_missing_one():
     broken = SUMMARY | {"data": {"round": 7}}
     value = json.dumps(broken).encode()
     assert is_round_of(value, cluster=SUMMARY["cluster"], number=7)
@@ -132,7 +132,7 @@ def test_a_summary_that_cannot_be_read_is_not_taken_for_a_missing_one() -> None:
 
 
 @pytest.mark.parametrize("value", [b"junk", b"{}", json.dumps(SUMMARY).encode()])
-def test_a_record_that_is_no_action_is_named_and_never_shown_as_one(value: bytes) -> None:
+def test_a_record_that_is_no_action_is_named_and_never_shown_as_one(value: bytes):
     with pytest.raises(UnreadableEvent):
         read_action(value)
 
@@ -146,27 +146,26 @@ def test_a_record_that_is_no_action_is_named_and_never_shown_as_one(value: bytes
         ([("other", b"1")], None),
     ],
 )
-def test_the_epoch_is_read_from_its_header(headers: list[tuple[str, bytes]], epoch: int | None) -> None:
+def test_the_epoch_is_read_from_its_header(headers: list[tuple[str, bytes]], epoch: int | None):
     assert epoch_of(headers) == epoch
 
 
-def test_an_epoch_is_stale_only_below_the_highest_of_its_source_and_partition() -> None:
+def test_an_epoch_is_stale_only_below_the_highest_of_its_source_and_partition():
     epochs = Epochs()
     said = [("a", 0, 2), ("other", 0, 1), ("a", 0, 3), ("a", 1, 2), ("a", 0, 2), ("a", 0, 3), ("a", 0, None)]
     assert [epochs.is_stale(*each) for each in said] == [False, False, False, False, True, False, False]
 
 
-def test_a_take_over_is_told_in_a_line_and_is_no_action() -> None:
+def test_a_take_over_is_told_in_a_line_and_is_no_action():
     value = encode_leader("main", epoch=7, time_ms=0)
     leader = read_leader(value)
-    assert leader is not None
     assert leader_text(leader) == "1970-01-01T00:00:00.000Z controller main has a new leader, epoch 7\n"
     assert not has_id(value, leader.id), "`actions why` looks for actions"
     assert read_leader(json.dumps(UNLOAD).encode()) is None
     assert read_leader(b"junk") is None
 
 
-def test_an_action_is_found_by_the_beginning_of_its_id() -> None:
+def test_an_action_is_found_by_the_beginning_of_its_id():
     value = json.dumps(UNLOAD).encode()
     assert has_id(value, UNLOAD["id"][:6])
     assert not has_id(value, UNLOAD["id"][1:7])

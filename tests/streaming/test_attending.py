@@ -110,8 +110,8 @@ class World:
 )
 def test_all_three_programs_with_one_settings_file_listen_on_ports_of_their_own(
     metrics: dict[str, int], ports: tuple[int, int, int]
-) -> None:
-    found = MetricsSettings(**metrics)  # type: ignore[arg-type]
+):
+    found = MetricsSettings(**metrics)
     assert (found.port_of("controller"), found.port_of("collector"), found.port_of("executor")) == ports
 
 
@@ -126,7 +126,7 @@ def test_who_gave_a_collector_the_controllers_port_is_told_the_new_setting(
     own: int | None,
     *,
     is_warned: bool,
-) -> None:
+):
     monkeypatch.setattr(HealthServer, "start", lambda _: "http://here")
     settings = Settings(metrics=MetricsSettings(port=port, collector_port=own))
     with ExitStack() as stack:
@@ -158,7 +158,7 @@ def raised(kind: type[Exception], text: str, cause: KafkaError | AdminError | No
 @pytest.mark.parametrize("kind", [PublishError, ClusterError])
 def test_brokers_that_are_down_at_the_start_are_waited_for_alive_unready_and_told(
     world: World, kind: type[Exception], cause: KafkaError | AdminError
-) -> None:
+):
     world.meets = lambda count: raised(kind, "no consumer at b1:9092", cause) if count < 3 else None
     world.attend()
     assert world.runs == 1
@@ -171,25 +171,23 @@ def test_brokers_that_are_down_at_the_start_are_waited_for_alive_unready_and_tol
 
 
 @pytest.mark.parametrize("cause", MISTAKES)
-def test_what_is_set_up_wrong_ends_a_start_at_once(
-    world: World, cause: KafkaError | AdminError | None
-) -> None:
+def test_what_is_set_up_wrong_ends_a_start_at_once(world: World, cause: KafkaError | AdminError | None):
     world.meets = lambda _: raised(PublishError, "wrong", cause)
     with pytest.raises(Refused, match="wrong"), service.refuse_errors(ClusterError):
         world.attend()
     assert world.tries == 1
 
 
-def test_a_start_that_waited_in_vain_ends_with_a_code_that_a_supervisor_restarts(world: World) -> None:
+def test_a_start_that_waited_in_vain_ends_with_a_code_that_a_supervisor_restarts(world: World):
     world.wait_s = 0.02
     world.meets = lambda _: raised(PublishError, "no consumer at b1:9092", KafkaTimeoutError())
     with pytest.raises(NotReached, match=r"b1:9092(?s:.*)controller\.start_wait_s"):
         world.attend()
 
 
-def test_a_stop_ends_the_wait_and_one_that_comes_during_the_last_try_the_service(
+def test_a_stop_ends_the_wait_and_during_the_last_try_the_service(
     world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     stops: list[Callable[[object], None]] = []
 
     @contextmanager
@@ -244,8 +242,11 @@ class Broker:
         return "here"
 
 
+Times = Callable[..., Time]
+
+
 @pytest.fixture
-def times(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Time]:
+def times(monkeypatch: pytest.MonkeyPatch) -> Times:
     """Makes a clock; the newest one is this process's."""
 
     def make(stop_after_s: float = float("inf")) -> Time:
@@ -256,16 +257,16 @@ def times(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Time]:
     return make
 
 
-def test_an_outage_shorter_than_the_limit_is_waited_out_and_shown(times: Callable[..., Time]) -> None:
+def test_an_outage_shorter_than_the_limit_is_waited_out_and_shown(times: Times):
     time = times()
     assert time.wait(600).run(Broker(time, up_at_s=100).ask) == "here"
     assert 100 <= time.now_s < 120
     assert time.shown[0] == "waiting for the brokers: b1 does not answer"
 
 
-def test_a_longer_one_ends_at_the_limit_with_its_error_and_a_code_of_its_own_and_0_does_not_wait(
-    times: Callable[..., Time],
-) -> None:
+def test_a_longer_one_ends_at_the_limit_with_its_error_and_own_code_and_0_does_not_wait(
+    times: Times,
+):
     for limit_s in (600, 0):
         time = times()
         with pytest.raises(NotReached, match=f"b1(?s:.*){limit_s} s"):
@@ -273,7 +274,7 @@ def test_a_longer_one_ends_at_the_limit_with_its_error_and_a_code_of_its_own_and
         assert time.now_s == limit_s
 
 
-def test_what_waiting_does_not_mend_is_raised_at_once(times: Callable[..., Time]) -> None:
+def test_what_waiting_does_not_mend_is_raised_at_once(times: Times):
     time = times()
 
     def wrong() -> None:
@@ -284,7 +285,7 @@ def test_what_waiting_does_not_mend_is_raised_at_once(times: Callable[..., Time]
     assert time.now_s == 0
 
 
-def test_a_stop_ends_the_wait(times: Callable[..., Time]) -> None:
+def test_a_stop_ends_the_wait(times: Times):
     time = times(stop_after_s=50)
     with pytest.raises(StoppedWaiting):
         time.wait(600).run(Broker(time, up_at_s=1000).ask)
@@ -298,7 +299,7 @@ def of_store(cause: Exception | None) -> CheckpointError:
 
 
 @pytest.mark.parametrize("error", [KafkaTimeoutError(), PublishError("no answer"), Unreachable("no answer")])
-def test_brokers_that_do_not_answer_are_waited_for(error: Exception) -> None:
+def test_brokers_that_do_not_answer_are_waited_for(error: Exception):
     assert outage_of(error) == "the brokers"
 
 
@@ -306,7 +307,7 @@ def test_brokers_that_do_not_answer_are_waited_for(error: Exception) -> None:
     "cause",
     [OSError(errno.ENOSPC, "No space left on device"), ConnectionRefusedError("namenode"), TimeoutError()],
 )
-def test_a_full_disk_and_a_store_that_does_not_answer_are_waited_for(cause: Exception) -> None:
+def test_a_full_disk_and_a_store_that_does_not_answer_are_waited_for(cause: Exception):
     assert outage_of(of_store(cause)) == "the checkpoint's store"
 
 
@@ -321,7 +322,7 @@ def test_a_full_disk_and_a_store_that_does_not_answer_are_waited_for(cause: Exce
         TopicAuthorizationFailedError(),
     ],
 )
-def test_what_a_person_has_to_mend_is_not_waited_for(error: Exception) -> None:
+def test_what_a_person_has_to_mend_is_not_waited_for(error: Exception):
     assert outage_of(error) is None
 
 
@@ -334,7 +335,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
-def test_a_deadline_is_over_when_its_seconds_have_passed(slept: list[float]) -> None:
+def test_a_deadline_is_over_when_its_seconds_have_passed(slept: list[float]):
     until = Deadline(10.0)
     slept.append(9.0)
     assert (until.left_s, until.is_over) == (1.0, False)
@@ -342,20 +343,18 @@ def test_a_deadline_is_over_when_its_seconds_have_passed(slept: list[float]) -> 
     assert (until.left_s, until.is_over, until.timeout_s) == (0.0, True, 10.0)
 
 
-def test_what_is_done_already_is_not_waited_for(slept: list[float]) -> None:
+def test_what_is_done_already_is_not_waited_for(slept: list[float]):
     assert poll(lambda: True, timeout_s=0.0, pause_s=1.0)
     assert slept == []
 
 
-def test_what_becomes_true_in_time_is_noticed_at_the_next_look(slept: list[float]) -> None:
+def test_what_becomes_true_in_time_is_noticed_at_the_next_look(slept: list[float]):
     assert poll(lambda: sum(slept) >= 2.5, timeout_s=10.0, pause_s=1.0)
     assert slept == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize(("timeout_s", "expected"), [(0.0, []), (2.5, [1.0, 1.0, 0.5])])
-def test_after_the_limit_there_is_one_last_look(
-    slept: list[float], timeout_s: float, expected: list[float]
-) -> None:
+def test_after_the_limit_there_is_one_last_look(slept: list[float], timeout_s: float, expected: list[float]):
     looks: list[float] = []
     assert not poll(lambda: bool(looks.append(sum(slept))), timeout_s=timeout_s, pause_s=1.0)
     assert slept == expected

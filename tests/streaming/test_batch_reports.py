@@ -57,12 +57,12 @@ def round_row(value: bytes) -> Row:
     return Row(kind=ROUND, key="lab", round=1, place=0, value=value, topic=None, partition=None, offset=None)
 
 
-def test_what_cannot_be_told_is_logged_and_counted_and_the_batch_counts_as_published(
+def test_what_cannot_be_told_is_logged_and_counted_and_the_batch_is_published(
     caplog: pytest.LogCaptureFixture,
-) -> None:
+):
     caplog.set_level(logging.DEBUG)
     metrics, publisher = Metrics(KNOWN_LABELS, version="0", pyspark_version="0"), Publisher()
-    batches = BatchPublisher(publisher, metrics, TopicNames())  # type: ignore[arg-type]
+    batches = BatchPublisher(publisher, metrics, TopicNames())
     rows = [
         round_row(b"not json"),
         of_observation("lab", b"not an observation"),
@@ -73,7 +73,7 @@ def test_what_cannot_be_told_is_logged_and_counted_and_the_batch_counts_as_publi
         ),
     ]
     assert rows[1].kind == OBSERVED
-    batches.take(Batch(Frame(rows), 7))  # type: ignore[arg-type]
+    batches.take(Batch(Frame(rows), 7))
     assert publisher.batches == [7]
     assert batches.error is None
     assert batches.published_count == 1
@@ -92,7 +92,7 @@ def heard_of(cluster: str, *, forgotten: bool = False) -> OutputRow:
     return OutputRow(*of_observation(cluster, encode(seen)))
 
 
-def test_the_series_of_a_silent_cluster_go_by_the_drivers_own_clock_and_those_of_the_others_stay() -> None:
+def test_the_series_of_a_silent_cluster_alone_go_by_the_drivers_own_clock():
     metrics = Metrics(KNOWN_LABELS, version="0", pyspark_version="0")
     telling = BatchReports(metrics, forget_after_s={"gone": 100.0, "patient": 1e9}.__getitem__)
     telling.report([heard_of("gone"), heard_of("patient")])
@@ -107,7 +107,7 @@ def test_the_series_of_a_silent_cluster_go_by_the_drivers_own_clock_and_those_of
     assert 'cluster="gone"' in generate_latest(metrics.registry).decode()
 
 
-def test_the_series_of_a_cluster_that_a_person_forgets_go_at_once() -> None:
+def test_the_series_of_a_cluster_that_a_person_forgets_go_at_once():
     metrics = Metrics(KNOWN_LABELS, version="0", pyspark_version="0")
     telling = BatchReports(metrics)
     telling.report([heard_of("gone")])
@@ -154,11 +154,11 @@ def observe(follow: FollowUp, *published: Published) -> list[Repeat]:
     return [found for event in published if (found := follow.observe(event)) is not None]
 
 
-def test_a_bundle_unloaded_once_is_no_repeat() -> None:
+def test_a_bundle_unloaded_once_is_no_repeat():
     assert repeats(unload(0, "a"), unload(1, "b"), unload(2, "c")) == []
 
 
-def test_a_bundle_passed_on_within_the_window_is_told_from_one_that_is_back_where_it_was() -> None:
+def test_a_bundle_passed_on_within_the_window_is_told_from_one_that_is_back_where_it_was():
     assert repeats(unload(0, source="b1"), unload(40, source="b2")) == [
         Repeat(cluster="east-1", source="other")
     ]
@@ -167,21 +167,21 @@ def test_a_bundle_passed_on_within_the_window_is_told_from_one_that_is_back_wher
     ]
 
 
-def test_after_the_window_an_unload_is_the_first_again() -> None:
+def test_after_the_window_an_unload_is_the_first_again():
     rounds = WINDOW_S // ROUND_S
     assert len(repeats(unload(0), unload(rounds))) == 1
     assert repeats(unload(0), unload(rounds + 1)) == []
 
 
-def test_clusters_with_bundles_of_the_same_name_are_kept_apart() -> None:
+def test_clusters_with_bundles_of_the_same_name_are_kept_apart():
     assert repeats(unload(0), unload(40, cluster="west-1")) == []
 
 
-def test_what_a_dry_run_decides_is_not_followed_for_nothing_moves() -> None:
+def test_what_a_dry_run_decides_is_not_followed_for_nothing_moves():
     assert repeats(unload(0, dry_run=True), unload(40, dry_run=True)) == []
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_what_is_remembered_is_bounded():
     follow = FollowUp()
     several = KEPT_COUNT + 500
     observe(follow, *(unload(0, f"bundle-{n}", source=f"b{n}") for n in range(several)))
@@ -192,7 +192,7 @@ def test_what_is_remembered_is_bounded() -> None:
     assert list(known) == ["later"], "what is older than the window goes too"
 
 
-def test_a_forgotten_cluster_is_followed_up_no_more() -> None:
+def test_a_forgotten_cluster_is_followed_up_no_more():
     follow = FollowUp()
     assert observe(follow, unload(0)) == []
     follow.forget("east-1")

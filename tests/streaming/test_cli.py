@@ -38,7 +38,7 @@ def commands_below(found: click.Command) -> Iterator[click.Command]:
         yield from commands_below(below)
 
 
-def test_every_command_is_found_under_its_name_and_no_command_is_left_out() -> None:
+def test_every_command_is_found_under_its_name_and_no_command_is_left_out():
     listed = [below for name in NAMES for below in commands_below(command(name))]
     assert [command(name).name for name in NAMES] == NAMES
     modules = [
@@ -49,14 +49,14 @@ def test_every_command_is_found_under_its_name_and_no_command_is_left_out() -> N
     assert {id(each) for each in made} == {id(each) for each in (main, *listed)}
 
 
-def test_the_list_of_commands_says_of_each_what_it_is_for_in_one_line() -> None:
+def test_the_list_of_commands_says_of_each_what_it_is_for_in_one_line():
     message = CliRunner().invoke(main, ["--help"], terminal_width=80).stdout
     chapter = message.split("Commands:\n")[1].split("\n\n")[0].splitlines()
     assert [line.split()[0] for line in chapter] == sorted(NAMES)
     assert all(line.endswith(".") and not line.endswith("...") for line in chapter)
 
 
-def test_a_name_that_is_no_command_is_refused_as_wrong_use() -> None:
+def test_a_name_that_is_no_command_is_refused_as_wrong_use():
     done = CliRunner().invoke(main, ["explode"])
     assert done.exit_code == 2
     assert "No such command 'explode'" in done.stderr
@@ -79,7 +79,7 @@ def loaded_by(*arguments: str, given: str = "") -> set[str]:
     return set(json.loads(done.stderr.splitlines()[-1]))
 
 
-def test_help_loads_no_command_and_a_command_not_the_others() -> None:
+def test_help_loads_no_command_and_a_command_not_the_others():
     def ours(names: set[str]) -> set[str]:
         return {name for name in names if name.startswith("streaming.")}
 
@@ -100,9 +100,7 @@ def test_help_loads_no_command_and_a_command_not_the_others() -> None:
     ],
     ids=["split", "throttle", "config", "replay"],
 )
-def test_a_command_that_asks_no_broker_loads_neither_a_client_nor_spark(
-    arguments: list[str], given: str
-) -> None:
+def test_a_command_that_asks_no_broker_loads_neither_a_client_nor_spark(arguments: list[str], given: str):
     assert not (HEAVY | {"prometheus_client", "pandas", "httpx"}) & loaded_by(*arguments, given=given)
 
 
@@ -134,13 +132,13 @@ TALKING = [
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_its_help_shows_an_example_that_calls_it(path: tuple[str, ...]) -> None:
+def test_its_help_shows_an_example_that_calls_it(path: tuple[str, ...]):
     text = CliRunner().invoke(main, [*path, "--help"]).output
     assert f"trimtab {' '.join(path)}" in text.partition("Example")[2]
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_its_defaults_are_values_that_its_options_take(path: tuple[str, ...]) -> None:
+def test_its_defaults_are_values_that_its_options_take(path: tuple[str, ...]):
     command = COMMANDS[path]
     context = click.Context(command)
     for option in command.params:
@@ -150,7 +148,7 @@ def test_its_defaults_are_values_that_its_options_take(path: tuple[str, ...]) ->
 
 
 @pytest.mark.parametrize("path", SHOWING, ids=" ".join)
-def test_its_output_has_the_same_forms_as_that_of_the_others(path: tuple[str, ...]) -> None:
+def test_its_output_has_the_same_forms_as_that_of_the_others(path: tuple[str, ...]):
     found = options_of(COMMANDS[path])
     option = found["--format"]
     assert option is found["-o"]
@@ -159,7 +157,7 @@ def test_its_output_has_the_same_forms_as_that_of_the_others(path: tuple[str, ..
     assert set(option.type.choices) == wanted
 
 
-def test_yaml_says_the_same_as_json_in_the_same_order() -> None:
+def test_yaml_says_the_same_as_json_in_the_same_order():
     tree = {"b": [1, {"ä": None}], "a": "no"}
     assert yaml.safe_load(to_yaml(tree)) == json.loads(render(tree, "json")) == tree
     assert list(yaml.safe_load(render(tree, "yaml"))) == ["b", "a"]
@@ -170,9 +168,9 @@ def test_yaml_says_the_same_as_json_in_the_same_order() -> None:
     assert json.loads(answers[0]) == yaml.safe_load(answers[1])
 
 
-def test_a_row_is_one_uncut_line_in_a_pipe_and_goes_on_below_itself_on_a_terminal(
+def test_a_row_is_one_uncut_line_in_a_pipe_and_is_wrapped_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+):
     long = "a [red]word[/red] " * 20
     rows = [("problem", long.strip()), ("ok", "b")]
     assert table_lines(rows) == [f"  problem  {long.strip()}", "  ok       b"]
@@ -185,13 +183,13 @@ def test_a_row_is_one_uncut_line_in_a_pipe_and_goes_on_below_itself_on_a_termina
     assert " ".join(line[11:] for line in shown[:-1]) == long.strip()
 
 
-def test_the_exit_codes_of_the_help_are_those_there_are() -> None:
+def test_the_exit_codes_of_the_help_are_those_there_are():
     codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
     listed = CliRunner().invoke(main, ["--help"]).output.partition("Exit codes:")[2]
     assert {int(code) for code in re.findall(r"(?:^|·)\s*(\d)\s", listed, flags=re.MULTILINE)} == codes
 
 
-def test_a_shell_can_complete_commands_and_options() -> None:
+def test_a_shell_can_complete_commands_and_options():
     environ = {"_TRIMTAB_COMPLETE": "bash_complete", "COMP_WORDS": "trimtab rounds --", "COMP_CWORD": "2"}
     found = CliRunner().invoke(main, prog_name="trimtab", env=environ).output
     assert "plain,--help" in found
@@ -200,7 +198,7 @@ def test_a_shell_can_complete_commands_and_options() -> None:
 
 
 @pytest.mark.parametrize("path", TALKING, ids=" ".join)
-def test_addresses_and_settings_are_named_in_the_same_way(path: tuple[str, ...]) -> None:
+def test_addresses_and_settings_are_named_in_the_same_way(path: tuple[str, ...]):
     """Commands that read settings take the settings file and both addresses."""
     assert {"--config", "--input", "--output"} <= options_of(COMMANDS[path]).keys()
 
@@ -239,7 +237,7 @@ def lines(result: Result) -> dict[str, tuple[str, str]]:
     return {key: (value.strip(), source) for (key, value), source in assignments}
 
 
-def test_every_line_shows_a_value_and_where_it_was_written() -> None:
+def test_every_line_shows_a_value_and_where_it_was_written():
     shown = lines(config(TRIMTAB_CONTROLLER__MODE="act"))
     assert shown["controller.mode"] == ('"act"', "environment TRIMTAB_CONTROLLER__MODE")
     assert shown["pulsar.rounds.length_s"] == ("10", "file trimtab.toml")
@@ -247,13 +245,13 @@ def test_every_line_shows_a_value_and_where_it_was_written() -> None:
     assert shown['pulsar.capacity.brokers."b1:8080".messages_per_s'] == ("2000.5", "file trimtab.toml")
 
 
-def test_of_a_cluster_section_only_what_was_written_is_shown() -> None:
+def test_of_a_cluster_section_only_what_was_written_is_shown():
     shown = lines(config())
     of_clusters = {key: value for key, value in shown.items() if key.startswith("clusters")}
     assert of_clusters == {'clusters."east.1".pulsar.avg_shedder.low_hit_count': ("3", "file trimtab.toml")}
 
 
-def test_a_cluster_can_be_asked_for_and_its_own_values_say_so() -> None:
+def test_a_cluster_can_be_asked_for_and_its_own_values_say_so():
     shown = lines(config("--cluster", "east.1"))
     assert shown["pulsar.avg_shedder.low_hit_count"] == ("3", 'file trimtab.toml, clusters."east.1"')
     assert shown["pulsar.rounds.length_s"] == ("10", "file trimtab.toml")
@@ -261,7 +259,7 @@ def test_a_cluster_can_be_asked_for_and_its_own_values_say_so() -> None:
     assert lines(config("--cluster", "elsewhere"))["pulsar.avg_shedder.low_hit_count"] == ("8", "default")
 
 
-def test_what_is_printed_is_a_settings_file_that_means_the_same(tmp_path: Path) -> None:
+def test_what_is_printed_is_a_settings_file_that_means_the_same(tmp_path: Path):
     before = load(file=None, flags={}, environ={}).settings
     again = tmp_path / "again.toml"
     again.write_text(config().stdout)
@@ -271,7 +269,7 @@ def test_what_is_printed_is_a_settings_file_that_means_the_same(tmp_path: Path) 
     assert of_east.pulsar == ClusterSettingsSource(before).base("east.1").pulsar
 
 
-def test_json_holds_the_same() -> None:
+def test_json_holds_the_same():
     shown = json.loads(config("--format", "json").stdout)
     assert shown["pulsar.guards.excluded_brokers"] == {
         "value": ["b1:8080", "b2:8080"],
@@ -280,32 +278,32 @@ def test_json_holds_the_same() -> None:
     assert shown["output.url"] == {"value": None, "source": "default"}
 
 
-def test_the_reference_is_the_page_in_docs() -> None:
+def test_the_reference_is_the_page_in_docs():
     assert config("--reference").stdout == render_reference()
 
 
-def test_a_wrong_file_ends_with_code_2_and_names_the_key() -> None:
+def test_a_wrong_file_ends_with_code_2_and_names_the_key():
     Path("bad.toml").write_text("[controller]\nmod = 'act'\n")
     result = config("--config", "bad.toml")
     assert result.exit_code == 2
     assert "bad.toml: controller.mod: unknown setting; did you mean mode?" in result.stderr
 
 
-def test_an_impossible_cluster_name_ends_with_code_2() -> None:
+def test_an_impossible_cluster_name_ends_with_code_2():
     result = config("--cluster", "east 1")
     assert result.exit_code == 2
     assert "1 to 100 of A-Z a-z 0-9 . _ -" in result.stderr
 
 
 @pytest.mark.parametrize("package", LIGHT)
-def test_a_light_package_loads_neither_a_brokers_client_nor_spark(package: str) -> None:
+def test_a_light_package_loads_neither_a_brokers_client_nor_spark(package: str):
     path = import_module(f"streaming.{package}").__path__
     modules = [f"streaming.{package}.{each.name}" for each in pkgutil.iter_modules(path)]
     assert modules
     assert not HEAVY & _loaded(*modules)
 
 
-def test_what_spark_loads_at_each_start_of_the_query_loads_nothing_that_decides() -> None:
+def test_what_spark_loads_at_each_start_of_the_query_loads_nothing_that_decides():
     assert not {"numpy", "pydantic", "re2", "state.controller", *HEAVY - {"pyspark", "py4j"}} & _loaded(
         "streaming.spark.operator"
     )

@@ -1,7 +1,6 @@
 """The collector of a cluster that loses its brokers, has none, becomes another kind of cluster, or publishes no load."""
 
 import json
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,7 +11,7 @@ from streaming.collector.pulsar import PulsarCollector, StartRefused
 from streaming.pulsar.admin import HttpClient, PulsarAdmin
 from streaming.pulsar.load_data import LOAD_TOPIC, TOP_BUNDLES_TOPIC, LoadData, NoLoadData, PublishedLoad
 from streaming.settings import PulsarTarget, load
-from tests.streaming.http_broker import Answer, Asked, Broker, http_brokers
+from tests.streaming.http_broker import Answer, Asked, Broker, Brokers, http_brokers
 
 CLUSTER = "east-1"
 MODULAR = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"
@@ -54,12 +53,6 @@ def without_brokers(asked: Asked) -> Answer:
     return 200, {}, b"{}" if is_table else b"[]"
 
 
-@pytest.fixture
-def brokers() -> Iterator[Callable[[Callable[[Asked], Answer]], Broker]]:
-    with http_brokers() as make:
-        yield make
-
-
 def collector(broker: Broker, heard: Heard, **flags: object) -> PulsarCollector:
     target = PulsarTarget(admin_url=broker.url, timeout_s=2)
     settings = load(file=None, flags=QUICK | flags, environ={}).settings
@@ -72,8 +65,8 @@ def failed_sweeps(collecting: PulsarCollector, result: str) -> float | None:
 
 
 def test_a_cluster_that_lists_no_broker_gives_a_tick_that_asked_nobody(
-    brokers: Callable[..., Broker],
-) -> None:
+    brokers: Brokers,
+):
     heard = Heard()
     collecting = collector(brokers(without_brokers), heard)
     assert collecting.sweep()
@@ -83,8 +76,8 @@ def test_a_cluster_that_lists_no_broker_gives_a_tick_that_asked_nobody(
 
 
 def test_when_no_broker_answers_any_more_there_is_no_tick_and_it_says_so(
-    brokers: Callable[..., Broker],
-) -> None:
+    brokers: Brokers,
+):
     heard, broker = Heard(), brokers(without_brokers)
     collecting = collector(broker, heard)
     broker.answer = lambda _: (500, {}, b'{"reason": "metadata store is gone"}')
@@ -102,8 +95,8 @@ def test_when_no_broker_answers_any_more_there_is_no_tick_and_it_says_so(
 
 
 def test_a_load_manager_that_is_changed_under_it_ends_it_with_the_remedy(
-    brokers: Callable[..., Broker],
-) -> None:
+    brokers: Brokers,
+):
     broker = brokers(without_brokers)
     collecting = collector(broker, Heard())
 
@@ -130,9 +123,9 @@ def test_a_load_manager_that_is_changed_under_it_ends_it_with_the_remedy(
     ],
     ids=["an older broker that does not say", "none", "as Pulsar writes a list", "a single name"],
 )
-def test_it_says_which_splits_each_broker_allows(
-    brokers: Callable[..., Broker], configured: dict[str, str], shown: list[str] | None
-) -> None:
+def test_it_says_which_splits_brokers_allow(
+    brokers: Brokers, configured: dict[str, str], shown: list[str] | None
+):
     found: list[Broker] = []
 
     def one_broker(asked: Asked) -> Answer:
@@ -161,8 +154,8 @@ IN, COMMITS, USERS = (
 
 
 def test_it_says_in_which_bundles_its_own_topics_are_and_what_they_carry(
-    brokers: Callable[..., Broker],
-) -> None:
+    brokers: Brokers,
+):
     """A topic whose statistics cannot be read is left out; a user's topic in the same bundle is not one of its own."""
 
     def with_own_topics(asked: Asked) -> Answer:
@@ -193,8 +186,8 @@ def test_it_says_in_which_bundles_its_own_topics_are_and_what_they_carry(
     ("first", "then"), [(MODULAR, EXTENSIBLE), (EXTENSIBLE, MODULAR)], ids=["to extensible", "to modular"]
 )
 def test_a_switch_of_load_managers_is_said_and_noticed_before_a_second_sweep_fails(
-    brokers: Callable[..., Broker], caplog: pytest.LogCaptureFixture, first: str, then: str
-) -> None:
+    brokers: Brokers, caplog: pytest.LogCaptureFixture, first: str, then: str
+):
     running, found = [first], list[Broker]()
 
     def one_broker(asked: Asked) -> Answer:
@@ -230,8 +223,8 @@ def test_a_switch_of_load_managers_is_said_and_noticed_before_a_second_sweep_fai
 
 
 def test_what_brokers_publish_that_cannot_be_followed_is_said_of_each_of_them(
-    brokers: Callable[..., Broker],
-) -> None:
+    brokers: Brokers,
+):
     heard, found = Heard(), list[Broker]()
 
     def one_broker(asked: Asked) -> Answer:
@@ -248,7 +241,7 @@ def test_what_brokers_publish_that_cannot_be_followed_is_said_of_each_of_them(
     assert collecting.sweep()
     collecting.join_facts()
     collecting.close()
-    (failed,) = heard.ticks[0]["failed"].values()  # type: ignore[index]
+    (failed,) = heard.ticks[0]["failed"].values()
     assert "the broker that serves the brokers' load data cannot be found" in failed
     assert "not a super-user" in failed
 
@@ -263,9 +256,7 @@ def lost(asked: Asked) -> Answer:
     )
 
 
-def test_a_broker_that_cannot_be_heard_is_looked_for_again_and_old_values_are_not_repeated_meanwhile() -> (
-    None
-):
+def test_a_broker_that_cannot_be_heard_is_looked_for_again_and_no_old_value_repeated():
     with http_brokers() as make:
         broker = make(lost)
         target = PulsarTarget(admin_url=broker.url, timeout_s=1)
@@ -282,7 +273,7 @@ def test_a_broker_that_cannot_be_heard_is_looked_for_again_and_old_values_are_no
 
 
 @pytest.mark.parametrize("happens", ["load", "problem"])
-def test_load_is_waited_for_until_it_comes_or_the_topics_cannot_be_followed(happens: str) -> None:
+def test_load_is_waited_for_until_it_comes_or_the_topics_cannot_be_followed(happens: str):
     target = PulsarTarget()
     with HttpClient(target) as http, ThreadPoolExecutor(1) as pool:
         load_data = LoadData(PulsarAdmin(http, target), http, target)
@@ -300,7 +291,7 @@ def test_load_is_waited_for_until_it_comes_or_the_topics_cannot_be_followed(happ
                 waiting.result(10)
 
 
-def test_a_broker_that_took_its_load_back_and_one_never_heard_of_are_told_apart() -> None:
+def test_a_broker_that_took_its_load_back_and_one_never_heard_of_are_told_apart():
     target = PulsarTarget()
     with HttpClient(target) as http:
         load_data = LoadData(PulsarAdmin(http, target), http, target)

@@ -50,7 +50,7 @@ def wrong(check: str, **changed: Any) -> Finding:
     return found
 
 
-def test_where_all_is_well_every_check_says_so_and_nothing_is_to_be_done() -> None:
+def test_where_all_is_well_every_check_says_so_and_nothing_is_to_be_done():
     found = judge(WELL)
     assert {finding.outcome for finding in found} == {"ok"}
     assert [finding.remedy for finding in found] == [None] * len(found)
@@ -59,9 +59,9 @@ def test_where_all_is_well_every_check_says_so_and_nothing_is_to_be_done() -> No
 
 
 @pytest.mark.parametrize(("check", "changed", "outcome", "finding", "remedy"), WRONG)
-def test_a_check_says_what_is_wrong_and_what_to_do(
+def test_a_check_says_what_is_wrong_and_the_remedy(
     check: str, changed: dict[str, Any], outcome: str, finding: str, remedy: str
-) -> None:
+):
     found = wrong(check, **changed)
     assert found.outcome == outcome
     assert finding in found.finding
@@ -80,39 +80,39 @@ def test_a_check_says_what_is_wrong_and_what_to_do(
 )
 def test_what_is_not_seen_from_here_is_not_checked_and_nothing_about_it_says_start_over(
     seen: dict[str, Any], changed: dict[str, Any], why: str
-) -> None:
+):
     found = wrong("checkpoint", **{**changed, **seen})
     assert found.outcome == "not checked"
     assert why in found.finding
     assert "--" not in f"{found.finding} {found.remedy}"
 
 
-def test_where_nobody_knows_where_the_controller_ran_a_missing_checkpoint_is_not_checked() -> None:
+def test_where_nobody_knows_where_the_controller_ran_a_missing_checkpoint_is_not_checked():
     found = wrong("checkpoint", **{**ENDED, "processes": [], "checkpoint": NO_CHECKPOINT})
     assert (found.outcome, "nobody knows where" in found.finding) == ("not checked", True)
 
 
-def test_a_standby_that_could_not_lead_is_not_told_to_start_over_while_somebody_leads() -> None:
+def test_a_standby_that_could_not_lead_is_not_told_to_start_over_while_somebody_leads():
     standby = process(**STANDBY, problem="it is newer: run that one, or start over with --fresh, which …")
     assert wrong("leader", processes=[LEADER, standby]).finding.endswith("it is newer: run that one")
     alone = [each.finding for each in of("leader", processes=[standby])]
     assert any("--fresh" in each for each in alone)
 
 
-def test_the_table_of_what_may_be_wrong_has_every_check() -> None:
+def test_the_table_of_what_may_be_wrong_has_every_check():
     assert {check for check, *_ in WRONG} == {check.name for check in CHECKS}
 
 
 @pytest.mark.parametrize("what", ["marker", "checkpoint", "processes", "rounds", "input", "rejected"])
-def test_what_could_not_be_looked_at_is_not_checked_and_says_why_and_the_rest_is(what: str) -> None:
-    found = judge(replace(WELL, **{what: Missed("the reason")}))  # type: ignore[arg-type]
+def test_what_could_not_be_looked_at_is_not_checked_and_says_why_and_the_rest_is(what: str):
+    found = judge(replace(WELL, **{what: Missed("the reason")}))
     assert {finding.outcome for finding in found} == {"ok", "not checked"}
     missed = [finding for finding in found if finding.outcome == "not checked"]
     assert all("the reason" in finding.finding for finding in missed)
     assert {finding.check for finding in found} == {check.name for check in CHECKS}
 
 
-def test_a_check_that_fails_is_named_and_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_fails_is_named_and_ends_no_other(monkeypatch: pytest.MonkeyPatch):
     def broken(_: Facts) -> list[Finding]:
         raise KeyError("oops")
 
@@ -123,7 +123,7 @@ def test_a_check_that_fails_is_named_and_ends_no_other(monkeypatch: pytest.Monke
     assert others == [finding for finding in others if finding.outcome == "ok"]
 
 
-def test_brokers_that_do_not_answer_have_an_exit_code_of_their_own_unless_more_is_wrong() -> None:
+def test_brokers_that_do_not_answer_have_an_exit_code_of_their_own_unless_more_is_wrong():
     silent = side(brokers=Missed("no answer", is_unreachable=True), topics=Missed("no answer"))
     assert exit_code_of(judge(replace(WELL, sides=silent))) == UNREACHABLE
     assert exit_code_of(judge(replace(WELL, sides=silent, processes=[]))) == REFUSED
@@ -131,13 +131,13 @@ def test_brokers_that_do_not_answer_have_an_exit_code_of_their_own_unless_more_i
     assert exit_code_of(judge(replace(WELL, sides=refused))) == REFUSED
 
 
-def test_warnings_and_what_was_not_checked_end_with_zero() -> None:
+def test_warnings_and_what_was_not_checked_end_with_zero():
     found = judge(replace(WELL, processes=[process(ahead_s=9.0)], marker=Missed("no")))
     assert {finding.outcome for finding in found} == {"ok", "warning", "not checked"}
     assert exit_code_of(found) == OK
 
 
-def test_what_brokers_say_only_to_who_does_it_is_not_checked() -> None:
+def test_what_brokers_say_only_to_who_does_it_is_not_checked():
     user = SecuritySettings(protocol="sasl_plaintext", mechanism="PLAIN", username="u", password_file="p")  # noqa: S106  a name
     settings = Settings(
         input=InputSettings(url="kafka://k:9092", security=user), controller=ControllerSettings(name="x")
@@ -146,7 +146,7 @@ def test_what_brokers_say_only_to_who_does_it_is_not_checked() -> None:
     assert (found.outcome, found.remedy) == ("not checked", "See docs/security.md")
 
 
-def test_the_page_has_the_worst_first_and_what_to_do_below() -> None:
+def test_the_page_has_the_worst_first_and_what_to_do_below():
     found = judge(replace(WELL, processes=[], rejected={"not-json": 1}))
     lines = report_text(found).splitlines()
     assert lines[0].startswith("1 problem, 1 warning, ")
@@ -157,7 +157,7 @@ def test_the_page_has_the_worst_first_and_what_to_do_below() -> None:
     assert all(line.startswith("  ok ") for line in lines[5:])
 
 
-def test_the_page_about_it_has_every_check() -> None:
+def test_the_page_about_it_has_every_check():
     page = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `(\w+)` \|", page.partition("## The checks")[2], re.MULTILINE) == [
         check.name for check in CHECKS
@@ -176,7 +176,7 @@ def beat(
     return TopicRecord(key=b"trimtab", value=value, timestamp=appended_ms, partition=0, offset=0, headers=[])
 
 
-def test_a_process_runs_while_it_beats_and_has_not_said_goodbye() -> None:
+def test_a_process_runs_while_it_beats_and_has_not_said_goodbye():
     records = [
         beat("a:1", appended_ms=NOW_MS - 60_000),
         beat("a:1", appended_ms=NOW_MS - 2_000),
@@ -196,7 +196,7 @@ def test_a_process_runs_while_it_beats_and_has_not_said_goodbye() -> None:
     assert newest_processes([beat("a:1", appended_ms=NOW_MS, at="noon")], now_ms=NOW_MS)[0].runs
 
 
-def test_the_worst_clock_of_each_sender_counts_and_junk_does_not() -> None:
+def test_the_worst_clock_of_each_sender_counts_and_junk_does_not():
     def at(source: str, second: int) -> TopicRecord:
         return sent(source, f"1970-01-01T00:00:{second:02}Z", 20_000)
 
@@ -208,7 +208,7 @@ def test_the_worst_clock_of_each_sender_counts_and_junk_does_not() -> None:
     }
 
 
-def test_a_look_that_hangs_ends_at_its_limit_and_one_that_fails_says_how() -> None:
+def test_a_look_that_hangs_ends_at_its_limit_and_one_that_fails_says_how():
     never = threading.Event()
     hung = looked(never.wait, what="the beats", limit_s=0.01)
     never.set()
@@ -232,7 +232,6 @@ def test_a_look_that_hangs_ends_at_its_limit_and_one_that_fails_says_how() -> No
 
 def looked(call: Callable[[], object], *, what: str = "", limit_s: float = 5) -> tuple[str, bool]:
     found = attempt(call, what=what, limit_s=limit_s)
-    assert isinstance(found, Missed)
     return found.why, found.is_unreachable
 
 
@@ -248,9 +247,7 @@ def on(disk: Disk, *, scheme: str = "") -> Settings:
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
-def test_a_checkpoint_on_this_machine_is_read_without_spark_and_left_as_it_is(
-    disk: Disk, scheme: str
-) -> None:
+def test_a_checkpoint_on_this_machine_is_read_without_spark_and_left_as_it_is(disk: Disk, scheme: str):
     before = {path: path.stat().st_mtime_ns for path in disk.root.rglob("*")}
     seen = checkpoint_seen(on(disk, scheme=scheme), {})
     assert (seen.checkpoint, seen.refusal) == (Checkpoint(query_id="q", last_batch_id=3, epoch=7), None)
@@ -266,9 +263,7 @@ def test_a_checkpoint_on_this_machine_is_read_without_spark_and_left_as_it_is(
         ({"topic_ids": {"trimtab.input": "a"}}, "the input was deleted and made anew"),
     ],
 )
-def test_a_checkpoint_that_a_start_would_refuse_is_refused_with_its_words(
-    disk: Disk, changed: dict[str, Any], why: str
-) -> None:
+def test_what_a_start_would_refuse_is_refused_with_its_words(disk: Disk, changed: dict[str, Any], why: str):
     card = msgspec.structs.replace(card_of(SETTINGS), **changed)
     disk.write("start-7/trimtab.json", msgspec.json.encode(card))
     assert why in (checkpoint_seen(on(disk), {"trimtab.input": "b"}).refusal or "")
@@ -276,7 +271,7 @@ def test_a_checkpoint_that_a_start_would_refuse_is_refused_with_its_words(
 
 def test_what_is_no_checkpoint_or_damaged_is_refused_and_what_is_elsewhere_is_not_looked_at(
     disk: Disk,
-) -> None:
+):
     disk.write("start-7/metadata", b"")
     assert "metadata cannot be read" in (checkpoint_seen(on(disk), {}).refusal or "")
     disk.delete("start-7")
@@ -292,17 +287,17 @@ def test_what_is_no_checkpoint_or_damaged_is_refused_and_what_is_elsewhere_is_no
     ("asked_s", "answered_s", "ahead_s"),
     [(1_000.4, 1_000.6, 0.0), (999.5, 1_000.5, 0.0), (970.0, 971.0, 29.0), (1_031.0, 1_032.0, -30.0)],
 )
-def test_how_far_a_brokers_clock_is_ahead_is_known_from_the_date_on_its_answer(
+def test_a_brokers_clock_is_known_from_the_date_on_its_answer(
     asked_s: float, answered_s: float, ahead_s: float
-) -> None:
+):
     assert ahead_by_date(formatdate(1_000, usegmt=True), asked_s, answered_s) == ahead_s
     assert ahead_by_date(None, asked_s, answered_s) is None
     assert ahead_by_date("yesterday", asked_s, answered_s) is None
 
 
-def test_a_controller_that_has_just_begun_and_deletes_what_was_before_it_is_looked_at_again(
+def test_a_controller_that_deletes_older_starts_meanwhile_is_read_again(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     read = checkpoints.read_card
 
     def overtaken(*arguments: Any) -> Any:
@@ -318,7 +313,7 @@ def test_a_controller_that_has_just_begun_and_deletes_what_was_before_it_is_look
 
 def test_the_checkpoint_of_a_running_controller_is_read_after_its_marker(
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+):
     looked: list[str] = []
     monkeypatch.setattr("streaming.systems.examining.sides_of", lambda _: [])
     monkeypatch.setattr("streaming.systems.input.input_ids", lambda _: looked.append("ids"))

@@ -67,13 +67,13 @@ def read(heard: Election, seconds: range | list[float], *records: bytes) -> None
         heard.note_read(float(at_s))
 
 
-def test_nothing_is_tried_before_the_topic_was_read_to_its_end() -> None:
+def test_nothing_is_tried_before_the_topic_was_read_to_its_end():
     heard = election()
     heard.receive(leader(is_leaving=True))
     assert heard.reason() is None
 
 
-def test_a_leader_that_was_heard_within_the_session_is_left_alone_and_one_that_was_not_is_followed() -> None:
+def test_a_leader_heard_within_the_session_is_left_alone_and_a_silent_one_followed():
     heard = election()
     read(heard, range(10), leader())
     assert heard.reason() is None
@@ -84,7 +84,7 @@ def test_a_leader_that_was_heard_within_the_session_is_left_alone_and_one_that_w
     assert heard.reason() is None
 
 
-def test_where_nobody_has_led_a_standby_waits_a_session_too() -> None:
+def test_where_nobody_has_led_a_standby_waits_a_session_too():
     heard = election()
     read(heard, range(10))
     assert heard.reason() is None
@@ -92,7 +92,7 @@ def test_where_nobody_has_led_a_standby_waits_a_session_too() -> None:
     assert heard.reason() == "no leader was heard for 10.0 s"
 
 
-def test_an_outage_is_not_silence_and_the_leader_has_a_session_after_it() -> None:
+def test_an_outage_is_not_silence_and_the_leader_has_a_session_after_it():
     heard = election()
     read(heard, range(9), leader())
     heard.note_failure()
@@ -104,14 +104,14 @@ def test_an_outage_is_not_silence_and_the_leader_has_a_session_after_it() -> Non
     assert heard.reason() == "the leader a:1 was not heard for 10.0 s"
 
 
-def test_a_standby_that_was_frozen_does_not_count_the_time_as_the_leaders_silence() -> None:
+def test_a_standby_that_was_frozen_does_not_count_the_time_as_the_leaders_silence():
     heard = election()
     read(heard, range(3), leader())
     heard.note_read(3_600.0)
     assert heard.reason() is None
 
 
-def test_a_leader_with_a_longer_session_has_its_own_and_one_of_an_earlier_version_25_seconds() -> None:
+def test_a_leader_with_a_longer_session_has_its_own_and_one_of_an_earlier_version_25_seconds():
     heard = election()
     read(heard, range(30), leader(session_s=30.0))
     assert heard.reason() is None
@@ -119,7 +119,7 @@ def test_a_leader_with_a_longer_session_has_its_own_and_one_of_an_earlier_versio
     assert heard.reason() is not None
 
 
-def test_a_goodbye_is_followed_at_once_unless_a_newer_leader_was_heard() -> None:
+def test_a_goodbye_is_followed_at_once_unless_a_newer_leader_was_heard():
     heard = election()
     read(heard, [0.0], leader(), leader(is_leaving=True))
     assert heard.reason() == "the leader a:1 has said goodbye"
@@ -127,7 +127,7 @@ def test_a_goodbye_is_followed_at_once_unless_a_newer_leader_was_heard() -> None
     assert heard.reason() is None
 
 
-def test_a_predecessor_that_goes_on_beating_does_not_hide_the_silence_of_the_leader() -> None:
+def test_a_predecessor_that_goes_on_beating_does_not_hide_the_silence_of_the_leader():
     heard = election()
     read(heard, [0.0], leader(epoch=8))
     for at_s in range(1, 11):
@@ -135,7 +135,7 @@ def test_a_predecessor_that_goes_on_beating_does_not_hide_the_silence_of_the_lea
     assert heard.reason() == "the leader a:1 was not heard for 10.0 s"
 
 
-def test_of_several_standbys_the_first_by_name_tries_and_the_next_one_leaves_it_a_session() -> None:
+def test_of_several_standbys_the_first_by_name_tries_and_the_next_one_leaves_it_a_session():
     first, second = election("b:1"), election("c:1")
     for at_s in range(11):
         read(first, [float(at_s)], *([leader()] if at_s == 0 else []), standby("c:1"))
@@ -149,20 +149,19 @@ def test_of_several_standbys_the_first_by_name_tries_and_the_next_one_leaves_it_
     assert second.reason() is not None, "the first standby had a whole session and did not take over"
 
 
-def test_a_standby_that_could_not_lead_or_has_left_is_not_waited_for() -> None:
+def test_a_standby_that_could_not_lead_or_has_left_is_not_waited_for():
     for gone in (standby("b:1", problem="no checkpoint"), standby("b:1", is_leaving=True)):
         heard = election("c:1")
         read(heard, [0.0], leader(is_leaving=True), standby("b:1"), gone)
         assert heard.reason() is not None
 
 
-def test_what_is_no_beat_and_what_other_controllers_say_is_passed_over() -> None:
+def test_what_is_no_beat_and_what_other_controllers_say_is_passed_over():
     heard = election()
     other = leader(is_leaving=True).replace(b'"main"', b'"other"')
     read(heard, [0.0], leader(), b"{}", other)
     heard.receive(None)
     assert heard.reason() is None
-    assert heard.leader is not None
     assert heard.leader.epoch == 7
 
 
@@ -216,13 +215,13 @@ def connecting(*answers: Sink | Exception) -> Callable[[], Sink]:
     return connect
 
 
-def test_a_beat_reads_back_as_it_was_and_anything_else_is_named() -> None:
+def test_a_beat_reads_back_as_it_was_and_anything_else_is_named():
     assert decode(encode(BEAT)) == BEAT
     with pytest.raises(Unreadable, match="no beat"):
         decode(b"{}")
 
 
-def test_the_first_beat_is_written_at_once_under_the_controllers_name() -> None:
+def test_the_first_beat_is_written_at_once_under_the_controllers_name():
     sink = Sink()
     with Beats(connecting(sink), lambda: BEAT, every_s=3600):
         assert sink.has_flushed.wait(PATIENCE_S)
@@ -231,14 +230,14 @@ def test_the_first_beat_is_written_at_once_under_the_controllers_name() -> None:
     assert sink.is_closed
 
 
-def test_nothing_is_said_before_there_is_something_to_say() -> None:
+def test_nothing_is_said_before_there_is_something_to_say():
     sink = Sink()
     with Beats(connecting(sink), lambda: None, every_s=0.0):
         pass
     assert sink.sent == []
 
 
-def test_what_has_changed_is_said_at_once() -> None:
+def test_what_has_changed_is_said_at_once():
     sink, duty = Sink(), Duty(name="main", session_s=10.0, is_alive=lambda: True)
     with Beats(connecting(sink), duty.beat, every_s=3600) as beats:
         duty.stand_by("no checkpoint")
@@ -249,11 +248,10 @@ def test_what_has_changed_is_said_at_once() -> None:
         said = sink.next_beat("leader")
     assert (said.epoch, said.batch, said.problem, said.is_leaving) == (8, 5, "", False)
     last = decode(sink.sent[-1][1])
-    assert isinstance(last, Beat)
     assert (last.role, last.epoch, last.is_leaving) == ("leader", 8, True)
 
 
-def test_a_process_that_was_superseded_says_no_goodbye_which_would_call_a_standby() -> None:
+def test_a_process_that_was_superseded_says_no_goodbye_which_would_call_a_standby():
     sink, duty = Sink(), Duty(name="main", session_s=10.0, is_alive=lambda: True)
     duty.lead(8, lambda: 5)
     with Beats(connecting(sink), duty.beat, every_s=3600):
@@ -262,7 +260,7 @@ def test_a_process_that_was_superseded_says_no_goodbye_which_would_call_a_standb
     assert len(sink.sent) == 1
 
 
-def test_a_process_that_is_not_alive_is_silent_so_that_a_standby_takes_over() -> None:
+def test_a_process_that_is_not_alive_is_silent_so_that_a_standby_takes_over():
     duty = Duty(name="main", session_s=10.0, is_alive=lambda: False)
     duty.lead(8, lambda: 5)
     assert duty.beat() is None
@@ -272,9 +270,9 @@ def test_a_process_that_is_not_alive_is_silent_so_that_a_standby_takes_over() ->
     "trouble",
     [NoTopic("there is no topic"), PublishError("no answer"), OSError("a bug"), Sink(PublishError("full"))],
 )
-def test_beats_that_cannot_be_written_are_named_once_and_written_again_by_a_connection_made_anew(
+def test_beats_that_cannot_be_written_are_named_once_and_go_out_by_a_new_connection(
     caplog: pytest.LogCaptureFixture, trouble: Sink | Exception
-) -> None:
+):
     sound = Sink()
     with (
         caplog.at_level(logging.INFO),
@@ -289,7 +287,7 @@ def test_beats_that_cannot_be_written_are_named_once_and_written_again_by_a_conn
     assert len(named) == (0 if isinstance(trouble, OSError) else 1)
 
 
-def test_why_no_beats_are_written_is_known_as_long_as_it_is_so() -> None:
+def test_why_no_beats_are_written_is_known_as_long_as_it_is_so():
     sound, may_recover = Sink(), Event()
 
     def connect() -> Sink:
@@ -347,16 +345,16 @@ def listening(topic: Topic, connected: Callable[[], None] = lambda: None) -> Lis
     return Listener(connect, election, session_s=10.0)
 
 
-def test_a_goodbye_ends_the_wait_and_names_who_has_left() -> None:
+def test_a_goodbye_ends_the_wait_and_names_who_has_left():
     with listening(Topic(failing=0)) as listener:
         listener.wait(PATIENCE_S)
         assert listener.reason == "the leader a:1 has said goodbye"
         assert listener.leader == GOODBYE
 
 
-def test_a_topic_that_cannot_be_read_is_named_and_read_again_by_a_connection_made_anew(
+def test_a_topic_that_cannot_be_read_is_named_and_read_by_a_new_connection(
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+):
     monkeypatch.setattr("streaming.controller.standby._AGAIN_S", 0.0)
     topic, connections = Topic(failing=2), threading.Semaphore(0)
     with listening(topic, connections.release) as listener:

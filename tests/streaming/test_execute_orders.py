@@ -119,12 +119,12 @@ def order(*, epoch: bytes | None = b"3", **data: object) -> Order[UnloadAction |
 )
 def test_an_action_is_taken_up_only_when_nothing_is_against_it(
     changed: dict[str, object], control: ControlData | None, reason: str | None
-) -> None:
-    skip = gate(order(**changed), control=control, now=NOW)  # type: ignore[arg-type]
+):
+    skip = gate(order(**changed), control=control, now=NOW)
     assert (skip and skip.reason) == reason
 
 
-def test_a_pause_is_named_so_that_a_finding_can_tell_one_that_has_ended() -> None:
+def test_a_pause_is_named_so_that_a_finding_can_tell_one_that_has_ended():
     skips = [
         gate(order(), control=control, now=NOW)
         for control in (ControlData(paused=True), ControlData(mode="dry-run"))
@@ -137,7 +137,7 @@ def heard(epochs: Epochs, *records: tuple[int, str, int]) -> list[bool]:
     return [epochs.note(partition, source, epoch) == epoch for partition, source, epoch in records]
 
 
-def test_the_highest_epoch_of_a_source_counts_for_what_follows_in_the_same_partition() -> None:
+def test_the_highest_epoch_of_a_source_counts_for_what_follows_in_the_same_partition():
     epochs = Epochs()
     assert heard(epochs, (0, "a", 2), (0, "b", 1), (0, "a", 1), (1, "a", 1), (0, "a", 2)) == [
         True, True, False, True, True,
@@ -147,7 +147,7 @@ def test_the_highest_epoch_of_a_source_counts_for_what_follows_in_the_same_parti
     assert epochs.epochs_of(2) == {}
 
 
-def test_a_partition_that_is_read_again_begins_with_what_was_heard_before_that_place() -> None:
+def test_a_partition_that_is_read_again_begins_with_what_was_heard_before_that_place():
     epochs = Epochs()
     heard(epochs, (0, "a", 2), (1, "a", 2))
     epochs.begin(0, {"a": 1})
@@ -156,9 +156,7 @@ def test_a_partition_that_is_read_again_begins_with_what_was_heard_before_that_p
     assert heard(epochs, (1, "a", 1)) == [True]
 
 
-def test_a_new_leader_is_heard_before_its_first_action_and_whatever_the_type_and_the_cluster_of_a_record() -> (
-    None
-):
+def test_a_new_leader_is_heard_whatever_the_type_and_cluster_of_its_first_record():
     epochs = Epochs()
     leader = encode_leader("c", epoch=5, time_ms=0)
     before = read(record(), epochs, epoch=b"4")
@@ -173,7 +171,7 @@ def test_a_new_leader_is_heard_before_its_first_action_and_whatever_the_type_and
     ]
 
 
-def test_what_is_for_somebody_else_is_left_alone() -> None:
+def test_what_is_for_somebody_else_is_left_alone():
     assert read(record(cluster="west")) is None
     assert read(record("trimtab.action.throttle.v1")) is None
 
@@ -189,7 +187,7 @@ def test_what_is_for_somebody_else_is_left_alone() -> None:
         (record(), b"x", "invalid literal"),
     ],
 )
-def test_what_cannot_be_read_is_said_with_the_reason(value: bytes, header: bytes, message: str) -> None:
+def test_what_cannot_be_read_is_said_with_the_reason(value: bytes, header: bytes, message: str):
     with pytest.raises(BadOrder, match=message):
         read(value, epoch=header)
 
@@ -222,9 +220,8 @@ def read_throttle(value: bytes) -> Order[ThrottleAction] | None:
     return read_order(record, Epochs(), cluster=KAFKA_CLUSTER, readers=KAFKA_ACTIONS)
 
 
-def test_lists_rates_and_the_epoch_are_read() -> None:
+def test_lists_rates_and_the_epoch_are_read():
     found = read_throttle(throttle_order())
-    assert found is not None
     assert (found.id, found.epoch, found.highest_epoch) == ("a", 7, 7)
     assert found.action.add == ThrottledLists(leader={"t": "0:1"}, follower={"t": "0:3"})
     assert found.action.rates == {BrokerRole("leader", 1): 5, BrokerRole("follower", 3): 6}
@@ -234,7 +231,7 @@ def test_lists_rates_and_the_epoch_are_read() -> None:
 @pytest.mark.parametrize(
     "value", [throttle_order(cluster="other"), throttle_order(type_="trimtab.action.unload.v1")]
 )
-def test_what_is_another_clusters_or_of_another_kind_is_passed_over(value: bytes) -> None:
+def test_what_is_another_clusters_or_of_another_kind_is_passed_over(value: bytes):
     assert read_throttle(value) is None
 
 
@@ -248,7 +245,7 @@ def test_what_is_another_clusters_or_of_another_kind_is_passed_over(value: bytes
         ({"precondition": {"reassignments": "perhaps"}}, "Invalid enum value"),
     ],
 )
-def test_what_cannot_be_an_order_is_refused_by_name(data: dict[str, Any], why: str) -> None:
+def test_what_cannot_be_an_order_is_refused_by_name(data: dict[str, Any], why: str):
     with pytest.raises(BadOrder, match=why):
         read_throttle(throttle_order(**data))
 
@@ -280,7 +277,7 @@ def is_paused(log: Log) -> bool | None:
     return None if found is None else found.paused
 
 
-def test_the_newest_event_of_the_cluster_is_obeyed_wherever_it_stands() -> None:
+def test_the_newest_event_of_the_cluster_is_obeyed_wherever_it_stands():
     newest = event(DAY_MS + 2_000, paused=True)
     older = event(DAY_MS + 1_000, paused=False)
     other = event(DAY_MS + 9_000, paused=False, cluster="west-1")
@@ -289,21 +286,21 @@ def test_the_newest_event_of_the_cluster_is_obeyed_wherever_it_stands() -> None:
 
 
 @pytest.mark.parametrize("paused", [True, False])
-def test_an_event_from_a_clock_that_is_ahead_is_obeyed_and_hides_no_later_one(*, paused: bool) -> None:
+def test_an_event_from_a_clock_that_is_ahead_is_obeyed_and_hides_no_later_one(*, paused: bool):
     ahead, later = event(2 * DAY_MS, paused=paused), event(DAY_MS + 1_000, paused=not paused)
     assert is_paused(Log((ahead, DAY_MS))) is paused
     assert is_paused(Log((ahead, DAY_MS), (later, DAY_MS + 1_000))) is not paused
     assert is_paused(Log((later, DAY_MS + 1_000), (ahead, DAY_MS))) is not paused, "wherever it stands"
 
 
-def test_within_what_the_settings_allow_the_time_of_the_event_counts() -> None:
+def test_within_what_the_settings_allow_the_time_of_the_event_counts():
     first, second = event(DAY_MS + 10_000, paused=True), event(DAY_MS + 9_000, paused=False)
     assert is_paused(Log((first, DAY_MS), (second, DAY_MS + 5_000))) is True
     beyond = event(DAY_MS + 10_001, paused=True)
     assert is_paused(Log((beyond, DAY_MS), (second, DAY_MS + 5_000))) is False
 
 
-def test_settings_that_an_older_executor_does_not_know_hide_no_pause() -> None:
+def test_settings_that_an_older_executor_does_not_know_hide_no_pause():
     message = json.loads(event(DAY_MS, paused=True))
     message["data"]["settings"] = {"pulsar": {"unheard_of": 1}}
     assert is_paused(Log((json.dumps(message).encode(), DAY_MS))) is True

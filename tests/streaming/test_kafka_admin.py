@@ -84,7 +84,7 @@ ASKERS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
 @pytest.mark.parametrize("asker", ASKERS)
 def test_brokers_that_do_not_answer_are_told_and_a_client_that_was_opened_is_closed(
     admin: Admin, asker: str, *, is_reached: bool
-) -> None:
+):
     ask, kind, text = ASKERS[asker]
     admin.unreachable = None if is_reached else KafkaTimeoutError()
     with pytest.raises(kind, match=text):
@@ -98,7 +98,7 @@ def test_brokers_that_do_not_answer_are_told_and_a_client_that_was_opened_is_clo
     assert admin.options.items() >= LINK.client_options().items()
 
 
-def test_a_refusal_that_does_not_pass_is_no_outage(admin: Admin) -> None:
+def test_a_refusal_that_does_not_pass_is_no_outage(admin: Admin):
     admin.refusal = TopicAuthorizationFailedError()
     with pytest.raises(StartError) as start:
         validate("b1:9092", TopicNames(), max_record_bytes=1)
@@ -108,9 +108,9 @@ def test_a_refusal_that_does_not_pass_is_no_outage(admin: Admin) -> None:
     assert not read.value.passes
 
 
-def test_a_target_chooses_how_long_a_request_may_take_and_a_certificate_that_cannot_be_used_is_told(
+def test_a_target_sets_a_requests_limit_and_a_certificate_of_no_use_is_told(
     admin: Admin,
-) -> None:
+):
     admin.unreachable = ValueError("no certificate")
     with pytest.raises(ClusterError, match="no certificate"):
         _cluster(timeout_s=2.5)
@@ -119,7 +119,7 @@ def test_a_target_chooses_how_long_a_request_may_take_and_a_certificate_that_can
 
 def test_a_connection_to_kafka_that_is_reset_is_one_line_with_its_error(
     caplog: pytest.LogCaptureFixture,
-) -> None:
+):
     connect_quickly(bootstrap_servers=["127.0.0.1:1"]).close()
     error = ConnectionResetError(104, "100% reset by peer")
     logging.getLogger("kafka.net.transport").error("%s: Error receiving", "broker 1", exc_info=error)
@@ -127,7 +127,7 @@ def test_a_connection_to_kafka_that_is_reset_is_one_line_with_its_error(
     assert "Traceback" not in caplog.text
 
 
-def test_no_client_makes_a_topic_by_asking_for_it() -> None:
+def test_no_client_makes_a_topic_by_asking_for_it():
     client = connect_quickly(bootstrap_servers=["127.0.0.1:1"])
     try:
         assert not client.cluster.metadata_request().allow_auto_topic_creation
@@ -138,7 +138,7 @@ def test_no_client_makes_a_topic_by_asking_for_it() -> None:
 @pytest.mark.parametrize("kind", [KafkaAdminClient, KafkaConsumer, KafkaProducer])
 def test_a_client_that_finds_no_broker_leaves_no_thread_and_no_open_file(
     kind: Callable[..., object], caplog: pytest.LogCaptureFixture
-) -> None:
+):
     caplog.set_level(logging.CRITICAL, "kafka")  # a captured line keeps its error, and that the socket
 
     def held() -> tuple[set[threading.Thread], int]:
@@ -156,9 +156,9 @@ def run_task(selector: NetworkSelector, waits: Callable[[], Awaitable[None]]) ->
     selector.drain()
 
 
-def test_a_wait_for_a_socket_that_the_client_has_closed_meanwhile_is_no_news(
+def test_a_wait_for_a_socket_that_the_client_has_closed_is_no_news(
     caplog: pytest.LogCaptureFixture,
-) -> None:
+):
     connect_quickly(bootstrap_servers=["127.0.0.1:1"]).close()
     selector, (ours, theirs) = NetworkSelector(), socket.socketpair()
 
@@ -179,7 +179,7 @@ def test_a_wait_for_a_socket_that_the_client_has_closed_meanwhile_is_no_news(
 
 def test_a_client_that_stops_working_is_reported_whatever_its_error_is(
     caplog: pytest.LogCaptureFixture,
-) -> None:
+):
     connect_quickly(bootstrap_servers=["127.0.0.1:1"]).close()
 
     class BrokenSelector(selectors.DefaultSelector):

@@ -68,7 +68,7 @@ def carry(memory: Memory, put: list[Change], recheck: Callable[[], None]) -> Non
     ThrottleExecutor(memory)._carry_out_changes(kafka, memory, CHANGES, DURING, AFTER, recheck)
 
 
-def test_held_before_its_first_setting_it_is_skipped_and_nothing_is_remembered(put: list[Change]) -> None:
+def test_held_before_its_first_setting_it_is_skipped_and_nothing_is_remembered(put: list[Change]):
     memory = Memory()
     with pytest.raises(Held):
         carry(memory, put, held_at(1))
@@ -77,7 +77,7 @@ def test_held_before_its_first_setting_it_is_skipped_and_nothing_is_remembered(p
 
 def test_held_in_the_middle_it_is_a_failure_that_says_so_and_all_of_it_is_remembered(
     put: list[Change],
-) -> None:
+):
     memory = Memory()
     with pytest.raises(ClusterError, match="2 of 3 settings made, then paused: the sale"):
         carry(memory, put, held_at(3))
@@ -86,7 +86,7 @@ def test_held_in_the_middle_it_is_a_failure_that_says_so_and_all_of_it_is_rememb
 
 def test_stopped_in_the_middle_all_of_it_is_remembered_for_whoever_takes_it_up_again(
     put: list[Change],
-) -> None:
+):
     class Stopped(Exception):
         """Stands in for the error that the loop raises when it is stopped."""
 
@@ -104,7 +104,7 @@ def test_stopped_in_the_middle_all_of_it_is_remembered_for_whoever_takes_it_up_a
 
 def test_what_was_set_behind_the_back_of_one_who_took_the_memory_is_remembered_with_his(
     put: list[Change],
-) -> None:
+):
     memory = Memory(taken=Remembered(rates={"leader:1": Rate(9, None)}))
     with pytest.raises(Taken):
         carry(memory, put, held_at(99))
@@ -151,8 +151,8 @@ class Cluster:
                 self.lists[role] = {change.name: change.value} if change.value else {}
                 continue
             assert int(change.name) in self.alive
-            assert change.key == rate_key(role)  # type: ignore[arg-type]
-            key = BrokerRole(role, int(change.name))  # type: ignore[arg-type]
+            assert change.key == rate_key(role)
+            key = BrokerRole(role, int(change.name))
             self.rates.pop(key, None)
             if change.value is not None:
                 self.rates[key] = int(change.value)
@@ -172,7 +172,7 @@ def carry_down(cluster: Cluster, memory: Memory, asked: ThrottleAction) -> Done:
     return done
 
 
-def test_a_broker_that_is_down_keeps_no_other_from_its_rate_and_the_action_from_no_success() -> None:
+def test_a_broker_that_is_down_keeps_no_other_from_its_rate_and_the_action_from_no_success():
     cluster, memory = Cluster(1, 2), Memory()
     assert carry_down(cluster, memory, FIRST) == Done(outcome="succeeded", reason=LATER)
     assert (cluster.lists, cluster.rates) == ({"leader": {"t": "0:1"}, "follower": {"t": "0:3"}}, {L1: 9})
@@ -182,14 +182,14 @@ def test_a_broker_that_is_down_keeps_no_other_from_its_rate_and_the_action_from_
     assert cluster.rates == {L1: 9, F3: 9}
 
 
-def test_a_broker_that_is_alive_and_cannot_be_read_is_still_a_failure() -> None:
+def test_a_broker_that_is_alive_and_cannot_be_read_is_still_a_failure():
     cluster = Cluster(1, 2)
     cluster.unreadable = {1}
     done = carry_down(cluster, Memory(), FIRST)
     assert done == Done(outcome="failed", reason=f"NOT set or taken off, broker 1: denied; {LATER}")
 
 
-def test_a_rate_of_ours_on_a_broker_that_is_down_is_taken_off_once_it_is_back() -> None:
+def test_a_rate_of_ours_on_a_broker_that_is_down_is_taken_off_once_it_is_back():
     cluster, memory = Cluster(1, 2, 3), Memory()
     carry_down(cluster, memory, FIRST)
     cluster.alive.remove(3)
@@ -204,7 +204,7 @@ def test_a_rate_of_ours_on_a_broker_that_is_down_is_taken_off_once_it_is_back() 
     assert (cluster.rates, memory.remembered.is_empty) == ({}, True)
 
 
-def test_what_was_set_behind_the_back_of_the_owner_of_the_memory_is_remembered_beside_what_is_his() -> None:
+def test_what_was_set_behind_the_back_of_the_memorys_owner_is_remembered_beside_his():
     his = Remembered(
         added=ThrottledLists(leader={"t": "0:1"}), rates={"leader:1": Rate(7, None), "leader:3": Rate(9, 4)}
     )

@@ -75,13 +75,13 @@ class Sweeps:
         return found.report
 
 
-def test_the_brokers_that_are_alive_are_reported_whether_or_not_they_take_part() -> None:
+def test_the_brokers_that_are_alive_are_reported_whether_or_not_they_take_part():
     sweeps = Sweeps()
     sweeps.cluster.alive = {1: "h1", 2: "h2", 9: "h9"}
     assert sweeps.moves().live_brokers == (1, 2, 9)
 
 
-def test_a_running_move_whose_topic_a_broker_does_not_know_yet_is_still_reported() -> None:
+def test_a_running_move_whose_topic_a_broker_does_not_know_yet_is_still_reported():
     sweeps = Sweeps()
     known = sweeps.moves().moves.read()
     del sweeps.cluster.states["t", 0]
@@ -90,7 +90,7 @@ def test_a_running_move_whose_topic_a_broker_does_not_know_yet_is_still_reported
     assert (known.leader.tolist(), unknown.leader.tolist()) == ([1], [-1])
 
 
-def test_a_plan_that_cannot_be_read_for_once_is_the_one_before_and_ends_no_throttle(tmp_path: Path) -> None:
+def test_a_plan_that_cannot_be_read_for_once_is_the_one_before_and_ends_no_throttle(tmp_path: Path):
     sweeps = Sweeps(file_of(tmp_path, ("u", 0, [1, 3])))
     both = ["t-0", "u-0"]
     assert sweeps.moves().moves.read().names() == both
@@ -111,7 +111,7 @@ def file_of(path: Path, *rows: tuple[str, int, list[int]]) -> str:
     return str(file)
 
 
-def test_targets_are_read_and_a_file_that_is_not_there_plans_nothing(tmp_path: Path) -> None:
+def test_targets_are_read_and_a_file_that_is_not_there_plans_nothing(tmp_path: Path):
     assert read_planned(file_of(tmp_path, ("t", 0, [1, 3])), {}) == ({("t", 0): (1, 3)}, [])
     assert read_planned(str(tmp_path / "later.json"), BEFORE) == ({}, [])
     assert read_planned(None, BEFORE) == ({}, [])
@@ -128,20 +128,20 @@ def test_targets_are_read_and_a_file_that_is_not_there_plans_nothing(tmp_path: P
 )
 def test_a_partition_that_cannot_be_is_named_and_keeps_no_other_from_being_planned(
     tmp_path: Path, rows: list[tuple[str, int, list[int]]], message: str
-) -> None:
+):
     planned, odd = read_planned(file_of(tmp_path, ("u", 7, [1]), *rows, ("u", 8, [2, 1])), {})
     assert planned == {("u", 7): (1,), ("u", 8): (2, 1)}
     assert odd == [message]
 
 
-def test_what_is_no_json_is_named_and_leaves_the_plan_as_it_was(tmp_path: Path) -> None:
+def test_what_is_no_json_is_named_and_leaves_the_plan_as_it_was(tmp_path: Path):
     (tmp_path / "plan.json").write_text("{")
     planned, (line,) = read_planned(str(tmp_path / "plan.json"), BEFORE)
     assert planned == BEFORE
     assert "plan.json cannot be read, so the plan before it counts" in line
 
 
-def test_an_unknown_partition_an_unknown_broker_and_another_move_are_named() -> None:
+def test_an_unknown_partition_an_unknown_broker_and_another_move_are_named():
     planned = {("nowhere", 0): (1,), ("t", 0): (1, 9), ("t", 3): (7, 3), ("t", 1): (2, 3), ("t", 2): (1, 3)}
     states = {("t", number): PAIR for number in range(3)}
     states["t", 3] = PartitionState(replicas=(1, 7), leader=1, in_sync=(1,))

@@ -43,17 +43,17 @@ def events(cluster: str, *counts: EventCount, **rejected: int) -> EventObservati
     return EventObservation(cluster=cluster, counts=list(counts), rejected=reasons, action_results={})
 
 
-def test_observations_survive_the_way_from_the_operator_to_the_driver() -> None:
+def test_observations_survive_the_way_from_the_operator_to_the_driver():
     seen = events("east-1", EventCount(REPORT, "used", 3), not_json=1)
     assert decode(encode(seen)) == seen
 
 
-def test_bytes_that_are_no_observation_are_refused() -> None:
+def test_bytes_that_are_no_observation_are_refused():
     with pytest.raises(msgspec.ValidationError):
         decode(msgspec.msgpack.encode(["round", "east-1"]))
 
 
-def test_every_rejection_reason_exists_from_the_first_scrape() -> None:
+def test_every_rejection_reason_exists_from_the_first_scrape():
     metrics = new_metrics()
     assert value(metrics, "trimtab_rejected_total", reason="not-json") == 0
     assert value(metrics, "trimtab_rejected_total", reason="ahead-of-log") == 0
@@ -62,13 +62,13 @@ def test_every_rejection_reason_exists_from_the_first_scrape() -> None:
     assert value(metrics, "trimtab_events_total", cluster="", type="unknown", result="rejected") == 0
 
 
-def test_build_info_names_the_versions() -> None:
+def test_build_info_names_the_versions():
     text = generate_latest(new_metrics().registry).decode()
     assert 'trimtab_build_info{pyspark="4.2.0",python="3.' in text
     assert 'version="0.1.0"} 1.0' in text
 
 
-def test_no_cluster_is_named_before_its_first_round_or_used_event() -> None:
+def test_no_cluster_is_named_before_its_first_round_or_used_event():
     metrics = new_metrics()
     metrics.observe_events(events("east-1", EventCount(REPORT, "rejected", 1), not_json=1))
     assert "east-1" not in generate_latest(metrics.registry).decode()
@@ -126,12 +126,12 @@ UNLOAD, SPLIT = {"kind": "unload"}, {"kind": "split"}
 )
 def test_a_cluster_has_all_its_series_from_its_first_round_with_nan_for_what_nobody_measured(
     name: str, labels: dict[str, str], expected: float
-) -> None:
+):
     found = value(after(ROUND), f"trimtab_{name}", cluster="east-1", **labels)
     assert found == pytest.approx(expected, nan_ok=True)
 
 
-def test_counters_add_up_and_the_numbers_in_an_outcome_do_not_become_series() -> None:
+def test_counters_add_up_and_the_numbers_in_an_outcome_do_not_become_series():
     metrics = after(ROUND, ROUND)
     assert value(metrics, "trimtab_examined_total", cluster="east-1", **FIRED) == 2
     assert value(metrics, "trimtab_decision_lag_seconds_sum") == 21.0
@@ -236,12 +236,12 @@ EXPECTED, ACHIEVED = {"effect": "expected"}, {"effect": "achieved"}
 )
 def test_what_differs_in_a_round_is_shown(
     rounds: list[RoundSummary], name: str, labels: dict[str, str], expected: float
-) -> None:
+):
     found = value(after(*rounds), f"trimtab_{name}", cluster="east-1", **labels)
     assert found == pytest.approx(expected, nan_ok=True)
 
 
-def test_events_are_counted_by_type_and_result_and_strangers_share_one_type() -> None:
+def test_events_are_counted_by_type_and_result_and_strangers_share_one_type():
     metrics = new_metrics()
     metrics.observe_events(events("east-1", EventCount(REPORT, "used", 3), EventCount(REPORT, "late", 1)))
     metrics.observe_events(events("east-1", EventCount("com.example.x", "rejected", 2), not_json=2))
@@ -251,7 +251,7 @@ def test_events_are_counted_by_type_and_result_and_strangers_share_one_type() ->
     assert value(metrics, "trimtab_rejected_total", reason="not-json") == 2
 
 
-def test_batches_publishing_skips_and_restarts_are_measured() -> None:
+def test_batches_publishing_skips_and_restarts_are_measured():
     metrics = new_metrics()
     metrics.observe(families.BATCH_DURATION, 0.2)
     metrics.observe(families.PUBLISH_DURATION, 0.02)
@@ -263,7 +263,7 @@ def test_batches_publishing_skips_and_restarts_are_measured() -> None:
     assert value(metrics, "trimtab_query_restarts_total") == 1
 
 
-def test_every_name_has_the_prefix_and_help_and_two_applications_do_not_share_series() -> None:
+def test_every_name_has_the_prefix_and_help_and_two_applications_do_not_share_series():
     metrics = new_metrics()
     metrics.count(families.QUERY_RESTARTS)
     served = list(text_string_to_metric_families(generate_latest(metrics.registry).decode()))
@@ -272,7 +272,7 @@ def test_every_name_has_the_prefix_and_help_and_two_applications_do_not_share_se
     assert value(new_metrics(), "trimtab_query_restarts_total") == 0
 
 
-def test_results_of_actions_are_counted_by_outcome() -> None:
+def test_results_of_actions_are_counted_by_outcome():
     metrics = new_metrics()
     seen = events("east-1", EventCount(REPORT, "used", 1))
     metrics.observe_events(msgspec.structs.replace(seen, action_results={"failed": 2}))
@@ -280,13 +280,13 @@ def test_results_of_actions_are_counted_by_outcome() -> None:
     assert value(metrics, "trimtab_action_results_total", cluster="east-1", outcome="succeeded") == 0
 
 
-def test_repeated_unloads_are_counted() -> None:
+def test_repeated_unloads_are_counted():
     metrics = after(ROUND)
     metrics.count_repeat(Repeat(cluster="east-1", source="other"))
     assert value(metrics, "trimtab_repeated_unloads_total", cluster="east-1", source="other") == 1
 
 
-def test_what_spark_has_not_said_yet_is_not_zero() -> None:
+def test_what_spark_has_not_said_yet_is_not_zero():
     metrics = new_metrics()
     assert math.isnan(value(metrics, "trimtab_state_rows") or 0)
     metrics.show_progress(state_rows=3, state_memory_bytes=4096, input_behind_records=None)
@@ -296,12 +296,12 @@ def test_what_spark_has_not_said_yet_is_not_zero() -> None:
     assert value(metrics, "trimtab_start_timestamp_seconds") == 1.5
 
 
-def test_the_catalogue_of_families_is_what_is_served() -> None:
+def test_the_catalogue_of_families_is_what_is_served():
     served = {family.name for family in metrics_page._used_families().collect()}
     assert {family.name.removesuffix("_total") for family in families.FAMILIES} == served
 
 
-def test_a_cluster_that_is_forgotten_leaves_no_series_and_begins_anew() -> None:
+def test_a_cluster_that_is_forgotten_leaves_no_series_and_begins_anew():
     metrics = new_metrics()
     used = EventCount(REPORT, "used", 2)
     metrics.observe_round(published(ROUND), published_s=490.5)
@@ -319,7 +319,7 @@ def test_a_cluster_that_is_forgotten_leaves_no_series_and_begins_anew() -> None:
     assert value(metrics, "trimtab_clusters") == 2
 
 
-def test_the_control_event_that_forgets_a_cluster_makes_no_series_of_it() -> None:
+def test_the_control_event_that_forgets_a_cluster_makes_no_series_of_it():
     metrics = after(ROUND)
     used = EventCount("unknown", "used", 1)
     last = EventObservation(cluster="east-1", counts=[used], rejected={}, action_results={}, forgotten=True)

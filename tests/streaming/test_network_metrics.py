@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent import futures
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ import pytest
 from streaming.collector.network_metrics import NetworkMeter
 from streaming.contract.kafka import Network
 from streaming.settings import KafkaTarget
-from tests.streaming.http_broker import Answer, Asked, Broker, http_brokers
+from tests.streaming.http_broker import Answer, Brokers, http_brokers
 
 UNKNOWN = Network()
 PATIENCE_S = 20.0
@@ -39,7 +39,7 @@ def page(
 class Pages:
     """One metrics page for each broker, which answers with what ``answers`` holds."""
 
-    make: Callable[[Callable[[Asked], Answer]], Broker]
+    make: Brokers
     answers: dict[int, Answer] = field(default_factory=dict)
     now_s: float = 1000.0
     failures: list[None] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Pages:
         self, *, interval_s: float = 5.0, timeout_s: float = 10.0, **names: Sequence[str]
     ) -> NetworkMeter:
         server = self.make(lambda asked: self.answers[int(asked.path.rpartition("/")[2])])
-        target = KafkaTarget(metrics_url=f"{server.url}/of/{{broker}}", timeout_s=timeout_s, **names)  # type: ignore[arg-type]
+        target = KafkaTarget(metrics_url=f"{server.url}/of/{{broker}}", timeout_s=timeout_s, **names)
         return NetworkMeter(
             target,
             interval_s=interval_s,
@@ -74,7 +74,7 @@ def pages() -> Iterator[Pages]:
         yield Pages(make)
 
 
-def test_a_rate_is_the_growth_of_the_counters_between_two_looks_rounded_up(pages: Pages) -> None:
+def test_a_rate_is_the_growth_of_the_counters_between_two_looks_rounded_up(pages: Pages):
     meter = pages.meter()
     pages.look(meter, b1=page(10**9, 5, 0, 100))
     assert meter.traffic(1) == UNKNOWN
@@ -82,7 +82,7 @@ def test_a_rate_is_the_growth_of_the_counters_between_two_looks_rounded_up(pages
     assert meter.traffic(1) == Network(in_bytes_per_s=10, out_bytes_per_s=40)  # 46 and 200 in 5 s
 
 
-def test_it_is_the_mean_of_the_last_half_minute(pages: Pages) -> None:
+def test_it_is_the_mean_of_the_last_half_minute(pages: Pages):
     meter = pages.meter()
     for copied in (0, 500, 500, 500, 500, 500, 500, 500):
         pages.look(meter, b1=page(copied=copied))
@@ -91,7 +91,7 @@ def test_it_is_the_mean_of_the_last_half_minute(pages: Pages) -> None:
     assert meter.traffic(1).in_bytes_per_s == 0
 
 
-def test_counters_that_shrank_are_unknown_until_the_next_look(pages: Pages) -> None:
+def test_counters_that_shrank_are_unknown_until_the_next_look(pages: Pages):
     meter = pages.meter()
     pages.look(meter, b1=page(10**9, 5, 50, 100))
     pages.look(meter, b1=page(10**9, 10, 20, 1000))
@@ -110,7 +110,7 @@ def test_counters_that_shrank_are_unknown_until_the_next_look(pages: Pages) -> N
     ],
     ids=["missing", "not-a-number", "infinite", "only-by-topic"],
 )
-def test_a_counter_that_is_not_there_leaves_its_direction_unknown(pages: Pages, body: bytes) -> None:
+def test_a_counter_that_is_not_there_leaves_its_direction_unknown(pages: Pages, body: bytes):
     meter = pages.meter()
     for _ in range(2):
         pages.look(meter, b1=body)
@@ -120,7 +120,7 @@ def test_a_counter_that_is_not_there_leaves_its_direction_unknown(pages: Pages, 
 @pytest.mark.parametrize(
     "broken", [503, b"kafka_server_brokertopicmetrics_bytesin_total is 5\n", b"\xff" * 10, 302], ids=str
 )
-def test_a_page_that_cannot_be_read_costs_its_own_broker_only(pages: Pages, broken: bytes | int) -> None:
+def test_a_page_that_cannot_be_read_costs_its_own_broker_only(pages: Pages, broken: bytes | int):
     meter = pages.meter()
     pages.look(meter, b1=page(copied=0), b2=page(copied=0))
     pages.look(meter, b1=page(copied=10), b2=page(copied=10))
@@ -129,7 +129,7 @@ def test_a_page_that_cannot_be_read_costs_its_own_broker_only(pages: Pages, brok
     assert (meter.traffic(1), meter.traffic(2).in_bytes_per_s) == (UNKNOWN, 2)
 
 
-def test_a_page_that_is_silent_delays_nobody_and_is_not_asked_twice(pages: Pages) -> None:
+def test_a_page_that_is_silent_delays_nobody_and_is_not_asked_twice(pages: Pages):
     meter = pages.meter()
     began_s = time.monotonic()
     for copied in (0, 10, 20):
@@ -161,7 +161,7 @@ def trickling() -> Iterator[str]:
             over.set()
 
 
-def test_a_page_that_trickles_is_given_up_after_its_time() -> None:
+def test_a_page_that_trickles_is_given_up_after_its_time():
     failed = threading.Event()
     with trickling() as url:
         target = KafkaTarget(metrics_url=url, timeout_s=0.2)
@@ -171,7 +171,7 @@ def test_a_page_that_trickles_is_given_up_after_its_time() -> None:
     assert meter.traffic(1) == UNKNOWN
 
 
-def test_what_was_read_too_long_ago_is_unknown(pages: Pages) -> None:
+def test_what_was_read_too_long_ago_is_unknown(pages: Pages):
     meter = pages.meter()
     pages.look(meter, b1=page(copied=0))
     pages.look(meter, b1=page(copied=10))
@@ -179,14 +179,14 @@ def test_what_was_read_too_long_ago_is_unknown(pages: Pages) -> None:
     assert meter.traffic(1) == UNKNOWN
 
 
-def test_brokers_that_left_the_cluster_are_forgotten(pages: Pages) -> None:
+def test_brokers_that_left_the_cluster_are_forgotten(pages: Pages):
     meter = pages.meter()
     pages.look(meter, b1=page(), b2=page())
     pages.look(meter, b2=page())
     assert set(meter._pages) == {2}
 
 
-def test_an_exporter_without_rules_and_a_network_card_are_named_by_their_labels(pages: Pages) -> None:
+def test_an_exporter_without_rules_and_a_network_card_are_named_by_their_labels(pages: Pages):
     text = """\
 kafka_server_BrokerTopicMetrics_Count{{name="BytesInPerSec",}} {produced}
 kafka_server_BrokerTopicMetrics_Count{{name="BytesInPerSec",topic="orders",}} 5
@@ -213,6 +213,6 @@ node_network_transmit_bytes_total{{device="lo"}} 7
         ({"sent_metrics": ("rate(x[1m])",)}, r"sent_metrics is \('rate"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(settings: dict[str, object], message: str) -> None:
+def test_settings_that_cannot_work_are_refused(settings: dict[str, object], message: str):
     with pytest.raises(ValueError, match=message):
-        KafkaTarget(**settings)  # type: ignore[arg-type]
+        KafkaTarget(**settings)

@@ -13,7 +13,7 @@ import pytest
 from policies.splitting.criteria import MOST_BOUNDARIES
 from state.closing import Identity
 from state.controller import Controller
-from state.events import MAX_DETAIL_CHARACTERS, Control, Event
+from state.events import MAX_DETAIL_CHARACTERS, Event
 from state.ledger import Decision
 from state.outputs import Output, rfc3339
 from state.store import DictStore
@@ -54,7 +54,7 @@ class Desk:
     def take(self, *values: bytes, appended_ms: int | None = None) -> "Desk":
         for value in values:
             controller = Controller(CLUSTER, self.store, identity=Identity(mode="act"), settings=SETTINGS)
-            intake = Intake(lambda _cluster, found=controller: found, max_record_bytes=2**20)  # type: ignore[misc]
+            intake = Intake(lambda _cluster, found=controller: found, max_record_bytes=2**20)
             self._offset += 1
             origin = Origin(topic="in", partition=0, offset=self._offset)
             outputs, refused = intake.take(Record(value=value, origin=origin, appended_ms=appended_ms))
@@ -321,9 +321,7 @@ LONG = "x" * 4_000_000
     ],
     ids=["broker", "id", "bundle", "topic", "isolation policy", "configured broker", "group", "own bundle"],
 )
-def test_a_name_that_would_make_actions_or_summaries_too_large_is_refused_by_name(
-    value: bytes, reason: str, message: str
-):
+def test_a_name_that_would_make_actions_too_large_is_refused_by_name(value: bytes, reason: str, message: str):
     found = reason_and_detail(value)
     assert found[0] == reason
     assert message in found[1]
@@ -331,7 +329,6 @@ def test_a_name_that_would_make_actions_or_summaries_too_large_is_refused_by_nam
 
 def test_what_an_operator_writes_is_kept_as_far_as_a_summary_shows_it():
     found = decode(events.control(time_s=1, data={"who": LONG, "why": LONG}))[1]
-    assert isinstance(found, Control)
     assert (len(found.who), len(found.why)) == (500, 500)
 
 

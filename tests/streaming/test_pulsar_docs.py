@@ -16,7 +16,7 @@ COMMANDS = re.findall(r"(?m)^ *\$ (?:.*do )?(trimtab [^|;&>#\n]*)", PAGE)
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_every_command_on_the_page_is_one(line: str) -> None:
+def test_every_command_on_the_page_is_one(line: str):
     _, *words = shlex.split(line)
     command: click.Command = main
     context = click.Context(main)
@@ -29,7 +29,7 @@ def test_every_command_on_the_page_is_one(line: str) -> None:
         command.make_context(command.name, words)
 
 
-def test_the_page_shows_every_step() -> None:
+def test_the_page_shows_every_step():
     used = {line.split()[1] for line in COMMANDS}
     assert used == {
         "collect",

@@ -14,7 +14,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 _RECORDING = _ROOT / "tests/recordings/pulsar-3-brokers.ndjson.gz"
 
 
-def test_the_decision_in_the_readme_is_the_first_one_of_the_recording() -> None:
+def test_the_decision_in_the_readme_is_the_first_one_of_the_recording():
     settings = load(file=_RECORDING.with_name("pulsar-3-brokers.toml"), flags={}, environ={}).settings
     out = io.BytesIO()
     replay = Replay(
@@ -32,11 +32,10 @@ def test_the_decision_in_the_readme_is_the_first_one_of_the_recording() -> None:
         r"<!-- decision: .*? -->\n```json\n(.*?)\n```", (_ROOT / "README.md").read_text(), re.DOTALL
     )
 
-    assert shown is not None
     assert json.loads(shown[1]) == json.loads(out.getvalue().splitlines()[0])
 
 
-def test_every_file_the_readme_links_to_is_there() -> None:
+def test_every_file_the_readme_links_to_is_there():
     for page in (
         "README.md",
         "ARCHITECTURE.md",

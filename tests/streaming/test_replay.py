@@ -68,9 +68,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_a_recording_becomes_actions_and_rounds_and_the_open_round_closes_at_its_end(
-    config: Path, recording: Path
-):
+def test_a_recording_becomes_actions_and_rounds_and_its_end_closes_the_last(config: Path, recording: Path):
     done = replay("--config", str(config), str(recording))
     assert done.exit_code == 0, done.stderr
     assert kinds(done.stdout_bytes) == ["rejected", "action", "round", "round"]
@@ -161,8 +159,6 @@ def running(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
 def test_the_outputs_of_a_round_can_be_read_before_the_next_line_is_written(config: Path):
     """A program that drives replay with one tick per step acts on round k before it plays round k + 1."""
     with running("--config", str(config), "-") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
         for number in range(3):
             process.stdin.write(lines(*pair(60 * number + 10), tick(time_s=60 * number + 70)))
             process.stdin.flush()

@@ -154,7 +154,7 @@ def split_story(max_messages_per_s: float) -> tuple[list[Event], list[Event]]:
     return splits, [event["data"] for event in found if event["type"] == "trimtab.round.v1"]
 
 
-def test_in_the_surge_the_hot_bundle_is_not_split_because_one_topic_carries_it_and_that_topic_is_named():
+def test_in_the_surge_the_hot_bundle_is_not_split_but_the_topic_that_carries_it_named():
     splits, summaries = split_story(1000)
     rows = [row for summary in summaries for row in summary["splits"]["heaviest"]]
     shown = {row["detail"] for row in rows if row["outcome"] == "one-topic"}

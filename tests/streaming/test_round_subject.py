@@ -43,7 +43,7 @@ def record(value: bytes, offset: int = 0, epoch: int = 1) -> TopicRecord:
     return TopicRecord(key=b"lab", value=value, timestamp=0, partition=0, offset=offset, headers=headers)
 
 
-def test_a_bundle_is_shown_with_its_outcome_and_what_was_said_of_its_broker() -> None:
+def test_a_bundle_is_shown_with_its_outcome_and_what_was_said_of_its_broker():
     found = [event.data for event in newest_about(recorded(), MOVED, is_bundle=True)]
     assert 0 < len(found) <= NEWEST_COUNT
     assert [data.round for data in found] == sorted((data.round for data in found), reverse=True)
@@ -59,7 +59,7 @@ def test_a_bundle_is_shown_with_its_outcome_and_what_was_said_of_its_broker() ->
     assert "trimtab mode act" in text
 
 
-def test_a_broker_is_always_shown_with_its_usage_or_as_missing() -> None:
+def test_a_broker_is_always_shown_with_its_usage_or_as_missing():
     found = newest_about(recorded(), BROKER, is_bundle=False)
     assert len(found) == NEWEST_COUNT
     assert f"{BROKER} is at " in about_text([found[0].data])
@@ -71,11 +71,11 @@ def test_a_broker_is_always_shown_with_its_usage_or_as_missing() -> None:
 @pytest.mark.parametrize(
     ("subject", "is_bundle"), [("shop/orders/0x0_0x1", True), ("broker-9:8080", False), (BROKER, True)]
 )
-def test_what_no_round_names_is_not_found(subject: str, *, is_bundle: bool) -> None:
+def test_what_no_round_names_is_not_found(subject: str, *, is_bundle: bool):
     assert newest_about(recorded(), subject, is_bundle=is_bundle) == []
 
 
-def test_what_a_replaced_controller_wrote_and_what_cannot_be_read_do_not_count() -> None:
+def test_what_a_replaced_controller_wrote_and_what_cannot_be_read_do_not_count():
     newest = recorded()[-1].value or b""
     garbage = record(f"no event about {BROKER}".encode())
     (found,) = newest_about(
@@ -84,7 +84,7 @@ def test_what_a_replaced_controller_wrote_and_what_cannot_be_read_do_not_count()
     assert found.data.cluster == "lab"
 
 
-def test_there_is_a_remedy_for_every_outcome_that_keeps_a_bundle_where_it_is() -> None:
+def test_there_is_a_remedy_for_every_outcome_that_keeps_a_bundle_where_it_is():
     page = (ROOT / "docs" / "decisions.md").read_text()
     tables = page[page.index("## Outcomes of a bundle") : page.index("## What became of an action")]
     told = {
@@ -98,7 +98,7 @@ def test_there_is_a_remedy_for_every_outcome_that_keeps_a_bundle_where_it_is() -
     assert "acted" not in REMEDIES
 
 
-def test_there_is_a_remedy_for_everything_that_a_policy_says_of_a_pair_or_broker() -> None:
+def test_there_is_a_remedy_for_everything_that_a_policy_says_of_a_pair_or_broker():
     for policy in POLICIES:
         mute = [outcome for outcome in policy.outcomes if not examined_remedy_of(outcome, policy.name)]
         assert mute == ["fired"], policy.name
@@ -150,16 +150,16 @@ def run(monkeypatch: pytest.MonkeyPatch, values: Sequence[bytes], *arguments: st
         pytest.param(["rounds", "show", "--cluster", SUMMARY["cluster"]], id="rounds show"),
     ],
 )
-def test_a_newest_summary_that_cannot_be_read_is_named_with_its_place(
+def test_a_newest_summary_of_no_use_is_named_with_its_place(
     monkeypatch: pytest.MonkeyPatch, command: list[str]
-) -> None:
+):
     done = run(monkeypatch, [b"junk", json.dumps(NEWER).encode()], *command)
     assert done.exit_code == REFUSED, (done.output, done.exception)
     assert "trimtab.audit, offset 1: not a trimtab.round.v1: " in done.stderr
     assert "it may be from another version of trimtab" in done.stderr
 
 
-def test_why_names_an_action_that_it_cannot_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_names_an_action_that_it_cannot_read(monkeypatch: pytest.MonkeyPatch):
     broken = ACTION | {"data": {"round": 7}}
     done = run(monkeypatch, [json.dumps(broken).encode()], "actions", "why", ACTION["id"])
     assert done.exit_code == REFUSED, (done.output, done.exception)
@@ -167,7 +167,7 @@ def test_why_names_an_action_that_it_cannot_read(monkeypatch: pytest.MonkeyPatch
     assert "it may be from another version of trimtab" in done.stderr
 
 
-def test_people_are_told_who_leads_and_programs_get_actions_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_people_are_told_who_leads_and_programs_get_actions_alone(monkeypatch: pytest.MonkeyPatch):
     leads, decided = encode_leader("main", epoch=7, time_ms=0), json.dumps(ACTION).encode()
     tail = ("actions", "tail", "--from", "earliest", "--no-follow")
     shown = run(monkeypatch, [leads, decided, b"junk"], *tail)

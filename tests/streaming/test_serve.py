@@ -37,7 +37,7 @@ def broken() -> Sequence[Check]:
 def serving(readiness: object = ready, **checks: object) -> Iterator[str]:
     registry = CollectorRegistry()
     Counter("trimtab_things_total", "Things.", registry=registry).inc()
-    server = HealthServer(registry, readiness, host="127.0.0.1", port=0, **checks)  # type: ignore[arg-type]
+    server = HealthServer(registry, readiness, host="127.0.0.1", port=0, **checks)
     try:
         yield server.start()
     finally:
@@ -54,7 +54,7 @@ def get(url: str, accept: str = "*/*") -> tuple[int, str, str]:
             return error.code, error.headers["Content-Type"], error.read().decode()
 
 
-def test_metrics_are_served_in_the_text_format_and_as_openmetrics_when_asked_for() -> None:
+def test_metrics_are_served_in_the_text_format_and_as_openmetrics_when_asked_for():
     with serving() as url:
         status, kind, text = get(f"{url}/metrics")
         _, open_kind, open_text = get(f"{url}/metrics", accept="application/openmetrics-text; version=1.0.0")
@@ -64,12 +64,12 @@ def test_metrics_are_served_in_the_text_format_and_as_openmetrics_when_asked_for
     assert open_text.endswith("# EOF\n")
 
 
-def test_healthz_answers_while_the_process_lives_even_if_it_is_not_ready() -> None:
+def test_healthz_answers_while_the_process_lives_even_if_it_is_not_ready():
     with serving(not_ready) as url:
         assert get(f"{url}/healthz") == (200, "application/json", '{"ok":true}')
 
 
-def test_healthz_is_503_and_names_what_failed_when_the_application_is_not_live() -> None:
+def test_healthz_is_503_and_names_what_failed_when_the_application_is_not_live():
     with serving(liveness=not_ready) as url:
         status, _, body = get(f"{url}/healthz")
     failed = [{"name": "publish", "ok": False, "detail": "the broker does not answer"}]
@@ -80,20 +80,20 @@ def test_healthz_is_503_and_names_what_failed_when_the_application_is_not_live()
         assert get(f"{url}/healthz") == (200, "application/json", '{"ok":true}')
 
 
-def test_readyz_lists_every_check_and_is_200_when_all_hold() -> None:
+def test_readyz_lists_every_check_and_is_200_when_all_hold():
     with serving() as url:
         status, _, body = get(f"{url}/readyz")
     assert (status, json.loads(body)) == (200, [{"name": "query", "ok": True, "detail": "active"}])
 
 
-def test_readyz_is_503_when_one_check_fails_and_says_which() -> None:
+def test_readyz_is_503_when_one_check_fails_and_says_which():
     with serving(not_ready) as url:
         status, _, body = get(f"{url}/readyz")
     assert status == 503
     assert json.loads(body)[1] == {"name": "publish", "ok": False, "detail": "the broker does not answer"}
 
 
-def test_readyz_is_503_when_the_checks_themselves_fail() -> None:
+def test_readyz_is_503_when_the_checks_themselves_fail():
     with serving(broken) as url:
         status, _, body = get(f"{url}/readyz")
     assert status == 503
@@ -101,14 +101,14 @@ def test_readyz_is_503_when_the_checks_themselves_fail() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics/x", "/../etc/passwd"])
-def test_every_other_path_is_404_and_names_the_paths_there_are(path: str) -> None:
+def test_every_other_path_is_404_and_names_the_paths_there_are(path: str):
     with serving() as url:
         status, _, body = get(f"{url}{path}")
     assert status == 404
     assert "/readyz" in body
 
 
-def test_a_slow_client_does_not_keep_others_waiting() -> None:
+def test_a_slow_client_does_not_keep_others_waiting():
     with serving() as url:
         host, port = url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as slow:
@@ -116,7 +116,7 @@ def test_a_slow_client_does_not_keep_others_waiting() -> None:
             assert get(f"{url}/healthz")[0] == 200
 
 
-def test_stopping_frees_the_port_and_may_be_repeated() -> None:
+def test_stopping_frees_the_port_and_may_be_repeated():
     server = HealthServer(CollectorRegistry(), ready, host="127.0.0.1", port=0)
     port = int(server.start().rpartition(":")[2])
     server.stop()
@@ -126,7 +126,7 @@ def test_stopping_frees_the_port_and_may_be_repeated() -> None:
     again.stop()
 
 
-def test_a_port_in_use_is_refused_by_name() -> None:
+def test_a_port_in_use_is_refused_by_name():
     with serving() as url:
         port = int(url.rpartition(":")[2])
         with pytest.raises(OSError, match=f"127.0.0.1:{port}.*choose another one with --metrics-port"):
@@ -147,7 +147,7 @@ def dead(health: Health) -> list[str]:
     return [check.name for check in health.liveness() if not check.ok]
 
 
-def test_a_loop_that_turns_is_alive_and_one_that_spark_keeps_waiting_is_not() -> None:
+def test_a_loop_that_turns_is_alive_and_one_that_spark_keeps_waiting_is_not():
     time = Time()
     health = Health(trigger_interval_s=1, clock_s=time)
     for _ in range(1000):
@@ -160,7 +160,7 @@ def test_a_loop_that_turns_is_alive_and_one_that_spark_keeps_waiting_is_not() ->
     assert dead(health) == [], "it came back"
 
 
-def test_a_batch_that_moves_on_is_alive_however_long_it_takes_and_one_that_stands_still_is_not() -> None:
+def test_a_batch_that_moves_on_is_alive_however_long_it_takes_and_one_that_stands_still_is_not():
     time = Time()
     health = Health(trigger_interval_s=1, clock_s=time)
     for done in range(5):
@@ -176,7 +176,7 @@ def test_a_batch_that_moves_on_is_alive_however_long_it_takes_and_one_that_stand
     assert dead(health) == []
 
 
-def test_without_input_waiting_for_brokers_and_staying_are_alive() -> None:
+def test_without_input_waiting_for_brokers_and_staying_are_alive():
     time = Time()
     health = Health(trigger_interval_s=1, clock_s=time)
     for _ in range(100):
@@ -192,7 +192,7 @@ def test_without_input_waiting_for_brokers_and_staying_are_alive() -> None:
     assert dead(health) == []
 
 
-def test_a_start_that_hangs_is_noticed_and_named() -> None:
+def test_a_start_that_hangs_is_noticed_and_named():
     time = Time()
     health = Health(trigger_interval_s=1, clock_s=time)
     time.now_s = START_S + 1
@@ -201,7 +201,7 @@ def test_a_start_that_hangs_is_noticed_and_named() -> None:
     assert driver.detail == "starting for 601 s, 600 s are allowed"
 
 
-def test_a_standby_is_ready_and_says_whom_it_stands_by_for_unless_it_could_not_lead() -> None:
+def test_a_standby_is_ready_and_says_whom_it_stands_by_for_unless_it_could_not_lead():
     health = Health(trigger_interval_s=1)
     health.stand_by("standing by: a:1 leads", "")
     (check,) = health.readiness()
@@ -211,7 +211,7 @@ def test_a_standby_is_ready_and_says_whom_it_stands_by_for_unless_it_could_not_l
     assert (check.ok, check.detail) == (False, "the checkpoint was written by a newer trimtab")
 
 
-def test_a_process_that_leads_is_ready_when_its_query_runs() -> None:
+def test_a_process_that_leads_is_ready_when_its_query_runs():
     health = Health(trigger_interval_s=1)
     health.stand_by("standing by: a:1 leads", "")
     health.lead()
@@ -219,7 +219,7 @@ def test_a_process_that_leads_is_ready_when_its_query_runs() -> None:
     assert found == {"query": False, "trigger": False, "publish": True}
 
 
-def test_a_leader_whose_beats_nobody_hears_is_unready_and_says_what_follows() -> None:
+def test_a_leader_whose_beats_nobody_hears_is_unready_and_says_what_follows():
     problem = ""
     health = Health(trigger_interval_s=1)
     health.has_standbys(lambda: problem)
@@ -258,7 +258,7 @@ class Hanging(Collector):
         pass
 
 
-def test_a_collector_whose_sweep_hangs_is_not_alive_and_one_whose_cluster_does_not_answer_is() -> None:
+def test_a_collector_whose_sweep_hangs_is_not_alive_and_one_whose_cluster_does_not_answer_is():
     made = Hanging()
     thread = threading.Thread(target=made.run)
     thread.start()

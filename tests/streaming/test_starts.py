@@ -29,7 +29,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 
 @pytest.mark.parametrize("epoch", [0, 7], ids=["without-directories", "of-a-start"])
-def test_a_start_goes_on_with_a_copy_of_the_newest_that_counts(disk: Disk, epoch: int) -> None:
+def test_a_start_goes_on_with_a_copy_of_the_newest_that_counts(disk: Disk, epoch: int):
     lay_out(disk, Start(epoch), planned=3, committed=2)
     disk.write("start-8/offsets/9", b"begun, and never counted")
     checkpoint.begin_start(disk, Start(9), b"new card")
@@ -43,21 +43,19 @@ def test_a_start_goes_on_with_a_copy_of_the_newest_that_counts(disk: Disk, epoch
     assert disk.read(Start(epoch).file(CARD)) == b"card"
 
 
-def test_what_was_planned_behind_a_commit_that_came_while_it_was_copied_is_planned_anew(disk: Disk) -> None:
+def test_what_was_planned_behind_a_commit_that_came_while_it_was_copied_is_planned_anew(disk: Disk):
     lay_out(disk, Start(7), planned=4, committed=2)
     checkpoint.begin_start(disk, Start(9), b"")
     assert newest_number(disk, Start(9), "offsets") == 3
 
 
-def test_a_first_start_has_nothing_to_copy(disk: Disk) -> None:
+def test_a_first_start_has_nothing_to_copy(disk: Disk):
     checkpoint.begin_start(disk, Start(9), b"card")
     assert newest_start(disk) == Start(9)
     assert sorted(disk.names("start-9")) == ["claim", CARD]
 
 
-def test_a_start_that_is_killed_while_it_writes_its_card_does_not_count(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_killed_while_it_writes_its_card_does_not_count(disk: Disk, monkeypatch: pytest.MonkeyPatch):
     class Killed(BaseException):
         pass
 
@@ -78,9 +76,7 @@ def test_a_start_that_is_killed_while_it_writes_its_card_does_not_count(
     assert disk.read(Start(9).file(CARD)) == b"new card"
 
 
-def test_what_ceases_to_count_while_it_is_copied_is_not_gone_on_with(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_ceases_to_count_while_it_is_copied_is_left(disk: Disk, monkeypatch: pytest.MonkeyPatch):
     lay_out(disk, Start(7), planned=3, committed=2)
     copy = Disk.copy
 
@@ -95,9 +91,7 @@ def test_what_ceases_to_count_while_it_is_copied_is_not_gone_on_with(
     assert newest_number(disk, Start(9), "commits") == 5
 
 
-def test_a_copy_that_fails_does_not_count_and_leaves_nothing_behind(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_that_fails_does_not_count_and_leaves_nothing(disk: Disk, monkeypatch: pytest.MonkeyPatch):
     lay_out(disk, Start(7), planned=3, committed=2)
     copy = Disk.copy
 
@@ -113,7 +107,7 @@ def test_a_copy_that_fails_does_not_count_and_leaves_nothing_behind(
     assert not disk.exists("start-9")
 
 
-def test_older_ones_go_and_what_is_not_ours_or_newer_stays(disk: Disk) -> None:
+def test_older_ones_go_and_what_is_not_ours_or_newer_stays(disk: Disk):
     for epoch in (0, 7, 8, 9):
         lay_out(disk, Start(epoch), planned=1, committed=1)
     disk.write("letters.txt", b"mine")
@@ -121,7 +115,7 @@ def test_older_ones_go_and_what_is_not_ours_or_newer_stays(disk: Disk) -> None:
     assert sorted(disk.names()) == ["letters.txt", "start-8", "start-9"]
 
 
-def test_a_directory_that_another_process_has_claimed_is_left_to_it(disk: Disk) -> None:
+def test_a_directory_that_another_process_has_claimed_is_left_to_it(disk: Disk):
     lay_out(disk, Start(7), planned=3, committed=2)
     disk.write("start-9/claim", b"")
     with pytest.raises(OSError, match="start-9 belongs to another process with the same epoch"):
@@ -135,13 +129,13 @@ CARD_BYTES = msgspec.json.encode(card_of(SETTINGS))
 
 
 def directory() -> CheckpointDirectory:
-    return CheckpointDirectory(None, "checkpoint")  # type: ignore[arg-type]
+    return CheckpointDirectory(None, "checkpoint")
 
 
 @pytest.mark.parametrize("moment", ["trimtab.json", "metadata"])
-def test_a_controller_that_has_just_begun_and_deletes_what_was_before_it_does_not_get_its_successor_refused(
+def test_a_start_beside_a_controller_that_deletes_older_ones_is_not_refused(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
+):
     lay_out(disk, Start(7), planned=3, committed=2, card=CARD_BYTES)
     read = Disk.read
 
@@ -156,7 +150,7 @@ def test_a_controller_that_has_just_begun_and_deletes_what_was_before_it_does_no
     assert directory().inspect(SETTINGS, "checkpoint") == Checkpoint(query_id="q", last_batch_id=5, epoch=8)
 
 
-def test_what_cannot_be_read_is_refused_by_name_and_fresh_starts_over_from_it(disk: Disk) -> None:
+def test_what_cannot_be_read_is_refused_by_name_and_fresh_starts_over_from_it(disk: Disk):
     lay_out(disk, Start(7), planned=3, committed=2, card=CARD_BYTES)
     disk.write("start-7/metadata", b"")
     with pytest.raises(CheckpointError, match=r"checkpoint/start-7/metadata cannot be read.*--fresh"):
@@ -167,9 +161,7 @@ def test_what_cannot_be_read_is_refused_by_name_and_fresh_starts_over_from_it(di
         directory().inspect(SETTINGS, "checkpoint")
 
 
-def test_a_jvm_that_is_gone_is_no_fault_of_the_checkpoint(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_jvm_that_is_gone_is_no_fault_of_the_checkpoint(disk: Disk, monkeypatch: pytest.MonkeyPatch):
     lay_out(disk, Start(7), planned=3, committed=2, card=CARD_BYTES)
 
     def refused(*_: object) -> bytes:
@@ -180,7 +172,7 @@ def test_a_jvm_that_is_gone_is_no_fault_of_the_checkpoint(
         directory().inspect(SETTINGS, "checkpoint")
 
 
-def test_what_is_no_checkpoint_is_not_written_into(disk: Disk) -> None:
+def test_what_is_no_checkpoint_is_not_written_into(disk: Disk):
     disk.write("start-7/offsets/0", b"begun, and never counted")
     assert directory().inspect(SETTINGS, "checkpoint") == Checkpoint(query_id=None, last_batch_id=None)
     disk.write("letters.txt", b"mine")
@@ -191,13 +183,13 @@ def test_what_is_no_checkpoint_is_not_written_into(disk: Disk) -> None:
 OFFSETS = b'v1\n{"batchWatermarkMs":0,"conf":{}}\n{"topic":{"0":7}}\n-'
 
 
-def test_whole_files_are_left_alone() -> None:
+def test_whole_files_are_left_alone():
     assert is_whole(OFFSETS)
     assert is_whole(b'v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{}}')
 
 
 @pytest.mark.parametrize("content", [b"", b"v1", b"\x00\x00\x00", OFFSETS[:20], OFFSETS[:-4], b"\xff\xfe"])
-def test_empty_and_torn_ones_are_found(content: bytes) -> None:
+def test_empty_and_torn_ones_are_found(content: bytes):
     assert not is_whole(content)
 
 
@@ -245,7 +237,7 @@ class Store(Files):
         return not (self._fails and self._fails in to.toString())
 
 
-def test_a_directory_is_copied_with_all_files_below_it() -> None:
+def test_a_directory_is_copied_with_all_files_below_it():
     store = Store("one/state/0/1.zip", "one/state/0/SSTs/a.sst", "one/commits/0")
     store.copy("one/state", "two/state")
     assert store.names_there - {"one/state/0/1.zip", "one/state/0/SSTs/a.sst", "one/commits/0"} == {
@@ -254,13 +246,13 @@ def test_a_directory_is_copied_with_all_files_below_it() -> None:
     }
 
 
-def test_a_file_is_copied_alone() -> None:
+def test_a_file_is_copied_alone():
     store = Store("one/metadata")
     store.copy("one/metadata", "two/metadata")
     assert store.names_there == {"one/metadata", "two/metadata"}
 
 
-def test_a_file_that_is_not_copied_is_named() -> None:
+def test_a_file_that_is_not_copied_is_named():
     with pytest.raises(
         OSError, match=f"{BUCKET}/one/commits/7 could not be copied to {BUCKET}/two/commits/7"
     ):

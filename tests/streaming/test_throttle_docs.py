@@ -15,21 +15,20 @@ PICTURES = re.findall(r"<!-- picture: (.*?) -->\n```text\n(.*?)```", PAGE, re.DO
 
 def plan(*options: str) -> Result:
     found = re.search(r"<!-- request: .*? -->\n```json\n(.*?)```", PAGE, re.DOTALL)
-    assert found is not None
     return CliRunner().invoke(main, ["throttle", "plan", "--input", "-", *options], input=found[1])
 
 
-def test_the_page_has_its_pictures() -> None:
+def test_the_page_has_its_pictures():
     assert [name for name, _ in PICTURES] == ["as it is", "--rate 19200000", "--cap 22000000 --batches auto"]
 
 
 @pytest.mark.parametrize(("options", "shown"), PICTURES, ids=[name for name, _ in PICTURES])
-def test_the_page_shows_what_the_command_draws(options: str, shown: str) -> None:
+def test_the_page_shows_what_the_command_draws(options: str, shown: str):
     arguments = [] if options == "as it is" else options.split()
     assert plan("--format", "table", *arguments).stdout == shown
 
 
-def test_the_page_explains_every_key_and_exit_code() -> None:
+def test_the_page_explains_every_key_and_exit_code():
     table = PAGE[PAGE.index("## What is printed") : PAGE.index("## How good")]
     for key in json.loads(plan().stdout):
         assert f"`{key}`" in table

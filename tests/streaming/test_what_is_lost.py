@@ -28,13 +28,13 @@ def texts(tree: ast.Module) -> Iterator[ast.Constant]:
             yield node
 
 
-def test_each_of_the_options_says_what_is_lost_by_it() -> None:
+def test_each_of_the_options_says_what_is_lost_by_it():
     assert re.search("forgets .*averages.*cooldowns.*budgets.*in flight", FRESH)
     assert re.search("forgets .*published again.*act twice", ADOPT)
     assert re.search("without the lost records for good", SKIP_LOST)
 
 
-def test_no_message_recommends_such_an_option_without_saying_what_is_lost() -> None:
+def test_no_message_recommends_such_an_option_without_saying_what_is_lost():
     bare = [
         f"{file.relative_to(ROOT)}:{text.lineno}: {text.value}"
         for folder in ("policies", "state", "streaming")

@@ -36,5 +36,4 @@ def plan(given: Sequence[Mapping[str, object]] | str | bytes, *options: str) -> 
 def answer(given: Sequence[Mapping[str, object]], *options: str, exit_code: int = 0) -> dict[str, object]:
     result = plan(given, *options)
     assert (result.exit_code, result.stderr) == (exit_code, ""), result.output
-    found: dict[str, object] = json.loads(result.stdout)
-    return found
+    return json.loads(result.stdout)

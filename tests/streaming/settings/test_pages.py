@@ -15,7 +15,7 @@ from tests.streaming.settings.given import loaded
 ROOT = Path(__file__).parents[3]
 
 
-def test_every_setting_has_a_docstring_and_a_row_in_the_reference() -> None:
+def test_every_setting_has_a_docstring_and_a_row_in_the_reference():
     reference = render_reference()
     chapters = {chapter.split("`")[1]: chapter for chapter in reference.split("\n## ")[1:]}
     for section in sections():
@@ -27,7 +27,7 @@ def test_every_setting_has_a_docstring_and_a_row_in_the_reference() -> None:
             assert f"\n| `{setting.name}` |" in chapters[heading]
 
 
-def test_every_limit_and_unit_is_visible_in_the_reference() -> None:
+def test_every_limit_and_unit_is_visible_in_the_reference():
     reference = render_reference()
     assert "| `low_threshold_points` | number | `15` |" in reference
     assert "Pulsar: `loadBalancerAvgShedderLowThreshold` |" in reference
@@ -41,11 +41,11 @@ def recommended() -> Settings:
     return replace(defaults, pulsar=pulsar)
 
 
-def test_the_sample_file_changes_nothing_but_what_it_recommends(tmp_path: Path) -> None:
+def test_the_sample_file_changes_nothing_but_what_it_recommends(tmp_path: Path):
     assert loaded(tmp_path, render_sample()).settings == recommended()
 
 
-def test_the_sample_file_uncommented_is_the_defaults(tmp_path: Path) -> None:
+def test_the_sample_file_uncommented_is_the_defaults(tmp_path: Path):
     uncommented = re.sub(r"(?m)^#(?=\w+ = )", "", render_sample())
     result = loaded(tmp_path, uncommented)
     assert result.settings == recommended()
@@ -65,5 +65,5 @@ def test_the_sample_file_uncommented_is_the_defaults(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("page", "render"), [("settings.md", render_reference), ("trimtab.sample.toml", render_sample)]
 )
-def test_the_pages_in_docs_are_up_to_date(page: str, render: Callable[[], str]) -> None:
+def test_the_pages_in_docs_are_up_to_date(page: str, render: Callable[[], str]):
     assert (ROOT / "docs" / page).read_text(encoding="utf-8") == render(), "run `make docs`"

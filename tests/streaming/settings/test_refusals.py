@@ -189,11 +189,11 @@ from tests.streaming.settings.given import refusal
         ),
     ],
 )
-def test_a_wrong_file_is_refused_and_the_message_names_the_key(tmp_path: Path, toml: str, line: str) -> None:
+def test_a_wrong_file_is_refused_and_the_message_names_the_key(tmp_path: Path, toml: str, line: str):
     assert refusal(tmp_path, toml) == [line]
 
 
-def test_every_problem_is_listed_at_once(tmp_path: Path) -> None:
+def test_every_problem_is_listed_at_once(tmp_path: Path):
     toml = '[pulsar.rounds]\nlength = 1\nlateness_s = "1"\n[pulsar.usage]\ncpu_weight = -1\n'
     lines = refusal(tmp_path, toml, flags={"metrics.port": "x"}, TRIMTAB_CONTROLER__MODE="act")
     assert [line.split(":")[0] for line in lines] == [
@@ -202,17 +202,17 @@ def test_every_problem_is_listed_at_once(tmp_path: Path) -> None:
     assert lines[-1] == "trimtab.toml: pulsar.usage: cpu_weight is -1.0; it must be from 0 to 1e+06"
 
 
-def test_a_section_with_an_unreadable_value_is_not_judged_by_its_default(tmp_path: Path) -> None:
+def test_a_section_with_an_unreadable_value_is_not_judged_by_its_default(tmp_path: Path):
     toml = '[pulsar.avg_shedder]\nlow_threshold_points = 50\nhigh_threshold_points = "60"\n'
     assert len(refusal(tmp_path, toml)) == 1
 
 
-def test_a_named_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
+def test_a_named_file_that_is_missing_is_an_error(tmp_path: Path):
     with pytest.raises(SettingsError, match=r"none\.toml: cannot be read: No such file or directory"):
         load(file=tmp_path / "none.toml", flags={}, environ={})
 
 
-def test_a_file_that_is_not_text_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_an_error(tmp_path: Path):
     (tmp_path / "trimtab.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(SettingsError, match="is not valid TOML"):
         load(file=tmp_path / "trimtab.toml", flags={}, environ={})
@@ -245,5 +245,5 @@ def test_a_file_that_is_not_text_is_an_error(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_wrong_variable_is_refused_by_name(tmp_path: Path, environ: dict[str, str], line: str) -> None:
+def test_a_wrong_variable_is_refused_by_name(tmp_path: Path, environ: dict[str, str], line: str):
     assert refusal(tmp_path, **environ) == [line]

@@ -95,7 +95,7 @@ def backtest(scenario: str) -> Run:
 
 
 @pytest.mark.parametrize("scenario", TROUBLES)
-def test_the_first_plan_is_the_same_in_a_dry_run_in_a_backtest_and_in_a_simulation(scenario: str) -> None:
+def test_the_first_plan_is_the_same_in_a_dry_run_in_a_backtest_and_in_a_simulation(scenario: str):
     player = planner().player()
     assert isinstance(player, Live)
     noting = Noting(player)
@@ -103,14 +103,13 @@ def test_the_first_plan_is_the_same_in_a_dry_run_in_a_backtest_and_in_a_simulati
     first = dry_run(scenario)[0]
     assert moves(noting.plans[0]) == moves(first)
     series = backtest(scenario).series
-    assert series is not None
     marks = series.marks[: len(first)]
     assert len({each.minute for each in marks}) == 1, "they are one plan"
     assert [series.brokers[each.destination] for each in marks] == [each.destination for each in first]
 
 
 @pytest.mark.parametrize("preview", ["dry-run", "backtest", "simulation"])
-def test_of_few_big_messages_a_preview_moves_two_or_three_bundles_and_ends_balanced(preview: str) -> None:
+def test_of_few_big_messages_a_preview_moves_two_or_three_bundles_and_ends_balanced(preview: str):
     if preview == "dry-run":
         moved, is_balanced = sum(map(len, dry_run("few-big-messages"))), True
     elif preview == "backtest":
@@ -137,20 +136,19 @@ def play(build: Build, hours: float) -> Counter:
 def played(scenario: str, hours: float = 2.0) -> Counter:
     """The fleet planner on a scenario."""
     found = find_scenario(scenario)
-    assert found is not None
     return play(found.build, hours)
 
 
-def test_in_pure_noise_nothing_moves() -> None:
+def test_in_pure_noise_nothing_moves():
     assert played("noise-alone", 4.0).score().unloads == 0
 
 
 @pytest.mark.parametrize("scenario", ["small-bundles", "idle-clients", "wrong-limit", "kept-apart"])
-def test_a_fleet_ends_balanced_in_spite_of(scenario: str) -> None:
+def test_a_fleet_ends_balanced_in_spite_of(scenario: str):
     assert played(scenario).score().ended_balanced
 
 
-def test_a_broker_that_does_not_know_its_network_receives_nothing_from_those_that_do() -> None:
+def test_a_broker_that_does_not_know_its_network_receives_nothing_from_those_that_do():
     counter = played("mixed-networks")
     first_small = len(counter.brokers) // 2
     across = [each for each in counter.marks if each.source < first_small <= each.destination]
@@ -158,10 +156,9 @@ def test_a_broker_that_does_not_know_its_network_receives_nothing_from_those_tha
     assert not across
 
 
-def test_bundles_that_vanish_from_reports_and_come_back_move_hardly_more_traffic() -> None:
+def test_bundles_that_vanish_from_reports_and_come_back_move_hardly_more_traffic():
     """The heaviest bundles may not move while they are missing, so that more and lighter ones do."""
     found = find_scenario("flapping-bundles")
-    assert found is not None
     scores = []
     for changes in (found.changes[:1], ()):
         every_report = replace(found, changes=(*changes, _lose_nothing))
