@@ -7,6 +7,7 @@ from streaming.cli.control import Asker, Edit, Planned, Standing, find_standings
 from streaming.ports.reading import TopicRecord
 from streaming.settings import ClusterSettingsSource, Settings
 from tests.streaming.events import control
+from tests.streaming.records import on_topic
 
 SETTINGS = ClusterSettingsSource(Settings())
 ASKER = Asker(who="maria", why="the sale")
@@ -16,9 +17,7 @@ LOW_10 = {"pulsar": {"avg_shedder": {"low_threshold_points": 10}}}
 
 
 def record(value: bytes, *, key: str = "east-1", offset: int = 0, appended_ms: int = NOW_MS) -> TopicRecord:
-    return TopicRecord(
-        key=key.encode(), value=value, timestamp=appended_ms, partition=0, offset=offset, headers=()
-    )
+    return on_topic(value, key=key.encode(), at_ms=appended_ms, offset=offset)
 
 
 def stands(*values: bytes) -> Standing:

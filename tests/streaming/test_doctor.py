@@ -15,7 +15,6 @@ from streaming.cli import doctor, facts
 from streaming.cli.beats import newest_processes
 from streaming.cli.doctor import CHECKS, Check, Finding, ahead_by_sender, exit_code_of, judge, report_text
 from streaming.cli.facts import CheckpointSeen, Facts, Missed, attempt, checkpoint_seen
-from streaming.contract.beat import Beat, encode
 from streaming.ports import checkpoint as checkpoints
 from streaming.ports.checkpoint import card_of
 from streaming.ports.marker import Checkpoint
@@ -37,6 +36,7 @@ from tests.streaming.doctor_cases import (
     WRONG,
 )
 from tests.streaming.doctor_facts import LEADER, NOW_MS, SETTINGS, WELL, process, sent, side
+from tests.streaming.records import BEAT, beat_on_topic, on_topic
 
 
 def of(check: str, **changed: Any) -> list[Finding]:
@@ -167,13 +167,8 @@ def test_the_page_about_it_has_every_check():
 def beat(
     instance: str, *, appended_ms: int, at: str = "1970-01-01T00:08:18.000Z", **fields: Any
 ) -> TopicRecord:
-    said = msgspec.json.decode(
-        encode(
-            Beat(name="trimtab", instance=instance, epoch=7, batch=1, at=at, version="0.1.0", session_s=10.0)
-        )
-    )
-    value = msgspec.json.encode({**said, **fields})
-    return TopicRecord(key=b"trimtab", value=value, timestamp=appended_ms, partition=0, offset=0, headers=[])
+    said = msgspec.structs.replace(BEAT, instance=instance, at=at, **fields)
+    return beat_on_topic(said, at_ms=appended_ms)
 
 
 def test_a_process_runs_while_it_beats_and_has_not_said_goodbye():
@@ -183,7 +178,7 @@ def test_a_process_runs_while_it_beats_and_has_not_said_goodbye():
         beat("b:2", appended_ms=NOW_MS - 51_000),
         beat("c:3", appended_ms=NOW_MS - 21_000, session_s=30.0, role="standby"),
         beat("d:4", appended_ms=NOW_MS - 1_000, is_leaving=True),
-        TopicRecord(key=None, value=b"junk", timestamp=NOW_MS, partition=0, offset=0, headers=[]),
+        on_topic(b"junk", at_ms=NOW_MS),
     ]
     found = newest_processes(records, now_ms=NOW_MS)
     assert [(each.beat.instance, each.runs, each.beat.role) for each in found] == [
@@ -200,7 +195,7 @@ def test_the_worst_clock_of_each_sender_counts_and_junk_does_not():
     def at(source: str, second: int) -> TopicRecord:
         return sent(source, f"1970-01-01T00:00:{second:02}Z", 20_000)
 
-    junk = TopicRecord(key=None, value=b"{", timestamp=0, partition=0, offset=0, headers=[])
+    junk = on_topic(b"{")
     undated = at("/c", 99)
     assert ahead_by_sender([at("/b", 21), at("/a", 25), junk, undated, at("/a", 13), at("/a", 19)]) == {
         "/a": -7.0,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from threading import Event
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 import pytest
@@ -19,40 +19,18 @@ from streaming.ports.publishing import PublishError
 from streaming.ports.reading import TopicRecord
 from streaming.process.deadline import poll
 from streaming.process.exits import Refused
+from tests.streaming.records import BEAT, beat_on_topic
 
 SESSION_S = 10.0
 
 
-def leader(*, epoch: int = 7, session_s: float = SESSION_S, is_leaving: bool = False) -> bytes:
-    return encode(
-        Beat(
-            name="main",
-            instance="a:1",
-            epoch=epoch,
-            batch=3,
-            at="then",
-            version="1",
-            session_s=session_s,
-            is_leaving=is_leaving,
-        )
-    )
+def leader(**fields: Any) -> bytes:
+    return encode(msgspec.structs.replace(BEAT, **fields))
 
 
-def standby(instance: str, *, problem: str = "", is_leaving: bool = False) -> bytes:
-    return encode(
-        Beat(
-            name="main",
-            instance=instance,
-            epoch=0,
-            batch=None,
-            at="then",
-            version="1",
-            role="standby",
-            session_s=SESSION_S,
-            problem=problem,
-            is_leaving=is_leaving,
-        )
-    )
+def standby(instance: str, **fields: Any) -> bytes:
+    usual = {"instance": instance, "epoch": 0, "batch": None, "role": "standby"}
+    return encode(msgspec.structs.replace(BEAT, **usual | fields))
 
 
 def election(instance: str = "b:1", session_s: float = SESSION_S) -> Election:
@@ -165,7 +143,6 @@ def test_what_is_no_beat_and_what_other_controllers_say_is_passed_over():
     assert heard.leader.epoch == 7
 
 
-BEAT = Beat(name="main", instance="a:1", epoch=7, batch=3, at="then", version="1", session_s=10.0)
 PATIENCE_S = 20.0
 
 
@@ -301,9 +278,7 @@ def test_why_no_beats_are_written_is_known_as_long_as_it_is_so():
         assert poll(lambda: not beats.problem, timeout_s=PATIENCE_S, pause_s=0.01)
 
 
-GOODBYE = Beat(
-    name="main", instance="a:1", epoch=7, batch=3, at="then", version="1", session_s=10.0, is_leaving=True
-)
+GOODBYE = msgspec.structs.replace(BEAT, is_leaving=True)
 
 
 class Topic:
@@ -319,7 +294,7 @@ class Topic:
         if self.failing:
             self.failing -= 1
             raise Refused("Kafka does not answer")
-        yield TopicRecord(key=b"main", value=encode(GOODBYE), timestamp=0, partition=0, offset=0, headers=[])
+        yield beat_on_topic(GOODBYE)
 
     def follow(self) -> Iterator[TopicRecord]:
         raise AssertionError("a standby reads to the end only")

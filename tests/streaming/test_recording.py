@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,28 +31,16 @@ from streaming.ports.reading import TopicRecord
 from streaming.settings import ClusterSettingsSource, load
 from streaming.settings.identity import AcceptedClusters, identity_of
 from streaming.settings.load import compose
-from tests.streaming.events import CLUSTER, at, control, report, tick, traffic
+from tests.streaming import records
+from tests.streaming.events import at, control, pair, report, tick
+from tests.streaming.records import on_topic
 
 INPUT, CONTROL = "trimtab.input", "trimtab.control"
 SETTINGS = "[pulsar.rounds]\nwarmup_rounds = 0\n[pulsar.avg_shedder]\nhigh_hit_count = 1\n"
 HOUR_MS = 3_600_000
 
 
-def recorded(
-    value: bytes | None,
-    *,
-    offset: int = 0,
-    partition: int = 0,
-    is_control: bool = False,
-    at_ms: int = HOUR_MS,
-) -> Recorded:
-    return Recorded(
-        origin=Origin(topic=CONTROL if is_control else INPUT, partition=partition, offset=offset),
-        key=CLUSTER.encode(),
-        value=value,
-        appended_ms=at_ms,
-        is_control=is_control,
-    )
+recorded = partial(records.recorded, at_ms=HOUR_MS)
 
 
 def replayed(tmp_path: Path, records: list[Recorded], *arguments: str, code: int = 0) -> list[bytes]:
@@ -114,16 +103,6 @@ def test_whatever_its_bytes_are_a_record_comes_back_as_it_was_from_a_line_of_its
 def test_an_event_stands_in_its_line_as_it_is():
     event = tick(time_s=5)
     assert event in encode_recorded(recorded(event))
-
-
-def pair(time_s: float) -> list[bytes]:
-    """A hot broker beside a cold one."""
-    hot = {"t/n/0x0_0x1": traffic(3000), "t/n/0x1_0x2": traffic(5000)}
-    cold = {"t/n/0x2_0x3": traffic(1000), "t/n/0x3_0x4": traffic(1000)}
-    return [
-        report("b1", time_s=time_s, cpu=(80, 100), rate=8000, bundles=hot),
-        report("b2", time_s=time_s, cpu=(20, 100), rate=2000, bundles=cold),
-    ]
 
 
 def test_a_recorded_run_is_decided_as_its_bare_events_are(tmp_path: Path):
@@ -220,14 +199,7 @@ class Log:
         while self.read_count < len(self.times_ms):
             at = self.read_count
             self.read_count += 1
-            yield TopicRecord(
-                key=b"east-1",
-                value=b"{}",
-                timestamp=self.times_ms[at],
-                partition=self.partition,
-                offset=at,
-                headers=[],
-            )
+            yield on_topic(b"{}", at_ms=self.times_ms[at], partition=self.partition, offset=at)
 
 
 def test_partitions_are_merged_by_append_time_with_control_first_and_each_in_its_order(

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from streaming.cli import main
-from tests.streaming.events import report, tick, traffic
+from tests.streaming.events import pair, report, tick, traffic
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "from streaming.cli import main; main()", "replay"]
@@ -33,16 +33,6 @@ def replay(*arguments: str, given: bytes = b"", directory: Path = ROOT) -> Resul
 
 def lines(*events: bytes) -> bytes:
     return b"".join(event + b"\n" for event in events)
-
-
-def pair(time_s: float) -> list[bytes]:
-    """A hot broker beside a cold one."""
-    hot = {"t/n/0x0_0x1": traffic(3000), "t/n/0x1_0x2": traffic(5000)}
-    cold = {"t/n/0x2_0x3": traffic(1000), "t/n/0x3_0x4": traffic(1000)}
-    return [
-        report("b1", time_s=time_s, cpu=(80, 100), rate=8000, bundles=hot),
-        report("b2", time_s=time_s, cpu=(20, 100), rate=2000, bundles=cold),
-    ]
 
 
 def output_of(output: bytes) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ import gzip
 import json
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -11,11 +12,11 @@ from click.testing import CliRunner
 
 from streaming.cli import main
 from streaming.cli.options import Size, size_text
-from streaming.contract.encode import Origin
 from streaming.controller.recorder import RotatingFolder
 from streaming.controller.recording import Recorded, decode_recorded
 from streaming.controller.replay import files_of
 from tests.streaming.events import report, tick, traffic
+from tests.streaming.records import recorded
 
 ROUND_S = 3600
 MONTH = range(30 * 24 * 3600 // ROUND_S)
@@ -24,20 +25,10 @@ MONTH = range(30 * 24 * 3600 // ROUND_S)
 LARGE = 10**9
 
 
-def record(
-    offset: int, *, at_ms: int | None = None, partition: int = 0, is_control: bool = False
-) -> Recorded:
+def record(offset: int, *, at_ms: int | None = None, **more: Any) -> Recorded:
     """A record whose value does not compress well."""
     value = report(f"b{offset}", time_s=offset, id=f"{offset * 7919:x}")
-    return Recorded(
-        origin=Origin(
-            topic="trimtab.control" if is_control else "trimtab.input", partition=partition, offset=offset
-        ),
-        key=b"east-1",
-        value=value,
-        appended_ms=1000 * offset if at_ms is None else at_ms,
-        is_control=is_control,
-    )
+    return recorded(value, offset=offset, at_ms=1000 * offset if at_ms is None else at_ms, **more)
 
 
 class Folder:
@@ -156,15 +147,7 @@ def test_replay_reads_a_folder_like_its_files(tmp_path: Path):
     out = folder.open(file_bytes=1)
     for offset in range(6):
         value = tick(time_s=60 * offset) if offset % 2 else report("b1", time_s=60 * offset)
-        out.write(
-            Recorded(
-                origin=Origin(topic="trimtab.input", partition=0, offset=offset),
-                key=b"east-1",
-                value=value,
-                appended_ms=60_000 * offset,
-                is_control=False,
-            )
-        )
+        out.write(recorded(value, offset=offset, at_ms=60_000 * offset))
         out.flush()
     as_folder = CliRunner().invoke(main, ["replay", str(folder.path)])
     as_files = CliRunner().invoke(main, ["replay", *files_of([str(folder.path)])])
@@ -191,13 +174,7 @@ def round_of(number: int) -> list[Recorded]:
     ]
     values.append(tick(time_s=time_s))
     return [
-        Recorded(
-            origin=Origin(topic="trimtab.input", partition=0, offset=len(values) * number + place),
-            key=b"east-1",
-            value=value,
-            appended_ms=1000 * time_s,
-            is_control=False,
-        )
+        recorded(value, offset=len(values) * number + place, at_ms=1000 * time_s)
         for place, value in enumerate(values)
     ]
 

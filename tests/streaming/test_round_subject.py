@@ -23,6 +23,7 @@ from streaming.cli.rounds import (
 from streaming.contract.encode import encode_leader
 from streaming.ports.reading import TopicRecord
 from streaming.process.exits import REFUSED
+from tests.streaming.records import on_topic
 
 ROOT = Path(__file__).parents[2]
 RECORDING = str(ROOT / "tests" / "recordings" / "pulsar-3-brokers.ndjson.gz")
@@ -39,8 +40,7 @@ def recorded() -> list[TopicRecord]:
 
 
 def record(value: bytes, offset: int = 0, epoch: int = 1) -> TopicRecord:
-    headers = [("trimtab-epoch", str(epoch).encode())]
-    return TopicRecord(key=b"lab", value=value, timestamp=0, partition=0, offset=offset, headers=headers)
+    return on_topic(value, key=b"lab", offset=offset, epoch=epoch)
 
 
 def test_a_bundle_is_shown_with_its_outcome_and_what_was_said_of_its_broker():
@@ -125,14 +125,7 @@ class Topic:
 
     def read_to_end(self) -> Iterator[TopicRecord]:
         for offset, value in enumerate(self._values):
-            yield TopicRecord(
-                key=ACTION["cluster"].encode(),
-                value=value,
-                timestamp=0,
-                partition=0,
-                offset=offset,
-                headers=(),
-            )
+            yield on_topic(value, key=ACTION["cluster"].encode(), offset=offset)
 
 
 def run(monkeypatch: pytest.MonkeyPatch, values: Sequence[bytes], *arguments: str) -> Result:

@@ -32,11 +32,10 @@ from streaming.cli.published import (
 from streaming.cli.rejected import place_of, rejected_text, tail_rejected_text
 from streaming.cli.status import ClusterStatus, status_text
 from streaming.cli.summaries import round_text, tail_round_text
-from streaming.contract.beat import Beat, encode
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
-from streaming.contract.envelope import EPOCH_HEADER
 from streaming.ports.reading import TopicRecord
 from streaming.settings import Settings
+from tests.streaming.records import BEAT, beat_on_topic, on_topic
 from tests.streaming.summaries import CONTROL, ROUND, THROTTLE, of_kafka, section
 
 END_MS = 480_000
@@ -82,25 +81,8 @@ def running(*, beat_age_s: float = 2.0, batch: int | None = 42) -> dict[str, Pro
     return {"main": leading(beat_age_s=beat_age_s, batch=batch)}
 
 
-def leading(
-    name: str = "main",
-    *,
-    instance: str = "a:1",
-    epoch: int = 7,
-    batch: int | None = 42,
-    beat_age_s: float,
-    has_left: bool = False,
-) -> Process:
-    beat = Beat(
-        name=name,
-        instance=instance,
-        epoch=epoch,
-        batch=batch,
-        at="then",
-        version="1",
-        session_s=10.0,
-        is_leaving=has_left,
-    )
+def leading(*, beat_age_s: float, **fields: Any) -> Process:
+    beat = msgspec.structs.replace(BEAT, **{"batch": 42} | fields)
     return Process(beat=beat, age_s=beat_age_s, ahead_s=0.0)
 
 
@@ -116,14 +98,7 @@ def status(
 
 
 def record(event: Round, *, epoch: int = 1, offset: int = 0) -> TopicRecord:
-    return TopicRecord(
-        key=event.cluster.encode(),
-        value=canonical(event),
-        timestamp=0,
-        partition=0,
-        offset=offset,
-        headers=[(EPOCH_HEADER, str(epoch).encode())],
-    )
+    return on_topic(canonical(event), key=event.cluster.encode(), offset=offset, epoch=epoch)
 
 
 def test_it_says_what_is_in_force_what_happened_and_why_nothing_did():
@@ -268,58 +243,37 @@ def test_it_says_whether_the_controller_runs_and_so_why_no_round_comes(
 
 
 def test_the_newest_beat_of_each_controller_counts_unless_another_process_has_replaced_it():
-    def beat(name: str, instance: str, *, epoch: int, at_ms: int, batch: int | None = None) -> TopicRecord:
-        written = Beat(
-            name=name, instance=instance, epoch=epoch, batch=batch, at="then", version="1", session_s=10.0
-        )
-        return said(written, at_ms=at_ms)
+    def beat(name: str, instance: str, *, at_ms: int, batch: int | None = None, **fields: Any) -> TopicRecord:
+        said = msgspec.structs.replace(BEAT, name=name, instance=instance, batch=batch, **fields)
+        return beat_on_topic(said, at_ms=at_ms)
 
-    garbage = TopicRecord(key=b"x", value=None, timestamp=9_000, partition=0, offset=0, headers=[])
     found = newest_leaders(
         [
             beat("main", "a:1", epoch=1, at_ms=1_000),
             beat("main", "b:2", epoch=2, at_ms=2_000, batch=3),
             beat("main", "a:1", epoch=1, at_ms=9_000),
             beat("other", "c:3", epoch=1, at_ms=4_500),
-            garbage,
+            on_topic(None, key=b"x", at_ms=9_000),
         ],
         now_ms=10_000,
     )
     assert found == {
-        "main": leading("main", instance="b:2", epoch=2, batch=3, beat_age_s=8.0),
-        "other": leading("other", instance="c:3", epoch=1, batch=None, beat_age_s=5.5),
+        "main": leading(instance="b:2", epoch=2, batch=3, beat_age_s=8.0),
+        "other": leading(name="other", instance="c:3", epoch=1, batch=None, beat_age_s=5.5),
     }
 
 
-def said(beat: Beat, *, at_ms: int = 0) -> TopicRecord:
-    return TopicRecord(
-        key=beat.name.encode(), value=encode(beat), timestamp=at_ms, partition=0, offset=0, headers=[]
-    )
-
-
 def test_it_names_who_stands_by_and_why_one_could_not_lead():
-    def standby(instance: str, *, problem: str = "", is_leaving: bool = False) -> TopicRecord:
-        return said(
-            Beat(
-                name="main",
-                instance=instance,
-                epoch=0,
-                batch=None,
-                at="then",
-                version="2",
-                role="standby",
-                session_s=10.0,
-                problem=problem,
-                is_leaving=is_leaving,
-            )
-        )
+    def standby(instance: str, **fields: Any) -> TopicRecord:
+        usual = {"epoch": 0, "batch": None, "version": "2", "role": "standby", "instance": instance}
+        return beat_on_topic(msgspec.structs.replace(BEAT, **usual | fields))
 
     records = [
         standby("c:3", problem="the checkpoint was written by a newer trimtab"),
         standby("b:2"),
         standby("d:4"),
         standby("d:4", is_leaving=True),
-        said(Beat(name="main", instance="a:1", epoch=7, batch=3, at="then", version="1", session_s=10.0)),
+        beat_on_topic(BEAT),
     ]
 
     def shown_at(now_ms: int) -> ClusterStatus:
@@ -344,7 +298,7 @@ def test_it_names_who_stands_by_and_why_one_could_not_lead():
 
 
 def test_a_leader_that_said_goodbye_does_not_run_however_young_its_last_beat_is():
-    found = status(beats={"main": leading(beat_age_s=1.0, has_left=True)})
+    found = status(beats={"main": leading(beat_age_s=1.0, is_leaving=True)})
     assert found.runs is False
     assert "DOES NOT RUN: it ended properly 1 s ago, from a:1" in status_text(found)
 
@@ -357,9 +311,9 @@ def test_the_newest_summary_of_each_cluster_counts_unless_its_controller_was_rep
             record(of(ROUND, round=9), epoch=3, offset=1),
             record(of(ROUND, round=10), epoch=2, offset=2),
             record(of(ROUND, cluster="west", round=1)),
-            TopicRecord(key=b"x", value=b"garbage", timestamp=0, partition=0, offset=3, headers=[]),
-            TopicRecord(key=b"x", value=None, timestamp=0, partition=0, offset=4, headers=[]),
-            TopicRecord(key=b"x", value=b'{"type": "other"}', timestamp=0, partition=0, offset=5, headers=[]),
+            on_topic(b"garbage", key=b"x", offset=3),
+            on_topic(None, key=b"x", offset=4),
+            on_topic(b'{"type": "other"}', key=b"x", offset=5),
         ]
     )
     assert newest.clusters == {"east-1", "west"}
