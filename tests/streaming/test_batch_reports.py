@@ -154,31 +154,25 @@ def observe(follow: FollowUp, *published: Published) -> list[Repeat]:
     return [found for event in published if (found := follow.observe(event)) is not None]
 
 
-def test_a_bundle_unloaded_once_is_no_repeat():
-    assert repeats(unload(0, "a"), unload(1, "b"), unload(2, "c")) == []
+ROUNDS = WINDOW_S // ROUND_S
 
 
-def test_a_bundle_passed_on_within_the_window_is_told_from_one_that_is_back_where_it_was():
-    assert repeats(unload(0, source="b1"), unload(40, source="b2")) == [
-        Repeat(cluster="east-1", source="other")
-    ]
-    assert repeats(unload(0, source="b1"), unload(40, source="b1")) == [
-        Repeat(cluster="east-1", source="same")
-    ]
-
-
-def test_after_the_window_an_unload_is_the_first_again():
-    rounds = WINDOW_S // ROUND_S
-    assert len(repeats(unload(0), unload(rounds))) == 1
-    assert repeats(unload(0), unload(rounds + 1)) == []
-
-
-def test_clusters_with_bundles_of_the_same_name_are_kept_apart():
-    assert repeats(unload(0), unload(40, cluster="west-1")) == []
-
-
-def test_what_a_dry_run_decides_is_not_followed_for_nothing_moves():
-    assert repeats(unload(0, dry_run=True), unload(40, dry_run=True)) == []
+@pytest.mark.parametrize(
+    ("unloads", "sources"),
+    [
+        pytest.param([unload(0, "a"), unload(1, "b"), unload(2, "c")], [], id="each bundle once"),
+        pytest.param([unload(0, source="b1"), unload(40, source="b2")], ["other"], id="passed on"),
+        pytest.param([unload(0, source="b1"), unload(40, source="b1")], ["same"], id="back where it was"),
+        pytest.param([unload(0), unload(ROUNDS)], ["same"], id="at the end of the window"),
+        pytest.param([unload(0), unload(ROUNDS + 1)], [], id="after the window"),
+        pytest.param([unload(0), unload(40, cluster="west-1")], [], id="of another cluster"),
+        pytest.param(
+            [unload(0, dry_run=True), unload(40, dry_run=True)], [], id="nothing moves in a dry-run"
+        ),
+    ],
+)
+def test_an_unload_of_a_bundle_within_the_window_is_a_repeat(unloads: list[Published], sources: list[str]):
+    assert repeats(*unloads) == [Repeat(cluster="east-1", source=source) for source in sources]
 
 
 def test_what_is_remembered_is_bounded():

@@ -47,69 +47,61 @@ class Memory:
         self.remembered = remembered
 
 
-def held_at(attempt: int) -> Callable[[], None]:
+class Stopped(Exception):
+    """Stands in for the error that the loop raises when it is stopped."""
+
+
+PAUSED = Held(Skip("paused", "the sale"))
+
+
+def recheck_that(error: Exception, attempt: int) -> Callable[[], None]:
     attempts = iter(range(1, 99))
 
     def recheck() -> None:
         if next(attempts) == attempt:
-            raise Held(Skip("paused", "the sale"))
+            raise error
 
     return recheck
 
 
-@pytest.fixture
-def put() -> list[Change]:
-    """What was set on the cluster."""
-    return []
+MIDWAY = "2 of 3 settings made, then paused: the sale"
+
+
+@pytest.mark.parametrize(
+    ("recheck", "error", "message", "made", "remembered"),
+    [
+        pytest.param(
+            recheck_that(PAUSED, 1), Held, None, 0, Remembered(), id="held before its first setting"
+        ),
+        pytest.param(recheck_that(PAUSED, 3), ClusterError, MIDWAY, 2, DURING, id="held in the middle"),
+        pytest.param(recheck_that(Stopped(), 2), Stopped, None, 1, DURING, id="stopped in the middle"),
+    ],
+)
+def test_of_an_action_that_ends_midway_all_is_remembered_and_of_one_not_begun_nothing(
+    recheck: Callable[[], None],
+    error: type[Exception],
+    message: str | None,
+    made: int,
+    remembered: Remembered,
+):
+    memory, put = Memory(), []
+    with pytest.raises(error, match=message):
+        carry(memory, put, recheck)
+    assert (put, memory.remembered) == (CHANGES[:made], remembered)
+
+
+def test_what_was_set_behind_the_back_of_one_who_took_the_memory_is_remembered_with_his():
+    memory, put = Memory(taken=Remembered(rates={"leader:1": Rate(9, None)})), []
+    with pytest.raises(Taken):
+        carry(memory, put, lambda: None)
+    assert put == CHANGES
+    assert memory.remembered == Remembered(rates={"leader:1": Rate(9, None, earlier=5)})
 
 
 def carry(memory: Memory, put: list[Change], recheck: Callable[[], None]) -> None:
+    """Carry the changes out; ``put`` gets what is set on the cluster."""
     kafka: Any = SimpleNamespace(apply=put.extend)
     ThrottleExecutor(memory)._carry_out_changes(kafka, memory, CHANGES, DURING, AFTER, recheck)
-
-
-def test_held_before_its_first_setting_it_is_skipped_and_nothing_is_remembered(put: list[Change]):
-    memory = Memory()
-    with pytest.raises(Held):
-        carry(memory, put, held_at(1))
-    assert (put, memory.remembered) == ([], Remembered())
-
-
-def test_held_in_the_middle_it_is_a_failure_that_says_so_and_all_of_it_is_remembered(
-    put: list[Change],
-):
-    memory = Memory()
-    with pytest.raises(ClusterError, match="2 of 3 settings made, then paused: the sale"):
-        carry(memory, put, held_at(3))
-    assert (put, memory.remembered) == (CHANGES[:2], DURING)
-
-
-def test_stopped_in_the_middle_all_of_it_is_remembered_for_whoever_takes_it_up_again(
-    put: list[Change],
-):
-    class Stopped(Exception):
-        """Stands in for the error that the loop raises when it is stopped."""
-
-    attempts = iter(range(len(CHANGES)))
-
-    def recheck() -> None:
-        if next(attempts) == 1:
-            raise Stopped
-
-    memory = Memory()
-    with pytest.raises(Stopped):
-        carry(memory, put, recheck)
-    assert (put, memory.remembered) == (CHANGES[:1], DURING)
-
-
-def test_what_was_set_behind_the_back_of_one_who_took_the_memory_is_remembered_with_his(
-    put: list[Change],
-):
-    memory = Memory(taken=Remembered(rates={"leader:1": Rate(9, None)}))
-    with pytest.raises(Taken):
-        carry(memory, put, held_at(99))
-    assert put == CHANGES
-    assert memory.remembered == Remembered(rates={"leader:1": Rate(9, None, earlier=5)})
 
 
 LATER = "LATER, broker 3 is down: its rates stay as they are"

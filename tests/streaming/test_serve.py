@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter
@@ -64,40 +65,28 @@ def test_metrics_are_served_in_the_text_format_and_as_openmetrics_when_asked_for
     assert open_text.endswith("# EOF\n")
 
 
-def test_healthz_answers_while_the_process_lives_even_if_it_is_not_ready():
-    with serving(not_ready) as url:
-        assert get(f"{url}/healthz") == (200, "application/json", '{"ok":true}')
+PUBLISH = {"name": "publish", "ok": False, "detail": "the broker does not answer"}
+QUERY = {"name": "query", "ok": True, "detail": "active"}
+FAILED = {"ok": False, "failed": [PUBLISH]}
 
 
-def test_healthz_is_503_and_names_what_failed_when_the_application_is_not_live():
-    with serving(liveness=not_ready) as url:
-        status, _, body = get(f"{url}/healthz")
-    failed = [{"name": "publish", "ok": False, "detail": "the broker does not answer"}]
-    assert (status, json.loads(body)) == (503, {"ok": False, "failed": failed})
-    with serving(liveness=broken) as url:
-        assert get(f"{url}/healthz")[0] == 503
-    with serving(liveness=ready) as url:
-        assert get(f"{url}/healthz") == (200, "application/json", '{"ok":true}')
-
-
-def test_readyz_lists_every_check_and_is_200_when_all_hold():
-    with serving() as url:
-        status, _, body = get(f"{url}/readyz")
-    assert (status, json.loads(body)) == (200, [{"name": "query", "ok": True, "detail": "active"}])
-
-
-def test_readyz_is_503_when_one_check_fails_and_says_which():
-    with serving(not_ready) as url:
-        status, _, body = get(f"{url}/readyz")
-    assert status == 503
-    assert json.loads(body)[1] == {"name": "publish", "ok": False, "detail": "the broker does not answer"}
-
-
-def test_readyz_is_503_when_the_checks_themselves_fail():
-    with serving(broken) as url:
-        status, _, body = get(f"{url}/readyz")
-    assert status == 503
-    assert "no driver" in body
+@pytest.mark.parametrize(
+    ("path", "checks", "status", "found"),
+    [
+        pytest.param("healthz", {"readiness": not_ready}, 200, {"ok": True}, id="alive though not ready"),
+        pytest.param("healthz", {"liveness": not_ready}, 503, FAILED, id="not alive: what failed is named"),
+        pytest.param("healthz", {"liveness": broken}, 503, None, id="whether it is alive cannot be told"),
+        pytest.param("healthz", {"liveness": ready}, 200, {"ok": True}, id="alive"),
+        pytest.param("readyz", {}, 200, [QUERY], id="every check is listed"),
+        pytest.param("readyz", {"readiness": not_ready}, 503, [QUERY, PUBLISH], id="one check fails"),
+        pytest.param("readyz", {"readiness": broken}, 503, None, id="the checks themselves fail"),
+    ],
+)
+def test_a_probe_is_answered_by_its_checks(path: str, checks: dict[str, Any], status: int, found: object):
+    with serving(**checks) as url:
+        answered, kind, body = get(f"{url}/{path}")
+    assert (answered, kind) == (status, "application/json")
+    assert json.loads(body) == found if found is not None else "no driver" in body
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics/x", "/../etc/passwd"])

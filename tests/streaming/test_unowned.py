@@ -118,12 +118,23 @@ def test_one_late_sweep_is_not_enough(cluster: Cluster):
     assert cluster.sweep(after_s=60.0) == {UPPER: 530_000}
 
 
-def test_a_bundle_that_was_idle_when_last_listed_is_not_missed(cluster: Cluster):
-    cluster.listed["b"] = {UPPER: IDLE}
+@pytest.mark.parametrize(
+    ("listed", "within_s", "is_asked_for"),
+    [
+        pytest.param({UPPER: IDLE}, 30.0, False, id="a bundle that was idle when last listed"),
+        pytest.param({"nonsense": USED}, 30.0, False, id="a name that is no bundle's"),
+        pytest.param({"pulsar/system/0x00000000_0xffffffff": USED}, 30.0, False, id="Pulsar's own"),
+        pytest.param({UPPER: USED}, 0.0, True, id="one whose answers do not come in time"),
+    ],
+)
+def test_what_is_listed_no_more_is_not_missed(
+    cluster: Cluster, listed: dict[str, BundleLoad], within_s: float, *, is_asked_for: bool
+):
+    cluster.listed["b"], cluster.within_s = listed, within_s
     cluster.sweep()
     cluster.listed["b"] = {}
     assert [cluster.sweep() for _ in range(4)] == [{}] * 4
-    assert cluster.asked_paths() == []
+    assert is_asked_for or cluster.asked_paths() == []
 
 
 def test_a_bundle_that_somebody_owns_without_listing_it_is_not_missed_from_then_on(cluster: Cluster):
@@ -170,12 +181,6 @@ def test_while_an_owner_is_not_known_what_was_found_stands_and_others_are_found(
     assert cluster.sweep().keys() == {LOWER, UPPER}
     cluster.unclear, cluster.owned = set(), {"a": {UPPER}}
     assert cluster.sweep() == {LOWER: 60_000}
-
-
-def test_answers_that_do_not_come_in_time_change_nothing(cluster: Cluster):
-    cluster.sweep()
-    cluster.listed["b"], cluster.within_s = {}, 0.0
-    assert [cluster.sweep() for _ in range(4)] == [{}] * 4
 
 
 def test_while_ranges_cannot_be_read_what_was_found_before_stands_and_nothing_is_added(
@@ -246,18 +251,3 @@ def test_bundles_that_are_owned_but_listed_no_more_are_asked_for_a_hundred_in_a_
         counts.append(len({path.partition("?")[0] for path in cluster.asked_paths("/topicHashPositions")}))
     assert counts == [100, 100, 50, 1, 1, 1]
     assert cluster.unowned.found.keys() == {bundles[-1]}
-
-
-def test_a_name_that_is_no_bundles_is_not_missed(cluster: Cluster):
-    cluster.listed["b"] = {"nonsense": USED}
-    cluster.sweep()
-    cluster.listed["b"] = {}
-    assert [cluster.sweep() for _ in range(4)] == [{}] * 4
-
-
-def test_pulsars_own_bundles_are_not_missed(cluster: Cluster):
-    cluster.listed["a"] = {"pulsar/system/0x00000000_0xffffffff": USED}
-    cluster.listed["b"] = {}
-    cluster.sweep()
-    cluster.listed["a"] = {}
-    assert [cluster.sweep() for _ in range(4)] == [{}] * 4
