@@ -264,9 +264,7 @@ def test_an_outage_shorter_than_the_limit_is_waited_out_and_shown(times: Times):
     assert time.shown[0] == "waiting for the brokers: b1 does not answer"
 
 
-def test_a_longer_one_ends_at_the_limit_with_its_error_and_own_code_and_0_does_not_wait(
-    times: Times,
-):
+def test_a_longer_one_ends_at_the_limit_with_its_error_and_own_code_and_0_does_not_wait(times: Times):
     for limit_s in (600, 0):
         time = times()
         with pytest.raises(NotReached, match=f"b1(?s:.*){limit_s} s"):

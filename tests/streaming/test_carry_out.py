@@ -270,18 +270,14 @@ def test_a_lookup_that_fails_for_a_moment_is_no_verdict(cluster: Clusters):
     assert (done.outcome, done.broker) == ("succeeded", pulsar.ids[1]), done.reason
 
 
-def test_a_question_after_a_split_that_fails_for_a_moment_is_no_verdict(
-    cluster: Clusters,
-):
+def test_a_question_after_a_split_that_fails_for_a_moment_is_no_verdict(cluster: Clusters):
     pulsar = cluster([OK], 1)
     pulsar.recheck = lambda: pulsar.stumbles.update({"/admin/v2/namespaces/": 1})
     done = pulsar.split()
     assert done.outcome == "succeeded", done.reason
 
 
-def test_a_bundle_that_moved_has_moved_whether_or_not_the_isolation_groups_can_be_read(
-    cluster: Clusters,
-):
+def test_a_bundle_that_moved_has_moved_whether_or_not_the_isolation_groups_can_be_read(cluster: Clusters):
     pulsar = cluster([OK], 1)
     wanted = pulsar.make(pulsar.answer).url.removeprefix("http://")
     pulsar.more_brokers = [wanted]
@@ -377,9 +373,7 @@ def test_unloads_of_equal_ranges_in_two_namespaces_do_not_cross_over():
     ]
 
 
-def test_an_extensible_load_manager_is_asked_for_one_cut_after_the_other(
-    cluster: Clusters,
-):
+def test_an_extensible_load_manager_is_asked_for_one_cut_after_the_other(cluster: Clusters):
     there = cluster(answers=[OK, OK, OK], takes=0, is_one_by_one=True)
     done = there.split(0x10000000, 0x20000000, MIDDLE)
     assert done.outcome == "succeeded"
@@ -394,9 +388,7 @@ def test_an_extensible_load_manager_is_asked_for_one_cut_after_the_other(
     ]
 
 
-def test_cuts_that_were_made_before_one_failed_are_counted_in_the_reason(
-    cluster: Clusters,
-):
+def test_cuts_that_were_made_before_one_failed_are_counted_in_the_reason(cluster: Clusters):
     there = cluster(answers=[OK], takes=0, is_one_by_one=True)
     done = there.split(0x10000000, MIDDLE)
     assert done.outcome == "failed"

@@ -168,9 +168,7 @@ def test_yaml_says_the_same_as_json_in_the_same_order():
     assert json.loads(answers[0]) == yaml.safe_load(answers[1])
 
 
-def test_a_row_is_one_uncut_line_in_a_pipe_and_is_wrapped_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_a_row_is_one_uncut_line_in_a_pipe_and_is_wrapped_on_a_terminal(monkeypatch: pytest.MonkeyPatch):
     long = "a [red]word[/red] " * 20
     rows = [("problem", long.strip()), ("ok", "b")]
     assert table_lines(rows) == [f"  problem  {long.strip()}", "  ok       b"]

@@ -264,9 +264,7 @@ def test_what_a_start_would_refuse_is_refused_with_its_words(disk: Disk, changed
     assert why in (checkpoint_seen(on(disk), {"trimtab.input": "b"}).refusal or "")
 
 
-def test_what_is_no_checkpoint_or_damaged_is_refused_and_what_is_elsewhere_is_not_looked_at(
-    disk: Disk,
-):
+def test_what_is_no_checkpoint_or_damaged_is_refused_and_what_is_elsewhere_is_not_looked_at(disk: Disk):
     disk.write("start-7/metadata", b"")
     assert "metadata cannot be read" in (checkpoint_seen(on(disk), {}).refusal or "")
     disk.delete("start-7")
@@ -306,9 +304,7 @@ def test_a_controller_that_deletes_older_starts_meanwhile_is_read_again(
     assert (seen.refusal, seen.checkpoint) == (None, Checkpoint(query_id="q", last_batch_id=5, epoch=8))
 
 
-def test_the_checkpoint_of_a_running_controller_is_read_after_its_marker(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_the_checkpoint_of_a_running_controller_is_read_after_its_marker(monkeypatch: pytest.MonkeyPatch):
     looked: list[str] = []
     monkeypatch.setattr("streaming.systems.examining.sides_of", lambda _: [])
     monkeypatch.setattr("streaming.systems.input.input_ids", lambda _: looked.append("ids"))

@@ -327,9 +327,7 @@ def test_a_goodbye_ends_the_wait_and_names_who_has_left():
         assert listener.leader == GOODBYE
 
 
-def test_a_topic_that_cannot_be_read_is_named_and_read_by_a_new_connection(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_a_topic_that_cannot_be_read_is_named_and_read_by_a_new_connection(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("streaming.controller.standby._AGAIN_S", 0.0)
     topic, connections = Topic(failing=2), threading.Semaphore(0)
     with listening(topic, connections.release) as listener:

@@ -38,9 +38,7 @@ def test_a_batch_that_cannot_be_told_or_committed_is_polled_again(world: World, 
     assert metric("trimtab_executor_dropped_batches_total", {"cluster": "east-1"}) == 1
 
 
-def test_of_a_dropped_batch_only_what_did_not_succeed_is_carried_out_again(
-    world: World,
-):
+def test_of_a_dropped_batch_only_what_did_not_succeed_is_carried_out_again(world: World):
     world.say("a1")
     world.say("a2")
 
@@ -58,9 +56,7 @@ def test_of_a_dropped_batch_only_what_did_not_succeed_is_carried_out_again(
     assert all(each == first[0] for each in first), "the same result, also its time"
 
 
-def test_an_action_that_expires_while_it_is_looked_at_or_waits_for_its_turn_is_not_called(
-    world: World,
-):
+def test_an_action_that_expires_while_it_is_looked_at_or_waits_for_its_turn_is_not_called(world: World):
     """After a freeze, the clock has moved on since the batch began."""
     world.say("quick")
     world.say("slow")
@@ -80,9 +76,7 @@ def test_an_action_that_expires_while_it_is_looked_at_or_waits_for_its_turn_is_n
     }
 
 
-def test_a_predecessors_actions_are_carried_out_until_its_successor_speaks(
-    world: World,
-):
+def test_a_predecessors_actions_are_carried_out_until_its_successor_speaks(world: World):
     """The same holds when the batch is repeated after a failure."""
     world.say("before")
     world.topic.values.append(leader := encode_leader("c", epoch=2, time_ms=0).replace(b"/trimtab/c", b"/c"))
@@ -137,9 +131,7 @@ def test_a_pause_is_obeyed_between_the_actions_of_one_bundle(world: World):
     assert world.outcomes() == {"a1": "succeeded", "a2": "skipped paused"}
 
 
-def test_after_a_stop_nothing_more_is_begun_and_the_rest_of_the_batch_comes_to_whoever_is_next(
-    world: World,
-):
+def test_after_a_stop_nothing_more_is_begun_and_the_rest_of_the_batch_comes_to_whoever_is_next(world: World):
     for id_ in ("a1", "a2", "a3"):
         world.say(id_)
 
@@ -161,9 +153,7 @@ def test_after_a_stop_nothing_more_is_begun_and_the_rest_of_the_batch_comes_to_w
     assert world.topic.committed == 3
 
 
-def test_nothing_is_called_while_the_control_topic_cannot_be_read(
-    world: World,
-):
+def test_nothing_is_called_while_the_control_topic_cannot_be_read(world: World):
     for number in range(4):
         world.say(f"a{number}", namespace=f"t/n{number}")
     world.control.failing = 1
@@ -172,9 +162,7 @@ def test_nothing_is_called_while_the_control_topic_cannot_be_read(
     assert (world.called, world.control.asked) == ([], 1)
 
 
-def test_it_stays_in_the_group_while_it_works_and_calls_nothing_of_anothers_batch(
-    world: World,
-):
+def test_it_stays_in_the_group_while_it_works_and_calls_nothing_of_anothers_batch(world: World):
     world.say("a1")
     world.say("a2")
 

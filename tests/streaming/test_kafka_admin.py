@@ -108,18 +108,14 @@ def test_a_refusal_that_does_not_pass_is_no_outage(admin: Admin):
     assert not read.value.passes
 
 
-def test_a_target_sets_a_requests_limit_and_a_certificate_of_no_use_is_told(
-    admin: Admin,
-):
+def test_a_target_sets_a_requests_limit_and_a_certificate_of_no_use_is_told(admin: Admin):
     admin.unreachable = ValueError("no certificate")
     with pytest.raises(ClusterError, match="no certificate"):
         _cluster(timeout_s=2.5)
     assert admin.options["request_timeout_ms"] == 2_500
 
 
-def test_a_connection_to_kafka_that_is_reset_is_one_line_with_its_error(
-    caplog: pytest.LogCaptureFixture,
-):
+def test_a_connection_to_kafka_that_is_reset_is_one_line_with_its_error(caplog: pytest.LogCaptureFixture):
     connect_quickly(bootstrap_servers=["127.0.0.1:1"]).close()
     error = ConnectionResetError(104, "100% reset by peer")
     logging.getLogger("kafka.net.transport").error("%s: Error receiving", "broker 1", exc_info=error)
@@ -156,9 +152,7 @@ def run_task(selector: NetworkSelector, waits: Callable[[], Awaitable[None]]) ->
     selector.drain()
 
 
-def test_a_wait_for_a_socket_that_the_client_has_closed_is_no_news(
-    caplog: pytest.LogCaptureFixture,
-):
+def test_a_wait_for_a_socket_that_the_client_has_closed_is_no_news(caplog: pytest.LogCaptureFixture):
     connect_quickly(bootstrap_servers=["127.0.0.1:1"]).close()
     selector, (ours, theirs) = NetworkSelector(), socket.socketpair()
 
@@ -177,9 +171,7 @@ def test_a_wait_for_a_socket_that_the_client_has_closed_is_no_news(
     assert "ValueError: anything else" in caplog.text, "with its traceback: it is a fault of the client"
 
 
-def test_a_client_that_stops_working_is_reported_whatever_its_error_is(
-    caplog: pytest.LogCaptureFixture,
-):
+def test_a_client_that_stops_working_is_reported_whatever_its_error_is(caplog: pytest.LogCaptureFixture):
     connect_quickly(bootstrap_servers=["127.0.0.1:1"]).close()
 
     class BrokenSelector(selectors.DefaultSelector):

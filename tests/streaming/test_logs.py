@@ -41,9 +41,7 @@ def test_a_published_action_is_a_line_with_cluster_round_and_id(caplog: pytest.L
     assert "(dry-run)" in logged(caplog, dry_run)[0].getMessage()
 
 
-def test_rounds_are_for_whoever_asks_for_more(
-    caplog: pytest.LogCaptureFixture,
-):
+def test_rounds_are_for_whoever_asks_for_more(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.INFO)
     assert logged(caplog, SUMMARY) == []
     caplog.set_level(logging.DEBUG)
@@ -117,9 +115,7 @@ def test_what_somebody_asked_to_see_is_never_left_out():
     assert limit.left_out(100) == []
 
 
-def test_no_library_is_silenced_and_their_warnings_reach_the_log(
-    capsys: pytest.CaptureFixture[str],
-):
+def test_no_library_is_silenced_and_their_warnings_reach_the_log(capsys: pytest.CaptureFixture[str]):
     root = logging.getLogger()
     before = root.handlers[:], root.level
     try:
@@ -146,9 +142,7 @@ def refused(cluster: str, reason: str, *, offset: int = 7) -> bytes:
     ).encode()
 
 
-def test_refused_records_are_a_line_a_minute_for_each_cluster_and_reason(
-    caplog: pytest.LogCaptureFixture,
-):
+def test_refused_records_are_a_line_a_minute_for_each_cluster_and_reason(caplog: pytest.LogCaptureFixture):
     log = RefusalLog()
     log.log([refused("east", "not-json"), refused("east", "not-json", offset=8), refused("", "bad-time")], 0)
     log.log([refused("east", "not-json"), refused("west", "not-json")], 59.9)

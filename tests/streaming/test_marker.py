@@ -185,11 +185,7 @@ batch_ids = st.integers(0, 2**31 - 1)
 places = st.integers(0, 2**31 - 1)
 
 
-def claim(
-    commit: Commit | None,
-    checkpoint: Checkpoint,
-    start_with: StartWith = "checkpoint",
-) -> Commit:
+def claim(commit: Commit | None, checkpoint: Checkpoint, start_with: StartWith = "checkpoint") -> Commit:
     return claim_name(commit, checkpoint, name=NAME, start_with=start_with, now_s=0.0)
 
 

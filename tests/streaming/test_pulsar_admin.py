@@ -77,9 +77,7 @@ def test_every_refusal_names_the_call_what_was_said_and_the_remedy(
     assert "Remedy: " in str(raised.value)
 
 
-def test_brokers_that_send_each_other_the_request_are_not_followed_for_ever(
-    brokers: Brokers,
-):
+def test_brokers_that_send_each_other_the_request_are_not_followed_for_ever(brokers: Brokers):
     here: list[Broker] = []
     here.append(brokers(lambda request: (307, {"Location": f"{here[1].url}{request.path}"}, b"")))
     here.append(brokers(lambda request: (307, {"Location": f"{here[0].url}{request.path}"}, b"")))
@@ -120,9 +118,7 @@ def test_something_else_at_the_address_is_called_that(brokers: Brokers, body: by
     assert raised.value.failure == "not-pulsar"
 
 
-def test_an_address_that_is_down_is_stepped_over_and_one_that_refuses_is_not(
-    brokers: Brokers,
-):
+def test_an_address_that_is_down_is_stepped_over_and_one_that_refuses_is_not(brokers: Brokers):
     good = brokers(lambda _: (200, {}, b'{"boundaries": ["0x00000000", "0xffffffff"]}'))
     refusing = brokers(lambda _: (403, {}, b""))
     assert admin_of(f"http://127.0.0.1:1,{good.url[7:]}").boundaries("t/n") == [0, 0xFFFFFFFF]

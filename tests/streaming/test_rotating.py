@@ -54,9 +54,7 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path / "recordings")
 
 
-def test_a_full_file_is_followed_by_another_and_names_ascend_in_the_order_of_the_records(
-    folder: Folder,
-):
+def test_a_full_file_is_followed_by_another_and_names_ascend_in_the_order_of_the_records(folder: Folder):
     out = folder.open(file_bytes=1)
     for offset in range(12):
         out.write(record(offset))

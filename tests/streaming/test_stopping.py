@@ -19,9 +19,7 @@ def handlers() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_is_heard_while_the_main_thread_holds_the_lock_that_stopping_needs(
-    number: signal.Signals,
-):
+def test_a_signal_is_heard_while_the_main_thread_holds_the_lock_that_stopping_needs(number: signal.Signals):
     lock, stopped, heard = threading.Lock(), threading.Event(), []
 
     def stop(received: signal.Signals) -> None:
@@ -37,9 +35,7 @@ def test_a_signal_is_heard_while_the_main_thread_holds_the_lock_that_stopping_ne
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_that_comes_while_a_program_is_imported_stops_it_as_soon_as_it_can(
-    number: signal.Signals,
-):
+def test_a_signal_that_comes_while_a_program_is_imported_stops_it_as_soon_as_it_can(number: signal.Signals):
     stopped = threading.Event()
     with stop_requests_kept():
         signal.raise_signal(number)

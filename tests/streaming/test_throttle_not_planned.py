@@ -61,9 +61,7 @@ def test_several_are_named_in_order_and_one_given_twice_is_named_once():
 
 
 @pytest.mark.parametrize("target", [[4, 5], [5, 4, 1, 2], [1]], ids=["fewer", "as many", "one"])
-def test_a_target_among_the_present_replicas_is_a_smaller_factor_or_a_move_that_runs(
-    target: list[int],
-):
+def test_a_target_among_the_present_replicas_is_a_smaller_factor_or_a_move_that_runs(target: list[int]):
     known = row(Partition("t-0", [1, 2, 4, 5], target, MB, GB))
     unsaid = {key: value for key, value in known.items() if key != "in_progress_adding_replicas"}
     (warning,) = cast("list[str]", answer([unsaid])["warnings"])

@@ -169,9 +169,7 @@ def test_a_bundle_whose_range_is_gone_is_forgotten(cluster: Cluster, boundaries:
     assert cluster.asked_paths() == []
 
 
-def test_while_an_owner_is_not_known_what_was_found_stands_and_others_are_found(
-    cluster: Cluster,
-):
+def test_while_an_owner_is_not_known_what_was_found_stands_and_others_are_found(cluster: Cluster):
     cluster.sweep()
     cluster.listed, cluster.unclear = {}, {UPPER}
     assert [cluster.sweep() for _ in range(3)] == [{}, {}, {LOWER: 60_000}]
@@ -183,9 +181,7 @@ def test_while_an_owner_is_not_known_what_was_found_stands_and_others_are_found(
     assert cluster.sweep() == {LOWER: 60_000}
 
 
-def test_while_ranges_cannot_be_read_what_was_found_before_stands_and_nothing_is_added(
-    cluster: Cluster,
-):
+def test_while_ranges_cannot_be_read_what_was_found_before_stands_and_nothing_is_added(cluster: Cluster):
     cluster.sweep()
     cluster.listed["b"] = {}
     assert [cluster.sweep() for _ in range(3)][-1] == {UPPER: 60_000}
@@ -218,9 +214,7 @@ def many(count: int) -> list[str]:
     return [f"t/n/0x{step * at:08x}_0x{step * (at + 1):08x}" for at in range(count)]
 
 
-def test_where_none_of_the_hundred_that_are_gone_longest_has_an_owner_all_others_count(
-    cluster: Cluster,
-):
+def test_where_none_of_the_hundred_that_are_gone_longest_has_an_owner_all_others_count(cluster: Cluster):
     bundles = many(250)
     cluster.boundaries = tuple(f"0x{0x10000 * at:08x}" for at in range(251))
     first, later = bundles[150:], bundles[:150]
@@ -237,9 +231,7 @@ def test_where_none_of_the_hundred_that_are_gone_longest_has_an_owner_all_others
     assert cluster.sweep().keys() == {*first[1:]}
 
 
-def test_bundles_that_are_owned_but_listed_no_more_are_asked_for_a_hundred_in_a_sweep(
-    cluster: Cluster,
-):
+def test_bundles_that_are_owned_but_listed_no_more_are_asked_for_a_hundred_in_a_sweep(cluster: Cluster):
     bundles = many(250)
     cluster.boundaries = tuple(f"0x{0x10000 * at:08x}" for at in range(251))
     cluster.listed, cluster.owned = {"a": dict.fromkeys(bundles, USED)}, {"b": {*bundles[:-1]}}

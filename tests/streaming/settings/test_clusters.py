@@ -147,9 +147,7 @@ def test_the_file_of_the_directory_is_read_unless_another_is(tmp_path: Path, mon
     assert load(file=Path("other.toml"), flags={}, environ={}).settings.metrics.port == 2
 
 
-def test_flags_win_over_the_environment_the_environment_over_the_file_the_file_over_defaults(
-    tmp_path: Path,
-):
+def test_flags_win_over_the_environment_the_environment_over_the_file_the_file_over_defaults(tmp_path: Path):
     result = loaded(
         tmp_path,
         "[pulsar.rounds]\nlength_s = 1\nlateness_s = 1\nwarmup_rounds = 5\n",

@@ -37,9 +37,7 @@ def found() -> dict[str, Any]:
     return tree(*TWO_POLICIES, RECORDING)
 
 
-def test_both_policies_leave_the_cluster_unbalanced_for_less_of_the_time_than_it_was(
-    found: dict[str, Any],
-):
+def test_both_policies_leave_the_cluster_unbalanced_for_less_of_the_time_than_it_was(found: dict[str, Any]):
     card = found["score_card"]["lab"]
     assert list(card) == ["as recorded", "avg-shedder", "fleet-planner"]
     for name in ("avg-shedder", "fleet-planner"):

@@ -38,9 +38,7 @@ def test_the_planner_balances_sooner_than_avg_shedder_with_few_more_moves(
     assert planner["ended_balanced_percent"] == 100
 
 
-def test_nobody_and_perfect_information_stand_beside_as_bounds(
-    figures: dict[str, dict[str, float]],
-):
+def test_nobody_and_perfect_information_stand_beside_as_bounds(figures: dict[str, dict[str, float]]):
     assert list(figures) == ["nobody acts", "avg-shedder", "fleet-planner", "perfect information"]
     assert figures["nobody acts"]["unbalanced_percent"] == 100
     assert figures["nobody acts"]["unloads"] == 0
