@@ -3,6 +3,7 @@
 import json
 import logging
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -115,16 +116,21 @@ def test_what_somebody_asked_to_see_is_never_left_out():
     assert limit.left_out(100) == []
 
 
-def test_no_library_is_silenced_and_their_warnings_reach_the_log(capsys: pytest.CaptureFixture[str]):
+@pytest.fixture
+def process_log() -> Iterator[None]:
+    """The log of the process and its hook are afterwards as they were."""
     root = logging.getLogger()
-    before = root.handlers[:], root.level
-    try:
-        log_to_stderr("json", verbose=False)
-        for name in ("kafka", "py4j", "httpx", "httpcore", "org.apache.spark"):
-            logging.getLogger(name).warning("%s does not feel well", name)
-            logging.getLogger(name).info("a request")
-    finally:
-        root.handlers[:], root.level = before[0], before[1]
+    before = root.handlers[:], root.level, sys.excepthook
+    yield
+    root.handlers[:], root.level, sys.excepthook = before
+
+
+@pytest.mark.usefixtures("process_log")
+def test_no_library_is_silenced_and_their_warnings_reach_the_log(capsys: pytest.CaptureFixture[str]):
+    log_to_stderr("json", verbose=False)
+    for name in ("kafka", "py4j", "httpx", "httpcore", "org.apache.spark"):
+        logging.getLogger(name).warning("%s does not feel well", name)
+        logging.getLogger(name).info("a request")
     message = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     warnings = [line for line in message if line["level"] == "WARNING"]
     assert [line["logger"] for line in warnings] == ["kafka", "py4j", "httpx", "httpcore", "org.apache.spark"]
@@ -155,18 +161,15 @@ def test_refused_records_are_a_line_a_minute_for_each_cluster_and_reason(caplog:
     ]
 
 
+@pytest.mark.usefixtures("process_log")
 @pytest.mark.parametrize(("form", "is_object"), [("json", True), ("console", False)])
 def test_what_ends_a_program_is_an_object_where_the_log_is_made_of_objects(
     capsys: pytest.CaptureFixture[str], form: Any, *, is_object: bool
 ):
-    handlers, hook = logging.getLogger().handlers[:], sys.excepthook
-    try:
-        log_to_stderr(form, verbose=False)
-        Refused("there is no topic").show()
-        sys.excepthook(ValueError, ValueError("oh"), None)
-        first, *rest = capsys.readouterr().err.splitlines()
-    finally:
-        logging.getLogger().handlers[:], sys.excepthook = handlers, hook
+    log_to_stderr(form, verbose=False)
+    Refused("there is no topic").show()
+    sys.excepthook(ValueError, ValueError("oh"), None)
+    first, *rest = capsys.readouterr().err.splitlines()
     if is_object:
         assert json.loads(first)["message"] == "there is no topic"
         assert json.loads(first)["exit_code"] == 5

@@ -53,6 +53,13 @@ class RenamesByCopy(Disk):
         return True
 
 
+def directory_on(
+    store: Disk, monkeypatch: pytest.MonkeyPatch, address: str = "checkpoint"
+) -> CheckpointDirectory:
+    monkeypatch.setattr(checkpoint, "Files", lambda _spark, _location: store)
+    return CheckpointDirectory(None, address)
+
+
 def test_a_disk_keeps_its_promises_and_nothing_is_left_of_the_trial(tmp_path: Path):
     require_promises(Disk(tmp_path))
     assert list(tmp_path.iterdir()) == []
@@ -70,8 +77,7 @@ def test_a_disk_keeps_its_promises_and_nothing_is_left_of_the_trial(tmp_path: Pa
 def test_a_store_that_breaks_one_is_refused_with_the_remedy_before_anything_is_begun(
     store: type[Disk], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(checkpoint, "Files", lambda _spark, _location: store(tmp_path))
-    directory = CheckpointDirectory(None, "s3a://b/c")
+    directory = directory_on(store(tmp_path), monkeypatch, "s3a://b/c")
     with pytest.raises(CheckpointError) as refusal:
         directory.inspect(Settings(), "checkpoint")
     assert str(refusal.value).startswith(
@@ -82,8 +88,7 @@ def test_a_store_that_breaks_one_is_refused_with_the_remedy_before_anything_is_b
 
 
 def test_a_store_is_tried_once_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(checkpoint, "Files", lambda _spark, _location: Disk(tmp_path))
-    directory = CheckpointDirectory(None, "checkpoint")
+    directory = directory_on(Disk(tmp_path), monkeypatch)
     directory.inspect(Settings(), "checkpoint")
 
     def never(_: object) -> None:
@@ -95,8 +100,7 @@ def test_a_store_is_tried_once_a_start(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_what_a_killed_trial_left_is_no_directory_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / ".trimtab-probe-1").write_bytes(b"")
-    monkeypatch.setattr(checkpoint, "Files", lambda _spark, _location: Disk(tmp_path))
-    directory = CheckpointDirectory(None, "checkpoint")
+    directory = directory_on(Disk(tmp_path), monkeypatch)
     assert directory.inspect(Settings(), "checkpoint").query_id is None
 
 

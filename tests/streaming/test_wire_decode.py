@@ -93,18 +93,20 @@ def test_null_is_as_good_as_absent():
     assert (nulls.messages_per_s, nulls.bundles) == (nothing.messages_per_s, nothing.bundles)
 
 
-@pytest.mark.parametrize(
-    "resource",
-    [{}, {"limit": 100}, {"usage": None, "limit": 100}, {"usage": -1, "limit": -1}, {"usage": -1}, None],
-)
-def test_a_resource_that_was_not_measured_is_zero_percent(resource: object):
+UNMEASURED = [
+    {},
+    {"limit": 100},
+    {"usage": None, "limit": 100},
+    {"usage": -1, "limit": -1},
+    {"usage": -1},
+    None,
+]
+UNLIMITED = [{"usage": 50, "limit": limit} for limit in (0, -1, -100, None)]
+
+
+@pytest.mark.parametrize("resource", [*UNMEASURED, *UNLIMITED])
+def test_a_resource_that_was_not_measured_or_has_no_limit_is_zero_percent(resource: object):
     measured = seen({"cpu": resource}).resources[0]
-    assert percent(measured[:1], measured[1:]).tolist() == [0]
-
-
-@pytest.mark.parametrize("limit", [0, -1, -100, None])
-def test_a_limit_of_nothing_is_zero_percent(limit: float | None):
-    measured = seen({"cpu": {"usage": 50, "limit": limit}}).resources[0]
     assert percent(measured[:1], measured[1:]).tolist() == [0]
 
 
@@ -113,11 +115,6 @@ def test_an_absent_broker_rate_is_the_sum_over_its_bundles_heartbeats_and_all():
         {"msgRateOut": 5, "lastStats": {LOW: traffic(1, 10), HIGH: traffic(2, 20), HEARTBEAT: traffic(0.5)}}
     )
     assert (found.messages_per_s, found.bytes_per_s) == (8.5, 30)
-
-
-def test_without_a_list_the_statistics_say_what_a_broker_lists():
-    found = seen({"lastStats": {HIGH: traffic(1), LOW: traffic(2), HEARTBEAT: traffic(0)}})
-    assert (found.bundles, found.listed_count) == ([LOW, HIGH], 3)
 
 
 def test_a_bundle_listed_without_statistics_has_no_traffic():
@@ -163,47 +160,45 @@ def test_clients_of_topics_are_added_up_as_far_as_known(clients: dict[str, int |
     assert found.traffic.messages_per_s.tolist() == [1, 2]
 
 
-def test_statistics_of_a_bundle_that_is_not_listed_are_left_out():
-    assert seen({"bundles": [LOW], "lastStats": {LOW: traffic(1), HIGH: traffic(2)}}).bundles == [LOW]
+OLD_STYLE = ["t/c/n/0x00000000_0xffffffff", "prop/use/ns.with.dots-1/0x0_0x1"]
+NAMES = [*OLD_STYLE, "t/n/0x0_0xFFFFFFFF", "ü/ñ/0xAb_0xcD", "a:b/c%d/0x0_0x1"]
+SYSTEM = "pulsar/system/0x00000000_0x40000000"
+PULSARS_OWN = [
+    *("pulsar/b1:8080/0x00000000_0xffffffff", "sla-monitor/b1:8080/0x00000000_0xffffffff"),
+    *("sla-monitor/lab/b1.example:8080/0x00000000_0xffffffff", HEARTBEAT, SYSTEM),
+]
 
 
-def test_a_bundle_listed_twice_counts_once():
-    found = seen({"bundles": [LOW, LOW], "lastStats": {LOW: traffic(1)}})
-    assert (found.bundles, found.listed_count) == ([LOW], 1)
+@pytest.mark.parametrize(
+    ("data", "bundles", "own", "listed_count"),
+    [
+        pytest.param({"lastStats": {HIGH: {}, LOW: {}}}, [LOW, HIGH], [], 2, id="without a list: statistics"),
+        pytest.param({"bundles": [LOW], "lastStats": {LOW: {}, HIGH: {}}}, [LOW], [], 1, id="not listed"),
+        pytest.param({"bundles": [LOW, LOW], "lastStats": {LOW: {}}}, [LOW], [], 1, id="listed twice"),
+        *(pytest.param({"bundles": [name]}, [name], [], 1, id=name) for name in NAMES),
+        *(
+            pytest.param({"lastStats": {name: {}, LOW: {}}}, [LOW], [name], 2, id=name)
+            for name in PULSARS_OWN
+        ),
+        pytest.param(
+            {"bundles": [HEARTBEAT, LOW], "pulsarsOwn": [SYSTEM, LOW]},
+            [LOW],
+            [HEARTBEAT, SYSTEM],
+            2,
+            id="owned without being listed",
+        ),
+    ],
+)
+def test_a_brokers_bundles_are_named_and_pulsars_own_apart_from_them(
+    data: dict[str, object], bundles: list[str], own: list[str], listed_count: int
+):
+    found = seen(data)
+    assert (found.bundles, found.pulsars_own, found.listed_count) == (bundles, own, listed_count)
 
 
 def test_absent_and_null_rates_of_a_bundle_are_zero():
     found = seen({"lastStats": {LOW: {"msgRateIn": None, "msgThroughputOut": 4}, HIGH: {}}})
     assert found.traffic.tolist() == [[0, 0, 0, 4], [0, 0, 0, 0]]
-
-
-OLD_STYLE = ["t/c/n/0x00000000_0xffffffff", "prop/use/ns.with.dots-1/0x0_0x1"]
-
-
-@pytest.mark.parametrize("name", [*OLD_STYLE, "t/n/0x0_0xFFFFFFFF", "ü/ñ/0xAb_0xcD", "a:b/c%d/0x0_0x1"])
-def test_names_of_both_styles_are_bundles(name: str):
-    assert seen({"bundles": [name]}).bundles == [name]
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "pulsar/b1:8080/0x00000000_0xffffffff",
-        "pulsar/lab/b1:8080/0x00000000_0xffffffff",
-        "sla-monitor/b1:8080/0x00000000_0xffffffff",
-        "sla-monitor/lab/b1.example:8080/0x00000000_0xffffffff",
-        "pulsar/system/0x00000000_0x40000000",
-    ],
-)
-def test_bundles_of_pulsar_itself_are_counted_and_named_apart_from_the_others(name: str):
-    found = seen({"lastStats": {name: traffic(5), LOW: traffic(1)}})
-    assert (found.bundles, found.pulsars_own, found.listed_count) == ([LOW], [name], 2)
-
-
-def test_bundles_that_a_broker_owns_without_listing_them_are_named_too():
-    system = "pulsar/system/0x00000000_0x40000000"
-    found = seen({"bundles": [HEARTBEAT, LOW], "pulsarsOwn": [system, LOW]})
-    assert (found.bundles, found.pulsars_own, found.listed_count) == ([LOW], [HEARTBEAT, system], 2)
 
 
 def test_a_heartbeat_stays_unseen_when_the_memory_of_names_starts_again(monkeypatch: pytest.MonkeyPatch):
@@ -256,24 +251,23 @@ def test_a_file_has_no_key_to_compare():
     assert isinstance(taken(report(), key=None), LoadReport)
 
 
+FIVE, SIX = "1970-01-01T00:00:05Z", "1970-01-01T00:00:06Z"
+MANY = [f"b{number:03d}" for number in range(120)]
+
+
 @pytest.mark.parametrize(
     ("data", "named", "count"),
     [
         ({}, [], 0),
-        ({"unowned": {HIGH: "1970-01-01T00:00:05Z", LOW: "1970-01-01T00:00:06Z"}}, [LOW, HIGH], 2),
-        ({"unowned": {LOW: "1970-01-01T00:00:05Z"}, "unowned_count": 7}, [LOW], 7),
-        (
-            {"unowned": {f"b{number:03d}": "1970-01-01T00:00:05Z" for number in range(120)}},
-            [f"b{number:03d}" for number in range(100)],
-            120,
-        ),
+        ({"unowned": {HIGH: FIVE, LOW: SIX}}, [LOW, HIGH], 2),
+        ({"unowned": {LOW: FIVE}, "unowned_count": 7}, [LOW], 7),
+        ({"unowned": dict.fromkeys(MANY, FIVE)}, MANY[:100], 120),
     ],
     ids=["none", "two", "more than are named", "too many names"],
 )
 def test_bundles_without_an_owner_come_with_the_tick(data: dict[str, object], named: list[str], count: int):
     found = taken(event("trimtab.tick.v1", subject="tick", data={"asked": ["b1"], **data}))
-    assert [name for name, _ in found.unowned] == named
-    assert found.unowned_count == count
+    assert ([name for name, _ in found.unowned], found.unowned_count) == (named, count)
     assert {since for _, since in found.unowned} <= {5000, 6000}
 
 
