@@ -1,17 +1,21 @@
-"""What the driver tells of a batch: repeated unloads are followed up, and an error in what is only reported does not fail the batch."""
+"""What the driver tells of a batch: metrics of a Kafka cluster's rounds, repeated unloads, and errors that do not fail the batch."""
 
 import json
 import logging
+import math
 import time
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import Row
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from state.outputs import Unload
+from state.outputs import ThrottleSummary, Unload
 from streaming.controller.batches import BatchPublisher, BatchReports
 from streaming.controller.metrics import KNOWN_LABELS, Metrics
 from streaming.controller.published import KEPT_COUNT, WINDOW_S, FollowUp, Published, Repeat
@@ -21,6 +25,8 @@ from streaming.settings import TopicNames
 from streaming.spark.query import Batch
 from streaming.spark.rows import OBSERVED, OUTPUT_SCHEMA, ROUND, OutputRow, of_observation
 from tests.streaming.golden import folders, messages
+from tests.streaming.summaries import THROTTLE as MOVING
+from tests.streaming.summaries import of_kafka, published
 
 SUMMARY = json.dumps(messages(folders()[-1])["trimtab.round.v1"]).encode()
 
@@ -192,3 +198,96 @@ def test_a_forgotten_cluster_is_followed_up_no_more():
     follow.forget("east-1")
     follow.forget("never heard of")
     assert observe(follow, unload(40)) == []
+
+
+DONE = msgspec.structs.replace(
+    MOVING,
+    outcome="nothing-moves",
+    bytes_left=0,
+    feasible=None,
+    late=False,
+    broken_count=0,
+    rates_bytes_per_s={},
+    min_bytes_per_s={},
+)
+
+
+@dataclass(frozen=True)
+class Page:
+    samples: dict[tuple[str, tuple[str, ...]], float]
+
+    def of(self, name: str) -> dict[tuple[str, ...], float]:
+        return {
+            labels: value for (found, labels), value in self.samples.items() if found == f"trimtab_{name}"
+        }
+
+
+def page_of(*seen: ThrottleSummary) -> Page:
+    metrics = Metrics(KNOWN_LABELS, version="1", pyspark_version="4")
+    for each in seen:
+        metrics.observe_round(published(of_kafka(each), end_s=20.0), published_s=20.5)
+    families: Any = text_string_to_metric_families(generate_latest(metrics.registry).decode())
+    return Page(
+        {
+            (sample.name, tuple(sample.labels.values())): sample.value
+            for family in families
+            for sample in family.samples
+        }
+    )
+
+
+def test_a_running_move_shows_what_is_left_and_the_rate_and_minimum_of_each_role():
+    found = page_of(MOVING)
+    assert found.of("reassignment_left_bytes") == {("kafka-1",): 72_000}
+    assert found.of("throttle_feasible") == {("kafka-1",): 0}
+    assert found.of("reassignment_late") == {("kafka-1",): 1}
+    assert found.of("reassignment_broken") == {("kafka-1",): 0}
+    assert found.of("throttle_rate_bytes_per_second") == {
+        ("101", "kafka-1", "leader"): 30,
+        ("104", "kafka-1", "follower"): 40,
+    }
+    minimums = found.of("throttle_minimum_bytes_per_second")
+    assert minimums["101", "kafka-1", "leader"] == 26
+    assert math.isnan(minimums["104", "kafka-1", "follower"])
+    assert math.isnan(found.of("reassignment_eta_seconds")[("kafka-1",)])
+    assert found.of("actions_published_total")["kafka-1", "false", "throttle"] == 1
+
+
+def test_brokers_are_named_only_while_something_moves():
+    found = page_of(MOVING, DONE)
+    assert found.of("throttle_rate_bytes_per_second") == {}
+    assert found.of("throttle_minimum_bytes_per_second") == {}
+    assert found.of("reassignment_left_bytes") == {("kafka-1",): 0}
+    assert found.of("reassignment_eta_seconds") == {("kafka-1",): 0}
+
+
+def test_what_others_changed_and_what_was_not_carried_out_is_counted_and_over_when_it_is_over():
+    odd = msgspec.structs.replace(
+        MOVING,
+        changed_rates_bytes_per_s={"leader:101": 5},
+        lost_leader_throttled_replicas={"t": "0:1"},
+        failures_count=3,
+    )
+    assert (page_of(odd).of("throttle_changed"), page_of(odd).of("throttle_failures")) == (
+        {("kafka-1",): 2},
+        {("kafka-1",): 3},
+    )
+    assert (
+        page_of(odd, MOVING).of("throttle_changed")
+        == page_of(odd, MOVING).of("throttle_failures")
+        == {("kafka-1",): 0}
+    )
+
+
+def test_the_bottleneck_is_one_role_and_none_once_it_is_unknown():
+    source, target = (
+        msgspec.structs.replace(MOVING, bottleneck=role) for role in ("leader:101", "follower:104")
+    )
+    assert page_of(target).of("reassignment_bottleneck") == {("104", "kafka-1", "follower"): 1}
+    assert page_of(target, source).of("reassignment_bottleneck") == {("101", "kafka-1", "leader"): 1}
+    assert page_of(target, MOVING).of("reassignment_bottleneck") == {}
+
+
+@pytest.mark.parametrize("name", ["examined_total", "candidates_total"])
+def test_a_kafka_cluster_has_no_series_of_bundles(name: str):
+    assert page_of(MOVING).of(name) == {}

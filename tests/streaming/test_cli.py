@@ -21,6 +21,7 @@ from streaming.cli.output import render, table_lines, to_yaml
 from streaming.process import exits
 from streaming.settings import ClusterSettingsSource, load
 from streaming.settings.reference import render_reference
+from tests.streaming.commands import leaves
 
 CONTEXT = click.Context(main)
 NAMES = main.list_commands(CONTEXT)
@@ -102,18 +103,6 @@ def test_help_loads_no_command_and_a_command_not_the_others():
 )
 def test_a_command_that_asks_no_broker_loads_neither_a_client_nor_spark(arguments: list[str], given: str):
     assert not (HEAVY | {"prometheus_client", "pandas", "httpx"}) & loaded_by(*arguments, given=given)
-
-
-def leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command that does something, with the words that call it."""
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        if isinstance(command, click.Group):
-            yield from leaves(command, (*path, name))
-        else:
-            yield (*path, name), command
 
 
 def options_of(command: click.Command) -> dict[str, click.Parameter]:
@@ -267,24 +256,8 @@ def test_what_is_printed_is_a_settings_file_that_means_the_same(tmp_path: Path):
     assert of_east.pulsar == ClusterSettingsSource(before).base("east.1").pulsar
 
 
-def test_json_holds_the_same():
-    shown = json.loads(config("--format", "json").stdout)
-    assert shown["pulsar.guards.excluded_brokers"] == {
-        "value": ["b1:8080", "b2:8080"],
-        "source": "file trimtab.toml",
-    }
-    assert shown["output.url"] == {"value": None, "source": "default"}
-
-
 def test_the_reference_is_the_page_in_docs():
     assert config("--reference").stdout == render_reference()
-
-
-def test_a_wrong_file_ends_with_code_2_and_names_the_key():
-    Path("bad.toml").write_text("[controller]\nmod = 'act'\n")
-    result = config("--config", "bad.toml")
-    assert result.exit_code == 2
-    assert "bad.toml: controller.mod: unknown setting; did you mean mode?" in result.stderr
 
 
 def test_an_impossible_cluster_name_ends_with_code_2():

@@ -8,7 +8,6 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from deploy.docs import metrics_page
 from state.outputs import BrokerTraffic, JudgedRow, PromiseRow, PromisesSummary, RoundSummary, Section
 from streaming.contract import families
 from streaming.controller.metrics import KnownLabels, Metrics
@@ -294,11 +293,6 @@ def test_what_spark_has_not_said_yet_is_not_zero():
     assert math.isnan(value(metrics, "trimtab_input_behind_records") or 0)
     metrics.show(families.START, value=1.5)
     assert value(metrics, "trimtab_start_timestamp_seconds") == 1.5
-
-
-def test_the_catalogue_of_families_is_what_is_served():
-    served = {family.name for family in metrics_page._used_families().collect()}
-    assert {family.name.removesuffix("_total") for family in families.FAMILIES} == served
 
 
 def test_a_cluster_that_is_forgotten_leaves_no_series_and_begins_anew():

@@ -100,14 +100,6 @@ def test_without_recorded_moves_what_somebody_did_by_hand_has_not_happened():
     assert figures["avg-shedder"]["unloads"] == 0
 
 
-def test_the_table_has_both_loops_and_says_who_is_better():
-    done = backtest(*TWO_POLICIES, RECORDING)
-    assert done.exit_code == 0
-    assert "lab, closed loop" in done.stdout
-    assert " is better: " in done.stdout
-    assert "rounds decided differently:" in done.stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

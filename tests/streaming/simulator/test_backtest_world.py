@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -192,7 +193,7 @@ def test_the_children_of_a_cut_share_the_traffic_as_their_topics_do_and_move_alo
     assert seen.traffic[0, 0] == 150.0
     arrived = shown(found, report("b2:8080", 30_000, 5.0, {C: 40.0}))
     assert arrived.traffic[0, 0] == 50.0
-    stats = found.take(replace(topics(30_000, [lower, upper], [225.0, 75.0]), id="later"))
+    stats = found.take(msgspec.structs.replace(topics(30_000, [lower, upper], [225.0, 75.0]), id="later"))
     assert (stats.traffic.bundles, stats.traffic.topics) == (["shop/a/0x00000000_0x40000000"], [lower])
 
 
@@ -207,12 +208,12 @@ def test_the_children_of_a_cut_share_the_clients_of_a_bundle(sessions: tuple[int
     """Not each of them has them all: a backtest would cut them again and again."""
     found = begun()
     told = topics(0, list(names_in_halves()), [1.0, 1.0])
-    found.take(replace(told, traffic=replace(told.traffic, sessions=np.array(sessions))))
+    found.take(msgspec.structs.replace(told, traffic=replace(told.traffic, sessions=np.array(sessions))))
     assert found.split(A, [0x40000000])
     later = report("b1:8080", 30_000, 30.0, {A: 200.0, B: 100.0})
     clients = later.report.counts.copy()
     clients[0] = [10, 40]
-    seen = shown(found, replace(later, report=replace(later.report, counts=clients)))
+    seen = shown(found, msgspec.structs.replace(later, report=replace(later.report, counts=clients)))
     assert seen.bundles[0] == "shop/a/0x00000000_0x40000000"
     assert seen.counts[0].tolist() == counts
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from streaming.cli import main
-from streaming.simulator.score import ALL, COLUMNS, Run, Score, card
+from streaming.simulator.score import ALL, Run, Score, card
 
 ROOT = Path(__file__).parents[3]
 RECORDING = ROOT / "tests" / "recordings" / "pulsar-3-brokers.ndjson.gz"
@@ -62,17 +62,6 @@ def test_settings_files_are_compared_under_their_names(tmp_path: Path):
     )
     assert list(found["means"][ALL]) == ["nobody acts", "calm", "eager", "perfect information"]
     assert {run["seed"] for run in found["runs"]} == {1}
-
-
-def test_the_table_has_a_row_for_each_candidate_and_a_title_for_each_figure():
-    lines = simulate("--scenario", "noise-alone", "--policy", "avg-shedder").splitlines()
-    assert lines[0].split("  ")[0] == "noise-alone"
-    assert all(column.title in lines[0] for column in COLUMNS)
-    assert [line.split("  ")[0] for line in lines[1:4]] == [
-        "nobody acts",
-        "avg-shedder",
-        "perfect information",
-    ]
 
 
 def test_the_page_is_one_file_that_asks_no_network(tmp_path: Path):
