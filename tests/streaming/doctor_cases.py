@@ -56,258 +56,136 @@ NOT_FROM_HERE = [
 ]
 
 
-WRONG = [
-    # check, what is found, the outcome, a part of what is wrong, a part of what to do
-    (
-        "addresses",
-        {"sides": side(brokers=Missed("nobody answers"))},
-        "problem",
-        "nobody",
-        "[input] or [output]",
-    ),
-    (
-        "permissions",
-        {"sides": side(topics=TopicsSeen(count=9, denied=(Denied(what="lacks Read", remedy="Run: x"),)))},
-        "problem",
-        "lacks Read",
-        "Run: x",
-    ),
-    (
-        "permissions",
-        {"sides": side(topics=TopicsSeen(count=9, denied=(NO_BEATS,)))},
-        "warning",
-        "lacks Write",
-        "Run: x",
-    ),
-    (
-        "permissions",
-        {
-            "sides": side(topics=TopicsSeen(count=9, denied=(NO_BEATS,))),
-            "settings": Settings(controller=ControllerSettings(standby=True)),
-        },
-        "problem",
-        "lacks Write",
-        "Run: x",
-    ),
-    (
-        "topics",
-        {"sides": side(topics=TopicsSeen(count=9, missing=("trimtab.input",)))},
-        "problem",
-        "the topic is missing",
-        "trimtab topics create",
-    ),
-    (
-        "topics",
-        {"sides": side(topics=TopicsSeen(count=9, missing_optional=("trimtab.beats",)))},
-        "warning",
-        "which only `status`, standbys or `execute kafka` need",
-        "trimtab topics create",
-    ),
-    (
-        "topics",
-        {"sides": side(topics=TopicsSeen(count=9, differences=(difference(tolerable=False),)))},
-        "problem",
-        "cleanup.policy is delete, expected compact",
-        "Run: kafka-configs.sh …",
-    ),
-    (
-        "topics",
-        {"sides": side(topics=TopicsSeen(count=9, differences=(difference(tolerable=True),)))},
-        "warning",
-        "cleanup.policy is delete, expected compact",
-        "Run: kafka-configs.sh …",
-    ),
-    (
-        "topics",
-        {"sides": side(topics=TopicsSeen(count=9, warnings=(Denied(what="a TTL", remedy="Run: y"),)))},
-        "warning",
-        "a TTL",
-        "Run: y",
-    ),
-    (
-        "topics",
-        {"sides": side(topics=TopicsSeen(count=9, unwell=(difference(tolerable=False),)))},
-        "problem",
-        "delete, expected compact",
-        "Run:",
-    ),
-    (
-        "topics",
-        {"sides": side(topics=TopicsSeen(count=9, unwell=(difference(tolerable=True),)))},
-        "warning",
-        "delete, expected compact",
-        "Run:",
-    ),
-    (
-        "clocks",
-        {"sides": side(brokers=BrokersSeen(text="Pulsar", ahead_s=30.0))},
-        "warning",
-        "its clock is 30.0 s behind the brokers'",
-        "timedatectl",
-    ),
-    (
-        "clocks",
-        {"processes": [process(age_s=-4.0)]},
-        "warning",
-        "its clock is 4.0 s behind the brokers'",
-        "timedatectl",
-    ),
-    (
-        "clocks",
-        {"processes": [process(ahead_s=9.0)]},
-        "warning",
-        "its clock is 9.0 s ahead of the brokers'",
-        "timedatectl",
-    ),
-    (
-        "clocks",
-        {"input": reported(ahead_s=11)},
-        "problem",
-        "refused as ahead-of-log",
-        "timedatectl",
-    ),
-    (
-        "clocks",
-        {"input": reported(ahead_s=4)},
-        "warning",
-        "its events are 4.0 s ahead of",
-        "timedatectl",
-    ),
-    (
-        "clocks",
-        {"input": reported(ahead_s=-90)},
-        "warning",
-        "its events are 90.0 s behind",
-        "timedatectl",
-    ),
+OPERATIONS, CLOCKS = "docs/operations.md", "timedatectl"
+
+
+def topics(**seen: Any) -> dict[str, Any]:
+    """Topics of which something is seen beside their number."""
+    return {"sides": side(topics=TopicsSeen(count=9, **seen))}
+
+
+def balanced_by(*, mode: str = "act", shedding: tuple[str, ...] = (), splitting: tuple[str, ...] = ()) -> Any:
+    """A newest round that says where Pulsar itself balances."""
+    others = OtherBalancers(shedding_brokers=[*shedding], splitting_brokers=[*splitting], unknown_brokers=[])
+    return {"rounds": heard(mode=mode, other_balancers=others)}
+
+
+STANDBY_WANTED = {"settings": Settings(controller=ControllerSettings(standby=True))}
+READ_DENIED = Denied(what="lacks Read", remedy="Run: x")
+TTL = Denied(what="a TTL", remedy="Run: y")
+OLDER = msgspec.structs.replace(DELETED, query_id="q", batch_id=99)
+THROTTLED = of_kafka(msgspec.structs.replace(THROTTLE, others_rates_bytes_per_s={"leader:1": 5}))
+LATE: dict[str, Any] = {"now_ms": NOW_MS + 600_000, "input": reported(age_s=-597)}
+CLEANUP = "cleanup.policy is delete, expected compact"
+EPOCH_OF_ROUND = (
+    "the newest round of east-1 has epoch 9, and the newest marker 7: "
+    "unless a controller has just started, trimtab.commits has"
+)
+MANY_REJECTED = "at least 500 records went to trimtab.dead-letter in the last hour: 500 not-json"
+SHEDDING, SPLITTING = "loadBalancerSheddingEnabled", "loadBalancerAutoBundleSplitEnabled"
+
+PROBLEMS: list[tuple[str, dict[str, Any], str, str]] = [
+    # check, what is found, a part of what is wrong, a part of what to do
+    ("addresses", {"sides": side(brokers=Missed("nobody answers"))}, "nobody", "[input] or [output]"),
+    ("permissions", topics(denied=(READ_DENIED,)), "lacks Read", "Run: x"),
+    ("permissions", {**topics(denied=(NO_BEATS,)), **STANDBY_WANTED}, "lacks Write", "Run: x"),
+    ("topics", topics(missing=("trimtab.input",)), "the topic is missing", "trimtab topics create"),
+    ("topics", topics(differences=(difference(tolerable=False),)), CLEANUP, "Run: kafka-configs.sh …"),
+    ("topics", topics(unwell=(difference(tolerable=False),)), "delete, expected compact", "Run:"),
+    ("clocks", {"input": reported(ahead_s=11)}, "refused as ahead-of-log", CLOCKS),
     (
         "checkpoint",
         {"checkpoint": REFUSED_CHECKPOINT, **ENDED},
-        "problem",
         "run that one, or start over with --fresh",
-        "docs/operations.md",
+        OPERATIONS,
     ),
     (
         "checkpoint",
         {"checkpoint": NO_CHECKPOINT, **ENDED},
-        "problem",
-        "the checkpoint was deleted or replaced by a new one",
-        "docs/operations.md",
+        "was deleted or replaced by a new one",
+        OPERATIONS,
     ),
-    ("checkpoint", {"marker": DELETED, **ENDED}, "problem", "belongs to another query", "docs/operations.md"),
-    (
-        "checkpoint",
-        {"marker": msgspec.structs.replace(DELETED, query_id="q", batch_id=99), **ENDED},
-        "problem",
-        "older than what was published",
-        "docs/operations.md",
-    ),
+    ("checkpoint", {"marker": DELETED, **ENDED}, "belongs to another query", OPERATIONS),
+    ("checkpoint", {"marker": OLDER, **ENDED}, "older than what was published", OPERATIONS),
     (
         "checkpoint",
         {"processes": [process(epoch=8)]},
-        "problem",
         "the beat of a:1 has epoch 8, and the newest marker 7",
-        "docs/operations.md",
+        OPERATIONS,
     ),
-    (
-        "checkpoint",
-        {"rounds": heard(epoch=9)},
-        "problem",
-        "the newest round of east-1 has epoch 9, and the newest marker 7: unless a controller has just started, trimtab.commits has",
-        "docs/operations.md",
-    ),
-    ("leader", {"processes": []}, "problem", "no beat of it in the last hour", "trimtab run"),
+    ("checkpoint", {"rounds": heard(epoch=9)}, EPOCH_OF_ROUND, OPERATIONS),
+    ("leader", {"processes": []}, "no beat of it in the last hour", "trimtab run"),
     (
         "leader",
         {"processes": [process(age_s=600.0)]},
-        "problem",
         "its last beat was 10.0 min ago, from a:1",
         "trimtab run",
     ),
-    (
-        "leader",
-        {"processes": [LEADER, process(instance="b:2", epoch=6)]},
-        "warning",
-        "a:1 (epoch 7), b:2 (epoch 6)",
-        "Stop the one",
-    ),
-    ("leader", {"processes": [process(**STANDBY)]}, "problem", "no controller trimtab runs", "trimtab run"),
+    ("leader", {"processes": [process(**STANDBY)]}, "no controller trimtab runs", "trimtab run"),
     (
         "leader",
         {"processes": [LEADER, process(**STANDBY, problem="newer state")]},
-        "problem",
         "this standby could not lead: newer state",
         "before the leader ends",
     ),
+    ("lag", {"input": []}, "no record came in the last day", "trimtab collect"),
+    ("lag", {"input": reported(age_s=400)}, "came 7 min ago", "collector's log"),
+    ("lag", {"rounds": []}, "no round in the last day", "not-deciding.md"),
+    ("lag", LATE, "newest round ended 10 min ago", "not-deciding.md"),
+    (
+        "balancers",
+        balanced_by(shedding=("b1",)),
+        f"Pulsar's own {SHEDDING} is on at b1",
+        f"--config {SHEDDING} --value false",
+    ),
+]
+WARNINGS: list[tuple[str, dict[str, Any], str, str]] = [
+    ("permissions", topics(denied=(NO_BEATS,)), "lacks Write", "Run: x"),
+    (
+        "topics",
+        topics(missing_optional=("trimtab.beats",)),
+        "which only `status`, standbys or `execute kafka` need",
+        "trimtab topics create",
+    ),
+    ("topics", topics(differences=(difference(tolerable=True),)), CLEANUP, "Run: kafka-configs.sh …"),
+    ("topics", topics(warnings=(TTL,)), "a TTL", "Run: y"),
+    ("topics", topics(unwell=(difference(tolerable=True),)), "delete, expected compact", "Run:"),
+    (
+        "clocks",
+        {"sides": side(brokers=BrokersSeen(text="Pulsar", ahead_s=30.0))},
+        "its clock is 30.0 s behind the brokers'",
+        CLOCKS,
+    ),
+    ("clocks", {"processes": [process(age_s=-4.0)]}, "its clock is 4.0 s behind the brokers'", CLOCKS),
+    ("clocks", {"processes": [process(ahead_s=9.0)]}, "its clock is 9.0 s ahead of the brokers'", CLOCKS),
+    ("clocks", {"input": reported(ahead_s=4)}, "its events are 4.0 s ahead of", CLOCKS),
+    ("clocks", {"input": reported(ahead_s=-90)}, "its events are 90.0 s behind", CLOCKS),
     (
         "leader",
-        {"settings": Settings(controller=ControllerSettings(standby=True))},
-        "warning",
-        "no standby is running",
-        "trimtab run --standby",
+        {"processes": [LEADER, process(instance="b:2", epoch=6)]},
+        "a:1 (epoch 7), b:2 (epoch 6)",
+        "Stop the one",
     ),
-    ("versions", {"processes": [process(version="0.2.0")]}, "warning", "it has trimtab 0.2.0", "Upgrade"),
-    ("versions", {"processes": [process(spark_version="4.1.0")]}, "warning", "it has Spark 4.1.0", "Upgrade"),
-    ("lag", {"input": []}, "problem", "no record came in the last day", "trimtab collect"),
-    ("lag", {"input": reported(age_s=400)}, "problem", "came 7 min ago", "collector's log"),
-    ("lag", {"rounds": []}, "problem", "no round in the last day", "not-deciding.md"),
+    ("leader", STANDBY_WANTED, "no standby is running", "trimtab run --standby"),
+    ("versions", {"processes": [process(version="0.2.0")]}, "it has trimtab 0.2.0", "Upgrade"),
+    ("versions", {"processes": [process(spark_version="4.1.0")]}, "it has Spark 4.1.0", "Upgrade"),
     (
-        "lag",
-        {"now_ms": NOW_MS + 600_000, "input": reported(age_s=-597)},
-        "problem",
-        "newest round ended 10 min ago",
-        "not-deciding.md",
+        "balancers",
+        balanced_by(mode="dry-run", splitting=("b1",)),
+        f"Pulsar's own {SPLITTING} is on at b1",
+        f"--config {SPLITTING} --value false",
     ),
     (
         "balancers",
-        {
-            "rounds": heard(
-                other_balancers=OtherBalancers(
-                    shedding_brokers=["b1"], splitting_brokers=[], unknown_brokers=[]
-                )
-            )
-        },
-        "problem",
-        "Pulsar's own loadBalancerSheddingEnabled is on at b1",
-        "--config loadBalancerSheddingEnabled --value false",
-    ),
-    (
-        "balancers",
-        {
-            "rounds": heard(
-                mode="dry-run",
-                other_balancers=OtherBalancers(
-                    shedding_brokers=[], splitting_brokers=["b1"], unknown_brokers=[]
-                ),
-            )
-        },
-        "warning",
-        "Pulsar's own loadBalancerAutoBundleSplitEnabled is on at b1",
-        "--config loadBalancerAutoBundleSplitEnabled --value false",
-    ),
-    (
-        "balancers",
-        {"rounds": heard(other_balancers=None)},
-        "not checked",
-        "no collector has reported",
-        "",
-    ),
-    (
-        "balancers",
-        {
-            "rounds": heard(
-                of_kafka(msgspec.structs.replace(THROTTLE, others_rates_bytes_per_s={"leader:1": 5}))
-            )
-        },
-        "warning",
+        {"rounds": heard(THROTTLED)},
         "another program has set throttles: leader:1",
         "docs/throttling.md",
     ),
-    (
-        "rejected",
-        {"rejected": {"not-json": 500}},
-        "warning",
-        "at least 500 records went to trimtab.dead-letter in the last hour: 500 not-json",
-        "trimtab rejected tail",
-    ),
+    ("rejected", {"rejected": {"not-json": 500}}, MANY_REJECTED, "trimtab rejected tail"),
 ]
+WRONG = [
+    *((check, changed, "problem", finding, remedy) for check, changed, finding, remedy in PROBLEMS),
+    *((check, changed, "warning", finding, remedy) for check, changed, finding, remedy in WARNINGS),
+    ("balancers", {"rounds": heard(other_balancers=None)}, "not checked", "no collector has reported", ""),
+]
+"""Check, what is found, the outcome, a part of what is wrong, and a part of what to do."""

@@ -9,12 +9,12 @@ from state.outputs.actions import ROUND_TYPE
 from streaming.cli.beats import Process
 from streaming.cli.facts import CheckpointSeen, Facts, Missed, SideSeen
 from streaming.cli.published import Round
-from streaming.contract.beat import Beat
 from streaming.contract.envelope import ReadEnvelope
 from streaming.settings import Settings
 from streaming.transport.publishing import Checkpoint, Marker
 from streaming.transport.side import TopicRecord
 from streaming.transport.topics import BrokersSeen, TopicsSeen
+from tests.streaming.records import BEAT, on_topic
 from tests.streaming.summaries import ROUND, section
 
 NOW_MS = 500_000
@@ -25,17 +25,8 @@ SETTINGS = Settings()
 
 def process(*, age_s: float = 2.0, ahead_s: float = -0.01, **fields: Any) -> Process:
     """The leader; ``fields`` are those of its beat that differ."""
-    beat = Beat(
-        name="trimtab",
-        instance="a:1",
-        epoch=7,
-        batch=42,
-        at="then",
-        version="0.1.0",
-        spark_version="4.2.1",
-        session_s=10.0,
-    )
-    return Process(beat=msgspec.structs.replace(beat, **fields), age_s=age_s, ahead_s=ahead_s)
+    usual = {"name": "trimtab", "batch": 42, "version": "0.1.0", "spark_version": "4.2.1"}
+    return Process(beat=msgspec.structs.replace(BEAT, **usual | fields), age_s=age_s, ahead_s=ahead_s)
 
 
 LEADER = process()
@@ -61,14 +52,7 @@ def heard(
 def sent(source: str, time: str, appended_ms: int) -> TopicRecord:
     """An event of the input as it is on its topic."""
     event = ReadEnvelope(id="1", source=source, type="t", cluster="c", time=time, data={})
-    return TopicRecord(
-        key=None,
-        value=msgspec.json.encode(event),
-        timestamp=appended_ms,
-        partition=0,
-        offset=0,
-        headers=[],
-    )
+    return on_topic(msgspec.json.encode(event), key=None, at_ms=appended_ms)
 
 
 def reported(*, ahead_s: int = 0, age_s: int = 3) -> list[TopicRecord]:

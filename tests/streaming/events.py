@@ -77,6 +77,16 @@ def traffic(rate: float, volume: float = 0.0) -> dict[str, object]:
     return {"msgRateIn": rate, "msgRateOut": 0.0, "msgThroughputIn": volume, "msgThroughputOut": 0.0}
 
 
+def pair(time_s: float) -> list[bytes]:
+    """A hot broker beside a cold one."""
+    hot = {"t/n/0x0_0x1": traffic(3000), "t/n/0x1_0x2": traffic(5000)}
+    cold = {"t/n/0x2_0x3": traffic(1000), "t/n/0x3_0x4": traffic(1000)}
+    return [
+        report("b1", time_s=time_s, cpu=(80, 100), rate=8000, bundles=hot),
+        report("b2", time_s=time_s, cpu=(20, 100), rate=2000, bundles=cold),
+    ]
+
+
 def tick(
     *,
     time_s: float,

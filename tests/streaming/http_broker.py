@@ -88,10 +88,12 @@ class Broker:
         self.server.server_close()
 
 
+Brokers = Callable[[Callable[[Asked], Answer]], Broker]
+"""A function that makes a broker with such answers."""
+
+
 @contextmanager
-def http_brokers(
-    tls: ssl.SSLContext | None = None,
-) -> Iterator[Callable[[Callable[[Asked], Answer]], Broker]]:
+def http_brokers(tls: ssl.SSLContext | None = None) -> Iterator[Brokers]:
     """A function that makes brokers; they are closed at the end of the block. With ``tls`` they speak https."""
     made: list[Broker] = []
 

@@ -116,7 +116,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.loop = ExecutorLoop(
-            self,  # type: ignore[arg-type]
+            self,
             ExecutorMetrics("east-1"),
             Topics(actions=self.topic, control=self.control, results=self.results, epochs=Epochs()),
             cluster="east-1",
@@ -158,10 +158,7 @@ class World:
         self.topic.values.append(json.dumps(event).encode())
 
     def outcomes(self) -> dict[str, str]:
-        return {
-            str(each["subject"]): _said(each["data"])  # type: ignore[arg-type]
-            for each in self.results.written
-        }
+        return {str(each["subject"]): _said(each["data"]) for each in self.results.written}
 
     @contextmanager
     def running(self) -> Iterator[None]:

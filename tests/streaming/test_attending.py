@@ -1,5 +1,6 @@
-"""A collector or executor whose brokers are down, wrong, or back again while it starts: what it serves, and how it ends."""
+"""Brokers that are down, wrong, or back again while a program starts: what is waited for, for how long, what is served meanwhile."""
 
+import errno
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -10,12 +11,17 @@ from prometheus_client import CollectorRegistry
 
 from streaming.cli import service
 from streaming.cli.service import attend, serve
+from streaming.controller.leadership import outage_of
 from streaming.kafka.client import ClusterError
+from streaming.process import deadline
+from streaming.process.deadline import Deadline, poll
 from streaming.process.exits import NotReached, Refused
 from streaming.process.serve import Check, HealthServer
+from streaming.process.waiting import OutageWait, StoppedWaiting
 from streaming.pulsar.http import AdminError
 from streaming.settings import MetricsSettings, Settings, load
-from streaming.transport.errors import PublishError
+from streaming.spark.files import UnsafeStore
+from streaming.transport.errors import CheckpointError, NotAllowed, PublishError, TopicsWrong, Unreachable
 from tests.support.processes import Answer, ask
 
 OUTAGES = (
@@ -102,8 +108,8 @@ class World:
 )
 def test_all_three_programs_with_one_settings_file_listen_on_ports_of_their_own(
     metrics: dict[str, int], ports: tuple[int, int, int]
-) -> None:
-    found = MetricsSettings(**metrics)  # type: ignore[arg-type]
+):
+    found = MetricsSettings(**metrics)
     assert (found.port_of("controller"), found.port_of("collector"), found.port_of("executor")) == ports
 
 
@@ -118,7 +124,7 @@ def test_who_gave_a_collector_the_controllers_port_is_told_the_new_setting(
     own: int | None,
     *,
     is_warned: bool,
-) -> None:
+):
     monkeypatch.setattr(HealthServer, "start", lambda _: "http://here")
     settings = Settings(metrics=MetricsSettings(port=port, collector_port=own))
     with ExitStack() as stack:
@@ -150,7 +156,7 @@ def raised(kind: type[Exception], text: str, cause: KafkaError | AdminError | No
 @pytest.mark.parametrize("kind", [PublishError, ClusterError])
 def test_brokers_that_are_down_at_the_start_are_waited_for_alive_unready_and_told(
     world: World, kind: type[Exception], cause: KafkaError | AdminError
-) -> None:
+):
     world.meets = lambda count: raised(kind, "no consumer at b1:9092", cause) if count < 3 else None
     world.attend()
     assert world.runs == 1
@@ -163,25 +169,23 @@ def test_brokers_that_are_down_at_the_start_are_waited_for_alive_unready_and_tol
 
 
 @pytest.mark.parametrize("cause", MISTAKES)
-def test_what_is_set_up_wrong_ends_a_start_at_once(
-    world: World, cause: KafkaError | AdminError | None
-) -> None:
+def test_what_is_set_up_wrong_ends_a_start_at_once(world: World, cause: KafkaError | AdminError | None):
     world.meets = lambda _: raised(PublishError, "wrong", cause)
     with pytest.raises(Refused, match="wrong"), service.refuse_errors(ClusterError):
         world.attend()
     assert world.tries == 1
 
 
-def test_a_start_that_waited_in_vain_ends_with_a_code_that_a_supervisor_restarts(world: World) -> None:
+def test_a_start_that_waited_in_vain_ends_with_a_code_that_a_supervisor_restarts(world: World):
     world.wait_s = 0.02
     world.meets = lambda _: raised(PublishError, "no consumer at b1:9092", KafkaTimeoutError())
     with pytest.raises(NotReached, match=r"b1:9092(?s:.*)controller\.start_wait_s"):
         world.attend()
 
 
-def test_a_stop_ends_the_wait_and_one_that_comes_during_the_last_try_the_service(
+def test_a_stop_ends_the_wait_and_during_the_last_try_the_service(
     world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     stops: list[Callable[[object], None]] = []
 
     @contextmanager
@@ -201,3 +205,153 @@ def test_a_stop_ends_the_wait_and_one_that_comes_during_the_last_try_the_service
     world.meets = lambda _: stops[-1](None)
     world.attend()
     assert world.service.stopped.is_set()
+
+
+class Time:
+    """A clock that a pause moves."""
+
+    def __init__(self, stop_after_s: float = float("inf")) -> None:
+        self.now_s = 0.0
+        self.shown: list[str] = []
+        self._stop_after_s = stop_after_s
+
+    def pause(self, seconds: float) -> bool:
+        self.now_s += seconds
+        return self.now_s < self._stop_after_s
+
+    def wait(self, limit_s: float) -> OutageWait:
+        return OutageWait(
+            limit_s,
+            outage_of=lambda error: "the brokers" if isinstance(error, ConnectionError) else None,
+            pause=self.pause,
+            show=self.shown.append,
+        )
+
+
+class Broker:
+    """A broker that answers from ``up_at_s`` on."""
+
+    def __init__(self, time: Time, up_at_s: float) -> None:
+        self._time, self._up_at_s = time, up_at_s
+
+    def ask(self) -> str:
+        if self._time.now_s < self._up_at_s:
+            raise ConnectionError("b1 does not answer")
+        return "here"
+
+
+Times = Callable[..., Time]
+
+
+@pytest.fixture
+def times(monkeypatch: pytest.MonkeyPatch) -> Times:
+    """Makes a clock; the newest one is this process's."""
+
+    def make(stop_after_s: float = float("inf")) -> Time:
+        time = Time(stop_after_s)
+        monkeypatch.setattr(deadline.time, "monotonic", lambda: time.now_s)
+        return time
+
+    return make
+
+
+def test_an_outage_shorter_than_the_limit_is_waited_out_and_shown(times: Times):
+    time = times()
+    assert time.wait(600).run(Broker(time, up_at_s=100).ask) == "here"
+    assert 100 <= time.now_s < 120
+    assert time.shown[0] == "waiting for the brokers: b1 does not answer"
+
+
+def test_a_longer_one_ends_at_the_limit_with_its_error_and_own_code_and_0_does_not_wait(times: Times):
+    for limit_s in (600, 0):
+        time = times()
+        with pytest.raises(NotReached, match=f"b1(?s:.*){limit_s} s"):
+            time.wait(limit_s).run(Broker(time, up_at_s=1000).ask)
+        assert time.now_s == limit_s
+
+
+def test_what_waiting_does_not_mend_is_raised_at_once(times: Times):
+    time = times()
+
+    def wrong() -> None:
+        raise ValueError("topics missing")
+
+    with pytest.raises(ValueError, match="topics missing"):
+        time.wait(600).run(wrong)
+    assert time.now_s == 0
+
+
+def test_a_stop_ends_the_wait(times: Times):
+    time = times(stop_after_s=50)
+    with pytest.raises(StoppedWaiting):
+        time.wait(600).run(Broker(time, up_at_s=1000).ask)
+    assert time.now_s < 70
+
+
+def of_store(cause: Exception | None) -> CheckpointError:
+    error = CheckpointError("the checkpoint cannot be read or written")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize("error", [KafkaTimeoutError(), PublishError("no answer"), Unreachable("no answer")])
+def test_brokers_that_do_not_answer_are_waited_for(error: Exception):
+    assert outage_of(error) == "the brokers"
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [OSError(errno.ENOSPC, "No space left on device"), ConnectionRefusedError("namenode"), TimeoutError()],
+)
+def test_a_full_disk_and_a_store_that_does_not_answer_are_waited_for(cause: Exception):
+    assert outage_of(of_store(cause)) == "the checkpoint's store"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        of_store(None),
+        of_store(PermissionError(errno.EACCES, "Permission denied")),
+        of_store(UnsafeStore("its store does not rename a file")),
+        NotAllowed("no Write"),
+        TopicsWrong("topics missing"),
+        TopicAuthorizationFailedError(),
+    ],
+)
+def test_what_a_person_has_to_mend_is_not_waited_for(error: Exception):
+    assert outage_of(error) is None
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds of each sleep; the clock shows their sum."""
+    found: list[float] = []
+    monkeypatch.setattr(deadline.time, "monotonic", lambda: sum(found))
+    monkeypatch.setattr(deadline.time, "sleep", found.append)
+    return found
+
+
+def test_a_deadline_is_over_when_its_seconds_have_passed(slept: list[float]):
+    until = Deadline(10.0)
+    slept.append(9.0)
+    assert (until.left_s, until.is_over) == (1.0, False)
+    slept.append(2.0)
+    assert (until.left_s, until.is_over, until.timeout_s) == (0.0, True, 10.0)
+
+
+def test_what_is_done_already_is_not_waited_for(slept: list[float]):
+    assert poll(lambda: True, timeout_s=0.0, pause_s=1.0)
+    assert slept == []
+
+
+def test_what_becomes_true_in_time_is_noticed_at_the_next_look(slept: list[float]):
+    assert poll(lambda: sum(slept) >= 2.5, timeout_s=10.0, pause_s=1.0)
+    assert slept == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(("timeout_s", "expected"), [(0.0, []), (2.5, [1.0, 1.0, 0.5])])
+def test_after_the_limit_there_is_one_last_look(slept: list[float], timeout_s: float, expected: list[float]):
+    looks: list[float] = []
+    assert not poll(lambda: bool(looks.append(sum(slept))), timeout_s=timeout_s, pause_s=1.0)
+    assert slept == expected
+    assert looks[-1] == timeout_s

@@ -1,4 +1,4 @@
-"""How the executor treats answers that a healthy Pulsar does not give: only what it sees afterwards counts."""
+"""How the executor treats answers that a healthy Pulsar does not give, and load managers with ways of their own to split: only what it sees afterwards counts."""
 
 import json
 import threading
@@ -26,7 +26,7 @@ from streaming.executor.pulsar import Executor
 from streaming.pulsar.admin import PulsarAdmin
 from streaming.pulsar.http import AdminError, HttpClient
 from streaming.settings import PulsarTarget
-from tests.streaming.http_broker import Answer, Asked, Broker, answer_owner, http_brokers
+from tests.streaming.http_broker import Answer, Asked, Broker, Brokers, answer_owner, http_brokers
 
 BUNDLE = Bundle("t/n", BundleRange(0, 0x80000000))
 MIDDLE = 0x40000000
@@ -42,7 +42,7 @@ def refusal(status: int, reason: str = "because") -> Answer:
 class Cluster:
     """Two brokers that report truly what they own, and answer each change with the next of ``answers``."""
 
-    make: Callable[[Callable[[Asked], Answer]], Broker]
+    make: Brokers
     answers: list[Answer]
     takes: int
     """Number of the call, from 1 on, that really makes the change; 0 for none."""
@@ -129,6 +129,9 @@ class Cluster:
             order = Order(id="a", source="/c", epoch=1, action=action)
             return executor.carry_out(order, self.recheck)
 
+    def do(self, kind: str) -> Done | Skip:
+        return self.unload() if kind == "unload" else self.split()
+
     def unload(self) -> Done | Skip:
         return self.carry_out(UnloadAction(**self._common(), destination_broker=self.ids[1]))
 
@@ -144,8 +147,11 @@ class Cluster:
         }
 
 
+Clusters = Callable[..., Cluster]
+
+
 @pytest.fixture
-def cluster() -> Iterator[Callable[..., Cluster]]:
+def cluster() -> Iterator[Clusters]:
     """A function that makes clusters."""
     with http_brokers() as make:
         yield lambda answers, takes, **more: Cluster(make, answers, takes, **more)
@@ -170,17 +176,16 @@ CASES = [
 @pytest.mark.parametrize("kind", ["unload", "split"])
 @pytest.mark.parametrize(("answers", "takes", "outcome", "message", "calls"), CASES)
 def test_what_is_seen_afterwards_counts_and_only_what_may_pass_is_tried_again(
-    cluster: Callable[..., Cluster],
+    cluster: Clusters,
     kind: str,
     answers: list[Answer],
     takes: int,
     outcome: str,
     message: str | None,
     calls: int | None,
-) -> None:
+):
     pulsar = cluster(answers, takes)
-    done = pulsar.unload() if kind == "unload" else pulsar.split()
-    assert isinstance(done, Done)
+    done = pulsar.do(kind)
     if message is None:
         message = "took it back after each of 4 unloads" if kind == "unload" else "fewer than two topics"
     assert (done.outcome, message in (done.reason or "")) == (outcome, True), done.reason
@@ -192,31 +197,24 @@ QUESTIONS = ["/admin/v2/brokers/c", "/admin/v2/brokers/c/", "/admin/v2/namespace
 
 @pytest.mark.parametrize("kind", ["unload", "split"])
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_a_broker_that_fails_to_answer_beforehand_is_asked_again(
-    cluster: Callable[..., Cluster], kind: str, question: str
-) -> None:
+def test_a_broker_that_fails_to_answer_beforehand_is_asked_again(cluster: Clusters, kind: str, question: str):
     pulsar = cluster([OK], 1)
     pulsar.stumbles = {question: 3}
-    done = pulsar.unload() if kind == "unload" else pulsar.split()
-    assert isinstance(done, Done)
+    done = pulsar.do(kind)
     assert done.outcome == "succeeded"
 
 
 @pytest.mark.parametrize("kind", ["unload", "split"])
-def test_nothing_is_called_where_it_cannot_be_asked_beforehand(
-    cluster: Callable[..., Cluster], kind: str
-) -> None:
+def test_nothing_is_called_where_it_cannot_be_asked_beforehand(cluster: Clusters, kind: str):
     pulsar = cluster([OK], 1)
     pulsar.stumbles = {"/admin/v2/namespaces/": 99}
     with pytest.raises(AdminError, match="the broker's log says more"):
-        pulsar.unload() if kind == "unload" else pulsar.split()
+        pulsar.do(kind)
     assert not pulsar.changes
 
 
 @pytest.mark.parametrize("kind", ["unload", "split"])
-def test_a_redirect_is_followed_to_the_broker_that_can_do_it(
-    cluster: Callable[..., Cluster], kind: str
-) -> None:
+def test_a_redirect_is_followed_to_the_broker_that_can_do_it(cluster: Clusters, kind: str):
     pulsar = cluster([OK], 2)
     first = pulsar.brokers[0]
     truth = first.answer
@@ -229,8 +227,7 @@ def test_a_redirect_is_followed_to_the_broker_that_can_do_it(
         return 307, {"Location": f"{to}{asked.path}"}, b""
 
     first.answer = redirecting
-    done = pulsar.unload() if kind == "unload" else pulsar.split()
-    assert isinstance(done, Done)
+    done = pulsar.do(kind)
     assert done.outcome == "succeeded"
     sent, followed = pulsar.changes
     assert (sent.method, sent.path, sent.body) == (followed.method, followed.path, followed.body)
@@ -248,84 +245,66 @@ def held_at(attempt: int) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("kind", ["unload", "split"])
-def test_what_is_held_right_before_its_call_is_not_called(cluster: Callable[..., Cluster], kind: str) -> None:
+def test_what_is_held_right_before_its_call_is_not_called(cluster: Clusters, kind: str):
     pulsar = cluster([OK], 1)
     pulsar.recheck = held_at(1)
     with pytest.raises(Held):
-        pulsar.unload() if kind == "unload" else pulsar.split()
+        pulsar.do(kind)
     assert not pulsar.changes
 
 
 @pytest.mark.parametrize("kind", ["unload", "split"])
 @pytest.mark.parametrize(("takes", "outcome"), [(1, "succeeded"), (0, "failed")])
 def test_what_is_held_after_a_call_that_failed_is_not_called_again_but_looked_after(
-    cluster: Callable[..., Cluster], kind: str, takes: int, outcome: str
-) -> None:
+    cluster: Clusters, kind: str, takes: int, outcome: str
+):
     pulsar = cluster([refusal(500)], takes)
     pulsar.recheck = held_at(2)
-    done = pulsar.unload() if kind == "unload" else pulsar.split()
-    assert isinstance(done, Done)
+    done = pulsar.do(kind)
     assert done.outcome == outcome
     assert len(pulsar.changes) == 1
 
 
-def test_a_bundle_that_its_broker_takes_back_is_unloaded_again(cluster: Callable[..., Cluster]) -> None:
+def test_a_bundle_that_its_broker_takes_back_is_unloaded_again(cluster: Clusters):
     pulsar = cluster([OK], 2)
     done = pulsar.unload()
     assert done == Done(outcome="succeeded", broker=pulsar.ids[1])
     assert len(pulsar.changes) == 2
 
 
-def test_a_lookup_that_fails_for_a_moment_is_no_verdict(cluster: Callable[..., Cluster]) -> None:
+def test_a_lookup_that_fails_for_a_moment_is_no_verdict(cluster: Clusters):
     pulsar = cluster([OK], 2)
     pulsar.stumbles = {"/lookup/": 1}
     done = pulsar.unload()
-    assert isinstance(done, Done)
     assert (done.outcome, done.broker) == ("succeeded", pulsar.ids[1]), done.reason
 
 
-def test_a_question_after_a_split_that_fails_for_a_moment_is_no_verdict(
-    cluster: Callable[..., Cluster],
-) -> None:
+def test_a_question_after_a_split_that_fails_for_a_moment_is_no_verdict(cluster: Clusters):
     pulsar = cluster([OK], 1)
     pulsar.recheck = lambda: pulsar.stumbles.update({"/admin/v2/namespaces/": 1})
     done = pulsar.split()
-    assert isinstance(done, Done)
     assert done.outcome == "succeeded", done.reason
 
 
-def test_a_bundle_that_moved_has_moved_whether_or_not_the_isolation_groups_can_be_read(
-    cluster: Callable[..., Cluster],
-) -> None:
+def test_a_bundle_that_moved_has_moved_whether_or_not_the_isolation_groups_can_be_read(cluster: Clusters):
     pulsar = cluster([OK], 1)
     wanted = pulsar.make(pulsar.answer).url.removeprefix("http://")
     pulsar.more_brokers = [wanted]
     pulsar.stumbles = {"/admin/v2/clusters/": 100}
     done = pulsar.carry_out(UnloadAction(**pulsar._common(), destination_broker=wanted))
-    assert isinstance(done, Done)
     assert (done.outcome, done.broker) == ("succeeded", pulsar.ids[1]), done.reason
 
 
-def test_what_may_not_be_tried_any_more_is_not_unloaded_again(cluster: Callable[..., Cluster]) -> None:
+def test_what_may_not_be_tried_any_more_is_not_unloaded_again(cluster: Clusters):
     pulsar = cluster([OK], 0)
-    asked: list[None] = []
-
-    def recheck() -> None:
-        asked.append(None)
-        if len(asked) > 1:
-            raise Held(Skip("paused", "the cluster is paused"))
-
-    pulsar.recheck = recheck
+    pulsar.recheck = held_at(2)
     done = pulsar.unload()
-    assert isinstance(done, Done)
     assert (done.outcome, len(pulsar.changes)) == ("failed", 1)
-    assert "took it back; paused" in (done.reason or "")
+    assert "took it back; expired" in (done.reason or "")
 
 
 @pytest.mark.parametrize("owner", [1, None], ids=["it is at another broker", "it belongs to nobody yet"])
-def test_an_unload_without_destination_that_is_done_again_says_what_it_said_before(
-    cluster: Callable[..., Cluster], owner: int | None
-) -> None:
+def test_an_unload_without_destination_done_again_says_what_it_said(cluster: Clusters, owner: int | None):
     """The executor was killed between the call and the result: the bundle has left its broker, so no call is made again."""
     pulsar = cluster([OK], 1)
     order = UnloadAction(**pulsar._common(), destination_broker=None)
@@ -334,27 +313,23 @@ def test_an_unload_without_destination_that_is_done_again_says_what_it_said_befo
     pulsar.owner = "" if owner is None else pulsar.ids[owner]
     pulsar.assigns_to = pulsar.ids[1]
     again = pulsar.carry_out(order)
-    assert isinstance(again, Done)
     assert (again.outcome, again.broker) == (first.outcome, first.broker)
     assert len(pulsar.changes) == 1
 
 
 @pytest.mark.parametrize(("primary", "outcome"), [("127.0.0.1", "succeeded"), ("10.0.0.1", "failed")])
-def test_a_bundle_that_landed_in_another_isolation_group_did_not_succeed(
-    cluster: Callable[..., Cluster], primary: str, outcome: str
-) -> None:
+def test_a_bundle_that_landed_in_another_group_did_not_succeed(cluster: Clusters, primary: str, outcome: str):
     pulsar = cluster([OK], 1)
     policy = {"namespaces": ["t/n"], "primary": [primary], "secondary": []}
     pulsar.isolation = {"p": policy}
     wanted = pulsar.make(pulsar.answer).url.removeprefix("http://")
     pulsar.more_brokers = [wanted]
     done = pulsar.carry_out(UnloadAction(**pulsar._common(), destination_broker=wanted))
-    assert isinstance(done, Done)
     assert (done.outcome, done.broker) == (outcome, pulsar.ids[1])
     assert f"it landed on {pulsar.ids[1]}, not on {wanted}" in (done.reason or "")
 
 
-def test_unloads_of_equal_ranges_in_two_namespaces_do_not_cross_over() -> None:
+def test_unloads_of_equal_ranges_in_two_namespaces_do_not_cross_over():
     """The load manager keeps the destination by range alone, as Pulsar's did: the second call overwrites the first one's."""
     one, two = BUNDLE, Bundle("t/m", BUNDLE.range)
     with http_brokers() as make:
@@ -405,3 +380,33 @@ def test_unloads_of_equal_ranges_in_two_namespaces_do_not_cross_over() -> None:
         ("succeeded", ids[1], None),
         ("succeeded", ids[2], None),
     ]
+
+
+def test_an_extensible_load_manager_is_asked_for_one_cut_after_the_other(cluster: Clusters):
+    there = cluster(answers=[OK, OK, OK], takes=0, is_one_by_one=True)
+    done = there.split(0x10000000, 0x20000000, MIDDLE)
+    assert done.outcome == "succeeded"
+    cuts = [
+        (asked.path.partition("/split")[0].rpartition("/")[2], json.loads(asked.body))
+        for asked in there.changes
+    ]
+    assert cuts == [
+        ("0x00000000_0x80000000", [0x10000000]),
+        ("0x10000000_0x80000000", [0x20000000]),
+        ("0x20000000_0x80000000", [MIDDLE]),
+    ]
+
+
+def test_cuts_that_were_made_before_one_failed_are_counted_in_the_reason(cluster: Clusters):
+    there = cluster(answers=[OK], takes=0, is_one_by_one=True)
+    done = there.split(0x10000000, MIDDLE)
+    assert done.outcome == "failed"
+    assert str(done.reason).startswith("only 1 of 2 cuts were made: ")
+    assert "412" in str(done.reason)
+
+
+def test_the_modular_load_manager_is_asked_for_all_cuts_at_once(cluster: Clusters):
+    there = cluster(answers=[OK], takes=1)
+    done = there.split(0x10000000, MIDDLE)
+    assert done.outcome == "succeeded"
+    assert [json.loads(asked.body) for asked in there.changes] == [[0x10000000, MIDDLE]]

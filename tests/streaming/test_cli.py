@@ -1,17 +1,27 @@
-"""The command line as a whole: its list of commands is complete, true, and there at once."""
+"""The command line as a whole: every command is listed, has an example, the same options and exit codes, and starts at once."""
 
 import json
 import pkgutil
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 
 import click
-from click.testing import CliRunner
+import pytest
+import yaml
+from click.testing import CliRunner, Result
 
 import streaming.cli
 from streaming.cli import main
+from streaming.cli.config import config_command
+from streaming.cli.output import render, table_lines, to_yaml
+from streaming.process import exits
+from streaming.settings import ClusterSettingsSource, load
+from streaming.settings.reference import render_reference
+from tests.streaming.commands import leaves
 
 CONTEXT = click.Context(main)
 NAMES = main.list_commands(CONTEXT)
@@ -29,7 +39,7 @@ def commands_below(found: click.Command) -> Iterator[click.Command]:
         yield from commands_below(below)
 
 
-def test_every_command_is_found_under_its_name_and_no_command_is_left_out() -> None:
+def test_every_command_is_found_under_its_name_and_no_command_is_left_out():
     listed = [below for name in NAMES for below in commands_below(command(name))]
     assert [command(name).name for name in NAMES] == NAMES
     modules = [
@@ -40,38 +50,237 @@ def test_every_command_is_found_under_its_name_and_no_command_is_left_out() -> N
     assert {id(each) for each in made} == {id(each) for each in (main, *listed)}
 
 
-def test_the_list_of_commands_says_of_each_what_it_is_for_in_one_line() -> None:
+def test_the_list_of_commands_says_of_each_what_it_is_for_in_one_line():
     message = CliRunner().invoke(main, ["--help"], terminal_width=80).stdout
     chapter = message.split("Commands:\n")[1].split("\n\n")[0].splitlines()
     assert [line.split()[0] for line in chapter] == sorted(NAMES)
     assert all(line.endswith(".") and not line.endswith("...") for line in chapter)
 
 
-def test_a_name_that_is_no_command_is_refused_as_wrong_use() -> None:
+def test_a_name_that_is_no_command_is_refused_as_wrong_use():
     done = CliRunner().invoke(main, ["explode"])
     assert done.exit_code == 2
     assert "No such command 'explode'" in done.stderr
 
 
-def test_help_loads_no_command_and_a_command_not_the_others() -> None:
-    code = (
-        "import json, sys\n"
-        "from streaming.cli import main\n"
-        "try: main(sys.argv[1:])\n"
-        "except SystemExit: print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
-    )
+LIGHT = ("contract", "settings", "process", "transport", "cli")
+HEAVY = {"kafka", "pulsar", "pyspark", "py4j"}
+PROGRAM = """
+import json, sys
+from streaming.cli import main
+try: main(sys.argv[1:])
+except SystemExit: print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+"""
 
-    def loaded(*arguments: str) -> set[str]:
-        done = subprocess.run(
-            [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
-        )
-        return set(json.loads(done.stderr))
 
+def loaded_by(*arguments: str, given: str = "") -> set[str]:
+    """Modules that a process has loaded when the command has ended."""
+    command = [sys.executable, "-c", PROGRAM, *arguments]
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def test_help_loads_no_command_and_a_command_not_the_others():
     def ours(names: set[str]) -> set[str]:
         return {name for name in names if name.startswith("streaming.")}
 
-    assert not {"numpy", "pydantic", "msgspec"} & loaded("--help")
+    assert not {"numpy", "pydantic", "msgspec"} & loaded_by("--help")
     signals = {"streaming.process", "streaming.process.stopping"}  # heard while a command is imported
-    assert ours(loaded("--help")) == {"streaming.cli", "streaming.cli.commands"} | signals
-    for_topics = {name for name in ours(loaded("topics", "--help")) if name.startswith("streaming.cli.")}
+    assert ours(loaded_by("--help")) == {"streaming.cli", "streaming.cli.commands"} | signals
+    for_topics = {name for name in ours(loaded_by("topics", "--help")) if name.startswith("streaming.cli.")}
     assert for_topics == {f"streaming.cli.{name}" for name in ("commands", "options", "topics")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [
+        (["split", "positions", "a"], ""),
+        (["throttle", "plan", "--input", "-"], '{"partitions": []}'),
+        (["config"], ""),
+        (["replay"], ""),
+    ],
+    ids=["split", "throttle", "config", "replay"],
+)
+def test_a_command_that_asks_no_broker_loads_neither_a_client_nor_spark(arguments: list[str], given: str):
+    assert not (HEAVY | {"prometheus_client", "pandas", "httpx"}) & loaded_by(*arguments, given=given)
+
+
+def options_of(command: click.Command) -> dict[str, click.Parameter]:
+    """The command's options, by each of their names."""
+    return {name: option for option in command.params for name in option.opts}
+
+
+COMMANDS = dict(leaves(main))
+SHOWING = [path for path, command in COMMANDS.items() if "--format" in options_of(command)]
+TALKING = [
+    path
+    for path in COMMANDS
+    if path[0] not in {"split", "throttle", "config", "replay", "collect", "feed", "simulate", "backtest"}
+]
+"""Commands that read settings for brokers on both sides."""
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_its_help_shows_an_example_that_calls_it(path: tuple[str, ...]):
+    text = CliRunner().invoke(main, [*path, "--help"]).output
+    assert f"trimtab {' '.join(path)}" in text.partition("Example")[2]
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_its_defaults_are_values_that_its_options_take(path: tuple[str, ...]):
+    command = COMMANDS[path]
+    context = click.Context(command)
+    for option in command.params:
+        default = option.get_default(context)
+        if isinstance(default, str) and isinstance(option, click.Option):
+            option.type.convert(default, option, context)
+
+
+@pytest.mark.parametrize("path", SHOWING, ids=" ".join)
+def test_its_output_has_the_same_forms_as_that_of_the_others(path: tuple[str, ...]):
+    found = options_of(COMMANDS[path])
+    option = found["--format"]
+    assert option is found["-o"]
+    assert isinstance(option.type, click.Choice)
+    wanted = {"toml", "json", "yaml"} if path == ("config",) else {"table", "json", "yaml"}
+    assert set(option.type.choices) == wanted
+
+
+def test_yaml_says_the_same_as_json_in_the_same_order():
+    tree = {"b": [1, {"ä": None}], "a": "no"}
+    assert yaml.safe_load(to_yaml(tree)) == json.loads(render(tree, "json")) == tree
+    assert list(yaml.safe_load(render(tree, "yaml"))) == ["b", "a"]
+    answers = [
+        CliRunner().invoke(main, ["split", "positions", "persistent://t/n/a", "-o", form]).stdout
+        for form in ("json", "yaml")
+    ]
+    assert json.loads(answers[0]) == yaml.safe_load(answers[1])
+
+
+def test_a_row_is_one_uncut_line_in_a_pipe_and_is_wrapped_on_a_terminal(monkeypatch: pytest.MonkeyPatch):
+    long = "a [red]word[/red] " * 20
+    rows = [("problem", long.strip()), ("ok", "b")]
+    assert table_lines(rows) == [f"  problem  {long.strip()}", "  ok       b"]
+    assert table_lines([]) == []
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    shown = table_lines(rows)
+    assert len(shown) > 2
+    assert all(len(line) <= 40 for line in shown)
+    assert " ".join(line[11:] for line in shown[:-1]) == long.strip()
+
+
+def test_the_exit_codes_of_the_help_are_those_there_are():
+    codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
+    listed = CliRunner().invoke(main, ["--help"]).output.partition("Exit codes:")[2]
+    assert {int(code) for code in re.findall(r"(?:^|·)\s*(\d)\s", listed, flags=re.MULTILINE)} == codes
+
+
+def test_a_shell_can_complete_commands_and_options():
+    environ = {"_TRIMTAB_COMPLETE": "bash_complete", "COMP_WORDS": "trimtab rounds --", "COMP_CWORD": "2"}
+    found = CliRunner().invoke(main, prog_name="trimtab", env=environ).output
+    assert "plain,--help" in found
+    first = environ | {"COMP_WORDS": "trimtab st", "COMP_CWORD": "1"}
+    assert CliRunner().invoke(main, prog_name="trimtab", env=first).output == "plain,status\n"
+
+
+@pytest.mark.parametrize("path", TALKING, ids=" ".join)
+def test_addresses_and_settings_are_named_in_the_same_way(path: tuple[str, ...]):
+    """Commands that read settings take the settings file and both addresses."""
+    assert {"--config", "--input", "--output"} <= options_of(COMMANDS[path]).keys()
+
+
+TOML = """
+[input]
+url = "kafka://broker-1:9092,broker-2:9092"
+[spark.extra]
+"spark.sql.x" = 'a "quoted" \\ # text'
+[pulsar.rounds]
+length_s = 10
+[pulsar.guards]
+excluded_brokers = ["b1:8080", "b2:8080"]
+[pulsar.capacity.brokers."b1:8080"]
+messages_per_s = 2000.5
+[clusters."east.1".pulsar.avg_shedder]
+low_hit_count = 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def _working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trimtab.toml").write_text(TOML)
+
+
+def config(*arguments: str, **environ: str) -> Result:
+    return CliRunner().invoke(config_command, arguments, env=environ)
+
+
+def lines(result: Result) -> dict[str, tuple[str, str]]:
+    """Value and source by key."""
+    assert result.exit_code == 0, result.output
+    split = (line.rsplit("  # ", 1) for line in result.stdout.splitlines() if not line.startswith("#"))
+    assignments = ((assignment.split(" = ", 1), source) for assignment, source in split)
+    return {key: (value.strip(), source) for (key, value), source in assignments}
+
+
+def test_every_line_shows_a_value_and_where_it_was_written():
+    shown = lines(config(TRIMTAB_CONTROLLER__MODE="act"))
+    assert shown["controller.mode"] == ('"act"', "environment TRIMTAB_CONTROLLER__MODE")
+    assert shown["pulsar.rounds.length_s"] == ("10", "file trimtab.toml")
+    assert shown["pulsar.rounds.lateness_s"] == ("10", "default")
+    assert shown['pulsar.capacity.brokers."b1:8080".messages_per_s'] == ("2000.5", "file trimtab.toml")
+
+
+def test_of_a_cluster_section_only_what_was_written_is_shown():
+    shown = lines(config())
+    of_clusters = {key: value for key, value in shown.items() if key.startswith("clusters")}
+    assert of_clusters == {'clusters."east.1".pulsar.avg_shedder.low_hit_count': ("3", "file trimtab.toml")}
+
+
+def test_a_cluster_can_be_asked_for_and_its_own_values_say_so():
+    shown = lines(config("--cluster", "east.1"))
+    assert shown["pulsar.avg_shedder.low_hit_count"] == ("3", 'file trimtab.toml, clusters."east.1"')
+    assert shown["pulsar.rounds.length_s"] == ("10", "file trimtab.toml")
+    assert not any(key.startswith("clusters") for key in shown)
+    assert lines(config("--cluster", "elsewhere"))["pulsar.avg_shedder.low_hit_count"] == ("8", "default")
+
+
+def test_what_is_printed_is_a_settings_file_that_means_the_same(tmp_path: Path):
+    before = load(file=None, flags={}, environ={}).settings
+    again = tmp_path / "again.toml"
+    again.write_text(config().stdout)
+    assert load(file=again, flags={}, environ={}).settings == before
+    again.write_text(config("--cluster", "east.1").stdout)
+    of_east = load(file=again, flags={}, environ={}).settings
+    assert of_east.pulsar == ClusterSettingsSource(before).base("east.1").pulsar
+
+
+def test_the_reference_is_the_page_in_docs():
+    assert config("--reference").stdout == render_reference()
+
+
+def test_an_impossible_cluster_name_ends_with_code_2():
+    result = config("--cluster", "east 1")
+    assert result.exit_code == 2
+    assert "1 to 100 of A-Z a-z 0-9 . _ -" in result.stderr
+
+
+@pytest.mark.parametrize("package", LIGHT)
+def test_a_light_package_loads_neither_a_brokers_client_nor_spark(package: str):
+    path = import_module(f"streaming.{package}").__path__
+    modules = [f"streaming.{package}.{each.name}" for each in pkgutil.iter_modules(path)]
+    assert modules
+    assert not HEAVY & _loaded(*modules)
+
+
+def test_what_spark_loads_at_each_start_of_the_query_loads_nothing_that_decides():
+    assert not {"numpy", "pydantic", "re2", "state.controller", *HEAVY - {"pyspark", "py4j"}} & _loaded(
+        "streaming.spark.operator"
+    )
+
+
+def _loaded(*modules: str) -> set[str]:
+    code = f"import json, sys, {', '.join(modules)}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout))

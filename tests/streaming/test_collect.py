@@ -43,7 +43,7 @@ MINUTE = Cadence.from_rounds(RoundSettings(length_s=60, lateness_s=10), sweeps_p
         pytest.param(69.0, 70.0, id="round after round"),
     ],
 )
-def test_a_sweep_comes_when_the_round_before_may_close(now_s: float, next_s: float) -> None:
+def test_a_sweep_comes_when_the_round_before_may_close(now_s: float, next_s: float):
     assert MINUTE.next_sweep_s(now_s) == next_s
 
 
@@ -54,23 +54,23 @@ def test_a_sweep_comes_when_the_round_before_may_close(now_s: float, next_s: flo
     sweeps=st.integers(min_value=2, max_value=10),
 )
 @example(now_s=2.0**30, length_s=1.0, lateness_s=1.0, sweeps=5)
-def test_there_are_always_as_many_sweeps_a_round_as_asked_for(
+def test_there_are_as_many_sweeps_a_round_as_asked(
     now_s: float, length_s: float, lateness_s: float, sweeps: int
-) -> None:
+):
     cadence = Cadence(length_s=length_s, lateness_s=lateness_s, sweeps_per_round=sweeps)
     next_s = cadence.next_sweep_s(now_s)
     assert now_s < next_s <= now_s + cadence.interval_s * 1.000001
     assert sweeps * cadence.interval_s == pytest.approx(length_s)
 
 
-def test_sweeps_without_a_broker_list_become_rarer_up_to_a_minute() -> None:
+def test_sweeps_without_a_broker_list_become_rarer_up_to_a_minute():
     waits = [MINUTE.after_failures_s(0.0, failures) for failures in range(1, 9)]
     assert waits[:2] == [10.0, 40.0]
     assert waits == sorted(waits)
     assert waits[-1] <= BACKOFF_S_MAX + MINUTE.interval_s
 
 
-def test_a_broker_that_keeps_failing_is_left_out_more_and_more_and_asked_again_once_it_was_gone() -> None:
+def test_a_broker_that_keeps_failing_is_asked_ever_more_rarely_until_it_was_gone():
     patience, asked = Patience(), []
     for sweep in range(12):
         if not patience.skips("b1"):
@@ -105,7 +105,7 @@ def bundle(rate: float = 0, volume: float = 0, topics: int = 1, sessions: int = 
 )
 def test_topics_are_reported_of_bundles_near_a_split_limit_and_of_the_heaviest(
     stats: dict[str, dict[str, float]], wanted: set[str]
-) -> None:
+):
     limits = SplitSettings(
         max_messages_per_s=1000, max_bytes_per_s=1e6, max_topics_count=10, max_sessions_count=10
     )
@@ -127,14 +127,12 @@ def test_topics_are_reported_of_bundles_near_a_split_limit_and_of_the_heaviest(
         (b'{"loadReportType": "LoadReport", "loadManagerClassName": "x.Simple"}', "'LoadReport'.*x.Simple"),
     ],
 )
-def test_what_is_no_load_report_of_the_modular_load_manager_is_called_by_name(
-    answer: bytes, message: str
-) -> None:
+def test_what_is_no_load_report_of_the_modular_load_manager_is_called_by_name(answer: bytes, message: str):
     with pytest.raises(ForeignReport, match=message):
         read_report(answer)
 
 
-def test_bundles_of_pulsar_system_are_added_to_a_report_and_nothing_else_changes() -> None:
+def test_bundles_of_pulsar_system_are_added_to_a_report_and_nothing_else_changes():
     report = b'{"cpu": {"usage": 1e2, "limit": 800.0}, "bundles": []}'
     assert with_pulsars_own(report, []) == report
     system = [f"pulsar/system/0x{at}0000000_0x{at + 1}0000000" for at in range(2)]
@@ -144,11 +142,11 @@ def test_bundles_of_pulsar_system_are_added_to_a_report_and_nothing_else_changes
     )
 
 
-def test_a_report_with_numbers_nobody_can_read_goes_on_to_be_rejected_by_name() -> None:
+def test_a_report_with_numbers_nobody_can_read_goes_on_to_be_rejected_by_name():
     assert read_report(b'{"lastStats": {"t/n/0x0_0x1": {"msgRateIn": "NaN"}}}').lastStats is None
 
 
-def test_topics_of_both_kinds_are_found_by_the_full_name_of_their_bundle() -> None:
+def test_topics_of_both_kinds_are_found_by_the_full_name_of_their_bundle():
     rates = {
         "msgRateIn": 1.0,
         "msgRateOut": 2.0,
@@ -183,12 +181,12 @@ def answer_of(**topics: object) -> bytes:
 )
 def test_clients_of_a_topic_are_counted_and_what_a_broker_does_not_say_is_not_known(
     stats: dict[str, object], producers: float | None, consumers: float | None
-) -> None:
+):
     found = topic_traffic(answer_of(p=stats), None)[BUNDLE]["p"]
     assert (found.producers, found.consumers) == (producers, consumers)
 
 
-def test_a_topic_with_forty_thousand_consumers_takes_no_more_than_a_few_megabytes() -> None:
+def test_a_topic_with_forty_thousand_consumers_takes_no_more_than_a_few_megabytes():
     consumer = {
         "address": "/127.0.0.1:45842",
         "consumerName": "8a5255fbd8",
@@ -205,7 +203,7 @@ def test_a_topic_with_forty_thousand_consumers_takes_no_more_than_a_few_megabyte
 
 
 @pytest.mark.parametrize("name", ["NoopLoadManager", "SimpleLoadManagerImpl"])
-def test_a_load_manager_without_full_reports_is_refused_with_what_to_set(name: str) -> None:
+def test_a_load_manager_without_full_reports_is_refused_with_what_to_set(name: str):
     found = BrokerConfiguration(cluster_name="c", load_manager_class_name=f"org.example.{name}")
     with pytest.raises(WrongLoadManager, match=rf"{name}, which .*loadManagerClassName="):
         require_reports(found, cluster="east-1")
@@ -252,7 +250,7 @@ def sweeping(url: str) -> Iterator[tuple[Sweeper, Sink]]:
     sweeper.close()
 
 
-def test_a_broker_that_never_answers_delays_neither_the_others_nor_the_tick() -> None:
+def test_a_broker_that_never_answers_delays_neither_the_others_nor_the_tick():
     with http_brokers() as make:
         silent = make(lambda _: (200, {}, None))
         good = make(lambda asked: (200, {}, ids if asked.path.endswith("/brokers/c") else REPORT))
@@ -266,9 +264,9 @@ def test_a_broker_that_never_answers_delays_neither_the_others_nor_the_tick() ->
         assert (set(sweep.asked), dict(sweep.failed)) == (set(names), {names[1]: "no complete answer yet"})
 
 
-def test_reports_tell_who_was_last_known_to_own_pulsars_own_bundles_and_no_broker_is_asked_what_it_owns(
+def test_reports_tell_who_last_owned_pulsars_own_bundles_without_asking_brokers(
     caplog: pytest.LogCaptureFixture,
-) -> None:
+):
     system, bounds = "/admin/v2/namespaces/pulsar/system", ["0x00000000", "0x80000000", "0xffffffff"]
     status = 404
 

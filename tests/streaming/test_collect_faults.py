@@ -1,15 +1,19 @@
-"""The collector of a cluster that loses its brokers, or has none, or that becomes another kind of cluster."""
+"""The collector of a cluster that loses its brokers, has none, becomes another kind of cluster, or publishes no load."""
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.pulsar import PulsarCollector, StartRefused
+from streaming.pulsar.admin import HttpClient, PulsarAdmin
+from streaming.pulsar.load_data import LOAD_TOPIC, TOP_BUNDLES_TOPIC, LoadData, NoLoadData, PublishedLoad
 from streaming.settings import PulsarTarget, load
-from tests.streaming.http_broker import Answer, Asked, Broker, http_brokers
+from tests.streaming.http_broker import Answer, Asked, Broker, Brokers, http_brokers
 
 CLUSTER = "east-1"
 MODULAR = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"
@@ -43,24 +47,43 @@ class Heard:
         """Nothing to close."""
 
 
+def answered(message: object) -> Answer:
+    return 200, {}, json.dumps(message).encode()
+
+
+def runtime(manager: str, **more: str) -> Answer:
+    return answered({"clusterName": "c", "loadManagerClassName": manager, **more})
+
+
+def one_broker(brokers: Brokers, own_answer: Callable[[Asked], Answer | None]) -> Broker:
+    """The only broker of a cluster; where it has no answer of its own, it answers as one without brokers."""
+
+    def answer(asked: Asked) -> Answer:
+        if asked.path == "/admin/v2/brokers/c":
+            return answered([made.url.removeprefix("http://")])
+        return own_answer(asked) or without_brokers(asked)
+
+    made = brokers(answer)
+    return made
+
+
 def without_brokers(asked: Asked) -> Answer:
     """A web service that knows a cluster and no broker of it."""
     if asked.path.endswith("/configuration/runtime"):
-        return 200, {}, json.dumps({"clusterName": "c", "loadManagerClassName": MODULAR}).encode()
+        return runtime(MODULAR)
     is_table = asked.path.endswith(("/namespaceIsolationPolicies", "/failureDomains"))
     return 200, {}, b"{}" if is_table else b"[]"
 
 
-@pytest.fixture
-def brokers() -> Iterator[Callable[[Callable[[Asked], Answer]], Broker]]:
-    with http_brokers() as make:
-        yield make
-
-
-def collector(broker: Broker, heard: Heard, **flags: object) -> PulsarCollector:
+@contextmanager
+def collector(broker: Broker, heard: Heard, **flags: object) -> Iterator[PulsarCollector]:
+    """A collector; at the end it has read the cluster's facts."""
     target = PulsarTarget(admin_url=broker.url, timeout_s=2)
     settings = load(file=None, flags=QUICK | flags, environ={}).settings
-    return PulsarCollector(settings, CollectorMetrics(CLUSTER), cluster=CLUSTER, target=target, sink=heard)
+    made = PulsarCollector(settings, CollectorMetrics(CLUSTER), cluster=CLUSTER, target=target, sink=heard)
+    yield made
+    made.join_facts()
+    made.close()
 
 
 def failed_sweeps(collecting: PulsarCollector, result: str) -> float | None:
@@ -68,50 +91,36 @@ def failed_sweeps(collecting: PulsarCollector, result: str) -> float | None:
     return collecting.metrics.registry.get_sample_value("trimtab_collector_sweeps_total", labels)
 
 
-def test_a_cluster_that_lists_no_broker_gives_a_tick_that_asked_nobody(
-    brokers: Callable[..., Broker],
-) -> None:
+def test_a_cluster_that_lists_no_broker_gives_a_tick_that_asked_nobody(brokers: Brokers):
     heard = Heard()
-    collecting = collector(brokers(without_brokers), heard)
-    assert collecting.sweep()
+    with collector(brokers(without_brokers), heard) as collecting:
+        assert collecting.sweep()
     assert heard.ticks == [{"asked": [], "failed": {}}]
-    collecting.join_facts()
-    collecting.close()
 
 
-def test_when_no_broker_answers_any_more_there_is_no_tick_and_it_says_so(
-    brokers: Callable[..., Broker],
-) -> None:
+def test_when_no_broker_answers_any_more_there_is_no_tick_and_it_says_so(brokers: Brokers):
     heard, broker = Heard(), brokers(without_brokers)
-    collecting = collector(broker, heard)
-    broker.answer = lambda _: (500, {}, b'{"reason": "metadata store is gone"}')
-    assert not collecting.sweep()
-    assert heard.ticks == [], "silence moves no clock"
-    assert failed_sweeps(collecting, "no-brokers") == 1
-    (check,) = collecting.readiness()
-    assert not check.ok
-    assert "metadata store is gone" in check.detail
-    broker.answer = without_brokers
-    assert collecting.sweep(), "and it goes on by itself"
-    assert collecting.readiness()[0].ok
-    collecting.join_facts()
-    collecting.close()
+    with collector(broker, heard) as collecting:
+        broker.answer = lambda _: (500, {}, b'{"reason": "metadata store is gone"}')
+        assert not collecting.sweep()
+        assert heard.ticks == [], "silence moves no clock"
+        assert failed_sweeps(collecting, "no-brokers") == 1
+        (check,) = collecting.readiness()
+        assert not check.ok
+        assert "metadata store is gone" in check.detail
+        broker.answer = without_brokers
+        assert collecting.sweep(), "and it goes on by itself"
+        assert collecting.readiness()[0].ok
 
 
-def test_a_load_manager_that_is_changed_under_it_ends_it_with_the_remedy(
-    brokers: Callable[..., Broker],
-) -> None:
+def test_a_load_manager_that_is_changed_under_it_ends_it_with_the_remedy(brokers: Brokers):
     broker = brokers(without_brokers)
-    collecting = collector(broker, Heard())
-
-    def changed(asked: Asked) -> Answer:
-        status, headers, body = without_brokers(asked)
-        return status, headers, None if body is None else body.replace(MODULAR.encode(), NOOP.encode())
-
-    broker.answer = changed
-    with pytest.raises(StartRefused, match="loadManagerClassName="):
-        collecting.run()
-    collecting.close()
+    with collector(broker, Heard()) as collecting:
+        broker.answer = lambda asked: (
+            runtime(NOOP) if asked.path.endswith("/configuration/runtime") else without_brokers(asked)
+        )
+        with pytest.raises(StartRefused, match="loadManagerClassName="):
+            collecting.run()
 
 
 @pytest.mark.parametrize(
@@ -127,25 +136,15 @@ def test_a_load_manager_that_is_changed_under_it_ends_it_with_the_remedy(
     ],
     ids=["an older broker that does not say", "none", "as Pulsar writes a list", "a single name"],
 )
-def test_it_says_which_splits_each_broker_allows(
-    brokers: Callable[..., Broker], configured: dict[str, str], shown: list[str] | None
-) -> None:
-    found: list[Broker] = []
+def test_it_says_which_splits_brokers_allow(
+    brokers: Brokers, configured: dict[str, str], shown: list[str] | None
+):
+    def own_answer(asked: Asked) -> Answer | None:
+        return runtime(MODULAR, **configured) if asked.path.endswith("/configuration/runtime") else None
 
-    def one_broker(asked: Asked) -> Answer:
-        if asked.path.endswith("/configuration/runtime"):
-            message = {"clusterName": "c", "loadManagerClassName": MODULAR, **configured}
-            return 200, {}, json.dumps(message).encode()
-        if asked.path == "/admin/v2/brokers/c":
-            return 200, {}, json.dumps([found[0].url.removeprefix("http://")]).encode()
-        return without_brokers(asked)
-
-    found.append(brokers(one_broker))
     heard = Heard()
-    collecting = collector(found[0], heard)
-    collecting.sweep()
-    collecting.join_facts()
-    collecting.close()
+    with collector(one_broker(brokers, own_answer), heard) as collecting:
+        collecting.sweep()
     (broker,) = heard.facts[0]["brokers"].values()
     assert broker["split_algorithms"] == shown
 
@@ -157,9 +156,7 @@ IN, COMMITS, USERS = (
 )
 
 
-def test_it_says_in_which_bundles_its_own_topics_are_and_what_they_carry(
-    brokers: Callable[..., Broker],
-) -> None:
+def test_it_says_in_which_bundles_its_own_topics_are_and_what_they_carry(brokers: Brokers):
     """A topic whose statistics cannot be read is left out; a user's topic in the same bundle is not one of its own."""
 
     def with_own_topics(asked: Asked) -> Answer:
@@ -176,10 +173,8 @@ def test_it_says_in_which_bundles_its_own_topics_are_and_what_they_carry(
 
     heard = Heard()
     for url in ("pulsar://127.0.0.1:6650", "kafka://127.0.0.1:9092"):
-        collecting = collector(brokers(with_own_topics), heard, **{"input.url": url})
-        collecting.sweep()
-        collecting.join_facts()
-        collecting.close()
+        with collector(brokers(with_own_topics), heard, **{"input.url": url}) as collecting:
+            collecting.sweep()
     on_pulsar, on_kafka = (each["own_topics"] for each in heard.facts)
     rates = {"msgRateIn": 40.5, "msgRateOut": 0.0, "msgThroughputIn": 9e4, "msgThroughputOut": 0.0}
     assert on_pulsar == {f"{OWN}/0x00000000_0xffffffff": {IN: rates}}
@@ -190,33 +185,27 @@ def test_it_says_in_which_bundles_its_own_topics_are_and_what_they_carry(
     ("first", "then"), [(MODULAR, EXTENSIBLE), (EXTENSIBLE, MODULAR)], ids=["to extensible", "to modular"]
 )
 def test_a_switch_of_load_managers_is_said_and_noticed_before_a_second_sweep_fails(
-    brokers: Callable[..., Broker], caplog: pytest.LogCaptureFixture, first: str, then: str
-) -> None:
-    running, found = [first], list[Broker]()
+    brokers: Brokers, caplog: pytest.LogCaptureFixture, first: str, then: str
+):
+    running = first
 
-    def one_broker(asked: Asked) -> Answer:
+    def own_answer(asked: Asked) -> Answer | None:
         if asked.path.endswith("/configuration/runtime"):
-            return 200, {}, json.dumps({"clusterName": "c", "loadManagerClassName": running[0]}).encode()
-        if asked.path == "/admin/v2/brokers/c":
-            return 200, {}, json.dumps([found[0].url.removeprefix("http://")]).encode()
+            return runtime(running)
         if asked.path.endswith("/load-report"):
             report = {"loadReportType": "LocalBrokerData", "lastStats": {}}
-            return (200, {}, json.dumps(report).encode()) if running[0] == MODULAR else (500, {}, b"{}")
-        if asked.path.startswith("/lookup/"):
-            return 404, {}, b'{"reason": "no such topic"}'
-        return without_brokers(asked)
+            return answered(report) if running == MODULAR else (500, {}, b"{}")
+        return (404, {}, b'{"reason": "no such topic"}') if asked.path.startswith("/lookup/") else None
 
-    found.append(brokers(one_broker))
-    collecting = collector(found[0], Heard())
-    assert collecting.sweep()
-    running[0] = then
-    assert collecting.sweep()
-    assert collecting.sweep()
-    collecting.join_facts()
-    collecting.close()
+    broker = one_broker(brokers, own_answer)
+    with collector(broker, Heard()) as collecting:
+        assert collecting.sweep()
+        running = then
+        assert collecting.sweep()
+        assert collecting.sweep()
     names = [each.rpartition(".")[2] for each in (then, first)]
-    broker = found[0].url.removeprefix("http://")
-    assert f"broker {broker} runs {names[0]} now, and ran {names[1]} before" in caplog.text
+    name = broker.url.removeprefix("http://")
+    assert f"broker {name} runs {names[0]} now, and ran {names[1]} before" in caplog.text
     counts = [
         collecting.metrics.registry.get_sample_value(
             "trimtab_collector_load_managers", {"cluster": CLUSTER, "manager": name}
@@ -226,25 +215,76 @@ def test_a_switch_of_load_managers_is_said_and_noticed_before_a_second_sweep_fai
     assert counts == [1, 0]
 
 
-def test_what_brokers_publish_that_cannot_be_followed_is_said_of_each_of_them(
-    brokers: Callable[..., Broker],
-) -> None:
-    heard, found = Heard(), list[Broker]()
-
-    def one_broker(asked: Asked) -> Answer:
+def test_what_brokers_publish_that_cannot_be_followed_is_said_of_each_of_them(brokers: Brokers):
+    def own_answer(asked: Asked) -> Answer | None:
         if asked.path.endswith("/configuration/runtime"):
-            return 200, {}, json.dumps({"clusterName": "c", "loadManagerClassName": EXTENSIBLE}).encode()
-        if asked.path == "/admin/v2/brokers/c":
-            return 200, {}, json.dumps([found[0].url.removeprefix("http://")]).encode()
-        if asked.path.startswith("/lookup/"):
-            return 403, {}, b'{"reason": "not a super-user"}'
-        return without_brokers(asked)
+            return runtime(EXTENSIBLE)
+        return (403, {}, b'{"reason": "not a super-user"}') if asked.path.startswith("/lookup/") else None
 
-    found.append(brokers(one_broker))
-    collecting = collector(found[0], heard)
-    assert collecting.sweep()
-    collecting.join_facts()
-    collecting.close()
-    (failed,) = heard.ticks[0]["failed"].values()  # type: ignore[index]
+    heard = Heard()
+    with collector(one_broker(brokers, own_answer), heard) as collecting:
+        assert collecting.sweep()
+    (failed,) = heard.ticks[0]["failed"].values()
     assert "the broker that serves the brokers' load data cannot be found" in failed
     assert "not a super-user" in failed
+
+
+def lost(asked: Asked) -> Answer:
+    """The answer to a lookup: it names a broker at whose address nothing listens."""
+    assert asked.path.startswith("/lookup/")
+    return (
+        200,
+        {},
+        json.dumps({"brokerUrl": "pulsar://127.0.0.1:1", "httpUrl": "http://127.0.0.1:1"}).encode(),
+    )
+
+
+def test_a_broker_that_cannot_be_heard_is_looked_for_again_and_no_old_value_repeated():
+    with http_brokers() as make:
+        broker = make(lost)
+        target = PulsarTarget(admin_url=broker.url, timeout_s=1)
+        with HttpClient(target) as http:
+            load_data = LoadData(PulsarAdmin(http, target), http, target)
+            load_data._tables.take(LOAD_TOPIC, "b1", b"{}")
+            assert load_data.of("b1", within_s=0) == PublishedLoad(b"{}", b"")
+            for _ in range(2):
+                load_data.follow()
+                with pytest.raises(NoLoadData, match="the brokers' load data cannot be read"):
+                    load_data.of("b1", within_s=60)
+            load_data.close()
+    assert len(broker.asked) == 2
+
+
+@pytest.mark.parametrize("happens", ["load", "problem"])
+def test_load_is_waited_for_until_it_comes_or_the_topics_cannot_be_followed(happens: str):
+    target = PulsarTarget()
+    with HttpClient(target) as http, ThreadPoolExecutor(1) as pool:
+        load_data = LoadData(PulsarAdmin(http, target), http, target)
+        waiting = pool.submit(load_data.of, "b1", within_s=60)
+        load_data._tables.take(LOAD_TOPIC, "b2", b"{}")
+        load_data._tables.take(TOP_BUNDLES_TOPIC, "b1", b"[]")
+        with pytest.raises(TimeoutError):
+            waiting.result(0.1)
+        if happens == "load":
+            load_data._tables.take(LOAD_TOPIC, "b1", b"{}")
+            assert waiting.result(10) == PublishedLoad(b"{}", b"[]")
+        else:
+            load_data._tables.note_problem("no broker serves them")
+            with pytest.raises(NoLoadData, match="no broker serves them"):
+                waiting.result(10)
+
+
+def test_a_broker_that_took_its_load_back_and_one_never_heard_of_are_told_apart():
+    target = PulsarTarget()
+    with HttpClient(target) as http:
+        load_data = LoadData(PulsarAdmin(http, target), http, target)
+        load_data._tables.take(LOAD_TOPIC, "b1", b"{}")
+        load_data._tables.take(TOP_BUNDLES_TOPIC, "b1", b"[]")
+        load_data._tables.take(LOAD_TOPIC, "b1", b"")
+        with pytest.raises(NoLoadData, match="it took back what it published"):
+            load_data.of("b1", within_s=0)
+        with pytest.raises(NoLoadData, match="loadBalancerReportUpdateMaxIntervalMinutes"):
+            load_data.of("b2", within_s=0)
+        load_data.keep_only(["b2"])
+        with pytest.raises(NoLoadData, match="it has published no load"):
+            load_data.of("b1", within_s=0)

@@ -1,17 +1,30 @@
-"""What `trimtab doctor` makes of what it found: each check says what is wrong and what to do, and nothing where all is well."""
+"""`trimtab doctor`: what it looks at, and what each check makes of that: what is wrong and what to do, and nothing where all is well."""
 
 import re
+import threading
+from collections.abc import Callable
 from dataclasses import replace
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from streaming.cli import doctor
-from streaming.cli.doctor import CHECKS, Check, Finding, exit_code_of, judge, report_text
-from streaming.cli.facts import Facts, Missed
-from streaming.process.exits import OK, REFUSED, UNREACHABLE
-from streaming.settings import ControllerSettings, InputSettings, SecuritySettings, Settings
+from streaming.cli import doctor, facts
+from streaming.cli.beats import newest_processes
+from streaming.cli.doctor import CHECKS, Check, Finding, ahead_by_sender, exit_code_of, judge, report_text
+from streaming.cli.facts import CheckpointSeen, Facts, Missed, attempt, checkpoint_seen
+from streaming.process.exits import OK, REFUSED, UNREACHABLE, Refused
+from streaming.pulsar.http import ahead_by_date
+from streaming.settings import ControllerSettings, InputSettings, SecuritySettings, Settings, SparkSettings
+from streaming.spark.checkpoint import drop_older_starts
+from streaming.transport import checkpoint
+from streaming.transport.checkpoint import Start, card_of
+from streaming.transport.errors import Unreachable
+from streaming.transport.publishing import Checkpoint
+from streaming.transport.side import TopicRecord
+from tests.streaming.disk import Disk, lay_out
 from tests.streaming.doctor_cases import (
     DELETED,
     ENDED,
@@ -21,7 +34,8 @@ from tests.streaming.doctor_cases import (
     STANDBY,
     WRONG,
 )
-from tests.streaming.doctor_facts import LEADER, WELL, process, side
+from tests.streaming.doctor_facts import LEADER, NOW_MS, SETTINGS, WELL, process, sent, side
+from tests.streaming.records import BEAT, beat_on_topic, on_topic
 
 
 def of(check: str, **changed: Any) -> list[Finding]:
@@ -35,7 +49,7 @@ def wrong(check: str, **changed: Any) -> Finding:
     return found
 
 
-def test_where_all_is_well_every_check_says_so_and_nothing_is_to_be_done() -> None:
+def test_where_all_is_well_every_check_says_so_and_nothing_is_to_be_done():
     found = judge(WELL)
     assert {finding.outcome for finding in found} == {"ok"}
     assert [finding.remedy for finding in found] == [None] * len(found)
@@ -44,9 +58,9 @@ def test_where_all_is_well_every_check_says_so_and_nothing_is_to_be_done() -> No
 
 
 @pytest.mark.parametrize(("check", "changed", "outcome", "finding", "remedy"), WRONG)
-def test_a_check_says_what_is_wrong_and_what_to_do(
+def test_a_check_says_what_is_wrong_and_the_remedy(
     check: str, changed: dict[str, Any], outcome: str, finding: str, remedy: str
-) -> None:
+):
     found = wrong(check, **changed)
     assert found.outcome == outcome
     assert finding in found.finding
@@ -65,39 +79,39 @@ def test_a_check_says_what_is_wrong_and_what_to_do(
 )
 def test_what_is_not_seen_from_here_is_not_checked_and_nothing_about_it_says_start_over(
     seen: dict[str, Any], changed: dict[str, Any], why: str
-) -> None:
+):
     found = wrong("checkpoint", **{**changed, **seen})
     assert found.outcome == "not checked"
     assert why in found.finding
     assert "--" not in f"{found.finding} {found.remedy}"
 
 
-def test_where_nobody_knows_where_the_controller_ran_a_missing_checkpoint_is_not_checked() -> None:
+def test_where_nobody_knows_where_the_controller_ran_a_missing_checkpoint_is_not_checked():
     found = wrong("checkpoint", **{**ENDED, "processes": [], "checkpoint": NO_CHECKPOINT})
     assert (found.outcome, "nobody knows where" in found.finding) == ("not checked", True)
 
 
-def test_a_standby_that_could_not_lead_is_not_told_to_start_over_while_somebody_leads() -> None:
+def test_a_standby_that_could_not_lead_is_not_told_to_start_over_while_somebody_leads():
     standby = process(**STANDBY, problem="it is newer: run that one, or start over with --fresh, which …")
     assert wrong("leader", processes=[LEADER, standby]).finding.endswith("it is newer: run that one")
     alone = [each.finding for each in of("leader", processes=[standby])]
     assert any("--fresh" in each for each in alone)
 
 
-def test_the_table_of_what_may_be_wrong_has_every_check() -> None:
+def test_the_table_of_what_may_be_wrong_has_every_check():
     assert {check for check, *_ in WRONG} == {check.name for check in CHECKS}
 
 
 @pytest.mark.parametrize("what", ["marker", "checkpoint", "processes", "rounds", "input", "rejected"])
-def test_what_could_not_be_looked_at_is_not_checked_and_says_why_and_the_rest_is(what: str) -> None:
-    found = judge(replace(WELL, **{what: Missed("the reason")}))  # type: ignore[arg-type]
+def test_what_could_not_be_looked_at_is_not_checked_and_says_why_and_the_rest_is(what: str):
+    found = judge(replace(WELL, **{what: Missed("the reason")}))
     assert {finding.outcome for finding in found} == {"ok", "not checked"}
     missed = [finding for finding in found if finding.outcome == "not checked"]
     assert all("the reason" in finding.finding for finding in missed)
     assert {finding.check for finding in found} == {check.name for check in CHECKS}
 
 
-def test_a_check_that_fails_is_named_and_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_fails_is_named_and_ends_no_other(monkeypatch: pytest.MonkeyPatch):
     def broken(_: Facts) -> list[Finding]:
         raise KeyError("oops")
 
@@ -108,7 +122,7 @@ def test_a_check_that_fails_is_named_and_ends_no_other(monkeypatch: pytest.Monke
     assert others == [finding for finding in others if finding.outcome == "ok"]
 
 
-def test_brokers_that_do_not_answer_have_an_exit_code_of_their_own_unless_more_is_wrong() -> None:
+def test_brokers_that_do_not_answer_have_an_exit_code_of_their_own_unless_more_is_wrong():
     silent = side(brokers=Missed("no answer", is_unreachable=True), topics=Missed("no answer"))
     assert exit_code_of(judge(replace(WELL, sides=silent))) == UNREACHABLE
     assert exit_code_of(judge(replace(WELL, sides=silent, processes=[]))) == REFUSED
@@ -116,13 +130,13 @@ def test_brokers_that_do_not_answer_have_an_exit_code_of_their_own_unless_more_i
     assert exit_code_of(judge(replace(WELL, sides=refused))) == REFUSED
 
 
-def test_warnings_and_what_was_not_checked_end_with_zero() -> None:
+def test_warnings_and_what_was_not_checked_end_with_zero():
     found = judge(replace(WELL, processes=[process(ahead_s=9.0)], marker=Missed("no")))
     assert {finding.outcome for finding in found} == {"ok", "warning", "not checked"}
     assert exit_code_of(found) == OK
 
 
-def test_what_brokers_say_only_to_who_does_it_is_not_checked() -> None:
+def test_what_brokers_say_only_to_who_does_it_is_not_checked():
     user = SecuritySettings(protocol="sasl_plaintext", mechanism="PLAIN", username="u", password_file="p")  # noqa: S106  a name
     settings = Settings(
         input=InputSettings(url="kafka://k:9092", security=user), controller=ControllerSettings(name="x")
@@ -131,7 +145,7 @@ def test_what_brokers_say_only_to_who_does_it_is_not_checked() -> None:
     assert (found.outcome, found.remedy) == ("not checked", "See docs/security.md")
 
 
-def test_the_page_has_the_worst_first_and_what_to_do_below() -> None:
+def test_the_page_has_the_worst_first_and_what_to_do_below():
     found = judge(replace(WELL, processes=[], rejected={"not-json": 1}))
     lines = report_text(found).splitlines()
     assert lines[0].startswith("1 problem, 1 warning, ")
@@ -142,8 +156,160 @@ def test_the_page_has_the_worst_first_and_what_to_do_below() -> None:
     assert all(line.startswith("  ok ") for line in lines[5:])
 
 
-def test_the_page_about_it_has_every_check() -> None:
+def test_the_page_about_it_has_every_check():
     page = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `(\w+)` \|", page.partition("## The checks")[2], re.MULTILINE) == [
         check.name for check in CHECKS
     ]
+
+
+def beat(
+    instance: str, *, appended_ms: int, at: str = "1970-01-01T00:08:18.000Z", **fields: Any
+) -> TopicRecord:
+    said = msgspec.structs.replace(BEAT, instance=instance, at=at, **fields)
+    return beat_on_topic(said, at_ms=appended_ms)
+
+
+def test_a_process_runs_while_it_beats_and_has_not_said_goodbye():
+    records = [
+        beat("a:1", appended_ms=NOW_MS - 60_000),
+        beat("a:1", appended_ms=NOW_MS - 2_000),
+        beat("b:2", appended_ms=NOW_MS - 51_000),
+        beat("c:3", appended_ms=NOW_MS - 21_000, session_s=30.0, role="standby"),
+        beat("d:4", appended_ms=NOW_MS - 1_000, is_leaving=True),
+        on_topic(b"junk", at_ms=NOW_MS),
+    ]
+    found = newest_processes(records, now_ms=NOW_MS)
+    assert [(each.beat.instance, each.runs, each.beat.role) for each in found] == [
+        ("a:1", True, "leader"),
+        ("b:2", False, "leader"),
+        ("c:3", True, "standby"),
+        ("d:4", False, "leader"),
+    ]
+    assert (found[0].age_s, found[0].ahead_s) == (2.0, 0.0)
+    assert newest_processes([beat("a:1", appended_ms=NOW_MS, at="noon")], now_ms=NOW_MS)[0].runs
+
+
+def test_the_worst_clock_of_each_sender_counts_and_junk_does_not():
+    def at(source: str, second: int) -> TopicRecord:
+        return sent(source, f"1970-01-01T00:00:{second:02}Z", 20_000)
+
+    junk = on_topic(b"{")
+    undated = at("/c", 99)
+    assert ahead_by_sender([at("/b", 21), at("/a", 25), junk, undated, at("/a", 13), at("/a", 19)]) == {
+        "/a": -7.0,
+        "/b": 1.0,
+    }
+
+
+def test_a_look_that_hangs_ends_at_its_limit_and_one_that_fails_says_how():
+    never = threading.Event()
+    hung = looked(never.wait, what="the beats", limit_s=0.01)
+    never.set()
+    assert hung == ("the beats: no answer within 0.01 s", True)
+
+    def refused() -> None:
+        raise Refused("no permission")
+
+    assert looked(refused) == ("no permission", False)
+
+    def silent() -> None:
+        raise Unreachable("nobody")
+
+    assert looked(silent) == ("nobody", True)
+
+    def broken() -> None:
+        raise ZeroDivisionError("division by zero")
+
+    assert "please report it: ZeroDivisionError" in looked(broken)[0]
+
+
+def looked(call: Callable[[], object], *, what: str = "", limit_s: float = 5) -> tuple[str, bool]:
+    found = attempt(call, what=what, limit_s=limit_s)
+    return found.why, found.is_unreachable
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    made = Disk(tmp_path / "checkpoint")
+    lay_out(made, Start(7), planned=3, committed=2, card=msgspec.json.encode(card_of(SETTINGS)))
+    return made
+
+
+def on(disk: Disk, *, scheme: str = "") -> Settings:
+    return Settings(spark=SparkSettings(checkpoint=f"{scheme}{disk.root}"))
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_checkpoint_on_this_machine_is_read_without_spark_and_left_as_it_is(disk: Disk, scheme: str):
+    before = {path: path.stat().st_mtime_ns for path in disk.root.rglob("*")}
+    seen = checkpoint_seen(on(disk, scheme=scheme), {})
+    assert (seen.checkpoint, seen.refusal) == (Checkpoint(query_id="q", last_batch_id=3, epoch=7), None)
+    assert {path: path.stat().st_mtime_ns for path in disk.root.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"memory_version": 1000}, "was written by a newer trimtab"),
+        ({"controller": "another"}, "belongs to the controller 'another'"),
+        ({"length_s": 7.0}, "holds rounds of 7 s"),
+        ({"topic_ids": {"trimtab.input": "a"}}, "the input was deleted and made anew"),
+    ],
+)
+def test_what_a_start_would_refuse_is_refused_with_its_words(disk: Disk, changed: dict[str, Any], why: str):
+    card = msgspec.structs.replace(card_of(SETTINGS), **changed)
+    disk.write("start-7/trimtab.json", msgspec.json.encode(card))
+    assert why in (checkpoint_seen(on(disk), {"trimtab.input": "b"}).refusal or "")
+
+
+def test_what_is_no_checkpoint_or_damaged_is_refused_and_what_is_elsewhere_is_not_looked_at(disk: Disk):
+    disk.write("start-7/metadata", b"")
+    assert "metadata cannot be read" in (checkpoint_seen(on(disk), {}).refusal or "")
+    disk.delete("start-7")
+    assert checkpoint_seen(on(disk), {}) == CheckpointSeen()
+    disk.write("letters.txt", b"mine")
+    assert "not a checkpoint of trimtab" in (checkpoint_seen(on(disk), {}).refusal or "")
+    away = Settings(spark=SparkSettings(checkpoint="hdfs://n:1/c"))
+    with pytest.raises(Refused, match="hdfs://n:1/c, which only Spark can read"):
+        checkpoint_seen(away, {})
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "answered_s", "ahead_s"),
+    [(1_000.4, 1_000.6, 0.0), (999.5, 1_000.5, 0.0), (970.0, 971.0, 29.0), (1_031.0, 1_032.0, -30.0)],
+)
+def test_a_brokers_clock_is_known_from_the_date_on_its_answer(
+    asked_s: float, answered_s: float, ahead_s: float
+):
+    assert ahead_by_date(formatdate(1_000, usegmt=True), asked_s, answered_s) == ahead_s
+    assert ahead_by_date(None, asked_s, answered_s) is None
+    assert ahead_by_date("yesterday", asked_s, answered_s) is None
+
+
+def test_a_controller_that_deletes_older_starts_meanwhile_is_read_again(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+):
+    read = checkpoint.read_card
+
+    def overtaken(*arguments: Any) -> Any:
+        monkeypatch.setattr(checkpoint, "read_card", read)
+        lay_out(disk, Start(8), planned=5, committed=4, card=msgspec.json.encode(card_of(SETTINGS)))
+        drop_older_starts(disk, Start(8))
+        return read(*arguments)
+
+    monkeypatch.setattr(checkpoint, "read_card", overtaken)
+    seen = checkpoint_seen(on(disk), {})
+    assert (seen.refusal, seen.checkpoint) == (None, Checkpoint(query_id="q", last_batch_id=5, epoch=8))
+
+
+def test_the_checkpoint_of_a_running_controller_is_read_after_its_marker(monkeypatch: pytest.MonkeyPatch):
+    looked: list[str] = []
+    monkeypatch.setattr("streaming.systems.addresses_of", lambda _: [])
+    monkeypatch.setattr("streaming.systems.input_ids", lambda _: looked.append("ids"))
+    for name in ("_marker", "_processes", "_rounds", "_input", "_rejected"):
+        monkeypatch.setattr(facts, name, lambda *_, name=name: looked.append(name))
+    monkeypatch.setattr(facts, "checkpoint_seen", lambda *_: looked.append("checkpoint"))
+    facts.gather_facts(SETTINGS)
+    assert len(looked) == 7
+    assert looked[-1] == "checkpoint"

@@ -26,9 +26,7 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("broken", ["commits_failing", "failing"])
-def test_a_batch_that_cannot_be_told_or_committed_is_polled_again_and_not_kept_for_ever(
-    world: World, broken: str
-) -> None:
+def test_a_batch_that_cannot_be_told_or_committed_is_polled_again(world: World, broken: str):
     setattr(world.topic if broken == "commits_failing" else world.results, broken, 1)
     world.say("a1")
     with world.running():
@@ -40,9 +38,7 @@ def test_a_batch_that_cannot_be_told_or_committed_is_polled_again_and_not_kept_f
     assert metric("trimtab_executor_dropped_batches_total", {"cluster": "east-1"}) == 1
 
 
-def test_what_succeeded_in_a_batch_that_is_dropped_is_not_carried_out_again_and_what_did_not_is(
-    world: World,
-) -> None:
+def test_of_a_dropped_batch_only_what_did_not_succeed_is_carried_out_again(world: World):
     world.say("a1")
     world.say("a2")
 
@@ -60,9 +56,7 @@ def test_what_succeeded_in_a_batch_that_is_dropped_is_not_carried_out_again_and_
     assert all(each == first[0] for each in first), "the same result, also its time"
 
 
-def test_an_action_that_expires_while_it_is_looked_at_or_waits_for_its_turn_is_not_called(
-    world: World,
-) -> None:
+def test_an_action_that_expires_while_it_is_looked_at_or_waits_for_its_turn_is_not_called(world: World):
     """After a freeze, the clock has moved on since the batch began."""
     world.say("quick")
     world.say("slow")
@@ -82,9 +76,7 @@ def test_an_action_that_expires_while_it_is_looked_at_or_waits_for_its_turn_is_n
     }
 
 
-def test_a_predecessors_actions_are_carried_out_up_to_the_word_of_its_successor_and_refused_after_it(
-    world: World,
-) -> None:
+def test_a_predecessors_actions_are_carried_out_until_its_successor_speaks(world: World):
     """The same holds when the batch is repeated after a failure."""
     world.say("before")
     world.topic.values.append(leader := encode_leader("c", epoch=2, time_ms=0).replace(b"/trimtab/c", b"/c"))
@@ -106,9 +98,7 @@ def test_a_predecessors_actions_are_carried_out_up_to_the_word_of_its_successor_
 
 
 @pytest.mark.parametrize(("kind", "most"), [("unload", 3), ("split", 1)])
-def test_unloads_of_a_namespace_happen_at_once_and_nothing_beside_a_split_of_it(
-    world: World, kind: str, most: int
-) -> None:
+def test_unloads_of_a_namespace_happen_at_once_but_not_beside_a_split(world: World, kind: str, most: int):
     world.say("first", kind=kind)
     world.say("second", range_="0x40000000_0x80000000")
     world.say("third", range_="0x80000000_0xc0000000")
@@ -127,7 +117,7 @@ def test_unloads_of_a_namespace_happen_at_once_and_nothing_beside_a_split_of_it(
     assert most > 1 or world.called == ["first", "second", "third"]
 
 
-def test_a_pause_is_obeyed_between_the_actions_of_one_bundle(world: World) -> None:
+def test_a_pause_is_obeyed_between_the_actions_of_one_bundle(world: World):
     world.say("a1")
     world.say("a2")
 
@@ -141,9 +131,7 @@ def test_a_pause_is_obeyed_between_the_actions_of_one_bundle(world: World) -> No
     assert world.outcomes() == {"a1": "succeeded", "a2": "skipped paused"}
 
 
-def test_after_a_stop_nothing_more_is_begun_and_the_rest_of_the_batch_comes_to_whoever_is_next(
-    world: World,
-) -> None:
+def test_after_a_stop_nothing_more_is_begun_and_the_rest_of_the_batch_comes_to_whoever_is_next(world: World):
     for id_ in ("a1", "a2", "a3"):
         world.say(id_)
 
@@ -165,9 +153,7 @@ def test_after_a_stop_nothing_more_is_begun_and_the_rest_of_the_batch_comes_to_w
     assert world.topic.committed == 3
 
 
-def test_nothing_is_called_while_the_control_topic_cannot_be_read_and_a_batch_waits_for_it_once(
-    world: World,
-) -> None:
+def test_nothing_is_called_while_the_control_topic_cannot_be_read(world: World):
     for number in range(4):
         world.say(f"a{number}", namespace=f"t/n{number}")
     world.control.failing = 1
@@ -176,9 +162,7 @@ def test_nothing_is_called_while_the_control_topic_cannot_be_read_and_a_batch_wa
     assert (world.called, world.control.asked) == ([], 1)
 
 
-def test_it_stays_in_the_group_while_it_works_and_calls_nothing_any_more_once_the_batch_is_anothers(
-    world: World,
-) -> None:
+def test_it_stays_in_the_group_while_it_works_and_calls_nothing_of_anothers_batch(world: World):
     world.say("a1")
     world.say("a2")
 
@@ -200,7 +184,7 @@ def test_it_stays_in_the_group_while_it_works_and_calls_nothing_any_more_once_th
     )
 
 
-def test_it_is_alive_while_actions_are_asked_for_and_not_when_a_batch_hangs(world: World) -> None:
+def test_it_is_alive_while_actions_are_asked_for_and_not_when_a_batch_hangs(world: World):
     hanging, go_on = threading.Event(), threading.Event()
     world.say("a1", lives_s=9_999.0)
 
@@ -222,7 +206,7 @@ def test_it_is_alive_while_actions_are_asked_for_and_not_when_a_batch_hangs(worl
     )
 
 
-def test_a_batch_comes_again_only_when_nothing_of_it_runs_any_more(world: World) -> None:
+def test_a_batch_comes_again_only_when_nothing_of_it_runs_any_more(world: World):
     """One action fails while one of another namespace still runs: a repeat now would run two of that namespace at once."""
     stumbled, begun_twice = threading.Event(), threading.Event()
     at_work: list[str] = []

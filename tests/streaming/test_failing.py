@@ -1,8 +1,13 @@
-"""How a failure of the query is judged: known and final, an outage to wait out, or repeated too often."""
+"""How a failure of the query or around it is judged: known and final, an outage to wait out, a change, or repeated too often."""
+
+from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from state.layouts import NewerStateError
+from streaming.controller.surroundings import Changed, Unanswered, Watch
+from streaming.spark import session
 from streaming.spark.failures import (
     REPEATS_MAX,
     Cause,
@@ -16,7 +21,9 @@ from streaming.spark.failures import (
     repeated_remedy,
 )
 from streaming.spark.operator import at_cluster
+from streaming.transport.checkpoint import describe_exchanged
 from streaming.transport.errors import PublishError
+from tests.support.processes import until
 
 WORKERS = """
 An exception was thrown from the Python worker. Please see the stack trace below.
@@ -54,14 +61,14 @@ def broken(number: int) -> Failure:
     )
 
 
-def test_the_exceptions_of_a_worker_are_found_in_its_traceback_the_last_raised_first() -> None:
+def test_the_exceptions_of_a_worker_are_found_in_its_traceback_the_last_raised_first():
     found = list(causes_in_traceback(WORKERS))
     assert [cause.name for cause in found] == ["state.layouts.NewerStateError", "msgspec.DecodeError"]
     assert found[0].text == "the memory was written by a newer trimtab:\nrun that version"
     assert list(causes_in_traceback("no Python here")) == []
 
 
-def test_a_known_failure_is_final_by_class_or_condition_and_not_by_its_words() -> None:
+def test_a_known_failure_is_final_by_class_or_condition_and_not_by_its_words():
     newer = Cause(class_name(NewerStateError), "whatever it says")
     assert "run that version" in (final_remedy(failure(newer)) or "")
     lost = Cause(
@@ -90,27 +97,27 @@ def test_a_known_failure_is_final_by_class_or_condition_and_not_by_its_words() -
         Cause("org.rocksdb.RocksDBException", "While appending to file: No space left on device"),
     ],
 )
-def test_an_outage_or_a_full_disk_is_never_final_however_often_it_comes(cause: Cause) -> None:
+def test_an_outage_or_a_full_disk_is_never_final_however_often_it_comes(cause: Cause):
     repeats = Repeats()
     assert is_outage(failure(Cause("java.lang.RuntimeException", "Job aborted"), cause))
     for _ in range(5 * REPEATS_MAX):
         assert not repeats.note(failure(cause), batch_id=0, is_sound=lambda: True)
 
 
-def test_a_machine_that_is_too_busy_to_start_python_is_named_and_other_failures_keep_their_words() -> None:
+def test_a_machine_too_busy_to_start_python_is_named_and_others_keep_their_words():
     busy = failure(Cause("org.apache.spark.SparkException", "Python worker failed to connect back."))
     assert explain(busy).startswith("this machine was too busy to start a Python process within the 10 s")
     assert explain(busy).endswith("more CPU: Python worker failed to connect back.")
     assert explain(broken(1)) == broken(1).text
 
 
-def test_the_same_failure_is_final_when_it_has_come_often_enough_with_other_numbers_in_it() -> None:
+def test_the_same_failure_is_final_when_it_has_come_often_enough_with_other_numbers_in_it():
     repeats = Repeats()
     message = [repeats.note(broken(n), batch_id=4, is_sound=lambda: True) for n in range(REPEATS_MAX)]
     assert message == [False] * (REPEATS_MAX - 1) + [True]
 
 
-def test_a_batch_another_failure_or_something_else_that_does_not_work_begins_the_count_anew() -> None:
+def test_a_batch_another_failure_or_something_else_that_does_not_work_begins_the_count_anew():
     repeats, sound = Repeats(most=3), [True]
 
     def note(failed: Failure, batch_id: int = 0) -> bool:
@@ -125,7 +132,7 @@ def test_a_batch_another_failure_or_something_else_that_does_not_work_begins_the
     assert [note(broken(1), 1) for _ in range(3)] == [False, False, True]
 
 
-def test_the_remedy_names_the_files_of_the_checkpoint_that_the_failure_names() -> None:
+def test_the_remedy_names_the_files_of_the_checkpoint_that_the_failure_names():
     text = "Error reading delta file file:/data/ckpt/state/0/1/3.changelog of HDFSStateStore; see /var/log/x"
     message = repeated_remedy(failure(Cause("x", text)), 5, "/data/ckpt")
     assert "Look at file:/data/ckpt/state/0/1/3.changelog: if it is damaged, put back a copy" in message
@@ -136,9 +143,88 @@ def test_the_remedy_names_the_files_of_the_checkpoint_that_the_failure_names() -
     )
 
 
-def test_the_remedy_names_the_cluster_whose_memory_cannot_be_decoded() -> None:
+def test_the_remedy_names_the_cluster_whose_memory_cannot_be_decoded():
     text = f"Traceback ...\nmsgspec.DecodeError: Input data was truncated\n{at_cluster('east-1')}"
     message = repeated_remedy(failure(Cause("x", text)), 5, "/data/ckpt")
     assert (
         "Look at the cluster east-1: if its memory in the checkpoint is damaged, put back a copy" in message
     )
+
+
+@pytest.mark.parametrize(
+    "error", [Py4JNetworkError("no answer"), Py4JError("gone"), ConnectionRefusedError()]
+)
+def test_a_jvm_that_is_gone_does_not_hide_why_the_controller_ends(error: Exception):
+    class Gone:
+        def stop(self) -> None:
+            raise error
+
+    def end() -> None:
+        spark: Any = Gone()
+        try:
+            raise ValueError("the reason")
+        finally:
+            session.Session(spark).stop()
+
+    with pytest.raises(ValueError, match="the reason"):
+        end()
+
+
+WRONG = "topics missing at k:9092: trimtab.input. Run: trimtab topics create"
+
+
+def watch(*each: str | Exception | None, every_s: float = 3600) -> Watch:
+    """A watch that gets these answers."""
+    found = iter([*each])
+    last = each[-1]
+
+    def look() -> str | None:
+        message = next(found, last)
+        if isinstance(message, Exception):
+            raise message
+        return message
+
+    return Watch(look, every_s=every_s, again_s=0.001)
+
+
+def test_what_is_wrong_once_may_be_a_broker_that_is_just_starting():
+    with watch(WRONG, WRONG, None) as seen:
+        seen.require_now()
+
+
+def test_what_stays_wrong_is_said_with_the_remedy():
+    with watch(WRONG) as seen, pytest.raises(Changed, match="topics create"):
+        seen.require_now()
+
+
+def test_brokers_that_do_not_answer_are_an_outage():
+    with watch(Unanswered("no brokers")) as seen, pytest.raises(Unanswered):
+        seen.require_now()
+
+
+def test_a_running_controller_is_told_of_a_change_and_not_of_an_outage_or_a_failed_look():
+    with watch(
+        None, Unanswered("no brokers"), ValueError("a look that failed"), WRONG, every_s=0.001
+    ) as seen:
+
+        def is_told() -> bool:
+            try:
+                seen.require()
+            except Changed:
+                return True
+            return False
+
+        until(is_told, what="the change", timeout_s=30)
+    with watch(Unanswered("no brokers"), every_s=0.001) as seen:
+        seen.require()
+
+
+def test_a_topic_made_anew_is_told_from_the_one_before_and_one_without_an_id_is_not_judged():
+    assert describe_exchanged({"input": "a", "control": "b"}, {"input": "a", "control": "b"}) is None
+    assert describe_exchanged({}, {"input": "a"}) is None, "a checkpoint from before ids were noted"
+    assert describe_exchanged({"input": "a"}, {}) is None, "brokers without ids"
+    message = describe_exchanged({"input": "a", "control": "b"}, {"input": "c", "control": "b"})
+    assert message is not None
+    assert "input had the id a and has c" in message
+    assert "control" not in message
+    assert "--fresh" in message

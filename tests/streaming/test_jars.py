@@ -50,9 +50,7 @@ def put(cache: Path, content: bytes) -> Path:
 
 
 @pytest.mark.usefixtures("published")
-def test_a_missing_jar_is_fetched_and_then_kept(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_jar_is_fetched_and_then_kept(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch):
     lock = lock_of(tmp_path, f"org.example:thing:1.0 {SHA256}")
     (file,) = ensure(lock, cache=cache)
     assert file.read_bytes() == CONTENT
@@ -62,15 +60,13 @@ def test_a_missing_jar_is_fetched_and_then_kept(
 
 
 @pytest.mark.usefixtures("published")
-def test_a_fetched_jar_with_another_checksum_is_refused_by_name_and_not_kept(
-    tmp_path: Path, cache: Path
-) -> None:
+def test_a_fetched_jar_with_another_checksum_is_refused_by_name_and_not_kept(tmp_path: Path, cache: Path):
     with pytest.raises(JarError, match=rf"org\.example:thing:1\.0: expected SHA-256 {WRONG}, found {SHA256}"):
         ensure(lock_of(tmp_path, f"org.example:thing:1.0 {WRONG}"), cache=cache)
     assert list(cache.iterdir()) == []
 
 
-def test_a_cached_jar_that_was_changed_is_refused_by_name(tmp_path: Path, cache: Path) -> None:
+def test_a_cached_jar_that_was_changed_is_refused_by_name(tmp_path: Path, cache: Path):
     file = put(cache, b"changed")
     with pytest.raises(
         JarError, match=r"org\.example:thing:1\.0: expected SHA-256 .* delete it and run again"
@@ -79,14 +75,14 @@ def test_a_cached_jar_that_was_changed_is_refused_by_name(tmp_path: Path, cache:
     assert str(file) in str(refused.value)
 
 
-def test_unknown_coordinates_are_named_with_what_the_clients_said(tmp_path: Path, cache: Path) -> None:
+def test_unknown_coordinates_are_named_with_what_the_clients_said(tmp_path: Path, cache: Path):
     with pytest.raises(
         JarError, match=r"(?s)org\.example:no-such-thing:1\.0: neither Ivy nor Maven.*Ivy ended with 1"
     ):
         ensure(lock_of(tmp_path, f"org.example:no-such-thing:1.0 {SHA256}"), cache=cache)
 
 
-def test_a_lock_may_have_comments_blank_lines_and_classifiers(tmp_path: Path) -> None:
+def test_a_lock_may_have_comments_blank_lines_and_classifiers(tmp_path: Path):
     lock = lock_of(tmp_path, "# made by hand", "", f"org.example:thing:1.0:linux {SHA256}  # native part")
     (jar,) = read_lock(lock)
     assert jar.coordinates == "org.example:thing:1.0:linux"
@@ -96,17 +92,17 @@ def test_a_lock_may_have_comments_blank_lines_and_classifiers(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "line", ["org.example:thing", f"org.example:thing {SHA256}", f"../x:thing:1 {SHA256}", "a:b:1 f00"]
 )
-def test_a_malformed_line_of_a_lock_is_named(tmp_path: Path, line: str) -> None:
+def test_a_malformed_line_of_a_lock_is_named(tmp_path: Path, line: str):
     with pytest.raises(JarError, match=r"some\.lock:2: .* is not `group:artifact:version"):
         read_lock(lock_of(tmp_path, "# first", line))
 
 
-def test_an_unreadable_lock_is_named(tmp_path: Path) -> None:
+def test_an_unreadable_lock_is_named(tmp_path: Path):
     with pytest.raises(JarError, match=r"absent\.lock: the lock of the jars cannot be read"):
         read_lock(tmp_path / "absent.lock")
 
 
-def test_the_connector_lock_is_the_set_that_is_known_to_run() -> None:
+def test_the_connector_lock_is_the_set_that_is_known_to_run():
     assert [jar.coordinates for jar in read_lock(CONNECTOR_LOCK)] == [
         "org.apache.commons:commons-pool2:2.13.1",
         "org.apache.kafka:kafka-clients:3.9.2",
@@ -116,7 +112,7 @@ def test_the_connector_lock_is_the_set_that_is_known_to_run() -> None:
 
 
 @pytest.mark.parametrize("says", ["1.8.0_392", "11.0.22", "16.0.2"])
-def test_a_java_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str) -> None:
+def test_a_java_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str):
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text(f"#!/bin/sh\necho 'openjdk version \"{says}\"' >&2\n")
@@ -127,15 +123,13 @@ def test_a_java_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     assert says in str(refused.value)
 
 
-def test_a_missing_java_is_said_with_where_it_was_looked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_java_is_said_with_where_it_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaError, match=r"no java on JAVA_HOME .*: Java 17 or newer is needed"):
         find_java()
 
 
-def test_a_controller_without_java_says_so_in_a_line_before_anything_else_is_tried(tmp_path: Path) -> None:
+def test_a_controller_without_java_says_so_in_a_line_before_anything_else_is_tried(tmp_path: Path):
     """It neither waits for brokers nor starts Spark."""
     command = [sys.executable, "-c", "from streaming.cli import main; main()", "run", "--metrics-port=0"]
     done = subprocess.run(

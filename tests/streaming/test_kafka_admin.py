@@ -1,13 +1,21 @@
-"""Every admin client of Kafka is opened with the same limits, and each caller says in its own words what goes wrong."""
+"""Clients of Kafka: the same limits for every admin client, callers' own words for errors, and what the network client does beside connecting."""
 
-from collections.abc import Callable
+import gc
+import logging
+import selectors
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
+from kafka.net.selector import NetworkSelector
 
 from streaming.kafka import client
-from streaming.kafka.client import ClusterError
+from streaming.kafka.client import ClusterError, connect_quickly
 from streaming.kafka.cluster import cluster_of
 from streaming.kafka.link import Link
 from streaming.kafka.topics import topic_ids, validate
@@ -73,7 +81,7 @@ ASKERS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
 @pytest.mark.parametrize("asker", ASKERS)
 def test_brokers_that_do_not_answer_are_told_and_a_client_that_was_opened_is_closed(
     admin: Admin, asker: str, *, is_reached: bool
-) -> None:
+):
     ask, kind, text = ASKERS[asker]
     admin.unreachable = None if is_reached else KafkaTimeoutError()
     with pytest.raises(kind, match=text):
@@ -87,7 +95,7 @@ def test_brokers_that_do_not_answer_are_told_and_a_client_that_was_opened_is_clo
     assert admin.options.items() >= LINK.client_options().items()
 
 
-def test_a_refusal_that_does_not_pass_is_no_outage(admin: Admin) -> None:
+def test_a_refusal_that_does_not_pass_is_no_outage(admin: Admin):
     admin.refusal = TopicAuthorizationFailedError()
     with pytest.raises(StartError) as start:
         validate(LINK, Settings(), frozenset({"trimtab.input"}))
@@ -97,10 +105,76 @@ def test_a_refusal_that_does_not_pass_is_no_outage(admin: Admin) -> None:
     assert not read.value.passes
 
 
-def test_a_target_chooses_how_long_a_request_may_take_and_a_certificate_that_cannot_be_used_is_told(
-    admin: Admin,
-) -> None:
+def test_a_target_sets_a_requests_limit_and_a_certificate_of_no_use_is_told(admin: Admin):
     admin.unreachable = ValueError("no certificate")
     with pytest.raises(ClusterError, match="no certificate"):
         _cluster(timeout_s=2.5)
     assert admin.options["request_timeout_ms"] == 2_500
+
+
+def test_a_connection_to_kafka_that_is_reset_is_one_line_with_its_error(caplog: pytest.LogCaptureFixture):
+    connect_quickly(bootstrap_servers=["127.0.0.1:1"]).close()
+    error = ConnectionResetError(104, "100% reset by peer")
+    logging.getLogger("kafka.net.transport").error("%s: Error receiving", "broker 1", exc_info=error)
+    assert "broker 1: Error receiving: ConnectionResetError(104, '100% reset by peer')" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def test_no_client_makes_a_topic_by_asking_for_it():
+    client = connect_quickly(bootstrap_servers=["127.0.0.1:1"])
+    try:
+        assert not client.cluster.metadata_request().allow_auto_topic_creation
+    finally:
+        client.close()
+
+
+@pytest.mark.parametrize("kind", [KafkaAdminClient, KafkaConsumer, KafkaProducer])
+def test_a_client_that_finds_no_broker_leaves_no_thread_and_no_open_file(
+    kind: Callable[..., object], caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.CRITICAL, "kafka")  # a captured line keeps its error, and that the socket
+
+    def held() -> tuple[set[threading.Thread], int]:
+        gc.collect()
+        return set(threading.enumerate()), len(list(Path("/proc/self/fd").iterdir()))
+
+    before = held()
+    with pytest.raises(KafkaTimeoutError):
+        kind(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=100, kafka_client=connect_quickly)
+    assert held() == before
+
+
+def run_task(selector: NetworkSelector, waits: Callable[[], Awaitable[None]]) -> None:
+    selector.call_soon(waits())
+    selector.drain()
+
+
+def test_a_wait_for_a_socket_that_the_client_has_closed_is_no_news(caplog: pytest.LogCaptureFixture):
+    connect_quickly(bootstrap_servers=["127.0.0.1:1"]).close()
+    selector, (ours, theirs) = NetworkSelector(), socket.socketpair()
+
+    async def read() -> None:
+        await selector.wait_read(ours)
+
+    async def fail() -> None:
+        raise ValueError("anything else")
+
+    with theirs:
+        ours.close()
+        run_task(selector, read)
+        assert caplog.text == ""
+        run_task(selector, fail)
+    assert "Unhandled exception in task" in caplog.text
+    assert "ValueError: anything else" in caplog.text, "with its traceback: it is a fault of the client"
+
+
+def test_a_client_that_stops_working_is_reported_whatever_its_error_is(caplog: pytest.LogCaptureFixture):
+    connect_quickly(bootstrap_servers=["127.0.0.1:1"]).close()
+
+    class BrokenSelector(selectors.DefaultSelector):
+        def select(self, *_: object) -> list[tuple[selectors.SelectorKey, int]]:
+            raise ValueError("Invalid file descriptor: -1")
+
+    with pytest.raises(ValueError, match="Invalid file descriptor"):
+        NetworkSelector(selector=BrokenSelector).run_forever()
+    assert "IO loop crashed" in caplog.text

@@ -1,20 +1,23 @@
-"""A throttle action that is held: its outcome, and what is remembered of it. The cluster is a list of what was set."""
+"""A throttle action that is held, or for brokers of which one is down: its outcome, and what is remembered of it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kafka.admin import ConfigResourceType
 
+from policies.throttle.lists import ThrottledLists
+from policies.throttle.rates import BrokerRole
 from streaming.executor.kafka import ThrottleExecutor
-from streaming.executor.orders import Held, Skip
+from streaming.executor.orders import Done, Held, Skip, ThrottleAction
 from streaming.kafka.client import ClusterError
-from streaming.kafka.cluster import Change
+from streaming.kafka.cluster import Change, KafkaCluster, Throttle, ThrottlesFound, rate_key
 from streaming.transport.errors import Taken
 from streaming.transport.executor import Rate, Remembered
+from tests.streaming.throttle_actions import F3, L1, action
 
 CHANGES = [
     Change(kind=ConfigResourceType.BROKER, name=str(number), key="rate", value="1") for number in range(3)
@@ -44,66 +47,170 @@ class Memory:
         self.remembered = remembered
 
 
-def held_at(attempt: int) -> Callable[[], None]:
+class Stopped(Exception):
+    """Stands in for the error that the loop raises when it is stopped."""
+
+
+PAUSED = Held(Skip("paused", "the sale"))
+
+
+def recheck_that(error: Exception, attempt: int) -> Callable[[], None]:
     attempts = iter(range(1, 99))
 
     def recheck() -> None:
         if next(attempts) == attempt:
-            raise Held(Skip("paused", "the sale"))
+            raise error
 
     return recheck
 
 
-@pytest.fixture
-def put() -> list[Change]:
-    """What was set on the cluster."""
-    return []
+MIDWAY = "2 of 3 settings made, then paused: the sale"
+
+
+@pytest.mark.parametrize(
+    ("recheck", "error", "message", "made", "remembered"),
+    [
+        pytest.param(
+            recheck_that(PAUSED, 1), Held, None, 0, Remembered(), id="held before its first setting"
+        ),
+        pytest.param(recheck_that(PAUSED, 3), ClusterError, MIDWAY, 2, DURING, id="held in the middle"),
+        pytest.param(recheck_that(Stopped(), 2), Stopped, None, 1, DURING, id="stopped in the middle"),
+    ],
+)
+def test_of_an_action_that_ends_midway_all_is_remembered_and_of_one_not_begun_nothing(
+    recheck: Callable[[], None],
+    error: type[Exception],
+    message: str | None,
+    made: int,
+    remembered: Remembered,
+):
+    memory, put = Memory(), []
+    with pytest.raises(error, match=message):
+        carry(memory, put, recheck)
+    assert (put, memory.remembered) == (CHANGES[:made], remembered)
+
+
+def test_what_was_set_behind_the_back_of_one_who_took_the_memory_is_remembered_with_his():
+    memory, put = Memory(taken=Remembered(rates={"leader:1": Rate(9, None)})), []
+    with pytest.raises(Taken):
+        carry(memory, put, lambda: None)
+    assert put == CHANGES
+    assert memory.remembered == Remembered(rates={"leader:1": Rate(9, None, earlier=5)})
 
 
 def carry(memory: Memory, put: list[Change], recheck: Callable[[], None]) -> None:
+    """Carry the changes out; ``put`` gets what is set on the cluster."""
     kafka: Any = SimpleNamespace(apply=put.extend)
     ThrottleExecutor(memory)._carry_out_changes(kafka, memory, CHANGES, DURING, AFTER, recheck)
 
 
-def test_held_before_its_first_setting_it_is_skipped_and_nothing_is_remembered(put: list[Change]) -> None:
-    memory = Memory()
-    with pytest.raises(Held):
-        carry(memory, put, held_at(1))
-    assert (put, memory.remembered) == ([], Remembered())
+LATER = "LATER, broker 3 is down: its rates stay as they are"
 
 
-def test_held_in_the_middle_it_is_a_failure_that_says_so_and_all_of_it_is_remembered(
-    put: list[Change],
-) -> None:
-    memory = Memory()
-    with pytest.raises(ClusterError, match="2 of 3 settings made, then paused: the sale"):
-        carry(memory, put, held_at(3))
-    assert (put, memory.remembered) == (CHANGES[:2], DURING)
+class Cluster:
+    """Stands in for a cluster: it keeps what is set, and asks no broker that is down."""
+
+    def __init__(self, *alive: int) -> None:
+        self.alive = set(alive)
+        self.lists: dict[str, dict[str, str]] = {"leader": {}, "follower": {}}
+        self.rates: dict[BrokerRole, int] = {}
+        self.unreadable: set[int] = set()
+
+    def brokers(self) -> dict[int, str]:
+        return dict.fromkeys(self.alive, "host")
+
+    def partitions(self, topics: Iterable[str]) -> dict[tuple[str, int], object]:
+        return {(topic, 0): object() for topic in topics}
+
+    def reassignments(self) -> dict[tuple[str, int], object]:
+        return {}
+
+    def throttle(self, *, topics: object, brokers: Iterable[int]) -> ThrottlesFound:
+        del topics
+        asked = set(brokers)
+        assert asked <= self.alive, "a broker that is down is not asked: that takes until a timeout"
+        rates = {role: rate for role, rate in self.rates.items() if role.broker in asked - self.unreadable}
+        lists = ThrottledLists(leader=dict(self.lists["leader"]), follower=dict(self.lists["follower"]))
+        return ThrottlesFound(
+            throttle=Throttle(lists=lists, rates_bytes_per_s=rates),
+            failed=dict.fromkeys(sorted(asked & self.unreadable), "denied"),
+        )
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        for change in changes:
+            role = "leader" if change.key.startswith("leader") else "follower"
+            if change.kind is ConfigResourceType.TOPIC:
+                self.lists[role] = {change.name: change.value} if change.value else {}
+                continue
+            assert int(change.name) in self.alive
+            assert change.key == rate_key(role)
+            key = BrokerRole(role, int(change.name))
+            self.rates.pop(key, None)
+            if change.value is not None:
+                self.rates[key] = int(change.value)
 
 
-def test_stopped_in_the_middle_all_of_it_is_remembered_for_whoever_takes_it_up_again(
-    put: list[Change],
-) -> None:
-    class Stopped(Exception):
-        """Stands in for the error that the loop raises when it is stopped."""
-
-    attempts = iter(range(len(CHANGES)))
-
-    def recheck() -> None:
-        if next(attempts) == 1:
-            raise Stopped
-
-    memory = Memory()
-    with pytest.raises(Stopped):
-        carry(memory, put, recheck)
-    assert (put, memory.remembered) == (CHANGES[:1], DURING)
+FIRST = action(
+    add_leader_throttled_replicas={"t": "0:1"},
+    add_follower_throttled_replicas={"t": "0:3"},
+    leader_rate_bytes_per_s={1: 9},
+    follower_rate_bytes_per_s={3: 9},
+)
 
 
-def test_what_was_set_behind_the_back_of_one_who_took_the_memory_is_remembered_with_his(
-    put: list[Change],
-) -> None:
-    memory = Memory(taken=Remembered(rates={"leader:1": Rate(9, None)}))
-    with pytest.raises(Taken):
-        carry(memory, put, held_at(99))
-    assert put == CHANGES
-    assert memory.remembered == Remembered(rates={"leader:1": Rate(9, None, earlier=5)})
+def carry_down(cluster: Cluster, memory: Memory, asked: ThrottleAction) -> Done:
+    done = ThrottleExecutor(memory).carry_out(cast("KafkaCluster", cluster), asked, lambda: None)
+    assert isinstance(done, Done)
+    return done
+
+
+def test_a_broker_that_is_down_keeps_no_other_from_its_rate_and_the_action_from_no_success():
+    cluster, memory = Cluster(1, 2), Memory()
+    assert carry_down(cluster, memory, FIRST) == Done(outcome="succeeded", reason=LATER)
+    assert (cluster.lists, cluster.rates) == ({"leader": {"t": "0:1"}, "follower": {"t": "0:3"}}, {L1: 9})
+    assert carry_down(cluster, memory, FIRST) == Done(outcome="succeeded", reason=LATER, was_done_before=True)
+    cluster.alive.add(3)
+    assert carry_down(cluster, memory, FIRST) == Done(outcome="succeeded")
+    assert cluster.rates == {L1: 9, F3: 9}
+
+
+def test_a_broker_that_is_alive_and_cannot_be_read_is_still_a_failure():
+    cluster = Cluster(1, 2)
+    cluster.unreadable = {1}
+    done = carry_down(cluster, Memory(), FIRST)
+    assert done == Done(outcome="failed", reason=f"NOT set or taken off, broker 1: denied; {LATER}")
+
+
+def test_a_rate_of_ours_on_a_broker_that_is_down_is_taken_off_once_it_is_back():
+    cluster, memory = Cluster(1, 2, 3), Memory()
+    carry_down(cluster, memory, FIRST)
+    cluster.alive.remove(3)
+    ended = action("none")
+    assert carry_down(cluster, memory, ended) == Done(outcome="succeeded", reason=LATER)
+    assert (cluster.lists, cluster.rates) == ({"leader": {}, "follower": {}}, {F3: 9})
+    assert memory.remembered.rates == {"follower:3": Rate(9, None)}
+    executor = ThrottleExecutor(memory)
+    assert executor.sweep(cast("KafkaCluster", cluster), lambda: None) == [LATER]
+    cluster.alive.add(3)
+    assert executor.sweep(cast("KafkaCluster", cluster), lambda: None)
+    assert (cluster.rates, memory.remembered.is_empty) == ({}, True)
+
+
+def test_what_was_set_behind_the_back_of_the_memorys_owner_is_remembered_beside_his():
+    his = Remembered(
+        added=ThrottledLists(leader={"t": "0:1"}), rates={"leader:1": Rate(7, None), "leader:3": Rate(9, 4)}
+    )
+    ours = Remembered(
+        added=ThrottledLists(leader={"t": "0:2"}, follower={"u": "1:3"}),
+        rates={"leader:1": Rate(5, None), "follower:2": Rate(6, 2)},
+        is_planned=True,
+    )
+    assert his.with_(ours) == Remembered(
+        added=ThrottledLists(leader={"t": "0:1,0:2"}, follower={"u": "1:3"}),
+        rates={
+            "leader:1": Rate(7, None, earlier=5),
+            "leader:3": Rate(9, 4),
+            "follower:2": Rate(6, 2),
+        },
+    )
+    assert Remembered().with_(ours).rates == ours.rates

@@ -3,6 +3,7 @@
 import json
 import logging
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ def logged(caplog: pytest.LogCaptureFixture, event: dict[str, object]) -> list[l
     return list(caplog.records)
 
 
-def test_a_published_action_is_a_line_with_cluster_round_and_id(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_published_action_is_a_line_with_cluster_round_and_id(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.INFO)
     (record,) = logged(caplog, UNLOAD)
     line = json.loads(formatter("json").format(record))
@@ -41,9 +42,7 @@ def test_a_published_action_is_a_line_with_cluster_round_and_id(caplog: pytest.L
     assert "(dry-run)" in logged(caplog, dry_run)[0].getMessage()
 
 
-def test_rounds_are_for_whoever_asks_for_more(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_rounds_are_for_whoever_asks_for_more(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.INFO)
     assert logged(caplog, SUMMARY) == []
     caplog.set_level(logging.DEBUG)
@@ -53,7 +52,7 @@ def test_rounds_are_for_whoever_asks_for_more(
     assert "action_id" not in line
 
 
-def test_a_change_of_what_is_in_force_is_a_line_with_who_and_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_change_of_what_is_in_force_is_a_line_with_who_and_why(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.INFO)
     log = OutputLog()
     control = {"id": "c", "time": "t", "who": "ann", "why": "the sale", "arrived_late": False}
@@ -84,7 +83,7 @@ def test_a_change_of_what_is_in_force_is_a_line_with_who_and_why(caplog: pytest.
     assert caplog.records == [], "nothing is known of before"
 
 
-def test_an_exception_stays_one_line_of_json() -> None:
+def test_an_exception_stays_one_line_of_json():
     try:
         int("two\nlines")
     except ValueError:
@@ -98,9 +97,7 @@ def warning(text: str, name: str = "kafka.net", level: int = logging.WARNING) ->
     return logging.LogRecord(name, level, __file__, 1, text, (), None)
 
 
-def test_of_warnings_that_differ_in_numbers_only_the_first_of_a_minute_are_told_and_the_rest_counted() -> (
-    None
-):
+def test_of_warnings_that_differ_in_numbers_a_few_a_minute_are_told_the_rest_counted():
     limit = RateLimit()
     shown = [limit.admits(warning(f"node {n} does not answer"), n / 10) for n in range(100)]
     assert shown == [True] * EQUAL_PER_MINUTE + [False] * (100 - EQUAL_PER_MINUTE)
@@ -113,30 +110,33 @@ def test_of_warnings_that_differ_in_numbers_only_the_first_of_a_minute_are_told_
     assert limit.admits(warning("node 7 does not answer"), 61), "the next minute begins anew"
 
 
-def test_what_somebody_asked_to_see_is_never_left_out() -> None:
+def test_what_somebody_asked_to_see_is_never_left_out():
     limit = RateLimit()
     assert all(limit.admits(warning("published", level=logging.INFO), 0) for _ in range(1000))
     assert limit.left_out(100) == []
 
 
-def test_no_library_is_silenced_and_their_warnings_reach_the_log(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+@pytest.fixture
+def process_log() -> Iterator[None]:
+    """The log of the process and its hook are afterwards as they were."""
     root = logging.getLogger()
-    before = root.handlers[:], root.level
-    try:
-        log_to_stderr("json", verbose=False)
-        for name in ("kafka", "py4j", "httpx", "httpcore", "org.apache.spark"):
-            logging.getLogger(name).warning("%s does not feel well", name)
-            logging.getLogger(name).info("a request")
-    finally:
-        root.handlers[:], root.level = before[0], before[1]
+    before = root.handlers[:], root.level, sys.excepthook
+    yield
+    root.handlers[:], root.level, sys.excepthook = before
+
+
+@pytest.mark.usefixtures("process_log")
+def test_no_library_is_silenced_and_their_warnings_reach_the_log(capsys: pytest.CaptureFixture[str]):
+    log_to_stderr("json", verbose=False)
+    for name in ("kafka", "py4j", "httpx", "httpcore", "org.apache.spark"):
+        logging.getLogger(name).warning("%s does not feel well", name)
+        logging.getLogger(name).info("a request")
     message = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     warnings = [line for line in message if line["level"] == "WARNING"]
     assert [line["logger"] for line in warnings] == ["kafka", "py4j", "httpx", "httpcore", "org.apache.spark"]
 
 
-def test_a_line_whose_arguments_do_not_fit_ends_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_whose_arguments_do_not_fit_ends_nobody(capsys: pytest.CaptureFixture[str]):
     LimitedHandler().handle(logging.LogRecord("x", logging.ERROR, __file__, 1, "%d of %d", ("one",), None))
     assert "Logging error" in capsys.readouterr().err
 
@@ -148,9 +148,7 @@ def refused(cluster: str, reason: str, *, offset: int = 7) -> bytes:
     ).encode()
 
 
-def test_refused_records_are_a_line_a_minute_for_each_cluster_and_reason(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_refused_records_are_a_line_a_minute_for_each_cluster_and_reason(caplog: pytest.LogCaptureFixture):
     log = RefusalLog()
     log.log([refused("east", "not-json"), refused("east", "not-json", offset=8), refused("", "bad-time")], 0)
     log.log([refused("east", "not-json"), refused("west", "not-json")], 59.9)
@@ -163,18 +161,15 @@ def test_refused_records_are_a_line_a_minute_for_each_cluster_and_reason(
     ]
 
 
+@pytest.mark.usefixtures("process_log")
 @pytest.mark.parametrize(("form", "is_object"), [("json", True), ("console", False)])
 def test_what_ends_a_program_is_an_object_where_the_log_is_made_of_objects(
     capsys: pytest.CaptureFixture[str], form: Any, *, is_object: bool
-) -> None:
-    handlers, hook = logging.getLogger().handlers[:], sys.excepthook
-    try:
-        log_to_stderr(form, verbose=False)
-        Refused("there is no topic").show()
-        sys.excepthook(ValueError, ValueError("oh"), None)
-        first, *rest = capsys.readouterr().err.splitlines()
-    finally:
-        logging.getLogger().handlers[:], sys.excepthook = handlers, hook
+):
+    log_to_stderr(form, verbose=False)
+    Refused("there is no topic").show()
+    sys.excepthook(ValueError, ValueError("oh"), None)
+    first, *rest = capsys.readouterr().err.splitlines()
     if is_object:
         assert json.loads(first)["message"] == "there is no topic"
         assert json.loads(first)["exit_code"] == 5

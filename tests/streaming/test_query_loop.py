@@ -76,57 +76,70 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
 
 
-def superseded_after(calls: int) -> Callable[[], None]:
-    """A check that raises ``Fenced`` after so many calls, as a successor has taken over."""
-    left = [calls]
+def at_second_call(error: Exception) -> Callable[[], None]:
+    """A check of who owns the topic that raises this error from its second call on."""
+    calls = iter([None])
 
     def ask() -> None:
-        left[0] -= 1
-        if left[0] < 0:
-            raise Fenced("another controller has taken over")
+        try:
+            next(calls)
+        except StopIteration:
+            raise error from None
 
     return ask
 
 
-def test_data_that_is_lost_ends_it_with_the_remedy(world: World) -> None:
+LOST = DataLoss("ledger 7 is gone")
+TAKEN_OVER = Fenced("another controller has taken over")
+
+
+@pytest.mark.parametrize(
+    ("around", "error", "message"),
+    [
+        pytest.param({"raised": LOST}, Refused, "ledger 7 is gone", id="data is lost"),
+        pytest.param(
+            {"raised": LOST, "ensure_owner": at_second_call(TAKEN_OVER)},
+            Fenced,
+            None,
+            id="of a superseded controller it is the successor's doing",
+        ),
+        pytest.param(
+            {
+                "require_now": failing_with(Changed("the checkpoint was deleted")),
+                "ensure_owner": at_second_call(TAKEN_OVER),
+            },
+            Fenced,
+            None,
+            id="a checkpoint that a successor deleted",
+        ),
+        pytest.param(
+            {
+                "require_now": failing_with(Changed("the topic was deleted")),
+                "ensure_owner": at_second_call(PublishError("no answer")),
+            },
+            Changed,
+            "the topic was deleted",
+            id="nobody answers whether there is a successor",
+        ),
+        pytest.param(
+            {"planned": failing_with(ConnectionRefusedError(111, "Connection refused"))},
+            SparkGone,
+            None,
+            id="after an OutOfMemoryError the JVM does not answer any more",
+        ),
+    ],
+)
+def test_a_final_failure_ends_it_with_its_cause(
+    world: World, around: dict[str, Any], error: type[Exception], message: str | None
+):
     world.run_query = failing_with(Py4JError("the query ended"))
-    world.raised = DataLoss("ledger 7 is gone")
-    with pytest.raises(Refused, match="ledger 7 is gone"):
+    for name, value in around.items():
+        setattr(world, name, value)
+    with pytest.raises(error, match=message):
         world.loop().run()
 
 
-def test_a_final_failure_of_a_superseded_controller_is_its_successors_doing(world: World) -> None:
-    world.run_query = failing_with(Py4JError("the query ended"))
-    world.raised = DataLoss("ledger 7 is gone")
-    world.ensure_owner = superseded_after(1)
-    with pytest.raises(Fenced):
-        world.loop().run()
-
-
-def test_a_checkpoint_that_is_gone_because_a_successor_deleted_it_is_no_refusal(world: World) -> None:
-    world.run_query = failing_with(Py4JError("the query ended"))
-    world.require_now = failing_with(Changed("the checkpoint was deleted"))
-    world.ensure_owner = superseded_after(1)
-    with pytest.raises(Fenced):
-        world.loop().run()
-
-
-def test_a_final_failure_is_told_also_when_nobody_answers_whether_there_is_a_successor(world: World) -> None:
-    world.run_query = failing_with(Py4JError("the query ended"))
-    world.require_now = failing_with(Changed("the topic was deleted"))
-    asked: list[int] = []
-
-    def ask() -> None:
-        asked.append(1)
-        if len(asked) > 1:
-            raise PublishError("no answer")
-
-    world.ensure_owner = ask
-    with pytest.raises(Changed, match="the topic was deleted"):
-        world.loop().run()
-
-
-def test_a_store_that_cannot_be_read_between_two_runs_is_waited_for(world: World) -> None:
+def test_a_store_that_cannot_be_read_between_two_runs_is_waited_for(world: World):
     world.run_query = failing_with(CheckpointError("the store does not answer"), Enough())
     outage = [CheckpointError("the store does not answer")] * (3 * REPEATS_MAX)
     world.problem = "the store cannot be written"
@@ -142,29 +155,21 @@ def test_a_store_that_cannot_be_read_between_two_runs_is_waited_for(world: World
     assert not outage
 
 
-def test_a_jvm_that_has_ended_between_two_runs_ends_it_instead_of_being_waited_for(world: World) -> None:
-    """After an OutOfMemoryError, the query fails, and then the JVM does not answer py4j any more."""
-    world.run_query = failing_with(Py4JError("the query ended"))
-    world.planned = failing_with(ConnectionRefusedError(111, "Connection refused"))
-    with pytest.raises(SparkGone):
-        world.loop().run()
-
-
-def test_a_jvm_that_a_probe_finds_gone_ends_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jvm_that_a_probe_finds_gone_ends_it(world: World, monkeypatch: pytest.MonkeyPatch):
     world.run_query = failing_with(CheckpointError("start-7/offsets/3 cannot be read"))
     monkeypatch.setattr(query_loop, "failed_probe", failing_with(SparkGone("connection refused")))
     with pytest.raises(SparkGone):
         world.loop().run()
 
 
-def test_a_checkpoint_that_cannot_be_read_although_its_store_works_ends_it(world: World) -> None:
+def test_a_checkpoint_that_cannot_be_read_although_its_store_works_ends_it(world: World):
     world.run_query = failing_with(CheckpointError("start-7/offsets/3 cannot be read"))
     world.planned = failing_with(CheckpointError("start-7/offsets/3 cannot be read"))
     with pytest.raises(Refused, match=f"{REPEATS_MAX} times in a row"):
         world.loop().run()
 
 
-def test_a_query_that_fails_while_it_is_stopped_does_not_count_as_running(world: World) -> None:
+def test_a_query_that_fails_while_it_is_stopped_does_not_count_as_running(world: World):
     query: Any = SimpleNamespace(
         isActive=True,
         status={"isTriggerActive": True},
@@ -210,7 +215,7 @@ class BusyQuery:
         self.has_stopped_after = self.finished_batch_id
 
 
-def test_a_stop_waits_for_the_batch_under_way_and_not_for_an_input_that_never_ends(world: World) -> None:
+def test_a_stop_waits_for_the_batch_under_way_and_not_for_an_input_that_never_ends(world: World):
     query = BusyQuery()
     world.run_query = lambda: query
     loop = world.loop()

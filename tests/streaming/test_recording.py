@@ -1,10 +1,12 @@
-"""What ``trimtab record`` writes is what was in the log, byte for byte, and ``trimtab replay`` takes it as the live source does."""
+"""What ``trimtab record`` writes is what was in the log, byte for byte; ``replay`` takes it as the live source does, ``feed`` as if it happened now."""
 
 import io
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -13,6 +15,8 @@ from hypothesis import strategies as st
 
 from streaming.cli import main
 from streaming.contract.encode import Origin
+from streaming.controller.feed import CLUSTER as FLEET
+from streaming.controller.feed import FAST, Fed, sample_events, shift_to
 from streaming.controller.recorder import Recorder
 from streaming.controller.recording import (
     PREFIX,
@@ -22,30 +26,21 @@ from streaming.controller.recording import (
     encode_recorded,
     opened_for_recording,
 )
-from streaming.settings import load
+from streaming.controller.replay import Replay
+from streaming.settings import ClusterSettingsSource, load
+from streaming.settings.identity import AcceptedClusters, identity_of
+from streaming.settings.load import compose
 from streaming.transport.side import TopicRecord
-from tests.streaming.events import CLUSTER, control, report, tick, traffic
+from tests.streaming import records
+from tests.streaming.events import at, control, pair, report, tick
+from tests.streaming.records import on_topic
 
 INPUT, CONTROL = "trimtab.input", "trimtab.control"
 SETTINGS = "[pulsar.rounds]\nwarmup_rounds = 0\n[pulsar.avg_shedder]\nhigh_hit_count = 1\n"
 HOUR_MS = 3_600_000
 
 
-def recorded(
-    value: bytes | None,
-    *,
-    offset: int = 0,
-    partition: int = 0,
-    is_control: bool = False,
-    at_ms: int = HOUR_MS,
-) -> Recorded:
-    return Recorded(
-        origin=Origin(topic=CONTROL if is_control else INPUT, partition=partition, offset=offset),
-        key=CLUSTER.encode(),
-        value=value,
-        appended_ms=at_ms,
-        is_control=is_control,
-    )
+recorded = partial(records.recorded, at_ms=HOUR_MS)
 
 
 def replayed(tmp_path: Path, records: list[Recorded], *arguments: str, code: int = 0) -> list[bytes]:
@@ -110,16 +105,6 @@ def test_an_event_stands_in_its_line_as_it_is():
     assert event in encode_recorded(recorded(event))
 
 
-def pair(time_s: float) -> list[bytes]:
-    """A hot broker beside a cold one."""
-    hot = {"t/n/0x0_0x1": traffic(3000), "t/n/0x1_0x2": traffic(5000)}
-    cold = {"t/n/0x2_0x3": traffic(1000), "t/n/0x3_0x4": traffic(1000)}
-    return [
-        report("b1", time_s=time_s, cpu=(80, 100), rate=8000, bundles=hot),
-        report("b2", time_s=time_s, cpu=(20, 100), rate=2000, bundles=cold),
-    ]
-
-
 def test_a_recorded_run_is_decided_as_its_bare_events_are(tmp_path: Path):
     events = [*pair(10), *pair(70), *pair(130)]
     bare = tmp_path / "bare.ndjson"
@@ -158,7 +143,6 @@ def test_a_record_above_the_limit_is_refused_with_its_size_and_a_larger_limit_ta
     taken = recorded(event).to_record(len(event))
     assert (taken.value, taken.oversize) == (event, None)
     refused = recorded(event).to_record(len(event) - 1)
-    assert refused.oversize is not None
     assert refused.oversize[0] == len(event)
 
 
@@ -215,17 +199,10 @@ class Log:
         while self.read_count < len(self.times_ms):
             at = self.read_count
             self.read_count += 1
-            yield TopicRecord(
-                key=b"east-1",
-                value=b"{}",
-                timestamp=self.times_ms[at],
-                partition=self.partition,
-                offset=at,
-                headers=[],
-            )
+            yield on_topic(b"{}", at_ms=self.times_ms[at], partition=self.partition, offset=at)
 
 
-def test_input_and_control_come_in_the_order_of_append_times_control_first_and_each_partition_in_its_own(
+def test_partitions_are_merged_by_append_time_with_control_first_and_each_in_its_order(
     monkeypatch: pytest.MonkeyPatch,
 ):
     topics = {
@@ -254,3 +231,95 @@ def test_input_and_control_come_in_the_order_of_append_times_control_first_and_e
         (True, 0, 60),
         (False, 0, 55),
     ]
+
+
+NOW_MS = 1_700_000_000_000
+
+
+def fed(*lines: bytes, speed: float = 1) -> list[Fed]:
+    return list(shift_to(lines, NOW_MS, speed=speed))
+
+
+def time_of(record: Fed) -> str:
+    return str(json.loads(record.value)["time"])
+
+
+def recorded_line(value: bytes | None, *, key: bytes | None = b"east-1", is_control: bool = False) -> bytes:
+    origin = Origin(topic="in", partition=0, offset=3)
+    return encode_recorded(
+        Recorded(origin=origin, key=key, value=value, appended_ms=1, is_control=is_control)
+    )
+
+
+def test_events_keep_their_distance_and_everything_but_their_time():
+    first, second = fed(report(time_s=100, recordedtime=at(101)), report("b2", time_s=130.5))
+    assert [record.at_ms - NOW_MS for record in (first, second)] == [0, 30_500]
+    assert (time_of(first), time_of(second)) == ("2023-11-14T22:13:20.000Z", "2023-11-14T22:13:50.500Z")
+    assert (first.key, second.key) == ("east-1", "east-1")
+    before = json.loads(report("b2", time_s=130.5))
+    assert json.loads(second.value) == before | {"time": time_of(second)}
+    assert "recordedtime" not in json.loads(first.value)
+
+
+def test_faster_brings_their_times_closer_together():
+    found = fed(report(time_s=0), report(time_s=60), report(time_s=120), speed=FAST)
+    assert [record.at_ms - NOW_MS for record in found] == [0, 5_000, 10_000]
+
+
+def test_an_event_that_came_late_keeps_its_older_time_and_is_fed_in_its_place():
+    _, newer, late = fed(report(time_s=0), report(time_s=60), report(time_s=10))
+    assert newer.at_ms == late.at_ms == NOW_MS + 60_000
+    assert time_of(late) == "2023-11-14T22:13:30.000Z"
+
+
+def test_of_a_recording_the_input_is_fed_with_its_keys_and_what_is_no_event_as_it_is():
+    found = fed(
+        recorded_line(report(time_s=0)) + b"\n",
+        recorded_line(b"\xffno json", key=b"west"),
+        recorded_line(b"[]", key=None),
+        recorded_line(report(time_s=0), is_control=True),
+        recorded_line(None),
+        b"\n",
+        recorded_line(report(time_s=5)),
+        b"garbage",
+    )
+    assert [(record.key, record.at_ms - NOW_MS) for record in found] == [
+        ("east-1", 0),
+        ("west", 0),
+        ("", 0),
+        ("east-1", 5_000),
+        ("", 5_000),
+    ]
+    assert [found[1].value, found[2].value, found[4].value] == [b"\xffno json", b"[]", b"garbage"]
+
+
+@pytest.mark.parametrize("time", [3, "yesterday", "", None])
+def test_an_event_without_a_time_that_can_be_read_is_fed_as_it_is(time: Any):
+    value = report(time=time)
+    assert [record.value for record in fed(value)] == [value]
+
+
+def test_a_line_that_is_marked_as_recorded_and_is_not_is_refused():
+    with pytest.raises(BadRecording):
+        fed(b'{"trimtab_record":1,')
+
+
+def test_the_made_up_fleet_leads_to_a_decision_in_its_third_round():
+    settings = compose({"pulsar": {"rounds": {"length_s": 5.0, "lateness_s": 1.0}}})
+    out = io.BytesIO()
+    replay = Replay(
+        out,
+        name="trimtab",
+        identity=identity_of(settings),
+        settings=ClusterSettingsSource(settings),
+        max_record_bytes=settings.controller.max_record_bytes,
+        accepted=AcceptedClusters(settings.controller.accepted_clusters),
+        only="actions",
+    )
+    lines = b"".join(record.value + b"\n" for record in shift_to(sample_events(), NOW_MS, speed=FAST))
+    replay.play(io.BytesIO(lines), "sample")
+    first = json.loads(out.getvalue().partition(b"\n")[0])
+    assert (first["cluster"], first["data"]["source_broker"]) == (FLEET, "broker-1:8080")
+    assert first["time"] == "2023-11-14T22:13:35.000Z", (
+        "fifteen seconds after the start: two hits after the warm-up"
+    )

@@ -4,6 +4,7 @@ import gzip
 import json
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -11,11 +12,11 @@ from click.testing import CliRunner
 
 from streaming.cli import main
 from streaming.cli.options import Size, size_text
-from streaming.contract.encode import Origin
 from streaming.controller.recorder import RotatingFolder
 from streaming.controller.recording import Recorded, decode_recorded
 from streaming.controller.replay import files_of
 from tests.streaming.events import report, tick, traffic
+from tests.streaming.records import recorded
 
 ROUND_S = 3600
 MONTH = range(30 * 24 * 3600 // ROUND_S)
@@ -24,20 +25,10 @@ MONTH = range(30 * 24 * 3600 // ROUND_S)
 LARGE = 10**9
 
 
-def record(
-    offset: int, *, at_ms: int | None = None, partition: int = 0, is_control: bool = False
-) -> Recorded:
+def record(offset: int, *, at_ms: int | None = None, **more: Any) -> Recorded:
     """A record whose value does not compress well."""
     value = report(f"b{offset}", time_s=offset, id=f"{offset * 7919:x}")
-    return Recorded(
-        origin=Origin(
-            topic="trimtab.control" if is_control else "trimtab.input", partition=partition, offset=offset
-        ),
-        key=b"east-1",
-        value=value,
-        appended_ms=1000 * offset if at_ms is None else at_ms,
-        is_control=is_control,
-    )
+    return recorded(value, offset=offset, at_ms=1000 * offset if at_ms is None else at_ms, **more)
 
 
 class Folder:
@@ -63,9 +54,7 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path / "recordings")
 
 
-def test_a_full_file_is_followed_by_another_and_names_ascend_in_the_order_of_the_records(
-    folder: Folder,
-) -> None:
+def test_a_full_file_is_followed_by_another_and_names_ascend_in_the_order_of_the_records(folder: Folder):
     out = folder.open(file_bytes=1)
     for offset in range(12):
         out.write(record(offset))
@@ -74,7 +63,7 @@ def test_a_full_file_is_followed_by_another_and_names_ascend_in_the_order_of_the
     assert folder.offsets() == list(range(12))
 
 
-def test_the_oldest_files_go_when_all_together_are_too_large_and_each_is_named(folder: Folder) -> None:
+def test_the_oldest_files_go_when_all_together_are_too_large_and_each_is_named(folder: Folder):
     out = folder.open(file_bytes=1, total_bytes=2000)
     for offset in range(20):
         out.write(record(offset))
@@ -87,7 +76,7 @@ def test_the_oldest_files_go_when_all_together_are_too_large_and_each_is_named(f
     assert "00000001-0" in folder.told[0]
 
 
-def test_the_newest_file_stays_even_if_it_alone_is_too_large(folder: Folder) -> None:
+def test_the_newest_file_stays_even_if_it_alone_is_too_large(folder: Folder):
     out = folder.open(file_bytes=1, total_bytes=1)
     for offset in range(3):
         out.write(record(offset))
@@ -95,7 +84,7 @@ def test_the_newest_file_stays_even_if_it_alone_is_too_large(folder: Folder) -> 
     assert folder.offsets() == [2]
 
 
-def test_a_later_start_goes_on_where_the_one_before_ended(folder: Folder) -> None:
+def test_a_later_start_goes_on_where_the_one_before_ended(folder: Folder):
     first = folder.open()
     assert first.begin("earliest") == "earliest"
     for offset in (5, 6):
@@ -112,7 +101,7 @@ def test_a_later_start_goes_on_where_the_one_before_ended(folder: Folder) -> Non
     assert second.count == 1
 
 
-def test_each_partition_goes_on_by_itself(folder: Folder) -> None:
+def test_each_partition_goes_on_by_itself(folder: Folder):
     first = folder.open()
     first.write(record(9, partition=0))
     first.write(record(2, partition=1))
@@ -124,7 +113,7 @@ def test_each_partition_goes_on_by_itself(folder: Folder) -> None:
     assert folder.offsets() == [9, 2, 3]
 
 
-def test_a_topic_that_was_made_anew_is_recorded_although_its_offsets_are_small_again(folder: Folder) -> None:
+def test_a_topic_that_was_made_anew_is_recorded_although_its_offsets_are_small_again(folder: Folder):
     first = folder.open()
     first.write(record(9))
     first.flush()
@@ -134,7 +123,7 @@ def test_a_topic_that_was_made_anew_is_recorded_although_its_offsets_are_small_a
     assert folder.offsets() == [9, 0]
 
 
-def test_a_file_that_a_stop_by_force_cut_off_keeps_the_passes_before(folder: Folder) -> None:
+def test_a_file_that_a_stop_by_force_cut_off_keeps_the_passes_before(folder: Folder):
     out = folder.open()
     for offset in range(3):
         out.write(record(offset))
@@ -146,25 +135,17 @@ def test_a_file_that_a_stop_by_force_cut_off_keeps_the_passes_before(folder: Fol
     assert folder.offsets() == [0, 1]
 
 
-def test_nothing_is_written_and_no_folder_is_made_where_nothing_came(folder: Folder) -> None:
+def test_nothing_is_written_and_no_folder_is_made_where_nothing_came(folder: Folder):
     folder.open().flush()
     assert not folder.path.exists()
 
 
-def test_replay_reads_a_folder_like_its_files(tmp_path: Path) -> None:
+def test_replay_reads_a_folder_like_its_files(tmp_path: Path):
     folder = Folder(tmp_path / "recordings")
     out = folder.open(file_bytes=1)
     for offset in range(6):
         value = tick(time_s=60 * offset) if offset % 2 else report("b1", time_s=60 * offset)
-        out.write(
-            Recorded(
-                origin=Origin(topic="trimtab.input", partition=0, offset=offset),
-                key=b"east-1",
-                value=value,
-                appended_ms=60_000 * offset,
-                is_control=False,
-            )
-        )
+        out.write(recorded(value, offset=offset, at_ms=60_000 * offset))
         out.flush()
     as_folder = CliRunner().invoke(main, ["replay", str(folder.path)])
     as_files = CliRunner().invoke(main, ["replay", *files_of([str(folder.path)])])
@@ -191,20 +172,12 @@ def round_of(number: int) -> list[Recorded]:
     ]
     values.append(tick(time_s=time_s))
     return [
-        Recorded(
-            origin=Origin(topic="trimtab.input", partition=0, offset=len(values) * number + place),
-            key=b"east-1",
-            value=value,
-            appended_ms=1000 * time_s,
-            is_control=False,
-        )
+        recorded(value, offset=len(values) * number + place, at_ms=1000 * time_s)
         for place, value in enumerate(values)
     ]
 
 
-def test_a_month_keeps_its_limit_in_the_memory_of_a_day_and_what_is_left_is_backtested(
-    folder: Folder, tmp_path: Path
-) -> None:
+def test_a_month_keeps_its_limit_in_a_days_memory_and_is_backtested(folder: Folder, tmp_path: Path):
     limit_bytes, day = 50_000, 24 * 3600 // ROUND_S
     out, peaks = folder.open(file_bytes=5_000, total_bytes=limit_bytes), []
     tracemalloc.start()
@@ -238,17 +211,17 @@ def test_a_month_keeps_its_limit_in_the_memory_of_a_day_and_what_is_left_is_back
 @pytest.mark.parametrize(
     ("text", "size_bytes"), [("64MiB", 2**26), ("500MB", 5 * 10**8), ("7", 7), ("2 GiB", 2**31)]
 )
-def test_sizes_are_read_as_people_write_them(text: str, size_bytes: int) -> None:
+def test_sizes_are_read_as_people_write_them(text: str, size_bytes: int):
     assert Size().convert(text, None, None) == size_bytes
 
 
 @pytest.mark.parametrize("text", ["", "MiB", "0", "-1MB", "1.5GiB", "3XB"])
-def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
+def test_what_is_no_size_is_refused_with_an_example(text: str):
     with pytest.raises(click.BadParameter, match="expected a size such as 64MiB"):
         Size().convert(text, None, None)
 
 
-def test_a_size_is_told_in_the_unit_that_divides_it() -> None:
+def test_a_size_is_told_in_the_unit_that_divides_it():
     assert [size_text(each) for each in (2**26, 2**31, 1000)] == ["64MiB", "2GiB", "1000"]
 
 
@@ -262,9 +235,7 @@ def test_a_size_is_told_in_the_unit_that_divides_it() -> None:
         ),
     ],
 )
-def test_limits_that_do_not_fit_are_refused_with_the_remedy(
-    tmp_path: Path, arguments: list[str], message: str
-) -> None:
+def test_limits_that_do_not_fit_are_refused_with_a_remedy(tmp_path: Path, arguments: list[str], message: str):
     done = CliRunner().invoke(main, ["record", *arguments, str(tmp_path / "folder")])
     assert done.exit_code == 2
     assert message in done.output

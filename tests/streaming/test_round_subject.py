@@ -1,15 +1,21 @@
-"""What the newest rounds say of one broker or bundle, and what would have to change."""
+"""What commands make of the records on a topic: actions and rounds as people see them, one broker or bundle, and records that cannot be read."""
 
+import json
 import re
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Self
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from policies.shedding.registry import POLICIES
+from state.outputs import RoundSummary
 from state.pulsar.masks import MASK_REASONS
-from streaming.cli import main
+from streaming.cli import main, published
+from streaming.cli.actions import Action, has_id, leader_text, read_action, read_leader, tail_text, why_text
+from streaming.cli.published import Epochs, UnreadableEvent, epoch_of, is_round_of, read_round
 from streaming.cli.rounds import (
     NEWEST_COUNT,
     REMEDIES,
@@ -17,7 +23,11 @@ from streaming.cli.rounds import (
     examined_remedy_of,
     newest_about,
 )
+from streaming.contract.encode import encode_leader
+from streaming.process.exits import REFUSED
 from streaming.transport.side import TopicRecord
+from tests.streaming.golden import folders, messages
+from tests.streaming.records import on_topic
 
 ROOT = Path(__file__).parents[2]
 RECORDING = str(ROOT / "tests" / "recordings" / "pulsar-3-brokers.ndjson.gz")
@@ -34,11 +44,10 @@ def recorded() -> list[TopicRecord]:
 
 
 def record(value: bytes, offset: int = 0, epoch: int = 1) -> TopicRecord:
-    headers = [("trimtab-epoch", str(epoch).encode())]
-    return TopicRecord(key=b"lab", value=value, timestamp=0, partition=0, offset=offset, headers=headers)
+    return on_topic(value, key=b"lab", offset=offset, epoch=epoch)
 
 
-def test_a_bundle_is_shown_with_its_outcome_and_what_was_said_of_its_broker() -> None:
+def test_a_bundle_is_shown_with_its_outcome_and_what_was_said_of_its_broker():
     found = [event.data for event in newest_about(recorded(), MOVED, is_bundle=True)]
     assert 0 < len(found) <= NEWEST_COUNT
     assert [data.round for data in found] == sorted((data.round for data in found), reverse=True)
@@ -54,7 +63,7 @@ def test_a_bundle_is_shown_with_its_outcome_and_what_was_said_of_its_broker() ->
     assert "trimtab mode act" in text
 
 
-def test_a_broker_is_always_shown_with_its_usage_or_as_missing() -> None:
+def test_a_broker_is_always_shown_with_its_usage_or_as_missing():
     found = newest_about(recorded(), BROKER, is_bundle=False)
     assert len(found) == NEWEST_COUNT
     assert f"{BROKER} is at " in about_text([found[0].data])
@@ -66,11 +75,11 @@ def test_a_broker_is_always_shown_with_its_usage_or_as_missing() -> None:
 @pytest.mark.parametrize(
     ("subject", "is_bundle"), [("shop/orders/0x0_0x1", True), ("broker-9:8080", False), (BROKER, True)]
 )
-def test_what_no_round_names_is_not_found(subject: str, *, is_bundle: bool) -> None:
+def test_what_no_round_names_is_not_found(subject: str, *, is_bundle: bool):
     assert newest_about(recorded(), subject, is_bundle=is_bundle) == []
 
 
-def test_what_a_replaced_controller_wrote_and_what_cannot_be_read_do_not_count() -> None:
+def test_what_a_replaced_controller_wrote_and_what_cannot_be_read_do_not_count():
     newest = recorded()[-1].value or b""
     garbage = record(f"no event about {BROKER}".encode())
     (found,) = newest_about(
@@ -79,7 +88,7 @@ def test_what_a_replaced_controller_wrote_and_what_cannot_be_read_do_not_count()
     assert found.data.cluster == "lab"
 
 
-def test_there_is_a_remedy_for_every_outcome_that_keeps_a_bundle_where_it_is() -> None:
+def test_there_is_a_remedy_for_every_outcome_that_keeps_a_bundle_where_it_is():
     page = (ROOT / "docs" / "decisions.md").read_text()
     tables = page[page.index("## Outcomes of a bundle") : page.index("## What became of an action")]
     told = {
@@ -93,7 +102,235 @@ def test_there_is_a_remedy_for_every_outcome_that_keeps_a_bundle_where_it_is() -
     assert "acted" not in REMEDIES
 
 
-def test_there_is_a_remedy_for_everything_that_a_policy_says_of_a_pair_or_broker() -> None:
+def test_there_is_a_remedy_for_everything_that_a_policy_says_of_a_pair_or_broker():
     for policy in POLICIES:
         mute = [outcome for outcome in policy.outcomes if not examined_remedy_of(outcome, policy.name)]
         assert mute == ["fired"], policy.name
+
+
+GOLDEN = Path(__file__).with_name("golden_messages") / "v0.1.0"
+ACTION = json.loads((GOLDEN / "trimtab.action.unload.v1.json").read_text())
+SUMMARY = json.loads((GOLDEN / "trimtab.round.v1.json").read_text())
+NEWER = SUMMARY | {"data": {"round": 7}}
+"""A summary without the fields that today's summaries have."""
+
+
+class Topic:
+    """A reader of a topic that holds these values."""
+
+    def __init__(self, values: Sequence[bytes]) -> None:
+        self._values = values
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def read_to_end(self) -> Iterator[TopicRecord]:
+        for offset, value in enumerate(self._values):
+            yield on_topic(value, key=ACTION["cluster"].encode(), offset=offset)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, values: Sequence[bytes], *arguments: str) -> Result:
+    monkeypatch.setattr(published, "output_reader", lambda *_, **__: Topic(values))
+    return CliRunner().invoke(main, [*arguments])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(["status"], id="status"),
+        pytest.param(["actions", "list", "--pending"], id="actions list"),
+        pytest.param(["approve", "4f0021f6", "--why=x"], id="approve"),
+        pytest.param(["reject", "4f0021f6", "--why=x"], id="reject"),
+        pytest.param(["rounds", "show", "--cluster", SUMMARY["cluster"]], id="rounds show"),
+    ],
+)
+def test_a_newest_summary_of_no_use_is_named_with_its_place(
+    monkeypatch: pytest.MonkeyPatch, command: list[str]
+):
+    done = run(monkeypatch, [b"junk", json.dumps(NEWER).encode()], *command)
+    assert done.exit_code == REFUSED, (done.output, done.exception)
+    assert "trimtab.audit, offset 1: not a trimtab.round.v1: " in done.stderr
+    assert "it may be from another version of trimtab" in done.stderr
+
+
+def test_why_names_an_action_that_it_cannot_read(monkeypatch: pytest.MonkeyPatch):
+    broken = ACTION | {"data": {"round": 7}}
+    done = run(monkeypatch, [json.dumps(broken).encode()], "actions", "why", ACTION["id"])
+    assert done.exit_code == REFUSED, (done.output, done.exception)
+    assert "trimtab.actions, offset 0: not an action: " in done.stderr
+    assert "it may be from another version of trimtab" in done.stderr
+
+
+def test_people_are_told_who_leads_and_programs_get_actions_alone(monkeypatch: pytest.MonkeyPatch):
+    leads, decided = encode_leader("main", epoch=7, time_ms=0), json.dumps(ACTION).encode()
+    tail = ("actions", "tail", "--from", "earliest", "--no-follow")
+    shown = run(monkeypatch, [leads, decided, b"junk"], *tail)
+    assert shown.stdout.splitlines()[0].endswith("controller main has a new leader, epoch 7")
+    assert ACTION["id"] in shown.stdout
+    assert shown.stderr.startswith("trimtab.actions, offset 2: not an action: ")
+    piped = run(monkeypatch, [leads, decided], *tail, "-o", "json")
+    assert [json.loads(line) for line in piped.stdout.splitlines()] == [ACTION]
+
+
+UNLOAD_EVENT = messages(folders()[0])["trimtab.action.unload.v1"]
+ROUND_EVENT = messages(folders()[0])["trimtab.round.v1"]
+
+
+def action(**data: object) -> Action:
+    event = UNLOAD_EVENT | {"data": UNLOAD_EVENT["data"] | data}
+    return read_action(json.dumps(event).encode())
+
+
+def summary(**data: object) -> RoundSummary:
+    event = ROUND_EVENT | {"data": ROUND_EVENT["data"] | data}
+    return read_round(json.dumps(event).encode()).data
+
+
+def test_a_line_says_when_where_what_and_why():
+    assert tail_text(action(), epoch=1, stale=False) == (
+        "2026-11-21T13:23:20.000Z lab unload shop/orders/0x80000000_0xa0000000 broker-1:8080 -> broker-2:8080 "
+        f"({UNLOAD_EVENT['id']})\n    {UNLOAD_EVENT['data']['reason']}\n"
+    )
+    assert "where placement chooses" in tail_text(action(destination_broker=None), epoch=1, stale=False)
+    assert " [dry-run] " in tail_text(action(dry_run=True), epoch=1, stale=False)
+    assert "[epoch 2 is stale: do not obey it]" in tail_text(action(), epoch=2, stale=True)
+
+
+WHY = """\
+unload shop/orders/0x80000000_0xa0000000 broker-1:8080 -> broker-2:8080
+broker-1:8080 is at 62.1 % and broker-2:8080 at 7.6 %, 54.5 points apart with 40 allowed, found in 2 rounds in a row, 2 needed: \
+moving shop/orders/0x80000000_0xa0000000 (220 messages/s, 230874 bytes/s)
+
+decided   in round 179526739 of lab, which ended at 2026-11-21T13:23:20.000Z
+by        avg-shedder, high-threshold
+until     2026-11-21T13:26:20.000Z
+requires  owner is broker-1:8080, range is 0x80000000_0xa0000000
+"""
+BOTH_SIDES = """\
+Expected load, after this action and the earlier actions of its round
+                                             before       after
+  source broker-1:8080       bytes_per_s     650,121.17   419,246.75
+  source broker-1:8080       messages_per_s  1,241.796    1,021.596
+  destination broker-2:8080  bytes_per_s     160,787.256  391,661.676
+  destination broker-2:8080  messages_per_s  152.028      372.227
+"""
+
+
+def test_why_tells_the_sentence_the_numbers_both_sides_and_what_was_held_back():
+    text = why_text(action(), summary(), missing="")
+    assert text.startswith(WHY)
+    assert "  difference_points       54.488\n" in text
+    assert BOTH_SIDES in text
+    assert "Looked at: 1 below-threshold, 1 fired\n" in text
+    assert re.search(
+        r"  broker-1:8080 with broker-2:8080  fired +difference_points 54.488, high_usage_points 62", text
+    )
+    assert "Bundles of the brokers that fired: 3 acted, 7 need-met\n" in text
+    assert "shop/clicks/0x00000000_0x20000000  at broker-1:8080  need-met  164.2 messages/s" in text
+    others = [other for other in ROUND_EVENT["data"]["actions"] if other != UNLOAD_EVENT["id"]]
+    assert f"Other actions of the round: {', '.join(others)}\n" in text
+
+
+def test_why_without_the_summary_says_so_and_calls_what_it_cannot_know_unknown():
+    text = why_text(action(), None, missing="the summary is gone")
+    assert text.startswith(WHY)
+    assert text.endswith("\nthe summary is gone\n")
+    assert "source broker-1:8080       messages_per_s  unknown" in text
+
+
+def test_why_counts_what_it_does_not_show():
+    rows = ROUND_EVENT["data"]["candidates"]["heaviest"]
+    many = {
+        "count": 130,
+        "outcomes": {"need-met": 130},
+        "heaviest": [{**rows[0], "bundle": f"t/n/{i}"} for i in range(30)],
+    }
+    assert "  and 110 more, counted above\n" in why_text(action(), summary(candidates=many), missing="")
+
+
+def test_why_names_who_changed_the_settings_in_force():
+    by = {
+        "id": "c",
+        "time": "2026-11-21T13:00:00.000Z",
+        "who": "maria",
+        "why": "the sale",
+        "arrived_late": False,
+        "resumed_at": None,
+        "problem": None,
+    }
+    assert "  control   maria: the sale\n" in why_text(action(), summary(control=by), missing="")
+
+
+def test_an_action_of_a_kind_that_is_not_known_yet_is_shown_all_the_same():
+    data = {name: value for name, value in UNLOAD_EVENT["data"].items() if not name.endswith("_broker")}
+    event = UNLOAD_EVENT | {"type": "trimtab.action.throttle.v1", "subject": "reassignments", "data": data}
+    read = read_action(json.dumps(event).encode())
+    assert tail_text(read, epoch=None, stale=False).startswith(
+        "2026-11-21T13:23:20.000Z lab throttle reassignments ("
+    )
+    assert why_text(read, None, missing="")
+
+
+def test_a_split_says_where_it_cuts_what_and_what_each_child_takes_over():
+    split = messages(folders()[-1])["trimtab.action.split.v1"]
+    read = read_action(json.dumps(split).encode())
+    assert f" split {split['subject']} at {split['data']['broker']} (" in tail_text(
+        read, epoch=1, stale=False
+    )
+    text = why_text(read, None, missing="")
+    for child, load in split["data"]["expected"].items():
+        assert f"  {child}  bytes_per_s " in text
+        assert load["bytes_per_s"] > 0
+
+
+def test_a_summary_that_cannot_be_read_is_not_taken_for_a_missing_one():
+    broken = ROUND_EVENT | {"data": {"round": 7}}
+    value = json.dumps(broken).encode()
+    assert is_round_of(value, cluster=ROUND_EVENT["cluster"], number=7)
+    assert not is_round_of(value, cluster=ROUND_EVENT["cluster"], number=8)
+    with pytest.raises(UnreadableEvent, match=r"not a trimtab\.round\.v1: .*another version of trimtab"):
+        read_round(value)
+
+
+@pytest.mark.parametrize("value", [b"junk", b"{}", json.dumps(ROUND_EVENT).encode()])
+def test_a_record_that_is_no_action_is_named_and_never_shown_as_one(value: bytes):
+    with pytest.raises(UnreadableEvent):
+        read_action(value)
+
+
+@pytest.mark.parametrize(
+    ("headers", "epoch"),
+    [
+        ([("trimtab-epoch", b"12")], 12),
+        ([], None),
+        ([("trimtab-epoch", b"x")], None),
+        ([("other", b"1")], None),
+    ],
+)
+def test_the_epoch_is_read_from_its_header(headers: list[tuple[str, bytes]], epoch: int | None):
+    assert epoch_of(headers) == epoch
+
+
+def test_an_epoch_is_stale_only_below_the_highest_of_its_source_and_partition():
+    epochs = Epochs()
+    said = [("a", 0, 2), ("other", 0, 1), ("a", 0, 3), ("a", 1, 2), ("a", 0, 2), ("a", 0, 3), ("a", 0, None)]
+    assert [epochs.is_stale(*each) for each in said] == [False, False, False, False, True, False, False]
+
+
+def test_a_take_over_is_told_in_a_line_and_is_no_action():
+    value = encode_leader("main", epoch=7, time_ms=0)
+    leader = read_leader(value)
+    assert leader_text(leader) == "1970-01-01T00:00:00.000Z controller main has a new leader, epoch 7\n"
+    assert not has_id(value, leader.id), "`actions why` looks for actions"
+    assert read_leader(json.dumps(UNLOAD_EVENT).encode()) is None
+    assert read_leader(b"junk") is None
+
+
+def test_an_action_is_found_by_the_beginning_of_its_id():
+    value = json.dumps(UNLOAD_EVENT).encode()
+    assert has_id(value, UNLOAD_EVENT["id"][:6])
+    assert not has_id(value, UNLOAD_EVENT["id"][1:7])
+    assert not has_id(b"junk", "jun")

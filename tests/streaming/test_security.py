@@ -2,10 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 from kafka.errors import (
@@ -29,6 +27,7 @@ from streaming.kafka.link import (
 )
 from streaming.process.exits import WrongUse
 from streaming.settings import MetricsSettings, SecuritySettings, Settings, SettingsError, TopicNames, load
+from tests.streaming.commands import leaves
 
 SECRET = "hush-hush"  # noqa: S105  stands in for one
 SASL = '[input]\nurl = "kafka://b:9093"\n[input.security]\nprotocol = "sasl_ssl"\nusername = "trimtab"\n'
@@ -60,7 +59,7 @@ def loaded(tmp_path: Path, toml: str, **environ: str) -> Settings:
 )
 def test_security_that_does_not_fit_together_is_refused_by_name_and_no_secret_is_quoted(
     tmp_path: Path, lines: str, complaint: str
-) -> None:
+):
     with pytest.raises(SettingsError) as caught:
         loaded(tmp_path, f"[input.security]\n{lines}\n")
     assert complaint in str(caught.value)
@@ -69,12 +68,12 @@ def test_security_that_does_not_fit_together_is_refused_by_name_and_no_secret_is
     assert "4711" not in str(caught.value)
 
 
-def test_security_of_an_output_without_an_address_is_refused(tmp_path: Path) -> None:
+def test_security_of_an_output_without_an_address_is_refused(tmp_path: Path):
     with pytest.raises(SettingsError, match="set url too"):
         loaded(tmp_path, '[output.security]\nprotocol = "ssl"\n')
 
 
-def test_the_output_is_connected_to_as_the_input_unless_it_has_an_address(tmp_path: Path) -> None:
+def test_the_output_is_connected_to_as_the_input_unless_it_has_an_address(tmp_path: Path):
     same = loaded(tmp_path, f'{SASL}password = "{SECRET}"\n')
     assert output_link(same) == input_link(same)
     other = loaded(tmp_path, f'{SASL}password = "{SECRET}"\n[output]\nurl = "kafka://c:9092"\n')
@@ -83,9 +82,9 @@ def test_the_output_is_connected_to_as_the_input_unless_it_has_an_address(tmp_pa
 
 
 @pytest.mark.parametrize("form", ["toml", "json"])
-def test_config_says_that_a_secret_is_set_and_does_not_show_it(
+def test_config_does_not_show_a_secret_that_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
-) -> None:
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trimtab.toml").write_text(SASL)
     result = CliRunner().invoke(
@@ -100,7 +99,7 @@ def test_config_says_that_a_secret_is_set_and_does_not_show_it(
         assert json.loads(result.stdout)["input.security.password"]["value"] == "**********"
 
 
-def test_config_hides_what_spark_hides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_hides_what_spark_hides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trimtab.toml").write_text(
         f'[spark.extra]\n"spark.authenticate.secret" = "{SECRET}"\n"spark.x" = "shown"\n'
@@ -111,12 +110,12 @@ def test_config_hides_what_spark_hides(tmp_path: Path, monkeypatch: pytest.Monke
     assert 'spark.extra."spark.x" = "shown"' in message
 
 
-def test_no_repr_of_settings_shows_a_secret(tmp_path: Path) -> None:
+def test_no_repr_of_settings_shows_a_secret(tmp_path: Path):
     settings = loaded(tmp_path, f'{SASL}password = "{SECRET}"\n')
     assert SECRET not in f"{settings!r} {settings} {settings.input!r} {input_link(settings)!r}"
 
 
-def test_both_clients_are_told_the_same_user_password_and_authority(tmp_path: Path) -> None:
+def test_both_clients_are_told_the_same_user_password_and_authority(tmp_path: Path):
     ca = tmp_path / "ca.pem"
     ca.write_text("-----BEGIN CERTIFICATE-----")
     secret = tmp_path / "secret"
@@ -138,7 +137,7 @@ def test_both_clients_are_told_the_same_user_password_and_authority(tmp_path: Pa
     )
 
 
-def test_a_client_certificate_reaches_both_clients(tmp_path: Path) -> None:
+def test_a_client_certificate_reaches_both_clients(tmp_path: Path):
     for name in ("cert", "key"):
         (tmp_path / name).write_text(name)
     text = f'[input.security]\nprotocol = "ssl"\ncertificate_file = "{tmp_path}/cert"\nkey_file = "{tmp_path}/key"\n'
@@ -156,17 +155,17 @@ def test_a_client_certificate_reaches_both_clients(tmp_path: Path) -> None:
     }
 
 
-def test_a_file_that_cannot_be_read_is_named_with_its_setting(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_named_with_its_setting(tmp_path: Path):
     settings = loaded(tmp_path, f'{SASL}password_file = "{tmp_path}/nothing"\n')
     with pytest.raises(WrongUse, match=r"input\.security\.password_file: .*/nothing cannot be read"):
         input_link(settings).client_options()
 
 
-def test_metrics_listen_on_this_machine_alone_unless_told_otherwise() -> None:
+def test_metrics_listen_on_this_machine_alone_unless_told_otherwise():
     assert MetricsSettings().host == "127.0.0.1"
 
 
-def test_the_documented_permissions_of_the_controller_are_those_it_checks() -> None:
+def test_the_documented_permissions_of_the_controller_are_those_it_checks():
     chapter = (DOCS / "security.md").read_text().split("### The controller\n", 1)[1].split("\n##", 1)[0]
     documented = {
         name: tuple(operations.split(", "))
@@ -193,7 +192,7 @@ def test_what_is_missing_on_a_topic_is_named_with_the_command_that_allows_it(
     allowed: frozenset[str] | None,
     hidden: bool,  # noqa: FBT001  a column of the table
     lacking: str | None,
-) -> None:
+):
     names = TopicNames()
     seen = [TopicPermissions(name=names.input, hidden=hidden, allowed=allowed)]
     found = list(missing_permissions(HERE, controller_operations(names), seen))
@@ -232,33 +231,24 @@ HERE = Link(
         ),
     ],
 )
-def test_what_kafka_refuses_is_told_as_the_permission_that_is_missing(
-    error: KafkaError, message: str
-) -> None:
+def test_what_kafka_refuses_is_told_as_the_permission_that_is_missing(error: KafkaError, message: str):
     acls = "kafka-acls.sh --bootstrap-server b:9093 --add --allow-principal 'User:trimtab'"
     wanted = f"User:trimtab lacks the permission {message.format(acls=acls)}"
     assert explain_denied(error, HERE, "Write", topic="trimtab.input", group="g-1") == wanted
 
 
-def test_another_error_of_kafka_is_told_in_its_own_words() -> None:
+def test_another_error_of_kafka_is_told_in_its_own_words():
     assert explain_denied(KafkaTimeoutError("late"), HERE, "Read", topic="t") == repr(
         KafkaTimeoutError("late")
     )
 
 
-def test_no_option_of_any_command_takes_a_secret() -> None:
-    def options(command: click.Command, path: str) -> list[str]:
-        own = [f"{path} {option}" for each in command.params for option in each.opts]
-        return own + [found for name, each in below(command) for found in options(each, f"{path} {name}")]
-
-    def below(command: click.Command) -> Iterator[tuple[str, click.Command]]:
-        if isinstance(command, click.Group):
-            context = click.Context(command)
-            for name in command.list_commands(context):
-                found = command.get_command(context, name)
-                assert found is not None
-                yield name, found
-
-    found = options(main, "trimtab")
-    assert "trimtab throttle plan --input" in found, "commands below groups are looked at too"
+def test_no_option_of_any_command_takes_a_secret():
+    found = [
+        f"{' '.join(path)} {option}"
+        for path, command in leaves(main)
+        for each in command.params
+        for option in each.opts
+    ]
+    assert "throttle plan --input" in found, "commands below groups are looked at too"
     assert not [option for option in found if re.search("pass|secret|token", option)]

@@ -42,8 +42,7 @@ def answer(request: Mapping[str, object]) -> dict[str, object]:
     """The only answer, which must be a success."""
     result = plan(request)
     assert (result.exit_code, result.stderr) == (0, ""), result.output
-    found: dict[str, object] = json.loads(result.stdout)
-    return found
+    return json.loads(result.stdout)
 
 
 def positions(*arguments: str) -> Result:
@@ -51,7 +50,7 @@ def positions(*arguments: str) -> Result:
 
 
 @pytest.mark.parametrize(("variant", "boundary"), [({}, 96), ({"flow_or_qps_boundary": "proposal"}, 95)])
-def test_the_example_of_pip_169_can_be_entered_as_it_stands(variant: dict[str, str], boundary: int) -> None:
+def test_the_example_of_pip_169_can_be_entered_as_it_stands(variant: dict[str, str], boundary: int):
     assert answer({**PIP_169, **variant}) == {
         "boundaries": [boundary],
         "reason": "cut wherever the running total would pass a limit",
@@ -73,18 +72,18 @@ def test_the_example_of_pip_169_can_be_entered_as_it_stands(variant: dict[str, s
     }
 
 
-def test_the_example_of_pip_143_can_be_entered_as_it_stands() -> None:
+def test_the_example_of_pip_143_can_be_entered_as_it_stands():
     found = answer(PIP_143)
     assert found["boundaries"] == [15, 50, 85]
-    assert [child["topics"] for child in found["children"]] == [1, 1, 1, 1]  # type: ignore[attr-defined]
+    assert [child["topics"] for child in found["children"]] == [1, 1, 1, 1]
 
 
-def test_k_boundaries_balance_equal_topics_as_pip_143_does() -> None:
-    topics = {name: {**entry, "msgRateIn": 10} for name, entry in PIP_143["topics"].items()}  # type: ignore[attr-defined]
+def test_k_boundaries_balance_equal_topics_as_pip_143_does():
+    topics = {name: {**entry, "msgRateIn": 10} for name, entry in PIP_143["topics"].items()}
     assert answer({"bundle": BUNDLE, "topics": topics, "k": 3})["boundaries"] == [15, 50, 85]
 
 
-def test_no_boundary_is_null_with_a_reason() -> None:
+def test_no_boundary_is_null_with_a_reason():
     assert answer({"bundle": BUNDLE, "topics": {}}) == {
         "boundaries": None,
         "reason": "no topic in the bundle has traffic: there is nothing to balance",
@@ -93,10 +92,10 @@ def test_no_boundary_is_null_with_a_reason() -> None:
     }
 
 
-def test_names_alone_are_enough_where_no_load_is_needed() -> None:
+def test_names_alone_are_enough_where_no_load_is_needed():
     names = [f"persistent://tenant/ns/topic-{number}" for number in range(8)]
     found = answer({"bundle": WHOLE, "algorithm": "topic_count_equally_divide", "topics": names})
-    assert [child["topics"] for child in found["children"]] == [4, 4]  # type: ignore[attr-defined]
+    assert [child["topics"] for child in found["children"]] == [4, 4]
     assert found["warnings"] == []
 
 
@@ -142,16 +141,15 @@ def test_names_alone_are_enough_where_no_load_is_needed() -> None:
         ),
     ],
 )
-def test_what_is_odd_is_answered_with_a_warning(request_: dict[str, object], warning: str) -> None:
+def test_what_is_odd_is_answered_with_a_warning(request_: dict[str, object], warning: str):
     found = answer(request_)["warnings"]
-    assert isinstance(found, list)
     assert len(found) == 1
     assert found[0].startswith(warning)
 
 
-def test_a_topic_outside_the_bundle_changes_nothing_else() -> None:
+def test_a_topic_outside_the_bundle_changes_nothing_else():
     inside = answer(PIP_169)
-    outside = {**PIP_169, "topics": {**PIP_169["topics"], "far": {"position": 9999, "msgRateIn": 1e6}}}  # type: ignore[dict-item]
+    outside = {**PIP_169, "topics": {**PIP_169["topics"], "far": {"position": 9999, "msgRateIn": 1e6}}}
     found = answer(outside)
     assert found["warnings"] == ["topics outside 0x00000000_0x00000200 are ignored: far"]
     assert {**found, "warnings": []} == inside
@@ -226,9 +224,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("request_", "message"), BAD)
-def test_a_bad_request_ends_with_exit_code_2_and_prints_nothing(
-    request_: dict[str, object], message: str
-) -> None:
+def test_a_bad_request_ends_with_exit_code_2_and_prints_nothing(request_: dict[str, object], message: str):
     result = plan(request_)
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
@@ -249,28 +245,28 @@ def test_a_bad_request_ends_with_exit_code_2_and_prints_nothing(
         ({"flow_or_qps_boundary": "middle"}, "flow_or_qps_boundary is 'middle'"),
     ],
 )
-def test_a_value_of_the_wrong_kind_is_named_with_its_topic(slip: dict[str, object], named: str) -> None:
+def test_a_value_of_the_wrong_kind_is_named_with_its_topic(slip: dict[str, object], named: str):
     assert named in plan({"bundle": BUNDLE, **slip}).stderr
 
 
 @pytest.mark.parametrize("text", ["[]", "5", "null", '"bundle"'])
-def test_json_that_is_no_object_is_one_bad_request(text: str) -> None:
+def test_json_that_is_no_object_is_one_bad_request(text: str):
     result = plan(text)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Expected `object`" in result.stderr
 
 
 @pytest.mark.parametrize("percentage", [0, -5.5])
-def test_a_difference_threshold_of_0_or_less_is_allowed(percentage: float) -> None:
+def test_a_difference_threshold_of_0_or_less_is_allowed(percentage: float):
     assert answer({**PIP_169, "difference_threshold_percentage": percentage})["boundaries"] == [96]
 
 
-def test_a_request_over_several_lines_is_one_request() -> None:
+def test_a_request_over_several_lines_is_one_request():
     result = plan(json.dumps(PIP_169, indent=2))
     assert json.loads(result.stdout)["boundaries"] == [96]
 
 
-def test_several_lines_are_answered_line_by_line_in_order() -> None:
+def test_several_lines_are_answered_line_by_line_in_order():
     requests = [PIP_169, *(case.values[0] for case in BAD), PIP_143]
     lines = [json.dumps(request) for request in requests]
     result = plan("\n".join([*lines[:-1], "no json", "", lines[-1], ""]))
@@ -284,13 +280,13 @@ def test_several_lines_are_answered_line_by_line_in_order() -> None:
     assert len(answers) == len(requests) + 1
 
 
-def test_a_bad_first_line_does_not_make_the_file_one_request() -> None:
+def test_a_bad_first_line_does_not_make_the_file_one_request():
     result = plan('{"bundle": 5}\n' + json.dumps(PIP_169))
     assert result.exit_code == 0
     assert ["error" in json.loads(line) for line in result.stdout.splitlines()] == [True, False]
 
 
-def test_where_no_line_is_json_a_note_tells_what_one_request_would_lack() -> None:
+def test_where_no_line_is_json_a_note_tells_what_one_request_would_lack():
     result = plan(json.dumps(PIP_169, indent=2).replace("0,", "0,,"))
     assert result.exit_code == 0
     assert all("error" in json.loads(line) for line in result.stdout.splitlines())
@@ -298,13 +294,13 @@ def test_where_no_line_is_json_a_note_tells_what_one_request_would_lack() -> Non
 
 
 @pytest.mark.parametrize("text", [b"", b"\n\n", b"\xff\xfe\n", b"[" * 100_000])
-def test_text_of_no_sense_never_ends_in_a_traceback(text: bytes) -> None:
+def test_text_of_no_sense_never_ends_in_a_traceback(text: bytes):
     result = plan(text)
     assert result.exit_code == 0
     assert all("error" in json.loads(line) for line in result.stdout.splitlines())
 
 
-def test_a_file_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_wrong_use(tmp_path: Path):
     result = CliRunner().invoke(split_command, ["plan", "--input", str(tmp_path / "none.json")])
     assert result.exit_code == 2
     assert "none.json" in result.stderr
@@ -325,8 +321,8 @@ warning: topics outside 0x00000000_0x00000200 are ignored: far
 """
 
 
-def test_the_picture_shows_load_cuts_children_and_warnings() -> None:
-    topics = {**PIP_169["topics"], "far": {"position": 9999}}  # type: ignore[dict-item]
+def test_the_picture_shows_load_cuts_children_and_warnings():
+    topics = {**PIP_169["topics"], "far": {"position": 9999}}
     assert plan({**PIP_169, "topics": topics}, "--format", "table").stdout == PICTURE
 
 
@@ -342,13 +338,13 @@ def test_the_picture_shows_load_cuts_children_and_warnings() -> None:
         ),
     ],
 )
-def test_bundles_without_load_or_width_have_a_picture_too(request_: dict[str, object], shown: str) -> None:
+def test_bundles_without_load_or_width_have_a_picture_too(request_: dict[str, object], shown: str):
     result = plan(request_, "--format", "table")
     assert result.exit_code == 0
     assert shown in result.stdout
 
 
-def test_several_lines_can_be_drawn_as_well() -> None:
+def test_several_lines_can_be_drawn_as_well():
     result = plan("\n".join([json.dumps(PIP_169), "nope", json.dumps(PIP_143)]), "--format", "table")
     assert result.exit_code == 0
     assert result.stdout.count("├") == 2
@@ -356,3 +352,49 @@ def test_several_lines_can_be_drawn_as_well() -> None:
 
 
 ORDERS = "persistent://shop/orders/new"
+
+
+def test_positions_are_those_of_the_names_as_written():
+    result = positions("123456789", ORDERS)
+    assert result.stdout == f"3421780262  0xcbf43926  123456789\n  27962971  0x01aaae5b  {ORDERS}\n"
+    assert "names are hashed as written" in result.stderr
+    assert result.stderr.endswith(": 123456789\n")
+
+
+def test_positions_in_json_have_the_shape_of_pulsars_answer():
+    result = positions("--format", "json", "--bundle", "shop/orders/0x00000000_0x40000000", ORDERS)
+    assert json.loads(result.stdout) == {
+        "namespace": "shop/orders",
+        "bundle": "0x00000000_0x40000000",
+        "topicHashPositions": {ORDERS: 27962971},
+    }
+    assert json.loads(positions("--format", "json", ORDERS).stdout) == {
+        "topicHashPositions": {ORDERS: 27962971}
+    }
+
+
+def test_partitioned_topics_are_expanded():
+    found = json.loads(positions("--format", "json", "--partitions", "3", ORDERS).stdout)[
+        "topicHashPositions"
+    ]
+    assert found == {
+        f"{ORDERS}-partition-0": 2980088843,
+        f"{ORDERS}-partition-1": 3332881565,
+        f"{ORDERS}-partition-2": 1605299495,
+    }
+
+
+def test_topics_outside_the_bundle_are_left_out_with_a_warning():
+    result = positions("--bundle", "shop/orders/0x40000000_0x80000000", ORDERS, "persistent://shop/bills/x")
+    assert result.exit_code == 0
+    assert result.stdout == "1209349228  0x4815346c  persistent://shop/bills/x\n"
+    assert f"outside 0x40000000_0x80000000: {ORDERS} at 0x01aaae5b" in result.stderr
+    assert "topics of another namespace than shop/orders: persistent://shop/bills/x" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("--bundle", "shop/orders", ORDERS), ("--partitions", "-1", ORDERS)]
+)
+def test_positions_refuse_what_they_cannot_read(arguments: tuple[str, ...]):
+    result = positions(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")

@@ -1,5 +1,6 @@
 """What `trimtab status`, `rounds` and `rejected` show of the records on the topics."""
 
+import base64
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ from state.outputs import (
     ExaminedRow,
     Finding,
     InFlightRow,
+    JudgedRow,
     OtherBalancers,
     RoundSummary,
     Section,
@@ -18,13 +20,23 @@ from state.outputs import (
 )
 from state.outputs.actions import ROUND_TYPE
 from streaming.cli.beats import Process, newest_leaders, newest_processes
-from streaming.cli.published import Newest, Round, read_round
+from streaming.cli.published import (
+    Newest,
+    Rejected,
+    Round,
+    UnreadableEvent,
+    is_round_of,
+    read_rejected,
+    read_round,
+)
+from streaming.cli.rejected import place_of, rejected_text, tail_rejected_text
 from streaming.cli.status import ClusterStatus, status_text
-from streaming.contract.beat import Beat, encode
-from streaming.contract.envelope import EPOCH_HEADER
+from streaming.cli.summaries import round_text, tail_round_text
+from streaming.contract.encode import REJECTED_TYPE, RejectedData
 from streaming.settings import Settings
 from streaming.transport.side import TopicRecord
-from tests.streaming.summaries import CONTROL, ROUND, THROTTLE, of_kafka
+from tests.streaming.records import BEAT, beat_on_topic, on_topic
+from tests.streaming.summaries import CONTROL, ROUND, THROTTLE, of_kafka, section
 
 END_MS = 480_000
 UNLOAD = InFlightRow(id="a1", kind="unload", target="t/n/0x0_0x1", expires_at="1970-01-01T00:11:00.000Z")
@@ -69,25 +81,8 @@ def running(*, beat_age_s: float = 2.0, batch: int | None = 42) -> dict[str, Pro
     return {"main": leading(beat_age_s=beat_age_s, batch=batch)}
 
 
-def leading(
-    name: str = "main",
-    *,
-    instance: str = "a:1",
-    epoch: int = 7,
-    batch: int | None = 42,
-    beat_age_s: float,
-    has_left: bool = False,
-) -> Process:
-    beat = Beat(
-        name=name,
-        instance=instance,
-        epoch=epoch,
-        batch=batch,
-        at="then",
-        version="1",
-        session_s=10.0,
-        is_leaving=has_left,
-    )
+def leading(*, beat_age_s: float, **fields: Any) -> Process:
+    beat = msgspec.structs.replace(BEAT, **{"batch": 42} | fields)
     return Process(beat=beat, age_s=beat_age_s, ahead_s=0.0)
 
 
@@ -103,17 +98,10 @@ def status(
 
 
 def record(event: Round, *, epoch: int = 1, offset: int = 0) -> TopicRecord:
-    return TopicRecord(
-        key=event.cluster.encode(),
-        value=canonical(event),
-        timestamp=0,
-        partition=0,
-        offset=offset,
-        headers=[(EPOCH_HEADER, str(epoch).encode())],
-    )
+    return on_topic(canonical(event), key=event.cluster.encode(), offset=offset, epoch=epoch)
 
 
-def test_it_says_what_is_in_force_what_happened_and_why_nothing_did() -> None:
+def test_it_says_what_is_in_force_what_happened_and_why_nothing_did():
     settings = {"guards": {"max_unloads_per_round_count": 1000, "excluded_brokers": ["b9"]}}
     found = status(
         beats=running(),
@@ -151,12 +139,12 @@ def others(
     )
 
 
-def test_once_pulsar_balances_no_more_and_while_nobody_looked_nothing_stands_beside() -> None:
+def test_once_pulsar_balances_no_more_and_while_nobody_looked_nothing_stands_beside():
     assert "beside" not in status_text(status(other_balancers=others()))
     assert "beside" not in status_text(status(other_balancers=None))
 
 
-def test_a_broker_paired_with_itself_is_near_nothing() -> None:
+def test_a_broker_paired_with_itself_is_near_nothing():
     middle = msgspec.structs.replace(PAIR, low_broker=PAIR.high_broker)
     assert status(examined=rows(middle, PAIR)).nearest == [PAIR]
 
@@ -188,7 +176,7 @@ def test_a_broker_paired_with_itself_is_near_nothing() -> None:
         ({"control": msgspec.structs.replace(CONTROL, problem="no such key")}, "not in force: no such key"),
     ],
 )
-def test_each_of_these_is_said(fields: dict[str, Any], expected: str) -> None:
+def test_each_of_these_is_said(fields: dict[str, Any], expected: str):
     assert expected in status_text(status(**fields))
 
 
@@ -201,16 +189,14 @@ def test_each_of_these_is_said(fields: dict[str, Any], expected: str) -> None:
         (-5, "in the future", False),
     ],
 )
-def test_a_cluster_whose_rounds_have_stopped_is_not_shown_as_if_all_were_well(
-    *, after_s: float, age: str, is_late: bool
-) -> None:
+def test_a_cluster_whose_rounds_have_stopped_is_shown_as_late(*, after_s: float, age: str, is_late: bool):
     found = status(after_s=after_s)
     assert found.is_late == is_late
     assert f"ended {age}\n" in status_text(found)
     assert ("no newer round" in status_text(found)) == is_late
 
 
-def test_of_a_kafka_cluster_it_says_what_moves_and_at_which_rates() -> None:
+def test_of_a_kafka_cluster_it_says_what_moves_and_at_which_rates():
     text = status_text(
         status(of_kafka(msgspec.structs.replace(THROTTLE, outcome="kept", eta_s=90.4)), after_s=-460)
     )
@@ -218,7 +204,7 @@ def test_of_a_kafka_cluster_it_says_what_moves_and_at_which_rates() -> None:
     assert "  rates       leader:101 30 bytes/s\n              follower:104 40 bytes/s\n" in text
 
 
-def test_what_a_newer_control_event_asks_for_is_shown_as_waiting() -> None:
+def test_what_a_newer_control_event_asks_for_is_shown_as_waiting():
     found = ClusterStatus(
         event=of(ROUND), epoch=None, waiting="ann: calmer (c2)", leaders=None, now_ms=END_MS
     )
@@ -247,7 +233,7 @@ def test_what_a_newer_control_event_asks_for_is_shown_as_waiting() -> None:
 )
 def test_it_says_whether_the_controller_runs_and_so_why_no_round_comes(
     beats: dict[str, Process] | None, *, runs: bool | None, controller: str, why: str
-) -> None:
+):
     found = status(after_s=600, beats=beats)
     text = status_text(found)
     assert found.runs is runs
@@ -256,59 +242,38 @@ def test_it_says_whether_the_controller_runs_and_so_why_no_round_comes(
     assert why in late
 
 
-def test_the_newest_beat_of_each_controller_counts_unless_another_process_has_replaced_it() -> None:
-    def beat(name: str, instance: str, *, epoch: int, at_ms: int, batch: int | None = None) -> TopicRecord:
-        written = Beat(
-            name=name, instance=instance, epoch=epoch, batch=batch, at="then", version="1", session_s=10.0
-        )
-        return said(written, at_ms=at_ms)
+def test_the_newest_beat_of_each_controller_counts_unless_another_process_has_replaced_it():
+    def beat(name: str, instance: str, *, at_ms: int, batch: int | None = None, **fields: Any) -> TopicRecord:
+        said = msgspec.structs.replace(BEAT, name=name, instance=instance, batch=batch, **fields)
+        return beat_on_topic(said, at_ms=at_ms)
 
-    garbage = TopicRecord(key=b"x", value=None, timestamp=9_000, partition=0, offset=0, headers=[])
     found = newest_leaders(
         [
             beat("main", "a:1", epoch=1, at_ms=1_000),
             beat("main", "b:2", epoch=2, at_ms=2_000, batch=3),
             beat("main", "a:1", epoch=1, at_ms=9_000),
             beat("other", "c:3", epoch=1, at_ms=4_500),
-            garbage,
+            on_topic(None, key=b"x", at_ms=9_000),
         ],
         now_ms=10_000,
     )
     assert found == {
-        "main": leading("main", instance="b:2", epoch=2, batch=3, beat_age_s=8.0),
-        "other": leading("other", instance="c:3", epoch=1, batch=None, beat_age_s=5.5),
+        "main": leading(instance="b:2", epoch=2, batch=3, beat_age_s=8.0),
+        "other": leading(name="other", instance="c:3", epoch=1, batch=None, beat_age_s=5.5),
     }
 
 
-def said(beat: Beat, *, at_ms: int = 0) -> TopicRecord:
-    return TopicRecord(
-        key=beat.name.encode(), value=encode(beat), timestamp=at_ms, partition=0, offset=0, headers=[]
-    )
-
-
-def test_it_names_who_stands_by_and_why_one_could_not_lead() -> None:
-    def standby(instance: str, *, problem: str = "", is_leaving: bool = False) -> TopicRecord:
-        return said(
-            Beat(
-                name="main",
-                instance=instance,
-                epoch=0,
-                batch=None,
-                at="then",
-                version="2",
-                role="standby",
-                session_s=10.0,
-                problem=problem,
-                is_leaving=is_leaving,
-            )
-        )
+def test_it_names_who_stands_by_and_why_one_could_not_lead():
+    def standby(instance: str, **fields: Any) -> TopicRecord:
+        usual = {"epoch": 0, "batch": None, "version": "2", "role": "standby", "instance": instance}
+        return beat_on_topic(msgspec.structs.replace(BEAT, **usual | fields))
 
     records = [
         standby("c:3", problem="the checkpoint was written by a newer trimtab"),
         standby("b:2"),
         standby("d:4"),
         standby("d:4", is_leaving=True),
-        said(Beat(name="main", instance="a:1", epoch=7, batch=3, at="then", version="1", session_s=10.0)),
+        beat_on_topic(BEAT),
     ]
 
     def shown_at(now_ms: int) -> ClusterStatus:
@@ -332,13 +297,13 @@ def test_it_names_who_stands_by_and_why_one_could_not_lead() -> None:
     ) in status_text(shown)
 
 
-def test_a_leader_that_said_goodbye_does_not_run_however_young_its_last_beat_is() -> None:
-    found = status(beats={"main": leading(beat_age_s=1.0, has_left=True)})
+def test_a_leader_that_said_goodbye_does_not_run_however_young_its_last_beat_is():
+    found = status(beats={"main": leading(beat_age_s=1.0, is_leaving=True)})
     assert found.runs is False
     assert "DOES NOT RUN: it ended properly 1 s ago, from a:1" in status_text(found)
 
 
-def test_the_newest_summary_of_each_cluster_counts_unless_its_controller_was_replaced() -> None:
+def test_the_newest_summary_of_each_cluster_counts_unless_its_controller_was_replaced():
     newest = Newest(Settings())
     newest.take(
         [
@@ -346,10 +311,79 @@ def test_the_newest_summary_of_each_cluster_counts_unless_its_controller_was_rep
             record(of(ROUND, round=9), epoch=3, offset=1),
             record(of(ROUND, round=10), epoch=2, offset=2),
             record(of(ROUND, cluster="west", round=1)),
-            TopicRecord(key=b"x", value=b"garbage", timestamp=0, partition=0, offset=3, headers=[]),
-            TopicRecord(key=b"x", value=None, timestamp=0, partition=0, offset=4, headers=[]),
-            TopicRecord(key=b"x", value=b'{"type": "other"}', timestamp=0, partition=0, offset=5, headers=[]),
+            on_topic(b"garbage", key=b"x", offset=3),
+            on_topic(None, key=b"x", offset=4),
+            on_topic(b'{"type": "other"}', key=b"x", offset=5),
         ]
     )
     assert newest.clusters == {"east-1", "west"}
     assert [read_round(each.value or b"").data.round for each in newest.records()] == [9, 1]
+
+
+def test_a_round_is_told_with_what_it_looked_at_judged_and_found():
+    judged = JudgedRow(
+        id="a0", kind="unload", bundle="t/n/b", outcome="good", brokers={}, before={}, expected={}, seen={}
+    )
+    pair = msgspec.structs.replace(PAIR, evidence={"difference_points": 31.25, "needed_hit_count": 8})
+    text = round_text(of(ROUND, examined=rows(pair), judged=rows(judged), findings=rows(HOT), actions=["a1"]))
+    assert text.startswith(
+        "round 7 of east-1 (pulsar), 1970-01-01T00:07:00.000Z to 1970-01-01T00:08:00.000Z\n"
+    )
+    for expected in (
+        "  b1 with b2  hit-count 3/8  difference_points 31.25, needed_hit_count 8\n",
+        "Bundles of the brokers that fired: 2 acted, 5 cooldown\n  and 7 more, counted above\n",
+        "Earlier actions that were judged: 1 shown\n  unload t/n/b  good  a0\n",
+        "  hot-partition  t/n/orders  add partitions\n",
+        "Actions of the round: a1\n",
+    ):
+        assert expected in text
+    assert "Findings" not in round_text(of(ROUND, findings=section()))
+
+
+def test_a_round_in_a_line():
+    data = msgspec.structs.replace(ROUND, paused=True, actions_count=1, reason="why")
+    assert tail_round_text(data) == (
+        "1970-01-01T00:08:00.000Z east-1 round 7 [act, paused] decided, 1 action: why\n"
+    )
+
+
+def test_a_round_is_found_by_its_cluster_and_number():
+    value = canonical(of(ROUND))
+    assert is_round_of(value, cluster="east-1", number=7)
+    assert not is_round_of(value, cluster="east-1", number=8)
+    assert not is_round_of(value, cluster="west", number=7)
+    assert not is_round_of(b"garbage", cluster="east-1", number=7)
+
+
+def rejected(head: bytes, **fields: Any) -> Rejected:
+    data = RejectedData(
+        reason="not-json",
+        detail="it is no JSON",
+        topic="in",
+        partition=2,
+        offset=17,
+        size_bytes=len(head),
+        sha256="ab",
+        head_base64=base64.b64encode(head).decode(),
+    )
+    event = Rejected(id="r1", source="/trimtab/main", type=REJECTED_TYPE, cluster="east-1", data=data)
+    return msgspec.structs.replace(event, **fields)
+
+
+def test_a_rejected_record_is_told_with_its_place_reason_and_beginning():
+    event = rejected(b"\xffno json")
+    assert place_of(event) == "in/2@17"
+    assert tail_rejected_text(event) == "at an unknown time east-1 in/2@17 not-json: it is no JSON\n"
+    assert rejected_text(event).startswith("in/2@17\nit is no JSON\n\n  reason   not-json\n")
+    assert rejected_text(event).endswith("It begins with\n\n\\xffno json\n")
+    long = rejected_text(rejected(b"x" * 3000, time="t", cluster=""))
+    assert long.endswith("x" * 2000 + "\n… 3000 bytes in all\n")
+    assert "  cluster  not known\n" in long
+
+
+def test_what_is_of_another_type_is_not_read_as_this():
+    with pytest.raises(UnreadableEvent, match=r"trimtab\.round\.v1 is not a trimtab\.rejected\.v1"):
+        read_rejected(canonical(of(ROUND)))
+    with pytest.raises(UnreadableEvent, match="not a trimtab"):
+        read_rejected(b"garbage")
+    assert read_rejected(canonical(rejected(b"x"))).data.offset == 17

@@ -19,9 +19,7 @@ def handlers() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_is_heard_while_the_main_thread_holds_the_lock_that_stopping_needs(
-    number: signal.Signals,
-) -> None:
+def test_a_signal_is_heard_while_the_main_thread_holds_the_lock_that_stopping_needs(number: signal.Signals):
     lock, stopped, heard = threading.Lock(), threading.Event(), []
 
     def stop(received: signal.Signals) -> None:
@@ -37,9 +35,7 @@ def test_a_signal_is_heard_while_the_main_thread_holds_the_lock_that_stopping_ne
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_that_comes_while_a_program_is_imported_stops_it_as_soon_as_it_can(
-    number: signal.Signals,
-) -> None:
+def test_a_signal_that_comes_while_a_program_is_imported_stops_it_as_soon_as_it_can(number: signal.Signals):
     stopped = threading.Event()
     with stop_requests_kept():
         signal.raise_signal(number)
@@ -47,7 +43,7 @@ def test_a_signal_that_comes_while_a_program_is_imported_stops_it_as_soon_as_it_
             assert stopped.wait(30)
 
 
-def test_a_program_stops_once_however_often_it_is_asked_and_is_asked_in_vain_afterwards() -> None:
+def test_a_program_stops_once_however_often_it_is_asked_and_is_asked_in_vain_afterwards():
     heard, stopped = [], threading.Event()
 
     def stop(number: signal.Signals) -> None:
@@ -63,7 +59,7 @@ def test_a_program_stops_once_however_often_it_is_asked_and_is_asked_in_vain_aft
     assert heard == [signal.SIGINT]
 
 
-def test_where_no_stop_came_the_handlers_are_afterwards_those_of_before() -> None:
+def test_where_no_stop_came_the_handlers_are_afterwards_those_of_before():
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     with stopped_by_signals(lambda _: None):
         assert signal.getsignal(signal.SIGTERM) != before[0]

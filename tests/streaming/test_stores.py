@@ -53,7 +53,14 @@ class RenamesByCopy(Disk):
         return True
 
 
-def test_a_disk_keeps_its_promises_and_nothing_is_left_of_the_trial(tmp_path: Path) -> None:
+def directory_on(
+    store: Disk, monkeypatch: pytest.MonkeyPatch, address: str = "checkpoint"
+) -> CheckpointDirectory:
+    monkeypatch.setattr(checkpoint, "Files", lambda _spark, _location: store)
+    return CheckpointDirectory(None, address)
+
+
+def test_a_disk_keeps_its_promises_and_nothing_is_left_of_the_trial(tmp_path: Path):
     require_promises(Disk(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
@@ -69,9 +76,8 @@ def test_a_disk_keeps_its_promises_and_nothing_is_left_of_the_trial(tmp_path: Pa
 )
 def test_a_store_that_breaks_one_is_refused_with_the_remedy_before_anything_is_begun(
     store: type[Disk], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checkpoint, "Files", lambda _spark, _location: store(tmp_path))
-    directory = CheckpointDirectory(None, "s3a://b/c")  # type: ignore[arg-type]
+):
+    directory = directory_on(store(tmp_path), monkeypatch, "s3a://b/c")
     with pytest.raises(CheckpointError) as refusal:
         directory.inspect(Settings(), "checkpoint")
     assert str(refusal.value).startswith(
@@ -81,9 +87,8 @@ def test_a_store_that_breaks_one_is_refused_with_the_remedy_before_anything_is_b
     assert list(tmp_path.iterdir()) == [], "the trial is cleared away"
 
 
-def test_a_store_is_tried_once_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "Files", lambda _spark, _location: Disk(tmp_path))
-    directory = CheckpointDirectory(None, "checkpoint")  # type: ignore[arg-type]
+def test_a_store_is_tried_once_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    directory = directory_on(Disk(tmp_path), monkeypatch)
     directory.inspect(Settings(), "checkpoint")
 
     def never(_: object) -> None:
@@ -93,12 +98,9 @@ def test_a_store_is_tried_once_a_start(tmp_path: Path, monkeypatch: pytest.Monke
     directory.inspect(Settings(), "checkpoint")
 
 
-def test_what_a_killed_trial_left_behind_makes_the_directory_nobody_elses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_killed_trial_left_is_no_directory_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / ".trimtab-probe-1").write_bytes(b"")
-    monkeypatch.setattr(checkpoint, "Files", lambda _spark, _location: Disk(tmp_path))
-    directory = CheckpointDirectory(None, "checkpoint")  # type: ignore[arg-type]
+    directory = directory_on(Disk(tmp_path), monkeypatch)
     assert directory.inspect(Settings(), "checkpoint").query_id is None
 
 
@@ -124,11 +126,11 @@ gcsfuse /with\\040space fuse.gcsfuse rw 0 0
         ("/with space/checkpoint", "gcsfuse"),
     ],
 )
-def test_a_mount_of_an_object_store_is_told_from_a_file_system(path: str, mount: str | None) -> None:
+def test_a_mount_of_an_object_store_is_told_from_a_file_system(path: str, mount: str | None):
     assert unsafe_mount(Path(path), MOUNTS) == mount
 
 
-def test_where_no_mounts_are_listed_nothing_is_refused_for_them() -> None:
+def test_where_no_mounts_are_listed_nothing_is_refused_for_them():
     assert unsafe_mount(Path("/var/lib"), "") is None
 
 
@@ -172,15 +174,13 @@ def racers(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
         process.wait(30)
 
 
-def test_of_processes_that_begin_in_the_same_directory_of_a_shared_disk_one_alone_has_it(
+def test_of_processes_that_begin_in_one_shared_directory_one_alone_has_it(
     racers: list[subprocess.Popen[str]],
-) -> None:
+):
     for process in racers:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
     had: list[str] = []
     for process in racers:
-        assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
     for process in racers:
@@ -219,11 +219,11 @@ NO = Py4JJavaError("no", SimpleNamespace(_target_id="o1", toString=lambda: "501 
 @pytest.mark.parametrize(("second", "is_exclusive"), [(NO, True), (None, False)])
 def test_a_store_is_exclusive_where_the_first_has_the_file_and_the_second_is_refused(
     second: Exception | None, *, is_exclusive: bool, tmp_path: Path
-) -> None:
+):
     assert Closing(tmp_path, None, second).creates_exclusively("claim") == is_exclusive
 
 
-def test_a_store_that_refuses_the_first_as_well_knows_no_conditional_writes(tmp_path: Path) -> None:
+def test_a_store_that_refuses_the_first_as_well_knows_no_conditional_writes(tmp_path: Path):
     """Such stores answer 501 to a conditional write."""
     with pytest.raises(UnsafeStore) as refusal:
         require_promises(Closing(tmp_path, NO, NO))
@@ -233,7 +233,7 @@ def test_a_store_that_refuses_the_first_as_well_knows_no_conditional_writes(tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_out_of_reach_is_not_called_unsafe(tmp_path: Path) -> None:
+def test_a_store_out_of_reach_is_not_called_unsafe(tmp_path: Path):
     class Gone(Closing):
         def write(self, name: str, content: bytes) -> None:  # noqa: ARG002  the same signature
             raise NO

@@ -17,7 +17,7 @@ from streaming.kafka.cluster import (
 from streaming.planner.throttle_cluster import Survey, survey
 from streaming.planner.throttle_request import BadRequest, PartitionRow, ThrottleRequest
 from tests.policies.throttle.moving import GB, MB, Partition
-from tests.streaming.test_throttle_command import GOOD, WORKED, answer, plan, row
+from tests.streaming.throttle_plans import GOOD, WORKED, answer, plan, row
 
 NO_LEADER = "no leader (-1), so nothing can be copied; bring one of the current replicas back first"
 
@@ -40,7 +40,7 @@ NO_LEADER = "no leader (-1), so nothing can be copied; bring one of the current 
 )
 def test_a_partition_that_cannot_be_planned_is_named_and_changes_nothing_for_the_others(
     odd: Mapping[str, object], reason: str
-) -> None:
+):
     wanted = answer(WORKED)
     for rows in ([{**GOOD, **odd}, *WORKED], [*WORKED, {**GOOD, **odd}]):
         result = plan(rows)
@@ -54,7 +54,7 @@ def test_a_partition_that_cannot_be_planned_is_named_and_changes_nothing_for_the
         assert {**found, "not_planned": []} == wanted
 
 
-def test_several_are_named_in_order_and_one_given_twice_is_named_once() -> None:
+def test_several_are_named_in_order_and_one_given_twice_is_named_once():
     odd = [{**GOOD, "partition": number, "leader": -1} for number in (5, 3)]
     result = plan([*odd, GOOD, GOOD, *WORKED])
     assert [each["partition"] for each in json.loads(result.stdout)["not_planned"]] == ["t-0", "t-3", "t-5"]
@@ -66,9 +66,7 @@ def test_several_are_named_in_order_and_one_given_twice_is_named_once() -> None:
 
 
 @pytest.mark.parametrize("target", [[4, 5], [5, 4, 1, 2], [1]], ids=["fewer", "as many", "one"])
-def test_a_target_among_the_present_replicas_is_a_smaller_factor_or_a_move_that_runs(
-    target: list[int],
-) -> None:
+def test_a_target_among_the_present_replicas_is_a_smaller_factor_or_a_move_that_runs(target: list[int]):
     known = row(Partition("t-0", [1, 2, 4, 5], target, MB, GB))
     unsaid = {key: value for key, value in known.items() if key != "in_progress_adding_replicas"}
     (warning,) = cast("list[str]", answer([unsaid])["warnings"])
@@ -80,7 +78,7 @@ def test_a_target_among_the_present_replicas_is_a_smaller_factor_or_a_move_that_
     assert not any("runs already" in each for each in cast("list[str]", answer([GOOD])["warnings"]))
 
 
-def test_a_partition_that_is_not_planned_is_not_said_to_run_perhaps_and_a_long_name_is_said_once() -> None:
+def test_what_is_not_planned_is_not_said_to_run_perhaps_and_a_long_name_is_said_once():
     same = {**GOOD, "target_replicas": GOOD["current_replicas"], "in_progress_adding_replicas": None}
     assert "runs already" not in plan([*[{**same, "partition": 7}] * 2, GOOD]).stdout
     found = cast("list[str]", answer([{**same, "topic": "t" * 230}, GOOD])["warnings"])
@@ -145,7 +143,7 @@ def at(*replicas: int, leader: int | None = None) -> PartitionState:
     )
 
 
-def test_only_brokers_that_gain_a_replica_have_to_be_alive() -> None:
+def test_only_brokers_that_gain_a_replica_have_to_be_alive():
     cluster = Cluster(1, 2, 4, states={0: at(1, 2, 3), 1: at(1, 2, 3), 2: at(1, 2)})
     found = cluster.survey([1, 4, 3], [1, 2, 4], [1, 3])
     assert found.checked.reassignment.moves.names() == ["t-0", "t-1"]
@@ -157,7 +155,7 @@ def test_only_brokers_that_gain_a_replica_have_to_be_alive() -> None:
     assert any("broker 3 does not answer: it is down" in note for note in found.checked.notes)
 
 
-def test_a_running_move_to_a_broker_that_died_is_named_before_anything_is_measured() -> None:
+def test_a_running_move_to_a_broker_that_died_is_named_before_anything_is_measured():
     running = {0: RunningMove(replicas=(1, 2, 3), adding=(3,), removing=(2,))}
     cluster = Cluster(1, 2, states={0: at(1, 2, 3)}, running=running)
     with pytest.raises(BadRequest, match="t-0: broker 3 of the target is not in the cluster"):
@@ -165,12 +163,12 @@ def test_a_running_move_to_a_broker_that_died_is_named_before_anything_is_measur
     assert cluster.waited_s == []
 
 
-def test_a_request_without_partitions_is_a_plan_in_which_nothing_moves() -> None:
+def test_a_request_without_partitions_is_a_plan_in_which_nothing_moves():
     found = Cluster(1, 2, states={}).survey().checked
     assert (len(found.reassignment.moves), found.not_planned) == (0, ())
 
 
-def test_what_is_gone_moves_elsewhere_has_no_leader_or_no_room_is_named() -> None:
+def test_what_is_gone_moves_elsewhere_has_no_leader_or_no_room_is_named():
     running = {1: RunningMove(replicas=(1, 2, 3), adding=(3,), removing=(2,))}
     states = {0: at(1, 2), 1: at(1, 2, 3), 3: at(1, 2, leader=-1), 4: at(1, 2)}
     cluster = Cluster(1, 2, 3, 4, 5, states=states, running=running)

@@ -4,18 +4,16 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 
 from state.outputs import DrainRow, Section, UpkeepSummary
-from streaming.cli import main
-from streaming.cli.control import Edit
+from streaming.cli.control import Edit, Planned, plan
 from streaming.cli.operate import configured_edit, mode_edit, pause_edit, resume_edit, settings_edit
 from streaming.cli.request import change_text, overlay_text
 from streaming.cli.summaries import drain_line, own_lines
 from streaming.cli.upkeep import begin_drain, begin_maintenance, end_maintenance, is_stuck
 from streaming.process.exits import WrongUse
-from tests.streaming.test_control_commands import ASKER, NOW, NOW_MS, Planned, data_of, plan, planned, stands
-from tests.streaming.test_control_commands import SETTINGS as SOURCE
+from tests.streaming.controlling import ASKER, NOW, NOW_MS, data_of, planned, stands
+from tests.streaming.controlling import SETTINGS as SOURCE
 
 HOUR = timedelta(hours=1)
 DRAIN = begin_drain(["b3"], asker=ASKER, at=NOW)
@@ -34,7 +32,7 @@ def both() -> Planned:
     return planned(DRAIN, first.value, now_ms=NOW_MS + 1)
 
 
-def test_a_maintenance_and_a_drain_are_fields_of_the_control_event() -> None:
+def test_a_maintenance_and_a_drain_are_fields_of_the_control_event():
     assert upkeep_of(both()) == {
         "maintenance_brokers": {"b1": ENDING},
         "maintenance_namespaces": {"t/n": ENDING},
@@ -51,12 +49,12 @@ def test_a_maintenance_and_a_drain_are_fields_of_the_control_event() -> None:
         settings_edit(["pulsar.shedding_policy=threshold-shedder"]),
     ],
 )
-def test_pause_mode_and_settings_carry_them_on(edit: Edit) -> None:
+def test_pause_mode_and_settings_carry_them_on(edit: Edit):
     before = both()
     assert upkeep_of(planned(edit, before.value, now_ms=NOW_MS + 2)) == upkeep_of(before)
 
 
-def test_they_carry_pause_mode_and_settings_on() -> None:
+def test_they_carry_pause_mode_and_settings_on():
     first = planned(pause_edit())
     second = planned(mode_edit("act"), first.value, now_ms=NOW_MS + 1)
     third = planned(settings_edit(["pulsar.shadow=false"]), second.value, now_ms=NOW_MS + 2)
@@ -69,28 +67,28 @@ def test_they_carry_pause_mode_and_settings_on() -> None:
         )
 
 
-def test_a_maintenance_that_is_over_is_not_carried_on() -> None:
+def test_a_maintenance_that_is_over_is_not_carried_on():
     later = planned(pause_edit(), both().value, now_ms=NOW_MS + 3_600_000)
     assert upkeep_of(later) == {"drained_brokers": {"b3": SPELL}}
 
 
-def test_what_is_ended_takes_part_again_a_drained_broker_too() -> None:
+def test_what_is_ended_takes_part_again_a_drained_broker_too():
     ended = planned(end_maintenance(["b1", "b3"], ["t/n"]), both().value, now_ms=NOW_MS + 2)
     assert upkeep_of(ended) == {}
     assert "drain of broker b3: ends" in change_text(ended)
 
 
-def test_what_is_deleted_is_under_no_maintenance() -> None:
+def test_what_is_deleted_is_under_no_maintenance():
     assert not stands(both().value).is_as_configured
     assert stands(planned(configured_edit(), both().value, now_ms=NOW_MS + 2).value).is_as_configured
 
 
-def test_what_is_not_under_maintenance_cannot_be_ended() -> None:
+def test_what_is_not_under_maintenance_cannot_be_ended():
     with pytest.raises(WrongUse, match="broker b9 is neither under maintenance nor drained"):
         planned(end_maintenance(["b9"], []), both().value, now_ms=NOW_MS + 2)
 
 
-def test_a_broker_is_drained_or_under_maintenance_and_a_second_drain_is_the_first() -> None:
+def test_a_broker_is_drained_or_under_maintenance_and_a_second_drain_is_the_first():
     drained = planned(begin_drain(["b1"], asker=ASKER, at=NOW), both().value, now_ms=NOW_MS + 2)
     assert upkeep_of(drained)["drained_brokers"] == {"b1": SPELL, "b3": SPELL}
     assert "maintenance_brokers" not in upkeep_of(drained)
@@ -100,13 +98,13 @@ def test_a_broker_is_drained_or_under_maintenance_and_a_second_drain_is_the_firs
     assert "drained_brokers" not in upkeep_of(planned(kept, both().value, now_ms=NOW_MS + 2))
 
 
-def test_a_maintenance_that_no_round_could_obey_is_refused() -> None:
+def test_a_maintenance_that_no_round_could_obey_is_refused():
     with pytest.raises(WrongUse, match=r"the maintenance of broker b1 would end at .* let it last longer"):
         planned(begin_maintenance(["b1"], [], asker=ASKER, at=NOW, until=NOW + timedelta(seconds=1)))
 
 
 @pytest.mark.parametrize("edit", [MAINTENANCE, DRAIN])
-def test_a_kafka_cluster_refuses_them_by_name(edit: Edit) -> None:
+def test_a_kafka_cluster_refuses_them_by_name(edit: Edit):
     with pytest.raises(
         WrongUse, match=r"east-1 is a Kafka cluster, .* cannot be put under maintenance or drained"
     ):
@@ -122,7 +120,7 @@ def test_a_kafka_cluster_refuses_them_by_name(edit: Edit) -> None:
         )
 
 
-def test_what_stands_is_shown_with_its_end_and_reason() -> None:
+def test_what_stands_is_shown_with_its_end_and_reason():
     text = overlay_text("east-1", stands(both().value))
     assert (
         "maintenance of broker b1: since 2023-11-14T22:13:20.000Z until 2023-11-14T23:13:20.000Z, by maria"
@@ -139,7 +137,7 @@ def drain(state: str, left: int | None) -> DrainRow:
     )
 
 
-def test_how_far_a_drain_is_is_said_in_bundles() -> None:
+def test_how_far_a_drain_is_is_said_in_bundles():
     assert drain_line(drain("draining", 4)) == "drain of b3: 4 bundles left of 9"
     assert drain_line(drain("silent", None)) == "drain of b3: no report of it"
     assert drain_line(drain("empty", 0)) == "drain of b3: empty, under maintenance until it is ended"
@@ -148,7 +146,7 @@ def test_how_far_a_drain_is_is_said_in_bundles() -> None:
 OWN = ["pulsar/system/0x00000000_0x40000000", "pulsar/system/0x40000000_0x80000000"]
 
 
-def test_pulsars_own_bundles_at_a_drained_broker_are_named() -> None:
+def test_pulsars_own_bundles_at_a_drained_broker_are_named():
     row = msgspec.structs.replace(drain("only-pulsars-own", 0), pulsars_own_count=120, pulsars_own=OWN)
     assert drain_line(row) == (
         "drain of b3: empty but for 120 bundles of Pulsar's own, under maintenance until it is ended"
@@ -172,7 +170,7 @@ def test_pulsars_own_bundles_at_a_drained_broker_are_named() -> None:
         ({}, False),
     ],
 )
-def test_a_drain_cannot_end_where_all_that_is_left_stays(outcomes: dict[str, int], *, expected: bool) -> None:
+def test_a_drain_cannot_end_where_all_that_is_left_stays(outcomes: dict[str, int], *, expected: bool):
     left = Section(count=sum(outcomes.values()), outcomes=outcomes, heaviest=[])
     upkeep = UpkeepSummary(brokers=[], namespaces=[], drains=[], left=left)
 
@@ -180,24 +178,5 @@ def test_a_drain_cannot_end_where_all_that_is_left_stays(outcomes: dict[str, int
         """Stands in for the summary, of which only ``upkeep`` is read."""
 
     data = Data()
-    data.upkeep = upkeep  # type: ignore[attr-defined]
-    assert is_stuck(data) is expected  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["maintenance", "start", "--cluster", "a", "--why", "x"], "give --broker ID or --namespace"),
-        (["maintenance", "end", "--cluster", "a", "--why", "x"], "give --broker ID or --namespace"),
-        (["maintenance", "start", "--cluster", "a", "--broker", "b", "--why", "x", "--until", "soon"], "expected RFC 3339"),
-        (["maintenance", "start", "--cluster", "a", "--broker", "b", "--why", "x", "--until", "2026-11-25T06:00:00"], "add Z for UTC"),
-        (["maintenance", "start", "--cluster", "a", "--broker", "b", "--why", " "], "give a reason"),
-        (["drain", "--cluster", "a", "--why", "x"], "Missing option '--broker'"),
-    ],
-)  # fmt: skip
-def test_a_command_that_makes_no_sense_ends_with_code_2_before_it_connects(
-    arguments: list[str], complaint: str
-) -> None:
-    result = CliRunner().invoke(main, arguments)
-    assert result.exit_code == 2
-    assert complaint in result.stderr
+    data.upkeep = upkeep
+    assert is_stuck(data) is expected

@@ -102,7 +102,7 @@ def _waits(file: str, node: ast.AST, function: str) -> Iterator[Wait]:
             continue
         what = _call(child) if isinstance(child, ast.Call) else _pool(child) or _loop(child, file)
         if what is not None:
-            yield Wait(file, function, what, child.lineno)  # type: ignore[attr-defined]
+            yield Wait(file, function, what, child.lineno)
         yield from _waits(file, child, inside)
 
 
@@ -148,7 +148,7 @@ def found() -> list[Wait]:
     ]
 
 
-def test_nothing_waits_without_a_limit() -> None:
+def test_nothing_waits_without_a_limit():
     unbounded = [
         f"{each.file}:{each.line} in {each.function}: {each.what}"
         for each in found()
@@ -159,7 +159,7 @@ def test_nothing_waits_without_a_limit() -> None:
     )
 
 
-def test_every_exception_is_still_needed() -> None:
+def test_every_exception_is_still_needed():
     assert set(ALLOWED) == {each.key for each in found()} & set(ALLOWED)
     assert all(ALLOWED.values())
 
@@ -196,5 +196,5 @@ def test_every_exception_is_still_needed() -> None:
         ("while True:\n    if time.monotonic() > deadline_s:\n        break", None),
     ],
 )
-def test_a_wait_without_a_limit_is_found_and_one_with_a_limit_is_not(source: str, what: str | None) -> None:
+def test_a_wait_without_a_limit_is_found_and_one_with_a_limit_is_not(source: str, what: str | None):
     assert [each.what for each in waits_of("a.py", source)] == ([] if what is None else [what])

@@ -1,4 +1,4 @@
-"""What is accepted: every shape that a report may have, and which parts of it a cluster's controller gets."""
+"""What is accepted: every shape that a report may have, which parts of it a cluster's controller gets, and the names kept for the next one."""
 
 import time
 from collections.abc import Mapping
@@ -8,18 +8,13 @@ import pytest
 
 from policies.usage import percent
 from state.events import (
-    ActionResult,
     BrokerReport,
-    ClusterFacts,
-    Control,
     Event,
     LoadReport,
-    Tick,
-    TopicStats,
 )
 from state.facts import Facts, Isolation
 from streaming.contract import pulsar
-from streaming.contract.bundles import KnownBundles
+from streaming.contract.bundles import BadBundleName, KnownBundles
 from streaming.contract.decode import decode
 from tests.streaming.events import (
     CLUSTER,
@@ -46,7 +41,6 @@ def taken(value: bytes, *, key: str | None = CLUSTER) -> Event:
 
 def seen(data: Mapping[str, object]) -> BrokerReport:
     found = taken(report(data=data))
-    assert isinstance(found, LoadReport)
     return found.report
 
 
@@ -99,18 +93,20 @@ def test_null_is_as_good_as_absent():
     assert (nulls.messages_per_s, nulls.bundles) == (nothing.messages_per_s, nothing.bundles)
 
 
-@pytest.mark.parametrize(
-    "resource",
-    [{}, {"limit": 100}, {"usage": None, "limit": 100}, {"usage": -1, "limit": -1}, {"usage": -1}, None],
-)
-def test_a_resource_that_was_not_measured_is_zero_percent(resource: object):
+UNMEASURED = [
+    {},
+    {"limit": 100},
+    {"usage": None, "limit": 100},
+    {"usage": -1, "limit": -1},
+    {"usage": -1},
+    None,
+]
+UNLIMITED = [{"usage": 50, "limit": limit} for limit in (0, -1, -100, None)]
+
+
+@pytest.mark.parametrize("resource", [*UNMEASURED, *UNLIMITED])
+def test_a_resource_that_was_not_measured_or_has_no_limit_is_zero_percent(resource: object):
     measured = seen({"cpu": resource}).resources[0]
-    assert percent(measured[:1], measured[1:]).tolist() == [0]
-
-
-@pytest.mark.parametrize("limit", [0, -1, -100, None])
-def test_a_limit_of_nothing_is_zero_percent(limit: float | None):
-    measured = seen({"cpu": {"usage": 50, "limit": limit}}).resources[0]
     assert percent(measured[:1], measured[1:]).tolist() == [0]
 
 
@@ -119,11 +115,6 @@ def test_an_absent_broker_rate_is_the_sum_over_its_bundles_heartbeats_and_all():
         {"msgRateOut": 5, "lastStats": {LOW: traffic(1, 10), HIGH: traffic(2, 20), HEARTBEAT: traffic(0.5)}}
     )
     assert (found.messages_per_s, found.bytes_per_s) == (8.5, 30)
-
-
-def test_without_a_list_the_statistics_say_what_a_broker_lists():
-    found = seen({"lastStats": {HIGH: traffic(1), LOW: traffic(2), HEARTBEAT: traffic(0)}})
-    assert (found.bundles, found.listed_count) == ([LOW, HIGH], 3)
 
 
 def test_a_bundle_listed_without_statistics_has_no_traffic():
@@ -145,7 +136,6 @@ def test_topics_and_clients_of_a_bundle_are_counted_absent_and_null_ones_as_none
 def test_statistics_of_topics_become_columns_bundle_by_bundle():
     data = {HIGH: {"persistent://t/n/a": traffic(1, 10) | {"msgRateOut": 2}, "b": {}}, LOW: {}}
     found = taken(event(TOPIC_STATS, data=data))
-    assert isinstance(found, TopicStats)
     assert found.traffic.bundles == [HIGH, LOW]
     assert found.traffic.counts.tolist() == [2, 0]
     assert found.traffic.topics == ["persistent://t/n/a", "b"]
@@ -163,56 +153,52 @@ def test_statistics_of_topics_become_columns_bundle_by_bundle():
         ({}, 0),
     ],
 )
-def test_clients_of_topics_are_added_up_as_far_as_they_are_known(
-    clients: dict[str, int | None], sessions: int
-) -> None:
+def test_clients_of_topics_are_added_up_as_far_as_known(clients: dict[str, int | None], sessions: int):
     """What is missing shows where they are compared with the number that the bundle's owner reports."""
     found = taken(event(TOPIC_STATS, data={HIGH: {"a": traffic(1) | clients, "b": traffic(2)}}))
     assert found.traffic.sessions.tolist() == [sessions, 0]
     assert found.traffic.messages_per_s.tolist() == [1, 2]
 
 
-def test_statistics_of_a_bundle_that_is_not_listed_are_left_out():
-    assert seen({"bundles": [LOW], "lastStats": {LOW: traffic(1), HIGH: traffic(2)}}).bundles == [LOW]
+OLD_STYLE = ["t/c/n/0x00000000_0xffffffff", "prop/use/ns.with.dots-1/0x0_0x1"]
+NAMES = [*OLD_STYLE, "t/n/0x0_0xFFFFFFFF", "ü/ñ/0xAb_0xcD", "a:b/c%d/0x0_0x1"]
+SYSTEM = "pulsar/system/0x00000000_0x40000000"
+PULSARS_OWN = [
+    *("pulsar/b1:8080/0x00000000_0xffffffff", "sla-monitor/b1:8080/0x00000000_0xffffffff"),
+    *("sla-monitor/lab/b1.example:8080/0x00000000_0xffffffff", HEARTBEAT, SYSTEM),
+]
 
 
-def test_a_bundle_listed_twice_counts_once():
-    found = seen({"bundles": [LOW, LOW], "lastStats": {LOW: traffic(1)}})
-    assert (found.bundles, found.listed_count) == ([LOW], 1)
+@pytest.mark.parametrize(
+    ("data", "bundles", "own", "listed_count"),
+    [
+        pytest.param({"lastStats": {HIGH: {}, LOW: {}}}, [LOW, HIGH], [], 2, id="without a list: statistics"),
+        pytest.param({"bundles": [LOW], "lastStats": {LOW: {}, HIGH: {}}}, [LOW], [], 1, id="not listed"),
+        pytest.param({"bundles": [LOW, LOW], "lastStats": {LOW: {}}}, [LOW], [], 1, id="listed twice"),
+        *(pytest.param({"bundles": [name]}, [name], [], 1, id=name) for name in NAMES),
+        *(
+            pytest.param({"lastStats": {name: {}, LOW: {}}}, [LOW], [name], 2, id=name)
+            for name in PULSARS_OWN
+        ),
+        pytest.param(
+            {"bundles": [HEARTBEAT, LOW], "pulsarsOwn": [SYSTEM, LOW]},
+            [LOW],
+            [HEARTBEAT, SYSTEM],
+            2,
+            id="owned without being listed",
+        ),
+    ],
+)
+def test_a_brokers_bundles_are_named_and_pulsars_own_apart_from_them(
+    data: dict[str, object], bundles: list[str], own: list[str], listed_count: int
+):
+    found = seen(data)
+    assert (found.bundles, found.pulsars_own, found.listed_count) == (bundles, own, listed_count)
 
 
 def test_absent_and_null_rates_of_a_bundle_are_zero():
     found = seen({"lastStats": {LOW: {"msgRateIn": None, "msgThroughputOut": 4}, HIGH: {}}})
     assert found.traffic.tolist() == [[0, 0, 0, 4], [0, 0, 0, 0]]
-
-
-OLD_STYLE = ["t/c/n/0x00000000_0xffffffff", "prop/use/ns.with.dots-1/0x0_0x1"]
-
-
-@pytest.mark.parametrize("name", [*OLD_STYLE, "t/n/0x0_0xFFFFFFFF", "ü/ñ/0xAb_0xcD", "a:b/c%d/0x0_0x1"])
-def test_names_of_both_styles_are_bundles(name: str):
-    assert seen({"bundles": [name]}).bundles == [name]
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "pulsar/b1:8080/0x00000000_0xffffffff",
-        "pulsar/lab/b1:8080/0x00000000_0xffffffff",
-        "sla-monitor/b1:8080/0x00000000_0xffffffff",
-        "sla-monitor/lab/b1.example:8080/0x00000000_0xffffffff",
-        "pulsar/system/0x00000000_0x40000000",
-    ],
-)
-def test_bundles_of_pulsar_itself_are_counted_and_named_apart_from_the_others(name: str):
-    found = seen({"lastStats": {name: traffic(5), LOW: traffic(1)}})
-    assert (found.bundles, found.pulsars_own, found.listed_count) == ([LOW], [name], 2)
-
-
-def test_bundles_that_a_broker_owns_without_listing_them_are_named_too():
-    system = "pulsar/system/0x00000000_0x40000000"
-    found = seen({"bundles": [HEARTBEAT, LOW], "pulsarsOwn": [system, LOW]})
-    assert (found.bundles, found.pulsars_own, found.listed_count) == ([LOW], [HEARTBEAT, system], 2)
 
 
 def test_a_heartbeat_stays_unseen_when_the_memory_of_names_starts_again(monkeypatch: pytest.MonkeyPatch):
@@ -265,48 +251,40 @@ def test_a_file_has_no_key_to_compare():
     assert isinstance(taken(report(), key=None), LoadReport)
 
 
+FIVE, SIX = "1970-01-01T00:00:05Z", "1970-01-01T00:00:06Z"
+MANY = [f"b{number:03d}" for number in range(120)]
+
+
 @pytest.mark.parametrize(
     ("data", "named", "count"),
     [
         ({}, [], 0),
-        ({"unowned": {HIGH: "1970-01-01T00:00:05Z", LOW: "1970-01-01T00:00:06Z"}}, [LOW, HIGH], 2),
-        ({"unowned": {LOW: "1970-01-01T00:00:05Z"}, "unowned_count": 7}, [LOW], 7),
-        (
-            {"unowned": {f"b{number:03d}": "1970-01-01T00:00:05Z" for number in range(120)}},
-            [f"b{number:03d}" for number in range(100)],
-            120,
-        ),
+        ({"unowned": {HIGH: FIVE, LOW: SIX}}, [LOW, HIGH], 2),
+        ({"unowned": {LOW: FIVE}, "unowned_count": 7}, [LOW], 7),
+        ({"unowned": dict.fromkeys(MANY, FIVE)}, MANY[:100], 120),
     ],
     ids=["none", "two", "more than are named", "too many names"],
 )
-def test_bundles_without_an_owner_come_with_the_tick(
-    data: dict[str, object], named: list[str], count: int
-) -> None:
+def test_bundles_without_an_owner_come_with_the_tick(data: dict[str, object], named: list[str], count: int):
     found = taken(event("trimtab.tick.v1", subject="tick", data={"asked": ["b1"], **data}))
-    assert isinstance(found, Tick)
-    assert [name for name, _ in found.unowned] == named
-    assert found.unowned_count == count
+    assert ([name for name, _ in found.unowned], found.unowned_count) == (named, count)
     assert {since for _, since in found.unowned} <= {5000, 6000}
 
 
 def test_the_other_events_are_read_too():
     sweep = taken(tick(time_s=9, asked=["b2", "b1"], failed={"b3": "timeout", "b2": "refused"}))
-    assert isinstance(sweep, Tick)
     assert (sweep.time_ms, sweep.asked) == (9_000, ("b1", "b2"))
     assert sweep.failed == (("b2", "refused"), ("b3", "timeout"))
 
     ended = taken(result("abc", "failed", time_s=1))
-    assert isinstance(ended, ActionResult)
     assert (ended.action_id, ended.outcome) == ("abc", "failed")
 
     overlay = taken(control(time_s=1, data={"settings": {"b": 1, "a": {"d": 2, "c": 3}}, "who": "ann"}))
-    assert isinstance(overlay, Control)
     assert (overlay.paused, overlay.mode, overlay.who, overlay.why) == (False, None, "ann", "")
     assert overlay.overlay == b'{"a":{"c":3,"d":2},"b":1}'
 
     assert overlay.resumed_ms is None
     resumed = taken(control(time_s=2, data={"resumed_at": "1970-01-01T01:00:01.5+01:00"}))
-    assert isinstance(resumed, Control)
     assert resumed.resumed_ms == 1500
 
     known = taken(
@@ -320,7 +298,6 @@ def test_the_other_events_are_read_too():
             anti_affinity={"g": ["t/b", "t/a"]},
         )
     )
-    assert isinstance(known, ClusterFacts)
     assert known.facts == Facts(
         shedding_brokers=["b1", "b2"],
         splitting_brokers=["b4"],
@@ -330,7 +307,6 @@ def test_the_other_events_are_read_too():
     )
 
     statistics = taken(event(TOPIC_STATS, data={LOW: {"persistent://t/n/a": traffic(1)}}))
-    assert isinstance(statistics, TopicStats)
     assert statistics.broker == "b1"
 
 
@@ -346,8 +322,51 @@ def test_a_hundred_thousand_bundles_fit_into_one_report():
     started_s = time.process_time()
     found = taken(value)
     assert time.process_time() - started_s < 5
-    assert isinstance(found, LoadReport)
     assert found.report.listed_count == len(found.report.bundles) == 100_000
     assert found.report.bundles == sorted(stats)
     assert found.report.messages_per_s == sum(range(100_000))
     assert np.array_equal(found.report.traffic[:, 0], [stats[name]["msgRateIn"] for name in sorted(stats)])
+
+
+A, B, C = (f"t/n/0x{start:08x}_0x{start + 1:08x}" for start in (1, 2, 3))
+BROKER = ("lab", "b1")
+
+
+def test_the_same_names_again_are_the_same_listing():
+    known = KnownBundles()
+    assert known.listing(BROKER, [B, A], [A, B]) is known.listing(BROKER, [B, A], [A, B])
+
+
+@pytest.mark.parametrize(
+    ("stats", "listed"), [([A, B], [A, B]), ([B, A], [B, A]), ([B], [A, B]), ([B, A], [A]), ([B, A], None)]
+)
+def test_other_names_or_another_order_are_read_anew(stats: list[str], listed: list[str] | None):
+    known = KnownBundles()
+    known.listing(BROKER, [B, A], [A, B])
+    after, fresh = known.listing(BROKER, stats, listed), KnownBundles().listing(BROKER, stats, listed)
+    assert (after.bundles, after.stats_rows.tolist(), after.listed_count) == (
+        fresh.bundles,
+        fresh.stats_rows.tolist(),
+        fresh.listed_count,
+    )
+    assert [stats[row] if row >= 0 else None for row in after.stats_rows.tolist()] == [
+        name if name in stats else None for name in after.bundles
+    ]
+
+
+def test_a_wrong_name_is_refused_however_often_it_comes():
+    known = KnownBundles()
+    for _ in range(2):
+        with pytest.raises(BadBundleName, match="'no-bundle' is no bundle"):
+            known.listing(BROKER, [A, "no-bundle"], None)
+
+
+def test_however_many_names_and_brokers_come_little_is_kept_and_every_listing_is_right():
+    known = KnownBundles(max_names=4)
+    for turn in range(20):
+        names = [A, HEARTBEAT, B, C][turn % 3 :]
+        found = known.listing(("lab", f"b{turn % 7}"), names, None)
+        assert found.bundles == sorted(set(names) - {HEARTBEAT})
+        assert found.listed_count == len(names)
+        assert len(known._names) <= 4
+        assert sum(kept.size for kept in known._listings.values()) <= 4

@@ -96,9 +96,7 @@ def replace_one(tree: object, put: object, data: st.DataObject) -> object:
 
 @CHECKED
 @given(st.sampled_from(VALID), ANYTHING, st.data())
-def test_a_valid_event_with_a_value_replaced_is_an_event_or_a_refusal(
-    value: bytes, put: object, data: st.DataObject
-):
+def test_a_valid_event_with_another_value_is_event_or_refusal(value: bytes, put: object, data: st.DataObject):
     event_: dict[str, object] = json.loads(value)
     name = data.draw(st.sampled_from([*sorted(event_), "data", "data", "recordedtime"]))
     event_[name] = replace_one(event_.get(name), put, data)

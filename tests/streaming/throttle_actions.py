@@ -12,7 +12,7 @@ L1, L2, F3 = BrokerRole("leader", 1), BrokerRole("leader", 2), BrokerRole("follo
 def action(precondition: str = "unknown", **data: Any) -> ThrottleAction:
     tables = ("add_leader", "add_follower", "remove_leader", "remove_follower")
     usual: dict[str, Any] = {
-        "precondition": Precondition(reassignments=precondition),  # type: ignore[arg-type]
+        "precondition": Precondition(reassignments=precondition),
         "expires_at": "2026-01-01T00:00:00Z",
         "dry_run": False,
         **{f"{name}_throttled_replicas": {} for name in tables},

@@ -1,199 +1,104 @@
-"""Settings: what is refused, and how it is named."""
+"""Settings: what is refused and how it is named; the reference and the sample file match the code."""
 
+import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from streaming.settings import SettingsError, load
-from tests.streaming.settings.given import refusal
+from streaming.settings import Settings, SettingsError, load
+from streaming.settings.catalog import dotted, sections
+from streaming.settings.reference import render_reference, render_sample
+from tests.streaming.settings.given import loaded, refusal
+
+WRONG = [
+    # the rule, what the file says, and what is said of it after the name of the file
+    ("an unknown key names the nearest of its section", "[pulsar.avg_shedder]\nlow_threshold = 10",
+        "pulsar.avg_shedder.low_threshold: unknown setting; did you mean low_threshold_points?"),
+    ("a key in the wrong section names the right one", "[pulsar]\nlength_s = 10",
+        "pulsar.length_s: unknown setting; did you mean pulsar.rounds.length_s?"),
+    ("an unknown section names the nearest", "[pulsr]\n",
+        "pulsr: unknown setting; did you mean pulsar?"),
+    ("a key like no other is told what there is", "[metrics]\nzzz = 1",
+        "metrics.zzz: unknown setting; known here: collector_port, executor_port, host, port"),
+    ("a misspelt key of a cluster's section names the nearest",
+        '[clusters."east-1".pulsar.avg_shedder]\nlow_hits_count = 3',
+        "clusters.east-1.pulsar.avg_shedder.low_hits_count: unknown setting; did you mean low_hit_count?"),
+    ("a cluster's section holds nothing but decisions", '[clusters."east.1".controller]\nmode = "act"',
+        'clusters."east.1".controller: unknown setting; known here: kafka, pulsar'),
+    ("a section in the wrong place names the right place", '[clusters."east-1".avg_shedder]\n',
+        "clusters.east-1.avg_shedder: unknown setting; did you mean clusters.east-1.pulsar.avg_shedder?"),
+    ("a cluster's name is checked", '[clusters."east 1".pulsar]\n',
+        "clusters.\"east 1\": a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -"),
+    ("a number that is too large where a table should be is no fault of ours", "[kafka.capacity]\nbrokers = 1.5e300",
+        "kafka.capacity.brokers: expected at most 1e+18, up or down, found 1.5e+300"),
+    ("a number in quotes is not a number", '[pulsar.rounds]\nlength_s = "15"',
+        'pulsar.rounds.length_s: expected a finite number, found "15"'),
+    ("a truth value is not a number", "[pulsar.avg_shedder]\nlow_hit_count = true",
+        "pulsar.avg_shedder.low_hit_count: expected a whole number, found true"),
+    ("a fraction is not a count", "[pulsar.avg_shedder]\nlow_hit_count = 2.5",
+        "pulsar.avg_shedder.low_hit_count: expected a whole number, found 2.5"),
+    ("infinity is not a number", "[pulsar.capacity]\nmessages_per_s = inf",
+        "pulsar.capacity.messages_per_s: expected a finite number, found Infinity"),
+    ("nan is not a number", "[pulsar.usage]\ncpu_weight = nan",
+        "pulsar.usage.cpu_weight: expected a finite number, found NaN"),
+    ("a date is not a text", "[spark]\ncheckpoint = 2026-01-01",
+        'spark.checkpoint: expected a text in quotes, found "2026-01-01"'),
+    ("a choice lists what may be chosen", '[controller]\nmode = "live"',
+        'controller.mode: expected one of "dry-run", "act", found "live"'),
+    ("a single text is not a list", '[pulsar.guards]\nexcluded_brokers = "b1"',
+        'pulsar.guards.excluded_brokers: expected a list of texts, found "b1"'),
+    ("a section is a table", 'pulsar = "avg"',
+        'pulsar: expected a table, found "avg"'),
+    ("a Spark key without quotes is refused", "[spark.extra]\nspark.task.cpus = 1",
+        'spark.extra.spark: expected a text in quotes, found {"task": {"cpus": 1}}'),
+    ("a low threshold above the high one names the section", "[pulsar.avg_shedder]\nlow_threshold_points = 50",
+        ("pulsar.avg_shedder: low_threshold_points is 50.0, above high_threshold_points 40.0; the low "
+        "threshold must not exceed the high one")),
+    ("a cluster's section is judged together with what it inherits",
+        '[pulsar.avg_shedder]\nlow_threshold_points = 30\n[clusters."e".pulsar.avg_shedder]\nhigh_threshold_points = 20',
+        ("clusters.e.pulsar.avg_shedder: low_threshold_points is 30.0, above high_threshold_points 20.0; "
+        "the low threshold must not exceed the high one")),
+    ("a cluster's section is not blamed for what it inherits",
+        '[clusters."e".pulsar]\nbundle_average_samples = 3\n[pulsar.rounds]\nlength_s = 0',
+        "pulsar.rounds: length_s is 0.0; a round lasts at least a millisecond"),
+    ("nor for an unknown key that it inherits",
+        '[clusters."e".pulsar]\nbundle_average_samples = 3\n[pulsar]\nlength_s = 10',
+        "pulsar.length_s: unknown setting; did you mean pulsar.rounds.length_s?"),
+    ("a round whose end no calendar holds", "[pulsar.rounds]\nlength_s = 1e10",
+        "pulsar.rounds.length_s: expected at most 1e+09 seconds, found 10000000000.0"),
+    ("an action whose expiry no calendar holds", "[controller]\naction_ttl_s = 1e12",
+        "controller.action_ttl_s: expected at most 1e+09 seconds, found 1000000000000.0"),
+    ("a placement that there is not", '[pulsar]\nplacement = "least-message-rate"',
+        ('pulsar.placement: expected one of "broker", "least-long-term-message-rate", '
+        '"least-resource-usage", found "least-message-rate"')),
+    ("a limit that would let nothing move", "[pulsar.uniform_load_shedder]\nmax_unload_bundles_count = 0",
+        "pulsar.uniform_load_shedder: max_unload_bundles_count is 0; it must be 1 or more, or -1 (no limit)"),
+    ("an action that is over at once", "[controller]\naction_ttl_s = 0",
+        "controller.action_ttl_s: expected more than 0, found 0"),
+    ("too few sweeps, named with their target", "[targets.e.pulsar]\nsweeps_per_round_count = 1",
+        "targets.e.pulsar.sweeps_per_round_count: expected 2 or more, found 1"),
+    ("a port that no machine has", "[metrics]\nport = 70000",
+        "metrics.port: expected at most 65535, found 70000"),
+    ("a trigger interval that would kill the workers is refused", "[spark]\ntrigger_interval_s = 31",
+        ("spark: trigger_interval_s is 31.0; expected above 0 and at most 30, because Spark kills Python "
+        "workers that idle for 60 s")),
+    ("an address without a scheme is refused", '[input]\nurl = "localhost:9092"',
+        "input: url is 'localhost:9092'; expected kafka://host:port[,host:port]"),
+    ("two topics of one name are refused", '[topics]\naudit = "trimtab.input"',
+        "topics: input and audit are both 'trimtab.input'; every topic needs its own name"),
+    ("a syntax error names the line", "[pulsar\n",
+        "is not valid TOML: Expected ']' at the end of a table declaration (at line 1, column 8)"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("toml", "line"),
-    [
-        pytest.param(
-            "[pulsar.avg_shedder]\nlow_threshold = 10",
-            "trimtab.toml: pulsar.avg_shedder.low_threshold: unknown setting; did you mean low_threshold_points?",
-            id="an unknown key names the nearest of its section",
-        ),
-        pytest.param(
-            "[pulsar]\nlength_s = 10",
-            "trimtab.toml: pulsar.length_s: unknown setting; did you mean pulsar.rounds.length_s?",
-            id="a key in the wrong section names the right one",
-        ),
-        pytest.param(
-            "[pulsr]\n",
-            "trimtab.toml: pulsr: unknown setting; did you mean pulsar?",
-            id="an unknown section names the nearest",
-        ),
-        pytest.param(
-            "[metrics]\nzzz = 1",
-            "trimtab.toml: metrics.zzz: unknown setting; known here: collector_port, executor_port, host, port",
-            id="a key like no other is told what there is",
-        ),
-        pytest.param(
-            '[clusters."east-1".pulsar.avg_shedder]\nlow_hits_count = 3',
-            "trimtab.toml: clusters.east-1.pulsar.avg_shedder.low_hits_count: unknown setting; "
-            "did you mean low_hit_count?",
-            id="a misspelt key of a cluster's section names the nearest",
-        ),
-        pytest.param(
-            '[clusters."east.1".controller]\nmode = "act"',
-            'trimtab.toml: clusters."east.1".controller: unknown setting; known here: kafka, pulsar',
-            id="a cluster's section holds nothing but decisions",
-        ),
-        pytest.param(
-            '[clusters."east-1".avg_shedder]\n',
-            "trimtab.toml: clusters.east-1.avg_shedder: unknown setting; "
-            "did you mean clusters.east-1.pulsar.avg_shedder?",
-            id="a section in the wrong place names the right place",
-        ),
-        pytest.param(
-            '[clusters."east 1".pulsar]\n',
-            'trimtab.toml: clusters."east 1": a cluster\'s name is 1 to 100 of A-Z a-z 0-9 . _ -',
-            id="a cluster's name is checked",
-        ),
-        pytest.param(
-            "[kafka.capacity]\nbrokers = 1.5e300",
-            "trimtab.toml: kafka.capacity.brokers: expected at most 1e+18, up or down, found 1.5e+300",
-            id="a number that is too large where a table should be is no fault of ours",
-        ),
-        pytest.param(
-            '[pulsar.rounds]\nlength_s = "15"',
-            'trimtab.toml: pulsar.rounds.length_s: expected a finite number, found "15"',
-            id="a number in quotes is not a number",
-        ),
-        pytest.param(
-            "[pulsar.avg_shedder]\nlow_hit_count = true",
-            "trimtab.toml: pulsar.avg_shedder.low_hit_count: expected a whole number, found true",
-            id="a truth value is not a number",
-        ),
-        pytest.param(
-            "[pulsar.avg_shedder]\nlow_hit_count = 2.5",
-            "trimtab.toml: pulsar.avg_shedder.low_hit_count: expected a whole number, found 2.5",
-            id="a fraction is not a count",
-        ),
-        pytest.param(
-            "[pulsar.capacity]\nmessages_per_s = inf",
-            "trimtab.toml: pulsar.capacity.messages_per_s: expected a finite number, found Infinity",
-            id="infinity is not a number",
-        ),
-        pytest.param(
-            "[pulsar.usage]\ncpu_weight = nan",
-            "trimtab.toml: pulsar.usage.cpu_weight: expected a finite number, found NaN",
-            id="nan is not a number",
-        ),
-        pytest.param(
-            "[spark]\ncheckpoint = 2026-01-01",
-            'trimtab.toml: spark.checkpoint: expected a text in quotes, found "2026-01-01"',
-            id="a date is not a text",
-        ),
-        pytest.param(
-            '[controller]\nmode = "live"',
-            'trimtab.toml: controller.mode: expected one of "dry-run", "act", found "live"',
-            id="a choice lists what may be chosen",
-        ),
-        pytest.param(
-            '[pulsar.guards]\nexcluded_brokers = "b1"',
-            'trimtab.toml: pulsar.guards.excluded_brokers: expected a list of texts, found "b1"',
-            id="a single text is not a list",
-        ),
-        pytest.param(
-            'pulsar = "avg"', 'trimtab.toml: pulsar: expected a table, found "avg"', id="a section is a table"
-        ),
-        pytest.param(
-            "[spark.extra]\nspark.task.cpus = 1",
-            'trimtab.toml: spark.extra.spark: expected a text in quotes, found {"task": {"cpus": 1}}',
-            id="a Spark key without quotes is refused",
-        ),
-        pytest.param(
-            "[pulsar.avg_shedder]\nlow_threshold_points = 50",
-            "trimtab.toml: pulsar.avg_shedder: low_threshold_points is 50.0, above high_threshold_points 40.0; "
-            "the low threshold must not exceed the high one",
-            id="a low threshold above the high one names the section",
-        ),
-        pytest.param(
-            "[pulsar.avg_shedder]\nlow_threshold_points = 30\n"
-            '[clusters."e".pulsar.avg_shedder]\nhigh_threshold_points = 20',
-            "trimtab.toml: clusters.e.pulsar.avg_shedder: low_threshold_points is 30.0, above "
-            "high_threshold_points 20.0; the low threshold must not exceed the high one",
-            id="a cluster's section is judged together with what it inherits",
-        ),
-        pytest.param(
-            '[clusters."e".pulsar]\nbundle_average_samples = 3\n[pulsar.rounds]\nlength_s = 0',
-            "trimtab.toml: pulsar.rounds: length_s is 0.0; a round lasts at least a millisecond",
-            id="a cluster's section is not blamed for what it inherits",
-        ),
-        pytest.param(
-            '[clusters."e".pulsar]\nbundle_average_samples = 3\n[pulsar]\nlength_s = 10',
-            "trimtab.toml: pulsar.length_s: unknown setting; did you mean pulsar.rounds.length_s?",
-            id="nor for an unknown key that it inherits",
-        ),
-        pytest.param(
-            "[pulsar.rounds]\nlength_s = 1e10",
-            "trimtab.toml: pulsar.rounds.length_s: expected at most 1e+09 seconds, found 10000000000.0",
-            id="a round whose end no calendar holds",
-        ),
-        pytest.param(
-            "[controller]\naction_ttl_s = 1e12",
-            "trimtab.toml: controller.action_ttl_s: expected at most 1e+09 seconds, found 1000000000000.0",
-            id="an action whose expiry no calendar holds",
-        ),
-        pytest.param(
-            '[pulsar]\nplacement = "least-message-rate"',
-            'trimtab.toml: pulsar.placement: expected one of "broker", "least-long-term-message-rate", '
-            '"least-resource-usage", found "least-message-rate"',
-            id="a placement that there is not",
-        ),
-        pytest.param(
-            "[pulsar.uniform_load_shedder]\nmax_unload_bundles_count = 0",
-            "trimtab.toml: pulsar.uniform_load_shedder: max_unload_bundles_count is 0; it must be 1 or more, or -1 "
-            "(no limit)",
-            id="a limit that would let nothing move",
-        ),
-        pytest.param(
-            "[controller]\naction_ttl_s = 0",
-            "trimtab.toml: controller.action_ttl_s: expected more than 0, found 0",
-            id="an action that is over at once",
-        ),
-        pytest.param(
-            "[targets.e.pulsar]\nsweeps_per_round_count = 1",
-            "trimtab.toml: targets.e.pulsar.sweeps_per_round_count: expected 2 or more, found 1",
-            id="too few sweeps, named with their target",
-        ),
-        pytest.param(
-            "[metrics]\nport = 70000",
-            "trimtab.toml: metrics.port: expected at most 65535, found 70000",
-            id="a port that no machine has",
-        ),
-        pytest.param(
-            "[spark]\ntrigger_interval_s = 31",
-            "trimtab.toml: spark: trigger_interval_s is 31.0; expected above 0 and at most 30, because Spark kills "
-            "Python workers that idle for 60 s",
-            id="a trigger interval that would kill the workers is refused",
-        ),
-        pytest.param(
-            '[input]\nurl = "localhost:9092"',
-            "trimtab.toml: input: url is 'localhost:9092'; expected kafka://host:port[,host:port]",
-            id="an address without a scheme is refused",
-        ),
-        pytest.param(
-            '[topics]\naudit = "trimtab.input"',
-            "trimtab.toml: topics: input and audit are both 'trimtab.input'; every topic needs its own name",
-            id="two topics of one name are refused",
-        ),
-        pytest.param(
-            "[pulsar\n",
-            "trimtab.toml: is not valid TOML: Expected ']' at the end of a table declaration (at line 1, column 8)",
-            id="a syntax error names the line",
-        ),
-    ],
-)
-def test_a_wrong_file_is_refused_and_the_message_names_the_key(tmp_path: Path, toml: str, line: str) -> None:
-    assert refusal(tmp_path, toml) == [line]
+@pytest.mark.parametrize(("toml", "line"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+def test_a_wrong_file_is_refused_and_the_message_names_the_key(tmp_path: Path, toml: str, line: str):
+    assert refusal(tmp_path, toml) == [f"trimtab.toml: {line}"]
 
 
-def test_every_problem_is_listed_at_once(tmp_path: Path) -> None:
+def test_every_problem_is_listed_at_once(tmp_path: Path):
     toml = '[pulsar.rounds]\nlength = 1\nlateness_s = "1"\n[pulsar.usage]\ncpu_weight = -1\n'
     lines = refusal(tmp_path, toml, flags={"metrics.port": "x"}, TRIMTAB_CONTROLER__MODE="act")
     assert [line.split(":")[0] for line in lines] == [
@@ -202,17 +107,17 @@ def test_every_problem_is_listed_at_once(tmp_path: Path) -> None:
     assert lines[-1] == "trimtab.toml: pulsar.usage: cpu_weight is -1.0; it must be from 0 to 1e+06"
 
 
-def test_a_section_with_an_unreadable_value_is_not_judged_by_its_default(tmp_path: Path) -> None:
+def test_a_section_with_an_unreadable_value_is_not_judged_by_its_default(tmp_path: Path):
     toml = '[pulsar.avg_shedder]\nlow_threshold_points = 50\nhigh_threshold_points = "60"\n'
     assert len(refusal(tmp_path, toml)) == 1
 
 
-def test_a_named_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
+def test_a_named_file_that_is_missing_is_an_error(tmp_path: Path):
     with pytest.raises(SettingsError, match=r"none\.toml: cannot be read: No such file or directory"):
         load(file=tmp_path / "none.toml", flags={}, environ={})
 
 
-def test_a_file_that_is_not_text_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_an_error(tmp_path: Path):
     (tmp_path / "trimtab.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(SettingsError, match="is not valid TOML"):
         load(file=tmp_path / "trimtab.toml", flags={}, environ={})
@@ -245,5 +150,62 @@ def test_a_file_that_is_not_text_is_an_error(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_wrong_variable_is_refused_by_name(tmp_path: Path, environ: dict[str, str], line: str) -> None:
+def test_a_wrong_variable_is_refused_by_name(tmp_path: Path, environ: dict[str, str], line: str):
     assert refusal(tmp_path, **environ) == [line]
+
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_every_setting_has_a_docstring_and_a_row_in_the_reference():
+    reference = render_reference()
+    chapters = {chapter.split("`")[1]: chapter for chapter in reference.split("\n## ")[1:]}
+    for section in sections():
+        heading = "[" + dotted(section.path).replace("NAME", '"NAME"') + "]"
+        assert section.doc
+        assert not section.doc.startswith(f"{section.path[-1]}(")
+        for setting in section.settings:
+            assert setting.doc, f"{dotted(section.path)}.{setting.name} has no docstring"
+            assert f"\n| `{setting.name}` |" in chapters[heading]
+
+
+def test_every_limit_and_unit_is_visible_in_the_reference():
+    reference = render_reference()
+    assert "| `low_threshold_points` | number | `15` |" in reference
+    assert "Pulsar: `loadBalancerAvgShedderLowThreshold` |" in reference
+    assert '| `mode` | `"dry-run"` or `"act"` | `"dry-run"` |' in reference
+
+
+def recommended() -> Settings:
+    """The defaults, except where the sample recommends another value."""
+    defaults = Settings()
+    pulsar = replace(defaults.pulsar, shedding_policy="fleet-planner")
+    return replace(defaults, pulsar=pulsar)
+
+
+def test_the_sample_file_changes_nothing_but_what_it_recommends(tmp_path: Path):
+    assert loaded(tmp_path, render_sample()).settings == recommended()
+
+
+def test_the_sample_file_uncommented_is_the_defaults(tmp_path: Path):
+    uncommented = re.sub(r"(?m)^#(?=\w+ = )", "", render_sample())
+    result = loaded(tmp_path, uncommented)
+    assert result.settings == recommended()
+    written = {key for key, origin in result.sources.items() if origin.startswith("file ")}
+    unset = {key for key in result.sources if key not in written}
+    security = ("ca_file", "certificate_file", "key_file", "username", "password", "password_file")
+    assert unset == {
+        *(f"{side}.security.{name}" for side in ("input", "output") for name in security),
+        "clusters", "targets", "pulsar.approval.standing", "input.pulsar.token_file", "input.pulsar.ca_file", "output.pulsar.token_file", "output.pulsar.ca_file", "output.url", "metrics.collector_port", "metrics.executor_port", "spark.master", "spark.jars_dir", "spark.extra",
+        "pulsar.capacity.messages_per_s", "pulsar.capacity.bytes_per_s", "pulsar.capacity.brokers",
+        "pulsar.capacity.topics_count", "pulsar.capacity.sessions_count",
+        "pulsar.guards.max_unloads_per_round_count", "pulsar.guards.max_unloads_per_hour_count", "pulsar.guards.max_moved_per_hour_ratio",
+        "kafka.capacity.network_bytes_per_s", "kafka.capacity.brokers",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("page", "render"), [("settings.md", render_reference), ("trimtab.sample.toml", render_sample)]
+)
+def test_the_pages_in_docs_are_up_to_date(page: str, render: Callable[[], str]):
+    assert (ROOT / "docs" / page).read_text(encoding="utf-8") == render(), "run `make docs`"

@@ -64,20 +64,18 @@ def begun(**how: bool) -> World:
 def shown(found: World, event: LoadReport) -> BrokerReport:
     """What a candidate sees of a report."""
     seen = found.take(event)
-    assert isinstance(seen, LoadReport)
     return seen.report
 
 
-def test_who_moves_nothing_sees_the_very_reports_that_were_recorded() -> None:
+def test_who_moves_nothing_sees_the_very_reports_that_were_recorded():
     found = begun()
     later = report("b1:8080", 30_000, 33.0, {A: 210.0})
     assert found.take(later) is later
 
 
-def test_a_moved_bundle_and_its_cost_leave_one_broker_and_arrive_at_the_other() -> None:
+def test_a_moved_bundle_and_its_cost_leave_one_broker_and_arrive_at_the_other():
     found = begun()
     landed = found.unload(A, "b2:8080")
-    assert landed is not None
     assert (landed.source, landed.destination, landed.messages_per_s) == (0, 1, 300.0)
     source = shown(found, report("b1:8080", 30_000, 31.0, {A: 240.0, B: 100.0}))
     assert source.bundles == [B]
@@ -93,21 +91,21 @@ def test_a_moved_bundle_and_its_cost_leave_one_broker_and_arrive_at_the_other() 
     assert found.structural_points().tolist() == pytest.approx([13.0, 23.0])
 
 
-def test_what_was_not_measured_stays_so() -> None:
+def test_what_was_not_measured_stays_so():
     found = begun()
     found.unload(A, "b2:8080")
     seen = shown(found, report("b1:8080", 30_000, 31.0, {A: 240.0, B: 100.0}))
     assert seen.resources[1:].tolist() == [[NOT_MEASURED, NOT_MEASURED]] * 3
 
 
-def test_a_recorded_move_moves_a_bundle_that_is_where_it_was_recorded() -> None:
+def test_a_recorded_move_moves_a_bundle_that_is_where_it_was_recorded():
     found = begun()
     found.take(report("b1:8080", 30_000, 20.0, {A: 200.0}))
     seen = shown(found, report("b2:8080", 30_000, 10.0, {B: 100.0, C: 40.0}))
     assert seen.bundles == [B, C]
 
 
-def test_a_recorded_move_does_not_move_a_bundle_that_was_moved_before() -> None:
+def test_a_recorded_move_does_not_move_a_bundle_that_was_moved_before():
     found = begun()
     found.unload(C, "b1:8080")
     found.take(report("b1:8080", 30_000, 30.0, {A: 200.0, B: 100.0}))
@@ -116,7 +114,7 @@ def test_a_recorded_move_does_not_move_a_bundle_that_was_moved_before() -> None:
     assert shown(found, report("b2:8080", 60_000, 1.0, {})).bundles == []
 
 
-def test_a_bundle_that_comes_back_to_its_recorded_broker_follows_the_recording_again() -> None:
+def test_a_bundle_that_comes_back_to_its_recorded_broker_follows_the_recording_again():
     found = begun()
     found.unload(A, "b2:8080")
     found.unload(A, "b1:8080")
@@ -124,7 +122,7 @@ def test_a_bundle_that_comes_back_to_its_recorded_broker_follows_the_recording_a
     assert found.take(later) is later
 
 
-def test_without_recorded_moves_a_bundle_stays_where_it_was_first_seen() -> None:
+def test_without_recorded_moves_a_bundle_stays_where_it_was_first_seen():
     found = begun(keeps_recorded_moves=False)
     assert shown(found, report("b1:8080", 30_000, 20.0, {A: 200.0})).bundles == [A, B]
     assert shown(found, report("b2:8080", 30_000, 10.0, {B: 120.0, C: 40.0})).bundles == [C]
@@ -133,7 +131,7 @@ def test_without_recorded_moves_a_bundle_stays_where_it_was_first_seen() -> None
     assert seen.traffic[1, 0] == 120.0
 
 
-def test_bundles_of_a_broker_that_died_are_where_the_recording_has_them() -> None:
+def test_bundles_of_a_broker_that_died_are_where_the_recording_has_them():
     found = begun()
     found.unload(A, "b2:8080")
     later_ms = 180_001  # max_report_age_s is 180
@@ -144,19 +142,17 @@ def test_bundles_of_a_broker_that_died_are_where_the_recording_has_them() -> Non
     assert np.isnan(found.structural_points()[1])
 
 
-def test_an_unload_of_what_is_not_there_fails() -> None:
+def test_an_unload_of_what_is_not_there_fails():
     found = begun()
     assert found.unload("shop/x/0x00000000_0xffffffff", "b2:8080") is None
     assert found.unload(A, "b3:8080") is None
 
 
-def test_where_pulsar_chooses_the_broker_with_the_lowest_message_rate_gets_the_bundle() -> None:
+def test_where_pulsar_chooses_the_broker_with_the_lowest_message_rate_gets_the_bundle():
     found = begun()
     landed = found.unload(A, None)
-    assert landed is not None
     assert landed.destination == 1
     again = found.unload(B, None)
-    assert again is not None
     assert again.destination == 1, "60 + 300 messages/s are still less than 450"
 
 
@@ -186,7 +182,7 @@ def names_in_halves() -> tuple[str, str]:
     return lower, upper
 
 
-def test_the_children_of_a_cut_share_the_traffic_as_their_topics_do_and_move_alone() -> None:
+def test_the_children_of_a_cut_share_the_traffic_as_their_topics_do_and_move_alone():
     found = begun()
     lower, upper = names_in_halves()
     found.take(topics(0, [lower, upper], [225.0, 75.0]))
@@ -198,7 +194,6 @@ def test_the_children_of_a_cut_share_the_traffic_as_their_topics_do_and_move_alo
     arrived = shown(found, report("b2:8080", 30_000, 5.0, {C: 40.0}))
     assert arrived.traffic[0, 0] == 50.0
     stats = found.take(msgspec.structs.replace(topics(30_000, [lower, upper], [225.0, 75.0]), id="later"))
-    assert isinstance(stats, TopicStats)
     assert (stats.traffic.bundles, stats.traffic.topics) == (["shop/a/0x00000000_0x40000000"], [lower])
 
 
@@ -209,9 +204,7 @@ def test_the_children_of_a_cut_share_the_traffic_as_their_topics_do_and_move_alo
         pytest.param((0, 0), [5, 20], id="like the topics, where none is known of"),
     ],
 )
-def test_the_children_of_a_cut_share_the_clients_of_their_bundle(
-    sessions: tuple[int, int], counts: list[int]
-) -> None:
+def test_the_children_of_a_cut_share_the_clients_of_a_bundle(sessions: tuple[int, int], counts: list[int]):
     """Not each of them has them all: a backtest would cut them again and again."""
     found = begun()
     told = topics(0, list(names_in_halves()), [1.0, 1.0])
@@ -225,11 +218,11 @@ def test_the_children_of_a_cut_share_the_clients_of_their_bundle(
     assert seen.counts[0].tolist() == counts
 
 
-def test_a_cut_outside_of_the_bundle_changes_nothing() -> None:
+def test_a_cut_outside_of_the_bundle_changes_nothing():
     found = begun()
     assert not found.split(A, [0x90000000])
     assert found.unload(A, "b2:8080") is not None
 
 
-def test_what_executors_said_of_other_decisions_is_left_out() -> None:
+def test_what_executors_said_of_other_decisions_is_left_out():
     assert begun().take(ActionResult(id="r", time_ms=1, action_id="x", outcome="succeeded")) is None

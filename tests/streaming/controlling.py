@@ -1,0 +1,50 @@
+"""A cluster's control as an operator's command finds it and changes it."""
+
+import json
+from datetime import UTC, datetime
+
+from streaming.cli.control import Asker, Edit, Planned, Standing, find_standings, plan
+from streaming.settings import ClusterSettingsSource, Settings
+from streaming.transport.side import TopicRecord
+from tests.streaming.events import control
+from tests.streaming.records import on_topic
+
+SETTINGS = ClusterSettingsSource(Settings())
+ASKER = Asker(who="maria", why="the sale")
+NOW_MS = 1_700_000_000_000
+NOW = datetime.fromtimestamp(NOW_MS / 1000, UTC)
+LOW_10 = {"pulsar": {"avg_shedder": {"low_threshold_points": 10}}}
+
+
+def record(value: bytes, *, key: str = "east-1", offset: int = 0, appended_ms: int = NOW_MS) -> TopicRecord:
+    return on_topic(value, key=key.encode(), at_ms=appended_ms, offset=offset)
+
+
+def stands(*values: bytes) -> Standing:
+    records = [record(value, offset=offset) for offset, value in enumerate(values)]
+    return find_standings(records, SETTINGS).get("east-1", Standing())
+
+
+def planned(edit: Edit, *values: bytes, now_ms: int = NOW_MS) -> Planned:
+    return plan(
+        "east-1",
+        edit=edit,
+        asker=ASKER,
+        stands=stands(*values),
+        settings=SETTINGS,
+        now_ms=now_ms,
+        nonce="n",
+    )
+
+
+def data_of(event: Planned) -> dict[str, object]:
+    written = json.loads(event.value)["data"]
+    assert isinstance(written, dict)
+    return written
+
+
+FULL = control(
+    time_s=1_699_999_000,
+    id="a",
+    data={"paused": True, "mode": "act", "settings": LOW_10, "who": "jo", "why": "x"},
+)

@@ -1,0 +1,209 @@
+"""What the README and the pages of docs that people write say is what the program does and prints."""
+
+import ast
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from policies.shedding.contract import BUNDLE_OUTCOMES
+from policies.shedding.registry import find_policy
+from policies.splitting.algorithms import ALGORITHMS
+from state.events import RejectReason
+from state.layouts import FRESH
+from state.settings import PulsarSettings
+from streaming.cli import main
+from streaming.controller.metrics import KNOWN_LABELS
+from streaming.settings import Settings
+from streaming.transport.errors import ADOPT, SKIP_LOST
+
+ROOT = Path(__file__).parents[2]
+PULSAR, DECISIONS, LIMITS, SPLITTING, THROTTLING = (
+    (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    for page in ("pulsar", "decisions", "limits", "splitting", "throttling")
+)
+
+
+def run(*arguments: str, given: str | None = None) -> Result:
+    return CliRunner().invoke(main, arguments, input=given)
+
+
+def test_the_decision_in_the_readme_is_the_first_one_of_the_recording():
+    recording = ROOT / "tests" / "recordings" / "pulsar-3-brokers.ndjson.gz"
+    config = str(recording.with_name("pulsar-3-brokers.toml"))
+    done = run("replay", "--config", config, "--only", "actions", str(recording))
+    shown = re.search(
+        r"<!-- decision: .*? -->\n```json\n(.*?)\n```", (ROOT / "README.md").read_text(), re.DOTALL
+    )
+    assert json.loads(shown[1]) == json.loads(done.stdout.splitlines()[0])
+
+
+LINKING = ["README", "ARCHITECTURE", *(f"docs/{page}" for page in ("decisions", "operations", "scaling"))]
+
+
+@pytest.mark.parametrize("page", [*LINKING, "docs/deployment"])
+def test_every_file_that_a_page_links_to_is_there(page: str):
+    path = ROOT / f"{page}.md"
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", path.read_text()):
+        assert (path.parent / target).exists(), target
+
+
+COMMANDS = re.findall(r"(?m)^ *\$ (?:.*do )?(trimtab [^|;&>#\n]*)", PULSAR)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_every_command_on_the_page_about_pulsar_is_one(line: str):
+    _, *words = shlex.split(line)
+    command: click.Command = main
+    context = click.Context(main)
+    while isinstance(command, click.Group):
+        name, *words = words
+        command = command.get_command(context, name)
+        assert command is not None, name
+    if "replay" not in line:  # its files need not be there
+        command.make_context(command.name, words)
+
+
+def test_the_page_about_pulsar_shows_every_step():
+    steps = "collect topics run config replay actions execute policy mode pause record resume"
+    assert {line.split()[1] for line in COMMANDS} == {*steps.split()}
+
+
+@pytest.mark.parametrize("policy", get_args(get_type_hints(PulsarSettings)["shedding_policy"]))
+def test_every_outcome_of_a_policy_is_a_label_from_the_first_scrape(policy: str):
+    assert set(find_policy(policy).outcomes) <= set(KNOWN_LABELS.examined_outcomes)
+
+
+def test_outcomes_of_a_bundle_and_those_of_a_calm_cluster_are_labels_too():
+    assert set(KNOWN_LABELS.calm_outcomes) < set(KNOWN_LABELS.examined_outcomes)
+    assert set(BUNDLE_OUTCOMES) - {"masked"} <= set(KNOWN_LABELS.candidate_outcomes)
+
+
+@pytest.mark.parametrize(
+    "outcome", sorted({*KNOWN_LABELS.examined_outcomes, *KNOWN_LABELS.candidate_outcomes})
+)
+def test_every_outcome_is_explained(outcome: str):
+    rows = [line.split("|")[1] for line in DECISIONS.splitlines() if line.startswith("| `")]
+    assert any(f"`{outcome}`" in row or f"`{outcome} " in row for row in rows)
+
+
+@pytest.mark.parametrize("placement", get_args(get_type_hints(PulsarSettings)["placement"]))
+def test_every_placement_is_explained(placement: str):
+    assert f"| `{placement}` |" in DECISIONS
+
+
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in LIMITS.splitlines()
+    if line.startswith("| ") and not line.startswith("| what |")
+]
+
+
+def value_of(name: str) -> Any:
+    """Value of a constant, ``package.module.NAME``, or the default of a setting, ``section.key``."""
+    module, _, last = name.rpartition(".")
+    if last.isupper():
+        return getattr(import_module(module), last)
+    found: Any = Settings()
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row[2]], ids=lambda row: row[0])
+def test_a_limit_is_what_the_page_says(row: list[str]):
+    value = value_of(row[2].strip("`"))
+    if isinstance(value, int | float):
+        assert float(re.match(r"\d+(\.\d+)?", row[1])[0]) == value
+    else:
+        assert value == ("*",)
+
+
+def test_every_reason_of_a_limit_is_one_that_the_dead_letter_has():
+    named = {name for row in ROWS for name in re.findall(r"`([a-z-]+)`", row[3]) if "-" in name}
+    assert named <= set(get_args(RejectReason))
+    assert {reason for reason in get_args(RejectReason) if reason.startswith("too-")} <= named
+
+
+def pictures(page: str) -> list[tuple[str, str]]:
+    """What a page shows of a plan, by options or algorithm."""
+    return re.findall(r"<!-- picture: (.*?) -->\n```text\n(.*?)```", page, re.DOTALL)
+
+
+def request(page: str) -> str:
+    return re.search(r"<!-- request: .*? -->\n```json\n(.*?)```", page, re.DOTALL)[1]
+
+
+@pytest.mark.parametrize(("algorithm", "shown"), pictures(SPLITTING), ids=lambda each: each[:30])
+def test_the_page_about_splits_shows_what_the_command_draws(algorithm: str, shown: str):
+    asked = json.dumps({**json.loads(request(SPLITTING)), "algorithm": algorithm})
+    result = run("split", "plan", "--input", "-", "--format", "table", given=asked)
+    assert (result.exit_code, result.stdout) == (0, shown)
+
+
+def test_the_page_about_splits_shows_or_explains_every_algorithm():
+    assert len(pictures(SPLITTING)) == len(ALGORITHMS) - 1
+    assert not [algorithm for algorithm in ALGORITHMS if f"`{algorithm}`" not in SPLITTING]
+
+
+def throttle_plan(*options: str) -> Result:
+    return run("throttle", "plan", "--input", "-", *options, given=request(THROTTLING))
+
+
+@pytest.mark.parametrize("options", ["as it is", "--rate 19200000", "--cap 22000000 --batches auto"])
+def test_the_page_about_throttles_shows_what_the_command_draws(options: str):
+    arguments = [] if options == "as it is" else options.split()
+    shown = dict(pictures(THROTTLING))
+    assert throttle_plan("--format", "table", *arguments).stdout == shown[options]
+    assert len(shown) == 3
+
+
+def test_the_page_about_throttles_explains_every_key_and_exit_code():
+    table = THROTTLING[THROTTLING.index("## What is printed") : THROTTLING.index("## How good")]
+    assert not [key for key in json.loads(throttle_plan().stdout) if f"`{key}`" not in table]
+    for options, exit_code in (((), 0), (("--rate", "19200000"), 3), (("--rate", "0"), 2)):
+        assert throttle_plan(*options).exit_code == exit_code
+
+
+OPTION = re.compile(r"--(fresh|adopt|skip-lost)")
+DEFINED = ("state/layouts.py", "streaming/transport/errors.py", "streaming/cli/run.py")
+NO_ADVICE = (
+    "gave it up",
+    "or --adopt wrote it",
+    "published before `--adopt`",
+    "--skip-lost: %s",
+    "(?:fresh|adopt|skip-lost)",
+)
+
+
+def texts(tree: ast.Module) -> Iterator[ast.Constant]:
+    """Every string that is not a docstring."""
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            yield node
+
+
+def test_each_of_the_options_says_what_is_lost_by_it():
+    assert re.search("forgets .*averages.*cooldowns.*budgets.*in flight", FRESH)
+    assert re.search("forgets .*published again.*act twice", ADOPT)
+    assert re.search("without the lost records for good", SKIP_LOST)
+
+
+def test_no_message_recommends_such_an_option_without_saying_what_is_lost():
+    bare = [
+        f"{file.relative_to(ROOT)}:{text.lineno}: {text.value}"
+        for folder in ("policies", "state", "streaming")
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        if str(file.relative_to(ROOT)) not in DEFINED
+        for text in texts(ast.parse(file.read_text(encoding="utf-8")))
+        if OPTION.search(text.value) and not any(each in text.value for each in NO_ADVICE)
+    ]
+    assert not bare, "\n".join(["use FRESH, ADOPT or SKIP_LOST:", *bare])
