@@ -109,8 +109,9 @@ def test_input_that_retention_deleted_unread_is_passed_over_when_told_to(stage: 
     with KafkaAdminClient(bootstrap_servers=stage.bootstrap) as admin:
         admin.delete_records({TopicPartition(stage.topics.input, 0): first})
     stage.send(after)
-    said = warm.refused(config)
-    assert "--skip-lost" in said
+    with warm.start("run", "--config", str(config)) as run:
+        assert run.wait() == REFUSED, run.output
+        assert "--skip-lost" in run.output
 
     wanted = replayed(config, [*before, *after])
     with warm.run(config, "--skip-lost") as run:

@@ -310,7 +310,7 @@ class Warm:
         """What `trimtab run` said when it ended by itself with this code."""
         with self.start("run", "--config", str(config), *flags) as run:
             assert run.wait() == code, run.output
-            assert "Traceback" not in run.output
+            assert "Traceback" not in run.output, run.output
             return run.output
 
     def _running_child(self) -> Child:
