@@ -74,7 +74,8 @@ def _fetch() -> None:
 
 
 def _download(apt: str, directory: str) -> bool:
-    command = [apt, "--quiet", "download", "prometheus", "prometheus-alertmanager"]
+    # not Alertmanager: Debian's reads its templates in /usr/share whatever its configuration says, so it has to be installed
+    command = [apt, "--quiet", "download", "prometheus"]
     done = subprocess.run(command, check=False, cwd=directory, stdout=sys.stderr, timeout=APT_TIMEOUT_S)
     return done.returncode == 0
 
