@@ -35,8 +35,6 @@ SHOWN_ROWS = 100
 UNANSWERED_COUNT = 3
 """So many actions in a row without a result are no accident."""
 _NAMED_COUNT = 3
-_NAMED_ROUNDS = 5
-"""Rounds named in a sentence."""
 MAX_BYTES = 256 * 1024
 """Size of a summary's data; Kafka's default record limit is four times that."""
 MAX_REMARK_CHARACTERS = 500

@@ -17,7 +17,6 @@ from deploy.grafana.queries import Query, each_step
 from streaming.contract import families
 
 DATASOURCE = dashboard.DataSourceRef(type_val="prometheus", uid="${datasource}")
-EVENTS_A_SECOND = "cps"
 POINTS = units.Percent
 """Usage points are percent of a broker."""
 WIDTH = 24

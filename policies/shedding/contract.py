@@ -65,10 +65,6 @@ COMMON: Mapping[str, OutcomeText] = {
 """Outcomes that several policies have; a policy may word one differently."""
 
 
-_LEFT_RATIO = 0.01
-"""Share of a running average's past that is left when the past no longer counts."""
-
-
 class BundleOutcome(Code):
     """What became of a bundle that was tried. ``MASKED``: not movable; the caller that masked it knows why."""
 

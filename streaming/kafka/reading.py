@@ -89,15 +89,6 @@ class TopicReader(Closing):
         with self._explain_errors():
             yield from read_to_end(self._consumer, silence_s=self._silence_s)
 
-    def read_until(self, place: Place) -> Iterator[ConsumerRecord]:
-        """The records up to a place; only for a reader of that one partition."""
-        (partition,) = self._partitions
-        end = int(place.at)
-        with self._explain_errors():
-            for record in read_to_end(self._consumer, silence_s=self._silence_s, ends={partition: end}):
-                if record.offset < end:
-                    yield record
-
     def follow(self) -> Iterator[ConsumerRecord]:
         """The records from here on, for ever."""
         while True:

@@ -84,17 +84,6 @@ class PulsarTopicReader(Closing):
             for reader in self._readers:
                 yield from map(record_of, read_to_end(reader, silence_s=_TIMEOUT_MS / 1000))
 
-    def read_until(self, place: Place) -> Iterator[TopicRecord]:
-        """The messages up to a place; only for a reader of that one partition."""
-        (reader,) = self._readers
-        last = Position.parse(place.at)
-        with self._explain_errors():
-            for message in read_to_end(reader, silence_s=_TIMEOUT_MS / 1000):
-                id_ = message.message_id()
-                if Position(id_.ledger_id(), id_.entry_id()) > last:
-                    return
-                yield record_of(message)
-
     def follow(self) -> Iterator[TopicRecord]:
         """The messages from here on, for ever."""
         while True:

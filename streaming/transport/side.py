@@ -47,10 +47,6 @@ class Progress:
     planned_ms: int = 0
     """When the batch was planned, by the driver's clock."""
 
-    def by_partition(self) -> dict[tuple[str, int], Place]:
-        """The places by topic and partition."""
-        return {(place.topic, place.partition): place for place in self.places}
-
 
 def order_of(at: str) -> tuple[int, ...]:
     """The numbers by which places of one partition are compared."""
@@ -88,9 +84,6 @@ class Reader(AbstractContextManager["Reader"], Protocol):
 
     def read_to_end(self) -> Iterator[TopicRecord]:
         """The records up to the end of the topic at the time of the call."""
-
-    def read_until(self, place: Place) -> Iterator[TopicRecord]:
-        """The records up to a place; only for a reader of that one partition."""
 
     def follow(self) -> Iterator[TopicRecord]:
         """The records from here on, for ever."""
