@@ -18,6 +18,8 @@ from state.upkeep import NOTHING, Upkeep
 
 MAX_ACTION_BYTES = 8_000_000
 """Just below the largest record that the action topics on Kafka take, the envelope included."""
+HELD_AFTER_ROUNDS = 3
+"""Rounds in a row that end in an error before nothing is done any more: a single record may cause one, but not three."""
 
 Outcome = Literal["decided", "warm-up", "no-quorum", "internal-error"]
 
@@ -214,7 +216,3 @@ def quiet_hold(guards: GuardSettings, kind: str, *, end_ms: int, zones: Zones = 
         if span.holds(kind, end_ms, zones):
             return Hold("quiet-hours", f"quiet_hours {span.text}")
     return None
-
-
-HELD_AFTER_ROUNDS = 3
-"""Rounds in a row that end in an error before nothing is done any more: a single record may cause one, but not three."""

@@ -18,10 +18,10 @@ from state.events import (
     Approval,
     ClusterFacts,
     Control,
+    Coordinates,
     Event,
     KafkaLoadReport,
     LoadReport,
-    Place,
     Reassignment,
     Rejection,
     Tick,
@@ -121,9 +121,9 @@ class Controller:
         results, self._results = self._results, Counter()
         return results
 
-    def step(self, event: Event, place: Place = NOWHERE) -> Step:
-        """Take one event, from its place in the log; the outputs are those of the rounds it closes."""
-        taken = self._take(event, place)
+    def step(self, event: Event, where: Coordinates = NOWHERE) -> Step:
+        """Take one event with its coordinates in the log; the outputs are those of the rounds it closes."""
+        taken = self._take(event, where)
         if isinstance(taken, Rejection):
             return self._count(event, REJECTED, Step(rejection=taken))
         if isinstance(taken, tuple):
@@ -138,15 +138,15 @@ class Controller:
         if not self._waiting.put(self._header.rounds[key.round], key, new):
             self._results[type(event), SUPERSEDED] += 1
 
-    def _take(self, event: Event, place: Place) -> Rejection | Result | tuple[WaitingKey, Waiting]:
+    def _take(self, event: Event, where: Coordinates) -> Rejection | Result | tuple[WaitingKey, Waiting]:
         """The result of an event, or the part of it that waits for its round. A fault of ours refuses the event and changes nothing."""
         before = Untaken.of(self._header, event.time_ms // self._header.length_ms)
         own, own_changed = self._own, self._own_changed
         try:
             return (
-                refusals.refuse(event, place, self._header, self._cluster, self._settings)
+                refusals.refuse(event, where, self._header, self._cluster, self._settings)
                 or self._refuse_too_much(event)
-                or self._keep(event, place.partition)
+                or self._keep(event, where.partition)
             )
         except PASSES_THROUGH:
             raise

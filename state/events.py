@@ -270,7 +270,7 @@ class TopicTraffic:
     """Producers and consumers that are known of, (t,): at most what there are."""
 
 
-class Place(NamedTuple):
+class Coordinates(NamedTuple):
     """Where an event stands in the log; it is no part of the event, so that the same event appended twice is one event."""
 
     partition: int | None = None
@@ -279,7 +279,7 @@ class Place(NamedTuple):
     """When it was appended; None where no log gives that time."""
 
 
-NOWHERE = Place()
+NOWHERE = Coordinates()
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):

@@ -1,22 +1,22 @@
 """Why an event is refused, for reasons that only the cluster's memory or settings show."""
 
 from state import systems
-from state.events import Approval, Control, Event, Place, Rejection
+from state.events import Approval, Control, Coordinates, Event, Rejection
 from state.memory import Header
 from state.outputs import rfc3339
 from state.settings import OverlayError, RoundSettings, SettingsSource
 
 
 def refuse(
-    event: Event, place: Place, header: Header, cluster: str, settings: SettingsSource
+    event: Event, where: Coordinates, header: Header, cluster: str, settings: SettingsSource
 ) -> Rejection | None:
     """Why an event of this cluster is refused; None if it is taken."""
     if isinstance(event, Approval):
-        return _refuse_approval(place.partition, header)
+        return _refuse_approval(where.partition, header)
     limits = systems.limits_for(event, header.system, settings.base(cluster))
-    ahead = _refuse_ahead(event, place.appended_ms, limits)
+    ahead = _refuse_ahead(event, where.appended_ms, limits)
     if ahead is not None or not isinstance(event, Control):
-        return ahead or _refuse_stranger(event, place.partition, header, limits)
+        return ahead or _refuse_stranger(event, where.partition, header, limits)
     return _refuse_overlay(event, cluster, settings) or systems.refuse_upkeep(event, header.system)
 
 

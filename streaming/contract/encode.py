@@ -175,16 +175,8 @@ class LeaderData(msgspec.Struct, frozen=True, kw_only=True):
 
 def encode_leader(name: str, *, epoch: int, time_ms: int) -> bytes:
     """The event of the controller of that name as a CloudEvent; it is the same for every partition of the topic."""
-    data = canonical(LeaderData(controller=name, epoch=epoch))
-    return encode_event(
-        type_=LEADER_TYPE,
-        id_=content_id(data),
-        source=source_of(name),
-        subject="leader",
-        time_ms=time_ms,
-        cluster="",
-        data=data,
-    )
+    data = LeaderData(controller=name, epoch=epoch)
+    return _encode_own(LEADER_TYPE, "leader", data, name=name, time_ms=time_ms)
 
 
 SKIPPED_TYPE = "trimtab.input-skipped.v1"
@@ -219,13 +211,18 @@ class SkippedData(msgspec.Struct, frozen=True, kw_only=True):
 
 def encode_skipped(ranges: list[SkippedRange], *, name: str, time_ms: int) -> bytes:
     """The event of the controller of that name as a CloudEvent; the same ranges have the same id."""
-    data = canonical(SkippedData(ranges=ranges))
+    return _encode_own(SKIPPED_TYPE, "input", SkippedData(ranges=ranges), name=name, time_ms=time_ms)
+
+
+def _encode_own(type_: str, subject: str, data: msgspec.Struct, *, name: str, time_ms: int) -> bytes:
+    """An event about the controller of that name itself, and about no cluster; the same data has the same id."""
+    encoded = canonical(data)
     return encode_event(
-        type_=SKIPPED_TYPE,
-        id_=content_id(data),
+        type_=type_,
+        id_=content_id(encoded),
         source=source_of(name),
-        subject="input",
+        subject=subject,
         time_ms=time_ms,
         cluster="",
-        data=data,
+        data=encoded,
     )

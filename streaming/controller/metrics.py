@@ -17,6 +17,7 @@ from policies.shedding import registry
 from policies.shedding.contract import BUNDLE_OUTCOMES
 from policies.splitting.plan import OUTCOMES
 from state.closing import GeneralReason, Outcome, SplitReason, UnloadReason
+from state.controller import Result
 from state.events import ActionOutcome, RejectReason
 from state.outputs import ApprovalSummary, Finding, RoundSummary
 from state.pulsar.masks import MASK_REASONS, SPLIT_MASK_OUTCOMES
@@ -25,7 +26,7 @@ from streaming.contract.families import Family
 from streaming.controller.gauges import ClusterGauges, strip_numbers
 from streaming.controller.published import Published, Repeat, Source
 from streaming.process import serve
-from streaming.transport.intake import EVENT_TYPES, EventObservation, EventResult
+from streaming.transport.intake import EVENT_TYPES, EventObservation
 
 UNKNOWN = "unknown"
 """The label of an event type that is not one of ours, so that unknown types cannot make series."""
@@ -235,7 +236,7 @@ class Metrics:
 
     def _introduce_events(self, cluster: str) -> None:
         for name in (*self._known.event_types, UNKNOWN):
-            for result in get_args(EventResult):
+            for result in get_args(Result):
                 self.count(families.EVENTS, cluster, name, result, by=0)
 
 

@@ -125,7 +125,7 @@ def _show_value(settings: Mapping[str, Any], name: str) -> str:
 
 
 _REFUSED_LOG = logging.getLogger("trimtab.refused")
-_WINDOW_S = 60.0
+_REFUSED_WINDOW_S = 60.0
 _KINDS_MAX = 10_000
 """Pairs of cluster and reason that are remembered; limited, because records may carry any cluster name."""
 _DETAIL_CHARS = 500
@@ -170,7 +170,7 @@ class RefusalLog:
 
     def _log_kind(self, kind: tuple[str, str], refused: _Refused, count: int, now_s: float) -> None:
         window = self._windows.pop(kind, None)
-        if window is not None and now_s - window.told_s < _WINDOW_S:
+        if window is not None and now_s - window.told_s < _REFUSED_WINDOW_S:
             window.untold_count += count
             self._windows[kind] = window
             return
@@ -192,7 +192,7 @@ class RefusalLog:
         )
 
 
-WINDOW_S = 6 * 3600
+UNLOADS_WINDOW_S = 6 * 3600
 """Far above the default cooldown of a bundle, 30 minutes, before which none is unloaded twice."""
 KEPT_COUNT = 10_000
 """Bundles remembered for each cluster; the oldest are dropped first. About 2 MB."""
@@ -203,7 +203,7 @@ Source = Literal["same", "other"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeat:
-    """A bundle was unloaded that had been unloaded within `WINDOW_S` before."""
+    """A bundle was unloaded that had been unloaded within `UNLOADS_WINDOW_S` before."""
 
     cluster: str
     source: Source
@@ -212,7 +212,7 @@ class Repeat:
 class FollowUp:
     """Takes what was published, event by event, those of a cluster in their order. Not thread-safe.
 
-    Dry-run decisions are not followed, for nothing moves. Memory is bounded (bundles of the last ``WINDOW_S`` of event time, at most
+    Dry-run decisions are not followed, for nothing moves. Memory is bounded (bundles of the last ``UNLOADS_WINDOW_S`` of event time, at most
     ``KEPT_COUNT`` a cluster) and lost with the process, after which the next answer is about what was published since.
     """
 
@@ -233,12 +233,12 @@ class FollowUp:
         before = unloaded.pop(data.bundle, None)
         unloaded[data.bundle] = (now_s, data.source_broker)
         _forget_oldest(unloaded, now_s)
-        if before is None or now_s - before[0] > WINDOW_S:
+        if before is None or now_s - before[0] > UNLOADS_WINDOW_S:
             return None
         return Repeat(cluster=data.cluster, source="same" if before[1] == data.source_broker else "other")
 
 
 def _forget_oldest(unloaded: dict[str, tuple[float, str]], now_s: float) -> None:
     """Drop from the front, where the oldest are; the unload just noted is never dropped."""
-    while len(unloaded) > KEPT_COUNT or now_s - next(iter(unloaded.values()))[0] > WINDOW_S:
+    while len(unloaded) > KEPT_COUNT or now_s - next(iter(unloaded.values()))[0] > UNLOADS_WINDOW_S:
         del unloaded[next(iter(unloaded))]

@@ -35,7 +35,7 @@ from streaming.process.deadline import Deadline, within
 from streaming.transport.errors import NoAnswer
 
 _LOG = logging.getLogger(__name__)
-_REACH_TIMEOUT_MS = 8_000
+REACH_TIMEOUT_MS = 8_000
 """How long at most until some broker has answered: a command says within about 10 s that there is none at its address."""
 _REQUEST_TIMEOUT_S = 10.0
 """How long one request may take, as long as a target's ``timeout_s`` allows by default: a healthy broker needs well under 1 s."""
@@ -157,7 +157,7 @@ def open_admin(link: Link, *, timeout_s: float = _REQUEST_TIMEOUT_S, **options: 
     return KafkaAdminClient(
         bootstrap_servers=link.bootstrap,
         kafka_client=connect_quickly,
-        bootstrap_timeout_ms=_REACH_TIMEOUT_MS,
+        bootstrap_timeout_ms=REACH_TIMEOUT_MS,
         request_timeout_ms=round(1000 * timeout_s),
         **link.client_options(),
         **options,

@@ -18,6 +18,7 @@ from kafka.errors import KafkaError
 from state.layouts import FRESH
 from streaming.contract.encode import SkippedRange
 from streaming.kafka.client import (
+    REACH_TIMEOUT_MS,
     denied_resource,
     open_consumer,
     partitions_of,
@@ -29,7 +30,6 @@ from streaming.process.closing import Closing
 from streaming.process.exits import Refused
 from streaming.transport.side import Begin, Place, Progress
 
-_REACH_TIMEOUT_MS = 8_000
 _POLL_MS = 200
 _SILENCE_S = 30.0
 """A partition that has lost its leader answers no fetch, and the client raises no error for it."""
@@ -73,7 +73,7 @@ class TopicReader(Closing):
         self._silence_s = silence_s or _SILENCE_S
         with self._explain_errors():
             self._consumer = open_consumer(
-                link, bootstrap_timeout_ms=_REACH_TIMEOUT_MS, fetch_max_wait_ms=_POLL_MS
+                link, bootstrap_timeout_ms=REACH_TIMEOUT_MS, fetch_max_wait_ms=_POLL_MS
             )
             numbers = partitions_of(self._consumer, topic, timeout_s=self._silence_s)
             if not numbers:

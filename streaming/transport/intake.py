@@ -9,7 +9,7 @@ counts are per micro-batch; the receiver adds them up.
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
@@ -21,10 +21,10 @@ from state.events import (
     BrokerLoad,
     ClusterFacts,
     Control,
+    Coordinates,
     Event,
     KafkaLoadReport,
     LoadReport,
-    Place,
     Reassignment,
     Rejection,
     RejectReason,
@@ -115,12 +115,12 @@ class Intake:
 
     def take(self, record: Record) -> tuple[list[Output], Refused | None]:
         """Outputs of the rounds the record closes, or the record for the dead letter."""
-        cluster, event, place = self._event(record)
+        cluster, event, where = self._event(record)
         if isinstance(event, Rejection):
             self.tally.results[cluster, UNKNOWN_TYPE, REJECTED] += 1
             return [], self._refuse(record, event, cluster)
         controller = self._controller_of(cluster)
-        step = controller.step(event, place)
+        step = controller.step(event, where)
         counted = self._count(cluster, controller)
         if step.rejection is not None:
             return [], self._refuse(record, step.rejection, cluster)
@@ -135,14 +135,14 @@ class Intake:
         self._count(cluster, controller)
         return outputs
 
-    def _event(self, record: Record) -> tuple[str, Event | Rejection, Place]:
+    def _event(self, record: Record) -> tuple[str, Event | Rejection, Coordinates]:
         if record.oversize is not None:
             detail = (
                 f"{record.oversize[0]} bytes, at most {self._max_record_bytes} are taken: send fewer bundles a "
                 f"report, or raise controller.max_record_bytes and the topic's max.message.bytes"
             )
             return "", Rejection(reason="too-large", detail=detail), NOWHERE
-        partition = None if record.is_control else _partition(record)
+        partition = record.origin.partition if record.is_control is False else None
         try:
             cluster, event, recorded_ms = decode(record.value, key=record.key)
         except PASSES_THROUGH:
@@ -158,7 +158,7 @@ class Intake:
         if isinstance(event, Event):
             event = self._accepted.refusal(cluster, event) or event
         appended_ms = recorded_ms if record.appended_ms is None else record.appended_ms
-        return cluster, event, Place(partition, appended_ms)
+        return cluster, event, Coordinates(partition, appended_ms)
 
     def _refuse(self, record: Record, rejection: Rejection, cluster: str) -> Refused:
         self.tally.reasons[rejection.reason] += 1
@@ -179,12 +179,6 @@ class Intake:
         return counted
 
 
-def _partition(record: Record) -> int | None:
-    return None if record.is_control is None else record.origin.partition
-
-
-EventResult = Literal["used", "superseded", "late", "rejected"]
-
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -192,7 +186,7 @@ class EventCount(msgspec.Struct, frozen=True, array_like=True):
     """How many events of a CloudEvents type had this result; `type` is `unknown` where it could not be read."""
 
     type: str
-    result: EventResult
+    result: Result
     count: _Count
 
 

@@ -11,7 +11,7 @@ import pytest
 from state import control, rounds
 from state.closing import Identity
 from state.controller import REJECTED, USED, Controller
-from state.events import ActionResult, Event, KafkaLoadReport, LoadReport, Place
+from state.events import ActionResult, Coordinates, Event, KafkaLoadReport, LoadReport
 from state.kafka import decide as decide_kafka
 from state.kafka import reconcile
 from state.kafka.memory import decode_kafka
@@ -216,7 +216,7 @@ def test_a_record_that_cannot_be_taken_is_refused_and_changes_nothing(monkeypatc
         raise Fault
 
     monkeypatch.setattr("state.controller.widen", failing)
-    step = controller.step(load("b2", 17), Place(3))
+    step = controller.step(load("b2", 17), Coordinates(3))
     controller.commit()
     assert step.rejection is not None
     assert step.rejection.reason == "internal-error"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from state import memory
-from state.events import ActionResult, BrokerLogs, Event, KafkaLoadReport, MoveRow, Place, Reassignment
+from state.events import ActionResult, BrokerLogs, Coordinates, Event, KafkaLoadReport, MoveRow, Reassignment
 from state.systems import shown_by, wrong_system
 from tests.state.kafka.reporting import Replica, moves_report, replica_table
 from tests.state.traces import facts, load, overlay, pause, result, run, settings_of, statistics, sweep, tick
@@ -33,12 +33,12 @@ def fleet(time_s: float, count: int, *, name: str = "broker-{:04}") -> list[Even
 
 def test_a_second_partition_is_refused_until_the_first_has_been_silent_for_long():
     batch = [
-        (load("b1", 5), Place(0)),
-        (load("b2", 5), Place(1)),
+        (load("b1", 5), Coordinates(0)),
+        (load("b2", 5), Coordinates(1)),
         overlay(6),
-        (load("b2", 30), Place(1)),
-        (load("b2", 30.001), Place(1)),
-        (load("b1", 31), Place(0)),
+        (load("b2", 30), Coordinates(1)),
+        (load("b2", 30.001), Coordinates(1)),
+        (load("b1", 31), Coordinates(0)),
     ]
     found = run([batch[:2], batch[2:]], settings_of())
     assert [each.reason for each in found.rejections] == ["wrong-partition"] * 3

@@ -10,7 +10,7 @@ from state import control, memory
 from state.closing import Identity
 from state.control import MAX_WAITING_COUNT
 from state.controller import Controller
-from state.events import ActionResult, Control, Event, MoveRow, Place, Reassignment, Tick
+from state.events import ActionResult, Control, Coordinates, Event, MoveRow, Reassignment, Tick
 from state.memory import Header, decode_header
 from state.settings import RoundSettings
 from state.store import DictStore
@@ -199,11 +199,11 @@ def test_a_first_report_of_a_closed_round_is_late_and_shows_no_system(
 
 def test_a_report_from_another_partition_than_the_events_before_it_is_refused() -> None:
     controller = Controller(CLUSTER, DictStore(), identity=Identity(), settings=SETTINGS)
-    controller.step(tick(65), Place(3))
-    rejection = controller.step(load("b1", 65), Place(5)).rejection
+    controller.step(tick(65), Coordinates(3))
+    rejection = controller.step(load("b1", 65), Coordinates(5)).rejection
     assert rejection is not None
     assert rejection.reason == "wrong-partition"
-    assert controller.step(load("b1", 65), Place(3)).rejection is None
+    assert controller.step(load("b1", 65), Coordinates(3)).rejection is None
 
 
 def test_more_results_than_a_cluster_can_have_before_its_first_report_are_refused(

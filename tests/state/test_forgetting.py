@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from state.closing import Identity
 from state.control import controls_of
 from state.controller import Controller
-from state.events import Event, Place
+from state.events import Coordinates, Event
 from state.kafka.memory import decode_kafka
 from state.memory import Header, decode_header
 from state.pulsar import decide
@@ -209,7 +209,7 @@ def test_what_comes_of_a_forgotten_cluster_in_the_same_batch_begins_a_memory_of_
 def test_a_cluster_that_only_sends_what_is_refused_leaves_no_byte():
     store = DictStore()
     controller = Controller(CLUSTER, store, identity=ACT, settings=SETTINGS)
-    assert controller.step(load("b1", 100.0), Place(appended_ms=1000)).rejection is not None
+    assert controller.step(load("b1", 100.0), Coordinates(appended_ms=1000)).rejection is not None
     controller.commit()
     assert store.header() is None
 

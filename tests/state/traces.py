@@ -25,11 +25,11 @@ from state.events import (
     BrokerReport,
     ClusterFacts,
     Control,
+    Coordinates,
     Event,
     KafkaLoadReport,
     LoadReport,
     MoveRow,
-    Place,
     Reassignment,
     Rejection,
     Tick,
@@ -218,7 +218,7 @@ class Run:
 
 
 def run(
-    batches: Iterable[Sequence[Event | tuple[Event, Place]]],
+    batches: Iterable[Sequence[Event | tuple[Event, Coordinates]]],
     settings: SettingsSource,
     *,
     identity: Identity | None = None,

@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from state.outputs import ThrottleSummary, Unload
 from streaming.controller.batches import BatchPublisher, BatchReports
 from streaming.controller.metrics import KNOWN_LABELS, Metrics
-from streaming.controller.published import KEPT_COUNT, WINDOW_S, FollowUp, Published, Repeat
+from streaming.controller.published import KEPT_COUNT, UNLOADS_WINDOW_S, FollowUp, Published, Repeat
 from streaming.settings import TopicNames
 from streaming.spark.query import Batch
 from streaming.spark.rows import OBSERVED, OUTPUT_SCHEMA, ROUND, OutputRow, of_observation
@@ -162,7 +162,7 @@ def observe(follow: FollowUp, *published: Published) -> list[Repeat]:
     return [found for event in published if (found := follow.observe(event)) is not None]
 
 
-ROUNDS = WINDOW_S // ROUND_S
+ROUNDS = UNLOADS_WINDOW_S // ROUND_S
 
 
 @pytest.mark.parametrize(

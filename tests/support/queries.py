@@ -13,12 +13,12 @@ import yaml
 from policies.throttle.rates import Role
 from policies.usage import RESOURCES
 from state.closing import Outcome
+from state.controller import Result
 from state.settings import PulsarSettings
 from streaming.contract import families
 from streaming.contract.families import Family
 from streaming.controller.metrics import KNOWN_LABELS, SPLIT_POLICY
 from streaming.executor.orders import SkipReason
-from streaming.transport.intake import EventResult
 
 ROOT = Path(__file__).parents[2]
 DASHBOARDS = sorted((ROOT / "deploy/grafana/dashboards").glob("*.json"))
@@ -43,7 +43,7 @@ KNOWN_VALUES: Mapping[tuple[Family, str], frozenset[str]] = {
     (families.ACTION_RESULTS, "outcome"): frozenset(KNOWN_LABELS.result_outcomes),
     (families.REPEATED_UNLOADS, "source"): frozenset({"same", "other"}),
     (families.EVENTS, "type"): frozenset(KNOWN_LABELS.event_types),
-    (families.EVENTS, "result"): frozenset(get_args(EventResult)),
+    (families.EVENTS, "result"): frozenset(get_args(Result)),
     (families.BROKER_USAGE, "resource"): frozenset(("overall", *RESOURCES)),
     (families.BROKER_USAGE, "stat"): frozenset({"mean", "max", "stdev"}),
     (families.BROKERS, "state"): frozenset({"reporting", "missing", "excluded"}),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from state.closing import Identity
 from state.controller import Controller
-from state.events import Approval, Event, Place
+from state.events import Approval, Coordinates, Event
 from state.guard_settings import NO_ZONES, StandingApproval
 from state.memory import MAX_APPROVALS_COUNT, ProposalRecord
 from state.outputs import Output
@@ -171,7 +171,8 @@ def ids_of(found: Run) -> list[str]:
 def test_an_answer_moves_no_clock_is_never_late_or_ahead_of_its_log_and_a_repeat_counts_once() -> None:
     found = run([[*leaning(5), sweep(16)]], PLAIN, identity=REQUIRED, is_closed=False)
     said = [
-        (word(ids_of(found)[0], time_s=1e9, id_="w"), Place(appended_ms=at_ms)) for at_ms in (16_000, 17_000)
+        (word(ids_of(found)[0], time_s=1e9, id_="w"), Coordinates(appended_ms=at_ms))
+        for at_ms in (16_000, 17_000)
     ]
     after = run(
         [[*leaning(5), sweep(16), *said, *leaning(15), sweep(26)]], PLAIN, identity=REQUIRED, is_closed=False
@@ -249,7 +250,7 @@ def test_an_approved_split_goes_out_as_it_was_proposed() -> None:
 
 def test_an_answer_for_a_cluster_that_nobody_knows_or_of_another_partition_is_refused() -> None:
     assert [each.reason for each in run([[word("p")]], PLAIN).rejections] == ["unknown-cluster"]
-    events = [(load("b1", 5), Place(3)), (word("p"), Place(2))]
+    events = [(load("b1", 5), Coordinates(3)), (word("p"), Coordinates(2))]
     assert [each.reason for each in run([events], PLAIN).rejections] == ["wrong-partition"]
 
 
