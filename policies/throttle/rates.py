@@ -5,8 +5,9 @@ estimate: at the start the quota window is full of credit, and disks, retention 
 all brokers (*uniform*) is quicker than each broker's own minimum plus headroom, which leaves every broker its headroom only.
 Rates are whole numbers, because Kafka takes no others; durations are unrounded quotients.
 
-The network caps a rate where a capacity is declared, and leaves it room where its use is measured too. A broker's other traffic is its whole traffic less the rate of the throttle in force, which is the most that replication of
-the moving partitions takes. Traffic above the capacity is subtracted once more, so that an overloaded broker comes down.
+The network caps a rate where a capacity is declared, and leaves it room where its use is measured too. A broker's other traffic is
+its whole traffic less the rate of the throttle in force, which is the most that replication of the moving partitions takes. Traffic
+above the capacity is subtracted once more, so that an overloaded broker comes down.
 Source: kafka-kit's autothrottle; its share is a share of what is left, ours one of the capacity.
 """
 

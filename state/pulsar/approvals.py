@@ -1,9 +1,10 @@
 """People's answers to proposals, and the actions that follow from them.
 
-An answer is for one proposal, or for all that are open of one round: for its plan. It counts when the first round after it closes, whatever its own time is: its place in the log is the same in every replay. An
-approved action goes out, with a new id and a new expiry, only if nothing is against it on this round's loads: its bundle is where it
-was, no mask, hold or budget stops it, and its destination would not end above the usage of its source. It then spends what any action
-spends. Whatever becomes of an answer, its proposal is no longer open; the policy may propose the same action again.
+An answer is for one proposal, or for all that are open of one round: for its plan. It counts when the first round after it closes,
+whatever its own time is: its place in the log is the same in every replay. An approved action goes out, with a new id and a new
+expiry, only if nothing is against it on this round's loads: its bundle is where it was, no mask, hold or budget stops it, and its
+destination would not end above the usage of its source. It then spends what any action spends. Whatever becomes of an answer, its
+proposal is no longer open; the policy may propose the same action again.
 """
 
 from collections.abc import Sequence

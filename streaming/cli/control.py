@@ -64,8 +64,7 @@ class Standing:
     @property
     def is_as_configured(self) -> bool:
         """Whether the cluster is as the settings file says."""
-        overlay = self.overlay
-        return not (overlay.paused or overlay.mode or overlay.approval or overlay.settings or self.has_upkeep)
+        return self.event is None or not self.event.changes_anything
 
     @property
     def has_upkeep(self) -> bool:

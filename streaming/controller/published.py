@@ -212,8 +212,8 @@ class Repeat:
 class FollowUp:
     """Takes what was published, event by event, those of a cluster in their order. Not thread-safe.
 
-    Dry-run decisions are not followed, for nothing moves. Memory is bounded (bundles of the last ``UNLOADS_WINDOW_S`` of event time, at most
-    ``KEPT_COUNT`` a cluster) and lost with the process, after which the next answer is about what was published since.
+    Dry-run decisions are not followed, for nothing moves. Memory is bounded (bundles of the last ``UNLOADS_WINDOW_S`` of event
+    time, at most ``KEPT_COUNT`` a cluster) and lost with the process, after which the next answer is about what was published since.
     """
 
     def __init__(self) -> None:

@@ -370,7 +370,10 @@ def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int, link: Link) -
 
 
 def brokers_seen(link: Link, topic: str) -> BrokersSeen:
-    """The brokers that answer; ``topic`` is not asked for. Raises ``Unreachable`` or ``StartError``. Kafka does not report the time of its clocks."""
+    """The brokers that answer; ``topic`` is not asked for. Raises ``Unreachable`` or ``StartError``.
+
+    Kafka does not report the time of its clocks.
+    """
     del topic
     with connected_admin(link) as admin:
         brokers = admin.describe_cluster()["brokers"]

@@ -1,15 +1,16 @@
 """What a simulated fleet is made of, which is everything that a scenario decides: machines, traffic, bundles and their troubles.
 
-Machines: usage of a resource is proportional to traffic above an idle part, up to ``KNEE_POINTS``; above it saturates, and never exceeds
-100 %. A broker receives the bytes of its bundles once, and sends what comes in to two bookies in addition to its consumers. What it
-can hold of sessions (producers and consumers) is a resource as well.
+Machines: usage of a resource is proportional to traffic above an idle part, up to ``KNEE_POINTS``; above it saturates, and never
+exceeds 100 %. A broker receives the bytes of its bundles once, and sends what comes in to two bookies in addition to its consumers.
+What it can hold of sessions (producers and consumers) is a resource as well.
 
-Traffic has slow changes that a balancer should follow, and fast noise that it should not. The message rate of a bundle is its own base times a slow drift, the daily swing and the surges of its namespace, times noise of the
-bundle and of its namespace. The first part is called structural: whether a fleet is balanced is judged on it. The sequence of
-numbers depends on the seed alone, never on what is moved, so every policy gets the same traffic.
+Traffic has slow changes that a balancer should follow, and fast noise that it should not. The message rate of a bundle is its own
+base times a slow drift, the daily swing and the surges of its namespace, times noise of the bundle and of its namespace. The first
+part is called structural: whether a fleet is balanced is judged on it. The sequence of numbers depends on the seed alone, never on
+what is moved, so every policy gets the same traffic.
 
-Bundles: a bundle's traffic is a share of the source it began with, so a split changes no traffic. Topics have real names and Pulsar's hash
-positions, so a split cuts where Pulsar would cut.
+Bundles: a bundle's traffic is a share of the source it began with, so a split changes no traffic. Topics have real names and
+Pulsar's hash positions, so a split cuts where Pulsar would cut.
 """
 
 import itertools

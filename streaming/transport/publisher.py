@@ -200,7 +200,8 @@ class Publisher(Closing):
     def _owned_commit(self) -> Commit:
         """The commit to go on from; connects again if the last publish failed.
 
-        It does not where a successor has claimed a higher epoch: we must not fence it. The log shows what became of the writes that failed; it is read once no other process can write there.
+        It does not where a successor has claimed a higher epoch: we must not fence it. The log shows what became of the writes
+        that failed; it is read once no other process can write there.
         """
         if not self._is_connected:
             self.ensure_owner()
