@@ -113,7 +113,7 @@ class PulsarTopicReader(Closing):
         count = partitions_count(admin, self._topic)
         if count is None:
             raise Refused(
-                f"there is no topic {self._topic} at {self._link.service_url}. Run: trimtab topics create"
+                f"there is no topic {self._topic} at {self._link.service_url}: run `trimtab topics create`"
             )
         return partition_names(self._topic, count)
 

@@ -229,7 +229,9 @@ def test_with_the_documented_permissions_it_runs_over_sasl_ssl(
     access.take_back("trimtab", Entry("transactional-id", "trimtab", "Write"))
     link = output_link(load(file=config, flags={}, environ={}).settings)
     publisher = KafkaPublisher(link, name=stage.name, commits_topic=stage.topics.commits)
-    with pytest.raises(PublishError, match=r"User:trimtab lacks .* Write on transactional id trimtab"):
+    with pytest.raises(
+        PublishError, match=r"User:trimtab lacks the permission Write on transactional id trimtab"
+    ):
         publisher.open(at())
 
 

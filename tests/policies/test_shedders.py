@@ -108,7 +108,11 @@ def test_at_least_one_bundle_moves_even_where_nothing_flows(decide_on: Decide) -
 @pytest.mark.parametrize(
     ("settings", "wrong", "message"),
     [
-        (AvgShedderSettings, {"low_threshold_points": 50.0}, "the low threshold must not exceed the high"),
+        (
+            AvgShedderSettings,
+            {"low_threshold_points": 50.0},
+            "the low threshold must not exceed the high one",
+        ),
         (AvgShedderSettings, {"max_unload_ratio": 1.5}, "max_unload_ratio is 1.5; it must be from 0 to 1"),
         (
             OverloadShedderSettings,

@@ -187,7 +187,7 @@ class PortsSuite:
     def test_without_topics_it_is_said_how_to_make_them(self, settings: Settings):
         names = settings.topics.__class__(executor_kafka="nowhere")
         bare = replace(settings, topics=names)
-        with pytest.raises(PublishError, match=r"nowhere.*trimtab topics create"):
+        with pytest.raises(PublishError, match=r"nowhere.*run `trimtab topics create`"):
             memory_of(bare, cluster=CLUSTER).read()
 
 
