@@ -8,6 +8,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import msgspec
+
 from state.guard_settings import NO_ZONES, Approval, QuietSpan, Zones
 from state.ledger import ActionKind
 from state.memory import ControlRecord, Header, OpenRound
@@ -24,6 +26,17 @@ HELD_AFTER_ROUNDS = 3
 Outcome = Literal["decided", "warm-up", "no-quorum", "internal-error"]
 
 
+class MemoryStart(msgspec.Struct, frozen=True):
+    """When a controller's memory began: nothing is decided for the time before it. ``UNBOUNDED`` lies before every round."""
+
+    at_ms: int = 0
+    is_fresh: bool = False
+    """Whether it began with ``--fresh`` after a controller of the same name, whose last moves are not remembered."""
+
+
+UNBOUNDED = MemoryStart()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """What a controller is started with."""
@@ -36,6 +49,7 @@ class Identity:
     """Whether unloads and splits wait for a person."""
     proposal_ttl_s: float = 3600.0
     """How long a proposal waits."""
+    memory_start: MemoryStart = UNBOUNDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -60,6 +74,7 @@ class Closing:
     restarted: bool
     """Whether the cluster was silent for so long that the policies begin anew."""
     max_action_bytes: int
+    memory_start: MemoryStart
     upkeep: Upkeep = NOTHING
     """What is under maintenance or drained in it."""
     proposals_expire_ms: int | None = None
@@ -129,7 +144,7 @@ def obstacle(
     return None
 
 
-GeneralReason = Literal["paused", "failing", "two-balancers", "quiet-hours"]
+GeneralReason = Literal["paused", "starting", "failing", "two-balancers", "quiet-hours"]
 """Why nothing of a kind is done in a round, whatever the bundle."""
 SplitReason = Literal["restricted-split", "proposed"]
 """The same for splits only."""
@@ -150,7 +165,16 @@ ThrottleReason = Literal["off", "retrying", "too-large"]
 """Why a throttle decision is not carried out, beside ``paused`` and ``failing``."""
 HoldReason = GeneralReason | SplitReason | UnloadReason | ThrottleReason
 _PASSING: frozenset[HoldReason] = frozenset(
-    {"paused", "failing", "two-balancers", "quiet-hours", "proposed", "calm-after-change", "budget"}
+    {
+        "paused",
+        "starting",
+        "failing",
+        "two-balancers",
+        "quiet-hours",
+        "proposed",
+        "calm-after-change",
+        "budget",
+    }
 )
 """Reasons that say nothing about the action itself: it may happen in a later round."""
 

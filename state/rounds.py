@@ -217,6 +217,7 @@ def _closing(
         gap_rounds=0 if header.last_summary is None else number - header.last_summary - 1,
         restarted=silence_ms(header, number) > ended.system.rounds(settings).max_report_age_ms,
         max_action_bytes=identity.max_action_bytes,
+        memory_start=identity.memory_start,
         proposals_expire_ms=end_ms + to_ms(identity.proposal_ttl_s) if needs_approval else None,
         upkeep=NOTHING if record is None else record.event.upkeep.at(number * header.length_ms),
     )

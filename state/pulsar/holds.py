@@ -18,9 +18,10 @@ from state.closing import Closing, Hold, failing_hold, quiet_hold
 from state.facts import SPLIT_ALGORITHM, Facts
 from state.ledger import ActionKind
 from state.memory import Header, MembersChange
-from state.outputs import OtherBalancers
+from state.outputs import OtherBalancers, rfc3339
 from state.pulsar.memory import Fleet
 from state.pulsar.view import RoundContext
+from state.settings import to_ms
 from state.summary import join_names
 
 
@@ -43,12 +44,30 @@ def holds_of(context: RoundContext) -> Holds:
         if closing.is_paused:
             return Hold("paused", "the cluster is paused")
         return (
-            failing_hold(context.header, guards, kind)
+            starting_hold(context)
+            or failing_hold(context.header, guards, kind)
             or (None if balancer is None else Hold("two-balancers", balancer))
             or quiet_hold(guards, f"{kind}s", end_ms=closing.end_ms, zones=closing.settings.zones)
         )
 
     return Holds(unload=find("unload"), split=find("split") or _hold_restricted_splits(facts))
+
+
+def starting_hold(context: RoundContext) -> Hold | None:
+    """Why a controller without memory does nothing yet; None once it may act.
+
+    Rounds that ended before its start are over: their actions would come too late. After ``--fresh`` it does not know which bundles
+    its predecessor has just moved, so it waits until the cooldown of each is over.
+    """
+    start = context.closing.memory_start
+    cooldown_s = max(context.guards.bundle_cooldown_s, context.pulsar.split.bundle_cooldown_s)
+    until_ms = start.at_ms + (to_ms(cooldown_s) if start.is_fresh else 0)
+    if context.closing.end_ms > until_ms:
+        return None
+    return Hold(
+        "starting",
+        f"the memory of earlier rounds began at {rfc3339(start.at_ms)}: the first round that acts ends after {rfc3339(until_ms)}",
+    )
 
 
 def balancer_at_work(facts: Facts | None) -> str | None:

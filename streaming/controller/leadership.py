@@ -6,6 +6,7 @@ more.
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -172,7 +173,7 @@ def take_over(
     publisher.check(inspect, start_with=start_with)
     epoch = publisher.open(inspect, start_with=start_with)
     try:
-        checkpoint.begin(settings, publisher.marker, start_with)
+        checkpoint.begin(settings, publisher.marker, start_with, now_ms=round(time.time() * 1000))
     except CheckpointError:
         try:
             publisher.ensure_owner()

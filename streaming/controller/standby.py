@@ -219,8 +219,6 @@ class StandingBy:
         with spark_errors():
             self._show("warming up")
             warm_up(self.leading.spark, self.leading.settings, self.leading.is_stopping)
-            if self.leading.start_with == "checkpoint":
-                self.leading.frames.prepare_frame()  # made now, so that a take-over need not make it
             while not self.leading.is_stopping() and self._stand_by():
                 self._lead()
 
@@ -287,6 +285,7 @@ class StandingBy:
                 checkpoint = _run_without_waiting(lambda: CheckpointDirectory(spark, location, topic_ids=ids))
                 look = partial(checkpoint.inspect, settings, self.leading.start_with)
                 _run_without_waiting(lambda: publisher.check(look, start_with=self.leading.start_with))
+                memory_start = _run_without_waiting(checkpoint.memory_start)
         except Refused as error:
             self._note(error.message)
         except NotReached as error:
@@ -295,6 +294,10 @@ class StandingBy:
             if self._problem:
                 _LOG.info("this standby could take over again")
             self._problem, self._wrong_count = "", 0
+            if memory_start is not None and self.leading.start_with == "checkpoint":
+                self.leading.frames.prepare_frame(
+                    memory_start
+                )  # made now, so that a take-over need not make it
 
     def _note(self, problem: str, *, is_sure: bool = False) -> None:
         self._wrong_count = _SURE_COUNT if is_sure else self._wrong_count + 1

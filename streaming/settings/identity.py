@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from state.closing import Identity
+from state.closing import UNBOUNDED, Identity, MemoryStart
 from state.events import Control, Event, Rejection
 from streaming.settings.load import compose
 from streaming.settings.sections import Settings
@@ -25,14 +25,15 @@ PULSAR_ACTION_BYTES = 5_000_000
 """Largest action for an output on Pulsar: its brokers accept 5 MiB (``maxMessageSize``), envelope included."""
 
 
-def identity_of(settings: Settings) -> Identity:
-    """What a controller with these settings is started with."""
+def identity_of(settings: Settings, memory_start: MemoryStart = UNBOUNDED) -> Identity:
+    """What a controller with these settings is started with; without a start of its memory it acts in every round."""
     controller = settings.controller
     identity = Identity(
         mode=controller.mode,
         action_ttl_s=controller.action_ttl_s,
         approval=controller.approval,
         proposal_ttl_s=controller.proposal_ttl_s,
+        memory_start=memory_start,
     )
     return replace(identity, max_action_bytes=PULSAR_ACTION_BYTES) if settings.output_is_pulsar else identity
 

@@ -21,6 +21,7 @@ import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from state.closing import MemoryStart
 from streaming.settings import Settings
 from streaming.settings.identity import kept_digest
 from streaming.spark.files import Files, UnsafeStore, require_promises
@@ -131,7 +132,13 @@ class CheckpointDirectory:
             raise CheckpointError(f"the checkpoint {self.location} cannot be used: {error}") from error
         self._is_safe = True
 
-    def begin(self, settings: Settings, marker: Marker, start_with: StartWith) -> None:
+    def memory_start(self) -> MemoryStart | None:
+        """When the memory in it began; None while it holds none."""
+        with self._explain_errors():
+            newest = self._own or newest_start(self._files)
+            return None if newest is None else read_card(self._files, self.location, newest).memory_start
+
+    def begin(self, settings: Settings, marker: Marker, start_with: StartWith, *, now_ms: int) -> None:
         """Make the directory of the start that has claimed this marker; ``fresh`` moves what is there aside.
 
         Raises CheckpointError.
@@ -141,7 +148,8 @@ class CheckpointDirectory:
             if start_with == "fresh":
                 self._move_aside()
             self._others = self._settings_of(marker, without=kept_digest(settings))
-            card = card_of(settings, self._topic_ids)
+            memory_start = self.memory_start() or MemoryStart(now_ms, is_fresh=bool(marker.over))
+            card = card_of(settings, self._topic_ids, memory_start)
             card = msgspec.structs.replace(card, settings={**card.settings, **self._others})
             begin_start(self._files, own, msgspec.json.encode(card))
             self._copied_commit = newest_number(self._files, own, "commits")

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from state.closing import UNBOUNDED, MemoryStart
 from streaming.contract.encode import SkippedRange
 from streaming.kafka.link import input_link
 from streaming.process.exits import WrongUse
@@ -139,12 +140,12 @@ def _stage_progress(stage: Any) -> Hashable:
     )
 
 
-def decide_rows(rows: DataFrame, settings: Settings) -> DataFrame:
+def decide_rows(rows: DataFrame, settings: Settings, memory_start: MemoryStart) -> DataFrame:
     """The decisions on input rows."""
     controller = settings.controller
     processor = ClusterProcessor(
         name=controller.name,
-        identity=identity_of(settings),
+        identity=identity_of(settings, memory_start),
         settings=ClusterSettingsSource(settings),
         max_record_bytes=controller.max_record_bytes,
         accepted=AcceptedClusters(controller.accepted_clusters),
@@ -164,11 +165,12 @@ class Frames:
     spark: SparkSession
     settings: Settings
     _kept: DataFrame | None = field(init=False, default=None)
+    _memory_start: MemoryStart | None = field(init=False, default=None)
     _access: Mapping[str, str] = field(init=False, default_factory=dict)
     """The certificates and passwords that the kept frame was made with: their files may have been renewed since."""
 
-    def prepare_frame(self) -> DataFrame:
-        """The frame of a query that has committed a batch; made at the first call, and when the access to Kafka has changed.
+    def prepare_frame(self, memory_start: MemoryStart) -> DataFrame:
+        """The frame of a query that has committed a batch; made at the first call, and when the access to Kafka or the memory is another.
 
         Raises ``WrongUse`` for a file that cannot be read at the first call; later the last access is kept: a new file may be coming.
         """
@@ -178,9 +180,10 @@ class Frames:
             if self._kept is None:
                 raise
             access = dict(self._access)
-        if self._kept is None or access != self._access:
+        if self._kept is None or (access, memory_start) != (self._access, self._memory_start):
             rows = source.records(self.spark, self.settings, _CHECKPOINT_SAYS)
-            self._kept, self._access = decide_rows(rows, self.settings), access
+            self._kept = decide_rows(rows, self.settings, memory_start)
+            self._access, self._memory_start = access, memory_start
         return self._kept
 
 
@@ -251,9 +254,10 @@ class Runs:
         return settings
 
     def _frame(self, settings: Settings) -> DataFrame:
+        memory_start = self.checkpoint.memory_start() or UNBOUNDED
         is_usual = settings is self.frames.settings and not self._gaps
         if is_usual and self.checkpoint.places():
-            return self.frames.prepare_frame()
+            return self.frames.prepare_frame(memory_start)
         starting = source.starting_offsets(settings, self.begin)
         rows = source.records(self.frames.spark, settings, starting, skips_lost=bool(self._gaps))
-        return decide_rows(rows, settings)
+        return decide_rows(rows, settings, memory_start)

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from state.closing import UNBOUNDED
 from streaming.process.deadline import Deadline
 from streaming.settings import Settings
 from streaming.spark import source
@@ -102,7 +103,7 @@ def _frame(session: Session, settings: Settings) -> DataFrame:
     few = dataclasses.replace(settings.spark, max_records_per_trigger_count=_RECORDS_COUNT)
     settings_of_few = dataclasses.replace(settings, spark=few)
     rows = source.records(session.spark, settings_of_few, "earliest", skips_lost=True, only_looks=True)
-    return decide_rows(rows.union(_make_warm_records(session, settings)), settings)
+    return decide_rows(rows.union(_make_warm_records(session, settings)), settings, UNBOUNDED)
 
 
 def _make_warm_records(session: Session, settings: Settings) -> DataFrame:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from state.closing import UNBOUNDED, MemoryStart
 from state.events import System
 from state.layouts import FRESH, VERSION, NewerStateError, OlderStateError, refuse_version
 from state.systems import rounds_of
@@ -92,6 +93,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     length_s: float
     """Length of a Pulsar cluster's round, unless the cluster is named below."""
     cluster_length_s: dict[str, float]
+    memory_start: MemoryStart
+    """It stays the same as long as starts go on with this checkpoint."""
     trimtab_version: str = ""
     """The version that wrote last; empty on a card from a version that did not note it."""
     spark_version: str = ""
@@ -110,7 +113,11 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
         return self.length_s, self.cluster_length_s
 
 
-def card_of(settings: Settings, topic_ids: Mapping[str, str] = MappingProxyType({})) -> Card:
+def card_of(
+    settings: Settings,
+    topic_ids: Mapping[str, str] = MappingProxyType({}),
+    memory_start: MemoryStart = UNBOUNDED,
+) -> Card:
     """The card of a checkpoint written under these settings, from topics with these ids."""
     pulsar_s, pulsar_clusters_s = _lengths(settings, "pulsar")
     kafka_s, kafka_clusters_s = _lengths(settings, "kafka")
@@ -119,6 +126,7 @@ def card_of(settings: Settings, topic_ids: Mapping[str, str] = MappingProxyType(
         memory_version=VERSION,
         length_s=pulsar_s,
         cluster_length_s=pulsar_clusters_s,
+        memory_start=memory_start,
         trimtab_version=version("trimtab"),
         spark_version=version("pyspark"),
         settings={kept_digest(settings): keep(settings)},

@@ -16,7 +16,7 @@ from policies.shedding import avg_shedder
 from policies.shedding.contract import Examined, SheddingPlan
 from policies.shedding.rules import Rules
 from policies.usage import REPORTED_COUNT, RESOURCES
-from state.closing import Closing
+from state.closing import UNBOUNDED, Closing
 from state.events import Control, LoadReport
 from state.facts import Facts, Isolation
 from state.ledger import Child, Decision, Ledger
@@ -123,6 +123,7 @@ def closing(**fields: Any) -> Closing:
         "gap_rounds": 2,
         "restarted": False,
         "max_action_bytes": 1_000,
+        "memory_start": UNBOUNDED,
     }
     return Closing(**usual | fields)
 

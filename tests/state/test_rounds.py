@@ -295,6 +295,7 @@ def test_a_person_ends_what_held_up_to_then(*, resumed_ms: int, is_held: bool) -
     ("reason", "passes"),
     [
         ("paused", True),
+        ("starting", True),
         ("failing", True),
         ("two-balancers", True),
         ("quiet-hours", True),

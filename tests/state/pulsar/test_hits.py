@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from state.closing import Identity
+from state.closing import Identity, MemoryStart
 from state.events import Event
 from tests.state.traces import Run, facts, load, overlay, run, settings_of, sweep
 
@@ -54,6 +54,26 @@ def test_what_holds_the_whole_cluster_leaves_a_pair_its_hits(
     assert found_by_round(found) == KEPT
     assert not found.actions
     assert found.summaries[-1]["candidates"]["outcomes"][reason]
+
+
+@pytest.mark.parametrize(
+    ("start", "acts_in"),
+    [
+        (MemoryStart(40_000), 4),
+        (MemoryStart(39_999), 3),
+        (MemoryStart(10_000, is_fresh=True), 4),
+        (MemoryStart(60_000), None),
+    ],
+)
+def test_a_start_without_memory_counts_and_acts_in_no_round_of_the_time_before_it(
+    start: MemoryStart, acts_in: int | None
+) -> None:
+    """Rounds of 10 s; the hits are complete in round 1. After ``--fresh`` the cooldown of 30 s has to pass, too."""
+    events = [each for number in range(ROUNDS_COUNT) for each in reports(number)]
+    settings = settings_of(**HITS, guards={"bundle_cooldown_s": 30.0}, split={"bundle_cooldown_s": 30.0})
+    identity = Identity(mode="act", memory_start=start)
+    found = run([[*events, sweep(10 * ROUNDS_COUNT + 6)]], settings, identity=identity)
+    assert min((each["round"] for each in found.actions), default=None) == acts_in
 
 
 def test_the_first_round_without_a_hold_acts() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from state.closing import MemoryStart
 from state.events import Event
 from state.facts import Facts, Isolation
 from state.ledger import Verdict, end_watch
@@ -28,7 +29,7 @@ from state.pulsar.masks import (
     unsettled_brokers,
 )
 from state.pulsar.memory import Fleet
-from state.settings import ClusterSettings, GuardSettings, PulsarSettings
+from state.settings import ClusterSettings, GuardSettings, PulsarSettings, SplitSettings
 from state.summary import join_names
 from state.upkeep import Spell, Upkeep
 from tests.state.building import closing, control, decision, guarded, seen
@@ -253,7 +254,14 @@ def facts(**fields: Any) -> Facts:
 BESIDE = facts(shedding_brokers=["b1"])
 PAUSED = control()
 RESTRICTED = facts(restricted_brokers=["b1"])
+ENDS_MS = 8 * 60_000
+FRESH = MemoryStart(ENDS_MS - 60_000, is_fresh=True)
 BUSY = facts(restricted_brokers=["b1"], splitting_brokers=["b1"])
+
+
+def cooling(*, unload_s: float, split_s: float) -> ClusterSettings:
+    guards, split = GuardSettings(bundle_cooldown_s=unload_s), SplitSettings(bundle_cooldown_s=split_s)
+    return ClusterSettings(pulsar=PulsarSettings(guards=guards, split=split))
 
 
 @pytest.mark.parametrize(
@@ -274,6 +282,13 @@ BUSY = facts(restricted_brokers=["b1"], splitting_brokers=["b1"])
         ({}, {"settings": guarded(quiet_hours=("00:00-00:09 splits",))}, (None, "quiet-hours")),
         ({}, {"settings": guarded(quiet_hours=("00:00-00:09",))}, ("quiet-hours", "quiet-hours")),
         ({}, {"settings": guarded(quiet_hours=("00:00-00:08",))}, (None, None)),
+        ({}, {"memory_start": MemoryStart(ENDS_MS - 1)}, (None, None)),
+        ({}, {"memory_start": MemoryStart(ENDS_MS)}, ("starting", "starting")),
+        ({}, {"memory_start": MemoryStart(ENDS_MS), "mode": "dry-run"}, ("starting", "starting")),
+        ({}, {"memory_start": MemoryStart(ENDS_MS), "record": PAUSED}, ("paused", "paused")),
+        ({}, {"memory_start": FRESH, "settings": cooling(unload_s=60, split_s=59)}, ("starting", "starting")),
+        ({}, {"memory_start": FRESH, "settings": cooling(unload_s=59, split_s=60)}, ("starting", "starting")),
+        ({}, {"memory_start": FRESH, "settings": cooling(unload_s=59, split_s=59)}, (None, None)),
     ],
     ids=str,
 )
