@@ -38,13 +38,13 @@ _PLACES = {
     "approve": _Place("approve", "Approve proposed actions."),
     "backtest": _Place("backtest", "Compare settings on the recorded reports of a real cluster."),
     "collect": _Place(
-        "collect", "Write what a cluster's brokers report to the input topic.", is_endless=True
+        "services", "Write what a cluster's brokers report to the input topic.", is_endless=True
     ),
     "config": _Place("config", "Show the settings in force, each with its source."),
     "control": _Place("operate", "List what operators have set, and take it back."),
     "doctor": _Place("doctor", "Check the whole installation, and say what is wrong."),
     "drain": _Place("upkeep", "Empty a broker, and keep it empty."),
-    "execute": _Place("execute", "Carry decisions out on a cluster and verify them.", is_endless=True),
+    "execute": _Place("services", "Carry decisions out on a cluster and verify them.", is_endless=True),
     "feed": _Place("feed", "Play a recording, or a made-up fleet, to the input topic.", is_endless=True),
     "forget": _Place("operate", "Forget what the controller remembers of a cluster."),
     "maintenance": _Place("upkeep", "Leave brokers and namespaces alone for a while."),
@@ -57,7 +57,7 @@ _PLACES = {
     "replay": _Place("replay", "Decide on recorded events, without a broker."),
     "resume": _Place("operate", "End a pause or a hold of a cluster that was failing."),
     "rounds": _Place("rounds", "Read what each round saw, decided and held back."),
-    "run": _Place("run", "Read load reports, decide, publish exactly once.", is_endless=True),
+    "run": _Place("services", "Read load reports, decide, publish exactly once.", is_endless=True),
     "simulate": _Place("simulate", "See what settings do to a simulated fleet."),
     "split": _Place("split", "Work out where to cut a bundle."),
     "status": _Place("status", "Show what is in force for each cluster, and why nothing happens."),

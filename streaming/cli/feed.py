@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from streaming.cli.options import example, setting_option, with_settings
-from streaming.cli.service import refuse_errors
+from streaming.cli.service_runner import refuse_errors
 from streaming.controller.feed import CLUSTER, FAST, Fed, sample_events, shift_to
 from streaming.controller.recording import BadRecording
 from streaming.process.exits import WrongUse

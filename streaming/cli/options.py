@@ -14,7 +14,7 @@ from streaming.process.exits import WrongUse
 from streaming.transport.side import Begin
 
 if TYPE_CHECKING:
-    from streaming.settings import Settings
+    from streaming.settings import Settings, TargetSection
 
 Command = Callable[..., Any]
 Option = Callable[[Command], Command]
@@ -52,6 +52,22 @@ def read_settings(config: Path | None, flags: Mapping[str, object]) -> "Settings
         return load(file=config, flags=flags, environ=os.environ).settings
     except SettingsError as error:
         raise WrongUse(str(error)) from error
+
+
+_NEEDED = {
+    "pulsar": "admin_url, the address of the cluster's admin API",
+    "kafka": "bootstrap, addresses of the cluster's brokers",
+}
+
+
+def target_of(settings: "Settings", cluster: str, system: Literal["pulsar", "kafka"]) -> "TargetSection":
+    """How the cluster is reached. Raises ``WrongUse`` naming the section that is missing."""
+    if cluster in settings.targets:
+        return settings.targets[cluster]
+    known = ", ".join(sorted(settings.targets)) or "none"
+    raise WrongUse(
+        f'there is no [targets."{cluster}".{system}] in the settings (targets there: {known}): add it with {_NEEDED[system]}'
+    )
 
 
 class SettingOption(NamedTuple):

@@ -14,7 +14,7 @@ from policies.throttle.batches import CannotBatch, batches_of
 from policies.throttle.moves import LARGEST_NUMBER
 from policies.throttle.needs import MIN_INTERVAL_MS
 from policies.throttle.rates import MIB, Caps, RateRule
-from streaming.cli.options import example
+from streaming.cli.options import example, read_settings, target_of
 from streaming.cli.output import format_option, to_yaml
 from streaming.planner.throttle_plan import ThrottlePlan, answer_of, draw, make_plan
 from streaming.planner.throttle_request import (
@@ -216,12 +216,10 @@ def _place(
     if bootstrap is None and cluster is None:
         return None
 
-    from streaming.cli.options import read_settings  # noqa: PLC0415  settings, when needed
-    from streaming.cli.service import kafka_target  # noqa: PLC0415
-    from streaming.settings import KafkaTarget  # noqa: PLC0415
+    from streaming.settings import KafkaTarget  # noqa: PLC0415  settings, when needed
 
     if cluster is not None:
-        return kafka_target(read_settings(config, {}), cluster), cluster
+        return target_of(read_settings(config, {}), cluster, "kafka").kafka, cluster
     try:
         return KafkaTarget(bootstrap=str(bootstrap)), "--bootstrap"
     except ValueError as error:

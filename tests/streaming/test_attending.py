@@ -9,8 +9,8 @@ import pytest
 from kafka.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
 from prometheus_client import CollectorRegistry
 
-from streaming.cli import service
-from streaming.cli.service import attend, serve
+from streaming.cli import service_runner
+from streaming.cli.service_runner import attend, serve
 from streaming.controller.leadership import outage_of
 from streaming.kafka.client import ClusterError
 from streaming.process import deadline
@@ -171,7 +171,7 @@ def test_brokers_that_are_down_at_the_start_are_waited_for_alive_unready_and_tol
 @pytest.mark.parametrize("cause", MISTAKES)
 def test_what_is_set_up_wrong_ends_a_start_at_once(world: World, cause: KafkaError | AdminError | None):
     world.meets = lambda _: raised(PublishError, "wrong", cause)
-    with pytest.raises(Refused, match="wrong"), service.refuse_errors(ClusterError):
+    with pytest.raises(Refused, match="wrong"), service_runner.refuse_errors(ClusterError):
         world.attend()
     assert world.tries == 1
 
@@ -197,7 +197,7 @@ def test_a_stop_ends_the_wait_and_during_the_last_try_the_service(
         stops[-1](None)
         return raised(PublishError, "no consumer", KafkaTimeoutError())
 
-    monkeypatch.setattr("streaming.cli.service.stopped_by_signals", listening)
+    monkeypatch.setattr("streaming.cli.service_runner.stopped_by_signals", listening)
     world.meets = stopped
     world.attend()
     assert (world.tries, world.runs) == (1, 0)

@@ -1,4 +1,4 @@
-"""A collector or executor from its first moment to its end: target, health, metrics, a stop, and brokers that are down at its start."""
+"""A collector or executor from its first moment to its end: health, metrics, a stop, and brokers that are down at its start."""
 
 import logging
 import threading
@@ -16,11 +16,11 @@ from streaming.cli.options import (
     with_options,
     with_settings,
 )
-from streaming.process.exits import Refused, WrongUse
+from streaming.process.exits import Refused
 from streaming.process.logs import log_to_stderr
 from streaming.process.stopping import stopped_by_signals
 from streaming.process.waiting import OutageWait, StoppedWaiting
-from streaming.settings import KafkaTarget, MetricsSettings, Program, PulsarTarget, Settings, TargetSection
+from streaming.settings import MetricsSettings, Program, Settings
 from streaming.transport.errors import NoTopic, PublishError
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Service(Protocol):
         """Ask it to end soon; may be called from any thread."""
 
 
+_LOG = logging.getLogger(__name__)
 ServiceKind = TypeVar("ServiceKind", bound=Service)
 
 
@@ -165,34 +166,6 @@ def _outage_of(error: Exception) -> str | None:
     from streaming.systems import passes  # noqa: PLC0415  the brokers' clients are imported late
 
     return "the brokers" if passes(error) or passes(error.__cause__) else None
-
-
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
-
-    from streaming.process.serve import Check
-
-_LOG = logging.getLogger(__name__)
-
-
-def pulsar_target(settings: Settings, cluster: str) -> PulsarTarget:
-    """How the cluster is reached. Raises ``WrongUse`` naming the section that is missing."""
-    return _target(settings, cluster, "pulsar", "admin_url, the address of the cluster's admin API").pulsar
-
-
-def kafka_target(settings: Settings, cluster: str) -> KafkaTarget:
-    """How the cluster is reached. Raises ``WrongUse`` naming the section that is missing."""
-    return _target(settings, cluster, "kafka", "bootstrap, addresses of the cluster's brokers").kafka
-
-
-def _target(settings: Settings, cluster: str, system: str, needed: str) -> TargetSection:
-    section = settings.targets.get(cluster)
-    if section is None:
-        known = ", ".join(sorted(settings.targets)) or "none"
-        raise WrongUse(
-            f'there is no [targets."{cluster}".{system}] in the settings (targets there: {known}): add it with {needed}'
-        )
-    return section
 
 
 @contextmanager
