@@ -144,7 +144,7 @@ def _files(
             raise WrongUse(
                 f"{', '.join(sources)}: give one address, or files; a backtest reads one recording"
             )
-        from streaming.cli.record import record_for_now  # noqa: PLC0415  see `commands`
+        from streaming.cli.recordings import record_for_now  # noqa: PLC0415  see `commands`
 
         with record_for_now(settings, begin_of(since or "earliest")) as (file, count):
             click.echo(f"{count} records read from {address}", err=True)

@@ -94,6 +94,11 @@ def output_option(help_: str) -> SettingOption:
     return setting_option("output.url", "--output", metavar="URL", help=help_)
 
 
+mode_option = setting_option(
+    "controller.mode", "--mode", type=click.Choice(["dry-run", "act"]), help="Overrides controller.mode."
+)
+
+
 def metrics_port_option(key: str) -> SettingOption:
     """``--metrics-port``; ``key`` is the program's setting."""
     help_ = "Where metrics and health are served; 0 takes a free port."

@@ -1,14 +1,13 @@
 """What ``trimtab simulate`` and ``backtest`` share: parallel runs with a progress bar, and the score card as a table."""
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from streaming.cli.output import progress
 from streaming.process.exits import WrongUse
 
 if TYPE_CHECKING:
@@ -62,18 +61,8 @@ def play_with_progress(
     """The result of every job, in their order."""
     from streaming.simulator.runs import play_all  # noqa: PLC0415  see `commands`
 
-    with _progress(len(jobs), label) as advance:
+    with progress(len(jobs), label) as advance:
         return play_all(jobs, processes, advance)
-
-
-@contextmanager
-def _progress(count: int, label: str) -> Iterator[Callable[[int], None]]:
-    """A progress bar, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield lambda _count: None
-        return
-    with click.progressbar(length=count, label=label, file=sys.stderr) as bar:
-        yield bar.update
 
 
 def card_table(title: str, rows: "dict[str, Figures]", columns: "Sequence[Column]") -> str:

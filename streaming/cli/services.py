@@ -14,6 +14,7 @@ from streaming.cli.options import (
     example,
     input_option,
     metrics_port_option,
+    mode_option,
     output_option,
     setting_option,
     target_of,
@@ -42,9 +43,7 @@ CollectorKind = TypeVar("CollectorKind", bound="Collector")
     "run", epilog=example("trimtab run --input kafka://broker:9092 --checkpoint /var/lib/trimtab/checkpoint")
 )
 @with_settings(
-    setting_option(
-        "controller.mode", "--mode", type=click.Choice(["dry-run", "act"]), help="Overrides controller.mode."
-    ),
+    mode_option,
     setting_option("controller.name", "--name", help="Overrides controller.name."),
     input_option("Where load reports are read: kafka://host:port[,…] or pulsar://…."),
     output_option(
