@@ -36,7 +36,7 @@ class _Place(NamedTuple):
 _PLACES = {
     "actions": _Place("actions", "Watch what is decided, and ask why."),
     "approve": _Place("approve", "Approve proposed actions."),
-    "backtest": _Place("backtest", "Compare settings on the recorded reports of a real cluster."),
+    "backtest": _Place("simulate", "Compare settings on the recorded reports of a real cluster."),
     "collect": _Place(
         "services", "Write what a cluster's brokers report to the input topic.", is_endless=True
     ),
