@@ -11,7 +11,7 @@ import msgspec
 
 from state.outputs import RoundSummary
 from state.outputs.actions import ACTION_PREFIX
-from streaming.cli.approve import newest_rounds, open_proposals, proposal_text
+from streaming.cli.approve import ID_MIN, newest_rounds, open_proposals, proposal_text
 from streaming.cli.options import example, settings_options
 from streaming.cli.output import format_option, render, table_lines, text_of, value_text
 from streaming.cli.published import (
@@ -33,8 +33,6 @@ from streaming.process.exits import NotFound, WrongUse
 from streaming.settings import Settings
 from streaming.transport.side import Begin, TopicRecord
 
-_ID_MIN = 6
-"""The fewest characters of an id that a command takes; shorter ones would soon name several actions."""
 _AROUND_MS = 600_000
 """How far around an action its round's summary is looked for: both are written together, but clocks may have been set in between."""
 _SIDES = ("source", "destination")
@@ -140,15 +138,15 @@ def list_command(settings: Settings, cluster: str | None, form: str, *, pending:
     waiting = open_proposals(rounds)
     flying = [] if pending else [(event.cluster, row) for event in rounds for row in event.data.in_flight]
     if form != "table":
-        states = [("proposed", each.cluster, each.row) for each in waiting]
         rows = [
             {"state": state, "cluster": name, **msgspec.to_builtins(row)}
-            for state, name, row in (*states, *(("in-flight", *each) for each in flying))
+            for state, found in (("proposed", waiting), ("in-flight", flying))
+            for name, row in found
         ]
         click.echo(render(rows, form), nl=False)
         return
     for each in waiting:
-        click.echo(f"waits for approval: {proposal_text(each)}")
+        click.echo(f"waits for approval: {proposal_text(*each)}")
     for name, row in flying:
         click.echo(f"in flight: {row.id} {name}: {row.kind} {row.target}, until {row.expires_at}")
     if not waiting and not flying:
@@ -161,8 +159,8 @@ def list_command(settings: Settings, cluster: str | None, form: str, *, pending:
 @click.argument("id", metavar="ID")
 def why_command(settings: Settings, id: str, form: str) -> None:  # noqa: A002  the option's name
     """Show why an action was decided, and what was held back in its round; the first 6 characters of its id are enough."""
-    if len(id) < _ID_MIN:
-        raise WrongUse(f"{id!r}: give at least the first {_ID_MIN} characters of the action's id")
+    if len(id) < ID_MIN:
+        raise WrongUse(f"{id!r}: give at least the first {ID_MIN} characters of the action's id")
     action, appended_ms = _find(settings, id)
     found = _summary_of(settings, action, appended_ms)
     missing = f"The summary of its round is not on {settings.topics.audit} (any more), so it is not known what else the round looked at."

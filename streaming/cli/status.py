@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import click
@@ -20,7 +19,6 @@ from state.outputs import (
     ThrottleSummary,
     UsageSummary,
 )
-from streaming.cli.beats import Process, newest_leaders, newest_processes
 from streaming.cli.control import Standing, read_standings
 from streaming.cli.options import example, settings_options
 from streaming.cli.output import (
@@ -32,7 +30,18 @@ from streaming.cli.output import (
     text_of,
     value_text,
 )
-from streaming.cli.published import LOOK_BACK_S, Newest, Round, epoch_of, records_of
+from streaming.cli.published import (
+    LOOK_BACK_S,
+    Newest,
+    Process,
+    Round,
+    age_s,
+    epoch_of,
+    is_late,
+    newest_leaders,
+    newest_processes,
+    records_of,
+)
 from streaming.cli.summaries import examined_text, upkeep_lines
 from streaming.process.exits import NotFound, Refused
 from streaming.process.stopping import watched
@@ -42,8 +51,6 @@ from streaming.transport.topics import BEATS_RETENTION_MS
 
 NEAREST_COUNT = 5
 """Pairs or brokers shown of those that did not fire; the heaviest come first."""
-LATE_AFTER_ROUNDS = 3
-"""A summary older than this many rounds is late."""
 _WATCH_S = 5.0
 
 
@@ -84,14 +91,12 @@ class ClusterStatus:
     @property
     def age_s(self) -> float:
         """Seconds since the round's end."""
-        return self.now_ms / 1000 - datetime.fromisoformat(self.event.data.end).timestamp()
+        return age_s(self.event.data, self.now_ms)
 
     @property
     def is_late(self) -> bool:
         """Whether there should be a newer round."""
-        data = self.event.data
-        length = datetime.fromisoformat(data.end) - datetime.fromisoformat(data.start)
-        return self.age_s > LATE_AFTER_ROUNDS * length.total_seconds()
+        return is_late(self.event.data, self.now_ms)
 
     @property
     def nearest(self) -> list[ExaminedRow]:
@@ -214,12 +219,33 @@ _FIELDS = (
 def status_tree(status: ClusterStatus) -> dict[str, Any]:
     """For a program."""
     data, leader = status.event.data, status.leader
+    beat = None
+    if leader is not None:
+        beat = {
+            "controller": leader.beat.name,
+            "instance": leader.beat.instance,
+            "epoch": leader.beat.epoch,
+            "batch": leader.beat.batch,
+            "beat_age_s": leader.age_s,
+            "session_s": leader.beat.session_s,
+            "version": leader.beat.version,
+            "has_left": leader.beat.is_leaving,
+        }
+    standbys = [
+        {
+            "instance": each.beat.instance,
+            "version": each.beat.version,
+            "beat_age_s": each.age_s,
+            "problem": each.beat.problem,
+        }
+        for each in status.standbys
+    ]
     beside: dict[str, Any] = {
         "controller": status.controller,
         "epoch": status.epoch,
         "runs": status.runs,
-        "beat": None if leader is None else _leader_tree(leader),
-        "standbys": [_standby_tree(each) for each in status.standbys],
+        "beat": beat,
+        "standbys": standbys,
         "age_s": round(status.age_s, 3),
         "is_late": status.is_late,
         "settings": data.settings_by_name(),
@@ -233,37 +259,19 @@ def status_tree(status: ClusterStatus) -> dict[str, Any]:
     return tree
 
 
-def _leader_tree(leader: Process) -> dict[str, Any]:
-    beat = leader.beat
-    return {
-        "controller": beat.name,
-        "instance": beat.instance,
-        "epoch": beat.epoch,
-        "batch": beat.batch,
-        "beat_age_s": leader.age_s,
-        "session_s": beat.session_s,
-        "version": beat.version,
-        "has_left": beat.is_leaving,
-    }
-
-
-def _standby_tree(standby: Process) -> dict[str, Any]:
-    beat = standby.beat
-    return {
-        "instance": beat.instance,
-        "version": beat.version,
-        "beat_age_s": standby.age_s,
-        "problem": beat.problem,
-    }
-
-
 def status_text(status: ClusterStatus) -> str:
     """For a person: what is in force, what happened last, and why nothing did."""
     data = status.event.data
+    standbys = [
+        f"{each.beat.instance}, version {each.beat.version}, "
+        + (f"COULD NOT LEAD: {each.beat.problem}" if each.beat.problem else "could take over")
+        for each in status.standbys
+    ]
+    failing = {"unloads": data.failing_since, "splits": data.splits_failing_since}
     rows = [
         *_rows("", _lateness(status)),
         ("controller", _controller(status)),
-        *_rows("standby", map(_standby, status.standbys)),
+        *_rows("standby", standbys),
         ("control", _control(data.control)),
         *_rows("waiting", [status.waiting] if status.waiting else []),
         ("policy", data.policy),
@@ -282,7 +290,11 @@ def status_text(status: ClusterStatus) -> str:
         *_rows("shadow", _shadow(data)),
         *_rows("approval", _approval(data.approval)),
         *_rows("upkeep", upkeep_lines(data.upkeep)),
-        *_failing(data),
+        *(
+            ("failing", f"{kind} are held since {since}, because too many failed: see `trimtab resume`")
+            for kind, since in failing.items()
+            if since is not None
+        ),
         *_rows("findings", [f"{each.kind} {each.subject}: {each.advice}" for each in data.findings.heaviest]),
         *_throttle(data.throttle),
     ]
@@ -313,12 +325,6 @@ def _controller(status: ClusterStatus) -> str:
         last = "it ended properly" if beat.is_leaving else "its last beat was"
         return f"{known}, DOES NOT RUN: {last} {age_text(status.leader.age_s)}, from {beat.instance}"
     return f"{known}, runs as {beat.instance}, batch {'none yet' if beat.batch is None else beat.batch}"
-
-
-def _standby(standby: Process) -> str:
-    beat = standby.beat
-    able = f"COULD NOT LEAD: {beat.problem}" if beat.problem else "could take over"
-    return f"{beat.instance}, version {beat.version}, {able}"
 
 
 def _lateness(status: ClusterStatus) -> Iterator[str]:
@@ -368,12 +374,6 @@ def _shadow(data: RoundSummary) -> Iterator[str]:
     if data.shadow is not None:
         moved = f"{data.shadow.count} bundles are counted where the dry-run moved them"
         yield f"{moved}: {_usage(data.shadow.usage)}"
-
-
-def _failing(data: RoundSummary) -> Iterator[tuple[str, str]]:
-    for kind, since in (("unloads", data.failing_since), ("splits", data.splits_failing_since)):
-        if since is not None:
-            yield "failing", f"{kind} are held since {since}, because too many failed: see `trimtab resume`"
 
 
 def _approval(found: ApprovalSummary | None) -> Iterator[str]:

@@ -19,13 +19,15 @@ from state.outputs import (
     canonical,
 )
 from state.outputs.actions import ROUND_TYPE
-from streaming.cli.beats import Process, newest_leaders, newest_processes
 from streaming.cli.published import (
     Newest,
+    Process,
     Rejected,
     Round,
     UnreadableEvent,
     is_round_of,
+    newest_leaders,
+    newest_processes,
     read_rejected,
     read_round,
 )
