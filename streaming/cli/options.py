@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import click
 
-from streaming.process.exits import WrongUse
+from streaming.process.exits import WrongUse, raised_as
 from streaming.transport.side import Begin
 
 if TYPE_CHECKING:
@@ -48,10 +48,8 @@ def read_settings(config: Path | None, flags: Mapping[str, object]) -> "Settings
     """The settings in force. Raises ``WrongUse`` naming all that is wrong."""
     from streaming.settings import SettingsError, load  # noqa: PLC0415  only some commands have settings
 
-    try:
+    with raised_as(WrongUse, SettingsError):
         return load(file=config, flags=flags, environ=os.environ).settings
-    except SettingsError as error:
-        raise WrongUse(str(error)) from error
 
 
 _NEEDED = {

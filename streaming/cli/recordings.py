@@ -24,14 +24,13 @@ from streaming.cli.options import (
     with_settings,
 )
 from streaming.cli.output import progress
-from streaming.cli.service_runner import refuse_errors
 from streaming.controller.feed import CLUSTER, FAST, Fed, sample_events, shift_to
 from streaming.controller.recording import STANDARD, BadRecording, opened_for_reading, opened_for_recording
-from streaming.process.exits import Refused, WrongUse
+from streaming.process.exits import Refused, WrongUse, raised_as
 from streaming.process.stopping import stopped_by_signals
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.identity import AcceptedClusters, identity_of
-from streaming.transport.errors import PublishError
+from streaming.transport.errors import NoTopic, PublishError
 from streaming.transport.side import Begin, EventSink
 
 if TYPE_CHECKING:
@@ -222,23 +221,19 @@ def replay_command(
         accepted=AcceptedClusters(settings.controller.accepted_clusters),
         only=only,
     )
-    try:
+    with raised_as(WrongUse, NoRecording):
         files = files_of(paths)
-    except NoRecording as error:
-        raise WrongUse(str(error)) from error
     plain = [file for file in files if file != STANDARD and not file.endswith(".gz")]
     total_bytes = sum(Path(file).stat().st_size for file in plain) if len(plain) == len(files) else 0
     is_long = total_bytes >= _LONG_BYTES
     with progress(total_bytes if is_long else None, "replay", step=_LONG_BYTES // 100) as advance:
         for file in files or (STANDARD,):
             try:
-                with opened_for_reading(file) as stream:
+                with raised_as(WrongUse, BadRecording), opened_for_reading(file) as stream:
                     replay.play(stream, file, advance)
             except (gzip.BadGzipFile, EOFError, zlib.error) as error:
                 text = f"{file}: not a whole gzip file ({error}); the part before the error was replayed"
                 raise WrongUse(text) from error
-            except BadRecording as error:
-                raise WrongUse(str(error)) from error
     if not keep_open:
         replay.close_open()
     tally = replay.tally
@@ -281,7 +276,7 @@ def feed_command(settings: Settings, recording: str | None, *, fast: bool) -> No
     stop, count = threading.Event(), 0
     with ExitStack() as stack:
         stack.enter_context(stopped_by_signals(lambda _: stop.set()))
-        stack.enter_context(refuse_errors())
+        stack.enter_context(raised_as(Refused, PublishError, NoTopic))
         opened = nullcontext(sample_events()) if recording is None else opened_for_reading(recording)
         lines, sink = stack.enter_context(opened), None
         with _ended_by(stop, PublishError):

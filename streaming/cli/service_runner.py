@@ -3,8 +3,8 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -16,12 +16,11 @@ from streaming.cli.options import (
     with_options,
     with_settings,
 )
-from streaming.process.exits import Refused
+from streaming.process.exits import Refused, raised_as
 from streaming.process.logs import log_to_stderr
 from streaming.process.stopping import stopped_by_signals
 from streaming.process.waiting import OutageWait, StoppedWaiting
 from streaming.settings import MetricsSettings, Program, Settings
-from streaming.transport.errors import NoTopic, PublishError
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -168,16 +167,6 @@ def _outage_of(error: Exception) -> str | None:
     return "the brokers" if passes(error) or passes(error.__cause__) else None
 
 
-@contextmanager
-def refuse_errors(*also: type[Exception]) -> Iterator[None]:
-    """An input or output that cannot be used, or one of ``also``, ends the command with a message, not with a stack trace."""
-    expected: tuple[type[Exception], ...] = (PublishError, NoTopic, *also)
-    try:
-        yield
-    except expected as error:
-        raise Refused(str(error)) from error
-
-
 def serve(
     stack: ExitStack,
     program: Program,
@@ -200,9 +189,7 @@ def serve(
             program,
         )
     server = HealthServer(registry, readiness, liveness=liveness, host=host, port=port)
-    try:
+    with raised_as(Refused, OSError):
         url = server.start()
-    except OSError as error:
-        raise Refused(str(error)) from error
     stack.callback(server.stop)
     _LOG.info("metrics and health at %s", url)

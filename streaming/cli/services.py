@@ -22,11 +22,11 @@ from streaming.cli.options import (
     with_options,
     with_settings,
 )
-from streaming.cli.service_runner import refuse_errors, run_service, service_options
-from streaming.process.exits import Refused
+from streaming.cli.service_runner import run_service, service_options
+from streaming.process.exits import Refused, raised_as
 from streaming.process.logs import log_to_stderr
 from streaming.settings import Settings
-from streaming.transport.errors import StartWith
+from streaming.transport.errors import NoTopic, PublishError, StartWith
 from streaming.transport.side import Begin, EventSink, LineEvents
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def collect_pulsar_command(settings: Settings, cluster: str, *, stdout: bool, on
         _sweep(collector)
         collector.join_facts()
 
-    with refuse_errors(StartRefused):
+    with raised_as(Refused, PublishError, NoTopic, StartRefused):
         _collect(settings, metrics, collector, sweep if once else None, to_stdout=stdout)
 
 
@@ -170,7 +170,7 @@ def collect_kafka_command(settings: Settings, cluster: str, *, stdout: bool, onc
 
     metrics = CollectorMetrics(cluster, results=READ_RESULTS, events=EVENTS)
     collector = partial(KafkaCollector, settings, metrics, cluster=cluster, target=target)
-    with refuse_errors(ClusterError):
+    with raised_as(Refused, PublishError, NoTopic, ClusterError):
         _collect(settings, metrics, collector, _sweep if once else None, to_stdout=stdout)
 
 
@@ -235,7 +235,7 @@ def execute_pulsar_command(settings: Settings, cluster: str, *, dry_run: bool, o
     def connect(stack: ExitStack) -> "ExecutorLoop":
         return start(stack, settings, metrics, cluster=cluster, target=target, dry_run=dry_run)
 
-    with refuse_errors(AdminError, CredentialsError):
+    with raised_as(Refused, PublishError, NoTopic, AdminError, CredentialsError):
         _execute(settings, metrics, connect, once=once)
 
 
@@ -258,7 +258,7 @@ def execute_kafka_command(settings: Settings, cluster: str, *, dry_run: bool, on
     def connect(stack: ExitStack) -> "ThrottleLoop":
         return start(stack, settings, metrics, cluster=cluster, target=target, dry_run=dry_run)
 
-    with refuse_errors(ClusterError):
+    with raised_as(Refused, PublishError, NoTopic, ClusterError):
         _execute(settings, metrics, connect, once=once)
 
 

@@ -16,7 +16,7 @@ from policies.shedding.registry import POLICIES
 from state.outputs import rfc3339
 from streaming.cli.options import begin_of, example, moment_of, read_settings
 from streaming.cli.output import format_option, progress, render
-from streaming.process.exits import WrongUse
+from streaming.process.exits import WrongUse, raised_as
 from streaming.settings import ClusterSettingsSource, ControllerSettings, Settings
 from streaming.simulator.scenarios import SCENARIOS, LimitedScenario
 from streaming.simulator.setup import SESSIONS_COUNT
@@ -366,10 +366,8 @@ def _files(
         missing = [source for source in sources if not Path(source).exists()]
         if missing:
             raise WrongUse(f"{', '.join(missing)}: neither a recording nor kafka://… nor pulsar://…")
-        try:
+        with raised_as(WrongUse, NoRecording):
             files = files_of(sources)
-        except NoRecording as error:
-            raise WrongUse(str(error)) from error
         yield files
         return
     if len(sources) > 1:

@@ -18,7 +18,7 @@ from streaming.planner.split import (
     name_warnings,
     read_request,
 )
-from streaming.process.exits import WrongUse
+from streaming.process.exits import WrongUse, raised_as
 
 STDIN = "-"
 _MOST_PARTITIONS = 1_000_000
@@ -58,14 +58,11 @@ def plan_command(file: str, form: str) -> None:
     gets one answer, in order; a bad one gets {"error": …}. Empty lines are skipped.
     """
     text = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
-    try:
-        answer = _answer(text, form)
-    except NotJson as error:
-        _answer_lines(text, form, str(error))
-    except BadRequest as error:
-        raise WrongUse(str(error)) from error
-    else:
-        click.echo(answer)
+    with raised_as(WrongUse, BadRequest):
+        try:
+            click.echo(_answer(text, form))
+        except NotJson as error:
+            _answer_lines(text, form, str(error))
 
 
 def _answer(text: bytes, form: str) -> str:
@@ -117,12 +114,10 @@ def positions_command(name: str | None, partitions: int, form: str, topics: tupl
 
     The table has a line for each topic: position, position in hexadecimal, name. JSON is Pulsar's answer about topic hash positions.
     """
-    try:
+    with raised_as(WrongUse, BadRange, BadRequest):
         bundle = None if name is None else Bundle.parse(name)
         names = list(dict.fromkeys(part for topic in topics for part in partitions_of(topic, partitions)))
         found = dict(zip(names, hash_names(names).tolist(), strict=True))
-    except (BadRange, BadRequest) as error:
-        raise WrongUse(str(error)) from error
     for text in name_warnings(names, bundle):
         click.echo(f"warning: {text}", err=True)
     answer: dict[str, object] = {}

@@ -26,7 +26,7 @@ from streaming.planner.throttle_request import (
     checked_request,
     read_request,
 )
-from streaming.process.exits import INFEASIBLE, Refused, WrongUse
+from streaming.process.exits import INFEASIBLE, Refused, WrongUse, raised_as
 
 if TYPE_CHECKING:
     from streaming.settings import KafkaTarget
@@ -183,15 +183,13 @@ def plan_command(
             "--apply needs --bootstrap or --cluster, and no --batches: apply them one by one, each from its own file"
         )
     make = partial(_make_and_print, rule=rule, batches=batches, form=form)
-    try:
+    with raised_as(WrongUse, BadRequest):
         request = read_request(sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes())
         if target is None:
             plan = make(checked_request(request))
         else:
             name, applied = cluster or "--bootstrap", chosen if is_applied else None
             plan = _plan_on_cluster(request, make, target, name, interval, applied, replaces=replace_rates)
-    except BadRequest as error:
-        raise WrongUse(str(error)) from error
     if plan.is_infeasible:
         sys.exit(INFEASIBLE)
 
@@ -230,19 +228,17 @@ def _plan_on_cluster(
     from streaming.kafka.cluster import cluster_of  # noqa: PLC0415
     from streaming.planner.throttle_cluster import NotApplied, apply_plan, survey  # noqa: PLC0415
 
-    try:
-        with cluster_of(target, cluster=name) as kafka:
-            found = survey(kafka, request, interval_s=interval_s)
-            plan = make(found.checked)
-            if applied is not None:
+    with raised_as(Refused, ClusterError), cluster_of(target, cluster=name) as kafka:
+        found = survey(kafka, request, interval_s=interval_s)
+        plan = make(found.checked)
+        if applied is not None:
+            try:
                 done = apply_plan(kafka, plan, found, chosen=applied, replace_rates=replaces)
-                click.echo("\n".join(done), err=True)
-    except NotApplied as error:
-        if not plan.is_infeasible:
-            raise Refused(str(error)) from error
-        click.echo(str(error), err=True)
-    except ClusterError as error:
-        raise Refused(str(error)) from error
+            except NotApplied as error:
+                if not plan.is_infeasible:
+                    raise
+                done = [str(error)]
+            click.echo("\n".join(done), err=True)
     return plan
 
 

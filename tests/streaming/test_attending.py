@@ -9,13 +9,12 @@ import pytest
 from kafka.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
 from prometheus_client import CollectorRegistry
 
-from streaming.cli import service_runner
 from streaming.cli.service_runner import attend, serve
 from streaming.controller.leadership import outage_of
 from streaming.kafka.client import ClusterError
 from streaming.process import deadline
 from streaming.process.deadline import Deadline, poll
-from streaming.process.exits import NotReached, Refused
+from streaming.process.exits import NotReached, Refused, raised_as
 from streaming.process.serve import Check, HealthServer
 from streaming.process.waiting import OutageWait, StoppedWaiting
 from streaming.pulsar.http import AdminError
@@ -171,7 +170,7 @@ def test_brokers_that_are_down_at_the_start_are_waited_for_alive_unready_and_tol
 @pytest.mark.parametrize("cause", MISTAKES)
 def test_what_is_set_up_wrong_ends_a_start_at_once(world: World, cause: KafkaError | AdminError | None):
     world.meets = lambda _: raised(PublishError, "wrong", cause)
-    with pytest.raises(Refused, match="wrong"), service_runner.refuse_errors(ClusterError):
+    with pytest.raises(Refused, match="wrong"), raised_as(Refused, PublishError, ClusterError):
         world.attend()
     assert world.tries == 1
 
