@@ -12,7 +12,7 @@ import msgspec
 from state.outputs import RoundSummary
 from state.outputs.actions import ACTION_PREFIX
 from streaming.cli.approve import ID_MIN, newest_rounds, open_proposals, proposal_text
-from streaming.cli.options import example, settings_options
+from streaming.cli.options import cluster_option, example, settings_options
 from streaming.cli.output import format_option, render, table_lines, text_of, value_text
 from streaming.cli.published import (
     Epochs,
@@ -129,7 +129,7 @@ def tail_command(settings: Settings, *, dry_run: bool, **options: Any) -> None:
 
 @actions_command.command("list", epilog=example("trimtab actions list --pending --cluster east-1"))
 @settings_options
-@click.option("--cluster", metavar="NAME", help="Only of this cluster.")
+@cluster_option
 @click.option("--pending", is_flag=True, help="Only proposals that wait for `trimtab approve`.")
 @format_option("JSON and YAML are a list with one object for each.")
 def list_command(settings: Settings, cluster: str | None, form: str, *, pending: bool) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from state.outputs import ApprovalRow, ProposalRow, rfc3339
 from state.pulsar.approvals import ROUND
 from streaming.cli.control import Asker
-from streaming.cli.options import example, settings_options, with_options
+from streaming.cli.options import cluster_option, example, settings_options, with_options
 from streaming.cli.published import Newest, Round, length_s, search_rounds
 from streaming.contract.encode import encode_event
 from streaming.contract.messages import ApprovalData, ApprovalMessage, type_of
@@ -42,7 +42,7 @@ _options: Callable[[Callable[..., Any]], Callable[..., Any]] = with_options(
     click.option(
         "--round", "round_", type=int, metavar="N", help="Every open proposal of that round, with one answer."
     ),
-    click.option("--cluster", metavar="NAME", help="Only of this cluster."),
+    cluster_option,
     click.option("--wait", is_flag=True, help="Wait until a round has counted it, and show the outcome."),
     click.option("--why", required=True, metavar="TEXT", help="The reason; shown in the round's summary."),
     click.option("--who", metavar="NAME", help="Your name; the login user if not given."),

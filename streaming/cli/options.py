@@ -68,6 +68,9 @@ def target_of(settings: "Settings", cluster: str, system: Literal["pulsar", "kaf
     )
 
 
+cluster_option: Option = click.option("--cluster", metavar="NAME", help="Only of this cluster.")
+
+
 class SettingOption(NamedTuple):
     """An option that overrides the setting ``key``."""
 
@@ -197,14 +200,16 @@ def size_text(size_bytes: int) -> str:
     return f"{size_bytes}"
 
 
-def begin_of(text: str) -> Begin:
-    """The option's value; raises ``click.BadParameter`` naming it."""
+def start_offset(text: str) -> Begin:
+    """Where ``--from`` says to begin; raises ``click.BadParameter`` naming it."""
     if text in {"earliest", "latest"}:
         return cast("Literal['earliest', 'latest']", text)
-    return moment_of(text, "--from", "is not earliest, latest or RFC 3339, such as 2026-11-25T06:00:00Z")
+    return parse_moment_ms(
+        text, "--from", "is not earliest, latest or RFC 3339, such as 2026-11-25T06:00:00Z"
+    )
 
 
-def moment_of(text: str, option: str, problem: str = "is not RFC 3339") -> int:
+def parse_moment_ms(text: str, option: str, problem: str = "is not RFC 3339") -> int:
     """A time as milliseconds since the epoch; raises ``click.BadParameter`` naming the option."""
     try:
         moment = datetime.fromisoformat(text)

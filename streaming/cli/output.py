@@ -53,6 +53,11 @@ def age_text(age_s: float) -> str:
     return f"{age_s:.0f} s ago" if age_s < _SHOWN_IN_SECONDS_S else f"{age_s / 60:.0f} min ago"
 
 
+def asked_text(who: str | None, why: str | None) -> str:
+    """Who asked for something, and why."""
+    return f"{who or 'somebody'}: {why or 'no reason given'}"
+
+
 def counts_text(outcomes: Mapping[str, int]) -> str:
     """How many ended with each outcome."""
     return ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items()) or "none"

@@ -16,7 +16,7 @@ import msgspec
 
 from state.outputs import RoundSummary
 from state.outputs.actions import ROUND_TYPE
-from streaming.cli.options import begin_of, settings_options, with_options
+from streaming.cli.options import cluster_option, settings_options, start_offset, with_options
 from streaming.cli.output import format_option, to_yaml
 from streaming.contract import beat as beats
 from streaming.contract.beat import Beat
@@ -296,7 +296,7 @@ as_published_option = format_option(
 )
 tail_options = with_options(
     settings_options,
-    click.option("--cluster", metavar="NAME", help="Only of this cluster."),
+    cluster_option,
     click.option(
         "--from",
         "begin",
@@ -328,7 +328,7 @@ def print_topic(
     ``text_of`` raises ``UnreadableEvent`` for a record that is not what the topic should hold. Ctrl-C or SIGTERM ends it.
     """
     with nullcontext() if no_follow else watched():
-        for record in records_of(settings, topic, begin_of(begin), follow=not no_follow):
+        for record in records_of(settings, topic, start_offset(begin), follow=not no_follow):
             if cluster is not None and record.key != cluster.encode():
                 continue
             try:

@@ -15,12 +15,12 @@ import click
 
 from streaming.cli.options import (
     Size,
-    begin_of,
     example,
     mode_option,
     setting_option,
     settings_options,
     size_text,
+    start_offset,
     with_settings,
 )
 from streaming.cli.output import progress
@@ -101,11 +101,11 @@ def record_command(
     try:
         with stopped_by_signals(lambda _: stop.set()):
             if total_bytes is None:
-                count = _record_to_file(settings, begin_of(begin), file, stop, until_now=until_now)
+                count = _record_to_file(settings, start_offset(begin), file, stop, until_now=until_now)
             else:
                 sizes = total_bytes, file_bytes or min(_FILE_BYTES, total_bytes)
                 count = _record_to_folder(
-                    settings, begin_of(begin), Path(file), sizes, stop, until_now=until_now
+                    settings, start_offset(begin), Path(file), sizes, stop, until_now=until_now
                 )
     except FileExistsError as error:
         raise WrongUse(f"{file} exists: give a new file, a recording is never overwritten") from error

@@ -70,31 +70,20 @@ def run_service(
     program: Program,
     settings: Settings,
     registry: "CollectorRegistry",
-    begin: Callable[[ExitStack], ServiceKind],
-    once: Callable[[ServiceKind], None] | None,
-) -> None:
-    """Run a service until it is stopped, or only what ``once`` does with it; ``begin`` opens what it needs on the stack."""
-    if once is None:
-        attend(program, settings, registry, begin, lambda service: service.run())
-        return
-    with ExitStack() as stack:
-        service = begin(stack)
-        stack.enter_context(stopped_by_signals(lambda _: service.stop()))
-        once(service)
-
-
-def attend(
-    program: Program,
-    settings: Settings,
-    registry: "CollectorRegistry",
     start: Callable[[ExitStack], ServiceKind],
-    run: Callable[[ServiceKind], None],
+    once: Callable[[ServiceKind], None] | None = None,
 ) -> None:
-    """Start the service, try again while its brokers do not answer, and run it until a stop is asked for.
+    """Start the service, try again while its brokers do not answer, and run it until a stop is asked for; or only do ``once`` with it.
 
-    ``start`` opens what it needs on the stack; what an attempt has opened is closed before the next. Raises ``NotReached`` after
-    ``start_wait_s``, ``Refused`` where the port is taken, and what ``start`` and ``run`` raise.
+    ``start`` opens what it needs on the stack; what an attempt has opened is closed before the next. With ``once``, nothing is waited
+    for or served. Raises ``NotReached`` after ``start_wait_s``, ``Refused`` where the port is taken, and what the calls raise.
     """
+    if once is not None:
+        with ExitStack() as stack:
+            service = start(stack)
+            stack.enter_context(stopped_by_signals(lambda _: service.stop()))
+            once(service)
+        return
     starting = _Starting()
     wait = OutageWait(
         settings.controller.start_wait_s, outage_of=_outage_of, pause=starting.pause, show=starting.show
@@ -107,7 +96,7 @@ def attend(
         except StoppedWaiting:
             return
         starting.hand_over_to(service)
-        run(service)
+        service.run()
 
 
 class _Starting:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from streaming.cli.options import (
-    begin_of,
     example,
     input_option,
     metrics_port_option,
     mode_option,
     output_option,
     setting_option,
+    start_offset,
     target_of,
     verbose_option,
     with_options,
@@ -105,7 +105,7 @@ def run_command(
     log_to_stderr(settings.controller.log_format, verbose=verbose)
     first: Begin = round((time.time() - settings.controller.warm_start_s) * 1000)
     if begin is not None:
-        first = begin_of(begin)
+        first = start_offset(begin)
 
     from streaming.controller.application import Application  # noqa: PLC0415  Spark takes a second to import
 

@@ -14,7 +14,7 @@ import msgspec
 
 from policies.shedding.registry import POLICIES
 from state.outputs import rfc3339
-from streaming.cli.options import begin_of, example, moment_of, read_settings
+from streaming.cli.options import example, parse_moment_ms, read_settings, start_offset
 from streaming.cli.output import format_option, progress, render
 from streaming.process.exits import WrongUse, raised_as
 from streaming.settings import ClusterSettingsSource, ControllerSettings, Settings
@@ -307,8 +307,8 @@ def backtest_command(
     with _files(sources, address, own, since) as files, _refuse_unreadable(", ".join(sources)):
         recorded = RecordedEvents(
             files=files,
-            since_ms=None if since is None else moment_of(since, "--from"),
-            until_ms=None if until is None else moment_of(until, "--to"),
+            since_ms=None if since is None else parse_moment_ms(since, "--from"),
+            until_ms=None if until is None else parse_moment_ms(until, "--to"),
             max_record_bytes=own.controller.max_record_bytes,
         )
         surveys = backtest.survey(recorded())
@@ -375,7 +375,7 @@ def _files(
 
     from streaming.cli.recordings import record_for_now  # noqa: PLC0415  see `commands`
 
-    with record_for_now(settings, begin_of(since or "earliest")) as (file, count):
+    with record_for_now(settings, start_offset(since or "earliest")) as (file, count):
         click.echo(f"{count} records read from {address}", err=True)
         yield (file,)
 

@@ -23,6 +23,7 @@ from streaming.cli.control import Standing, read_standings
 from streaming.cli.options import example, settings_options
 from streaming.cli.output import (
     age_text,
+    asked_text,
     counts_text,
     format_option,
     render,
@@ -205,7 +206,7 @@ def _describe_waiting(event: Round, stands: Standing) -> str | None:
     written, obeyed = stands.event, event.data.control
     if written is None or (obeyed is not None and obeyed.id == written.id):
         return None
-    return f"{written.who or 'somebody'}: {written.why or 'no reason given'} ({written.id}), which no round obeys yet"
+    return f"{asked_text(written.who, written.why)} ({written.id}), which no round obeys yet"
 
 
 _FIELDS = (

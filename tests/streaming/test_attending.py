@@ -9,7 +9,7 @@ import pytest
 from kafka.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
 from prometheus_client import CollectorRegistry
 
-from streaming.cli.service_runner import attend, serve
+from streaming.cli.service_runner import run_service, serve
 from streaming.controller.leadership import outage_of
 from streaming.kafka.client import ClusterError
 from streaming.process import deadline
@@ -37,10 +37,11 @@ MISTAKES = (
 
 
 class Service:
-    """A service that runs until it is stopped."""
+    """A service whose work is ``run``."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: Callable[[], None]) -> None:
         self.stopped = threading.Event()
+        self.run = run
 
     def readiness(self) -> Sequence[Check]:
         return [Check(name="service", ok=True, detail="at work")]
@@ -57,7 +58,7 @@ class World:
 
     def __init__(self, urls: list[str]) -> None:
         self._urls = urls
-        self.service = Service()
+        self.service = Service(self.run)
         self.wait_s = 600.0
         self.meets: Callable[[int], Exception | None] = lambda _: None
         self.seen: list[tuple[Answer, Answer]] = []
@@ -74,16 +75,15 @@ class World:
             raise error
         return self.service
 
-    def run(self, service: Service) -> None:
+    def run(self) -> None:
         self.runs += 1
         self.seen.append((ask(f"{self._urls[-1]}/healthz"), ask(f"{self._urls[-1]}/readyz")))
         assert self.opened == [self.tries], "only the connections of the last try"
-        assert service is self.service
 
-    def attend(self) -> None:
+    def start_and_run(self) -> None:
         flags = {"metrics.port": 0, "controller.start_wait_s": self.wait_s}
         settings = load(file=None, flags=flags, environ={}).settings
-        attend("collector", settings, CollectorRegistry(), self.start, self.run)
+        run_service("collector", settings, CollectorRegistry(), self.start)
 
     @contextmanager
     def _connection(self) -> Iterator[None]:
@@ -157,7 +157,7 @@ def test_brokers_that_are_down_at_the_start_are_waited_for_alive_unready_and_tol
     world: World, kind: type[Exception], cause: KafkaError | AdminError
 ):
     world.meets = lambda count: raised(kind, "no consumer at b1:9092", cause) if count < 3 else None
-    world.attend()
+    world.start_and_run()
     assert world.runs == 1
     assert not world.opened
     for alive, ready in world.seen[1:3]:
@@ -171,7 +171,7 @@ def test_brokers_that_are_down_at_the_start_are_waited_for_alive_unready_and_tol
 def test_what_is_set_up_wrong_ends_a_start_at_once(world: World, cause: KafkaError | AdminError | None):
     world.meets = lambda _: raised(PublishError, "wrong", cause)
     with pytest.raises(Refused, match="wrong"), raised_as(Refused, PublishError, ClusterError):
-        world.attend()
+        world.start_and_run()
     assert world.tries == 1
 
 
@@ -179,7 +179,7 @@ def test_a_start_that_waited_in_vain_ends_with_a_code_that_a_supervisor_restarts
     world.wait_s = 0.02
     world.meets = lambda _: raised(PublishError, "no consumer at b1:9092", KafkaTimeoutError())
     with pytest.raises(NotReached, match=r"b1:9092(?s:.*)controller\.start_wait_s"):
-        world.attend()
+        world.start_and_run()
 
 
 def test_a_stop_ends_the_wait_and_during_the_last_try_the_service(
@@ -198,11 +198,11 @@ def test_a_stop_ends_the_wait_and_during_the_last_try_the_service(
 
     monkeypatch.setattr("streaming.cli.service_runner.stopped_by_signals", listening)
     world.meets = stopped
-    world.attend()
+    world.start_and_run()
     assert (world.tries, world.runs) == (1, 0)
 
     world.meets = lambda _: stops[-1](None)
-    world.attend()
+    world.start_and_run()
     assert world.service.stopped.is_set()
 
 
