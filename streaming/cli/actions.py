@@ -35,7 +35,8 @@ from streaming.transport.side import Begin, TopicRecord
 
 _AROUND_MS = 600_000
 """How far around an action its round's summary is looked for: both are written together, but clocks may have been set in between."""
-_SIDES = ("source", "destination")
+_SIDES = {"source": 0, "destination": 1}
+"""What is shown first of the sides of an action; others follow by name."""
 
 
 class ActionData(msgspec.Struct, frozen=True, kw_only=True):
@@ -277,7 +278,9 @@ def _sides(action: Action, summary: RoundSummary | None) -> Iterator[str]:
     brokers = {"source": action.data.source_broker, "destination": action.data.destination_broker}
     loads = {} if summary is None else {load.broker: load for load in summary.brokers}
     rows = []
-    for side, expected in sorted(action.data.expected.items(), key=_side_order):
+    for side, expected in sorted(
+        action.data.expected.items(), key=lambda side: (_SIDES.get(side[0], 2), side[0])
+    ):
         broker = brokers.get(side)
         for name, after in sorted(expected.items()) if isinstance(expected, Mapping) else ():
             before = getattr(loads.get(broker or ""), name, None)
@@ -286,9 +289,3 @@ def _sides(action: Action, summary: RoundSummary | None) -> Iterator[str]:
     if rows:
         yield from ("", "Expected load, after this action and the earlier actions of its round")
         yield from table_lines([("", "", "before", "after"), *rows])
-
-
-def _side_order(side: tuple[str, object]) -> tuple[int, str]:
-    """Source, destination, then anything else by name."""
-    name = side[0]
-    return (_SIDES.index(name) if name in _SIDES else len(_SIDES), name)

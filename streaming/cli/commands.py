@@ -55,7 +55,7 @@ _PLACES = {
     "policy": _Place("operate", "Change decision settings while the controller runs."),
     "record": _Place("recordings", "Record what a controller reads, for replay.", is_endless=True),
     "reject": _Place("approve", "Reject proposed actions."),
-    "rejected": _Place("rejected", "Read the records that could not be used, and why."),
+    "rejected": _Place("rounds", "Read the records that could not be used, and why."),
     "replay": _Place("recordings", "Decide on recorded events, without a broker."),
     "resume": _Place("operate", "End a pause or a hold of a cluster that was failing."),
     "rounds": _Place("rounds", "Read what each round saw, decided and held back."),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 import msgspec
@@ -70,17 +70,15 @@ _rejected = msgspec.json.Decoder(Rejected)
 
 def read_round(value: bytes) -> Round:
     """The summary that a record holds. Raises ``UnreadableEvent``."""
-    found: Round = _read(value, ROUND_TYPE, _rounds)
-    return found
+    return _read(value, ROUND_TYPE, _rounds)
 
 
 def read_rejected(value: bytes) -> Rejected:
     """The event about a record that could not be used. Raises ``UnreadableEvent``."""
-    found: Rejected = _read(value, REJECTED_TYPE, _rejected)
-    return found
+    return _read(value, REJECTED_TYPE, _rejected)
 
 
-def _read(value: bytes, type_: str, decoder: msgspec.json.Decoder[Any]) -> Any:
+def _read(value: bytes, type_: str, decoder: msgspec.json.Decoder[Found]) -> Found:
     try:
         head = read_envelope(value)
         if head.type == type_:

@@ -3,11 +3,11 @@
 import gzip
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -27,14 +27,13 @@ if TYPE_CHECKING:
     from streaming.simulator.runs import Build, Candidate
     from streaming.simulator.score import Column, Figures, Run
 
-RunT = TypeVar("RunT")
 _FIRST_POLICIES = ("avg-shedder", "fleet-planner")
 _ALL = "all"
 _ADDRESSES = ("kafka://", "pulsar://", "pulsar+ssl://")
 _EXAMPLE = "trimtab backtest --config now.toml --config candidate.toml --html page.html month/"
 
 
-def _can_write(_ctx: click.Context, _option: click.Parameter, page: Path | None) -> Path | None:
+def _require_plotly(_ctx: click.Context, _option: click.Parameter, page: Path | None) -> Path | None:
     """The page's path; raises ``WrongUse`` before the first run where it could not be written after the last."""
     if page is not None and find_spec("plotly") is None:
         raise WrongUse('--html needs plotly, which is not installed: pip install "trimtab[pages]"')
@@ -44,7 +43,7 @@ def _can_write(_ctx: click.Context, _option: click.Parameter, page: Path | None)
 _html_option = click.option(
     "--html",
     type=click.Path(dir_okay=False, path_type=Path),
-    callback=_can_write,
+    callback=_require_plotly,
     help="Write a page with plots; needs `trimtab[pages]`.",
 )
 
@@ -70,16 +69,6 @@ def _write_page(file: Path, page: str) -> None:
     """Write the page, and say so."""
     file.write_text(page, encoding="utf-8")
     click.echo(f"page written to {file}", err=True)
-
-
-def _play_with_progress(
-    jobs: Sequence[Callable[[], RunT]], processes: int | None, *, label: str
-) -> list[RunT]:
-    """The result of every job, in their order."""
-    from streaming.simulator.runs import play_all  # noqa: PLC0415  see `commands`
-
-    with progress(len(jobs), label) as advance:
-        return play_all(jobs, processes, advance)
 
 
 @contextmanager
@@ -178,7 +167,7 @@ def simulate_command(
     The controller is the one that runs live, with all its guards and budgets, in mode act. It is compared with no balancer at all, and
     with one that knows the true load. The same seeds give the same figures. Nothing is read from or written to a broker.
     """
-    from streaming.simulator.runs import NOBODY, PERFECT, jobs_of  # noqa: PLC0415  see `commands`
+    from streaming.simulator.runs import NOBODY, PERFECT, jobs_of, play_all  # noqa: PLC0415  see `commands`
 
     if recording is not None and names:
         raise WrongUse("--from and --scenario: a fleet is either recorded or made up; leave one of them out")
@@ -189,7 +178,8 @@ def simulate_command(
         range(first_seed, first_seed + seeds_count),
         [NOBODY, *candidates, PERFECT],
     )
-    runs = _play_with_progress(jobs, processes, label="simulate")
+    with progress(len(jobs), "simulate") as advance:
+        runs = play_all(jobs, processes, advance)
     if html is not None:
         from streaming.simulator.page import render_page  # noqa: PLC0415  the plotting library takes a second
 
@@ -300,6 +290,7 @@ def backtest_command(
     from streaming.controller.replay import RecordedEvents  # noqa: PLC0415  see `commands`
     from streaming.simulator import backtest  # noqa: PLC0415
     from streaming.simulator.differences import backtest_of  # noqa: PLC0415
+    from streaming.simulator.runs import play_all  # noqa: PLC0415
 
     address = next((source for source in sources if source.startswith(_ADDRESSES)), None)
     chosen = _backtest_candidates(configs, policies, {"input.url": address})
@@ -324,7 +315,8 @@ def backtest_command(
                 keeps_recorded_moves=recorded_moves == "keep",
             )
         ]
-        results = _play_with_progress(jobs, processes, label="backtest")
+        with progress(len(jobs), "backtest") as advance:
+            results = play_all(jobs, processes, advance)
     closed = [each for each in results if not isinstance(each, backtest.Opened)]
     opened = [each for each in results if isinstance(each, backtest.Opened)]
     found = backtest_of(_describe_input(list(surveys.values()), sources), list(surveys), closed, opened)

@@ -268,6 +268,10 @@ def status_text(status: ClusterStatus) -> str:
         + (f"COULD NOT LEAD: {each.beat.problem}" if each.beat.problem else "could take over")
         for each in status.standbys
     ]
+    shadow = []
+    if data.shadow is not None:
+        moved = f"{data.shadow.count} bundles are counted where the dry-run moved them"
+        shadow.append(f"{moved}: {_usage(data.shadow.usage)}")
     failing = {"unloads": data.failing_since, "splits": data.splits_failing_since}
     rows = [
         *_rows("", _lateness(status)),
@@ -288,7 +292,7 @@ def status_text(status: ClusterStatus) -> str:
             "in flight",
             [f"{row.kind} {row.target} until {row.expires_at} ({row.id})" for row in data.in_flight],
         ),
-        *_rows("shadow", _shadow(data)),
+        *_rows("shadow", shadow),
         *_rows("approval", _approval(data.approval)),
         *_rows("upkeep", upkeep_lines(data.upkeep)),
         *(
@@ -299,7 +303,11 @@ def status_text(status: ClusterStatus) -> str:
         *_rows("findings", [f"{each.kind} {each.subject}: {each.advice}" for each in data.findings.heaviest]),
         *_throttle(data.throttle),
     ]
-    head = f"{data.cluster} ({data.system}): {_describe_mode(data)}, round {data.round} ended {age_text(status.age_s)}"
+    mode = "acts" if data.mode == "act" else "dry-run"
+    if data.paused:
+        until = "" if data.control is None or data.control.until is None else f" until {data.control.until}"
+        mode = f"{mode}, PAUSED{until}"
+    head = f"{data.cluster} ({data.system}): {mode}, round {data.round} ended {age_text(status.age_s)}"
     return text_of([head, *table_lines(rows)])
 
 
@@ -307,12 +315,6 @@ def _rows(name: str, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Lines under one name, which is shown before the first."""
     for number, line in enumerate(lines):
         yield ("" if number else name), line
-
-
-def _describe_mode(data: RoundSummary) -> str:
-    doing = "acts" if data.mode == "act" else "dry-run"
-    until = "" if data.control is None or data.control.until is None else f" until {data.control.until}"
-    return f"{doing}, PAUSED{until}" if data.paused else doing
 
 
 def _controller(status: ClusterStatus) -> str:
@@ -369,12 +371,6 @@ def _describe_other_balancers(others: OtherBalancers | None) -> Iterator[str]:
     ):
         if brokers:
             yield f"{what} at {', '.join(brokers)}"
-
-
-def _shadow(data: RoundSummary) -> Iterator[str]:
-    if data.shadow is not None:
-        moved = f"{data.shadow.count} bundles are counted where the dry-run moved them"
-        yield f"{moved}: {_usage(data.shadow.usage)}"
 
 
 def _approval(found: ApprovalSummary | None) -> Iterator[str]:

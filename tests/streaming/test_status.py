@@ -31,7 +31,7 @@ from streaming.cli.published import (
     read_rejected,
     read_round,
 )
-from streaming.cli.rejected import place_of, rejected_text, tail_rejected_text
+from streaming.cli.rounds import place_of, rejected_text, tail_rejected_text
 from streaming.cli.status import ClusterStatus, status_text
 from streaming.cli.summaries import round_text, tail_round_text
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
