@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from streaming.process.serve import Check
 
+_LOG = logging.getLogger(__name__)
 _TRY_AGE_S_MAX = 300.0
 """An attempt connects a few clients, one after the other, and each gives up after 20 s; the wait between two attempts is 15 s."""
 
@@ -47,7 +48,6 @@ class Service(Protocol):
         """Ask it to end soon; may be called from any thread."""
 
 
-_LOG = logging.getLogger(__name__)
 ServiceKind = TypeVar("ServiceKind", bound=Service)
 
 

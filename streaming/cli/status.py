@@ -268,53 +268,43 @@ def status_text(status: ClusterStatus) -> str:
         + (f"COULD NOT LEAD: {each.beat.problem}" if each.beat.problem else "could take over")
         for each in status.standbys
     ]
-    shadow = []
-    if data.shadow is not None:
-        moved = f"{data.shadow.count} bundles are counted where the dry-run moved them"
-        shadow.append(f"{moved}: {_usage(data.shadow.usage)}")
+    settings = data.settings_by_name().items()
     failing = {"unloads": data.failing_since, "splits": data.splits_failing_since}
-    rows = [
-        *_rows("", _lateness(status)),
-        ("controller", _controller(status)),
-        *_rows("standby", standbys),
-        ("control", _control(data.control)),
-        *_rows("waiting", [status.waiting] if status.waiting else []),
-        ("policy", data.policy),
-        *_rows(
-            "settings", [f"{name} = {toml_value(value)}" for name, value in data.settings_by_name().items()]
-        ),
-        ("brokers", _brokers(data)),
-        *_rows("beside", _describe_other_balancers(data.other_balancers)),
-        ("round", f"{data.outcome}: {data.reason}"),
-        *_rows("nearest", [f"{examined_text(row)}: {row.detail}" for row in status.nearest]),
-        *_rows("held", [counts_text(status.held)] if status.held else []),
-        *_rows(
+    parts: list[tuple[str, Iterable[str]]] = [
+        ("", _lateness(status)),
+        ("controller", [_controller(status)]),
+        ("standby", standbys),
+        ("control", [_control(data.control)]),
+        ("waiting", [status.waiting] if status.waiting else []),
+        ("policy", [data.policy]),
+        ("settings", [f"{name} = {toml_value(value)}" for name, value in settings]),
+        ("brokers", [_brokers(data)]),
+        ("beside", _describe_other_balancers(data.other_balancers)),
+        ("round", [f"{data.outcome}: {data.reason}"]),
+        ("nearest", [f"{examined_text(row)}: {row.detail}" for row in status.nearest]),
+        ("held", [counts_text(status.held)] if status.held else []),
+        (
             "in flight",
             [f"{row.kind} {row.target} until {row.expires_at} ({row.id})" for row in data.in_flight],
         ),
-        *_rows("shadow", shadow),
-        *_rows("approval", _approval(data.approval)),
-        *_rows("upkeep", upkeep_lines(data.upkeep)),
+        ("shadow", _shadow(data)),
+        ("approval", _approval(data.approval)),
+        ("upkeep", upkeep_lines(data.upkeep)),
         *(
-            ("failing", f"{kind} are held since {since}, because too many failed: see `trimtab resume`")
+            ("failing", [f"{kind} are held since {since}, because too many failed: see `trimtab resume`"])
             for kind, since in failing.items()
             if since is not None
         ),
-        *_rows("findings", [f"{each.kind} {each.subject}: {each.advice}" for each in data.findings.heaviest]),
+        ("findings", [f"{each.kind} {each.subject}: {each.advice}" for each in data.findings.heaviest]),
         *_throttle(data.throttle),
     ]
+    rows = [("" if number else name, line) for name, lines in parts for number, line in enumerate(lines)]
     mode = "acts" if data.mode == "act" else "dry-run"
     if data.paused:
         until = "" if data.control is None or data.control.until is None else f" until {data.control.until}"
         mode = f"{mode}, PAUSED{until}"
     head = f"{data.cluster} ({data.system}): {mode}, round {data.round} ended {age_text(status.age_s)}"
     return text_of([head, *table_lines(rows)])
-
-
-def _rows(name: str, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Lines under one name, which is shown before the first."""
-    for number, line in enumerate(lines):
-        yield ("" if number else name), line
 
 
 def _controller(status: ClusterStatus) -> str:
@@ -373,6 +363,12 @@ def _describe_other_balancers(others: OtherBalancers | None) -> Iterator[str]:
             yield f"{what} at {', '.join(brokers)}"
 
 
+def _shadow(data: RoundSummary) -> Iterator[str]:
+    if data.shadow is not None:
+        moved = f"{data.shadow.count} bundles are counted where the dry-run moved them"
+        yield f"{moved}: {_usage(data.shadow.usage)}"
+
+
 def _approval(found: ApprovalSummary | None) -> Iterator[str]:
     if found is not None:
         waiting = f"{found.open_count} wait for `trimtab approve`" if found.open_count else "nothing waits"
@@ -380,12 +376,10 @@ def _approval(found: ApprovalSummary | None) -> Iterator[str]:
         yield from (f"{row.kind} {row.bundle} until {row.expires_at} ({row.id})" for row in found.open)
 
 
-def _throttle(throttle: ThrottleSummary | None) -> Iterator[tuple[str, str]]:
+def _throttle(throttle: ThrottleSummary | None) -> Iterator[tuple[str, list[str]]]:
     if throttle is None:
         return
     moving = "unknown" if throttle.partitions_moving_count is None else throttle.partitions_moving_count
     eta = "" if throttle.eta_s is None else f", done in {throttle.eta_s:.0f} s"
-    yield "throttle", f"{throttle.outcome}, partitions moving: {moving}{eta}"
-    yield from _rows(
-        "rates", [f"{role} {value_text(rate)} bytes/s" for role, rate in throttle.rates_bytes_per_s.items()]
-    )
+    yield "throttle", [f"{throttle.outcome}, partitions moving: {moving}{eta}"]
+    yield "rates", [f"{role} {value_text(rate)} bytes/s" for role, rate in throttle.rates_bytes_per_s.items()]
