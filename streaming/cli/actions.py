@@ -17,7 +17,6 @@ from streaming.cli.output import format_option, render, table_lines, text_of, va
 from streaming.cli.published import (
     Epochs,
     Remark,
-    Round,
     UnreadableEvent,
     epoch_of,
     is_round_of,
@@ -163,14 +162,13 @@ def why_command(settings: Settings, id: str, form: str) -> None:  # noqa: A002  
     if len(id) < ID_MIN:
         raise WrongUse(f"{id!r}: give at least the first {ID_MIN} characters of the action's id")
     action, appended_ms = _find(settings, id)
-    found = _summary_of(settings, action, appended_ms)
+    summary = _summary_of(settings, action, appended_ms)
     missing = f"The summary of its round is not on {settings.topics.audit} (any more), so it is not known what else the round looked at."
-    round_ = None if found is None else found.data
     if form == "table":
-        click.echo(why_text(action, round_, missing=missing), nl=False)
+        click.echo(why_text(action, summary, missing=missing), nl=False)
     else:
-        data, summary = msgspec.to_builtins(action.data), msgspec.to_builtins(round_)
-        click.echo(render({"id": action.id, "action": data, "round": summary}, form), nl=False)
+        tree = msgspec.to_builtins({"id": action.id, "action": action.data, "round": summary})
+        click.echo(render(tree, form), nl=False)
 
 
 def _find(settings: Settings, beginning: str) -> tuple[Action, int]:
@@ -195,7 +193,7 @@ def _find(settings: Settings, beginning: str) -> tuple[Action, int]:
     return next(iter(found.values()))
 
 
-def _summary_of(settings: Settings, action: Action, appended_ms: int) -> Round | None:
+def _summary_of(settings: Settings, action: Action, appended_ms: int) -> RoundSummary | None:
     """The summary of the action's round, looked for at the time where it should be, then on the whole topic. Raises ``Refused``."""
     audit, number = settings.topics.audit, action.data.round
     looks: tuple[tuple[Begin, int | None], ...] = (
@@ -209,7 +207,7 @@ def _summary_of(settings: Settings, action: Action, appended_ms: int) -> Round |
             value = record.value or b""
             if is_round_of(value, cluster=action.cluster, number=number):
                 try:
-                    return read_round(value)
+                    return read_round(value).data
                 except UnreadableEvent as error:
                     raise error.at(audit, record.offset) from error
     return None

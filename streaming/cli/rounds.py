@@ -4,7 +4,6 @@ import base64
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 import click
@@ -115,7 +114,12 @@ def show_command(
     """
     if broker is not None and bundle is not None:
         raise WrongUse("--broker and --bundle cannot be given together")
-    asked = partial(_is_asked_for, cluster=cluster, number=number)
+
+    def asked(record: TopicRecord) -> bool:
+        if number is None:
+            return record.key == cluster.encode()
+        return is_round_of(record.value or b"", cluster=cluster, number=number)
+
     if bundle is not None or broker is not None:
         day_ago_ms = round((time.time() - LOOK_BACK_S[-1]) * 1000)
         records = filter(asked, records_of(settings, settings.topics.audit, day_ago_ms))
@@ -134,12 +138,6 @@ def show_command(
         click.echo(round_text(event), nl=False)
     else:
         click.echo(render_published(newest.records()[0].value or b"", form), nl=False)
-
-
-def _is_asked_for(record: TopicRecord, *, cluster: str, number: int | None) -> bool:
-    if number is None:
-        return record.key == cluster.encode()
-    return is_round_of(record.value or b"", cluster=cluster, number=number)
 
 
 def _show_about(
