@@ -19,7 +19,7 @@ from streaming.cli.options import (
 from streaming.process.exits import Refused, raised_as
 from streaming.process.logs import log_to_stderr
 from streaming.process.stopping import stopped_by_signals
-from streaming.process.waiting import OutageWait, StoppedWaiting
+from streaming.process.waiting import StoppedWaiting, wait_out
 from streaming.settings import MetricsSettings, Program, Settings
 
 if TYPE_CHECKING:
@@ -85,14 +85,17 @@ def run_service(
             once(service)
         return
     starting = _Starting()
-    wait = OutageWait(
-        settings.controller.start_wait_s, outage_of=_outage_of, pause=starting.pause, show=starting.show
-    )
     with ExitStack() as stack:
         serve(stack, program, settings, registry, starting.readiness, starting.liveness)
         stack.enter_context(stopped_by_signals(lambda _: starting.stop()))
         try:
-            service = wait.run(lambda: starting.attempt(stack, start))
+            service = wait_out(
+                lambda: starting.attempt(stack, start),
+                settings.controller.start_wait_s,
+                outage_of=_outage_of,
+                pause=starting.pause,
+                show=starting.show,
+            )
         except StoppedWaiting:
             return
         starting.hand_over_to(service)

@@ -16,7 +16,7 @@ from streaming.process import deadline
 from streaming.process.deadline import Deadline, poll
 from streaming.process.exits import NotReached, Refused, raised_as
 from streaming.process.serve import Check, HealthServer
-from streaming.process.waiting import OutageWait, StoppedWaiting
+from streaming.process.waiting import StoppedWaiting, wait_out
 from streaming.pulsar.http import AdminError
 from streaming.settings import MetricsSettings, Settings, load
 from streaming.spark.files import UnsafeStore
@@ -218,8 +218,9 @@ class Time:
         self.now_s += seconds
         return self.now_s < self._stop_after_s
 
-    def wait(self, limit_s: float) -> OutageWait:
-        return OutageWait(
+    def wait_out(self, limit_s: float, step: Callable[[], str]) -> str:
+        return wait_out(
+            step,
             limit_s,
             outage_of=lambda error: "the brokers" if isinstance(error, ConnectionError) else None,
             pause=self.pause,
@@ -256,7 +257,7 @@ def times(monkeypatch: pytest.MonkeyPatch) -> Times:
 
 def test_an_outage_shorter_than_the_limit_is_waited_out_and_shown(times: Times):
     time = times()
-    assert time.wait(600).run(Broker(time, up_at_s=100).ask) == "here"
+    assert time.wait_out(600, Broker(time, up_at_s=100).ask) == "here"
     assert 100 <= time.now_s < 120
     assert time.shown[0] == "waiting for the brokers: b1 does not answer"
 
@@ -265,7 +266,7 @@ def test_a_longer_one_ends_at_the_limit_with_its_error_and_own_code_and_0_does_n
     for limit_s in (600, 0):
         time = times()
         with pytest.raises(NotReached, match=f"b1(?s:.*){limit_s} s"):
-            time.wait(limit_s).run(Broker(time, up_at_s=1000).ask)
+            time.wait_out(limit_s, Broker(time, up_at_s=1000).ask)
         assert time.now_s == limit_s
 
 
@@ -276,14 +277,14 @@ def test_what_waiting_does_not_mend_is_raised_at_once(times: Times):
         raise ValueError("topics missing")
 
     with pytest.raises(ValueError, match="topics missing"):
-        time.wait(600).run(wrong)
+        time.wait_out(600, wrong)
     assert time.now_s == 0
 
 
 def test_a_stop_ends_the_wait(times: Times):
     time = times(stop_after_s=50)
     with pytest.raises(StoppedWaiting):
-        time.wait(600).run(Broker(time, up_at_s=1000).ask)
+        time.wait_out(600, Broker(time, up_at_s=1000).ask)
     assert time.now_s < 70
 
 
