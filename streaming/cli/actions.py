@@ -11,13 +11,12 @@ import msgspec
 
 from state.outputs import RoundSummary
 from state.outputs.actions import ACTION_PREFIX
-from streaming.cli.approve import newest_rounds, open_proposals, proposal_text
-from streaming.cli.options import example, settings_options
+from streaming.cli.approve import ID_MIN, newest_rounds, open_proposals, proposal_text
+from streaming.cli.options import cluster_option, example, settings_options
 from streaming.cli.output import format_option, render, table_lines, text_of, value_text
 from streaming.cli.published import (
     Epochs,
     Remark,
-    Round,
     UnreadableEvent,
     epoch_of,
     is_round_of,
@@ -33,11 +32,10 @@ from streaming.process.exits import NotFound, WrongUse
 from streaming.settings import Settings
 from streaming.transport.side import Begin, TopicRecord
 
-_ID_MIN = 6
-"""The fewest characters of an id that a command takes; shorter ones would soon name several actions."""
 _AROUND_MS = 600_000
 """How far around an action its round's summary is looked for: both are written together, but clocks may have been set in between."""
-_SIDES = ("source", "destination")
+_SIDES = {"source": 0, "destination": 1}
+"""What is shown first of the sides of an action; others follow by name."""
 
 
 class ActionData(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +129,7 @@ def tail_command(settings: Settings, *, dry_run: bool, **options: Any) -> None:
 
 @actions_command.command("list", epilog=example("trimtab actions list --pending --cluster east-1"))
 @settings_options
-@click.option("--cluster", metavar="NAME", help="Only of this cluster.")
+@cluster_option
 @click.option("--pending", is_flag=True, help="Only proposals that wait for `trimtab approve`.")
 @format_option("JSON and YAML are a list with one object for each.")
 def list_command(settings: Settings, cluster: str | None, form: str, *, pending: bool) -> None:
@@ -140,15 +138,15 @@ def list_command(settings: Settings, cluster: str | None, form: str, *, pending:
     waiting = open_proposals(rounds)
     flying = [] if pending else [(event.cluster, row) for event in rounds for row in event.data.in_flight]
     if form != "table":
-        states = [("proposed", each.cluster, each.row) for each in waiting]
         rows = [
             {"state": state, "cluster": name, **msgspec.to_builtins(row)}
-            for state, name, row in (*states, *(("in-flight", *each) for each in flying))
+            for state, found in (("proposed", waiting), ("in-flight", flying))
+            for name, row in found
         ]
         click.echo(render(rows, form), nl=False)
         return
     for each in waiting:
-        click.echo(f"waits for approval: {proposal_text(each)}")
+        click.echo(f"waits for approval: {proposal_text(*each)}")
     for name, row in flying:
         click.echo(f"in flight: {row.id} {name}: {row.kind} {row.target}, until {row.expires_at}")
     if not waiting and not flying:
@@ -161,17 +159,16 @@ def list_command(settings: Settings, cluster: str | None, form: str, *, pending:
 @click.argument("id", metavar="ID")
 def why_command(settings: Settings, id: str, form: str) -> None:  # noqa: A002  the option's name
     """Show why an action was decided, and what was held back in its round; the first 6 characters of its id are enough."""
-    if len(id) < _ID_MIN:
-        raise WrongUse(f"{id!r}: give at least the first {_ID_MIN} characters of the action's id")
+    if len(id) < ID_MIN:
+        raise WrongUse(f"{id!r}: give at least the first {ID_MIN} characters of the action's id")
     action, appended_ms = _find(settings, id)
-    found = _summary_of(settings, action, appended_ms)
+    summary = _summary_of(settings, action, appended_ms)
     missing = f"The summary of its round is not on {settings.topics.audit} (any more), so it is not known what else the round looked at."
-    round_ = None if found is None else found.data
     if form == "table":
-        click.echo(why_text(action, round_, missing=missing), nl=False)
+        click.echo(why_text(action, summary, missing=missing), nl=False)
     else:
-        data, summary = msgspec.to_builtins(action.data), msgspec.to_builtins(round_)
-        click.echo(render({"id": action.id, "action": data, "round": summary}, form), nl=False)
+        tree = msgspec.to_builtins({"id": action.id, "action": action.data, "round": summary})
+        click.echo(render(tree, form), nl=False)
 
 
 def _find(settings: Settings, beginning: str) -> tuple[Action, int]:
@@ -196,7 +193,7 @@ def _find(settings: Settings, beginning: str) -> tuple[Action, int]:
     return next(iter(found.values()))
 
 
-def _summary_of(settings: Settings, action: Action, appended_ms: int) -> Round | None:
+def _summary_of(settings: Settings, action: Action, appended_ms: int) -> RoundSummary | None:
     """The summary of the action's round, looked for at the time where it should be, then on the whole topic. Raises ``Refused``."""
     audit, number = settings.topics.audit, action.data.round
     looks: tuple[tuple[Begin, int | None], ...] = (
@@ -210,7 +207,7 @@ def _summary_of(settings: Settings, action: Action, appended_ms: int) -> Round |
             value = record.value or b""
             if is_round_of(value, cluster=action.cluster, number=number):
                 try:
-                    return read_round(value)
+                    return read_round(value).data
                 except UnreadableEvent as error:
                     raise error.at(audit, record.offset) from error
     return None
@@ -279,7 +276,9 @@ def _sides(action: Action, summary: RoundSummary | None) -> Iterator[str]:
     brokers = {"source": action.data.source_broker, "destination": action.data.destination_broker}
     loads = {} if summary is None else {load.broker: load for load in summary.brokers}
     rows = []
-    for side, expected in sorted(action.data.expected.items(), key=_side_order):
+    for side, expected in sorted(
+        action.data.expected.items(), key=lambda side: (_SIDES.get(side[0], 2), side[0])
+    ):
         broker = brokers.get(side)
         for name, after in sorted(expected.items()) if isinstance(expected, Mapping) else ():
             before = getattr(loads.get(broker or ""), name, None)
@@ -288,9 +287,3 @@ def _sides(action: Action, summary: RoundSummary | None) -> Iterator[str]:
     if rows:
         yield from ("", "Expected load, after this action and the earlier actions of its round")
         yield from table_lines([("", "", "before", "after"), *rows])
-
-
-def _side_order(side: tuple[str, object]) -> tuple[int, str]:
-    """Source, destination, then anything else by name."""
-    name = side[0]
-    return (_SIDES.index(name) if name in _SIDES else len(_SIDES), name)

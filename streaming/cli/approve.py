@@ -3,8 +3,6 @@
 import getpass
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Literal
 from urllib.parse import quote
 from uuid import uuid4
@@ -15,8 +13,8 @@ import msgspec
 from state.outputs import ApprovalRow, ProposalRow, rfc3339
 from state.pulsar.approvals import ROUND
 from streaming.cli.control import Asker
-from streaming.cli.options import example, settings_options, with_options
-from streaming.cli.published import Newest, Round, search_rounds
+from streaming.cli.options import cluster_option, example, settings_options, with_options
+from streaming.cli.published import Newest, Round, length_s, search_rounds
 from streaming.contract.encode import encode_event
 from streaming.contract.messages import ApprovalData, ApprovalMessage, type_of
 from streaming.process.deadline import Deadline
@@ -27,22 +25,15 @@ from streaming.systems import append_to_input
 Verdict = Literal["approved", "rejected"]
 _LOOK_BACK_S = (900, 86_400)
 """How far back summaries are looked for; the first step is long enough for a cluster whose last rounds are somewhat late."""
-_ID_MIN = 6
-"""The fewest characters of an id that a command takes."""
+ID_MIN = 6
+"""The fewest characters of an id that a command takes; shorter ones would soon name several actions."""
 _SHOWN = 16
 """Characters of a subject in a message: enough of an id, and all of a round."""
+Open = tuple[str, ProposalRow]
+"""An open proposal with its cluster."""
 _PATIENCE_S = 30.0
 _PATIENCE_ROUNDS = 3
 """Rounds after which the one that counts an answer should have closed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Open:
-    """An open proposal with its cluster, and how long the cluster's rounds are."""
-
-    cluster: str
-    row: ProposalRow
-    length_s: float
 
 
 _options: Callable[[Callable[..., Any]], Callable[..., Any]] = with_options(
@@ -51,7 +42,7 @@ _options: Callable[[Callable[..., Any]], Callable[..., Any]] = with_options(
     click.option(
         "--round", "round_", type=int, metavar="N", help="Every open proposal of that round, with one answer."
     ),
-    click.option("--cluster", metavar="NAME", help="Only of this cluster."),
+    cluster_option,
     click.option("--wait", is_flag=True, help="Wait until a round has counted it, and show the outcome."),
     click.option("--why", required=True, metavar="TEXT", help="The reason; shown in the round's summary."),
     click.option("--who", metavar="NAME", help="Your name; the login user if not given."),
@@ -100,14 +91,16 @@ def _write_verdict(
     if not why.strip():
         raise click.BadParameter("give a reason: it is shown in the round's summary", param_hint="--why")
     asker = Asker(who=who or getpass.getuser(), why=why.strip())
-    chosen = _choose(open_proposals(newest_rounds(settings, cluster=cluster)), ids, round_=round_)
+    rounds = newest_rounds(settings, cluster=cluster)
+    chosen = _choose(open_proposals(rounds), ids, round_=round_)
     answers = _answer(settings, chosen, verdict, round_=round_, asker=asker)
     for each in chosen:
-        click.echo(f"{verdict}: {proposal_text(each)}")
+        click.echo(f"{verdict}: {proposal_text(*each)}")
     if not wait:
         return
-    refused = []
-    for event, row in _wait_for_outcomes(settings, answers, max(each.length_s for each in chosen)):
+    refused, clusters = [], {name for name, _ in chosen}
+    longest_s = max(length_s(event.data) for event in rounds if event.cluster in clusters)
+    for event, row in _wait_for_outcomes(settings, answers, longest_s):
         action = "" if row.action_id is None else f", action {row.action_id}"
         detail = "" if row.detail == row.outcome else f" ({row.detail})"
         click.echo(f"{row.proposal_id[:12]}: {row.outcome}{detail} in round {event.data.round}{action}")
@@ -119,15 +112,14 @@ def _write_verdict(
         )
 
 
-def proposal_text(found: Open) -> str:
+def proposal_text(cluster: str, row: ProposalRow) -> str:
     """A proposal in one line."""
-    row = found.row
     way = (
         f" {row.source} -> {row.destination or 'where placement chooses'}"
         if row.kind == "unload"
         else f" at {row.source}"
     )
-    return f"{row.id} {found.cluster} round {row.round}: {row.kind} {row.bundle}{way}, until {row.expires_at}"
+    return f"{row.id} {cluster} round {row.round}: {row.kind} {row.bundle}{way}, until {row.expires_at}"
 
 
 def newest_rounds(settings: Settings, *, cluster: str | None = None) -> list[Round]:
@@ -139,28 +131,21 @@ def newest_rounds(settings: Settings, *, cluster: str | None = None) -> list[Rou
 
 def open_proposals(rounds: Iterable[Round]) -> list[Open]:
     """The open proposals, cluster by cluster, the oldest first."""
-    found = []
-    for event in rounds:
-        data = event.data
-        start_s, end_s = (datetime.fromisoformat(each).timestamp() for each in (data.start, data.end))
-        rows = [] if data.approval is None else data.approval.open
-        found += [Open(cluster=event.cluster, row=row, length_s=end_s - start_s) for row in rows]
-    return found
+    known = [(event.cluster, event.data.approval) for event in rounds]
+    return [(cluster, row) for cluster, approval in known if approval is not None for row in approval.open]
 
 
 def _choose(found: Sequence[Open], ids: Sequence[str], *, round_: int | None) -> list[Open]:
     """The proposals that are named, by the beginnings of their ids or by their round. Raises ``WrongUse``."""
-    known = ", ".join(f"{each.row.id[:12]} (round {each.row.round})" for each in found)
+    known = ", ".join(f"{row.id[:12]} (round {row.round})" for _, row in found)
     listed = f"open are {known}" if known else "none is open; `trimtab status` says why nothing is proposed"
-    chosen = [each for each in found if round_ is not None and each.row.round == round_]
+    chosen = [each for each in found if round_ is not None and each[1].round == round_]
     if round_ is not None and not chosen:
         raise WrongUse(f"no open proposal is of round {round_}: {listed}")
     for beginning in ids:
-        if len(beginning) < _ID_MIN:
-            raise WrongUse(
-                f"{beginning!r}: give at least the first {_ID_MIN} characters of the proposal's id"
-            )
-        named = [each for each in found if each.row.id.startswith(beginning)]
+        if len(beginning) < ID_MIN:
+            raise WrongUse(f"{beginning!r}: give at least the first {ID_MIN} characters of the proposal's id")
+        named = [each for each in found if each[1].id.startswith(beginning)]
         if len(named) != 1:
             what = "is no open proposal" if not named else "is the beginning of several ids"
             raise WrongUse(f"{beginning} {what}: {listed}")
@@ -179,9 +164,7 @@ def _answer(
     now_ms = round(time.time() * 1000)
     began, source = f"approval/{rfc3339(now_ms)}/{uuid4().hex[:8]}", f"/operator/{quote(asker.who, safe='')}"
     data = msgspec.json.encode(ApprovalData(verdict=verdict, who=asker.who, why=asker.why))
-    subjects = [
-        (each.cluster, f"{ROUND}{round_}" if each.row.round == round_ else each.row.id) for each in chosen
-    ]
+    subjects = [(cluster, f"{ROUND}{round_}" if row.round == round_ else row.id) for cluster, row in chosen]
     answers, records = {}, []
     for number, (cluster, subject) in enumerate(dict.fromkeys(subjects)):
         answers[f"{began}/{number}"] = subject
@@ -210,11 +193,9 @@ def _wait_for_outcomes(
     def search(rounds: Iterable[Round]) -> dict[str, list[tuple[Round, ApprovalRow]]]:
         found: dict[str, list[tuple[Round, ApprovalRow]]] = {}
         for event in rounds:
-            new: dict[str, list[tuple[Round, ApprovalRow]]] = {}
-            for row in [] if event.data.approval is None else event.data.approval.answers:
-                if row.id in answers.keys() - found.keys():
-                    new.setdefault(row.id, []).append((event, row))
-            found |= new
+            rows = [] if event.data.approval is None else event.data.approval.answers
+            for id_ in (answers.keys() - found.keys()) & {row.id for row in rows}:
+                found[id_] = [(event, row) for row in rows if row.id == id_]
         return found
 
     deadline = Deadline(_PATIENCE_S + _PATIENCE_ROUNDS * longest_s)

@@ -36,28 +36,30 @@ class _Place(NamedTuple):
 _PLACES = {
     "actions": _Place("actions", "Watch what is decided, and ask why."),
     "approve": _Place("approve", "Approve proposed actions."),
-    "backtest": _Place("backtest", "Compare settings on the recorded reports of a real cluster."),
+    "backtest": _Place("simulate", "Compare settings on the recorded reports of a real cluster."),
     "collect": _Place(
-        "collect", "Write what a cluster's brokers report to the input topic.", is_endless=True
+        "services", "Write what a cluster's brokers report to the input topic.", is_endless=True
     ),
     "config": _Place("config", "Show the settings in force, each with its source."),
     "control": _Place("operate", "List what operators have set, and take it back."),
     "doctor": _Place("doctor", "Check the whole installation, and say what is wrong."),
     "drain": _Place("upkeep", "Empty a broker, and keep it empty."),
-    "execute": _Place("execute", "Carry decisions out on a cluster and verify them.", is_endless=True),
-    "feed": _Place("feed", "Play a recording, or a made-up fleet, to the input topic.", is_endless=True),
+    "execute": _Place("services", "Carry decisions out on a cluster and verify them.", is_endless=True),
+    "feed": _Place(
+        "recordings", "Play a recording, or a made-up fleet, to the input topic.", is_endless=True
+    ),
     "forget": _Place("operate", "Forget what the controller remembers of a cluster."),
     "maintenance": _Place("upkeep", "Leave brokers and namespaces alone for a while."),
     "mode": _Place("operate", "Let a cluster act, or only show what it would do."),
     "pause": _Place("operate", "Hold every action; the policies go on counting."),
     "policy": _Place("operate", "Change decision settings while the controller runs."),
-    "record": _Place("record", "Record what a controller reads, for replay.", is_endless=True),
+    "record": _Place("recordings", "Record what a controller reads, for replay.", is_endless=True),
     "reject": _Place("approve", "Reject proposed actions."),
-    "rejected": _Place("rejected", "Read the records that could not be used, and why."),
-    "replay": _Place("replay", "Decide on recorded events, without a broker."),
+    "rejected": _Place("rounds", "Read the records that could not be used, and why."),
+    "replay": _Place("recordings", "Decide on recorded events, without a broker."),
     "resume": _Place("operate", "End a pause or a hold of a cluster that was failing."),
     "rounds": _Place("rounds", "Read what each round saw, decided and held back."),
-    "run": _Place("run", "Read load reports, decide, publish exactly once.", is_endless=True),
+    "run": _Place("services", "Read load reports, decide, publish exactly once.", is_endless=True),
     "simulate": _Place("simulate", "See what settings do to a simulated fleet."),
     "split": _Place("split", "Work out where to cut a bundle."),
     "status": _Place("status", "Show what is in force for each cluster, and why nothing happens."),

@@ -8,16 +8,11 @@ import click
 
 from streaming.cli.options import config_option, example
 from streaming.cli.output import format_option, to_yaml
+from streaming.process.exits import WrongUse, raised_as
 from streaming.settings.catalog import SettingsError
 from streaming.settings.load import load
 from streaming.settings.reference import in_force, render_json, render_reference, render_toml
 from streaming.settings.sections import NAME_PATTERN
-
-
-class SettingsRefused(click.ClickException):
-    """The settings are wrong; exit code 2, as for wrong options."""
-
-    exit_code = 2
 
 
 @click.command("config", epilog=example("trimtab config --cluster east-1"))
@@ -35,10 +30,8 @@ def config_command(config: Path | None, cluster: str | None, form: str, *, refer
         return
     if cluster is not None and not NAME_PATTERN.fullmatch(cluster):
         raise click.BadParameter("a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -", param_hint="--cluster")
-    try:
+    with raised_as(WrongUse, SettingsError):
         loaded = load(file=config, flags={}, environ=os.environ)
-    except SettingsError as error:
-        raise SettingsRefused(str(error)) from error
     found = in_force(loaded, cluster=cluster)
     if form == "yaml":
         click.echo(to_yaml(json.loads(render_json(found))), nl=False)

@@ -16,6 +16,7 @@ import msgspec
 from streaming.cli.facts import REJECTED_COUNT, CheckpointSeen, Facts, Missed, gather_facts
 from streaming.cli.options import example, settings_options
 from streaming.cli.output import age_text, counts_text, format_option, render, table_lines, text_of
+from streaming.cli.published import age_s, is_late
 from streaming.contract.envelope import read_envelope
 from streaming.process.exits import OK, REFUSED, UNREACHABLE
 from streaming.settings import Settings
@@ -30,7 +31,6 @@ _FAR_S = 2.0
 """Clocks that are kept by NTP agree within milliseconds; the rest is the time that a record takes to its broker."""
 _BEHIND_S = 60.0
 """Events further behind may come from a queue or a recording."""
-_LATE_AFTER_ROUNDS = 3
 _ADVICE = re.compile(r"[:;.,][^:;.,]*--(?:fresh|adopt|skip-lost).*", re.DOTALL)
 Value = TypeVar("Value")
 
@@ -259,17 +259,16 @@ def _lag(facts: Facts) -> Iterator[Finding]:
     elif not facts.input:
         yield _problem("no record came in the last day", "Start a collector: trimtab collect", about=topic)
     else:
-        age_s = (facts.now_ms - max(record.timestamp for record in facts.input)) / 1000
-        say = _problem if age_s > settings.pulsar.rounds.max_report_age_s else _ok
-        yield say(f"the newest record came {age_text(max(0.0, age_s))}", about=topic)
+        quiet_s = (facts.now_ms - max(record.timestamp for record in facts.input)) / 1000
+        say = _problem if quiet_s > settings.pulsar.rounds.max_report_age_s else _ok
+        yield say(f"the newest record came {age_text(max(0.0, quiet_s))}", about=topic)
     rounds = {event.cluster: event.data for event, _ in _known(facts.rounds)}
     for name in sorted({*settings.clusters} - rounds.keys()) or ([] if rounds else [settings.topics.audit]):
         yield _problem("no round in the last day", about=name)
     for name, data in rounds.items():
-        start_s, end_s = (datetime.fromisoformat(at).timestamp() for at in (data.start, data.end))
-        age_s = facts.now_ms / 1000 - end_s
-        say = _problem if age_s > _LATE_AFTER_ROUNDS * (end_s - start_s) else _ok
-        yield say(f"its newest round ended {age_text(max(0.0, age_s))}", about=name)
+        say = _problem if is_late(data, facts.now_ms) else _ok
+        ended = age_text(max(0.0, age_s(data, facts.now_ms)))
+        yield say(f"its newest round ended {ended}", about=name)
 
 
 def _rejected(facts: Facts) -> Iterator[Finding]:

@@ -17,8 +17,16 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from streaming.cli.beats import Process, newest_processes
-from streaming.cli.published import Newest, Round, UnreadableEvent, epoch_of, read_rejected, records_of
+from streaming.cli.published import (
+    Newest,
+    Process,
+    Round,
+    UnreadableEvent,
+    epoch_of,
+    newest_processes,
+    read_rejected,
+    records_of,
+)
 from streaming.process.deadline import within
 from streaming.process.exits import Refused, WrongUse
 from streaming.settings import Settings

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import click
 
-from streaming.process.exits import WrongUse
+from streaming.process.exits import WrongUse, raised_as
 from streaming.transport.side import Begin
 
 if TYPE_CHECKING:
-    from streaming.settings import Settings
+    from streaming.settings import Settings, TargetSection
 
 Command = Callable[..., Any]
 Option = Callable[[Command], Command]
@@ -48,10 +48,27 @@ def read_settings(config: Path | None, flags: Mapping[str, object]) -> "Settings
     """The settings in force. Raises ``WrongUse`` naming all that is wrong."""
     from streaming.settings import SettingsError, load  # noqa: PLC0415  only some commands have settings
 
-    try:
+    with raised_as(WrongUse, SettingsError):
         return load(file=config, flags=flags, environ=os.environ).settings
-    except SettingsError as error:
-        raise WrongUse(str(error)) from error
+
+
+_NEEDED = {
+    "pulsar": "admin_url, the address of the cluster's admin API",
+    "kafka": "bootstrap, addresses of the cluster's brokers",
+}
+
+
+def target_of(settings: "Settings", cluster: str, system: Literal["pulsar", "kafka"]) -> "TargetSection":
+    """How the cluster is reached. Raises ``WrongUse`` naming the section that is missing."""
+    if cluster in settings.targets:
+        return settings.targets[cluster]
+    known = ", ".join(sorted(settings.targets)) or "none"
+    raise WrongUse(
+        f'there is no [targets."{cluster}".{system}] in the settings (targets there: {known}): add it with {_NEEDED[system]}'
+    )
+
+
+cluster_option: Option = click.option("--cluster", metavar="NAME", help="Only of this cluster.")
 
 
 class SettingOption(NamedTuple):
@@ -76,6 +93,11 @@ def input_option(help_: str) -> SettingOption:
 def output_option(help_: str) -> SettingOption:
     """``--output``; ``help_`` says what the command does with it."""
     return setting_option("output.url", "--output", metavar="URL", help=help_)
+
+
+mode_option = setting_option(
+    "controller.mode", "--mode", type=click.Choice(["dry-run", "act"]), help="Overrides controller.mode."
+)
 
 
 def metrics_port_option(key: str) -> SettingOption:
@@ -178,14 +200,16 @@ def size_text(size_bytes: int) -> str:
     return f"{size_bytes}"
 
 
-def begin_of(text: str) -> Begin:
-    """The option's value; raises ``click.BadParameter`` naming it."""
+def start_offset(text: str) -> Begin:
+    """Where ``--from`` says to begin; raises ``click.BadParameter`` naming it."""
     if text in {"earliest", "latest"}:
         return cast("Literal['earliest', 'latest']", text)
-    return moment_of(text, "--from", "is not earliest, latest or RFC 3339, such as 2026-11-25T06:00:00Z")
+    return parse_moment_ms(
+        text, "--from", "is not earliest, latest or RFC 3339, such as 2026-11-25T06:00:00Z"
+    )
 
 
-def moment_of(text: str, option: str, problem: str = "is not RFC 3339") -> int:
+def parse_moment_ms(text: str, option: str, problem: str = "is not RFC 3339") -> int:
     """A time as milliseconds since the epoch; raises ``click.BadParameter`` naming the option."""
     try:
         moment = datetime.fromisoformat(text)

@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from io import StringIO
 from shutil import get_terminal_size
 from typing import Any
@@ -52,6 +53,11 @@ def age_text(age_s: float) -> str:
     return f"{age_s:.0f} s ago" if age_s < _SHOWN_IN_SECONDS_S else f"{age_s / 60:.0f} min ago"
 
 
+def asked_text(who: str | None, why: str | None) -> str:
+    """Who asked for something, and why."""
+    return f"{who or 'somebody'}: {why or 'no reason given'}"
+
+
 def counts_text(outcomes: Mapping[str, int]) -> str:
     """How many ended with each outcome."""
     return ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items()) or "none"
@@ -73,6 +79,16 @@ def table_lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
     width = get_terminal_size().columns if sys.stdout.isatty() else _UNCUT_CHARACTERS
     Console(file=shown, width=width, color_system=None).print(Padding(table, (0, 0, 0, 2), expand=False))
     return [line.rstrip() for line in shown.getvalue().splitlines()]
+
+
+@contextmanager
+def progress(length: int | None, label: str, *, step: int = 1) -> Iterator[Callable[[int], None]]:
+    """To be called with what is done of the length: a bar on a terminal, redrawn after each ``step``; else, or for None, nothing."""
+    if length is None or not sys.stderr.isatty():
+        yield lambda _done: None
+        return
+    with click.progressbar(length=length, label=label, file=sys.stderr, update_min_steps=step) as bar:
+        yield bar.update
 
 
 def text_of(lines: Sequence[str]) -> str:

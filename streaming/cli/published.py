@@ -1,4 +1,4 @@
-"""What trimtab has published, as people read it: records of a topic, the events in them, and whose epoch still counts.
+"""What trimtab has published, as people read it: a topic's records, rounds, beats of processes, and whose epoch still counts.
 
 Unknown fields of an event are ignored. A record that cannot be read is named, and ends only a command that cannot do without it.
 What a controller writes after another one has replaced it does not count. Executors have a stricter filter of their own.
@@ -8,15 +8,18 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import TypeVar
 
 import click
 import msgspec
 
 from state.outputs import RoundSummary
 from state.outputs.actions import ROUND_TYPE
-from streaming.cli.options import begin_of, settings_options, with_options
+from streaming.cli.options import cluster_option, settings_options, start_offset, with_options
 from streaming.cli.output import format_option, to_yaml
+from streaming.contract import beat as beats
+from streaming.contract.beat import Beat
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
 from streaming.contract.envelope import EPOCH_HEADER, ReadEnvelope, read_envelope
 from streaming.process.deadline import Deadline
@@ -30,6 +33,8 @@ Round = ReadEnvelope[RoundSummary]
 Rejected = ReadEnvelope[RejectedData]
 LOOK_BACK_S = (300, 86_400)
 """How far back summaries are looked for: first where those of clusters that report now are, then a whole day."""
+LATE_AFTER_ROUNDS = 3
+"""A summary older than this many rounds is late."""
 _LOOK_S = 1.0
 _SKEW_S = 60.0
 """How far the brokers' clock may be behind ours."""
@@ -65,17 +70,15 @@ _rejected = msgspec.json.Decoder(Rejected)
 
 def read_round(value: bytes) -> Round:
     """The summary that a record holds. Raises ``UnreadableEvent``."""
-    found: Round = _read(value, ROUND_TYPE, _rounds)
-    return found
+    return _read(value, ROUND_TYPE, _rounds)
 
 
 def read_rejected(value: bytes) -> Rejected:
     """The event about a record that could not be used. Raises ``UnreadableEvent``."""
-    found: Rejected = _read(value, REJECTED_TYPE, _rejected)
-    return found
+    return _read(value, REJECTED_TYPE, _rejected)
 
 
-def _read(value: bytes, type_: str, decoder: msgspec.json.Decoder[Any]) -> Any:
+def _read(value: bytes, type_: str, decoder: msgspec.json.Decoder[Found]) -> Found:
     try:
         head = read_envelope(value)
         if head.type == type_:
@@ -92,6 +95,21 @@ def is_round_of(value: bytes, *, cluster: str, number: int) -> bool:
     except msgspec.MsgspecError:
         return False
     return (head.type, head.cluster, head.data.round) == (ROUND_TYPE, cluster, number)
+
+
+def length_s(data: RoundSummary) -> float:
+    """How long a round is."""
+    return (datetime.fromisoformat(data.end) - datetime.fromisoformat(data.start)).total_seconds()
+
+
+def age_s(data: RoundSummary, now_ms: int) -> float:
+    """Seconds since a round's end."""
+    return now_ms / 1000 - datetime.fromisoformat(data.end).timestamp()
+
+
+def is_late(data: RoundSummary, now_ms: int) -> bool:
+    """Whether there should be a newer round."""
+    return age_s(data, now_ms) > LATE_AFTER_ROUNDS * length_s(data)
 
 
 def epoch_of(headers: Iterable[tuple[str, bytes]]) -> int | None:
@@ -141,10 +159,8 @@ class Newest:
                 head = read_envelope(record.value or b"")
             except msgspec.MsgspecError:
                 continue
-            is_round = head.type == ROUND_TYPE
-            if is_round and not self._epochs.is_stale(
-                head.source, head.cluster, epoch_of(record.headers) or 0
-            ):
+            epoch = epoch_of(record.headers) or 0
+            if head.type == ROUND_TYPE and not self._epochs.is_stale(head.source, head.cluster, epoch):
                 self._records[head.cluster] = record
 
     def read_since(self, begin_ms: int) -> None:
@@ -211,6 +227,62 @@ def pass_over_outage(deadline: Deadline) -> Iterator[None]:
             raise
 
 
+_SILENT_AFTER_SESSIONS = 2
+"""Sessions without a beat after which a process is silent: one late beat may still be on its way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A process of a controller, by one of its beats."""
+
+    beat: Beat
+    age_s: float
+    """Seconds since the beat was appended."""
+    ahead_s: float
+    """Seconds by which its clock was ahead of the brokers' then; 0 if the beat has no time."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether it still beats and has not left."""
+        return not self.beat.is_leaving and self.age_s <= _SILENT_AFTER_SESSIONS * self.beat.session_s
+
+    @property
+    def host(self) -> str:
+        """The machine that it runs on."""
+        return self.beat.instance.rpartition(":")[0]
+
+
+def newest_leaders(records: Iterable[TopicRecord], *, now_ms: int) -> dict[str, Process]:
+    """By its name, the controller that leads, or led last; one that another process has replaced does not count."""
+    found: dict[str, Process] = {}
+    for process in _processes(records, now_ms):
+        before = found.get(process.beat.name)
+        if process.beat.role == "leader" and (before is None or process.beat.epoch >= before.beat.epoch):
+            found[process.beat.name] = process
+    return found
+
+
+def newest_processes(records: Iterable[TopicRecord], *, now_ms: int) -> list[Process]:
+    """Every process by its newest beat, in the order of names and instances."""
+    newest = {(each.beat.name, each.beat.instance): each for each in _processes(records, now_ms)}
+    return [newest[key] for key in sorted(newest)]
+
+
+def _processes(records: Iterable[TopicRecord], now_ms: int) -> Iterator[Process]:
+    """Beat by beat; other records are skipped."""
+    for record in records:
+        try:
+            beat = beats.decode(record.value or b"")
+        except beats.Unreadable:
+            continue
+        age_s = round((now_ms - record.timestamp) / 1000, 3)
+        try:
+            ahead_s = round(datetime.fromisoformat(beat.at).timestamp() - record.timestamp / 1000, 3)
+        except ValueError:
+            ahead_s = 0.0
+        yield Process(beat=beat, age_s=age_s, ahead_s=ahead_s)
+
+
 class Remark(str):
     """A line that is for people only."""
 
@@ -222,7 +294,7 @@ as_published_option = format_option(
 )
 tail_options = with_options(
     settings_options,
-    click.option("--cluster", metavar="NAME", help="Only of this cluster."),
+    cluster_option,
     click.option(
         "--from",
         "begin",
@@ -254,7 +326,7 @@ def print_topic(
     ``text_of`` raises ``UnreadableEvent`` for a record that is not what the topic should hold. Ctrl-C or SIGTERM ends it.
     """
     with nullcontext() if no_follow else watched():
-        for record in records_of(settings, topic, begin_of(begin), follow=not no_follow):
+        for record in records_of(settings, topic, start_offset(begin), follow=not no_follow):
             if cluster is not None and record.key != cluster.encode():
                 continue
             try:

@@ -1,9 +1,11 @@
-"""``trimtab simulate``: see what settings do to a fleet that does not exist, before a real one gets them."""
+"""``trimtab simulate`` and ``backtest``: what settings do to a fleet that does not exist, or would have done to a recorded cluster."""
 
 import gzip
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,38 +13,97 @@ import click
 import msgspec
 
 from policies.shedding.registry import POLICIES
-from streaming.cli.options import read_settings
-from streaming.cli.output import format_option, render
-from streaming.cli.playing import (
-    card_table,
-    configs_option,
-    html_option,
-    name_configs,
-    play_with_progress,
-    processes_option,
-    write_page,
-)
-from streaming.process.exits import WrongUse
-from streaming.settings import ClusterSettingsSource, ControllerSettings
-from streaming.simulator.scenarios import SCENARIOS, find_scenario
+from state.outputs import rfc3339
+from streaming.cli.options import example, parse_moment_ms, read_settings, start_offset
+from streaming.cli.output import format_option, progress, render
+from streaming.process.exits import WrongUse, raised_as
+from streaming.settings import ClusterSettingsSource, ControllerSettings, Settings
+from streaming.simulator.scenarios import SCENARIOS, LimitedScenario
 from streaming.simulator.setup import SESSIONS_COUNT
 
 if TYPE_CHECKING:
+    from streaming.simulator.backtest import Survey
+    from streaming.simulator.differences import Backtest
     from streaming.simulator.runs import Build, Candidate
-    from streaming.simulator.score import Run
+    from streaming.simulator.score import Column, Figures, Run
 
 _FIRST_POLICIES = ("avg-shedder", "fleet-planner")
 _ALL = "all"
-_LARGE = "large-fleet"
+_ADDRESSES = ("kafka://", "pulsar://", "pulsar+ssl://")
+_EXAMPLE = "trimtab backtest --config now.toml --config candidate.toml --html page.html month/"
 
 
-def _scenarios_help() -> str:
-    width = max(len(each.name) for each in SCENARIOS)
-    return "\n".join(["\b", "Scenarios:", *(f"  {each.name:{width}}  {each.summary}" for each in SCENARIOS)])
+def _require_plotly(_ctx: click.Context, _option: click.Parameter, page: Path | None) -> Path | None:
+    """The page's path; raises ``WrongUse`` before the first run where it could not be written after the last."""
+    if page is not None and find_spec("plotly") is None:
+        raise WrongUse('--html needs plotly, which is not installed: pip install "trimtab[pages]"')
+    return page
 
 
+_html_option = click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=_require_plotly,
+    help="Write a page with plots; needs `trimtab[pages]`.",
+)
+
+_configs_option = click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Settings file to compare; more than one may be given.",
+)
+_processes_option = click.option(
+    "--processes", type=click.IntRange(1), help="Number of parallel runs.  [default: one per processor]"
+)
+
+
+def _name_configs(configs: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Each file with its stem, or with its whole path where stems are equal."""
+    is_clear = len({path.stem for path in configs}) == len(configs)
+    return [(path.stem if is_clear else str(path), path) for path in configs]
+
+
+def _write_page(file: Path, page: str) -> None:
+    """Write the page, and say so."""
+    file.write_text(page, encoding="utf-8")
+    click.echo(f"page written to {file}", err=True)
+
+
+@contextmanager
+def _refuse_unreadable(sources: str) -> Iterator[None]:
+    """A recording that cannot be read, or has no fleet, ends the command with a message that names it."""
+    from streaming.controller.recording import BadRecording  # noqa: PLC0415  see `commands`
+    from streaming.controller.replay import NoRecording  # noqa: PLC0415
+    from streaming.simulator.backtest import NoFleet  # noqa: PLC0415
+
+    try:
+        yield
+    except (NoFleet, NoRecording, BadRecording, gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise WrongUse(f"{sources}: {error}") from error
+
+
+def _card_table(title: str, rows: "dict[str, Figures]", columns: "Sequence[Column]") -> str:
+    """The score card of some candidates, with a line for each."""
+    from streaming.simulator.score import show  # noqa: PLC0415  see `commands`
+
+    width = max(len(title), *(len(name) for name in rows))
+    lines = [f"{title:{width}}  " + "  ".join(each.title for each in columns)]
+    lines += [
+        f"{name:{width}}  "
+        + "  ".join(f"{show(figures[each.key], each):>{len(each.title)}}" for each in columns)
+        for name, figures in rows.items()
+    ]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+_WIDTH = max(len(each.name) for each in SCENARIOS)
+_SCENARIOS = "\n".join(f"  {each.name:{_WIDTH}}  {each.summary}" for each in SCENARIOS)
 _EPILOG = f"""
-{_scenarios_help()}
+\b
+Scenarios:
+{_SCENARIOS}
 
 \b
 Example:
@@ -64,7 +125,7 @@ Example:
     type=click.Path(exists=True),
     help="Start from the fleet of a recording of `trimtab record` instead: brokers, bundles, traffic and noise.",
 )
-@configs_option
+@_configs_option
 @click.option(
     "--policy",
     "policies",
@@ -86,8 +147,8 @@ Example:
 @click.option(
     "--hours", type=click.FloatRange(0.5, 168), help="Simulated hours, instead of those of the scenario."
 )
-@html_option
-@processes_option
+@_html_option
+@_processes_option
 @format_option("Score card.")
 def simulate_command(
     names: tuple[str, ...],
@@ -106,73 +167,60 @@ def simulate_command(
     The controller is the one that runs live, with all its guards and budgets, in mode act. It is compared with no balancer at all, and
     with one that knows the true load. The same seeds give the same figures. Nothing is read from or written to a broker.
     """
-    from streaming.simulator.runs import NOBODY, PERFECT, jobs_of  # noqa: PLC0415  see `commands`
+    from streaming.simulator.runs import NOBODY, PERFECT, jobs_of, play_all  # noqa: PLC0415  see `commands`
 
     if recording is not None and names:
         raise WrongUse("--from and --scenario: a fleet is either recorded or made up; leave one of them out")
-    candidates = _candidates(configs, policies)
+    candidates = _simulated_candidates(configs, policies)
     chosen = _read_recording(recording) if recording is not None else _find_scenarios(names)
     jobs = jobs_of(
-        [(name, _limit_hours(build, hours)) for name, build, _ in chosen],
+        [(name, build if hours is None else LimitedScenario(build, hours)) for name, build, _ in chosen],
         range(first_seed, first_seed + seeds_count),
         [NOBODY, *candidates, PERFECT],
     )
-    runs = play_with_progress(jobs, processes, label="simulate")
+    with progress(len(jobs), "simulate") as advance:
+        runs = play_all(jobs, processes, advance)
     if html is not None:
         from streaming.simulator.page import render_page  # noqa: PLC0415  the plotting library takes a second
 
-        write_page(html, render_page(runs, {name: summary for name, _, summary in chosen}))
-    _show(runs, form)
+        _write_page(html, render_page(runs, {name: summary for name, _, summary in chosen}))
+    _show_simulation(runs, form)
 
 
-def _candidates(configs: Sequence[Path], policies: Sequence[str]) -> "list[Candidate]":
+def _simulated_candidates(configs: Sequence[Path], policies: Sequence[str]) -> "list[Candidate]":
     from streaming.simulator.runs import Candidate  # noqa: PLC0415  see `commands`
 
-    found = [
-        Candidate(name=name, kind="live", settings=ClusterSettingsSource(read_settings(path, {})))
-        for name, path in name_configs(configs)
-    ]
+    chosen = [(name, read_settings(path, {})) for name, path in _name_configs(configs)]
     for policy in policies or (() if configs else _FIRST_POLICIES):
         flags = {"pulsar.shedding_policy": policy, "pulsar.capacity.sessions_count": SESSIONS_COUNT}
-        settings = read_settings(Path(os.devnull), flags)
-        found.append(Candidate(name=policy, kind="live", settings=ClusterSettingsSource(settings)))
-    names = [each.name for each in found]
+        chosen.append((policy, read_settings(Path(os.devnull), flags)))
+    names = [name for name, _ in chosen]
     if len(set(names)) < len(names):
         raise WrongUse(f"two candidates have the same name: {', '.join(sorted(names))}")
-    return found
+    return [
+        Candidate(name=name, kind="live", settings=ClusterSettingsSource(settings))
+        for name, settings in chosen
+    ]
 
 
 def _find_scenarios(names: Sequence[str]) -> "list[tuple[str, Build, str]]":
-    wanted = names or ("one-hot-broker",)
-    if _ALL in wanted:
-        return [(each.name, each.build, each.summary) for each in SCENARIOS]
-    found = [scenario for name in dict.fromkeys(wanted) if (scenario := find_scenario(name)) is not None]
+    wanted = dict.fromkeys(names or ("one-hot-broker",))
+    by_name = {each.name: each for each in SCENARIOS}
+    found = SCENARIOS if _ALL in wanted else [by_name[name] for name in wanted]
     return [(each.name, each.build, each.summary) for each in found]
 
 
 def _read_recording(file: str) -> "list[tuple[str, Build, str]]":
-    from streaming.controller.recording import BadRecording  # noqa: PLC0415  see `commands`
-    from streaming.controller.replay import NoRecording, RecordedEvents, files_of  # noqa: PLC0415
-    from streaming.simulator.backtest import NoFleet  # noqa: PLC0415
+    from streaming.controller.replay import RecordedEvents, files_of  # noqa: PLC0415  see `commands`
     from streaming.simulator.recorded import recorded_fleets  # noqa: PLC0415
 
-    try:
-        events = RecordedEvents(
-            files=files_of([file]), max_record_bytes=ControllerSettings().max_record_bytes
-        )
-        fleets = recorded_fleets(events())
-    except (NoFleet, NoRecording, BadRecording, gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise WrongUse(f"{file}: {error}") from error
+    most_bytes = ControllerSettings().max_record_bytes
+    with _refuse_unreadable(file):
+        fleets = recorded_fleets(RecordedEvents(files=files_of([file]), max_record_bytes=most_bytes)())
     return [(name, fleet, f"the fleet of {name}, from {file}") for name, fleet in fleets.items()]
 
 
-def _limit_hours(build: "Build", hours: float | None) -> "Build":
-    from streaming.simulator.scenarios import LimitedScenario  # noqa: PLC0415  see `commands`
-
-    return build if hours is None else LimitedScenario(build, hours)
-
-
-def _show(runs: "Sequence[Run]", form: str) -> None:
+def _show_simulation(runs: "Sequence[Run]", form: str) -> None:
     from streaming.simulator.score import COLUMNS, card  # noqa: PLC0415  see `commands`
 
     figures = card(runs)
@@ -190,4 +238,158 @@ def _show(runs: "Sequence[Run]", form: str) -> None:
         return
     single = len(figures) == 2  # noqa: PLR2004  all scenarios, and one
     for scenario, rows in list(figures.items())[1 if single else 0 :]:
-        click.echo(card_table(scenario, rows, COLUMNS))
+        click.echo(_card_table(scenario, rows, COLUMNS))
+
+
+@click.command("backtest", epilog=example(_EXAMPLE))
+@_configs_option
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    type=click.Choice([policy.name for policy in POLICIES]),
+    help="Policy to compare; all other settings come from --config. More than one may be given.",
+)
+@click.option("--from", "since", metavar="TIME", help="Leave out reports before this time; RFC 3339.")
+@click.option("--to", "until", metavar="TIME", help="Leave out reports from this time on.")
+@click.option(
+    "--loop",
+    type=click.Choice(["both", "open", "closed"]),
+    default="both",
+    show_default=True,
+    help="open: decisions have no effect. closed: they move the recorded traffic.",
+)
+@click.option(
+    "--recorded-moves",
+    type=click.Choice(["keep", "drop"]),
+    default="keep",
+    show_default=True,
+    help="drop: bundles stay where they were first seen; for a recording in which another balancer moved them.",
+)
+@_html_option
+@_processes_option
+@format_option("Score card and differences.")
+@click.argument("sources", nargs=-1, required=True, metavar="RECORDING...|kafka://...|pulsar://...")
+def backtest_command(
+    configs: tuple[Path, ...],
+    policies: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    loop: str,
+    recorded_moves: str,
+    html: Path | None,
+    processes: int | None,
+    form: str,
+    sources: tuple[str, ...],
+) -> None:
+    """Replay recorded reports of a real cluster under several settings or policies, and count what each would have done.
+
+    A recording is a file of `trimtab record`, a folder of them, or what is on the input topic. The controller is the same one that
+    runs live. Nothing is written to a broker. The control events of operators and the results of executors are left out.
+    """
+    from streaming.controller.replay import RecordedEvents  # noqa: PLC0415  see `commands`
+    from streaming.simulator import backtest  # noqa: PLC0415
+    from streaming.simulator.differences import backtest_of  # noqa: PLC0415
+    from streaming.simulator.runs import play_all  # noqa: PLC0415
+
+    address = next((source for source in sources if source.startswith(_ADDRESSES)), None)
+    chosen = _backtest_candidates(configs, policies, {"input.url": address})
+    own = chosen[0][1]
+    with _files(sources, address, own, since) as files, _refuse_unreadable(", ".join(sources)):
+        recorded = RecordedEvents(
+            files=files,
+            since_ms=None if since is None else parse_moment_ms(since, "--from"),
+            until_ms=None if until is None else parse_moment_ms(until, "--to"),
+            max_record_bytes=own.controller.max_record_bytes,
+        )
+        surveys = backtest.survey(recorded())
+        jobs = [
+            job
+            for survey in surveys.values()
+            for job in backtest.jobs_of(
+                recorded,
+                survey,
+                chosen,
+                closed=loop != "open",
+                opened=loop != "closed",
+                keeps_recorded_moves=recorded_moves == "keep",
+            )
+        ]
+        with progress(len(jobs), "backtest") as advance:
+            results = play_all(jobs, processes, advance)
+    closed = [each for each in results if not isinstance(each, backtest.Opened)]
+    opened = [each for each in results if isinstance(each, backtest.Opened)]
+    found = backtest_of(_describe_input(list(surveys.values()), sources), list(surveys), closed, opened)
+    if html is not None:
+        from streaming.simulator.page import render_backtest_page  # noqa: PLC0415  the plotting library takes a second
+
+        _write_page(html, render_backtest_page(found))
+    _show_backtest(found, form)
+
+
+def _backtest_candidates(
+    configs: Sequence[Path], policies: Sequence[str], flags: Mapping[str, object]
+) -> list[tuple[str, Settings]]:
+    """A candidate for each file, by its name; with policies, one for each file and policy."""
+    files = _name_configs(configs) or [("default settings", Path(os.devnull))]
+    found = [(name, read_settings(path, flags)) for name, path in files if not policies]
+    found += [
+        (
+            policy if len(files) == 1 else f"{name}, {policy}",
+            read_settings(path, {**flags, "pulsar.shedding_policy": policy}),
+        )
+        for name, path in files
+        for policy in policies
+    ]
+    names = [name for name, _ in found]
+    if len(set(names)) < len(names):
+        raise WrongUse(f"two candidates are the same: {', '.join(sorted(names))}")
+    return found
+
+
+@contextmanager
+def _files(
+    sources: Sequence[str], address: str | None, settings: Settings, since: str | None
+) -> Iterator[tuple[str, ...]]:
+    """The files to read; what is on a topic is recorded first."""
+    from streaming.controller.replay import NoRecording, files_of  # noqa: PLC0415  see `commands`
+
+    if address is None:
+        missing = [source for source in sources if not Path(source).exists()]
+        if missing:
+            raise WrongUse(f"{', '.join(missing)}: neither a recording nor kafka://… nor pulsar://…")
+        with raised_as(WrongUse, NoRecording):
+            files = files_of(sources)
+        yield files
+        return
+    if len(sources) > 1:
+        raise WrongUse(f"{', '.join(sources)}: give one address, or files; a backtest reads one recording")
+
+    from streaming.cli.recordings import record_for_now  # noqa: PLC0415  see `commands`
+
+    with record_for_now(settings, start_offset(since or "earliest")) as (file, count):
+        click.echo(f"{count} records read from {address}", err=True)
+        yield (file,)
+
+
+def _describe_input(surveys: "Sequence[Survey]", sources: Sequence[str]) -> str:
+    reports_count = sum(each.reports_count for each in surveys)
+    first, last = min(each.first_ms for each in surveys), max(each.last_ms for each in surveys)
+    return (
+        f"{reports_count:,} load reports of {', '.join(each.cluster for each in surveys)}, {rfc3339(first)} to {rfc3339(last)}, "
+        f"from {', '.join(sources)}"
+    )
+
+
+def _show_backtest(found: "Backtest", form: str) -> None:
+    from streaming.simulator.differences import RECORDED_COLUMNS, open_text, tree_of, verdict  # noqa: PLC0415
+    from streaming.simulator.score import card  # noqa: PLC0415
+
+    if form != "table":
+        click.echo(render(tree_of(found), form), nl=False)
+        return
+    click.echo(f"{found.sources}\n")
+    for cluster, rows in list(card(found.closed).items())[1:]:
+        click.echo(_card_table(f"{cluster}, closed loop", rows, RECORDED_COLUMNS))
+        click.echo(f"{verdict(rows)}\n")
+    click.echo(open_text(found), nl=False)

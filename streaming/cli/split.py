@@ -1,7 +1,6 @@
 """``trimtab split``: where a bundle would be cut, and where topics are, for a person with a hot bundle. Changes nothing."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -19,7 +18,7 @@ from streaming.planner.split import (
     name_warnings,
     read_request,
 )
-from streaming.process.exits import WrongUse
+from streaming.process.exits import WrongUse, raised_as
 
 STDIN = "-"
 _MOST_PARTITIONS = 1_000_000
@@ -34,8 +33,6 @@ _REQUEST = """
  "difference_threshold_percentage": 10,                    for flow_or_qps_equally_divide
  "positions": [1073741823]}                                for specified_positions_divide
 """
-
-_encoder = msgspec.json.Encoder()
 
 
 @click.group("split")
@@ -61,14 +58,11 @@ def plan_command(file: str, form: str) -> None:
     gets one answer, in order; a bad one gets {"error": …}. Empty lines are skipped.
     """
     text = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
-    try:
-        answer = _answer(text, form)
-    except NotJson as error:
-        _answer_lines(text, form, str(error))
-    except BadRequest as error:
-        raise WrongUse(str(error)) from error
-    else:
-        click.echo(answer)
+    with raised_as(WrongUse, BadRequest):
+        try:
+            click.echo(_answer(text, form))
+        except NotJson as error:
+            _answer_lines(text, form, str(error))
 
 
 def _answer(text: bytes, form: str) -> str:
@@ -78,34 +72,26 @@ def _answer(text: bytes, form: str) -> str:
 
 def _encode(answer: object, form: str) -> str:
     """A line of JSON, or a YAML document."""
-    return (
-        _encoder.encode(answer).decode()
-        if form == "json"
-        else "---\n" + to_yaml(msgspec.to_builtins(answer)).rstrip()
-    )
+    if form == "json":
+        return msgspec.json.encode(answer).decode()
+    return "---\n" + to_yaml(msgspec.to_builtins(answer)).rstrip()
 
 
 def _answer_lines(text: bytes, form: str, why: str) -> None:
     """Answer each line. If no line is JSON, say so on standard error: it may be one request with a mistake in it."""
-    lines = [line for line in text.split(b"\n") if line.strip()]
-    answers = list(_answers(lines, form))
-    for _, answer in answers:
-        click.echo(answer)
-    if not any(is_json for is_json, _ in answers):
-        click.echo(f"no line of the input is JSON; read as one request, the input is {why}", err=True)
-
-
-def _answers(lines: list[bytes], form: str) -> Iterator[tuple[bool, str]]:
-    """Whether each line is JSON at all, and its answer."""
-    for line in lines:
+    is_any_json = False
+    for line in text.split(b"\n"):
+        if not line.strip():
+            continue
         try:
-            yield True, _answer(line, form) + ("\n" if form == "table" else "")
+            answer, is_json = _answer(line, form) + ("\n" if form == "table" else ""), True
         except BadRequest as error:
-            yield not isinstance(error, NotJson), _refusal(str(error), form)
-
-
-def _refusal(message: str, form: str) -> str:
-    return f"error: {message}\n" if form == "table" else _encode({"error": message}, form)
+            is_json = not isinstance(error, NotJson)
+            answer = f"error: {error}\n" if form == "table" else _encode({"error": str(error)}, form)
+        is_any_json |= is_json
+        click.echo(answer)
+    if not is_any_json:
+        click.echo(f"no line of the input is JSON; read as one request, the input is {why}", err=True)
 
 
 @split_command.command(
@@ -128,27 +114,21 @@ def positions_command(name: str | None, partitions: int, form: str, topics: tupl
 
     The table has a line for each topic: position, position in hexadecimal, name. JSON is Pulsar's answer about topic hash positions.
     """
-    try:
+    with raised_as(WrongUse, BadRange, BadRequest):
         bundle = None if name is None else Bundle.parse(name)
         names = list(dict.fromkeys(part for topic in topics for part in partitions_of(topic, partitions)))
         found = dict(zip(names, hash_names(names).tolist(), strict=True))
-    except (BadRange, BadRequest) as error:
-        raise WrongUse(str(error)) from error
     for text in name_warnings(names, bundle):
         click.echo(f"warning: {text}", err=True)
     answer: dict[str, object] = {}
     if bundle is not None:
         answer = {"namespace": bundle.namespace, "bundle": str(bundle.range)}
-        found = _keep_inside(found, bundle)
+        outside = {topic: at for topic, at in found.items() if not bundle.range.contains(at)}
+        for topic, at in outside.items():
+            click.echo(f"warning: outside {bundle.range}: {topic} at 0x{at:08x}", err=True)
+        found = {topic: at for topic, at in found.items() if topic not in outside}
     if form == "table":
         lines = [f"{position:>10}  0x{position:08x}  {topic}" for topic, position in found.items()]
         click.echo(text_of(lines), nl=False)
     else:
         click.echo(_encode(answer | {"topicHashPositions": found}, form))
-
-
-def _keep_inside(found: dict[str, int], bundle: Bundle) -> dict[str, int]:
-    for topic, position in found.items():
-        if not bundle.range.contains(position):
-            click.echo(f"warning: outside {bundle.range}: {topic} at 0x{position:08x}", err=True)
-    return {topic: position for topic, position in found.items() if bundle.range.contains(position)}

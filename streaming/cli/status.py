@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import click
@@ -20,11 +19,11 @@ from state.outputs import (
     ThrottleSummary,
     UsageSummary,
 )
-from streaming.cli.beats import Process, newest_leaders, newest_processes
 from streaming.cli.control import Standing, read_standings
 from streaming.cli.options import example, settings_options
 from streaming.cli.output import (
     age_text,
+    asked_text,
     counts_text,
     format_option,
     render,
@@ -32,7 +31,18 @@ from streaming.cli.output import (
     text_of,
     value_text,
 )
-from streaming.cli.published import LOOK_BACK_S, Newest, Round, epoch_of, records_of
+from streaming.cli.published import (
+    LOOK_BACK_S,
+    Newest,
+    Process,
+    Round,
+    age_s,
+    epoch_of,
+    is_late,
+    newest_leaders,
+    newest_processes,
+    records_of,
+)
 from streaming.cli.summaries import examined_text, upkeep_lines
 from streaming.process.exits import NotFound, Refused
 from streaming.process.stopping import watched
@@ -42,8 +52,6 @@ from streaming.transport.topics import BEATS_RETENTION_MS
 
 NEAREST_COUNT = 5
 """Pairs or brokers shown of those that did not fire; the heaviest come first."""
-LATE_AFTER_ROUNDS = 3
-"""A summary older than this many rounds is late."""
 _WATCH_S = 5.0
 
 
@@ -84,14 +92,12 @@ class ClusterStatus:
     @property
     def age_s(self) -> float:
         """Seconds since the round's end."""
-        return self.now_ms / 1000 - datetime.fromisoformat(self.event.data.end).timestamp()
+        return age_s(self.event.data, self.now_ms)
 
     @property
     def is_late(self) -> bool:
         """Whether there should be a newer round."""
-        data = self.event.data
-        length = datetime.fromisoformat(data.end) - datetime.fromisoformat(data.start)
-        return self.age_s > LATE_AFTER_ROUNDS * length.total_seconds()
+        return is_late(self.event.data, self.now_ms)
 
     @property
     def nearest(self) -> list[ExaminedRow]:
@@ -200,7 +206,7 @@ def _describe_waiting(event: Round, stands: Standing) -> str | None:
     written, obeyed = stands.event, event.data.control
     if written is None or (obeyed is not None and obeyed.id == written.id):
         return None
-    return f"{written.who or 'somebody'}: {written.why or 'no reason given'} ({written.id}), which no round obeys yet"
+    return f"{asked_text(written.who, written.why)} ({written.id}), which no round obeys yet"
 
 
 _FIELDS = (
@@ -214,12 +220,33 @@ _FIELDS = (
 def status_tree(status: ClusterStatus) -> dict[str, Any]:
     """For a program."""
     data, leader = status.event.data, status.leader
+    beat = None
+    if leader is not None:
+        beat = {
+            "controller": leader.beat.name,
+            "instance": leader.beat.instance,
+            "epoch": leader.beat.epoch,
+            "batch": leader.beat.batch,
+            "beat_age_s": leader.age_s,
+            "session_s": leader.beat.session_s,
+            "version": leader.beat.version,
+            "has_left": leader.beat.is_leaving,
+        }
+    standbys = [
+        {
+            "instance": each.beat.instance,
+            "version": each.beat.version,
+            "beat_age_s": each.age_s,
+            "problem": each.beat.problem,
+        }
+        for each in status.standbys
+    ]
     beside: dict[str, Any] = {
         "controller": status.controller,
         "epoch": status.epoch,
         "runs": status.runs,
-        "beat": None if leader is None else _leader_tree(leader),
-        "standbys": [_standby_tree(each) for each in status.standbys],
+        "beat": beat,
+        "standbys": standbys,
         "age_s": round(status.age_s, 3),
         "is_late": status.is_late,
         "settings": data.settings_by_name(),
@@ -233,73 +260,51 @@ def status_tree(status: ClusterStatus) -> dict[str, Any]:
     return tree
 
 
-def _leader_tree(leader: Process) -> dict[str, Any]:
-    beat = leader.beat
-    return {
-        "controller": beat.name,
-        "instance": beat.instance,
-        "epoch": beat.epoch,
-        "batch": beat.batch,
-        "beat_age_s": leader.age_s,
-        "session_s": beat.session_s,
-        "version": beat.version,
-        "has_left": beat.is_leaving,
-    }
-
-
-def _standby_tree(standby: Process) -> dict[str, Any]:
-    beat = standby.beat
-    return {
-        "instance": beat.instance,
-        "version": beat.version,
-        "beat_age_s": standby.age_s,
-        "problem": beat.problem,
-    }
-
-
 def status_text(status: ClusterStatus) -> str:
     """For a person: what is in force, what happened last, and why nothing did."""
     data = status.event.data
-    rows = [
-        *_rows("", _lateness(status)),
-        ("controller", _controller(status)),
-        *_rows("standby", map(_standby, status.standbys)),
-        ("control", _control(data.control)),
-        *_rows("waiting", [status.waiting] if status.waiting else []),
-        ("policy", data.policy),
-        *_rows(
-            "settings", [f"{name} = {toml_value(value)}" for name, value in data.settings_by_name().items()]
-        ),
-        ("brokers", _brokers(data)),
-        *_rows("beside", _describe_other_balancers(data.other_balancers)),
-        ("round", f"{data.outcome}: {data.reason}"),
-        *_rows("nearest", [f"{examined_text(row)}: {row.detail}" for row in status.nearest]),
-        *_rows("held", [counts_text(status.held)] if status.held else []),
-        *_rows(
+    standbys = [
+        f"{each.beat.instance}, version {each.beat.version}, "
+        + (f"COULD NOT LEAD: {each.beat.problem}" if each.beat.problem else "could take over")
+        for each in status.standbys
+    ]
+    settings = data.settings_by_name().items()
+    failing = {"unloads": data.failing_since, "splits": data.splits_failing_since}
+    parts: list[tuple[str, Iterable[str]]] = [
+        ("", _lateness(status)),
+        ("controller", [_controller(status)]),
+        ("standby", standbys),
+        ("control", [_control(data.control)]),
+        ("waiting", [status.waiting] if status.waiting else []),
+        ("policy", [data.policy]),
+        ("settings", [f"{name} = {toml_value(value)}" for name, value in settings]),
+        ("brokers", [_brokers(data)]),
+        ("beside", _describe_other_balancers(data.other_balancers)),
+        ("round", [f"{data.outcome}: {data.reason}"]),
+        ("nearest", [f"{examined_text(row)}: {row.detail}" for row in status.nearest]),
+        ("held", [counts_text(status.held)] if status.held else []),
+        (
             "in flight",
             [f"{row.kind} {row.target} until {row.expires_at} ({row.id})" for row in data.in_flight],
         ),
-        *_rows("shadow", _shadow(data)),
-        *_rows("approval", _approval(data.approval)),
-        *_rows("upkeep", upkeep_lines(data.upkeep)),
-        *_failing(data),
-        *_rows("findings", [f"{each.kind} {each.subject}: {each.advice}" for each in data.findings.heaviest]),
+        ("shadow", _shadow(data)),
+        ("approval", _approval(data.approval)),
+        ("upkeep", upkeep_lines(data.upkeep)),
+        *(
+            ("failing", [f"{kind} are held since {since}, because too many failed: see `trimtab resume`"])
+            for kind, since in failing.items()
+            if since is not None
+        ),
+        ("findings", [f"{each.kind} {each.subject}: {each.advice}" for each in data.findings.heaviest]),
         *_throttle(data.throttle),
     ]
-    head = f"{data.cluster} ({data.system}): {_describe_mode(data)}, round {data.round} ended {age_text(status.age_s)}"
+    rows = [("" if number else name, line) for name, lines in parts for number, line in enumerate(lines)]
+    mode = "acts" if data.mode == "act" else "dry-run"
+    if data.paused:
+        until = "" if data.control is None or data.control.until is None else f" until {data.control.until}"
+        mode = f"{mode}, PAUSED{until}"
+    head = f"{data.cluster} ({data.system}): {mode}, round {data.round} ended {age_text(status.age_s)}"
     return text_of([head, *table_lines(rows)])
-
-
-def _rows(name: str, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Lines under one name, which is shown before the first."""
-    for number, line in enumerate(lines):
-        yield ("" if number else name), line
-
-
-def _describe_mode(data: RoundSummary) -> str:
-    doing = "acts" if data.mode == "act" else "dry-run"
-    until = "" if data.control is None or data.control.until is None else f" until {data.control.until}"
-    return f"{doing}, PAUSED{until}" if data.paused else doing
 
 
 def _controller(status: ClusterStatus) -> str:
@@ -313,12 +318,6 @@ def _controller(status: ClusterStatus) -> str:
         last = "it ended properly" if beat.is_leaving else "its last beat was"
         return f"{known}, DOES NOT RUN: {last} {age_text(status.leader.age_s)}, from {beat.instance}"
     return f"{known}, runs as {beat.instance}, batch {'none yet' if beat.batch is None else beat.batch}"
-
-
-def _standby(standby: Process) -> str:
-    beat = standby.beat
-    able = f"COULD NOT LEAD: {beat.problem}" if beat.problem else "could take over"
-    return f"{beat.instance}, version {beat.version}, {able}"
 
 
 def _lateness(status: ClusterStatus) -> Iterator[str]:
@@ -370,12 +369,6 @@ def _shadow(data: RoundSummary) -> Iterator[str]:
         yield f"{moved}: {_usage(data.shadow.usage)}"
 
 
-def _failing(data: RoundSummary) -> Iterator[tuple[str, str]]:
-    for kind, since in (("unloads", data.failing_since), ("splits", data.splits_failing_since)):
-        if since is not None:
-            yield "failing", f"{kind} are held since {since}, because too many failed: see `trimtab resume`"
-
-
 def _approval(found: ApprovalSummary | None) -> Iterator[str]:
     if found is not None:
         waiting = f"{found.open_count} wait for `trimtab approve`" if found.open_count else "nothing waits"
@@ -383,12 +376,10 @@ def _approval(found: ApprovalSummary | None) -> Iterator[str]:
         yield from (f"{row.kind} {row.bundle} until {row.expires_at} ({row.id})" for row in found.open)
 
 
-def _throttle(throttle: ThrottleSummary | None) -> Iterator[tuple[str, str]]:
+def _throttle(throttle: ThrottleSummary | None) -> Iterator[tuple[str, list[str]]]:
     if throttle is None:
         return
     moving = "unknown" if throttle.partitions_moving_count is None else throttle.partitions_moving_count
     eta = "" if throttle.eta_s is None else f", done in {throttle.eta_s:.0f} s"
-    yield "throttle", f"{throttle.outcome}, partitions moving: {moving}{eta}"
-    yield from _rows(
-        "rates", [f"{role} {value_text(rate)} bytes/s" for role, rate in throttle.rates_bytes_per_s.items()]
-    )
+    yield "throttle", [f"{throttle.outcome}, partitions moving: {moving}{eta}"]
+    yield "rates", [f"{role} {value_text(rate)} bytes/s" for role, rate in throttle.rates_bytes_per_s.items()]

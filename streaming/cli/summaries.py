@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from policies.wording import counted
 from state.outputs import CandidateRow, DrainRow, ExaminedRow, RoundSummary, Section, SplitRow, UpkeepSummary
-from streaming.cli.output import counts_text, table_lines, text_of, value_text
+from streaming.cli.output import asked_text, counts_text, table_lines, text_of, value_text
 from streaming.cli.published import Round
 
 RowT = TypeVar("RowT")
@@ -156,8 +156,8 @@ def upkeep_lines(found: UpkeepSummary | None) -> Iterable[str]:
     for what, rows in (("broker", found.brokers), ("namespace", found.namespaces)):
         for each in rows:
             until = "until it is ended" if each.until is None else f"until {each.until}"
-            yield f"{what} {each.name} under maintenance {until}, by {each.who or 'somebody'}: {each.why or 'no reason given'}"
+            yield f"{what} {each.name} under maintenance {until}, by {asked_text(each.who, each.why)}"
     for row in found.drains:
-        yield f"{drain_line(row)}, by {row.who or 'somebody'}: {row.why or 'no reason given'}"
+        yield f"{drain_line(row)}, by {asked_text(row.who, row.why)}"
         yield from own_lines(row)
     yield from left_lines(found)

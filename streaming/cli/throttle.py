@@ -3,9 +3,11 @@
 import json
 import re
 import sys
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import click
 import msgspec
@@ -14,7 +16,7 @@ from policies.throttle.batches import CannotBatch, batches_of
 from policies.throttle.moves import LARGEST_NUMBER
 from policies.throttle.needs import MIN_INTERVAL_MS
 from policies.throttle.rates import MIB, Caps, RateRule
-from streaming.cli.options import example
+from streaming.cli.options import example, read_settings, target_of
 from streaming.cli.output import format_option, to_yaml
 from streaming.planner.throttle_plan import ThrottlePlan, answer_of, draw, make_plan
 from streaming.planner.throttle_request import (
@@ -24,7 +26,7 @@ from streaming.planner.throttle_request import (
     checked_request,
     read_request,
 )
-from streaming.process.exits import INFEASIBLE, Refused, WrongUse
+from streaming.process.exits import INFEASIBLE, Refused, WrongUse, raised_as
 
 if TYPE_CHECKING:
     from streaming.settings import KafkaTarget
@@ -175,101 +177,82 @@ def plan_command(
         caps=Caps(default_bytes_per_s=cap),
         fixed_bytes_per_s=rate,
     )
-    place = _place(bootstrap, cluster, config)
-    if is_applied and (place is None or batches is not None):
+    target = _target(bootstrap, cluster, config)
+    if is_applied and (target is None or batches is not None):
         raise WrongUse(
             "--apply needs --bootstrap or --cluster, and no --batches: apply them one by one, each from its own file"
         )
-    try:
+    make = partial(_make_and_print, rule=rule, batches=batches, form=form)
+    with raised_as(WrongUse, BadRequest):
         request = read_request(sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes())
-        if place is None:
-            plan = _plan(checked_request(request), rule, batches)
-            _print(plan, form)
+        if target is None:
+            plan = make(checked_request(request))
         else:
-            inspection = Inspection(*place, interval, chosen if is_applied else None, replace_rates)
-            plan = _plan_on_cluster(request, rule, batches, form, inspection)
-    except BadRequest as error:
-        raise WrongUse(str(error)) from error
+            name, applied = cluster or "--bootstrap", chosen if is_applied else None
+            plan = _plan_on_cluster(request, make, target, name, interval, applied, replaces=replace_rates)
     if plan.is_infeasible:
         sys.exit(INFEASIBLE)
 
 
-class Inspection(NamedTuple):
-    """Where to look, how long, and what to set there."""
-
-    target: "KafkaTarget"
-    name: str
-    """Name of the target in the settings."""
-    interval_s: float
-    applied: Literal["uniform", "per-broker"] | None
-    replace_rates: bool
-
-
-def _place(
-    bootstrap: str | None, cluster: str | None, config: Path | None
-) -> "tuple[KafkaTarget, str] | None":
-    """The cluster to look at, and its name; None if everything is in the file. Raises ``WrongUse``."""
+def _target(bootstrap: str | None, cluster: str | None, config: Path | None) -> "KafkaTarget | None":
+    """The cluster to look at; None if everything is in the file. Raises ``WrongUse``."""
     if bootstrap is not None and cluster is not None:
         raise WrongUse("--bootstrap and --cluster both say where to look; give one of them")
-    if config is not None and cluster is None:
+    if cluster is not None:
+        return target_of(read_settings(config, {}), cluster, "kafka").kafka
+    if config is not None:
         raise WrongUse("--config is read for --cluster only: name the cluster, or leave it out")
-    if bootstrap is None and cluster is None:
+    if bootstrap is None:
         return None
 
-    from streaming.cli.options import read_settings  # noqa: PLC0415  settings, when needed
-    from streaming.cli.service import kafka_target  # noqa: PLC0415
-    from streaming.settings import KafkaTarget  # noqa: PLC0415
+    from streaming.settings import KafkaTarget  # noqa: PLC0415  settings, when needed
 
-    if cluster is not None:
-        return kafka_target(read_settings(config, {}), cluster), cluster
     try:
-        return KafkaTarget(bootstrap=str(bootstrap)), "--bootstrap"
+        return KafkaTarget(bootstrap=bootstrap)
     except ValueError as error:
         raise WrongUse(f"--bootstrap: {error}") from error
 
 
 def _plan_on_cluster(
-    request: ThrottleRequest, rule: RateRule, batches: str | int | None, form: str, inspection: Inspection
+    request: ThrottleRequest,
+    make: Callable[[Checked], ThrottlePlan],
+    target: "KafkaTarget",
+    name: str,
+    interval_s: float,
+    applied: Literal["uniform", "per-broker"] | None,
+    *,
+    replaces: bool,
 ) -> ThrottlePlan:
-    """Look up, plan, print, and set; an infeasible plan is printed and not set."""
+    """Look at the cluster, plan, and set what is to be applied; an infeasible plan is printed and not set."""
     from streaming.kafka.client import ClusterError  # noqa: PLC0415  a broker's client, when needed
     from streaming.kafka.cluster import cluster_of  # noqa: PLC0415
-    from streaming.planner.throttle_cluster import (  # noqa: PLC0415
-        NotApplied,
-        apply_plan,
-        survey,
-    )
+    from streaming.planner.throttle_cluster import NotApplied, apply_plan, survey  # noqa: PLC0415
 
-    target, name, interval_s, applied, replace_rates = inspection
-    try:
-        with cluster_of(target, cluster=name) as kafka:
-            found = survey(kafka, request, interval_s=interval_s)
-            plan = _plan(found.checked, rule, batches)
-            _print(plan, form)
-            if applied is not None:
-                done = apply_plan(kafka, plan, found, chosen=applied, replace_rates=replace_rates)
-                click.echo("\n".join(done), err=True)
-    except NotApplied as error:
-        if not plan.is_infeasible:
-            raise Refused(str(error)) from error
-        click.echo(str(error), err=True)
-    except ClusterError as error:
-        raise Refused(str(error)) from error
+    with raised_as(Refused, ClusterError), cluster_of(target, cluster=name) as kafka:
+        found = survey(kafka, request, interval_s=interval_s)
+        plan = make(found.checked)
+        if applied is not None:
+            try:
+                done = apply_plan(kafka, plan, found, chosen=applied, replace_rates=replaces)
+            except NotApplied as error:
+                if not plan.is_infeasible:
+                    raise
+                done = [str(error)]
+            click.echo("\n".join(done), err=True)
     return plan
 
 
-def _plan(checked: Checked, rule: RateRule, batches: str | int | None) -> ThrottlePlan:
-    if batches is None:
-        return make_plan(checked, rule, batches=None)
-    count = None if batches == "auto" else int(batches)
-    try:
-        batched = batches_of(checked.reassignment.moves, rule, count=count)
-    except CannotBatch as error:
-        raise BadRequest(f"--batches {batches}: {error}") from error
-    return make_plan(checked, rule, batches=batched)
-
-
-def _print(plan: ThrottlePlan, form: str) -> None:
+def _make_and_print(
+    checked: Checked, *, rule: RateRule, batches: str | int | None, form: str
+) -> ThrottlePlan:
+    batched = None
+    if batches is not None:
+        count = None if batches == "auto" else int(batches)
+        try:
+            batched = batches_of(checked.reassignment.moves, rule, count=count)
+        except CannotBatch as error:
+            raise BadRequest(f"--batches {batches}: {error}") from error
+    plan = make_plan(checked, rule, batches=batched)
     for each in plan.not_planned:
         click.echo(f"not planned: {each.partition}: {each.reason}", err=True)
     if form == "table":
@@ -279,3 +262,4 @@ def _print(plan: ThrottlePlan, form: str) -> None:
     else:
         # json, because bytes of a cluster added up may pass the 64 bits that msgspec writes
         click.echo(json.dumps(msgspec.to_builtins(answer_of(plan)), separators=(",", ":")))
+    return plan

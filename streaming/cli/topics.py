@@ -2,11 +2,8 @@
 
 import click
 
-from streaming.cli.options import (
-    example,
-    settings_options,
-)
-from streaming.process.exits import Refused
+from streaming.cli.options import example, settings_options
+from streaming.process.exits import Refused, raised_as
 from streaming.settings import Settings
 from streaming.transport.errors import StartError
 
@@ -33,10 +30,8 @@ def create_command(settings: Settings, input_partitions: int) -> None:
     """
     from streaming.systems import create_all  # noqa: PLC0415  a broker's client is loaded when needed
 
-    try:
+    with raised_as(Refused, StartError):
         outcomes = create_all(settings, input_partitions=input_partitions)
-    except StartError as error:
-        raise Refused(str(error)) from error
     for outcome in outcomes:
         click.echo(f"{outcome.topic}: {outcome.outcome}")
     problems = [str(found) for outcome in outcomes for found in outcome.differences]

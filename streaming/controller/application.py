@@ -27,7 +27,7 @@ from streaming.process.deadline import Deadline
 from streaming.process.exits import FencedOff, Refused, SparkEnded
 from streaming.process.serve import HealthServer
 from streaming.process.stopping import stopped_by_signals
-from streaming.process.waiting import OutageWait, StoppedWaiting
+from streaming.process.waiting import StoppedWaiting, wait_out
 from streaming.settings import Settings
 from streaming.spark import session
 from streaming.spark.failures import SparkError, SparkGone, spark_errors
@@ -141,8 +141,7 @@ class Application:
     def _wait_out(self, step: Callable[[], Value]) -> Value:
         """What the step returns, once brokers and store answer; raises ``NotReached`` after ``start_wait_s``."""
         limit_s = self._settings.controller.start_wait_s
-        wait = OutageWait(limit_s, outage_of=outage_of, pause=self._wait, show=self._health.show)
-        found = wait.run(step)
+        found = wait_out(step, limit_s, outage_of=outage_of, pause=self._wait, show=self._health.show)
         self._health.show("starting")
         return found
 

@@ -1,6 +1,8 @@
 """Exit codes of ``trimtab``, and the errors that carry them to the command line."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 import click
@@ -79,3 +81,12 @@ class SparkEnded(_Exit):
     """Spark ended while the application ran; a new start goes on where it was."""
 
     exit_code = FAILED
+
+
+@contextmanager
+def raised_as(end: type[_Exit], *kinds: type[Exception]) -> Iterator[None]:
+    """An error of these kinds ends the process with its text and the code of ``end``, not with a traceback."""
+    try:
+        yield
+    except kinds as error:
+        raise end(str(error)) from error

@@ -21,40 +21,32 @@ class StoppedWaiting(Exception):
     """A stop was asked for while waiting for an answer."""
 
 
-class OutageWait:
-    """Waits as long as ``limit_s`` for each step; ``outage_of`` names what does not answer, and ``show`` gets a text about it.
+def wait_out(
+    step: Callable[[], Value],
+    limit_s: float,
+    *,
+    outage_of: Callable[[Exception], str | None],
+    pause: Callable[[float], bool],
+    show: Callable[[str], None],
+) -> Value:
+    """What the step returns. ``outage_of`` names what does not answer, and ``show`` gets a text about it.
 
     ``outage_of`` returns None for an error against which waiting does not help. ``pause`` waits some seconds and says whether to go on.
+    Raises the step's error where waiting is of no use, ``NotReached`` after ``limit_s``, or ``StoppedWaiting``.
     """
-
-    def __init__(
-        self,
-        limit_s: float,
-        *,
-        outage_of: Callable[[Exception], str | None],
-        pause: Callable[[float], bool],
-        show: Callable[[str], None],
-    ) -> None:
-        self._limit_s = limit_s
-        self._outage_of = outage_of
-        self._pause = pause
-        self._show = show
-
-    def run(self, step: Callable[[], Value]) -> Value:
-        """What the step returns. Raises its error where waiting is of no use, ``NotReached`` after the limit, or ``StoppedWaiting``."""
-        deadline, pause_s = Deadline(self._limit_s), _PAUSE_FIRST_S
-        while True:
-            try:
-                return step()
-            except Exception as error:
-                away = self._outage_of(error)
-                if away is None:
-                    raise
-                if deadline.is_over:
-                    waited = f"Waited for {self._limit_s:g} s (controller.start_wait_s)."
-                    raise NotReached(f"{error}\n{waited}") from error
-                _LOG.warning("waiting for %s, for %.0f s more at most: %s", away, deadline.left_s, error)
-                self._show(f"waiting for {away}: {error}")
-                if not self._pause(min(pause_s, deadline.left_s)):
-                    raise StoppedWaiting from error
-            pause_s = min(2 * pause_s, _PAUSE_MOST_S)
+    deadline, pause_s = Deadline(limit_s), _PAUSE_FIRST_S
+    while True:
+        try:
+            return step()
+        except Exception as error:
+            away = outage_of(error)
+            if away is None:
+                raise
+            if deadline.is_over:
+                waited = f"Waited for {limit_s:g} s (controller.start_wait_s)."
+                raise NotReached(f"{error}\n{waited}") from error
+            _LOG.warning("waiting for %s, for %.0f s more at most: %s", away, deadline.left_s, error)
+            show(f"waiting for {away}: {error}")
+            if not pause(min(pause_s, deadline.left_s)):
+                raise StoppedWaiting from error
+        pause_s = min(2 * pause_s, _PAUSE_MOST_S)

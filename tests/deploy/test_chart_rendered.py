@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from streaming.cli import main
-from streaming.cli.collect import collect_command
+from streaming.cli.services import collect_command
 from streaming.settings import load
 from tests.support.programs import GoProgram
 

@@ -6,9 +6,8 @@ import msgspec
 
 from state.outputs import OtherBalancers, RoundSummary
 from state.outputs.actions import ROUND_TYPE
-from streaming.cli.beats import Process
 from streaming.cli.facts import CheckpointSeen, Facts, Missed, SideSeen
-from streaming.cli.published import Round
+from streaming.cli.published import Process, Round
 from streaming.contract.envelope import ReadEnvelope
 from streaming.settings import Settings
 from streaming.transport.publishing import Checkpoint, Marker

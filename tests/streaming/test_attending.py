@@ -9,15 +9,14 @@ import pytest
 from kafka.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
 from prometheus_client import CollectorRegistry
 
-from streaming.cli import service
-from streaming.cli.service import attend, serve
+from streaming.cli.service_runner import run_service, serve
 from streaming.controller.leadership import outage_of
 from streaming.kafka.client import ClusterError
 from streaming.process import deadline
 from streaming.process.deadline import Deadline, poll
-from streaming.process.exits import NotReached, Refused
+from streaming.process.exits import NotReached, Refused, raised_as
 from streaming.process.serve import Check, HealthServer
-from streaming.process.waiting import OutageWait, StoppedWaiting
+from streaming.process.waiting import StoppedWaiting, wait_out
 from streaming.pulsar.http import AdminError
 from streaming.settings import MetricsSettings, Settings, load
 from streaming.spark.files import UnsafeStore
@@ -38,10 +37,11 @@ MISTAKES = (
 
 
 class Service:
-    """A service that runs until it is stopped."""
+    """A service whose work is ``run``."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: Callable[[], None]) -> None:
         self.stopped = threading.Event()
+        self.run = run
 
     def readiness(self) -> Sequence[Check]:
         return [Check(name="service", ok=True, detail="at work")]
@@ -58,7 +58,7 @@ class World:
 
     def __init__(self, urls: list[str]) -> None:
         self._urls = urls
-        self.service = Service()
+        self.service = Service(self.run)
         self.wait_s = 600.0
         self.meets: Callable[[int], Exception | None] = lambda _: None
         self.seen: list[tuple[Answer, Answer]] = []
@@ -75,16 +75,15 @@ class World:
             raise error
         return self.service
 
-    def run(self, service: Service) -> None:
+    def run(self) -> None:
         self.runs += 1
         self.seen.append((ask(f"{self._urls[-1]}/healthz"), ask(f"{self._urls[-1]}/readyz")))
         assert self.opened == [self.tries], "only the connections of the last try"
-        assert service is self.service
 
-    def attend(self) -> None:
+    def start_and_run(self) -> None:
         flags = {"metrics.port": 0, "controller.start_wait_s": self.wait_s}
         settings = load(file=None, flags=flags, environ={}).settings
-        attend("collector", settings, CollectorRegistry(), self.start, self.run)
+        run_service("collector", settings, CollectorRegistry(), self.start)
 
     @contextmanager
     def _connection(self) -> Iterator[None]:
@@ -158,7 +157,7 @@ def test_brokers_that_are_down_at_the_start_are_waited_for_alive_unready_and_tol
     world: World, kind: type[Exception], cause: KafkaError | AdminError
 ):
     world.meets = lambda count: raised(kind, "no consumer at b1:9092", cause) if count < 3 else None
-    world.attend()
+    world.start_and_run()
     assert world.runs == 1
     assert not world.opened
     for alive, ready in world.seen[1:3]:
@@ -171,8 +170,8 @@ def test_brokers_that_are_down_at_the_start_are_waited_for_alive_unready_and_tol
 @pytest.mark.parametrize("cause", MISTAKES)
 def test_what_is_set_up_wrong_ends_a_start_at_once(world: World, cause: KafkaError | AdminError | None):
     world.meets = lambda _: raised(PublishError, "wrong", cause)
-    with pytest.raises(Refused, match="wrong"), service.refuse_errors(ClusterError):
-        world.attend()
+    with pytest.raises(Refused, match="wrong"), raised_as(Refused, PublishError, ClusterError):
+        world.start_and_run()
     assert world.tries == 1
 
 
@@ -180,7 +179,7 @@ def test_a_start_that_waited_in_vain_ends_with_a_code_that_a_supervisor_restarts
     world.wait_s = 0.02
     world.meets = lambda _: raised(PublishError, "no consumer at b1:9092", KafkaTimeoutError())
     with pytest.raises(NotReached, match=r"b1:9092(?s:.*)controller\.start_wait_s"):
-        world.attend()
+        world.start_and_run()
 
 
 def test_a_stop_ends_the_wait_and_during_the_last_try_the_service(
@@ -197,13 +196,13 @@ def test_a_stop_ends_the_wait_and_during_the_last_try_the_service(
         stops[-1](None)
         return raised(PublishError, "no consumer", KafkaTimeoutError())
 
-    monkeypatch.setattr("streaming.cli.service.stopped_by_signals", listening)
+    monkeypatch.setattr("streaming.cli.service_runner.stopped_by_signals", listening)
     world.meets = stopped
-    world.attend()
+    world.start_and_run()
     assert (world.tries, world.runs) == (1, 0)
 
     world.meets = lambda _: stops[-1](None)
-    world.attend()
+    world.start_and_run()
     assert world.service.stopped.is_set()
 
 
@@ -219,8 +218,9 @@ class Time:
         self.now_s += seconds
         return self.now_s < self._stop_after_s
 
-    def wait(self, limit_s: float) -> OutageWait:
-        return OutageWait(
+    def wait_out(self, limit_s: float, step: Callable[[], str]) -> str:
+        return wait_out(
+            step,
             limit_s,
             outage_of=lambda error: "the brokers" if isinstance(error, ConnectionError) else None,
             pause=self.pause,
@@ -257,7 +257,7 @@ def times(monkeypatch: pytest.MonkeyPatch) -> Times:
 
 def test_an_outage_shorter_than_the_limit_is_waited_out_and_shown(times: Times):
     time = times()
-    assert time.wait(600).run(Broker(time, up_at_s=100).ask) == "here"
+    assert time.wait_out(600, Broker(time, up_at_s=100).ask) == "here"
     assert 100 <= time.now_s < 120
     assert time.shown[0] == "waiting for the brokers: b1 does not answer"
 
@@ -266,7 +266,7 @@ def test_a_longer_one_ends_at_the_limit_with_its_error_and_own_code_and_0_does_n
     for limit_s in (600, 0):
         time = times()
         with pytest.raises(NotReached, match=f"b1(?s:.*){limit_s} s"):
-            time.wait(limit_s).run(Broker(time, up_at_s=1000).ask)
+            time.wait_out(limit_s, Broker(time, up_at_s=1000).ask)
         assert time.now_s == limit_s
 
 
@@ -277,14 +277,14 @@ def test_what_waiting_does_not_mend_is_raised_at_once(times: Times):
         raise ValueError("topics missing")
 
     with pytest.raises(ValueError, match="topics missing"):
-        time.wait(600).run(wrong)
+        time.wait_out(600, wrong)
     assert time.now_s == 0
 
 
 def test_a_stop_ends_the_wait(times: Times):
     time = times(stop_after_s=50)
     with pytest.raises(StoppedWaiting):
-        time.wait(600).run(Broker(time, up_at_s=1000).ask)
+        time.wait_out(600, Broker(time, up_at_s=1000).ask)
     assert time.now_s < 70
 
 

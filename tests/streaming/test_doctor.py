@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from streaming.cli import doctor, facts
-from streaming.cli.beats import newest_processes
 from streaming.cli.doctor import CHECKS, Check, Finding, ahead_by_sender, exit_code_of, judge, report_text
 from streaming.cli.facts import CheckpointSeen, Facts, Missed, attempt, checkpoint_seen
+from streaming.cli.published import newest_processes
 from streaming.process.exits import OK, REFUSED, UNREACHABLE, Refused
 from streaming.pulsar.http import ahead_by_date
 from streaming.settings import ControllerSettings, InputSettings, SecuritySettings, Settings, SparkSettings

@@ -173,7 +173,7 @@ def test_the_page_about_throttles_explains_every_key_and_exit_code():
 
 
 OPTION = re.compile(r"--(fresh|adopt|skip-lost)")
-DEFINED = ("state/layouts.py", "streaming/transport/errors.py", "streaming/cli/run.py")
+DEFINED = ("state/layouts.py", "streaming/transport/errors.py", "streaming/cli/services.py")
 NO_ADVICE = (
     "gave it up",
     "or --adopt wrote it",

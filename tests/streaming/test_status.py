@@ -19,17 +19,19 @@ from state.outputs import (
     canonical,
 )
 from state.outputs.actions import ROUND_TYPE
-from streaming.cli.beats import Process, newest_leaders, newest_processes
 from streaming.cli.published import (
     Newest,
+    Process,
     Rejected,
     Round,
     UnreadableEvent,
     is_round_of,
+    newest_leaders,
+    newest_processes,
     read_rejected,
     read_round,
 )
-from streaming.cli.rejected import place_of, rejected_text, tail_rejected_text
+from streaming.cli.rounds import place_of, rejected_text, tail_rejected_text
 from streaming.cli.status import ClusterStatus, status_text
 from streaming.cli.summaries import round_text, tail_round_text
 from streaming.contract.encode import REJECTED_TYPE, RejectedData

@@ -12,7 +12,7 @@ import pytest
 
 from policies.throttle.lists import ThrottledLists
 from state.outputs import rfc3339
-from streaming.cli.beats import newest_leaders
+from streaming.cli.published import newest_leaders
 from streaming.contract.beat import Beat, encode
 from streaming.process.exits import Refused
 from streaming.settings import Settings

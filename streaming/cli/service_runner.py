@@ -1,10 +1,10 @@
-"""A collector or executor from its first moment to its end: target, health, metrics, a stop, and brokers that are down at its start."""
+"""A collector or executor from its first moment to its end: health, metrics, a stop, and brokers that are down at its start."""
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -16,18 +16,18 @@ from streaming.cli.options import (
     with_options,
     with_settings,
 )
-from streaming.process.exits import Refused, WrongUse
+from streaming.process.exits import Refused, raised_as
 from streaming.process.logs import log_to_stderr
 from streaming.process.stopping import stopped_by_signals
-from streaming.process.waiting import OutageWait, StoppedWaiting
-from streaming.settings import KafkaTarget, MetricsSettings, Program, PulsarTarget, Settings, TargetSection
-from streaming.transport.errors import NoTopic, PublishError
+from streaming.process.waiting import StoppedWaiting, wait_out
+from streaming.settings import MetricsSettings, Program, Settings
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from streaming.process.serve import Check
 
+_LOG = logging.getLogger(__name__)
 _TRY_AGE_S_MAX = 300.0
 """An attempt connects a few clients, one after the other, and each gives up after 20 s; the wait between two attempts is 15 s."""
 
@@ -70,44 +70,36 @@ def run_service(
     program: Program,
     settings: Settings,
     registry: "CollectorRegistry",
-    begin: Callable[[ExitStack], ServiceKind],
-    once: Callable[[ServiceKind], None] | None,
-) -> None:
-    """Run a service until it is stopped, or only what ``once`` does with it; ``begin`` opens what it needs on the stack."""
-    if once is None:
-        attend(program, settings, registry, begin, lambda service: service.run())
-        return
-    with ExitStack() as stack:
-        service = begin(stack)
-        stack.enter_context(stopped_by_signals(lambda _: service.stop()))
-        once(service)
-
-
-def attend(
-    program: Program,
-    settings: Settings,
-    registry: "CollectorRegistry",
     start: Callable[[ExitStack], ServiceKind],
-    run: Callable[[ServiceKind], None],
+    once: Callable[[ServiceKind], None] | None = None,
 ) -> None:
-    """Start the service, try again while its brokers do not answer, and run it until a stop is asked for.
+    """Start the service, try again while its brokers do not answer, and run it until a stop is asked for; or only do ``once`` with it.
 
-    ``start`` opens what it needs on the stack; what an attempt has opened is closed before the next. Raises ``NotReached`` after
-    ``start_wait_s``, ``Refused`` where the port is taken, and what ``start`` and ``run`` raise.
+    ``start`` opens what it needs on the stack; what an attempt has opened is closed before the next. With ``once``, nothing is waited
+    for or served. Raises ``NotReached`` after ``start_wait_s``, ``Refused`` where the port is taken, and what the calls raise.
     """
+    if once is not None:
+        with ExitStack() as stack:
+            service = start(stack)
+            stack.enter_context(stopped_by_signals(lambda _: service.stop()))
+            once(service)
+        return
     starting = _Starting()
-    wait = OutageWait(
-        settings.controller.start_wait_s, outage_of=_outage_of, pause=starting.pause, show=starting.show
-    )
     with ExitStack() as stack:
         serve(stack, program, settings, registry, starting.readiness, starting.liveness)
         stack.enter_context(stopped_by_signals(lambda _: starting.stop()))
         try:
-            service = wait.run(lambda: starting.attempt(stack, start))
+            service = wait_out(
+                lambda: starting.attempt(stack, start),
+                settings.controller.start_wait_s,
+                outage_of=_outage_of,
+                pause=starting.pause,
+                show=starting.show,
+            )
         except StoppedWaiting:
             return
         starting.hand_over_to(service)
-        run(service)
+        service.run()
 
 
 class _Starting:
@@ -167,44 +159,6 @@ def _outage_of(error: Exception) -> str | None:
     return "the brokers" if passes(error) or passes(error.__cause__) else None
 
 
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
-
-    from streaming.process.serve import Check
-
-_LOG = logging.getLogger(__name__)
-
-
-def pulsar_target(settings: Settings, cluster: str) -> PulsarTarget:
-    """How the cluster is reached. Raises ``WrongUse`` naming the section that is missing."""
-    return _target(settings, cluster, "pulsar", "admin_url, the address of the cluster's admin API").pulsar
-
-
-def kafka_target(settings: Settings, cluster: str) -> KafkaTarget:
-    """How the cluster is reached. Raises ``WrongUse`` naming the section that is missing."""
-    return _target(settings, cluster, "kafka", "bootstrap, addresses of the cluster's brokers").kafka
-
-
-def _target(settings: Settings, cluster: str, system: str, needed: str) -> TargetSection:
-    section = settings.targets.get(cluster)
-    if section is None:
-        known = ", ".join(sorted(settings.targets)) or "none"
-        raise WrongUse(
-            f'there is no [targets."{cluster}".{system}] in the settings (targets there: {known}): add it with {needed}'
-        )
-    return section
-
-
-@contextmanager
-def refuse_errors(*also: type[Exception]) -> Iterator[None]:
-    """An input or output that cannot be used, or one of ``also``, ends the command with a message, not with a stack trace."""
-    expected: tuple[type[Exception], ...] = (PublishError, NoTopic, *also)
-    try:
-        yield
-    except expected as error:
-        raise Refused(str(error)) from error
-
-
 def serve(
     stack: ExitStack,
     program: Program,
@@ -227,9 +181,7 @@ def serve(
             program,
         )
     server = HealthServer(registry, readiness, liveness=liveness, host=host, port=port)
-    try:
+    with raised_as(Refused, OSError):
         url = server.start()
-    except OSError as error:
-        raise Refused(str(error)) from error
     stack.callback(server.stop)
     _LOG.info("metrics and health at %s", url)

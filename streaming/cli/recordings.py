@@ -1,0 +1,309 @@
+"""``trimtab record``, ``replay`` and ``feed``: keep what a controller is given, decide on it again, or play it as if it happened now."""
+
+import gzip
+import sys
+import tempfile
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from streaming.cli.options import (
+    Size,
+    example,
+    mode_option,
+    setting_option,
+    settings_options,
+    size_text,
+    start_offset,
+    with_settings,
+)
+from streaming.cli.output import progress
+from streaming.controller.feed import CLUSTER, FAST, Fed, sample_events, shift_to
+from streaming.controller.recording import STANDARD, BadRecording, opened_for_reading, opened_for_recording
+from streaming.process.exits import Refused, WrongUse, raised_as
+from streaming.process.stopping import stopped_by_signals
+from streaming.settings import ClusterSettingsSource, Settings
+from streaming.settings.identity import AcceptedClusters, identity_of
+from streaming.transport.errors import NoTopic, PublishError
+from streaming.transport.side import Begin, EventSink
+
+if TYPE_CHECKING:
+    from streaming.controller.recorder import Recorder
+    from streaming.controller.replay import Only
+
+_PAUSE_S = 1.0
+"""Pause between two reads of the topics; the file is at most this far behind."""
+_FILE_BYTES = 64 * 1024**2
+_LONG_BYTES = 20_000_000
+"""A replay of files from this size on shows a progress bar on a terminal."""
+_SAID_EVERY_S = 5.0
+
+
+@contextmanager
+def _ended_by(stop: threading.Event, error: type[Exception]) -> Iterator[None]:
+    """While connecting: the error that a stop causes is none."""
+    try:
+        yield
+    except error:
+        if not stop.is_set():
+            raise
+
+
+@click.command("record", epilog=example("trimtab record --max-total-size 20GiB /var/lib/trimtab/recordings"))
+@settings_options
+@click.option(
+    "--from",
+    "begin",
+    metavar="earliest|latest|TIME",
+    default="earliest",
+    show_default=True,
+    help="Where to begin in the input; TIME is RFC 3339. The control topic is always read whole.",
+)
+@click.option(
+    "--until-now", is_flag=True, help="Stop at the present end of the topics instead of waiting for more."
+)
+@click.option(
+    "--max-total-size",
+    "total_bytes",
+    type=Size(),
+    help="FILE is a folder of packed files; if they are larger than this together, the oldest is removed.",
+)
+@click.option(
+    "--max-file-size",
+    "file_bytes",
+    type=Size(),
+    help=f"With --max-total-size: size at which the next file begins.  [default: {size_text(_FILE_BYTES)}]",
+)
+@click.argument("file", metavar="FILE")
+def record_command(
+    settings: Settings,
+    begin: str,
+    file: str,
+    *,
+    until_now: bool,
+    total_bytes: int | None,
+    file_bytes: int | None,
+) -> None:
+    """Write the input and control records to FILE, a new file, in the form that `trimtab replay` reads.
+
+    Give the settings file of `trimtab run`. - is standard output; a name ending in .gz is packed. Ctrl-C or SIGTERM ends it. With
+    --max-total-size it runs for months: a later start with the same folder goes on where it ended.
+    """
+    if file_bytes is not None and total_bytes is None:
+        raise WrongUse("--max-file-size: give --max-total-size too, so that the files cannot fill the disk")
+    stop = threading.Event()
+    try:
+        with stopped_by_signals(lambda _: stop.set()):
+            if total_bytes is None:
+                count = _record_to_file(settings, start_offset(begin), file, stop, until_now=until_now)
+            else:
+                sizes = total_bytes, file_bytes or min(_FILE_BYTES, total_bytes)
+                count = _record_to_folder(
+                    settings, start_offset(begin), Path(file), sizes, stop, until_now=until_now
+                )
+    except FileExistsError as error:
+        raise WrongUse(f"{file} exists: give a new file, a recording is never overwritten") from error
+    except OSError as error:
+        raise WrongUse(f"{file} cannot be written: {error}") from error
+    click.echo(f"{count} records written to {file}", err=True)
+
+
+@contextmanager
+def record_for_now(settings: Settings, begin: Begin) -> Iterator[tuple[str, int]]:
+    """A file with what is on the input topic, and the number of its records; the file is deleted after the block."""
+    with tempfile.TemporaryDirectory(prefix="trimtab-record-") as folder:
+        file = str(Path(folder) / "input.ndjson.gz")
+        yield file, _record_to_file(settings, begin, file, threading.Event(), until_now=True)
+
+
+def _record_to_file(
+    settings: Settings, begin: Begin, file: str, stop: threading.Event, *, until_now: bool
+) -> int:
+    if Path(file).exists():
+        raise FileExistsError
+
+    def opened(stack: ExitStack) -> Callable[["Recorder"], int]:
+        out = stack.enter_context(opened_for_recording(file))
+        return lambda recorder: recorder.write(out, is_stopped=stop.is_set)
+
+    return _record(settings, begin, opened, stop, until_now=until_now)
+
+
+def _record_to_folder(
+    settings: Settings,
+    begin: Begin,
+    folder: Path,
+    sizes: tuple[int, int],
+    stop: threading.Event,
+    *,
+    until_now: bool,
+) -> int:
+    """``sizes``: the most bytes of all files together, and of one file."""
+    from streaming.controller.recorder import RotatingFolder  # noqa: PLC0415  see `commands`
+
+    total_bytes, file_bytes = sizes
+    if file_bytes > total_bytes:
+        raise WrongUse(
+            f"--max-file-size {size_text(file_bytes)} is above --max-total-size {size_text(total_bytes)}: make it smaller"
+        )
+    out = RotatingFolder(
+        folder, file_bytes=file_bytes, total_bytes=total_bytes, tell=lambda text: click.echo(text, err=True)
+    )
+
+    def write(recorder: "Recorder") -> int:
+        before = out.count
+        for record in recorder.records(is_stopped=stop.is_set):
+            out.write(record)
+        out.flush()
+        return out.count - before
+
+    return _record(settings, out.begin(begin), lambda _: write, stop, until_now=until_now)
+
+
+def _record(
+    settings: Settings,
+    begin: Begin,
+    opened: Callable[[ExitStack], Callable[["Recorder"], int]],
+    stop: threading.Event,
+    *,
+    until_now: bool,
+) -> int:
+    """Record what is there, and until a stop what comes; returns how many records.
+
+    What ``opened`` returns writes the records that are there. Nothing is opened before the topics are read: a refused start leaves no
+    file.
+    """
+    from streaming.controller.recorder import Recorder  # noqa: PLC0415  a broker's client, when a command needs it
+
+    count, recorder = 0, None
+    with ExitStack() as stack:
+        with _ended_by(stop, Refused):
+            recorder = Recorder(stack, settings, begin=begin)
+        if recorder is not None:
+            write = opened(stack)
+            count = write(recorder)
+            while not until_now and not stop.wait(_PAUSE_S):
+                count += write(recorder)
+    return count
+
+
+@click.command("replay", epilog=example("trimtab replay --only actions today.ndjson.gz"))
+@with_settings(mode_option)
+@click.option(
+    "--only", type=click.Choice(["actions", "rounds", "rejected"]), help="Write only this kind of event."
+)
+@click.option("--keep-open", is_flag=True, help="Leave the rounds open that the input does not close.")
+@click.argument("paths", nargs=-1, type=click.Path(exists=True, allow_dash=True), metavar="[FILE]...")
+def replay_command(
+    settings: Settings, only: "Only | None", paths: tuple[str, ...], *, keep_open: bool
+) -> None:
+    """Read input and control events as NDJSON (standard input by default), write the outputs as NDJSON.
+
+    Lines are events, or what `trimtab record` wrote. A folder stands for the recordings in it, in the order of their names.
+
+    It decides as `trimtab run` does, byte for byte. Files ending in .gz are unpacked. A summary goes to standard
+    error.
+    """
+    from streaming.controller.replay import NoRecording, Replay, files_of  # noqa: PLC0415  see `commands`
+
+    replay = Replay(
+        sys.stdout.buffer,
+        name=settings.controller.name,
+        identity=identity_of(settings),
+        settings=ClusterSettingsSource(settings),
+        max_record_bytes=settings.controller.max_record_bytes,
+        accepted=AcceptedClusters(settings.controller.accepted_clusters),
+        only=only,
+    )
+    with raised_as(WrongUse, NoRecording):
+        files = files_of(paths)
+    plain = [file for file in files if file != STANDARD and not file.endswith(".gz")]
+    total_bytes = sum(Path(file).stat().st_size for file in plain) if len(plain) == len(files) else 0
+    is_long = total_bytes >= _LONG_BYTES
+    with progress(total_bytes if is_long else None, "replay", step=_LONG_BYTES // 100) as advance:
+        for file in files or (STANDARD,):
+            try:
+                with raised_as(WrongUse, BadRecording), opened_for_reading(file) as stream:
+                    replay.play(stream, file, advance)
+            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+                text = f"{file}: not a whole gzip file ({error}); the part before the error was replayed"
+                raise WrongUse(text) from error
+    if not keep_open:
+        replay.close_open()
+    tally = replay.tally
+    ends = [f"{tally.of(result)} {result}" for result in ("used", "superseded", "late", "rejected")]
+    if waiting_count := replay.taken_count - sum(tally.results.values()):
+        ends.append(f"{waiting_count} waiting in open rounds")
+    click.echo(
+        f"{replay.taken_count} records: {', '.join(ends)}; {replay.written_count} events written", err=True
+    )
+    for reason, count in sorted(tally.reasons.items()):
+        click.echo(f"  rejected {reason}: {count}", err=True)
+
+
+@click.command("feed", epilog=example("trimtab feed --to kafka://127.0.0.1:9092 --fast"))
+@with_settings(
+    setting_option(
+        "input.url",
+        "--to",
+        "--input",
+        metavar="URL",
+        help="Overrides input.url, where the events are written.",
+    )
+)
+@click.option(
+    "--fast",
+    is_flag=True,
+    help=f"{FAST} times as fast: a minute is five seconds. Give the controller [pulsar.rounds] length_s = 5, lateness_s = 1.",
+)
+@click.argument(
+    "recording", required=False, type=click.Path(exists=True, dir_okay=False), metavar="[RECORDING]"
+)
+def feed_command(settings: Settings, recording: str | None, *, fast: bool) -> None:
+    """Write the events of RECORDING to the input topic with the times of today, at the pace at which they came.
+
+    RECORDING is a file of `trimtab record`, or of events as lines; .gz is unpacked. Without one, four made-up brokers report for
+    an hour as the cluster `sample`, and one of them carries half of the traffic. Decisions have no effect. Ctrl-C ends it.
+    """
+    from streaming.systems import event_sink_of  # noqa: PLC0415  a broker's client is loaded when needed
+
+    stop, count = threading.Event(), 0
+    with ExitStack() as stack:
+        stack.enter_context(stopped_by_signals(lambda _: stop.set()))
+        stack.enter_context(raised_as(Refused, PublishError, NoTopic))
+        opened = nullcontext(sample_events()) if recording is None else opened_for_reading(recording)
+        lines, sink = stack.enter_context(opened), None
+        with _ended_by(stop, PublishError):
+            sink = stack.enter_context(closing(event_sink_of(settings)))
+        if sink is not None:
+            click.echo(f"feeding {recording or f'the cluster {CLUSTER}'} to {settings.input.url}", err=True)
+            fed = shift_to(lines, round(time.time() * 1000), speed=FAST if fast else 1)
+            try:
+                count = _feed(fed, sink, stop)
+            except (BadRecording, EOFError, gzip.BadGzipFile) as error:
+                raise WrongUse(f"{recording}: {error}") from error
+    click.echo(f"{count} records fed", err=True)
+
+
+def _feed(records: Iterator[Fed], sink: EventSink, stop: threading.Event) -> int:
+    """Write each record when it is due, those of one moment together; returns how many were written."""
+    count, said_s = 0, time.monotonic()
+    for record in records:
+        wait_s = record.at_ms / 1000 - time.time()
+        if wait_s > 0:
+            sink.flush()
+            if time.monotonic() - said_s > _SAID_EVERY_S:
+                said_s = time.monotonic()
+                click.echo(f"{count} records fed", err=True)
+            if stop.wait(wait_s):
+                break
+        sink.send(record.key, record.value)
+        count += 1
+    sink.flush()
+    return count
