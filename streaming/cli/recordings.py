@@ -8,12 +8,15 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from state.closing import UNBOUNDED, MemoryStart
 from streaming.cli.options import (
+    Moment,
     Size,
     example,
     mode_option,
@@ -24,6 +27,7 @@ from streaming.cli.options import (
     with_settings,
 )
 from streaming.cli.output import progress
+from streaming.contract.decode import to_ms
 from streaming.controller.feed import CLUSTER, FAST, Fed, sample_events, shift_to
 from streaming.controller.recording import STANDARD, BadRecording, opened_for_reading, opened_for_recording
 from streaming.process.exits import Refused, WrongUse, raised_as
@@ -198,24 +202,40 @@ def _record(
 @click.option(
     "--only", type=click.Choice(["actions", "rounds", "rejected"]), help="Write only this kind of event."
 )
+@click.option(
+    "--started",
+    type=Moment(),
+    help="When `trimtab run` began without memory: nothing is done in rounds that ended before it. Else every round acts.",
+)
+@click.option("--fresh", is_flag=True, help="With --started: `trimtab run` began with --fresh.")
 @click.option("--keep-open", is_flag=True, help="Leave the rounds open that the input does not close.")
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, allow_dash=True), metavar="[FILE]...")
 def replay_command(
-    settings: Settings, only: "Only | None", paths: tuple[str, ...], *, keep_open: bool
+    settings: Settings,
+    only: "Only | None",
+    started: datetime | None,
+    paths: tuple[str, ...],
+    *,
+    fresh: bool,
+    keep_open: bool,
 ) -> None:
     """Read input and control events as NDJSON (standard input by default), write the outputs as NDJSON.
 
     Lines are events, or what `trimtab record` wrote. A folder stands for the recordings in it, in the order of their names.
 
-    It decides as `trimtab run` does, byte for byte. Files ending in .gz are unpacked. A summary goes to standard
+    It decides as `trimtab run` does, byte for byte; a held action of a controller without memory (`starting`) names the time that
+    --started takes. Files ending in .gz are unpacked. A summary goes to standard
     error.
     """
     from streaming.controller.replay import NoRecording, Replay, files_of  # noqa: PLC0415  see `commands`
 
+    if fresh and started is None:
+        raise WrongUse("--fresh needs --started, the time at which `trimtab run --fresh` began")
+    memory_start = UNBOUNDED if started is None else MemoryStart(to_ms(started), is_fresh=fresh)
     replay = Replay(
         sys.stdout.buffer,
         name=settings.controller.name,
-        identity=identity_of(settings),
+        identity=identity_of(settings, memory_start),
         settings=ClusterSettingsSource(settings),
         max_record_bytes=settings.controller.max_record_bytes,
         accepted=AcceptedClusters(settings.controller.accepted_clusters),

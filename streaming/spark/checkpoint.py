@@ -22,6 +22,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from state.closing import MemoryStart
+from state.outputs import rfc3339
 from streaming.settings import Settings
 from streaming.settings.identity import kept_digest
 from streaming.spark.files import Files, UnsafeStore, require_promises
@@ -148,7 +149,7 @@ class CheckpointDirectory:
             if start_with == "fresh":
                 self._move_aside()
             self._others = self._settings_of(marker, without=kept_digest(settings))
-            memory_start = self.memory_start() or MemoryStart(now_ms, is_fresh=bool(marker.over))
+            memory_start = self.memory_start() or _new_memory(now_ms, is_fresh=bool(marker.over))
             card = card_of(settings, self._topic_ids, memory_start)
             card = msgspec.structs.replace(card, settings={**card.settings, **self._others})
             begin_start(self._files, own, msgspec.json.encode(card))
@@ -225,6 +226,18 @@ class CheckpointDirectory:
                 f"the checkpoint {self.location} cannot be read or written ({cause}): "
                 f"check the path and its permissions, or set spark.checkpoint"
             ) from error
+
+
+def _new_memory(now_ms: int, *, is_fresh: bool) -> MemoryStart:
+    further = (
+        " On Pulsar it ends after the longest cooldown, because the last moves are not known."
+        if is_fresh
+        else ""
+    )
+    _LOG.warning(
+        "no memory of earlier rounds: the first round that acts ends after %s.%s", rfc3339(now_ms), further
+    )
+    return MemoryStart(now_ms, is_fresh=is_fresh)
 
 
 _PARTS = ("commits", "offsets", "metadata", "sources", "state")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from state.closing import UNBOUNDED, MemoryStart
 from streaming.process.exits import WrongUse
 from streaming.settings import Settings, load
 from streaming.spark.query import Frames
@@ -41,17 +42,19 @@ def test_a_frame_is_made_again_for_a_renewed_certificate(
     spark: SparkSession, settings: Settings, certificate: Path
 ):
     frames = Frames(spark, settings)
-    first = frames.prepare_frame()
-    assert frames.prepare_frame() is first
+    first = frames.prepare_frame(UNBOUNDED)
+    assert frames.prepare_frame(UNBOUNDED) is first
 
     certificate.unlink()
-    assert frames.prepare_frame() is first, "a file that is being replaced is on its way"
+    assert frames.prepare_frame(UNBOUNDED) is first, "a file that is being replaced is on its way"
 
     certificate.write_text("-----BEGIN CERTIFICATE----- renewed")
-    renewed = frames.prepare_frame()
+    renewed = frames.prepare_frame(UNBOUNDED)
     assert renewed is not first
-    assert frames.prepare_frame() is renewed
+    assert frames.prepare_frame(UNBOUNDED) is renewed
+
+    assert frames.prepare_frame(MemoryStart(1)) is not renewed, "the checkpoint began anew"
 
     certificate.unlink()
     with pytest.raises(WrongUse, match=r"input\.security\.ca_file"):
-        Frames(spark, settings).prepare_frame()
+        Frames(spark, settings).prepare_frame(UNBOUNDED)

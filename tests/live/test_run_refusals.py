@@ -18,10 +18,11 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.kafka import LocalKafka, Node
 from deploy.local.processes import free_ports
+from state.outputs import rfc3339
 from streaming.process.exits import REFUSED, UNREACHABLE, WRONG_USE
 from tests.support.loads import played
 from tests.support.processes import TRIMTAB, Warm, environment, wait_until_unready
-from tests.support.stage import QUICK, Stage, newest_start, replayed, staged
+from tests.support.stage import QUICK, Stage, newest_start, read_card, replayed, staged
 
 pytestmark = pytest.mark.live
 
@@ -259,8 +260,12 @@ def test_the_right_checkpoint_goes_on_adopt_trusts_an_older_fresh_starts_over(st
 
     run_until(stage, warm, config, [], 8, "--fresh")
     assert newest_start(stage.directory / "checkpoint.replaced-1")
-    rounds = stage.published().rounds["east-1"]
-    assert rounds[5:] == rounds[:3]
+    card = read_card(newest_start(stage.checkpoint))
+    started = ("--started", rfc3339(card.memory_start.at_ms), "--fresh")
+    assert (
+        stage.published().rounds["east-1"][5:]
+        == replayed(config, played(range(3)), *started).rounds["east-1"]
+    )
     epochs = stage.epochs(stage.topics.audit)
     assert epochs == sorted(epochs)
     assert len(set(epochs)) == 5, "each start has its own"

@@ -1,15 +1,18 @@
 """Stopping, going on, handing over and standing by: what is remembered, what a successor does, what is left behind."""
 
 import json
+import shutil
 import signal
+import time
 from collections import Counter
 from contextlib import ExitStack
 
 import pytest
 
+from state.outputs import rfc3339
 from streaming.process.exits import FENCED, REFUSED
 from tests.support.controllers import RAISED, leads, pair, signalled, standing, stands_by
-from tests.support.loads import closing, leaning, played
+from tests.support.loads import LENGTH_S, START_S, closing, leaning, played
 from tests.support.processes import (
     TRIMTAB,
     Child,
@@ -22,7 +25,7 @@ from tests.support.processes import (
     until,
     wait_until_unready,
 )
-from tests.support.stage import QUICK, Stage, flatten, newest_start, replayed
+from tests.support.stage import QUICK, Stage, flatten, newest_start, read_card, replayed
 
 pytestmark = pytest.mark.live
 
@@ -207,3 +210,43 @@ def test_after_an_upgrade_the_older_build_says_that_it_could_not_lead(stage: Sta
         )
         assert older.terminate() == 0
     assert_as_replayed(stage, 2, 2)
+
+
+def test_after_fresh_nothing_of_the_past_is_decided_and_no_bundle_moves_within_its_cooldown(
+    stage: Stage, warm: Warm
+):
+    """Event time runs ahead of the clock here, so that the test need not wait for the cooldown."""
+    cooldown_s = 12 * LENGTH_S
+    ahead = QUICK.replace("length_s = 10", "length_s = 10\nmax_ahead_s = 3600")
+    config = stage.settings(base=f"{ahead}\n[pulsar.guards]\nbundle_cooldown_s = {cooldown_s}\n")
+    now = int(time.time() - START_S) // LENGTH_S
+    stage.send(played(range(now - 6, now)))
+    with warm.run(config) as run:
+        stage.wait_for(stage.topics.audit, 6, running=[run])
+    before = stage.data(stage.topics.actions)
+    assert before
+
+    shutil.rmtree(stage.checkpoint)
+    assert "--fresh" in warm.refused(config)
+    rounds_count = 30
+    stage.send(played(range(now + 3, now + rounds_count)))
+    with warm.run(config, "--fresh") as run:
+        until(lambda: len(stage.data(stage.topics.actions)) > len(before), what="an unload", running=[run])
+        stage.wait_for(stage.topics.audit, 6 + 6 + rounds_count - 3, running=[run])
+        assert "the first round that acts" in run.output
+
+    start_ms = read_card(newest_start(stage.checkpoint)).memory_start.at_ms
+    again = stage.data(stage.topics.actions)[len(before) :]
+    ends_ms = {number: (number + 1) * LENGTH_S * 1000 for number in (each["round"] for each in again)}
+    assert min(ends_ms.values()) > start_ms + cooldown_s * 1000
+    held = [
+        each
+        for each in stage.data(stage.topics.audit, "round.v1")[6:]
+        if each["candidates"]["outcomes"].get("starting")
+    ]
+    assert held, "the policies go on counting"
+
+    events = [*played(range(now - 6, now)), *played(range(now + 3, now + rounds_count))]
+    alike = replayed(config, events, "--started", rfc3339(start_ms), "--fresh")
+    assert stage.published().rounds["east-1"][6:] == alike.rounds["east-1"]
+    assert stage.published().actions["east-1"][len(before) :] == alike.actions["east-1"]

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from py4j.java_gateway import JavaObject
 
+from state.closing import MemoryStart
 from streaming.settings import Settings
 from streaming.spark import checkpoint
 from streaming.spark.checkpoint import CheckpointDirectory
@@ -16,7 +17,7 @@ from streaming.spark.files import Files
 from streaming.spark.probes import is_whole
 from streaming.transport.checkpoint import CARD, Start, card_of, newest_number, newest_start
 from streaming.transport.errors import CheckpointError
-from streaming.transport.publishing import Checkpoint
+from streaming.transport.publishing import Checkpoint, Marker
 from tests.streaming.disk import SCHEMA, Disk, lay_out
 
 
@@ -148,6 +149,28 @@ def test_a_start_beside_a_controller_that_deletes_older_ones_is_not_refused(
 
     monkeypatch.setattr(Disk, "read", overtaken)
     assert directory().inspect(SETTINGS, "checkpoint") == Checkpoint(query_id="q", last_batch_id=5, epoch=8)
+
+
+@pytest.mark.parametrize(
+    ("before", "over", "expected"),
+    [
+        (None, (), MemoryStart(5_000)),
+        (None, ("q",), MemoryStart(5_000, is_fresh=True)),
+        (MemoryStart(3_000, is_fresh=True), (), MemoryStart(3_000, is_fresh=True)),
+        (MemoryStart(3_000), ("q",), MemoryStart(3_000)),
+    ],
+)
+def test_memory_begins_at_the_first_start_and_stays_as_long_as_starts_go_on_with_it(
+    disk: Disk, before: MemoryStart | None, over: tuple[str, ...], expected: MemoryStart
+):
+    if before is not None:
+        card = msgspec.json.encode(card_of(SETTINGS, memory_start=before))
+        lay_out(disk, Start(7), planned=3, committed=2, card=card)
+    started = directory()
+    marker = Marker(query_id=None, batch_id=None, digest=None, epoch=9, over=over)
+    started.begin(SETTINGS, marker, "checkpoint", now_ms=5_000)
+    assert started.memory_start() == expected
+    assert directory().memory_start() == expected, "a standby reads it, too"
 
 
 def test_what_cannot_be_read_is_refused_by_name_and_fresh_starts_over_from_it(disk: Disk):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewPartitions
 from kafka.consumer.fetcher import ConsumerRecord
@@ -21,8 +22,9 @@ from kafka.consumer.fetcher import ConsumerRecord
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.kafka.link import Link
 from streaming.kafka.topics import create
-from streaming.settings import ControllerSettings, Settings, TopicNames
-from streaming.transport.checkpoint import CLAIM
+from streaming.settings import ControllerSettings, Settings, TopicNames, load
+from streaming.settings.catalog import SettingsError
+from streaming.transport.checkpoint import CARD, CLAIM, Card, card_of
 from streaming.transport.publishing import Checkpoint
 from tests.support.processes import Running, command, until
 
@@ -99,6 +101,7 @@ class Stage:
         text = "\n".join(f"\n[{section}]\n" + "\n".join(lines) for section, lines in sections.items())
         made = self.directory / file
         made.write_text(f"{base}\n{text}\n")
+        remember_from_ever(made)
         return made
 
     def send(self, events: Iterable[bytes], *, to: str | None = None) -> None:
@@ -194,6 +197,21 @@ def staged(bootstrap: str, directory: Path) -> Iterator[Stage]:
         made.close()
 
 
+def remember_from_ever(config: Path) -> None:
+    """Begin a checkpoint on this machine that does not exist yet as if its memory reached back to the first event.
+
+    Tests play events of the past, in which a controller without memory does nothing.
+    """
+    try:
+        settings = load(file=config, flags={}, environ={}).settings
+    except SettingsError:  # a test of what is refused
+        return
+    checkpoint = Path(settings.spark.checkpoint)
+    if checkpoint.is_absolute() and checkpoint.parent.exists() and not checkpoint.exists():
+        checkpoint.mkdir()
+        (checkpoint / CARD).write_bytes(msgspec.json.encode(card_of(settings)))
+
+
 class Follower:
     """Keeps what it has read of a one-partition topic, so that looking again is one short fetch."""
 
@@ -261,11 +279,11 @@ def cluster_of(value: bytes) -> str:
     return str(json.loads(value)["cluster"])
 
 
-def replayed(config: Path, events: Iterable[bytes]) -> Outputs:
+def replayed(config: Path, events: Iterable[bytes], *options: str) -> Outputs:
     """What `trimtab replay` makes of the same events with the same settings."""
     recording = config.with_suffix(".ndjson")
     recording.write_bytes(b"\n".join(events) + b"\n")
-    done = command("replay", "--config", str(config), "--keep-open", str(recording))
+    done = command("replay", "--config", str(config), "--keep-open", *options, str(recording))
     return Outputs.of(done.stdout_bytes.splitlines())
 
 
@@ -278,6 +296,11 @@ def newest_start(checkpoint: Path) -> Path:
     """Where the newest start that counts keeps Spark's files."""
     cards = checkpoint.glob("start-*/trimtab.json")
     return max((card.parent for card in cards), key=lambda start: int(start.name.partition("-")[2]))
+
+
+def read_card(start: Path) -> Card:
+    """The card of a start."""
+    return msgspec.json.decode((start / CARD).read_bytes(), type=Card)
 
 
 def flatten(checkpoint: Path) -> None:
