@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 from pydantic import ConfigDict, SecretStr, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from policies.bounds import Bounds, bounds_of
 from state.settings import LONGEST_S, PulsarSettings
 from streaming.settings.catalog import (
     ENV_PREFIX,
@@ -77,13 +78,14 @@ _TYPE_NAMES: Mapping[Any, str] = {
     tuple[str, ...]: "a list of texts",
 }
 
-_LIMITS: Mapping[str, str] = {
-    "greater_than": "more than {gt:g}",
-    "greater_than_equal": "{ge:g} or more",
-    "less_than": "less than {lt:g}",
-    "less_than_equal": "at most {le:g}",
+_OUT_OF_BOUNDS = {
+    "greater_than",
+    "greater_than_equal",
+    "less_than_equal",
+    "string_too_short",
+    "predicate_failed",
 }
-"""How a limit that is declared with a setting is said, by pydantic's name for its error."""
+"""pydantic's names for its errors about the bounds that are declared with a setting."""
 
 _REFUSED: Tree = {"": None}
 """Replaces what JSON cannot hold and what has a complaint already: no setting accepts such a table."""
@@ -329,6 +331,7 @@ def _complaint(detail: ErrorDetails, tree: Mapping[str, Any], root: type) -> Pro
     """An error of pydantic in our words, about the setting it is in."""
     path: Path = ()
     kind: Any = root
+    bounds: Bounds | None = None
     found: Any = tree
     for part in map(str, detail["loc"]):
         if part == "[key]":
@@ -338,11 +341,11 @@ def _complaint(detail: ErrorDetails, tree: Mapping[str, Any], root: type) -> Pro
             return Problem("", (*path, part), f"unknown setting; {_suggestion(part, kind, path)}")
         if below is None or not isinstance(found, Mapping):
             break  # pydantic goes on below a value that should have been a table
+        bounds = bounds_of(kind).get(part) if is_section(kind) else None
         path, kind, found = (*path, part), below, found[part]
     if detail["type"] == "value_error":
         return Problem("", path, detail["msg"].removeprefix("Value error, "), is_about_section=True)
-    limit = _LIMITS.get(detail["type"])
-    expected = _expectation(kind) if limit is None else limit.format_map(detail["ctx"])
+    expected = bounds.words if bounds and detail["type"] in _OUT_OF_BOUNDS else _expectation(kind)
     return Problem("", path, f"expected {expected}, found {_describe(found, kind)}")
 
 

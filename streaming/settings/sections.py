@@ -10,17 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
+from annotated_types import Ge, Gt, Le, MinLen, Predicate
 from pydantic import ConfigDict, Field, StringConstraints
 
+from policies.bounds import Count, NotNegative, Positive, check_bounds
 from policies.throttle.moves import TOPIC_PATTERN
 from state.guard_settings import Approval
 from state.settings import KafkaSettings, Mode, PulsarSettings
 from streaming.settings.targets import (
     HOST_PORT,
-    Count,
-    NotNegative,
-    Port,
-    Positive,
+    PORT_MAX,
     PulsarTarget,
     SecuritySettings,
     TargetSection,
@@ -36,11 +35,14 @@ STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 _KAFKA_URL = re.compile(rf"kafka://({HOST_PORT}(?:,{HOST_PORT})*)/?")
 _PULSAR_URL = re.compile(rf"pulsar(?:\+ssl)?://{HOST_PORT}(?:,{HOST_PORT})*/?")
+_NAMESPACE = re.compile(r"[^/\s]+/[^/\s]+")
 _MEMORY = re.compile(r"[1-9][0-9]*[kmgtKMGT]")
 
-_TRIGGER_INTERVAL_S_MAX = 30
-_SESSION_S_MIN, _SESSION_S_MAX = 1.0, 600.0
+_Session = Annotated[float, Ge(1), Le(600)]
 """A garbage collection or a slow broker can take a second; the topic of beats keeps an hour."""
+_Port = Annotated[int, Ge(0), Le(PORT_MAX)]
+"""0 is any free one."""
+_Topic = Annotated[str, Predicate(re.compile(TOPIC_PATTERN).fullmatch), "a name Kafka allows for a topic"]
 
 
 def kafka_bootstrap(url: str) -> str:
@@ -67,7 +69,7 @@ def _require_brokers(url: str) -> None:
 class ControllerSettings:
     """Who this controller is, and whether executors obey it."""
 
-    name: str = "trimtab"
+    name: Annotated[str, Predicate(NAME_PATTERN.fullmatch), "1 to 100 of A-Z a-z 0-9 . _ -"] = "trimtab"
     """Name of the controller: its transactional id (on Pulsar: its producers' name), its marker's key and the ``source``
     of its events. A second controller of the same name takes over from the first, so each needs its own.
     Kafka: ``transactional.id``."""
@@ -98,7 +100,7 @@ class ControllerSettings:
     standby: bool = False
     """Whether this controller stands by while another one of its name leads, and takes over when that one is silent or says
     that it ends. When it is superseded, it stands by again instead of ending. Run two or more controllers, all with this on."""
-    session_s: Annotated[float, Field(ge=_SESSION_S_MIN, le=_SESSION_S_MAX)] = 10.0
+    session_s: _Session = 10.0
     """If no beat of the leader comes for so long, a standby takes over. A leader sends five beats in this time. A shorter time
     notices a failure sooner; a longer one tolerates brokers that are slow to accept a beat."""
     accepted_clusters: tuple[str, ...] = ("*",)
@@ -110,7 +112,7 @@ class ControllerSettings:
     ``action_id`` where they apply."""
 
     def __post_init__(self) -> None:
-        require(NAME_PATTERN.fullmatch(self.name), "name", self.name, "1 to 100 of A-Z a-z 0-9 . _ -")
+        check_bounds(self)
         for pattern in self.accepted_clusters:
             expected = "names of 1 to 100 of A-Z a-z 0-9 . _ -, or patterns with * and ?"
             require(PATTERN.fullmatch(pattern), "accepted_clusters", pattern, expected)
@@ -123,7 +125,7 @@ class PulsarTopics:
     admin_url: str = "http://127.0.0.1:8080"
     """Web service of the brokers, ``http://host:port[,host:port]`` or ``https://…``: topics and their policies are made
     and checked there, and the ledgers of logs are read there. Pulsar: ``webServiceUrl`` of ``client.conf``."""
-    namespace: str = "public/default"
+    namespace: Annotated[str, Predicate(_NAMESPACE.fullmatch), "tenant/namespace"] = "public/default"
     """Tenant and namespace of the topics; its retention must outlast the longest outage."""
     token_file: str | None = None
     """File with the token; unset = no token. Pulsar: ``authParams`` ``file://…``."""
@@ -132,9 +134,7 @@ class PulsarTopics:
 
     def __post_init__(self) -> None:
         PulsarTarget(admin_url=self.admin_url, token_file=self.token_file)
-        require(
-            re.fullmatch(r"[^/\s]+/[^/\s]+", self.namespace), "namespace", self.namespace, "tenant/namespace"
-        )
+        check_bounds(self)
 
     def full_name(self, topic: str) -> str:
         """``persistent://tenant/namespace/topic``."""
@@ -145,12 +145,8 @@ class PulsarTopics:
 class PulsarInput(PulsarTopics):
     """What reading the input from Pulsar needs besides ``input.url``; unused for Kafka."""
 
-    subscription: str = "trimtab"
+    subscription: Annotated[str, MinLen(1), "a name"] = "trimtab"
     """Durable subscription that keeps unread records; one with another name does not keep what the old one kept."""
-
-    def __post_init__(self) -> None:
-        PulsarTopics.__post_init__(self)
-        require(self.subscription, "subscription", self.subscription, "a name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,31 +198,31 @@ class OutputSettings:
 class TopicNames:
     """The names of the nine topics; ``trimtab topics create`` makes them."""
 
-    input: str = "trimtab.input"
+    input: _Topic = "trimtab.input"
     """Load reports, statistics, ticks and results of actions."""
-    control: str = "trimtab.control"
+    control: _Topic = "trimtab.control"
     """Pause, mode and settings of each cluster; one partition, compacted."""
-    actions: str = "trimtab.actions"
+    actions: _Topic = "trimtab.actions"
     """Decisions that executors obey."""
-    actions_dry_run: str = "trimtab.actions.dry-run"
+    actions_dry_run: _Topic = "trimtab.actions.dry-run"
     """Decisions of the dry-run; a topic of its own, so that no executor obeys one by mistake."""
-    audit: str = "trimtab.audit"
+    audit: _Topic = "trimtab.audit"
     """One summary for each round."""
-    dead_letter: str = "trimtab.dead-letter"
+    dead_letter: _Topic = "trimtab.dead-letter"
     """Records that were rejected, each with its reason."""
-    executor_kafka: str = "trimtab.executor.kafka"
+    executor_kafka: _Topic = "trimtab.executor.kafka"
     """Throttles that ``trimtab execute kafka`` set on each cluster, so that it removes exactly those; one partition, compacted."""
-    commits: str = "trimtab.commits"
+    commits: _Topic = "trimtab.commits"
     """The publisher's markers; one partition, compacted. They make publishing exactly-once. On Pulsar each controller has
     one of its own, named after it: ``trimtab.commits-<name>``."""
-    beats: str = "trimtab.beats"
+    beats: _Topic = "trimtab.beats"
     """Which controllers run: each one writes a beat here every few seconds; one partition, kept for an hour."""
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         by_topic: dict[str, str] = {}
         for name in self.__slots__:
             topic = getattr(self, name)
-            require(re.fullmatch(TOPIC_PATTERN, topic), name, topic, "a name Kafka allows for a topic")
             if topic in by_topic:
                 raise ValueError(
                     f"{by_topic[topic]} and {name} are both {topic!r}; every topic needs its own name"
@@ -246,10 +242,15 @@ class SparkSettings:
     master: str | None = None
     """Where Spark runs, such as ``local[*]`` or ``spark://host:7077``; unset = what ``spark-submit`` sets, else
     ``local[*]``. Spark: ``spark.master``."""
-    checkpoint: str = "checkpoint"
+    checkpoint: Annotated[str, MinLen(1), "a directory or a URL"] = "checkpoint"
     """Directory or URL of the query's checkpoint: offsets and every cluster's memory. The default is a local directory; a
     Spark cluster needs a URL that every node can reach. Spark: ``checkpointLocation``."""
-    trigger_interval_s: float = 1.0
+    trigger_interval_s: Annotated[
+        float,
+        Gt(0),
+        Le(30),
+        "more than 0 and at most 30, because Spark kills Python workers that idle for 60 s",
+    ] = 1.0
     """Time between looks at the input, above 0 and at most 30: Spark kills Python workers that idle for 60 s, and each
     batch would then begin with starting them. One second is well below any round. Spark: ``processingTime``."""
     shuffle_partitions: Count = 2
@@ -260,25 +261,13 @@ class SparkSettings:
     a round. Spark: ``maxOffsetsPerTrigger``."""
     jars_dir: str | None = None
     """Directory with the Kafka connector's jars, for machines without a network; unset = the cache, filled once."""
-    driver_memory: str = "1g"
+    driver_memory: Annotated[str, Predicate(_MEMORY.fullmatch), 'a size such as "1g" or "512m"'] = "1g"
     """Heap of the Spark driver, which in local mode does all the work. Spark: ``spark.driver.memory``."""
     extra: Mapping[str, str] = field(default_factory=dict)
     """Any other Spark configuration, each key in quotes with its value as text. Spark: the key itself."""
 
     def __post_init__(self) -> None:
-        require(self.checkpoint, "checkpoint", self.checkpoint, "a directory or a URL")
-        require(
-            0 < self.trigger_interval_s <= _TRIGGER_INTERVAL_S_MAX,
-            "trigger_interval_s",
-            self.trigger_interval_s,
-            f"above 0 and at most {_TRIGGER_INTERVAL_S_MAX}, because Spark kills Python workers that idle for 60 s",
-        )
-        require(
-            _MEMORY.fullmatch(self.driver_memory),
-            "driver_memory",
-            self.driver_memory,
-            'a size such as "1g" or "512m"',
-        )
+        check_bounds(self)
 
 
 Program = Literal["controller", "collector", "executor"]
@@ -294,17 +283,17 @@ _PORTS: Mapping[Program, int] = {
 class MetricsSettings:
     """Where ``/metrics``, ``/healthz`` and ``/readyz`` are served. Each program has its own port, so that all run on one host."""
 
-    host: str = "127.0.0.1"
+    host: Annotated[str, MinLen(1), "an address"] = "127.0.0.1"
     """Address to listen on; this machine only, because the page asks for no password. ``0.0.0.0`` = every address."""
-    port: Port = 9464
+    port: _Port = 9464
     """Port of ``trimtab run``; the one OpenTelemetry's Prometheus exporters use. 0 = any free port, for all programs."""
-    collector_port: Port | None = None
+    collector_port: _Port | None = None
     """Port of ``trimtab collect``; unset = 9465, next to the controller's. Give further collectors on a host ``--metrics-port``."""
-    executor_port: Port | None = None
+    executor_port: _Port | None = None
     """Port of ``trimtab execute``; unset = 9466, next to the collector's. Give further executors on a host ``--metrics-port``."""
 
     def __post_init__(self) -> None:
-        require(self.host, "host", self.host, "an address")
+        check_bounds(self)
 
     def port_of(self, program: Program) -> int:
         """The port that this program listens on; 0 is any free one."""
