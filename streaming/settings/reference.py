@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import SecretStr
 
+from policies.bounds import bounds_of
 from streaming.settings.catalog import (
     FREE_NAME,
     Member,
@@ -97,7 +98,9 @@ def _chapter(section: Section) -> str:
 def _row(member: Member) -> str:
     meaning, _, origin = _split_origin(member.doc)
     default = "unset" if is_unset(member.default) else f"`{toml_value(member.default)}`"
-    cells = (f"`{member.name}`", type_name(member.kind), default, _markdown(meaning), _markdown(origin))
+    bounds = bounds_of(member.section).get(member.name)
+    kind = type_name(member.kind) + (f", {bounds.words}" if bounds else "")
+    cells = (f"`{member.name}`", kind, default, _markdown(meaning), _markdown(origin))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
