@@ -95,14 +95,6 @@ _SHOWN_CHARS_MAX = 80
 SectionT = TypeVar("SectionT")
 
 
-class Unreadable(ValueError):
-    """The settings are wrong; nobody has asked yet where they were written."""
-
-    def __init__(self, complaints: Sequence[Problem]) -> None:
-        super().__init__("; ".join(map(str, complaints)))
-        self.complaints = tuple(complaints)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """The settings in force and, by dotted key, where each value was written.
@@ -127,8 +119,8 @@ def load(*, file: FilePath | None, flags: Mapping[str, object], environ: Mapping
     written.read_flags(flags)
     try:
         settings = compose(written.tree)
-    except Unreadable as error:
-        written.problems += _locate(error.complaints, written.sources, otherwise=str(file or DEFAULT_FILE))
+    except SettingsError as error:
+        written.problems += _locate(error.problems, written.sources, otherwise=str(file or DEFAULT_FILE))
     if written.problems:
         raise SettingsError(written.problems)
     filled = {path[:size] for path in written.sources for size in range(1, len(path))}
@@ -201,7 +193,10 @@ class _Written:
 
 
 def compose(tree: Mapping[str, Any]) -> Settings:
-    """The settings of a tree; each cluster's section is laid over ``[pulsar]`` and ``[kafka]``. Raises ``Unreadable``."""
+    """The settings of a tree; each cluster's section is laid over ``[pulsar]`` and ``[kafka]``.
+
+    Raises ``SettingsError``; where the values were written is not known yet.
+    """
     base = {system: tree[system] for system in ("pulsar", "kafka") if system in tree}
     clusters = tree.get("clusters")
     if isinstance(clusters, Mapping):
@@ -217,18 +212,18 @@ def compose(tree: Mapping[str, Any]) -> Settings:
         except UnknownZone as error:
             complaints.append(Problem("", (*path, "pulsar", "guards", "quiet_hours"), str(error)))
     if complaints:
-        raise Unreadable(complaints)
+        raise SettingsError(complaints)
     return settings
 
 
 def read_tree(tree: Mapping[str, Any], section: type[SectionT]) -> SectionT:
-    """A tree of typed values as a section. Raises ``Unreadable``."""
+    """A tree of typed values as a section. Raises ``SettingsError``; where the values were written is not known yet."""
     kind: Any = section
     complaints: list[Problem] = []
     try:
         text = json.dumps(_json_of(tree, kind, (), complaints))
     except RecursionError as error:
-        raise Unreadable([Problem("", (), "the settings are nested too deeply")]) from error
+        raise SettingsError([Problem("", (), "the settings are nested too deeply")]) from error
     refused = {each.path for each in complaints}
     try:
         return cast("SectionT", _validator(kind).validate_json(text))
@@ -236,7 +231,7 @@ def read_tree(tree: Mapping[str, Any], section: type[SectionT]) -> SectionT:
         details = error.errors(include_url=False, include_input=False)
         found = (_complaint(detail, tree, kind) for detail in details)
         complaints += islice((each for each in found if each.path not in refused), COMPLAINTS_MAX)
-        raise Unreadable(complaints) from error
+        raise SettingsError(complaints) from error
 
 
 def show(value: object) -> str:
@@ -289,32 +284,26 @@ def _json_of(value: object, kind: Any, path: Path, complaints: list[Problem]) ->
         }
     if isinstance(value, list | tuple):
         return [_json_of(each, None, path, complaints) for each in value]
-    problem = (
-        _problem_of_text(value, kind) if isinstance(value, str) else _problem_of_number(value, kind, path)
-    )
+    problem = _unusable(value, kind, path)
     if problem is not None:
         complaints.append(Problem("", path, problem))
     is_json = isinstance(value, str | int | float | NoneType)
     return value if problem is None and is_json else _REFUSED
 
 
-def _problem_of_text(text: str, kind: Any) -> str | None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return f"expected a text in UTF-8, found {_describe(text, kind)}"
-    return None
-
-
-def _problem_of_number(value: object, kind: Any, path: Path) -> str | None:
-    """What is wrong with the size of a finite number; None where nothing is wrong or it is no such number."""
+def _unusable(value: object, kind: Any, path: Path) -> str | None:
+    """What is wrong with a text that is not UTF-8, or with the size of a finite number; None where nothing is."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return f"expected a text in UTF-8, found {_describe(value, kind)}"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if kind is int and isinstance(value, int) and abs(value) > WHOLE_MAX:
         return f"expected {_expectation(kind)}, found {show(value)}, which is too large"
-    if not path or (isinstance(value, float) and not math.isfinite(value)):
-        return None
-    return _problem_of_size(path[-1], value)
+    is_finite = isinstance(value, int) or math.isfinite(value)
+    return _problem_of_size(path[-1], value) if is_finite else None
 
 
 def _problem_of_size(name: str, value: float) -> str | None:

@@ -26,7 +26,7 @@ from streaming.settings.catalog import (
     values,
 )
 from streaming.settings.clusters import ClusterSettingsSource
-from streaming.settings.load import DEFAULT, Loaded
+from streaming.settings.load import DEFAULT, WHOLE_MAX, Loaded
 
 _ORIGIN = re.compile(r"(?<=[.;:)]) (?=(?:Pulsar|Kafka|Spark)(?: [\d.]+)?: )")
 _SENTENCE_END = re.compile(r"(?<=[.]) (?=[A-Z0-9`])")
@@ -87,12 +87,10 @@ def type_name(kind: Any) -> str:
 
 def _chapter(section: Section) -> str:
     rows = "".join(_row(member) for member in section.settings)
-    table = (
-        f"\n| key | type | default | meaning | Pulsar, Kafka, Spark |\n|---|---|---|---|---|\n{rows}"
-        if rows
-        else ""
+    head = (
+        "\n| key | type | default | meaning | Pulsar, Kafka, Spark |\n|---|---|---|---|---|\n" if rows else ""
     )
-    return f"\n## `[{_heading(section.path)}]`\n\n{_markdown(section.doc)}\n{table}"
+    return f"\n## `[{_heading(section.path)}]`\n\n{_markdown(section.doc)}\n{head}{rows}"
 
 
 def _row(member: Member) -> str:
@@ -121,16 +119,12 @@ def _heading(path: Path) -> str:
 def _sample_section(section: Section) -> str:
     """A section of the sample; one with a free name is an example and stays a comment."""
     mark = "# " if FREE_NAME in section.path else ""
-    lines = [f"\n# {line}" for line in _sample_comment(section.doc)]
-    return (
-        "".join(lines)
-        + f"\n{mark}[{_heading(section.path)}]\n"
-        + "".join(_sample_lines(member, mark) for member in section.settings)
-    )
+    lines = "".join(_sample_lines(member, mark) for member in section.settings)
+    return f"\n# {_first_sentence(section.doc)}\n{mark}[{_heading(section.path)}]\n{lines}"
 
 
 def _sample_lines(member: Member, mark: str) -> str:
-    comment = "".join(f"# {line}\n" for line in _sample_comment(_split_origin(member.doc)[0]))
+    comment = f"# {_first_sentence(_split_origin(member.doc)[0])}\n"
     if is_unset(member.default):
         return f"{comment}# {member.name}: unset\n"
     if member.recommended is not None:
@@ -139,16 +133,13 @@ def _sample_lines(member: Member, mark: str) -> str:
     return f"{comment}{mark or '#'}{member.name} = {toml_value(member.default)}\n"
 
 
-def _sample_comment(doc: str) -> Iterator[str]:
+def _first_sentence(doc: str) -> str:
     """The first sentence of a docstring, without markup, as one line."""
-    yield _SENTENCE_END.split(" ".join(doc.split()))[0].replace("``", "")
+    return _SENTENCE_END.split(" ".join(doc.split()))[0].replace("``", "")
 
 
 _SECRET_KEY = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 """Keys of Spark whose values Spark itself hides. Spark: ``spark.redaction.regex``."""
-
-_EXACT_WHOLE_MAX = 2**53
-"""Below it a whole number stands for exactly one double, so it can be written without a fraction."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +188,7 @@ def toml_value(value: object) -> str:
         return f"[{', '.join(map(toml_value, value))}]"
     if isinstance(value, str | bool):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT_WHOLE_MAX:
+    if isinstance(value, float) and value.is_integer() and abs(value) < WHOLE_MAX:
         return str(int(value))
     return repr(value)
 

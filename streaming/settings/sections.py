@@ -272,11 +272,6 @@ class SparkSettings:
 
 Program = Literal["controller", "collector", "executor"]
 """The programs that run permanently."""
-_PORTS: Mapping[Program, int] = {
-    "controller": 9464,
-    "collector": 9465,
-    "executor": 9466,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,14 +292,10 @@ class MetricsSettings:
 
     def port_of(self, program: Program) -> int:
         """The port that this program listens on; 0 is any free one."""
-        own = {
-            "controller": self.port,
-            "collector": self.collector_port,
-            "executor": self.executor_port,
-        }[program]
-        if own is not None:
-            return own
-        return _PORTS[program] if self.port else 0
+        if program == "controller":
+            return self.port
+        own, usual = (self.collector_port, 9465) if program == "collector" else (self.executor_port, 9466)
+        return own if own is not None else usual if self.port else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,4 +365,4 @@ class Settings:
     @property
     def output_bootstrap(self) -> str:
         """The output's address as Kafka's clients take it, ``host:port[,host:port]``. Raises ValueError for Pulsar."""
-        return InputSettings(url=self.output_url).bootstrap
+        return kafka_bootstrap(self.output_url)

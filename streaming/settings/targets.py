@@ -44,10 +44,14 @@ class SecuritySettings:
     """File with the password, instead of ``password``; one line break at its end does not count."""
 
     def __post_init__(self) -> None:
-        if self.names_a_user:
-            self._require_a_user()
-        else:
+        if not self.names_a_user:
             self._refuse("username", "password", "password_file", needed='"sasl_plaintext" or "sasl_ssl"')
+        elif not self.username:
+            raise ValueError(f"username is unset; protocol {self.protocol!r} needs one")
+        elif (self.password is None) == (self.password_file is None):
+            raise ValueError(
+                f"protocol {self.protocol!r} needs either password or password_file, and not both"
+            )
         if not self.encrypts:
             self._refuse("ca_file", "certificate_file", "key_file", needed='"ssl" or "sasl_ssl"')
         if (self.certificate_file is None) != (self.key_file is None):
@@ -62,14 +66,6 @@ class SecuritySettings:
     def names_a_user(self) -> bool:
         """Whether the connection is SASL."""
         return self.protocol in {"sasl_plaintext", "sasl_ssl"}
-
-    def _require_a_user(self) -> None:
-        if not self.username:
-            raise ValueError(f"username is unset; protocol {self.protocol!r} needs one")
-        if (self.password is None) == (self.password_file is None):
-            raise ValueError(
-                f"protocol {self.protocol!r} needs either password or password_file, and not both"
-            )
 
     def _refuse(self, *names: str, needed: str) -> None:
         """Raise ValueError for a setting that the protocol does not use: it must not look as if it had an effect."""
@@ -91,9 +87,7 @@ HOST_PORT = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
 _ADMIN_URL = re.compile(rf"https?://{HOST_PORT}(?:,{HOST_PORT})*/?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PORT_MAX = 65535
-
-
-SweepsCount = Annotated[int, Ge(2)]
+_Sweeps = Annotated[int, Ge(2)]
 
 
 def require(accepted: object, name: str, value: object, expected: str) -> None:
@@ -128,7 +122,7 @@ class PulsarTarget:
     """How long one call may take; ten times what a broker with 1,000 bundles needs."""
     concurrent_calls_count: Count = 64
     """Brokers called at the same time: slow and dead ones delay the others only if there are this many of them."""
-    sweeps_per_round_count: SweepsCount = 2
+    sweeps_per_round_count: _Sweeps = 2
     """How often each broker is read in a round, at least 2, so that one failed read leaves no gap."""
     topic_stats: TopicStatsWanted = "hot"
     """Bundles whose traffic is reported by topic: ``hot`` = those above ``topic_stats_ratio`` of a split limit; ``all`` = every
@@ -157,15 +151,12 @@ class PulsarTarget:
             raise ValueError("token_file and token_env are both set: give one of them")
         if (self.certificate_file is None) != (self.key_file is None):
             raise ValueError("certificate_file and key_file belong together: give both or neither")
-        self._require_tls_for("ca_file", "certificate_file")
+        for name in ("ca_file", "certificate_file"):
+            if getattr(self, name) is not None and not self.admin_url.startswith("https://"):
+                raise ValueError(f"{name} is set, but admin_url is plain http: use https, or remove {name}")
         if self.token_env is not None:
             # The value is not quoted: a user who mistakes it for the token itself has put a secret there.
             require(_VARIABLE.fullmatch(self.token_env), "token_env", "(not shown)", "the name of a variable")
-
-    def _require_tls_for(self, *names: str) -> None:
-        for name in names:
-            if getattr(self, name) is not None and not self.admin_url.startswith("https://"):
-                raise ValueError(f"{name} is set, but admin_url is plain http: use https, or remove {name}")
 
 
 _METRICS_URL = re.compile(r"https?://(?:[^{}\s]|{host}|{broker})+")
@@ -210,7 +201,7 @@ class KafkaTarget:
     timeout_s: Positive = 10.0
     """How long one call may take; a broker that is down takes this time in each sweep that calls it. A metrics page may
     take as long, and delays nothing."""
-    sweeps_per_round_count: SweepsCount = 2
+    sweeps_per_round_count: _Sweeps = 2
     """How often the cluster is read in a round, at least 2, so that one failed read leaves no gap. Write rates are
     measured over 5 s and more, so sweeps closer than that gain nothing."""
 
