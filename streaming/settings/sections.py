@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, MinLen, Predicate
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field
 
 from policies.bounds import Count, NotNegative, Positive, check_bounds
 from policies.throttle.moves import TOPIC_PATTERN
@@ -28,7 +28,9 @@ from streaming.settings.targets import (
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,100}")
 """Names that are used as record keys, metric labels and parts of URIs: clusters and the controller itself."""
-ClusterName = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN.pattern}$")]
+_Name = Annotated[str, Predicate(NAME_PATTERN.fullmatch), "1 to 100 of A-Z a-z 0-9 . _ -"]
+_CLUSTER_PATTERN = re.compile(r"[A-Za-z0-9._*?-]{1,100}")
+"""What ``accepted_clusters`` can hold: a name, or a pattern of names."""
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 """How pydantic reads a tree of settings; the sections below inherit it."""
@@ -69,7 +71,7 @@ def _require_brokers(url: str) -> None:
 class ControllerSettings:
     """Who this controller is, and whether executors obey it."""
 
-    name: Annotated[str, Predicate(NAME_PATTERN.fullmatch), "1 to 100 of A-Z a-z 0-9 . _ -"] = "trimtab"
+    name: _Name = "trimtab"
     """Name of the controller: its transactional id (on Pulsar: its producers' name), its marker's key and the ``source``
     of its events. A second controller of the same name takes over from the first, so each needs its own.
     Kafka: ``transactional.id``."""
@@ -115,7 +117,7 @@ class ControllerSettings:
         check_bounds(self)
         for pattern in self.accepted_clusters:
             expected = "names of 1 to 100 of A-Z a-z 0-9 . _ -, or patterns with * and ?"
-            require(PATTERN.fullmatch(pattern), "accepted_clusters", pattern, expected)
+            require(_CLUSTER_PATTERN.fullmatch(pattern), "accepted_clusters", pattern, expected)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,10 +310,6 @@ class ClusterSection:
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
 
 
-PATTERN = re.compile(r"[A-Za-z0-9._*?-]{1,100}")
-"""What a name or a pattern can be."""
-
-
 Tree = dict[str, Any]
 """Settings as read, nested by section; it stays inside this package."""
 
@@ -345,10 +343,10 @@ class Settings:
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     pulsar: PulsarSettings = field(default_factory=PulsarSettings)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
-    clusters: Annotated[Mapping[ClusterName, ClusterSection], Field(description=_CLUSTERS)] = field(
+    clusters: Annotated[Mapping[_Name, ClusterSection], Field(description=_CLUSTERS)] = field(
         default_factory=dict
     )
-    targets: Annotated[Mapping[ClusterName, TargetSection], Field(description=_TARGETS)] = field(
+    targets: Annotated[Mapping[_Name, TargetSection], Field(description=_TARGETS)] = field(
         default_factory=dict
     )
 
