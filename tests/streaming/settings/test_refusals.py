@@ -4,11 +4,15 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
+from typing import get_args
 
 import pytest
 
+from policies.bounds import bounds_of
 from streaming.settings import Settings, SettingsError, load
 from streaming.settings.catalog import dotted, sections
+from streaming.settings.load import read_tree
 from streaming.settings.reference import render_reference, render_sample
 from tests.streaming.settings.given import loaded, refusal
 
@@ -169,8 +173,29 @@ def test_every_setting_has_a_docstring_and_a_row_in_the_reference():
             assert f"\n| `{setting.name}` |" in chapters[heading]
 
 
+BOUNDED = {(each.section, each.name): each for section in sections() for each in section.settings}
+
+
+@pytest.mark.parametrize(
+    ("section", "name"),
+    [key for key in BOUNDED if key[1] in bounds_of(key[0])],
+    ids=lambda each: each if isinstance(each, str) else each.__name__,
+)
+def test_a_bound_holds_for_what_is_read_and_for_what_code_makes(section: type, name: str):
+    kind = BOUNDED[section, name].kind
+    if NoneType in get_args(kind):
+        kind = get_args(kind)[0]
+    wrong = {int: -2, float: -2.0, str: ""}.get(kind, ())
+    expected = re.escape(bounds_of(section)[name].words)
+    with pytest.raises(ValueError, match=f"{name} is .*; expected {expected}"):
+        section(**{name: wrong})
+    with pytest.raises(SettingsError, match=f"^{name}: expected {expected}, found "):
+        read_tree({name: wrong}, section)
+
+
 def test_every_limit_and_unit_is_visible_in_the_reference():
     reference = render_reference()
+    assert "| `max_unload_ratio` | number, from 0 to 1 | `0.5` |" in reference
     assert "| `low_threshold_points` | number | `15` |" in reference
     assert "Pulsar: `loadBalancerAvgShedderLowThreshold` |" in reference
     assert '| `mode` | `"dry-run"` or `"act"` | `"dry-run"` |' in reference
