@@ -169,8 +169,8 @@ class InForce:
     """The first 16 hex digits of SHA-256 over their canonical JSON (sorted keys, no spaces), however they were written."""
 
     @classmethod
-    def of(cls, settings: Any, zones: Zones | None = None) -> "InForce":
-        """From a settings dataclass, which has a default for every field; ``zones`` are the time zones that it names."""
+    def from_settings(cls, settings: Any, zones: Zones | None = None) -> "InForce":
+        """Of a dataclass that has a default for every field; ``zones`` are the time zones that it names."""
         different = differing(settings, type(settings)())
         deciding = {"defaults": DEFAULTS, "differing": different} | ({"zones": zones} if zones else {})
         digested = msgspec.json.encode(deciding, order="sorted")
@@ -322,7 +322,7 @@ class PulsarSettings:
         """The policy that chooses unloads."""
         return next(policy for policy in registry.POLICIES if policy.name == self.shedding_policy)
 
-    def of_policy(self, policy: SheddingPolicy[SettingsT, Any, Any]) -> SettingsT:
+    def section_of(self, policy: SheddingPolicy[SettingsT, Any, Any]) -> SettingsT:
         """The section of a policy."""
         settings: SettingsT = getattr(self, policy.section)
         return settings
@@ -330,7 +330,7 @@ class PulsarSettings:
     @property
     def overloaded_ratio(self) -> float:
         """Usage from which a broker is overloaded, whichever policy is in force."""
-        return self.of_policy(overload_shedder.POLICY).threshold_ratio
+        return self.section_of(overload_shedder.POLICY).threshold_ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,7 +345,10 @@ class ClusterSettings:
     """What a cluster's round summaries show of the settings that decide about it, by the kind of cluster."""
 
     def __post_init__(self) -> None:
-        in_force = {"pulsar": InForce.of(self.pulsar, self.zones), "kafka": InForce.of(self.kafka)}
+        in_force = {
+            "pulsar": InForce.from_settings(self.pulsar, self.zones),
+            "kafka": InForce.from_settings(self.kafka),
+        }
         object.__setattr__(self, "in_force", in_force)
 
 

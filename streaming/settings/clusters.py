@@ -25,8 +25,8 @@ class ClusterSettingsSource:
     """The settings of every cluster, whether or not the file names it; a ``state.settings.SettingsSource``."""
 
     def __init__(self, settings: Settings) -> None:
-        self._default = _of(settings)
-        self._named = {name: _of(section) for name, section in settings.clusters.items()}
+        self._default = _cluster_settings(settings)
+        self._named = {name: _cluster_settings(section) for name, section in settings.clusters.items()}
         self._forget()
 
     def base(self, cluster: str) -> ClusterSettings:
@@ -61,14 +61,14 @@ class ClusterSettingsSource:
         over, base = _read(overlay), self.base(cluster)
         tree = {"pulsar": dataclasses.asdict(base.pulsar), "kafka": dataclasses.asdict(base.kafka)}
         try:
-            return _of(read_tree(merge(tree, over), ClusterSection))
+            return _cluster_settings(read_tree(merge(tree, over), ClusterSection))
         except SettingsError as error:
             raise OverlayError("bad-settings", error.in_one_line) from error
         except UnknownZone as error:
             raise OverlayError("bad-settings", str(error)) from error
 
 
-def _of(section: Settings | ClusterSection) -> ClusterSettings:
+def _cluster_settings(section: Settings | ClusterSection) -> ClusterSettings:
     return ClusterSettings(pulsar=section.pulsar, kafka=section.kafka, zones=resolve_zones(section.pulsar))
 
 

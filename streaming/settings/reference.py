@@ -143,7 +143,7 @@ _SECRET_KEY = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class InForce:
+class SourcedValue:
     """One setting: its dotted key, its value (None or an empty table = unset) and where that was written."""
 
     key: str
@@ -151,7 +151,7 @@ class InForce:
     source: str
 
 
-def in_force(loaded: Loaded, *, cluster: str | None = None) -> Iterator[InForce]:
+def in_force(loaded: Loaded, *, cluster: str | None = None) -> Iterator[SourcedValue]:
     """Every setting, and what was written in the clusters' sections; with ``cluster``, the settings in force there."""
     settings = loaded.settings
     if cluster is not None:
@@ -160,17 +160,17 @@ def in_force(loaded: Loaded, *, cluster: str | None = None) -> Iterator[InForce]
     for path, value in values(settings):
         source = _source(path, loaded.sources, cluster)
         if source is not None:
-            yield InForce(key=dotted(path), value=_guard_secret(path, value), source=source)
+            yield SourcedValue(key=dotted(path), value=_guard_secret(path, value), source=source)
 
 
-def render_toml(settings: Iterator[InForce]) -> str:
+def render_toml(settings: Iterator[SourcedValue]) -> str:
     """A line for each setting, ``key = value  # source``; an unset setting, or a secret, is a comment."""
     lines = [(_assignment(each), each.source) for each in settings]
     width = max((len(assignment) for assignment, _ in lines), default=0)
     return "".join(f"{assignment:<{width}}  # {source}\n" for assignment, source in lines)
 
 
-def render_json(settings: Iterator[InForce]) -> str:
+def render_json(settings: Iterator[SourcedValue]) -> str:
     """One object, ``{key: {"value": …, "source": …}}``."""
     tree = {each.key: {"value": each.value, "source": each.source} for each in settings}
     return json.dumps(tree, indent=2, ensure_ascii=False, default=str) + "\n"
@@ -198,7 +198,7 @@ def is_unset(value: object) -> bool:
     return value is None or value == {}
 
 
-def _assignment(each: InForce) -> str:
+def _assignment(each: SourcedValue) -> str:
     if isinstance(each.value, SecretStr):
         return f"# {each.key} is set and not shown"
     return f"# {each.key} is unset" if is_unset(each.value) else f"{each.key} = {toml_value(each.value)}"

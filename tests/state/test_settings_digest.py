@@ -47,17 +47,19 @@ class SettingsOfTheNextVersion:
 
 
 def test_a_new_setting_that_nobody_switched_on_changes_no_digest() -> None:
-    assert InForce.of(SettingsOfTheNextVersion()).digest == InForce.of(Settings()).digest
+    assert (
+        InForce.from_settings(SettingsOfTheNextVersion()).digest == InForce.from_settings(Settings()).digest
+    )
     changed, changed_next = Guards(budget_count=3), GuardsOfTheNextVersion(budget_count=3)
     assert (
-        InForce.of(SettingsOfTheNextVersion(guards=changed_next)).digest
-        == InForce.of(Settings(guards=changed)).digest
+        InForce.from_settings(SettingsOfTheNextVersion(guards=changed_next)).digest
+        == InForce.from_settings(Settings(guards=changed)).digest
     )
 
 
 def test_any_value_that_differs_from_its_default_changes_the_digest() -> None:
     seen = {
-        InForce.of(each).digest
+        InForce.from_settings(each).digest
         for each in (
             Settings(),
             Settings(excluded=("b1",)),
@@ -89,8 +91,8 @@ def test_every_setting_is_covered() -> None:
     for settings in (PulsarSettings(), KafkaSettings()):
         for path, each in _dataclasses(settings):
             assert all(one.compare and one.init for one in fields(each)), path
-    assert ClusterSettings().in_force["pulsar"] == InForce.of(PulsarSettings())
-    assert ClusterSettings().in_force["kafka"] == InForce.of(KafkaSettings())
+    assert ClusterSettings().in_force["pulsar"] == InForce.from_settings(PulsarSettings())
+    assert ClusterSettings().in_force["kafka"] == InForce.from_settings(KafkaSettings())
 
 
 def _leaves(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
