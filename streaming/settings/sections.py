@@ -1,8 +1,8 @@
 """The settings: one tree, and those of its sections that decide nothing about a cluster.
 
 They say where messages come from and go, and how the process runs. Units are last in a name. A value that is unset is
-``None``. Each section checks itself and raises ValueError; the loader adds the section's name and where the value was
-written.
+``None``. Bounds stand in the annotations; a section whose settings do not fit together raises ValueError, to which the loader
+adds the section's name and where they were written.
 """
 
 import re
@@ -23,20 +23,28 @@ from streaming.settings.targets import (
     PulsarTarget,
     SecuritySettings,
     TargetSection,
-    require,
 )
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,100}")
 """Names that are used as record keys, metric labels and parts of URIs: clusters and the controller itself."""
 _Name = Annotated[str, Predicate(NAME_PATTERN.fullmatch), "1 to 100 of A-Z a-z 0-9 . _ -"]
-_CLUSTER_PATTERN = re.compile(r"[A-Za-z0-9._*?-]{1,100}")
-"""What ``accepted_clusters`` can hold: a name, or a pattern of names."""
+_PATTERN = re.compile(r"[A-Za-z0-9._*?-]{1,100}")
+_Patterns = Annotated[
+    tuple[str, ...],
+    Predicate(lambda patterns: all(map(_PATTERN.fullmatch, patterns))),
+    "names of 1 to 100 of A-Z a-z 0-9 . _ -, or patterns with * and ?",
+]
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 """How pydantic reads a tree of settings; the sections below inherit it."""
 
 _KAFKA_URL = re.compile(rf"kafka://({HOST_PORT}(?:,{HOST_PORT})*)/?")
-_PULSAR_URL = re.compile(rf"pulsar(?:\+ssl)?://{HOST_PORT}(?:,{HOST_PORT})*/?")
+_URL = re.compile(rf"(?:kafka|pulsar(?:\+ssl)?)://{HOST_PORT}(?:,{HOST_PORT})*/?")
+_Url = Annotated[
+    str,
+    Predicate(_URL.fullmatch),
+    "kafka://host:port[,host:port] or pulsar://host:port[,host:port]",
+]
 _NAMESPACE = re.compile(r"[^/\s]+/[^/\s]+")
 _MEMORY = re.compile(r"[1-9][0-9]*[kmgtKMGT]")
 
@@ -58,13 +66,6 @@ def kafka_bootstrap(url: str) -> str:
 def is_pulsar_url(url: str) -> bool:
     """Whether an address is that of a Pulsar; every other one is a Kafka's."""
     return url.startswith("pulsar")
-
-
-def _require_brokers(url: str) -> None:
-    if is_pulsar_url(url):
-        require(_PULSAR_URL.fullmatch(url), "url", url, "pulsar://host:port[,host:port]")
-    else:
-        kafka_bootstrap(url)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +106,7 @@ class ControllerSettings:
     session_s: _Session = 10.0
     """If no beat of the leader comes for so long, a standby takes over. A leader sends five beats in this time. A shorter time
     notices a failure sooner; a longer one tolerates brokers that are slow to accept a beat."""
-    accepted_clusters: tuple[str, ...] = ("*",)
+    accepted_clusters: _Patterns = ("*",)
     """Names of the clusters that are accepted, or patterns with ``*`` and ``?`` as in ``east-*``; records of other clusters are
     refused as ``unknown-cluster`` and nothing is remembered of them. The default is all, so that a first start sees something;
     name your clusters if senders other than your collectors can write to the input topic."""
@@ -115,9 +116,6 @@ class ControllerSettings:
 
     def __post_init__(self) -> None:
         check_bounds(self)
-        for pattern in self.accepted_clusters:
-            expected = "names of 1 to 100 of A-Z a-z 0-9 . _ -, or patterns with * and ?"
-            require(_CLUSTER_PATTERN.fullmatch(pattern), "accepted_clusters", pattern, expected)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,14 +153,14 @@ class PulsarInput(PulsarTopics):
 class InputSettings:
     """Where load reports and control events are read."""
 
-    url: str = "kafka://127.0.0.1:9092"
+    url: _Url = "kafka://127.0.0.1:9092"
     """Address of the brokers, ``kafka://host:port[,host:port]`` or ``pulsar://…`` (``pulsar+ssl://…``). The default is
     a Kafka on this machine. Kafka: ``bootstrap.servers``."""
     pulsar: PulsarInput = field(default_factory=PulsarInput)
     security: SecuritySettings = field(default_factory=SecuritySettings)
 
     def __post_init__(self) -> None:
-        _require_brokers(self.url)
+        check_bounds(self)
 
     @property
     def is_pulsar(self) -> bool:
@@ -179,15 +177,15 @@ class InputSettings:
 class OutputSettings:
     """Where actions, summaries, rejected records and the publisher's markers are written."""
 
-    url: str | None = None
+    url: _Url | None = None
     """Address of the brokers, ``kafka://host:port[,host:port]`` or ``pulsar://…`` (``pulsar+ssl://…``), of either system
     whatever the input's is; unset = that of ``[input]``, which is the usual case. Kafka: ``bootstrap.servers``."""
     pulsar: PulsarTopics = field(default_factory=PulsarTopics)
     security: SecuritySettings = field(default_factory=SecuritySettings)
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         if self.url is not None:
-            _require_brokers(self.url)
             return
         for name, default in (("security", SecuritySettings()), ("pulsar", PulsarTopics())):
             if getattr(self, name) != default:

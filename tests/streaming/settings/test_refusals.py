@@ -89,7 +89,7 @@ WRONG = [
         ("spark.trigger_interval_s: expected more than 0 and at most 30, because Spark kills Python workers that "
         "idle for 60 s, found 31")),
     ("an address without a scheme is refused", '[input]\nurl = "localhost:9092"',
-        "input: url is 'localhost:9092'; expected kafka://host:port[,host:port]"),
+        'input.url: expected kafka://host:port[,host:port] or pulsar://host:port[,host:port], found "localhost:9092"'),
     ("two topics of one name are refused", '[topics]\naudit = "trimtab.input"',
         "topics: input and audit are both 'trimtab.input'; every topic needs its own name"),
     ("a syntax error names the line", "[pulsar\n",
@@ -185,7 +185,7 @@ def test_a_bound_holds_for_what_is_read_and_for_what_code_makes(section: type, n
     kind = BOUNDED[section, name].kind
     if NoneType in get_args(kind):
         kind = get_args(kind)[0]
-    wrong = {int: -2, float: -2.0, str: ""}.get(kind, ())
+    wrong = {int: -2, float: -2.0, str: ""}.get(kind, ["a b"])
     expected = re.escape(bounds_of(section)[name].words)
     with pytest.raises(ValueError, match=f"{name} is .*; expected {expected}"):
         section(**{name: wrong})
