@@ -9,12 +9,14 @@ Heap memory is reported but, as in Pulsar's modular load manager, never part of 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge, Le, Predicate
 
+from policies.bounds import check_bounds
 from policies.columns import Floats
-from policies.wording import require
 
 RESOURCES = (
     "cpu",
@@ -40,37 +42,34 @@ LARGEST_WEIGHT = 1e6
 SMALLEST_CAPACITY = 1e-3
 """Smallest capacity above 0 accepted: traffic divided by it stays far from overflow in single precision."""
 
-
-def _require_capacities(owner: object) -> None:
-    for name in CAPACITIES:
-        value = getattr(owner, name)
-        if value is not None and value != 0 and value < SMALLEST_CAPACITY:
-            raise ValueError(
-                f"{name} is {value}; it must be 0 (not declared) or at least {SMALLEST_CAPACITY:g}"
-            )
+_Weight = Annotated[float, Ge(0), Le(LARGEST_WEIGHT)]
+_Capacity = Annotated[
+    float,
+    Predicate(lambda value: value == 0 or value >= SMALLEST_CAPACITY),
+    f"0 (not declared) or at least {SMALLEST_CAPACITY:g}",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageSettings:
     """Weights that multiply each resource's percentage before the largest is taken; 0 leaves a resource out."""
 
-    cpu_weight: float = 1.0
+    cpu_weight: _Weight = 1.0
     """Factor of CPU. Set it to 0 where brokers share a host: CPU is then the host's and cannot tell them apart.
     Pulsar: ``loadBalancerCPUResourceWeight``."""
-    bandwidth_in_weight: float = 1.0
+    bandwidth_in_weight: _Weight = 1.0
     """Factor of inbound bandwidth. Pulsar: ``loadBalancerBandwidthInResourceWeight``."""
-    bandwidth_out_weight: float = 1.0
+    bandwidth_out_weight: _Weight = 1.0
     """Factor of outbound bandwidth. Pulsar: ``loadBalancerBandwidthOutResourceWeight``."""
-    direct_memory_weight: float = 0.0
+    direct_memory_weight: _Weight = 0.0
     """Factor of direct memory; off by default because it follows caches more than traffic.
     Pulsar: ``loadBalancerDirectMemoryResourceWeight``."""
-    capacity_weight: float = 1.0
+    capacity_weight: _Weight = 1.0
     """Factor of messages, bytes, topics and sessions against declared capacity (``[pulsar.capacity]``); without a declaration
     it has no effect. Not in Pulsar."""
 
     def __post_init__(self) -> None:
-        names = (each.name for each in fields(self))
-        require(self, *names, most=LARGEST_WEIGHT, expected=f"from 0 to {LARGEST_WEIGHT:g}")
+        check_bounds(self)
 
     def weights(self) -> Floats:
         """The factors in the order of ``RESOURCES``."""
@@ -91,17 +90,17 @@ CAPACITIES = ("messages_per_s", "bytes_per_s", "topics_count", "sessions_count")
 class BrokerCapacity:
     """What one broker can carry; unset falls back to the default of ``[pulsar.capacity]``."""
 
-    messages_per_s: float | None = None
+    messages_per_s: _Capacity | None = None
     """Messages per second, in and out together; unset = not declared."""
-    bytes_per_s: float | None = None
+    bytes_per_s: _Capacity | None = None
     """Bytes per second, in and out together; unset = not declared."""
-    topics_count: float | None = None
+    topics_count: _Capacity | None = None
     """Topics; unset = not declared."""
-    sessions_count: float | None = None
+    sessions_count: _Capacity | None = None
     """Producers and consumers together; unset = not declared."""
 
     def __post_init__(self) -> None:
-        _require_capacities(self)
+        check_bounds(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,19 +111,19 @@ class CapacitySettings:
     and clients rather than traffic. Not in Pulsar.
     """
 
-    messages_per_s: float | None = None
+    messages_per_s: _Capacity | None = None
     """Messages per second a broker can carry, in and out together; unset = not declared."""
-    bytes_per_s: float | None = None
+    bytes_per_s: _Capacity | None = None
     """Bytes per second a broker can carry, in and out together; unset = not declared."""
-    topics_count: float | None = None
+    topics_count: _Capacity | None = None
     """Topics that a broker can carry; unset = not declared. Declared, bundles without traffic are moved for their topics, too."""
-    sessions_count: float | None = None
+    sessions_count: _Capacity | None = None
     """Producers and consumers that a broker can carry, together; unset = not declared."""
     brokers: Mapping[str, BrokerCapacity] = field(default_factory=dict)
     """The same for single brokers, by broker id, where the hardware differs."""
 
     def __post_init__(self) -> None:
-        _require_capacities(self)
+        check_bounds(self)
 
     def limits(self, brokers: tuple[str, ...]) -> Floats:
         """Declared capacity of each broker, (n, capacities); NOT_MEASURED where nothing is declared."""

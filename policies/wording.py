@@ -1,6 +1,4 @@
-"""Sentences that people read: counts in singular and plural, and what is wrong with a setting."""
-
-import math
+"""Sentences that people read: counts in singular and plural."""
 
 
 def counted(count: int, noun: str) -> str:
@@ -12,11 +10,3 @@ def found_in(hit_count: int, needed_count: int) -> str:
     """For how many rounds something has stood out, such as ``found in 8 rounds in a row, 8 needed``."""
     rounds = "1 round" if hit_count == 1 else f"{hit_count} rounds in a row"
     return f"found in {rounds}, {needed_count} needed"
-
-
-def require(owner: object, *names: str, least: float = 0, most: float = math.inf, expected: str) -> None:
-    """Refuse settings of ``owner`` that are outside their bounds. Raises ``ValueError``."""
-    for name in names:
-        value = getattr(owner, name)
-        if value < least or value > most:
-            raise ValueError(f"{name} is {value}; it must be {expected}")

@@ -10,7 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Literal
+from typing import Annotated, Literal
+
+from annotated_types import Ge
+
+from policies.bounds import check_bounds
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _DAY = f"(?:{'|'.join(DAYS)})"
@@ -110,6 +114,8 @@ Approval = Literal["none", "required"]
 
 _KINDS = ("unloads", "splits")
 
+_NoLimitOrMore = Annotated[float, Ge(0), "0 or more (0: no limit)"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingApproval:
@@ -119,14 +125,15 @@ class StandingApproval:
     """What it approves: ``unloads``, ``splits``, or both."""
     namespaces: tuple[str, ...] = ()
     """Namespaces (``tenant/namespace``), or patterns with ``*`` and ``?``, whose bundles it approves; empty: all."""
-    max_messages_per_s: float = 0.0
+    max_messages_per_s: _NoLimitOrMore = 0.0
     """Message rate in + out of the largest bundle that it approves, in messages/s; 0: no limit."""
-    max_bytes_per_s: float = 0.0
+    max_bytes_per_s: _NoLimitOrMore = 0.0
     """Throughput in + out of the largest bundle that it approves, in bytes/s; 0: no limit."""
     hours: tuple[str, ...] = ()
     """When it approves, in spans as in ``quiet_hours``: ``Mon-Fri 08:00-18:00 Europe/Berlin``. Empty: at any time."""
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         for kind in self.kinds:
             if kind not in _KINDS:
                 raise ValueError(f"kinds has {kind!r}; expected {' or '.join(_KINDS)}")
@@ -135,9 +142,6 @@ class StandingApproval:
                 raise ValueError(
                     f"hours has {text!r}; take `unloads` or `splits` out of it: kinds says which actions are approved"
                 )
-        for name in ("max_messages_per_s", "max_bytes_per_s"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more (0: no limit)")
 
     def approves(
         self,

@@ -9,10 +9,12 @@ setting that is off by default changes neither the digest nor the bytes of a sum
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
+from annotated_types import Ge, Le
 
+from policies.bounds import Count, NotNegative, NotNegativeInt, OffAtZero, OffAtZeroInt, check_bounds
 from policies.placement import LEFT_TO_PULSAR, PLACEMENTS
 from policies.shedding import fleet_planner, overload_shedder, registry
 from policies.shedding.contract import SettingsT, SheddingPolicy
@@ -31,6 +33,9 @@ MAX_OPEN_ROUNDS_COUNT: Final = 1_000
 batch writes."""
 
 
+_RoundLength = Annotated[float, Ge(1 / MS_PER_S), Le(LONGEST_S), f"from a millisecond to {LONGEST_S:g} s"]
+
+
 def to_ms(seconds: float) -> int:
     """Whole milliseconds; all event time is counted in them, so that rounds never depend on float division."""
     return round(seconds * MS_PER_S)
@@ -40,41 +45,28 @@ def to_ms(seconds: float) -> int:
 class RoundSettings:
     """How event time is cut into rounds, and what a round needs before its policies run. Not changeable by control."""
 
-    length_s: float = 60.0
+    length_s: _RoundLength = 60.0
     """Length of a round; one minute is Pulsar's own shedding interval.
     Pulsar: ``loadBalancerSheddingIntervalMinutes``."""
-    lateness_s: float = 10.0
+    lateness_s: NotNegative = 10.0
     """How long after a round's end its events are still taken; the round closes when event time reaches that moment."""
-    warmup_rounds: int = 1
+    warmup_rounds: NotNegativeInt = 1
     """Rounds after a (re)start in which only averages are built: the first numbers of a broker are noisy. 0 = off."""
-    quorum_ratio: float = 0.6
+    quorum_ratio: NotNegative = 0.6
     """Share of the live brokers that must report for the policies to run; with fewer, the mean is useless. 0 = off."""
-    max_report_age_s: float = 180.0
+    max_report_age_s: NotNegative = 180.0
     """A broker that is silent for longer is no longer live, and its memory is dropped; a cluster that is silent for longer
     starts again. Three rounds, so that one lost report does not count as a dead broker."""
-    max_ahead_s: float = 10.0
+    max_ahead_s: NotNegative = 10.0
     """How far an event's time may be ahead of its append time; a wrong clock must not close other brokers' rounds."""
 
-    forget_cluster_s: float = 604_800.0
+    forget_cluster_s: NotNegative = 604_800.0
     """A cluster whose load reports come back after a longer silence is treated as a new one: all earlier decisions about it are
     forgotten, with their cooldowns, budgets and failures. A week, so that no outage or maintenance causes this.
     A value below ``max_report_age_s`` counts as ``max_report_age_s``. 0 = off."""
 
     def __post_init__(self) -> None:
-        if to_ms(self.length_s) < 1:
-            raise ValueError(f"length_s is {self.length_s}; a round lasts at least a millisecond")
-        if self.length_s > LONGEST_S:
-            raise ValueError(f"length_s is {self.length_s}; a round lasts at most {LONGEST_S:g} s")
-        for name in (
-            "lateness_s",
-            "warmup_rounds",
-            "quorum_ratio",
-            "max_report_age_s",
-            "max_ahead_s",
-            "forget_cluster_s",
-        ):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+        check_bounds(self)
         if self.lateness_s > MAX_OPEN_ROUNDS_COUNT * self.length_s:
             raise ValueError(
                 f"lateness_s is {self.lateness_s}; at most {MAX_OPEN_ROUNDS_COUNT} rounds of {self.length_s:g} s may be open at "
@@ -122,20 +114,20 @@ class KafkaRoundSettings(RoundSettings):
     Rounds are short, because a throttle that is too low stalls a move.
     """
 
-    length_s: float = 10.0
+    length_s: _RoundLength = 10.0
     """Length of a round; Kafka's quota window is as long. Do not set it below 5: write rates come from the growth of logs
     between two rounds."""
-    lateness_s: float = 5.0
+    lateness_s: NotNegative = 5.0
     """How long after a round's end its events are still taken; the round closes when event time reaches that moment."""
-    warmup_rounds: int = 1
+    warmup_rounds: NotNegativeInt = 1
     """Rounds after a (re)start in which nothing is decided: write rates come from the growth of logs between two
     rounds."""
-    quorum_ratio: float = 0.0
+    quorum_ratio: NotNegative = 0.0
     """Share of the live brokers that must report for anything to be decided. Off: numbers that a missing broker would have
     reported are listed as unknown, and only decisions that need them wait."""
-    max_report_age_s: float = 180.0
+    max_report_age_s: NotNegative = 180.0
     """A broker that is silent for longer is no longer live; log readings that are older are forgotten."""
-    max_ahead_s: float = 10.0
+    max_ahead_s: NotNegative = 10.0
     """How far an event's time may be ahead of its append time; a wrong clock must not close other brokers' rounds."""
 
 
@@ -177,8 +169,8 @@ class InForce:
     """The first 16 hex digits of SHA-256 over their canonical JSON (sorted keys, no spaces), however they were written."""
 
     @classmethod
-    def of(cls, settings: Any, zones: Zones | None = None) -> "InForce":
-        """From a settings dataclass, which has a default for every field; ``zones`` are the time zones that it names."""
+    def from_settings(cls, settings: Any, zones: Zones | None = None) -> "InForce":
+        """Of a dataclass that has a default for every field; ``zones`` are the time zones that it names."""
         different = differing(settings, type(settings)())
         deciding = {"defaults": DEFAULTS, "differing": different} | ({"zones": zones} if zones else {})
         digested = msgspec.json.encode(deciding, order="sorted")
@@ -199,7 +191,7 @@ JUDGED_ACTIONS_COUNT = 10
 class GuardSettings:
     """What may not be touched, and how much may happen; 0, false and [] switch a guard off."""
 
-    bundle_cooldown_s: float = 1800.0
+    bundle_cooldown_s: OffAtZero = 1800.0
     """How long a bundle is left alone after a decision about it. With 0, actions in flight do not keep it from being touched either.
     Pulsar: ``loadBalancerSheddingGracePeriodMinutes``."""
     keep_sole_bundle: bool = True
@@ -210,22 +202,22 @@ class GuardSettings:
     excluded_namespaces: tuple[str, ...] = ()
     """Namespaces (``tenant/namespace``) whose bundles never move. Pulsar 4.1:
     ``loadBalancerSheddingExcludedNamespaces`` (PIP-380)."""
-    max_unloads_per_round_count: int | None = None
+    max_unloads_per_round_count: OffAtZeroInt | None = None
     """Largest number of unloads in one round, of every policy; each makes every client of a bundle reconnect. Unset = 20, and for the
     fleet planner 5 % of the cluster's bundles where that is more: it weighs what it moves, and a plan of small bundles has many moves."""
-    max_unloads_per_broker_count: int = 0
+    max_unloads_per_broker_count: OffAtZeroInt = 0
     """Largest number of unloads from one broker in one round."""
-    max_unloads_per_namespace_count: int = 0
+    max_unloads_per_namespace_count: OffAtZeroInt = 0
     """Largest number of unloads of one namespace in one round."""
-    max_unloads_per_hour_count: int | None = None
+    max_unloads_per_hour_count: OffAtZeroInt | None = None
     """Largest number of unloads in the rounds that ended within the last hour, so that a faulty controller cannot move
     bundles all day. Unset = 60, and for the fleet planner 40 % of the cluster's bundles where that is more."""
-    max_moved_per_hour_ratio: float | None = None
+    max_moved_per_hour_ratio: OffAtZero | None = None
     """Largest share of the fleet's traffic that the unloads of the last hour may carry, those that empty brokers left out. The first
     20 of an hour are free of it: the few bundles of a small fleet could not move else. A bundle's share is the mean of its shares
     of messages and bytes. Unset = 0.4, because a third has to move when five brokers join ten, and none where
     ``max_unloads_per_hour_count`` is switched off (0)."""
-    max_drain_unloads_per_hour_count: int = 300
+    max_drain_unloads_per_hour_count: OffAtZeroInt = 300
     """The same for the unloads that empty a drained broker, which are counted separately. With 300, a broker of 300 bundles
     is empty within an hour."""
     quiet_hours: tuple[str, ...] = ()
@@ -233,10 +225,10 @@ class GuardSettings:
     ``08:00-18:00 unloads`` hold one kind of action. Days may stand before the span and a time zone after it: ``Mon-Fri
     08:00-18:00 Europe/Berlin unloads``; without them it holds every day, in UTC. A round is in the span if its end is. A span
     may pass midnight; it then belongs to the day it begins on."""
-    ineffective_after_rounds_count: int = 3
+    ineffective_after_rounds_count: OffAtZeroInt = 3
     """After so many rounds in which the bundle's owner reported and a succeeded action still showed no effect, the action is
     ``ineffective``. Three, because load reports lag behind. 0: every succeeded action counts as good."""
-    ineffective_rest_s: float = 7200.0
+    ineffective_rest_s: OffAtZero = 7200.0
     """How long the bundle of an ineffective action is left alone; whatever undid the action would undo the next one."""
     hold_beside_other_balancer: bool = True
     """While Pulsar's own shedding or splitting is on at a broker, nothing is done in mode ``act``: each balancer would undo
@@ -246,43 +238,28 @@ class GuardSettings:
     does not show in the reports: on loads from before a move, a policy wants the same move again, with other bundles. The
     hit counts prevent that as long as moves show within as many rounds. Switch it on for rounds about as long as
     ``statsUpdateFrequencyInSecs``, for hit counts of 1 or 2, or for unloads that take long. Only in mode ``act``."""
-    failing_actions_count: int = 5
+    failing_actions_count: Annotated[
+        int,
+        Ge(0),
+        Le(JUDGED_ACTIONS_COUNT),
+        f"0 or more (0 switches it off), and at most the {JUDGED_ACTIONS_COUNT} actions that are looked at",
+    ] = 5
     """When so many of the last 10 judged unloads failed or were ineffective, all unloads of the cluster are held as ``failing``
     until a person resumes it; the same for splits, which are counted separately."""
 
-    min_unload_benefit_points: float = 0.0
+    min_unload_benefit_points: OffAtZero = 0.0
     """Percentage points of usage that an unload must take from its broker to be worth the reconnects of its clients: the
     broker's usage times the bundle's share of its traffic. 0 holds nothing, as in Pulsar. It does not hold moves of the fleet
     planner, which weighs a plan as a whole (``min_gain_points``)."""
-    calm_after_change_rounds: int = 0
+    calm_after_change_rounds: OffAtZeroInt = 0
     """Rounds in which nothing moves after a broker joined or left, except from brokers above ``threshold_points`` of
     ``[pulsar.overload_shedder]``: in a rolling restart the next restart undoes the move. 0 does not wait, as in Pulsar. For
     Pulsar's policies, 5 rounds of a minute are longer than the restart of one broker takes; the fleet planner does better without."""
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         for span in self.quiet_hours:
             QuietSpan.parse(span)
-        for name in (
-            "bundle_cooldown_s",
-            "max_unloads_per_round_count",
-            "max_unloads_per_broker_count",
-            "max_unloads_per_namespace_count",
-            "max_unloads_per_hour_count",
-            "max_moved_per_hour_ratio",
-            "max_drain_unloads_per_hour_count",
-            "ineffective_after_rounds_count",
-            "ineffective_rest_s",
-            "failing_actions_count",
-            "min_unload_benefit_points",
-            "calm_after_change_rounds",
-        ):
-            if (getattr(self, name) or 0) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more (0 switches it off)")
-        if self.failing_actions_count > JUDGED_ACTIONS_COUNT:
-            raise ValueError(
-                f"failing_actions_count is {self.failing_actions_count}; only the last {JUDGED_ACTIONS_COUNT} actions "
-                "are looked at, so it must be at most that"
-            )
 
 
 if TYPE_CHECKING:
@@ -322,7 +299,7 @@ class PulsarSettings:
     placement: PlacementName = LEFT_TO_PULSAR
     """What chooses the destination where the policy names none: Pulsar ("broker"), or this program by one of Pulsar's
     rules. Pulsar: ``loadBalancerLoadPlacementStrategy``."""
-    bundle_average_samples: int = 10
+    bundle_average_samples: Count = 10
     """Samples in a bundle's running average of traffic, one per round. Pulsar: ``NUM_SHORT_SAMPLES`` of ``BundleData``."""
     skip_sample_after_move: bool = True
     """Leave out the first sample of a bundle's new owner: for one stats period after a move it is noise."""
@@ -338,15 +315,14 @@ class PulsarSettings:
     approval: ApprovalSettings = field(default_factory=ApprovalSettings)
 
     def __post_init__(self) -> None:
-        if self.bundle_average_samples < 1:
-            raise ValueError(f"bundle_average_samples is {self.bundle_average_samples}; it must be 1 or more")
+        check_bounds(self)
 
     @property
     def policy(self) -> registry.AnyPolicy:
         """The policy that chooses unloads."""
         return next(policy for policy in registry.POLICIES if policy.name == self.shedding_policy)
 
-    def of_policy(self, policy: SheddingPolicy[SettingsT, Any, Any]) -> SettingsT:
+    def section_of(self, policy: SheddingPolicy[SettingsT, Any, Any]) -> SettingsT:
         """The section of a policy."""
         settings: SettingsT = getattr(self, policy.section)
         return settings
@@ -354,7 +330,7 @@ class PulsarSettings:
     @property
     def overloaded_ratio(self) -> float:
         """Usage from which a broker is overloaded, whichever policy is in force."""
-        return self.of_policy(overload_shedder.POLICY).threshold_ratio
+        return self.section_of(overload_shedder.POLICY).threshold_ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,7 +345,10 @@ class ClusterSettings:
     """What a cluster's round summaries show of the settings that decide about it, by the kind of cluster."""
 
     def __post_init__(self) -> None:
-        in_force = {"pulsar": InForce.of(self.pulsar, self.zones), "kafka": InForce.of(self.kafka)}
+        in_force = {
+            "pulsar": InForce.from_settings(self.pulsar, self.zones),
+            "kafka": InForce.from_settings(self.kafka),
+        }
         object.__setattr__(self, "in_force", in_force)
 
 

@@ -17,6 +17,7 @@ from typing import Final
 
 import numpy as np
 
+from policies.bounds import Ratio, check_bounds
 from policies.columns import Bools, Codes, Floats, Ints, first_code
 from policies.shedding.contract import (
     BundleOutcome,
@@ -30,7 +31,7 @@ from policies.shedding.contract import (
 )
 from policies.shedding.plan import Candidates, PlanBuilder, candidates
 from policies.shedding.view import RoundView
-from policies.wording import found_in, require
+from policies.wording import found_in
 
 NAME: Final = "avg-shedder"
 
@@ -60,17 +61,17 @@ class AvgShedderSettings:
     reconnect. Pulsar: ``minUnloadMessage``."""
     min_unload_bytes_per_s: float = 1048576.0
     """The same for throughput, tried second. Pulsar: ``minUnloadMessageThroughput``."""
-    max_unload_ratio: float = 0.5
+    max_unload_ratio: Ratio = 0.5
     """Share of the pair's difference to move; half makes them equal. Pulsar: ``maxUnloadPercentage``
     (0.2 before 5.0, which needs several rounds for one imbalance)."""
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         if self.low_threshold_points > self.high_threshold_points:
             raise ValueError(
                 f"low_threshold_points is {self.low_threshold_points}, above high_threshold_points "
                 f"{self.high_threshold_points}; the low threshold must not exceed the high one"
             )
-        require(self, "max_unload_ratio", most=1, expected="from 0 to 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from policies.bounds import NotNegative, check_bounds
 from policies.columns import first_code
 from policies.shedding.contract import (
     Evidence,
@@ -28,7 +29,6 @@ from policies.shedding.contract import (
 )
 from policies.shedding.plan import FEWEST_BROKERS, MARGIN_RATIO, PlanBuilder, choose_biggest_first
 from policies.shedding.view import NOBODY, RoundView
-from policies.wording import require
 
 NAME: Final = "overload-shedder"
 
@@ -41,13 +41,13 @@ TRIGGERS = ("", "overloaded")
 class OverloadShedderSettings:
     """The usage from which a broker is overloaded."""
 
-    threshold_points: float = 85.0
+    threshold_points: NotNegative = 85.0
     """Usage in percentage points from which a broker is shed. The placement `least-long-term-message-rate` gives
     brokers above it nothing while others are below.
     Pulsar: ``loadBalancerBrokerOverloadedThresholdPercentage``."""
 
     def __post_init__(self) -> None:
-        require(self, "threshold_points", expected="0 or more")
+        check_bounds(self)
 
     @property
     def threshold_ratio(self) -> float:

@@ -19,6 +19,7 @@ from typing import Final
 
 import numpy as np
 
+from policies.bounds import Ratio, check_bounds
 from policies.columns import Bools, Code, Codes, Floats, Ints, first_code
 from policies.shedding.contract import (
     Evidence,
@@ -38,7 +39,6 @@ from policies.shedding.plan import (
     examine_nothing,
 )
 from policies.shedding.view import NOBODY, BrokerTable, RoundView
-from policies.wording import require
 
 NAME: Final = "threshold-shedder"
 
@@ -71,7 +71,7 @@ class ThresholdShedderSettings:
     threshold_points: float = 10.0
     """Percentage points above the mean from which a broker is shed.
     Pulsar: ``loadBalancerBrokerThresholdShedderPercentage``."""
-    history_ratio: float = 0.9
+    history_ratio: Ratio = 0.9
     """Weight of the past in the smoothed usage, one step a round: 80 then 50 gives 77.
     Pulsar: ``loadBalancerHistoryResourcePercentage``."""
     min_unload_bytes_per_s: float = 10485760.0
@@ -85,7 +85,7 @@ class ThresholdShedderSettings:
     Not in Pulsar; off, so that decisions are the same as Pulsar's."""
 
     def __post_init__(self) -> None:
-        require(self, "history_ratio", most=1, expected="from 0 to 1")
+        check_bounds(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

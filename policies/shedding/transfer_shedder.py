@@ -16,11 +16,12 @@ Pulsar does in its debug mode only; the hit count is kept as long as all wanted 
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
+from policies.bounds import NotNegative, NotNegativeInt, check_bounds
 from policies.columns import Code, Codes, Floats, Ints
 from policies.shedding.contract import (
     BundleOutcome,
@@ -36,7 +37,7 @@ from policies.shedding.contract import (
 )
 from policies.shedding.plan import FEWEST_BROKERS, Candidates, PlanBuilder, examine_nothing
 from policies.shedding.view import NOBODY, NOT_OWNED, PublishedLoads, RoundView
-from policies.wording import found_in, require
+from policies.wording import found_in
 
 MOST_UNDERLOADED_RATIO = 0.5
 """A broker is underloaded below a share of the mean: half of the target, but at most this."""
@@ -46,27 +47,27 @@ MOST_UNDERLOADED_RATIO = 0.5
 class TransferShedderSettings:
     """When bundles are transferred, and between how many brokers."""
 
-    target_std_ratio: float = 0.25
+    target_std_ratio: NotNegative = 0.25
     """Standard deviation of the brokers' smoothed usage, 1.0 = 100 %, above which bundles are transferred.
     Pulsar: ``loadBalancerBrokerLoadTargetStd``."""
-    overloaded_points: float = 85.0
+    overloaded_points: NotNegative = 85.0
     """Smoothed usage in percentage points above which one broker alone is reason enough, if it is also above the mean by
     more than the target. Pulsar: ``loadBalancerBrokerOverloadedThresholdPercentage``."""
-    hit_count: int = 3
+    hit_count: NotNegativeInt = 3
     """Rounds in a row that show a reason before the next one acts. Pulsar: ``loadBalancerSheddingConditionHitCountThreshold``."""
-    max_brokers_count: int = 3
+    max_brokers_count: NotNegativeInt = 3
     """Largest number of brokers that are relieved in one round. Pulsar: ``loadBalancerMaxNumberOfBrokerSheddingPerCycle``."""
     transfer: bool = True
     """Name the destination, and swap bundles where one alone does not fit; false: a placement or Pulsar chooses.
     Pulsar: ``loadBalancerTransferEnabled``."""
-    shedding_delay_s: float = 180.0
+    shedding_delay_s: NotNegative = 180.0
     """How much newer than its last unload a broker's load has to be; until then nothing is decided for any broker.
     Pulsar: ``loadBalanceSheddingDelayInSeconds``."""
-    load_data_ttl_s: float = 1800.0
+    load_data_ttl_s: NotNegative = 1800.0
     """Age from which a broker's load is not counted any more. Pulsar: ``loadBalancerBrokerLoadDataTTLInSeconds``."""
 
     def __post_init__(self) -> None:
-        require(self, *(each.name for each in fields(self)), expected="0 or more")
+        check_bounds(self)
 
     @property
     def underloaded_ratio(self) -> float:

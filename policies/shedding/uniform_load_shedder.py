@@ -14,10 +14,12 @@ shed (Pulsar does not start a shedder then).
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
+from annotated_types import Predicate
 
+from policies.bounds import OffAtZero, Ratio, check_bounds
 from policies.columns import Codes, Floats
 from policies.shedding.contract import (
     BundleOutcome,
@@ -32,7 +34,6 @@ from policies.shedding.contract import (
 )
 from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, candidates, examine_nothing
 from policies.shedding.view import NOBODY, BrokerTable, RoundView
-from policies.wording import require
 
 NAME: Final = "uniform-load-shedder"
 
@@ -52,17 +53,19 @@ NO_LIMIT = -1
 class UniformLoadShedderSettings:
     """When the busiest broker sheds, and how much then moves."""
 
-    rate_difference_percent: float = 50.0
+    rate_difference_percent: OffAtZero = 50.0
     """Message rate of the busiest broker above the idlest's, in percent of the idlest's, from which it sheds
     (strictly above). 0 = off. Pulsar: ``loadBalancerMsgRateDifferenceShedderThreshold``."""
-    throughput_multiple: float = 4.0
+    throughput_multiple: OffAtZero = 4.0
     """Throughput of the busiest broker as a multiple of the idlest's from which it sheds (strictly above); looked at
     only where the rates do not differ enough. 0 = off.
     Pulsar: ``loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold``."""
-    max_unload_ratio: float = 0.2
+    max_unload_ratio: Ratio = 0.2
     """Share of the difference to move in one round; above a half the two change places.
     Pulsar: ``maxUnloadPercentage`` (0.5 from 5.0)."""
-    max_unload_bundles_count: int = NO_LIMIT
+    max_unload_bundles_count: Annotated[
+        int, Predicate(lambda count: count == NO_LIMIT or count >= 1), f"1 or more, or {NO_LIMIT} (no limit)"
+    ] = NO_LIMIT
     """Largest number of bundles of one round; -1 = no limit. Pulsar: ``maxUnloadBundleNumPerShedding``."""
     min_unload_messages_per_s: float = 1000.0
     """Smallest move by message rate that is worth a reconnect. Pulsar: ``minUnloadMessage``."""
@@ -70,13 +73,7 @@ class UniformLoadShedderSettings:
     """The same for throughput. Pulsar: ``minUnloadMessageThroughput``."""
 
     def __post_init__(self) -> None:
-        require(self, "rate_difference_percent", "throughput_multiple", expected="0 (off) or more")
-        require(self, "max_unload_ratio", most=1, expected="from 0 to 1")
-        if self.max_unload_bundles_count != NO_LIMIT and self.max_unload_bundles_count < 1:
-            raise ValueError(
-                f"max_unload_bundles_count is {self.max_unload_bundles_count}; it must be 1 or more, or "
-                f"{NO_LIMIT} (no limit)"
-            )
+        check_bounds(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,10 +5,12 @@ Invariant: a bundle above a limit is a candidate, and every candidate has exactl
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
+from annotated_types import Gt, Le
 
+from policies.bounds import Count, OffAtZero, Positive, check_bounds
 from policies.columns import Bools, Code, Codes, Findings, Floats, Ints
 from policies.splitting import algorithms, balanced_flow_divide
 from policies.splitting.algorithms import ALGORITHMS, UnknownAlgorithm
@@ -23,7 +25,6 @@ from policies.splitting.cut import (
     topic_loads,
 )
 from policies.splitting.ranges import positions_of
-from policies.wording import require
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +43,13 @@ class SplitSettings:
     max_sessions_count: int = 1000
     """Producers and consumers above which a bundle is split; 0: no limit.
     Pulsar: ``loadBalancerNamespaceBundleMaxSessions``."""
-    max_messages_per_s: float = PULSAR_MAX_MESSAGES_PER_S
+    max_messages_per_s: Positive = PULSAR_MAX_MESSAGES_PER_S
     """Message rate, in and out together, above which a bundle is split; must be above 0, loads are measured against it.
     Pulsar: ``loadBalancerNamespaceBundleMaxMsgRate``."""
-    max_bytes_per_s: float = PULSAR_MAX_BYTES_PER_S
+    max_bytes_per_s: Positive = PULSAR_MAX_BYTES_PER_S
     """Throughput, in and out together, above which a bundle is split; must be above 0, loads are measured against it.
     Pulsar: ``loadBalancerNamespaceBundleMaxBandwidthMbytes`` (there in MiB/s)."""
-    average_samples: int = 1
+    average_samples: Count = 1
     """Samples that rate and throughput are averaged over before they are judged: 1 is the present value, as in
     Pulsar's extensible load manager; 1000 is as in its modular one, where a burst counts only after a long time and is
     forgotten even later."""
@@ -62,10 +63,10 @@ class SplitSettings:
     """Bundles a namespace may have; 0: any number. Pulsar: ``loadBalancerNamespaceMaximumBundles``."""
     max_splits_per_round_count: int = 10
     """Bundles split in one round; 0: any number. Pulsar: ``loadBalancerMaxNumberOfBundlesToSplitPerCycle``."""
-    bundle_cooldown_s: float = 1800.0
+    bundle_cooldown_s: OffAtZero = 1800.0
     """How long a bundle, its children included, is not split again: long enough for the children to be moved and
     measured. Not in Pulsar, where stale numbers can split the same range twice (#25031)."""
-    max_child_ratio: float = 0.7
+    max_child_ratio: Annotated[float, Gt(0), Le(1)] = 0.7
     """Share of the limits below which ``balanced_flow_divide`` brings every child: room to grow before the next split.
     Not in Pulsar."""
     flow_or_qps_boundary: Boundary = "shipped"
@@ -79,6 +80,7 @@ class SplitSettings:
     0: no advice. Not in Pulsar."""
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         if self.algorithm not in ALGORITHMS:
             raise UnknownAlgorithm(self.algorithm)
         if self.algorithm == algorithms.SPECIFIED_POSITIONS_DIVIDE:
@@ -86,14 +88,9 @@ class SplitSettings:
                 f"algorithm {self.algorithm!r} works only in `trimtab split plan`, where a person gives the positions; "
                 f"choose another one"
             )
-        if not 0 < self.max_child_ratio <= 1:
-            raise ValueError(f"max_child_ratio is {self.max_child_ratio}; it must be above 0 and at most 1")
-        require(self, "average_samples", least=1, expected="1 or more")
-        require(self, "bundle_cooldown_s", expected="0 or more (0 switches it off)")
-        self.limits()
 
     def limits(self) -> BundleLimits:
-        """What one bundle may carry. Raises ``ValueError`` where a limit is not above 0."""
+        """What one bundle may carry."""
         return BundleLimits(messages_per_s=self.max_messages_per_s, bytes_per_s=self.max_bytes_per_s)
 
 

@@ -90,7 +90,7 @@ def shed(context: RoundContext, table: PolicyView) -> Shed:
     not choose destinations: it does not know of that.
     """
     pulsar, whole = context.pulsar, table.view
-    policy, settings = pulsar.policy, pulsar.of_policy(pulsar.policy)
+    policy, settings = pulsar.policy, pulsar.section_of(pulsar.policy)
     numbers = np.unique(table.broker_groups).tolist() or [groups.DEFAULT]
     placement = find_placement(pulsar.placement)
     if placement is None and context.closing.upkeep.apart:

@@ -23,8 +23,8 @@ from streaming.cli.request import (
 from streaming.contract.messages import ControlData
 from streaming.process.exits import WrongUse
 from streaming.settings import Settings
-from streaming.settings.catalog import dotted
-from streaming.settings.load import Unreadable, read_tree
+from streaming.settings.catalog import SettingsError, dotted
+from streaming.settings.load import read_tree
 from streaming.settings.sections import ClusterSection, Tree, merge
 
 
@@ -188,8 +188,8 @@ def _require_readable(tree: Tree) -> None:
     """Whether the values of a section fit together is checked later, with those that are in force."""
     try:
         read_tree(tree, ClusterSection)
-    except Unreadable as error:
-        complaints = [str(each) for each in error.complaints if not each.is_about_section]
+    except SettingsError as error:
+        complaints = [str(each) for each in error.problems if not each.is_about_section]
         if complaints:
             raise WrongUse("; ".join(complaints)) from error
 

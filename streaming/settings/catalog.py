@@ -44,7 +44,7 @@ class Problem:
         return ": ".join(part for part in (self.origin, dotted(self.path), self.complaint) if part)
 
 
-class SettingsError(Exception):
+class SettingsError(ValueError):
     """The settings cannot be used; the text has a line for every problem found."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
@@ -53,6 +53,11 @@ class SettingsError(Exception):
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.problems))
+
+    @property
+    def in_one_line(self) -> str:
+        """The same text without line breaks."""
+        return "; ".join(map(str, self.problems))
 
 
 def suggest_nearest(name: str, known: Iterable[str], *, elsewhere: Iterable[str] = ()) -> str:

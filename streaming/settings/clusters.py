@@ -6,16 +6,14 @@ a restart. It never reads files or the environment.
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 
 from state.layouts import FRESH
 from state.settings import ClusterSettings, OverlayError
-from streaming.settings.catalog import Problem
-from streaming.settings.load import Unreadable, read_tree, show
+from streaming.settings.catalog import Problem, SettingsError
+from streaming.settings.load import read_tree, show
 from streaming.settings.sections import ClusterSection, Settings, Tree, merge
 from streaming.settings.zones import UnknownZone, resolve_zones
 
@@ -27,8 +25,8 @@ class ClusterSettingsSource:
     """The settings of every cluster, whether or not the file names it; a ``state.settings.SettingsSource``."""
 
     def __init__(self, settings: Settings) -> None:
-        self._default = _of(settings)
-        self._named = {name: _of(section) for name, section in settings.clusters.items()}
+        self._default = _cluster_settings(settings)
+        self._named = {name: _cluster_settings(section) for name, section in settings.clusters.items()}
         self._forget()
 
     def base(self, cluster: str) -> ClusterSettings:
@@ -60,41 +58,35 @@ class ClusterSettingsSource:
         self._overlaid = lru_cache(maxsize=OVERLAYS_CACHED_COUNT)(self._lay_over)
 
     def _lay_over(self, cluster: str, overlay: bytes) -> ClusterSettings:
-        over = _read(overlay)
-        base = self.base(cluster)
-        tree = {system: dataclasses.asdict(getattr(base, system)) for system in SYSTEMS}
+        over, base = _read(overlay), self.base(cluster)
+        tree = {"pulsar": dataclasses.asdict(base.pulsar), "kafka": dataclasses.asdict(base.kafka)}
         try:
-            return _of(read_tree(merge(tree, over), ClusterSection))
-        except (Unreadable, UnknownZone) as error:
+            return _cluster_settings(read_tree(merge(tree, over), ClusterSection))
+        except SettingsError as error:
+            raise OverlayError("bad-settings", error.in_one_line) from error
+        except UnknownZone as error:
             raise OverlayError("bad-settings", str(error)) from error
 
 
-def _of(section: Settings | ClusterSection) -> ClusterSettings:
+def _cluster_settings(section: Settings | ClusterSection) -> ClusterSettings:
     return ClusterSettings(pulsar=section.pulsar, kafka=section.kafka, zones=resolve_zones(section.pulsar))
 
 
-SYSTEMS = ("pulsar", "kafka")
-
-
 def _read(overlay: bytes) -> Tree:
-    """The tables of an overlay."""
+    """The tables of an overlay.
+
+    Settings of the rounds are refused: they define what a round is, so they stay the same for a whole checkpoint.
+    """
     try:
-        raw = msgspec.json.decode(overlay)
+        tree = msgspec.json.decode(overlay)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise OverlayError("bad-settings", f"settings are not JSON: {error}") from error
-    if not isinstance(raw, Mapping):
-        raise OverlayError("bad-settings", f"settings: expected an object, found {show(raw)}")
-    _refuse_rounds(raw)
-    return dict(raw)
-
-
-def _refuse_rounds(raw: Mapping[str, Any]) -> None:
-    """Raise OverlayError for settings of the rounds: they define what a round is, so they stay the same for a whole checkpoint."""
-    for system, section in raw.items():
-        rounds = section.get("rounds") if isinstance(section, Mapping) else None
-        if isinstance(rounds, Mapping) and rounds:
-            path = (system, "rounds", min(rounds))
-            problem = Problem(
-                "", path, f"cannot be changed by control; change it in the file and start with {FRESH}"
-            )
+    if not isinstance(tree, dict):
+        raise OverlayError("bad-settings", f"settings: expected an object, found {show(tree)}")
+    for system, section in tree.items():
+        rounds = section.get("rounds") if isinstance(section, dict) else None
+        if isinstance(rounds, dict) and rounds:
+            complaint = f"cannot be changed by control; change it in the file and start with {FRESH}"
+            problem = Problem("", (system, "rounds", min(rounds)), complaint)
             raise OverlayError("not-changeable", str(problem))
+    return tree

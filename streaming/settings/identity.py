@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from state.closing import UNBOUNDED, Identity, MemoryStart
 from state.events import Control, Event, Rejection
+from streaming.settings.catalog import SettingsError
 from streaming.settings.load import compose
 from streaming.settings.sections import Settings
 
@@ -38,17 +39,20 @@ def identity_of(settings: Settings, memory_start: MemoryStart = UNBOUNDED) -> Id
     return replace(identity, max_action_bytes=PULSAR_ACTION_BYTES) if settings.output_is_pulsar else identity
 
 
-_CONTROLLER = (
-    "name",
-    "mode",
-    "approval",
-    "proposal_ttl_s",
-    "action_ttl_s",
-    "max_record_bytes",
-    "accepted_clusters",
-)
-_TOPICS = ("actions", "actions_dry_run", "audit", "dead_letter")
 _WHOLE = ("pulsar", "kafka", "clusters")
+_KEPT: dict[str, Any] = {
+    "controller": {
+        "name",
+        "mode",
+        "approval",
+        "proposal_ttl_s",
+        "action_ttl_s",
+        "max_record_bytes",
+        "accepted_clusters",
+    },
+    "topics": {"actions", "actions_dry_run", "audit", "dead_letter"},
+    **dict.fromkeys(_WHOLE, True),
+}
 
 
 class NotReadable(Exception):
@@ -57,13 +61,8 @@ class NotReadable(Exception):
 
 def keep(settings: Settings) -> dict[str, Any]:
     """The settings that shape a batch, as values for JSON."""
-    tree = TypeAdapter(Settings).dump_python(settings, mode="json", include={"controller", "topics", *_WHOLE})
-    controller, topics = tree.pop("controller"), tree.pop("topics")
-    return {
-        "controller": {name: controller[name] for name in _CONTROLLER},
-        "topics": {name: topics[name] for name in _TOPICS},
-        **tree,
-    }
+    kept: dict[str, Any] = TypeAdapter(Settings).dump_python(settings, mode="json", include=_KEPT)
+    return kept
 
 
 def kept_digest(settings: Settings) -> str:
@@ -78,6 +77,8 @@ def restore(settings: Settings, tree: Mapping[str, Any]) -> Settings:
         deciding = compose({name: tree[name] for name in _WHOLE})
         controller = replace(settings.controller, **tree["controller"])
         topics = replace(settings.topics, **tree["topics"])
+    except SettingsError as error:
+        raise NotReadable(error.in_one_line) from error
     except (KeyError, TypeError, ValueError) as error:
         raise NotReadable(str(error)) from error
     before = {name: getattr(deciding, name) for name in _WHOLE}

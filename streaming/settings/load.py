@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 from pydantic import ConfigDict, SecretStr, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from policies.bounds import Bounds, bounds_of
 from state.settings import LONGEST_S, PulsarSettings
 from streaming.settings.catalog import (
     ENV_PREFIX,
@@ -77,13 +78,14 @@ _TYPE_NAMES: Mapping[Any, str] = {
     tuple[str, ...]: "a list of texts",
 }
 
-_LIMITS: Mapping[str, str] = {
-    "greater_than": "more than {gt:g}",
-    "greater_than_equal": "{ge:g} or more",
-    "less_than": "less than {lt:g}",
-    "less_than_equal": "at most {le:g}",
+_OUT_OF_BOUNDS = {
+    "greater_than",
+    "greater_than_equal",
+    "less_than_equal",
+    "string_too_short",
+    "predicate_failed",
 }
-"""How a limit that is declared with a setting is said, by pydantic's name for its error."""
+"""pydantic's names for its errors about the bounds that are declared with a setting."""
 
 _REFUSED: Tree = {"": None}
 """Replaces what JSON cannot hold and what has a complaint already: no setting accepts such a table."""
@@ -91,14 +93,6 @@ _REFUSED: Tree = {"": None}
 _SHOWN_CHARS_MAX = 80
 
 SectionT = TypeVar("SectionT")
-
-
-class Unreadable(ValueError):
-    """The settings are wrong; nobody has asked yet where they were written."""
-
-    def __init__(self, complaints: Sequence[Problem]) -> None:
-        super().__init__("; ".join(map(str, complaints)))
-        self.complaints = tuple(complaints)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +119,8 @@ def load(*, file: FilePath | None, flags: Mapping[str, object], environ: Mapping
     written.read_flags(flags)
     try:
         settings = compose(written.tree)
-    except Unreadable as error:
-        written.problems += _locate(error.complaints, written.sources, otherwise=str(file or DEFAULT_FILE))
+    except SettingsError as error:
+        written.problems += _locate(error.problems, written.sources, otherwise=str(file or DEFAULT_FILE))
     if written.problems:
         raise SettingsError(written.problems)
     filled = {path[:size] for path in written.sources for size in range(1, len(path))}
@@ -199,7 +193,10 @@ class _Written:
 
 
 def compose(tree: Mapping[str, Any]) -> Settings:
-    """The settings of a tree; each cluster's section is laid over ``[pulsar]`` and ``[kafka]``. Raises ``Unreadable``."""
+    """The settings of a tree; each cluster's section is laid over ``[pulsar]`` and ``[kafka]``.
+
+    Raises ``SettingsError``; where the values were written is not known yet.
+    """
     base = {system: tree[system] for system in ("pulsar", "kafka") if system in tree}
     clusters = tree.get("clusters")
     if isinstance(clusters, Mapping):
@@ -215,18 +212,18 @@ def compose(tree: Mapping[str, Any]) -> Settings:
         except UnknownZone as error:
             complaints.append(Problem("", (*path, "pulsar", "guards", "quiet_hours"), str(error)))
     if complaints:
-        raise Unreadable(complaints)
+        raise SettingsError(complaints)
     return settings
 
 
 def read_tree(tree: Mapping[str, Any], section: type[SectionT]) -> SectionT:
-    """A tree of typed values as a section. Raises ``Unreadable``."""
+    """A tree of typed values as a section. Raises ``SettingsError``; where the values were written is not known yet."""
     kind: Any = section
     complaints: list[Problem] = []
     try:
         text = json.dumps(_json_of(tree, kind, (), complaints))
     except RecursionError as error:
-        raise Unreadable([Problem("", (), "the settings are nested too deeply")]) from error
+        raise SettingsError([Problem("", (), "the settings are nested too deeply")]) from error
     refused = {each.path for each in complaints}
     try:
         return cast("SectionT", _validator(kind).validate_json(text))
@@ -234,7 +231,7 @@ def read_tree(tree: Mapping[str, Any], section: type[SectionT]) -> SectionT:
         details = error.errors(include_url=False, include_input=False)
         found = (_complaint(detail, tree, kind) for detail in details)
         complaints += islice((each for each in found if each.path not in refused), COMPLAINTS_MAX)
-        raise Unreadable(complaints) from error
+        raise SettingsError(complaints) from error
 
 
 def show(value: object) -> str:
@@ -287,32 +284,26 @@ def _json_of(value: object, kind: Any, path: Path, complaints: list[Problem]) ->
         }
     if isinstance(value, list | tuple):
         return [_json_of(each, None, path, complaints) for each in value]
-    problem = (
-        _problem_of_text(value, kind) if isinstance(value, str) else _problem_of_number(value, kind, path)
-    )
+    problem = _unusable(value, kind, path)
     if problem is not None:
         complaints.append(Problem("", path, problem))
     is_json = isinstance(value, str | int | float | NoneType)
     return value if problem is None and is_json else _REFUSED
 
 
-def _problem_of_text(text: str, kind: Any) -> str | None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return f"expected a text in UTF-8, found {_describe(text, kind)}"
-    return None
-
-
-def _problem_of_number(value: object, kind: Any, path: Path) -> str | None:
-    """What is wrong with the size of a finite number; None where nothing is wrong or it is no such number."""
+def _unusable(value: object, kind: Any, path: Path) -> str | None:
+    """What is wrong with a text that is not UTF-8, or with the size of a finite number; None where nothing is."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return f"expected a text in UTF-8, found {_describe(value, kind)}"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if kind is int and isinstance(value, int) and abs(value) > WHOLE_MAX:
         return f"expected {_expectation(kind)}, found {show(value)}, which is too large"
-    if not path or (isinstance(value, float) and not math.isfinite(value)):
-        return None
-    return _problem_of_size(path[-1], value)
+    is_finite = isinstance(value, int) or math.isfinite(value)
+    return _problem_of_size(path[-1], value) if is_finite else None
 
 
 def _problem_of_size(name: str, value: float) -> str | None:
@@ -329,6 +320,7 @@ def _complaint(detail: ErrorDetails, tree: Mapping[str, Any], root: type) -> Pro
     """An error of pydantic in our words, about the setting it is in."""
     path: Path = ()
     kind: Any = root
+    bounds: Bounds | None = None
     found: Any = tree
     for part in map(str, detail["loc"]):
         if part == "[key]":
@@ -338,11 +330,11 @@ def _complaint(detail: ErrorDetails, tree: Mapping[str, Any], root: type) -> Pro
             return Problem("", (*path, part), f"unknown setting; {_suggestion(part, kind, path)}")
         if below is None or not isinstance(found, Mapping):
             break  # pydantic goes on below a value that should have been a table
+        bounds = bounds_of(kind).get(part) if is_section(kind) else None
         path, kind, found = (*path, part), below, found[part]
     if detail["type"] == "value_error":
         return Problem("", path, detail["msg"].removeprefix("Value error, "), is_about_section=True)
-    limit = _LIMITS.get(detail["type"])
-    expected = _expectation(kind) if limit is None else limit.format_map(detail["ctx"])
+    expected = bounds.words if bounds and detail["type"] in _OUT_OF_BOUNDS else _expectation(kind)
     return Problem("", path, f"expected {expected}, found {_describe(found, kind)}")
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import SecretStr
 
+from policies.bounds import bounds_of
 from streaming.settings.catalog import (
     FREE_NAME,
     Member,
@@ -25,7 +26,7 @@ from streaming.settings.catalog import (
     values,
 )
 from streaming.settings.clusters import ClusterSettingsSource
-from streaming.settings.load import DEFAULT, Loaded
+from streaming.settings.load import DEFAULT, WHOLE_MAX, Loaded
 
 _ORIGIN = re.compile(r"(?<=[.;:)]) (?=(?:Pulsar|Kafka|Spark)(?: [\d.]+)?: )")
 _SENTENCE_END = re.compile(r"(?<=[.]) (?=[A-Z0-9`])")
@@ -86,18 +87,18 @@ def type_name(kind: Any) -> str:
 
 def _chapter(section: Section) -> str:
     rows = "".join(_row(member) for member in section.settings)
-    table = (
-        f"\n| key | type | default | meaning | Pulsar, Kafka, Spark |\n|---|---|---|---|---|\n{rows}"
-        if rows
-        else ""
+    head = (
+        "\n| key | type | default | meaning | Pulsar, Kafka, Spark |\n|---|---|---|---|---|\n" if rows else ""
     )
-    return f"\n## `[{_heading(section.path)}]`\n\n{_markdown(section.doc)}\n{table}"
+    return f"\n## `[{_heading(section.path)}]`\n\n{_markdown(section.doc)}\n{head}{rows}"
 
 
 def _row(member: Member) -> str:
     meaning, _, origin = _split_origin(member.doc)
     default = "unset" if is_unset(member.default) else f"`{toml_value(member.default)}`"
-    cells = (f"`{member.name}`", type_name(member.kind), default, _markdown(meaning), _markdown(origin))
+    bounds = bounds_of(member.section).get(member.name)
+    kind = type_name(member.kind) + (f", {bounds.words}" if bounds else "")
+    cells = (f"`{member.name}`", kind, default, _markdown(meaning), _markdown(origin))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
@@ -118,16 +119,12 @@ def _heading(path: Path) -> str:
 def _sample_section(section: Section) -> str:
     """A section of the sample; one with a free name is an example and stays a comment."""
     mark = "# " if FREE_NAME in section.path else ""
-    lines = [f"\n# {line}" for line in _sample_comment(section.doc)]
-    return (
-        "".join(lines)
-        + f"\n{mark}[{_heading(section.path)}]\n"
-        + "".join(_sample_lines(member, mark) for member in section.settings)
-    )
+    lines = "".join(_sample_lines(member, mark) for member in section.settings)
+    return f"\n# {_first_sentence(section.doc)}\n{mark}[{_heading(section.path)}]\n{lines}"
 
 
 def _sample_lines(member: Member, mark: str) -> str:
-    comment = "".join(f"# {line}\n" for line in _sample_comment(_split_origin(member.doc)[0]))
+    comment = f"# {_first_sentence(_split_origin(member.doc)[0])}\n"
     if is_unset(member.default):
         return f"{comment}# {member.name}: unset\n"
     if member.recommended is not None:
@@ -136,20 +133,17 @@ def _sample_lines(member: Member, mark: str) -> str:
     return f"{comment}{mark or '#'}{member.name} = {toml_value(member.default)}\n"
 
 
-def _sample_comment(doc: str) -> Iterator[str]:
+def _first_sentence(doc: str) -> str:
     """The first sentence of a docstring, without markup, as one line."""
-    yield _SENTENCE_END.split(" ".join(doc.split()))[0].replace("``", "")
+    return _SENTENCE_END.split(" ".join(doc.split()))[0].replace("``", "")
 
 
 _SECRET_KEY = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 """Keys of Spark whose values Spark itself hides. Spark: ``spark.redaction.regex``."""
 
-_EXACT_WHOLE_MAX = 2**53
-"""Below it a whole number stands for exactly one double, so it can be written without a fraction."""
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class InForce:
+class SourcedValue:
     """One setting: its dotted key, its value (None or an empty table = unset) and where that was written."""
 
     key: str
@@ -157,7 +151,7 @@ class InForce:
     source: str
 
 
-def in_force(loaded: Loaded, *, cluster: str | None = None) -> Iterator[InForce]:
+def in_force(loaded: Loaded, *, cluster: str | None = None) -> Iterator[SourcedValue]:
     """Every setting, and what was written in the clusters' sections; with ``cluster``, the settings in force there."""
     settings = loaded.settings
     if cluster is not None:
@@ -166,17 +160,17 @@ def in_force(loaded: Loaded, *, cluster: str | None = None) -> Iterator[InForce]
     for path, value in values(settings):
         source = _source(path, loaded.sources, cluster)
         if source is not None:
-            yield InForce(key=dotted(path), value=_guard_secret(path, value), source=source)
+            yield SourcedValue(key=dotted(path), value=_guard_secret(path, value), source=source)
 
 
-def render_toml(settings: Iterator[InForce]) -> str:
+def render_toml(settings: Iterator[SourcedValue]) -> str:
     """A line for each setting, ``key = value  # source``; an unset setting, or a secret, is a comment."""
     lines = [(_assignment(each), each.source) for each in settings]
     width = max((len(assignment) for assignment, _ in lines), default=0)
     return "".join(f"{assignment:<{width}}  # {source}\n" for assignment, source in lines)
 
 
-def render_json(settings: Iterator[InForce]) -> str:
+def render_json(settings: Iterator[SourcedValue]) -> str:
     """One object, ``{key: {"value": …, "source": …}}``."""
     tree = {each.key: {"value": each.value, "source": each.source} for each in settings}
     return json.dumps(tree, indent=2, ensure_ascii=False, default=str) + "\n"
@@ -194,7 +188,7 @@ def toml_value(value: object) -> str:
         return f"[{', '.join(map(toml_value, value))}]"
     if isinstance(value, str | bool):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT_WHOLE_MAX:
+    if isinstance(value, float) and value.is_integer() and abs(value) < WHOLE_MAX:
         return str(int(value))
     return repr(value)
 
@@ -204,7 +198,7 @@ def is_unset(value: object) -> bool:
     return value is None or value == {}
 
 
-def _assignment(each: InForce) -> str:
+def _assignment(each: SourcedValue) -> str:
     if isinstance(each.value, SecretStr):
         return f"# {each.key} is set and not shown"
     return f"# {each.key} is unset" if is_unset(each.value) else f"{each.key} = {toml_value(each.value)}"

@@ -1,8 +1,8 @@
 """The settings: one tree, and those of its sections that decide nothing about a cluster.
 
 They say where messages come from and go, and how the process runs. Units are last in a name. A value that is unset is
-``None``. Each section checks itself and raises ValueError; the loader adds the section's name and where the value was
-written.
+``None``. Bounds stand in the annotations; a section whose settings do not fit together raises ValueError, to which the loader
+adds the section's name and where they were written.
 """
 
 import re
@@ -10,37 +10,49 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, StringConstraints
+from annotated_types import Ge, Gt, Le, MinLen, Predicate
+from pydantic import ConfigDict, Field
 
+from policies.bounds import Count, NotNegative, Positive, check_bounds
 from policies.throttle.moves import TOPIC_PATTERN
 from state.guard_settings import Approval
 from state.settings import KafkaSettings, Mode, PulsarSettings
 from streaming.settings.targets import (
     HOST_PORT,
-    Count,
-    NotNegative,
-    Port,
-    Positive,
+    PORT_MAX,
     PulsarTarget,
     SecuritySettings,
     TargetSection,
-    require,
 )
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,100}")
 """Names that are used as record keys, metric labels and parts of URIs: clusters and the controller itself."""
-ClusterName = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN.pattern}$")]
+_Name = Annotated[str, Predicate(NAME_PATTERN.fullmatch), "1 to 100 of A-Z a-z 0-9 . _ -"]
+_PATTERN = re.compile(r"[A-Za-z0-9._*?-]{1,100}")
+_Patterns = Annotated[
+    tuple[str, ...],
+    Predicate(lambda patterns: all(map(_PATTERN.fullmatch, patterns))),
+    "names of 1 to 100 of A-Z a-z 0-9 . _ -, or patterns with * and ?",
+]
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 """How pydantic reads a tree of settings; the sections below inherit it."""
 
 _KAFKA_URL = re.compile(rf"kafka://({HOST_PORT}(?:,{HOST_PORT})*)/?")
-_PULSAR_URL = re.compile(rf"pulsar(?:\+ssl)?://{HOST_PORT}(?:,{HOST_PORT})*/?")
+_URL = re.compile(rf"(?:kafka|pulsar(?:\+ssl)?)://{HOST_PORT}(?:,{HOST_PORT})*/?")
+_Url = Annotated[
+    str,
+    Predicate(_URL.fullmatch),
+    "kafka://host:port[,host:port] or pulsar://host:port[,host:port]",
+]
+_NAMESPACE = re.compile(r"[^/\s]+/[^/\s]+")
 _MEMORY = re.compile(r"[1-9][0-9]*[kmgtKMGT]")
 
-_TRIGGER_INTERVAL_S_MAX = 30
-_SESSION_S_MIN, _SESSION_S_MAX = 1.0, 600.0
+_Session = Annotated[float, Ge(1), Le(600)]
 """A garbage collection or a slow broker can take a second; the topic of beats keeps an hour."""
+_Port = Annotated[int, Ge(0), Le(PORT_MAX)]
+"""0 is any free one."""
+_Topic = Annotated[str, Predicate(re.compile(TOPIC_PATTERN).fullmatch), "a name Kafka allows for a topic"]
 
 
 def kafka_bootstrap(url: str) -> str:
@@ -56,18 +68,11 @@ def is_pulsar_url(url: str) -> bool:
     return url.startswith("pulsar")
 
 
-def _require_brokers(url: str) -> None:
-    if is_pulsar_url(url):
-        require(_PULSAR_URL.fullmatch(url), "url", url, "pulsar://host:port[,host:port]")
-    else:
-        kafka_bootstrap(url)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings:
     """Who this controller is, and whether executors obey it."""
 
-    name: str = "trimtab"
+    name: _Name = "trimtab"
     """Name of the controller: its transactional id (on Pulsar: its producers' name), its marker's key and the ``source``
     of its events. A second controller of the same name takes over from the first, so each needs its own.
     Kafka: ``transactional.id``."""
@@ -98,10 +103,10 @@ class ControllerSettings:
     standby: bool = False
     """Whether this controller stands by while another one of its name leads, and takes over when that one is silent or says
     that it ends. When it is superseded, it stands by again instead of ending. Run two or more controllers, all with this on."""
-    session_s: Annotated[float, Field(ge=_SESSION_S_MIN, le=_SESSION_S_MAX)] = 10.0
+    session_s: _Session = 10.0
     """If no beat of the leader comes for so long, a standby takes over. A leader sends five beats in this time. A shorter time
     notices a failure sooner; a longer one tolerates brokers that are slow to accept a beat."""
-    accepted_clusters: tuple[str, ...] = ("*",)
+    accepted_clusters: _Patterns = ("*",)
     """Names of the clusters that are accepted, or patterns with ``*`` and ``?`` as in ``east-*``; records of other clusters are
     refused as ``unknown-cluster`` and nothing is remembered of them. The default is all, so that a first start sees something;
     name your clusters if senders other than your collectors can write to the input topic."""
@@ -110,10 +115,7 @@ class ControllerSettings:
     ``action_id`` where they apply."""
 
     def __post_init__(self) -> None:
-        require(NAME_PATTERN.fullmatch(self.name), "name", self.name, "1 to 100 of A-Z a-z 0-9 . _ -")
-        for pattern in self.accepted_clusters:
-            expected = "names of 1 to 100 of A-Z a-z 0-9 . _ -, or patterns with * and ?"
-            require(PATTERN.fullmatch(pattern), "accepted_clusters", pattern, expected)
+        check_bounds(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +125,7 @@ class PulsarTopics:
     admin_url: str = "http://127.0.0.1:8080"
     """Web service of the brokers, ``http://host:port[,host:port]`` or ``https://…``: topics and their policies are made
     and checked there, and the ledgers of logs are read there. Pulsar: ``webServiceUrl`` of ``client.conf``."""
-    namespace: str = "public/default"
+    namespace: Annotated[str, Predicate(_NAMESPACE.fullmatch), "tenant/namespace"] = "public/default"
     """Tenant and namespace of the topics; its retention must outlast the longest outage."""
     token_file: str | None = None
     """File with the token; unset = no token. Pulsar: ``authParams`` ``file://…``."""
@@ -132,9 +134,7 @@ class PulsarTopics:
 
     def __post_init__(self) -> None:
         PulsarTarget(admin_url=self.admin_url, token_file=self.token_file)
-        require(
-            re.fullmatch(r"[^/\s]+/[^/\s]+", self.namespace), "namespace", self.namespace, "tenant/namespace"
-        )
+        check_bounds(self)
 
     def full_name(self, topic: str) -> str:
         """``persistent://tenant/namespace/topic``."""
@@ -145,26 +145,22 @@ class PulsarTopics:
 class PulsarInput(PulsarTopics):
     """What reading the input from Pulsar needs besides ``input.url``; unused for Kafka."""
 
-    subscription: str = "trimtab"
+    subscription: Annotated[str, MinLen(1), "a name"] = "trimtab"
     """Durable subscription that keeps unread records; one with another name does not keep what the old one kept."""
-
-    def __post_init__(self) -> None:
-        PulsarTopics.__post_init__(self)
-        require(self.subscription, "subscription", self.subscription, "a name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputSettings:
     """Where load reports and control events are read."""
 
-    url: str = "kafka://127.0.0.1:9092"
+    url: _Url = "kafka://127.0.0.1:9092"
     """Address of the brokers, ``kafka://host:port[,host:port]`` or ``pulsar://…`` (``pulsar+ssl://…``). The default is
     a Kafka on this machine. Kafka: ``bootstrap.servers``."""
     pulsar: PulsarInput = field(default_factory=PulsarInput)
     security: SecuritySettings = field(default_factory=SecuritySettings)
 
     def __post_init__(self) -> None:
-        _require_brokers(self.url)
+        check_bounds(self)
 
     @property
     def is_pulsar(self) -> bool:
@@ -181,15 +177,15 @@ class InputSettings:
 class OutputSettings:
     """Where actions, summaries, rejected records and the publisher's markers are written."""
 
-    url: str | None = None
+    url: _Url | None = None
     """Address of the brokers, ``kafka://host:port[,host:port]`` or ``pulsar://…`` (``pulsar+ssl://…``), of either system
     whatever the input's is; unset = that of ``[input]``, which is the usual case. Kafka: ``bootstrap.servers``."""
     pulsar: PulsarTopics = field(default_factory=PulsarTopics)
     security: SecuritySettings = field(default_factory=SecuritySettings)
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         if self.url is not None:
-            _require_brokers(self.url)
             return
         for name, default in (("security", SecuritySettings()), ("pulsar", PulsarTopics())):
             if getattr(self, name) != default:
@@ -202,31 +198,31 @@ class OutputSettings:
 class TopicNames:
     """The names of the nine topics; ``trimtab topics create`` makes them."""
 
-    input: str = "trimtab.input"
+    input: _Topic = "trimtab.input"
     """Load reports, statistics, ticks and results of actions."""
-    control: str = "trimtab.control"
+    control: _Topic = "trimtab.control"
     """Pause, mode and settings of each cluster; one partition, compacted."""
-    actions: str = "trimtab.actions"
+    actions: _Topic = "trimtab.actions"
     """Decisions that executors obey."""
-    actions_dry_run: str = "trimtab.actions.dry-run"
+    actions_dry_run: _Topic = "trimtab.actions.dry-run"
     """Decisions of the dry-run; a topic of its own, so that no executor obeys one by mistake."""
-    audit: str = "trimtab.audit"
+    audit: _Topic = "trimtab.audit"
     """One summary for each round."""
-    dead_letter: str = "trimtab.dead-letter"
+    dead_letter: _Topic = "trimtab.dead-letter"
     """Records that were rejected, each with its reason."""
-    executor_kafka: str = "trimtab.executor.kafka"
+    executor_kafka: _Topic = "trimtab.executor.kafka"
     """Throttles that ``trimtab execute kafka`` set on each cluster, so that it removes exactly those; one partition, compacted."""
-    commits: str = "trimtab.commits"
+    commits: _Topic = "trimtab.commits"
     """The publisher's markers; one partition, compacted. They make publishing exactly-once. On Pulsar each controller has
     one of its own, named after it: ``trimtab.commits-<name>``."""
-    beats: str = "trimtab.beats"
+    beats: _Topic = "trimtab.beats"
     """Which controllers run: each one writes a beat here every few seconds; one partition, kept for an hour."""
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         by_topic: dict[str, str] = {}
         for name in self.__slots__:
             topic = getattr(self, name)
-            require(re.fullmatch(TOPIC_PATTERN, topic), name, topic, "a name Kafka allows for a topic")
             if topic in by_topic:
                 raise ValueError(
                     f"{by_topic[topic]} and {name} are both {topic!r}; every topic needs its own name"
@@ -246,10 +242,15 @@ class SparkSettings:
     master: str | None = None
     """Where Spark runs, such as ``local[*]`` or ``spark://host:7077``; unset = what ``spark-submit`` sets, else
     ``local[*]``. Spark: ``spark.master``."""
-    checkpoint: str = "checkpoint"
+    checkpoint: Annotated[str, MinLen(1), "a directory or a URL"] = "checkpoint"
     """Directory or URL of the query's checkpoint: offsets and every cluster's memory. The default is a local directory; a
     Spark cluster needs a URL that every node can reach. Spark: ``checkpointLocation``."""
-    trigger_interval_s: float = 1.0
+    trigger_interval_s: Annotated[
+        float,
+        Gt(0),
+        Le(30),
+        "more than 0 and at most 30, because Spark kills Python workers that idle for 60 s",
+    ] = 1.0
     """Time between looks at the input, above 0 and at most 30: Spark kills Python workers that idle for 60 s, and each
     batch would then begin with starting them. One second is well below any round. Spark: ``processingTime``."""
     shuffle_partitions: Count = 2
@@ -260,62 +261,41 @@ class SparkSettings:
     a round. Spark: ``maxOffsetsPerTrigger``."""
     jars_dir: str | None = None
     """Directory with the Kafka connector's jars, for machines without a network; unset = the cache, filled once."""
-    driver_memory: str = "1g"
+    driver_memory: Annotated[str, Predicate(_MEMORY.fullmatch), 'a size such as "1g" or "512m"'] = "1g"
     """Heap of the Spark driver, which in local mode does all the work. Spark: ``spark.driver.memory``."""
     extra: Mapping[str, str] = field(default_factory=dict)
     """Any other Spark configuration, each key in quotes with its value as text. Spark: the key itself."""
 
     def __post_init__(self) -> None:
-        require(self.checkpoint, "checkpoint", self.checkpoint, "a directory or a URL")
-        require(
-            0 < self.trigger_interval_s <= _TRIGGER_INTERVAL_S_MAX,
-            "trigger_interval_s",
-            self.trigger_interval_s,
-            f"above 0 and at most {_TRIGGER_INTERVAL_S_MAX}, because Spark kills Python workers that idle for 60 s",
-        )
-        require(
-            _MEMORY.fullmatch(self.driver_memory),
-            "driver_memory",
-            self.driver_memory,
-            'a size such as "1g" or "512m"',
-        )
+        check_bounds(self)
 
 
 Program = Literal["controller", "collector", "executor"]
 """The programs that run permanently."""
-_PORTS: Mapping[Program, int] = {
-    "controller": 9464,
-    "collector": 9465,
-    "executor": 9466,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSettings:
     """Where ``/metrics``, ``/healthz`` and ``/readyz`` are served. Each program has its own port, so that all run on one host."""
 
-    host: str = "127.0.0.1"
+    host: Annotated[str, MinLen(1), "an address"] = "127.0.0.1"
     """Address to listen on; this machine only, because the page asks for no password. ``0.0.0.0`` = every address."""
-    port: Port = 9464
+    port: _Port = 9464
     """Port of ``trimtab run``; the one OpenTelemetry's Prometheus exporters use. 0 = any free port, for all programs."""
-    collector_port: Port | None = None
+    collector_port: _Port | None = None
     """Port of ``trimtab collect``; unset = 9465, next to the controller's. Give further collectors on a host ``--metrics-port``."""
-    executor_port: Port | None = None
+    executor_port: _Port | None = None
     """Port of ``trimtab execute``; unset = 9466, next to the collector's. Give further executors on a host ``--metrics-port``."""
 
     def __post_init__(self) -> None:
-        require(self.host, "host", self.host, "an address")
+        check_bounds(self)
 
     def port_of(self, program: Program) -> int:
         """The port that this program listens on; 0 is any free one."""
-        own = {
-            "controller": self.port,
-            "collector": self.collector_port,
-            "executor": self.executor_port,
-        }[program]
-        if own is not None:
-            return own
-        return _PORTS[program] if self.port else 0
+        if program == "controller":
+            return self.port
+        own, usual = (self.collector_port, 9465) if program == "collector" else (self.executor_port, 9466)
+        return own if own is not None else usual if self.port else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,10 +306,6 @@ class ClusterSection:
 
     pulsar: PulsarSettings = field(default_factory=PulsarSettings)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
-
-
-PATTERN = re.compile(r"[A-Za-z0-9._*?-]{1,100}")
-"""What a name or a pattern can be."""
 
 
 Tree = dict[str, Any]
@@ -365,10 +341,10 @@ class Settings:
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     pulsar: PulsarSettings = field(default_factory=PulsarSettings)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
-    clusters: Annotated[Mapping[ClusterName, ClusterSection], Field(description=_CLUSTERS)] = field(
+    clusters: Annotated[Mapping[_Name, ClusterSection], Field(description=_CLUSTERS)] = field(
         default_factory=dict
     )
-    targets: Annotated[Mapping[ClusterName, TargetSection], Field(description=_TARGETS)] = field(
+    targets: Annotated[Mapping[_Name, TargetSection], Field(description=_TARGETS)] = field(
         default_factory=dict
     )
 
@@ -385,4 +361,4 @@ class Settings:
     @property
     def output_bootstrap(self) -> str:
         """The output's address as Kafka's clients take it, ``host:port[,host:port]``. Raises ValueError for Pulsar."""
-        return InputSettings(url=self.output_url).bootstrap
+        return kafka_bootstrap(self.output_url)

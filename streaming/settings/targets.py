@@ -10,7 +10,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, SecretStr
+from annotated_types import Ge, Le, Predicate
+from pydantic import SecretStr
+
+from policies.bounds import Count, NotNegative, Positive, check_bounds
 
 Protocol = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -41,10 +44,14 @@ class SecuritySettings:
     """File with the password, instead of ``password``; one line break at its end does not count."""
 
     def __post_init__(self) -> None:
-        if self.names_a_user:
-            self._require_a_user()
-        else:
+        if not self.names_a_user:
             self._refuse("username", "password", "password_file", needed='"sasl_plaintext" or "sasl_ssl"')
+        elif not self.username:
+            raise ValueError(f"username is unset; protocol {self.protocol!r} needs one")
+        elif (self.password is None) == (self.password_file is None):
+            raise ValueError(
+                f"protocol {self.protocol!r} needs either password or password_file, and not both"
+            )
         if not self.encrypts:
             self._refuse("ca_file", "certificate_file", "key_file", needed='"ssl" or "sasl_ssl"')
         if (self.certificate_file is None) != (self.key_file is None):
@@ -59,14 +66,6 @@ class SecuritySettings:
     def names_a_user(self) -> bool:
         """Whether the connection is SASL."""
         return self.protocol in {"sasl_plaintext", "sasl_ssl"}
-
-    def _require_a_user(self) -> None:
-        if not self.username:
-            raise ValueError(f"username is unset; protocol {self.protocol!r} needs one")
-        if (self.password is None) == (self.password_file is None):
-            raise ValueError(
-                f"protocol {self.protocol!r} needs either password or password_file, and not both"
-            )
 
     def _refuse(self, *names: str, needed: str) -> None:
         """Raise ValueError for a setting that the protocol does not use: it must not look as if it had an effect."""
@@ -87,13 +86,8 @@ TopicStatsWanted = Literal["hot", "all", "none"]
 HOST_PORT = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
 _ADMIN_URL = re.compile(rf"https?://{HOST_PORT}(?:,{HOST_PORT})*/?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PORT_MAX = 65535
-
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Count = Annotated[int, Field(ge=1)]
-Port = Annotated[int, Field(ge=0, le=_PORT_MAX)]
-"""0 is any free one."""
+PORT_MAX = 65535
+_Sweeps = Annotated[int, Ge(2)]
 
 
 def require(accepted: object, name: str, value: object, expected: str) -> None:
@@ -121,14 +115,14 @@ class PulsarTarget:
     """Client certificate (PEM) of trimtab, where brokers require one. Pulsar: ``tlsCertificateFilePath``."""
     key_file: str | None = None
     """The certificate's key (PEM). Pulsar: ``tlsKeyFilePath``."""
-    web_port: Annotated[int, Field(ge=1, le=_PORT_MAX)] | None = None
+    web_port: Annotated[int, Ge(1), Le(PORT_MAX)] | None = None
     """Port of every broker's web service, where it is not the one in the brokers' ids (HTTPS beside HTTP); unset = that
     of the ids. Pulsar: ``webServicePortTls``."""
     timeout_s: Positive = 10.0
     """How long one call may take; ten times what a broker with 1,000 bundles needs."""
     concurrent_calls_count: Count = 64
     """Brokers called at the same time: slow and dead ones delay the others only if there are this many of them."""
-    sweeps_per_round_count: Annotated[int, Field(ge=2)] = 2
+    sweeps_per_round_count: _Sweeps = 2
     """How often each broker is read in a round, at least 2, so that one failed read leaves no gap."""
     topic_stats: TopicStatsWanted = "hot"
     """Bundles whose traffic is reported by topic: ``hot`` = those above ``topic_stats_ratio`` of a split limit; ``all`` = every
@@ -146,6 +140,7 @@ class PulsarTarget:
     """How long an action may take to show in the cluster after the call; with live clients an unload needs a second."""
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         require(
             _ADMIN_URL.fullmatch(self.admin_url),
             "admin_url",
@@ -156,15 +151,12 @@ class PulsarTarget:
             raise ValueError("token_file and token_env are both set: give one of them")
         if (self.certificate_file is None) != (self.key_file is None):
             raise ValueError("certificate_file and key_file belong together: give both or neither")
-        self._require_tls_for("ca_file", "certificate_file")
+        for name in ("ca_file", "certificate_file"):
+            if getattr(self, name) is not None and not self.admin_url.startswith("https://"):
+                raise ValueError(f"{name} is set, but admin_url is plain http: use https, or remove {name}")
         if self.token_env is not None:
             # The value is not quoted: a user who mistakes it for the token itself has put a secret there.
             require(_VARIABLE.fullmatch(self.token_env), "token_env", "(not shown)", "the name of a variable")
-
-    def _require_tls_for(self, *names: str) -> None:
-        for name in names:
-            if getattr(self, name) is not None and not self.admin_url.startswith("https://"):
-                raise ValueError(f"{name} is set, but admin_url is plain http: use https, or remove {name}")
 
 
 _METRICS_URL = re.compile(r"https?://(?:[^{}\s]|{host}|{broker})+")
@@ -172,13 +164,18 @@ _COUNTER = re.compile(
     r'[A-Za-z_:][A-Za-z0-9_:]*(?:{[A-Za-z_]\w*="[^"\\\n]*"(?:,[A-Za-z_]\w*="[^"\\\n]*")*})?'
 )
 _BOOTSTRAP = re.compile(rf"{HOST_PORT}(?:,{HOST_PORT})*")
+_Counters = Annotated[
+    tuple[str, ...],
+    Predicate(lambda counters: bool(counters) and all(map(_COUNTER.fullmatch, counters))),
+    'one or more of name or name{label="value"}',
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaTarget:
     """A Kafka cluster's admin API, as ``trimtab collect kafka`` and ``trimtab execute kafka`` use it."""
 
-    bootstrap: str = "127.0.0.1:9092"
+    bootstrap: Annotated[str, Predicate(_BOOTSTRAP.fullmatch), "host:port[,host:port]"] = "127.0.0.1:9092"
     """Brokers to begin with, ``host:port[,host:port]``. Kafka: ``bootstrap.servers``."""
     security: SecuritySettings = field(default_factory=SecuritySettings)
     planned_file: str | None = None
@@ -188,14 +185,14 @@ class KafkaTarget:
     """Page of each broker with its counters in Prometheus' text format, as the JMX exporter serves it:
     ``http://{host}:7071/metrics``. ``{host}`` is the broker's advertised host, ``{broker}`` its id. It gives the broker's network
     traffic, so that a throttle can use what is free of ``[kafka.capacity]``; unset = not measured."""
-    received_metrics: tuple[str, ...] = (
+    received_metrics: _Counters = (
         "kafka_server_brokertopicmetrics_bytesin_total",
         "kafka_server_brokertopicmetrics_replicationbytesin_total",
     )
     """Counters on that page that add up to what a broker receives, as ``name`` or ``name{label="value"}``; all must be there. Series
     with a label ``topic`` are left out unless the label is named here, because the one without it is their sum. The default is what
     the JMX exporter's own rules for Kafka make of ``kafka.server:type=BrokerTopicMetrics``."""
-    sent_metrics: tuple[str, ...] = (
+    sent_metrics: _Counters = (
         "kafka_server_brokertopicmetrics_bytesout_total",
         "kafka_server_brokertopicmetrics_replicationbytesout_total",
     )
@@ -204,26 +201,18 @@ class KafkaTarget:
     timeout_s: Positive = 10.0
     """How long one call may take; a broker that is down takes this time in each sweep that calls it. A metrics page may
     take as long, and delays nothing."""
-    sweeps_per_round_count: Annotated[int, Field(ge=2)] = 2
+    sweeps_per_round_count: _Sweeps = 2
     """How often the cluster is read in a round, at least 2, so that one failed read leaves no gap. Write rates are
     measured over 5 s and more, so sweeps closer than that gain nothing."""
 
     def __post_init__(self) -> None:
-        require(_BOOTSTRAP.fullmatch(self.bootstrap), "bootstrap", self.bootstrap, "host:port[,host:port]")
+        check_bounds(self)
         if self.metrics_url is not None:
             require(
                 _METRICS_URL.fullmatch(self.metrics_url) and re.search(r"{(host|broker)}", self.metrics_url),
                 "metrics_url",
                 _without_password(self.metrics_url),
                 "http:// or https:// with {host} or {broker} in it, so that each broker has its own, and no other braces",
-            )
-        for name in ("received_metrics", "sent_metrics"):
-            counters = getattr(self, name)
-            require(
-                counters and all(map(_COUNTER.fullmatch, counters)),
-                name,
-                counters,
-                'one or more of name or name{label="value"}',
             )
 
 

@@ -123,7 +123,7 @@ def play(
     controller = Controller(CLUSTER, DictStore(), identity=identity, settings=ClusterSettingsSource(settings))
     fleet, waiting, sweeps = Fleet(seed=seed), list[Output](), list[Sweep]()
     story = Story(
-        acceptable_points=settings.pulsar.of_policy(fleet_planner.POLICY).acceptable_spread_points,
+        acceptable_points=settings.pulsar.section_of(fleet_planner.POLICY).acceptable_spread_points,
         limits=settings.pulsar.split.limits(),
         metrics_url="http://127.0.0.1:9464/metrics",
         bootstrap="127.0.0.1:29092",

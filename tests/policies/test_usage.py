@@ -188,11 +188,11 @@ def test_topics_and_sessions_are_resources_only_where_their_capacity_is_declared
 
 @pytest.mark.parametrize("name", ["cpu_weight", "direct_memory_weight", "capacity_weight"])
 def test_a_negative_weight_is_refused_by_name(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} is -1.0; it must be from 0 to"):
+    with pytest.raises(ValueError, match=f"{name} is -1.0; expected from 0 to"):
         UsageSettings(**{name: -1.0})
 
 
 @pytest.mark.parametrize("settings", [CapacitySettings, BrokerCapacity])
 def test_a_negative_capacity_is_refused_by_name(settings: type[CapacitySettings | BrokerCapacity]) -> None:
-    with pytest.raises(ValueError, match=r"bytes_per_s is -2.0; it must be 0 "):
+    with pytest.raises(ValueError, match=r"bytes_per_s is -2.0; expected 0 "):
         settings(bytes_per_s=-2.0)

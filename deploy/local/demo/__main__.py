@@ -129,7 +129,7 @@ def _set_stage(directory: Path, view: View, args: argparse.Namespace) -> Iterato
                 standby.start()
                 standby.wait_until_ready()
         story = Story(
-            acceptable_points=settings.pulsar.of_policy(fleet_planner.POLICY).acceptable_spread_points,
+            acceptable_points=settings.pulsar.section_of(fleet_planner.POLICY).acceptable_spread_points,
             limits=settings.pulsar.split.limits(),
             metrics_url=controller.metrics_url,
             bootstrap=kafka.bootstrap,

@@ -13,15 +13,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from struct import iter_unpack
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Le
 
+from policies.bounds import NotNegative, Ratio, check_bounds
 from policies.columns import Bools, Floats, Ints, sum_runs
 from policies.costs import SATURATED_POINTS, CostMemory, Costs, figures_of, learn
 from policies.shedding.view import RoundView
 from policies.usage import RESOURCES
-from policies.wording import require
 
 GOAL_RATIO: Final = 0.5
 """Where a plan ends, as a share of the acceptable spread: half of it, so that the spread does not soon come back."""
@@ -33,28 +34,26 @@ MOST_PROMISES: Final = 10
 class FleetPlannerSettings:
     """How far apart brokers may be, how sure it has to be, and how much may move."""
 
-    acceptable_spread_points: float = 15.0
+    acceptable_spread_points: NotNegative = 15.0
     """Percentage points between the most and the least used broker that need no action. A plan goes on to half of it, so
     that the spread does not soon come back. Not in Pulsar."""
-    noise_multiple: float = 2.5
+    noise_multiple: NotNegative = 2.5
     """By how many times its uncertainty a spread has to be above the acceptable one, added up over the rounds in which it is. The
     uncertainty is computed from the measured noise: a large difference is acted on at once, one near the limit once it has lasted.
     A larger value acts less and later. Not in Pulsar."""
-    min_gain_points: float = 0.5
+    min_gain_points: NotNegative = 0.5
     """Percentage points by which a plan as a whole has to lower one of its brokers; a single move may bring less, however small
     bundles are. Not in Pulsar."""
-    max_moved_ratio: float = 0.2
+    max_moved_ratio: Ratio = 0.2
     """Share of the fleet's traffic that one round may move; every client of what moves reconnects. Not in Pulsar."""
-    failed_promises_ratio: float = 0.6
+    failed_promises_ratio: Ratio = 0.6
     """Share of the last ``promises_count`` unloads. If so many have settled and brought less than half of what they
     promised, nothing is planned until an hour has passed or a person resumes the cluster. Not in Pulsar."""
-    promises_count: int = 10
+    promises_count: Annotated[int, Ge(0), Le(MOST_PROMISES)] = 10
     """How many of the last unloads ``failed_promises_ratio`` looks at, at most 10; 0: it never stops a plan. Not in Pulsar."""
 
     def __post_init__(self) -> None:
-        require(self, "acceptable_spread_points", "noise_multiple", "min_gain_points", expected="0 or more")
-        require(self, "max_moved_ratio", "failed_promises_ratio", most=1, expected="from 0 to 1")
-        require(self, "promises_count", most=MOST_PROMISES, expected=f"from 0 to {MOST_PROMISES}")
+        check_bounds(self)
 
     @property
     def goal_points(self) -> float:

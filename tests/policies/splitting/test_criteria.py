@@ -309,7 +309,7 @@ def test_partitions_too_hot_for_any_split_are_found_the_hottest_first() -> None:
         ({"algorithm": "specified_positions_divide"}, "where a person gives the positions"),
         ({"max_child_ratio": 0.0}, "max_child_ratio is 0.0"),
         ({"max_child_ratio": float("nan")}, "max_child_ratio is nan"),
-        ({"max_messages_per_s": 0.0}, "must be a number above 0"),
+        ({"max_messages_per_s": 0.0}, "expected more than 0"),
         ({"average_samples": 0}, "average_samples is 0"),
     ],
 )

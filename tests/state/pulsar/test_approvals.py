@@ -291,7 +291,7 @@ def test_a_standing_approval_covers_what_keeps_within_all_of_its_limits(
         ("kinds", ("throttles",), "kinds has 'throttles'; expected unloads or splits"),
         ("hours", ("8-9",), "hours has '8-9'; expected a span of the day"),
         ("hours", ("08:00-09:00 splits",), "kinds says which actions are approved"),
-        ("max_bytes_per_s", -1.0, "it must be 0 or more"),
+        ("max_bytes_per_s", -1.0, "expected 0 or more"),
     ],
 )
 def test_a_rule_that_makes_no_sense_is_refused(field: str, value: Any, complaint: str) -> None:

@@ -299,7 +299,7 @@ def test_without_guards_exactly_the_policys_decisions_come_out(trace: list[Event
     for number, reports in rounds_of(trace):
         dumb.advance(reports, end_ms=(number + 1) * LENGTH_MS)
         snapshot = snapshot_of(dumb, reports, pulsar.usage.weights().tolist())
-        plan, memory = decide(chosen, snapshot, memory, pulsar.of_policy(chosen))
+        plan, memory = decide(chosen, snapshot, memory, pulsar.section_of(chosen))
         expected += [(number, *unload) for unload in unloads_of(snapshot, plan)]
     actions = run([trace], source).actions
     assert [

@@ -4,11 +4,15 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
+from typing import get_args
 
 import pytest
 
+from policies.bounds import bounds_of
 from streaming.settings import Settings, SettingsError, load
 from streaming.settings.catalog import dotted, sections
+from streaming.settings.load import read_tree
 from streaming.settings.reference import render_reference, render_sample
 from tests.streaming.settings.given import loaded, refusal
 
@@ -62,7 +66,7 @@ WRONG = [
         "the low threshold must not exceed the high one")),
     ("a cluster's section is not blamed for what it inherits",
         '[clusters."e".pulsar]\nbundle_average_samples = 3\n[pulsar.rounds]\nlength_s = 0',
-        "pulsar.rounds: length_s is 0.0; a round lasts at least a millisecond"),
+        "pulsar.rounds.length_s: expected from a millisecond to 1e+09 s, found 0"),
     ("nor for an unknown key that it inherits",
         '[clusters."e".pulsar]\nbundle_average_samples = 3\n[pulsar]\nlength_s = 10',
         "pulsar.length_s: unknown setting; did you mean pulsar.rounds.length_s?"),
@@ -74,18 +78,18 @@ WRONG = [
         ('pulsar.placement: expected one of "broker", "least-long-term-message-rate", '
         '"least-resource-usage", found "least-message-rate"')),
     ("a limit that would let nothing move", "[pulsar.uniform_load_shedder]\nmax_unload_bundles_count = 0",
-        "pulsar.uniform_load_shedder: max_unload_bundles_count is 0; it must be 1 or more, or -1 (no limit)"),
+        "pulsar.uniform_load_shedder.max_unload_bundles_count: expected 1 or more, or -1 (no limit), found 0"),
     ("an action that is over at once", "[controller]\naction_ttl_s = 0",
         "controller.action_ttl_s: expected more than 0, found 0"),
     ("too few sweeps, named with their target", "[targets.e.pulsar]\nsweeps_per_round_count = 1",
         "targets.e.pulsar.sweeps_per_round_count: expected 2 or more, found 1"),
     ("a port that no machine has", "[metrics]\nport = 70000",
-        "metrics.port: expected at most 65535, found 70000"),
+        "metrics.port: expected from 0 to 65535, found 70000"),
     ("a trigger interval that would kill the workers is refused", "[spark]\ntrigger_interval_s = 31",
-        ("spark: trigger_interval_s is 31.0; expected above 0 and at most 30, because Spark kills Python "
-        "workers that idle for 60 s")),
+        ("spark.trigger_interval_s: expected more than 0 and at most 30, because Spark kills Python workers that "
+        "idle for 60 s, found 31")),
     ("an address without a scheme is refused", '[input]\nurl = "localhost:9092"',
-        "input: url is 'localhost:9092'; expected kafka://host:port[,host:port]"),
+        'input.url: expected kafka://host:port[,host:port] or pulsar://host:port[,host:port], found "localhost:9092"'),
     ("two topics of one name are refused", '[topics]\naudit = "trimtab.input"',
         "topics: input and audit are both 'trimtab.input'; every topic needs its own name"),
     ("a syntax error names the line", "[pulsar\n",
@@ -104,7 +108,7 @@ def test_every_problem_is_listed_at_once(tmp_path: Path):
     assert [line.split(":")[0] for line in lines] == [
         "TRIMTAB_CONTROLER__MODE", "--metrics-port", "trimtab.toml", "trimtab.toml", "trimtab.toml",
     ]  # fmt: skip
-    assert lines[-1] == "trimtab.toml: pulsar.usage: cpu_weight is -1.0; it must be from 0 to 1e+06"
+    assert lines[-1] == "trimtab.toml: pulsar.usage.cpu_weight: expected from 0 to 1e+06, found -1"
 
 
 def test_a_section_with_an_unreadable_value_is_not_judged_by_its_default(tmp_path: Path):
@@ -169,8 +173,29 @@ def test_every_setting_has_a_docstring_and_a_row_in_the_reference():
             assert f"\n| `{setting.name}` |" in chapters[heading]
 
 
+BOUNDED = {(each.section, each.name): each for section in sections() for each in section.settings}
+
+
+@pytest.mark.parametrize(
+    ("section", "name"),
+    [key for key in BOUNDED if key[1] in bounds_of(key[0])],
+    ids=lambda each: each if isinstance(each, str) else each.__name__,
+)
+def test_a_bound_holds_for_what_is_read_and_for_what_code_makes(section: type, name: str):
+    kind = BOUNDED[section, name].kind
+    if NoneType in get_args(kind):
+        kind = get_args(kind)[0]
+    wrong = {int: -2, float: -2.0, str: ""}.get(kind, ["a b"])
+    expected = re.escape(bounds_of(section)[name].words)
+    with pytest.raises(ValueError, match=f"{name} is .*; expected {expected}"):
+        section(**{name: wrong})
+    with pytest.raises(SettingsError, match=f"^{name}: expected {expected}, found "):
+        read_tree({name: wrong}, section)
+
+
 def test_every_limit_and_unit_is_visible_in_the_reference():
     reference = render_reference()
+    assert "| `max_unload_ratio` | number, from 0 to 1 | `0.5` |" in reference
     assert "| `low_threshold_points` | number | `15` |" in reference
     assert "Pulsar: `loadBalancerAvgShedderLowThreshold` |" in reference
     assert '| `mode` | `"dry-run"` or `"act"` | `"dry-run"` |' in reference
