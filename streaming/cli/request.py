@@ -13,6 +13,7 @@ import msgspec
 
 from state.events import System
 from state.outputs import rfc3339
+from state.overlay import ControlData, MaintenanceWindow, epoch_ms
 from state.settings import Mode
 from streaming.cli.control import (
     Asker,
@@ -23,18 +24,16 @@ from streaming.cli.control import (
     check_written,
     encode_change,
     find_standings,
+    maintenance_of,
     plan,
     read_control,
     read_standings,
-    upkeep_of,
     write_control,
 )
 from streaming.cli.options import settings_options, with_options
 from streaming.cli.output import text_of
 from streaming.cli.published import Newest, Round, search_rounds
-from streaming.contract.decode import to_ms
 from streaming.contract.envelope import ReadEnvelope
-from streaming.contract.messages import ControlData, SpellData
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotAcknowledged, Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
@@ -218,7 +217,7 @@ def _systems(known: Known | None) -> dict[str, System]:
 def _choose(request: Request, stands: Mapping[str, Standing], known: Known | None) -> list[str]:
     """The clusters to change, by name; raises ``WrongUse`` for a named one that is not known, unless forced."""
     settings = request.settings
-    named = {*settings.clusters, *(name for name, each in stands.items() if not each.is_as_configured)}
+    named = {*settings.clusters, *(name for name, each in stands.items() if each.overlay.changes_anything)}
     if request.every:
         found = sorted({*named, *(known or {})})
         if not found:
@@ -304,7 +303,7 @@ def change_text(event: Planned) -> str:
 
 def _upkeep_changes(before: ControlData, after: ControlData) -> Iterable[str]:
     """What begins and what ends with a change."""
-    old, new = dict(upkeep_of(before)), dict(upkeep_of(after))
+    old, new = dict(maintenance_of(before)), dict(maintenance_of(after))
     for key in sorted({*old, *new}):
         if key not in new:
             yield f"  {' '.join(key)}: ends"
@@ -320,7 +319,7 @@ def overlay_text(cluster: str, stands: Standing) -> str:
         return text_of([f"{cluster}: as configured, no control event", *refused])
     return text_of(
         [
-            f"{cluster}: {event.who or 'somebody'} at {rfc3339(event.time_ms)}: {event.why or 'no reason given'}",
+            f"{cluster}: {data.who or 'somebody'} at {rfc3339(event.time_ms)}: {data.why or 'no reason given'}",
             *refused,
             f"  paused: {_pause(data)}",
             f"  mode: {data.mode or 'as configured'}",
@@ -345,13 +344,13 @@ def overlay_tree(cluster: str, stands: Standing) -> dict[str, Any]:
 
 def standing_lines(data: ControlData) -> Iterable[str]:
     """What is under maintenance or drained, with who asked for it and why."""
-    for key, each in upkeep_of(data):
+    for key, each in maintenance_of(data):
         asked = f"by {each.who or 'somebody'}: {each.why or 'no reason given'}"
-        yield f"  {' '.join(key)}: since {rfc3339(to_ms(each.since))} {_describe_end(each)}, {asked}"
+        yield f"  {' '.join(key)}: since {rfc3339(epoch_ms(each.since))} {_describe_end(each)}, {asked}"
 
 
-def _describe_end(spell: SpellData) -> str:
-    return "until it is ended" if spell.until is None else f"until {rfc3339(to_ms(spell.until))}"
+def _describe_end(window: MaintenanceWindow) -> str:
+    return "until it is ended" if window.until is None else f"until {rfc3339(epoch_ms(window.until))}"
 
 
 def _describe_approval(before: ControlData, after: ControlData) -> list[str]:
@@ -364,7 +363,7 @@ def _describe_approval(before: ControlData, after: ControlData) -> list[str]:
 def _pause(data: ControlData) -> str:
     if not data.paused:
         return "no"
-    return "yes" if data.until is None else f"until {rfc3339(to_ms(data.until))}"
+    return "yes" if data.until is None else f"until {rfc3339(epoch_ms(data.until))}"
 
 
 def _line(name: str, before: str, after: str) -> str:

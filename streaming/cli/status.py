@@ -200,7 +200,10 @@ def _describe_waiting(event: Round, stands: Standing) -> str | None:
     written, obeyed = stands.event, event.data.control
     if written is None or (obeyed is not None and obeyed.id == written.id):
         return None
-    return f"{written.who or 'somebody'}: {written.why or 'no reason given'} ({written.id}), which no round obeys yet"
+    data = written.data
+    return (
+        f"{data.who or 'somebody'}: {data.why or 'no reason given'} ({written.id}), which no round obeys yet"
+    )
 
 
 _FIELDS = (

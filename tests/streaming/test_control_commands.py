@@ -91,7 +91,7 @@ def test_forgetting_a_cluster_carries_its_overlay_on_and_the_next_change_does_no
     assert "  forgotten: all that is remembered of the cluster" in change_text(event)
     assert "forget" not in data_of(planned(pause_edit(), event.value, now_ms=NOW_MS + 1000))
     taken = stands(event.value).event
-    assert taken.forget
+    assert taken.data.forget
 
 
 HOUR = timedelta(hours=1)
@@ -132,8 +132,8 @@ def test_what_is_deleted_is_as_configured_and_is_named_no_more():
         "who": "maria",
         "why": "the sale",
     }
-    assert not stands(FULL).is_as_configured
-    assert stands(FULL, event.value).is_as_configured
+    assert stands(FULL).overlay.changes_anything
+    assert not stands(FULL, event.value).overlay.changes_anything
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_what_is_written_is_an_event_the_controller_takes():
     assert cluster == "east-1"
     assert find_standings([record(event.value)], SETTINGS)["east-1"].event is not None
     assert json.loads(event.value)["source"] == "/operator/maria"
-    assert getattr(control_event, "why", None) == "the sale"
+    assert control_event.data.why == "the sale"
 
 
 @pytest.mark.parametrize(

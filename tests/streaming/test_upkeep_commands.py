@@ -5,7 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from state.outputs import DrainRow, Section, UpkeepSummary
+from state.outputs import DrainRow, MaintenanceSummary, Section
 from streaming.cli.control import Edit, Planned, plan
 from streaming.cli.operate import configured_edit, mode_edit, pause_edit, resume_edit, settings_edit
 from streaming.cli.request import change_text, overlay_text
@@ -79,8 +79,10 @@ def test_what_is_ended_takes_part_again_a_drained_broker_too():
 
 
 def test_what_is_deleted_is_under_no_maintenance():
-    assert not stands(both().value).is_as_configured
-    assert stands(planned(configured_edit(), both().value, now_ms=NOW_MS + 2).value).is_as_configured
+    assert stands(both().value).overlay.changes_anything
+    assert not stands(
+        planned(configured_edit(), both().value, now_ms=NOW_MS + 2).value
+    ).overlay.changes_anything
 
 
 def test_what_is_not_under_maintenance_cannot_be_ended():
@@ -172,7 +174,7 @@ def test_pulsars_own_bundles_at_a_drained_broker_are_named():
 )
 def test_a_drain_cannot_end_where_all_that_is_left_stays(outcomes: dict[str, int], *, expected: bool):
     left = Section(count=sum(outcomes.values()), outcomes=outcomes, heaviest=[])
-    upkeep = UpkeepSummary(brokers=[], namespaces=[], drains=[], left=left)
+    upkeep = MaintenanceSummary(brokers=[], namespaces=[], drains=[], left=left)
 
     class Data:
         """Stands in for the summary, of which only ``upkeep`` is read."""
