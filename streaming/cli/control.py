@@ -25,7 +25,7 @@ from streaming.process.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.catalog import dotted, values
 from streaming.settings.reference import toml_value
-from streaming.systems import append_to_input, input_reader
+from streaming.systems import input_reader
 from streaming.transport.side import TopicRecord
 
 Edit = Callable[[ControlData], ControlData]
@@ -65,17 +65,16 @@ def find_standings(
             found.setdefault(cluster, []).append(
                 (event, _refusal(cluster, event, record.timestamp, settings, systems.get(cluster)))
             )
-    return {cluster: _newest(events) for cluster, events in found.items()}
+    stands = {}
+    for cluster, events in found.items():
+        newest_first = sorted(events, key=lambda item: item[0].age_key, reverse=True)
+        taken = next((event for event, refused in newest_first if refused is None), None)
+        stands[cluster] = Standing(event=taken, refused=newest_first[0][1])
+    return stands
 
 
 def _key(record: TopicRecord) -> str | None:
     return None if record.key is None else record.key.decode(errors="replace")
-
-
-def _newest(events: Sequence[tuple[Control, str | None]]) -> Standing:
-    newest_first = sorted(events, key=lambda each: each[0].age_key, reverse=True)
-    taken = next((event for event, refused in newest_first if refused is None), None)
-    return Standing(event=taken, refused=newest_first[0][1])
 
 
 def _refusal(
@@ -90,14 +89,6 @@ def _refusal(
         return f"{event.id} of {rfc3339(event.time_ms)} has settings that do not fit: {error}"
     wrong = refuse_maintenance(event, system)
     return None if wrong is None else f"{event.id} of {rfc3339(event.time_ms)}: {wrong.detail}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asker:
-    """Who wants a change, and why; both are shown in the round summaries."""
-
-    who: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,21 +114,24 @@ def plan(
     cluster: str,
     *,
     edit: Edit,
-    asker: Asker,
+    who: str,
+    why: str,
     stands: Standing,
     settings: SettingsSource,
     now_ms: int,
     nonce: str,
     system: System | None = None,
 ) -> Planned:
-    """The event that makes a change; ``nonce`` makes its id unique. Raises ``WrongUse``.
+    """The event that makes a change; ``who`` asks for it and ``why`` are shown in the round summaries. Raises ``WrongUse``.
+
+    ``nonce`` makes its id unique.
 
     ``system`` decides how long the cluster's rounds are; None: not known yet, and the controller takes it for Pulsar's.
 
     The event's time is after that of the event in ``stands``, so that it is the newer one whatever clock wrote the other.
     """
     before = stands.overlay.at(moment_at(now_ms))
-    after = msgspec.structs.replace(edit(before), who=asker.who, why=asker.why)
+    after = msgspec.structs.replace(edit(before), who=who, why=why)
     _require_own_settings(cluster, system, before, after)
     _require_pulsar(cluster, system, after)
     old = _settings_in_force(cluster, before, settings)
@@ -278,11 +272,6 @@ def read_control(settings: Settings) -> list[TopicRecord]:
     """The newest record of each cluster, and older ones that are not compacted yet, in order. Raises ``exits.Refused``."""
     with input_reader(settings, settings.topics.control, compacted=True) as reader:
         return list(reader.read_to_end())
-
-
-def write_control(settings: Settings, events: Sequence[Planned]) -> None:
-    """Write and wait for the brokers; returns when they have it. Raises ``exits.Refused``."""
-    append_to_input(settings, settings.topics.control, [(event.cluster, event.value) for event in events])
 
 
 def check_written(

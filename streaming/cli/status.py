@@ -33,7 +33,7 @@ from streaming.cli.output import (
     value_text,
 )
 from streaming.cli.published import LOOK_BACK_S, Newest, Round, epoch_of, records_of
-from streaming.cli.summaries import examined_text, upkeep_lines
+from streaming.cli.summaries import examined_text, maintenance_lines
 from streaming.process.exits import NotFound, Refused
 from streaming.process.stopping import watched
 from streaming.settings import Settings
@@ -284,7 +284,7 @@ def status_text(status: ClusterStatus) -> str:
         ),
         *_rows("shadow", _shadow(data)),
         *_rows("approval", _approval(data.approval)),
-        *_rows("upkeep", upkeep_lines(data.upkeep)),
+        *_rows("upkeep", maintenance_lines(data.upkeep)),
         *_failing(data),
         *_rows("findings", [f"{each.kind} {each.subject}: {each.advice}" for each in data.findings.heaviest]),
         *_throttle(data.throttle),

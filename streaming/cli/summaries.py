@@ -118,9 +118,9 @@ def _aftermath_lines(data: RoundSummary) -> Iterator[str]:
                 for row in data.approval.answers
             ]
         )
-    upkeep = list(upkeep_lines(data.upkeep))
-    if upkeep:
-        yield from ("", "Maintenance and drains", *(f"  {line}" for line in upkeep))
+    lines = list(maintenance_lines(data.upkeep))
+    if lines:
+        yield from ("", "Maintenance and drains", *(f"  {line}" for line in lines))
     if data.findings.count:
         yield from _section("Findings", data.findings, lambda each: (each.kind, each.subject, each.advice))
 
@@ -157,7 +157,7 @@ def left_lines(found: MaintenanceSummary | None) -> Iterable[str]:
             yield f"  {each.bundle} at {each.broker}: {each.detail}"
 
 
-def upkeep_lines(found: MaintenanceSummary | None) -> Iterable[str]:
+def maintenance_lines(found: MaintenanceSummary | None) -> Iterable[str]:
     """Maintenance and drains as a round has them, for ``status`` and ``rounds``."""
     if found is None:
         return

@@ -9,7 +9,7 @@ import msgspec
 
 from state.outputs import RoundSummary
 from state.overlay import MaintenanceWindow
-from streaming.cli.control import Asker, Edit, Planned, maintenance_of, read_standings
+from streaming.cli.control import Edit, Planned, maintenance_of, read_standings
 from streaming.cli.options import Moment, example, settings_options
 from streaming.cli.output import format_option, render, text_of
 from streaming.cli.published import Newest, Round, pass_over_outage
@@ -58,8 +58,8 @@ def start_command(
 ) -> None:
     """Make brokers neither source nor destination, and leave the bundles of namespaces where they are."""
     _require_something(brokers, namespaces)
-    edit = begin_maintenance(brokers, namespaces, asker=request.asker, at=datetime.now(UTC), until=until)
-    for event, known in change(request, edit):
+    window = MaintenanceWindow(since=datetime.now(UTC), until=until, who=request.who, why=request.why)
+    for event, known in change(request, begin_maintenance(brokers, namespaces, window)):
         _warn_of_strangers(event.cluster, known, brokers)
 
 
@@ -120,8 +120,9 @@ def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
 
     With --wait it goes on to show how far the drain is, round by round, until the brokers are empty.
     """
+    window = MaintenanceWindow(since=datetime.now(UTC), who=request.who, why=request.why)
     moving = []
-    for event, known in change(request, begin_drain(brokers, asker=request.asker, at=datetime.now(UTC))):
+    for event, known in change(request, begin_drain(brokers, window)):
         _warn_of_strangers(event.cluster, known, brokers)
         observed = None if known is None else known.mode
         if (event.after.mode or observed or request.settings.controller.mode) == "dry-run":
@@ -154,13 +155,9 @@ def _warn_of_strangers(cluster: str, known: KnownCluster | None, brokers: tuple[
 def begin_maintenance(
     brokers: Collection[str],
     namespaces: Collection[str],
-    *,
-    asker: Asker,
-    at: datetime,
-    until: datetime | None,
+    window: MaintenanceWindow,
 ) -> Edit:
-    """Leave brokers and namespaces alone, until then or until a person ends it; a drain of such a broker ends."""
-    window = MaintenanceWindow(since=at, until=until, who=asker.who, why=asker.why)
+    """Leave brokers and namespaces alone, until it ends or a person ends it; a drain of such a broker ends."""
     return lambda data: msgspec.structs.replace(
         data,
         maintenance_brokers=data.maintenance_brokers | dict.fromkeys(brokers, window),
@@ -193,9 +190,8 @@ def end_maintenance(brokers: Collection[str], namespaces: Collection[str]) -> Ed
     return edit
 
 
-def begin_drain(brokers: Collection[str], *, asker: Asker, at: datetime) -> Edit:
+def begin_drain(brokers: Collection[str], window: MaintenanceWindow) -> Edit:
     """Empty brokers. One that is drained already goes on as it began; a drain replaces a maintenance."""
-    window = MaintenanceWindow(since=at, who=asker.who, why=asker.why)
     return lambda data: msgspec.structs.replace(
         data,
         maintenance_brokers=_without(data.maintenance_brokers, brokers),
