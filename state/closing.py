@@ -10,13 +10,14 @@ from typing import Literal, get_args
 
 import msgspec
 
+from state.events import Control
 from state.guard_settings import NO_ZONES, Approval, QuietSpan, Zones
 from state.ledger import ActionKind
-from state.memory import ControlRecord, Header, OpenRound
+from state.memory import Header, OpenRound
 from state.outputs import Identified, Output, RoundSummary, output, rfc3339
 from state.outputs.actions import ROUND_TYPE
+from state.overlay import ControlData
 from state.settings import JUDGED_ACTIONS_COUNT, ClusterSettings, GuardSettings, Mode, RoundSettings
-from state.upkeep import NOTHING, Upkeep
 
 MAX_ACTION_BYTES = 8_000_000
 """Just below the largest record that the action topics on Kafka take, the envelope included."""
@@ -64,8 +65,10 @@ class Closing:
     """When its actions are no longer to be carried out."""
     open_round: OpenRound
     settings: ClusterSettings
-    record: ControlRecord | None
+    control: Control | None
     """The control event in force."""
+    overlay: ControlData
+    """What that event sets for this round."""
     settings_problem: str | None
     """Why the event's settings are not in force; None if they are."""
     mode: Mode
@@ -75,15 +78,8 @@ class Closing:
     """Whether the cluster was silent for so long that the policies begin anew."""
     max_action_bytes: int
     memory_start: MemoryStart
-    upkeep: Upkeep = NOTHING
-    """What is under maintenance or drained in it."""
     proposals_expire_ms: int | None = None
     """When the round's proposals expire; None where unloads and splits need no approval."""
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether an operator holds every action."""
-        return self.record is not None and self.record.event.is_paused_at(self.start_ms)
 
     @property
     def is_dry_run(self) -> bool:

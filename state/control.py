@@ -26,7 +26,7 @@ import msgspec
 
 from state import memory
 from state.events import ActionResult, ClusterFacts, Control, Event, Rejection, Tick
-from state.memory import ControlRecord, EarlyKind, EarlyRecord, Header
+from state.memory import EarlyKind, EarlyRecord, Header
 from state.settings import RoundSettings
 from state.waiting import silence_ms
 
@@ -52,36 +52,34 @@ def applies_from(header: Header, event: Control, rounds: RoundSettings) -> int:
 
 def take(header: Header, event: Control, rounds: RoundSettings) -> bool:
     """Remember a control event; False where a newer one already makes it pointless (or it is a repeat)."""
-    since = applies_from(header, event, rounds)
-    arrived_late = _due(event.time_ms, rounds, header.length_ms) < since
-    record = ControlRecord(event, since, arrived_late)
-    if any(known.event.age_key == event.age_key for known in header.control):
+    if any(known.age_key == event.age_key for known in header.control.values()):
         return False
-    found = sorted([*header.control, record], key=lambda known: known.event.age_key)
-    header.control = _needed(found)
-    if record not in header.control:
+    since = applies_from(header, event, rounds)
+    is_late = _due(event.time_ms, rounds, header.length_ms) < since
+    event = msgspec.structs.replace(event, arrived_late=is_late)
+    needed: dict[int, Control] = {}  # without those that are older than another one and apply no earlier
+    newest_first = sorted([*header.control.items(), (since, event)], key=lambda item: item[1].age_key)[::-1]
+    for number, known in newest_first:
+        if not needed or number < min(needed):
+            needed[number] = known
+    header.control = dict(sorted(needed.items()))
+    if header.control.get(since) is not event:
         return False
     if len(header.control) > MAX_WAITING_COUNT:
-        del header.control[1]  # not the first: it may be in force, and stays so until another one applies
+        second = list(header.control)[
+            1
+        ]  # not the first: it may be in force, and stays so until another one applies
+        del header.control[second]
     return True
 
 
-def _needed(records: list[ControlRecord]) -> list[ControlRecord]:
-    """Events, ascending by age, without those that are older than another one and apply no earlier."""
-    kept: list[ControlRecord] = []
-    for record in reversed(records):
-        if not kept or record.applies_from < kept[-1].applies_from:
-            kept.append(record)
-    return kept[::-1]
-
-
-def in_force(header: Header, number: int) -> ControlRecord | None:
+def in_force(header: Header, number: int) -> Control | None:
     """The newest event that applies to a round; older ones are forgotten, because rounds close in order."""
-    applicable = (record for record in reversed(header.control) if record.applies_from <= number)
-    newest = next(applicable, None)
-    if newest is not None:
-        header.control = [record for record in header.control if record.event.age_key >= newest.event.age_key]
-    return newest
+    newest = max((since for since in header.control if since <= number), default=None)
+    if newest is None:
+        return None
+    header.control = {since: event for since, event in header.control.items() if since >= newest}
+    return header.control[newest]
 
 
 def is_forgetting_due(header: Header, number: int, rounds: RoundSettings) -> bool:
@@ -123,10 +121,11 @@ def schedule_forgetting(header: Header, event: Control, rounds: RoundSettings) -
 
 def keep_newest_control(header: Header, length_ms: int) -> Header:
     """Only the newest control event, if it changes anything; ``length_ms`` is that of the rounds of a cluster that is not known."""
-    events = [*controls_of(header), *(each.event for each in header.control)]
-    newest = max(events, key=lambda event: event.age_key)
-    kept = [record_of(msgspec.structs.replace(newest, forget=False), None)] if newest.changes_anything else []
-    return Header(length_ms=length_ms, early=kept)
+    newest = max([*controls_of(header), *header.control.values()], key=lambda event: event.age_key)
+    if not newest.data.changes_anything:
+        return Header(length_ms=length_ms)
+    kept = msgspec.structs.replace(newest, data=msgspec.structs.replace(newest.data, forget=False))
+    return Header(length_ms=length_ms, early=[record_of(kept, None)])
 
 
 _TYPES: dict[EarlyKind, type[Event]] = {

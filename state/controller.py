@@ -180,7 +180,7 @@ class Controller:
         if not isinstance(event, Control) and partition is not None:
             self._header.partition = partition
         ended = control.keep_early(self._header, event, systems.all_rounds(self._base))
-        if ended == USED and isinstance(event, Control) and event.forget:
+        if ended == USED and isinstance(event, Control) and event.data.forget:
             self._forget_if_silent(event)
         return ended
 
@@ -214,7 +214,7 @@ class Controller:
     def _take_again(self, event: Event) -> None:
         if isinstance(event, Control):
             control.take(self._header, event, self._rounds)
-            if event.forget:
+            if event.data.forget:
                 control.schedule_forgetting(self._header, event, self._rounds)
         elif not self._is_late(event):
             self._begin(event.time_ms)
@@ -223,7 +223,7 @@ class Controller:
     def _take_control(self, event: Control) -> Result:
         if not control.take(self._header, event, self._rounds):
             return SUPERSEDED
-        if event.forget and not self._forget_if_silent(event):
+        if event.data.forget and not self._forget_if_silent(event):
             control.schedule_forgetting(self._header, event, self._rounds)
         return USED
 

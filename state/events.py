@@ -18,7 +18,7 @@ from policies.columns import Bools, Floats, Ints
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.moves import UNKNOWN, MoveColumns, Moves, ReplicaSet, read_moves
 from state.facts import Facts
-from state.upkeep import NOTHING, Upkeep
+from state.overlay import ControlData
 
 _INT64 = "<i8"
 
@@ -372,31 +372,9 @@ class ClusterFacts(Event, frozen=True, array_like=True):
 class Control(Event, frozen=True, array_like=True):
     """All that an operator has set for one cluster; a newer event replaces all of it."""
 
-    paused: bool
-    mode: Literal["dry-run", "act"] | None
-    overlay: bytes
-    """Settings as a JSON object, canonical."""
-    who: str
-    why: str
-    resumed_ms: int | None = None
-    """When a person said that the cause of failing actions is repaired; at most the event's own time."""
-    until_ms: int | None = None
-    """When its pause ends by itself; None: a person ends it."""
-    forget: bool = False
-    """Whether the cluster's memory begins anew."""
-    upkeep: Upkeep = NOTHING
-    """What is under maintenance, or drained."""
-    approval: Literal["none", "required"] | None = None
-    """Whether unloads and splits wait for a person; None: as configured."""
-
-    def is_paused_at(self, start_ms: int) -> bool:
-        """Whether it holds every action of a round that begins then."""
-        return self.paused and (self.until_ms is None or start_ms < self.until_ms)
-
-    @property
-    def changes_anything(self) -> bool:
-        """Whether the cluster is not as the settings file says."""
-        return bool(self.paused or self.mode or self.approval or self.upkeep or self.overlay != b"{}")
+    data: ControlData
+    arrived_late: bool = False
+    """Whether it came after the round it was meant for had closed; known once it is taken."""
 
 
 RejectReason = Literal[

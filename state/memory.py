@@ -21,14 +21,6 @@ from state.settings import Mode
 WaitingKind = Literal["report", "topics", "logs", "moves"]
 
 
-class ControlRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A control event and the first round it applies to."""
-
-    event: Control
-    applies_from: int
-    arrived_late: bool
-
-
 class Sender(msgspec.Struct, frozen=True, array_like=True):
     """The newest value of one sender that waits for a round's close; the value itself is in the store."""
 
@@ -162,7 +154,8 @@ class Header(msgspec.Struct, array_like=True):
     """Newest report time of the last round with a summary."""
     rounds_since_start: int = 0
     last_mode: Mode | None = None
-    control: list[ControlRecord] = msgspec.field(default_factory=list)
+    control: dict[int, Control] = msgspec.field(default_factory=dict)
+    """By the first round that each applies to, the control event in force and those that wait; ascending in round and age."""
     ledger: Ledger = msgspec.field(default_factory=Ledger)
     facts: Facts | None = None
     """The newest facts of the closed rounds."""

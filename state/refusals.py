@@ -17,7 +17,7 @@ def refuse(
     ahead = _refuse_ahead(event, where.appended_ms, limits)
     if ahead is not None or not isinstance(event, Control):
         return ahead or _refuse_stranger(event, where.partition, header, limits)
-    return _refuse_overlay(event, cluster, settings) or systems.refuse_upkeep(event, header.system)
+    return _refuse_overlay(event, cluster, settings) or systems.refuse_maintenance(event, header.system)
 
 
 def _refuse_ahead(event: Event, appended_ms: int | None, limits: RoundSettings) -> Rejection | None:
@@ -64,7 +64,7 @@ def _refuse_approval(partition: int | None, header: Header) -> Rejection | None:
 
 def _refuse_overlay(event: Control, cluster: str, settings: SettingsSource) -> Rejection | None:
     try:
-        settings.overlaid(cluster, event.overlay)
+        settings.overlaid(cluster, event.data.settings_json)
     except OverlayError as error:
         return Rejection(reason=error.reason, detail=str(error))
     return None

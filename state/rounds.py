@@ -18,12 +18,12 @@ from typing import Any, Generic
 
 from state import control, summary
 from state.closing import HELD_AFTER_ROUNDS, Closing, Identity, resume
-from state.events import Rejection
-from state.memory import ControlRecord, Header, OpenRound, Waiting, WaitingKey
+from state.events import Control, Rejection
+from state.memory import Header, OpenRound, Waiting, WaitingKey
 from state.outputs import Output
+from state.overlay import ControlData, epoch_ms, moment_at
 from state.settings import ClusterSettings, OverlayError, SettingsSource, to_ms
 from state.system import MemoryT, System
-from state.upkeep import NOTHING
 from state.waiting import silence_ms
 
 PASSES_THROUGH = (MemoryError,)
@@ -154,16 +154,16 @@ def _close(ended: Round[MemoryT], draft: Memory[MemoryT]) -> tuple[Memory[Memory
     own = system.observe(header, draft.own, open_round)
     if own is None or not system.has_summary(header, open_round):
         return Memory(header=header, own=own), []
-    record = control.in_force(header, ended.number)
-    in_force, problem = _settings_in_force(ended, record)
-    closing = _closing(ended, header, record, in_force, problem)
+    event = control.in_force(header, ended.number)
+    settings, problem = _settings_in_force(ended, event)
+    closing = _closing(ended, header, event, settings, problem)
     if closing.restarted:
         header.rounds_since_start = 0
     if closing.mode == "act" and header.last_mode == "dry-run":
         header.ledger.forget_dry_run()
     header.last_mode = closing.mode
-    if record is not None and record.event.resumed_ms is not None:
-        resume(header, record.event.resumed_ms)
+    if closing.overlay.resumed_at is not None:
+        resume(header, epoch_ms(closing.overlay.resumed_at))
     own, outputs = system.decide(closing, header, own, ended.waiting)
     header.rounds_since_start += 1
     header.last_summary = ended.number
@@ -172,18 +172,16 @@ def _close(ended: Round[MemoryT], draft: Memory[MemoryT]) -> tuple[Memory[Memory
     return Memory(header=header, own=own), outputs
 
 
-def _settings_in_force(
-    ended: Round[MemoryT], record: ControlRecord | None
-) -> tuple[ClusterSettings, str | None]:
+def _settings_in_force(ended: Round[MemoryT], event: Control | None) -> tuple[ClusterSettings, str | None]:
     """Settings of a round, and why the overlay is not in them (None if it is).
 
     The overlay was valid when it came; after a restart with other settings below it, it may no longer be.
     """
     base = ended.settings.base(ended.cluster)
-    if record is None:
+    if event is None:
         return base, None
     try:
-        return ended.settings.overlaid(ended.cluster, record.event.overlay), None
+        return ended.settings.overlaid(ended.cluster, event.data.settings_json), None
     except OverlayError as error:
         return (
             base,
@@ -194,24 +192,29 @@ def _settings_in_force(
 def _closing(
     ended: Round[MemoryT],
     header: Header,
-    record: ControlRecord | None,
+    event: Control | None,
     settings: ClusterSettings,
     problem: str | None,
 ) -> Closing:
-    number, end_ms = ended.number, (ended.number + 1) * header.length_ms
+    number, start_ms, end_ms = (
+        ended.number,
+        ended.number * header.length_ms,
+        (ended.number + 1) * header.length_ms,
+    )
     identity = ended.identity
-    mode = identity.mode if record is None or record.event.mode is None else record.event.mode
-    approval = identity.approval if record is None or record.event.approval is None else record.event.approval
-    needs_approval = approval == "required" and mode == "act"
+    overlay = ControlData() if event is None else event.data.at(moment_at(start_ms))
+    mode = overlay.mode or identity.mode
+    needs_approval = (overlay.approval or identity.approval) == "required" and mode == "act"
     return Closing(
         cluster=ended.cluster,
         number=number,
-        start_ms=number * header.length_ms,
+        start_ms=start_ms,
         end_ms=end_ms,
         expires_ms=end_ms + to_ms(identity.action_ttl_s),
         open_round=header.rounds[number],
         settings=settings,
-        record=record,
+        control=event,
+        overlay=overlay,
         settings_problem=problem,
         mode=mode,
         gap_rounds=0 if header.last_summary is None else number - header.last_summary - 1,
@@ -219,7 +222,6 @@ def _closing(
         max_action_bytes=identity.max_action_bytes,
         memory_start=identity.memory_start,
         proposals_expire_ms=end_ms + to_ms(identity.proposal_ttl_s) if needs_approval else None,
-        upkeep=NOTHING if record is None else record.event.upkeep.at(number * header.length_ms),
     )
 
 
@@ -229,9 +231,9 @@ def _fail(
     """The memory as before with its clock moved on, and a summary that says what happened."""
     header, number = draft_of(memory.header), ended.number
     count_error(header, error, end_ms=(number + 1) * header.length_ms)
-    record = control.in_force(header, number)
-    settings = _settings_after_error(ended, record)
-    closing = replace(_closing(ended, header, record, settings, None), restarted=False)
+    event = control.in_force(header, number)
+    settings = _settings_after_error(ended, event)
+    closing = replace(_closing(ended, header, event, settings, None), restarted=False)
     reports_ms = {
         key.broker: each.time_ms for key, each in ended.waiting.items() if key.kind == ended.system.report
     }
@@ -254,10 +256,10 @@ def _fail(
     return replace(memory, header=header), [closing.summary(summary.fit(summary_), actions_count=0)]
 
 
-def _settings_after_error(ended: Round[Any], record: ControlRecord | None) -> ClusterSettings:
+def _settings_after_error(ended: Round[Any], event: Control | None) -> ClusterSettings:
     """Settings in force; those of the start if the overlay cannot be read, which may be what failed."""
     try:
-        return _settings_in_force(ended, record)[0]
+        return _settings_in_force(ended, event)[0]
     except PASSES_THROUGH:
         raise
     except Exception:  # noqa: BLE001  the error of the close is what is reported

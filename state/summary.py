@@ -11,23 +11,25 @@ from typing import Any, TypeVar
 import msgspec
 
 from state.closing import Closing, Outcome, failing_since
-from state.memory import ControlRecord, Header
+from state.events import Control
+from state.memory import Header
 from state.outputs import (
     ApprovalSummary,
     ControlInForce,
     Finding,
     InFlightRow,
     JudgedRow,
+    MaintenanceSummary,
     OtherBalancers,
     PromisesSummary,
     RoundSummary,
     Section,
     ShadowSummary,
     ThrottleSummary,
-    UpkeepSummary,
     canonical,
     rfc3339,
 )
+from state.overlay import epoch_ms, moment_at
 from state.settings import MS_PER_S
 
 SHOWN_ROWS = 100
@@ -73,12 +75,12 @@ def frame(
         reason=reason,
         policy=policy,
         mode=closing.mode,
-        paused=closing.is_paused,
+        paused=closing.overlay.paused,
         failing_since=failing.get("unload"),
         splits_failing_since=None if header.system == "kafka" else failing.get("split"),
         other_balancers=None,
         last_actions=header.ledger.outcome_counts(),
-        control=_control(closing.record, closing.settings_problem),
+        control=_control(closing.control, closing.settings_problem),
         settings_digest=in_force.digest,
         settings=in_force.different,
         brokers_reporting_count=len(reports_ms),
@@ -113,19 +115,19 @@ def _in_flight(header: Header, end_ms: int) -> list[InFlightRow]:
     ]
 
 
-def _control(record: ControlRecord | None, problem: str | None) -> ControlInForce | None:
-    if record is None:
+def _control(event: Control | None, problem: str | None) -> ControlInForce | None:
+    if event is None:
         return None
-    event = record.event
+    data = event.data
     return ControlInForce(
         id=event.id[:MAX_REMARK_CHARACTERS],
         time=rfc3339(event.time_ms),
-        who=event.who[:MAX_REMARK_CHARACTERS],
-        why=event.why[:MAX_REMARK_CHARACTERS],
-        arrived_late=record.arrived_late,
-        resumed_at=None if event.resumed_ms is None else rfc3339(event.resumed_ms),
+        who=(data.who or "")[:MAX_REMARK_CHARACTERS],
+        why=(data.why or "")[:MAX_REMARK_CHARACTERS],
+        arrived_late=event.arrived_late,
+        resumed_at=None if data.resumed_at is None else rfc3339(epoch_ms(data.resumed_at)),
         problem=None if problem is None else problem[:MAX_REMARK_CHARACTERS],
-        until=rfc3339(event.until_ms) if event.paused and event.until_ms is not None else None,
+        until=rfc3339(epoch_ms(data.until)) if data.paused and data.until is not None else None,
     )
 
 
@@ -136,20 +138,21 @@ def empty_section() -> Section[Any]:
 
 def _skipped_after_pause(closing: Closing) -> list[Finding]:
     """Actions that an executor skipped as paused after the pause had ended by itself: the executor does not know ``until``."""
-    control = closing.record.event if closing.record else None
-    if control is None or control.until_ms is None or control.is_paused_at(closing.start_ms):
+    control = closing.control.data if closing.control else None
+    if control is None or control.until is None or control.is_paused_at(moment_at(closing.start_ms)):
         return []
+    until_ms = epoch_ms(control.until)
     return [
         Finding(
             kind="skipped-after-pause",
             subject=each.action_id,
             broker="",
             bytes_per_s=None,
-            advice=f"the pause ended by itself at {rfc3339(control.until_ms)} and its executor still takes the cluster for paused: "
+            advice=f"the pause ended by itself at {rfc3339(until_ms)} and its executor still takes the cluster for paused: "
             "update the executor, or run `trimtab resume`",
         )
         for each in sorted(closing.open_round.results)
-        if each.is_held and control.paused and each.time_ms >= control.until_ms
+        if each.is_held and control.paused and each.time_ms >= until_ms
     ]
 
 
@@ -229,10 +232,10 @@ def _cut_promises(found: PromisesSummary | None, shown: int) -> PromisesSummary 
     return msgspec.structs.replace(found, checked=checked)
 
 
-def _cut_upkeep(found: UpkeepSummary | None, shown: int) -> UpkeepSummary | None:
+def _cut_maintenance(found: MaintenanceSummary | None, shown: int) -> MaintenanceSummary | None:
     if found is None:
         return None
-    return UpkeepSummary(
+    return MaintenanceSummary(
         brokers=found.brokers[:shown],
         namespaces=found.namespaces[:shown],
         drains=found.drains[:shown],
@@ -276,7 +279,7 @@ def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
         judged=_cut_judged(summary.judged, shown),
         promises=_cut_promises(summary.promises, shown),
         shadow=_cut_shadow(summary.shadow, shown),
-        upkeep=_cut_upkeep(summary.upkeep, shown),
+        upkeep=_cut_maintenance(summary.upkeep, shown),
         approval=_cut_approval(summary.approval, shown),
         findings=msgspec.structs.replace(summary.findings, heaviest=summary.findings.heaviest[:shown]),
         actions=summary.actions[:shown],

@@ -86,9 +86,9 @@ def wrong_system(event: Event, known: SystemName | None) -> Rejection | None:
     )
 
 
-def refuse_upkeep(event: Control, known: SystemName | None) -> Rejection | None:
+def refuse_maintenance(event: Control, known: SystemName | None) -> Rejection | None:
     """Why a control event that asks for maintenance or drains in a Kafka cluster is refused."""
-    if known != "kafka" or not event.upkeep:
+    if known != "kafka" or not event.data.has_maintenance:
         return None
     return Rejection(
         reason="wrong-system",

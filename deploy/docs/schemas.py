@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from state import outputs
+from state import outputs, overlay
 from streaming.contract import encode, kafka, messages, published
 from streaming.contract.bundles import BUNDLE
 from streaming.contract.messages import (
@@ -121,7 +121,7 @@ _MEASURED_OR_NOT = [
 
 _STRUCTS: Mapping[str, type[msgspec.Struct]] = {
     name: member
-    for module in (messages, kafka, encode, encode, encode, outputs, published)
+    for module in (messages, kafka, encode, outputs, overlay, published)
     for name, member in vars(module).items()
     if isinstance(member, type) and issubclass(member, msgspec.Struct)
 }

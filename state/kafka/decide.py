@@ -192,7 +192,7 @@ def _verdict(
 def hold_decision(decision: ThrottleDecision, context: RoundContext) -> Hold | None:
     """Why a decision does not become an action; None if it does. What is throttled comes off even where throttling is switched off."""
     memory, end_ms = context.memory, context.closing.end_ms
-    if context.closing.is_paused:
+    if context.closing.overlay.paused:
         return Hold("paused", "the cluster is paused")
     error = error_hold(context.header)
     if error is not None:

@@ -212,7 +212,7 @@ class InFlightRow(msgspec.Struct, frozen=True, kw_only=True):
     """RFC 3339; it is not carried out later."""
 
 
-class SpellRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class MaintenanceRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A broker or namespace under maintenance."""
 
     name: str
@@ -227,7 +227,7 @@ class SpellRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The reason."""
 
 
-class DrainRow(SpellRow, frozen=True, kw_only=True, omit_defaults=True):
+class DrainRow(MaintenanceRow, frozen=True, kw_only=True, omit_defaults=True):
     """A broker that is drained."""
 
     state: Literal["draining", "only-pulsars-own", "empty", "silent"]
@@ -261,12 +261,12 @@ class LeftRow(msgspec.Struct, frozen=True, kw_only=True):
     """Average throughput in + out."""
 
 
-class UpkeepSummary(msgspec.Struct, frozen=True, kw_only=True):
+class MaintenanceSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What operators have taken out of balancing."""
 
-    brokers: list[SpellRow]
+    brokers: list[MaintenanceRow]
     """Brokers under maintenance; at most 100, as in each of these lists."""
-    namespaces: list[SpellRow]
+    namespaces: list[MaintenanceRow]
     """Namespaces under maintenance."""
     drains: list[DrainRow]
     """Brokers that are drained."""
@@ -646,7 +646,7 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Problems that no action can solve, by kind."""
     shadow: ShadowSummary | None = None
     """Bundles that a dry-run has moved, and the usage that the policy saw with these moves; left out where there is none."""
-    upkeep: UpkeepSummary | None = None
+    upkeep: MaintenanceSummary | None = None
     """What is under maintenance and drained; left out where nothing is."""
     approval: ApprovalSummary | None = None
     """Proposals and answers; left out where no approval is required, no answer came and no proposal was dropped."""

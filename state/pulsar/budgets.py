@@ -151,7 +151,7 @@ def with_rules(
     fleet, view, guards = context.fleet, table.view, context.guards
     spans = {
         broker: np.arange(rows.start, rows.stop)
-        for broker in context.closing.upkeep.drains
+        for broker in context.closing.overlay.drained_brokers
         if (rows := context.advanced.rows_of(broker)) is not None
     }
     brokers = (*view.brokers.names, *spans)

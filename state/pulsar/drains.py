@@ -25,13 +25,22 @@ from policies.shedding.view import Traffic
 from state.closing import GeneralReason
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, namespace_of
 from state.memory import DrainRecord
-from state.outputs import DrainRow, Finding, LeftRow, Section, SpellRow, Unload, UpkeepSummary, rfc3339
+from state.outputs import (
+    DrainRow,
+    Finding,
+    LeftRow,
+    MaintenanceRow,
+    MaintenanceSummary,
+    Section,
+    Unload,
+    rfc3339,
+)
+from state.overlay import MaintenanceWindow, epoch_ms
 from state.pulsar import masks
 from state.pulsar.admission import Admission, Refusal, bundle_traffic, share_ratio
 from state.pulsar.memory import WaitingReport
 from state.pulsar.view import RoundContext
 from state.summary import MAX_REMARK_CHARACTERS, SHOWN_ROWS, empty_section
-from state.upkeep import Spell
 
 POLICY = "drain"
 
@@ -72,7 +81,7 @@ class PutBack:
 
 def begin(context: RoundContext) -> list[PutBack]:
     """Remember drains as they begin and forget those that ended; returns the bundles that were put back at drained brokers."""
-    header, advanced, drains = context.header, context.advanced, context.closing.upkeep.drains
+    header, advanced, drains = context.header, context.advanced, context.closing.overlay.drained_brokers
     header.drains = {name: each for name, each in header.drains.items() if name in drains}
     found = []
     for broker in sorted(drains):
@@ -97,13 +106,13 @@ def begin(context: RoundContext) -> list[PutBack]:
 def decide(admission: Admission) -> Drained:
     """Move bundles off drained brokers, as far as they may leave."""
     context = admission.context
-    if not context.closing.upkeep.drains:
+    if not context.closing.overlay.drained_brokers:
         return Drained()
     desk = _Desk(admission)
-    for broker, spell in context.closing.upkeep.drains.items():
+    for broker, window in context.closing.overlay.drained_brokers.items():
         rows = context.advanced.rows_of(broker)
         if rows is not None:
-            desk.empty(broker, spell, rows)
+            desk.empty(broker, window, rows)
     return desk.drained
 
 
@@ -122,7 +131,7 @@ class _Source:
     """A drained broker, with its usage and traffic before the first bundle leaves."""
 
     broker: str
-    spell: Spell
+    window: MaintenanceWindow
     usage_ratio: float
     traffic: Traffic
     bundles_count: int
@@ -148,12 +157,12 @@ class _Desk:
         self._usage_ratio: Floats = self._table.view.brokers.usage_ratio.copy()
         self.drained = Drained()
 
-    def empty(self, broker: str, spell: Spell, rows: range) -> None:
+    def empty(self, broker: str, window: MaintenanceWindow, rows: range) -> None:
         """Decide on all bundles of a broker, these rows of the fleet."""
         loads = self._table.loads
         source = _Source(
             broker=broker,
-            spell=spell,
+            window=window,
             usage_ratio=loads.points_of(broker) / 100.0,
             traffic=loads.traffic_of(broker),
             bundles_count=len(rows),
@@ -217,7 +226,7 @@ class _Desk:
         self._admission.rules.take(leaving.rules_row, place)
         self._usage_ratio[place] += source.usage_ratio_of(leaving)
         source.left_count -= 1
-        target, spell = self._table.view.brokers.names[place], source.spell
+        target, window = self._table.view.brokers.names[place], source.window
         _, _, bundle, messages, volume = leaving
         return self._admission.unload(
             bundle,
@@ -225,7 +234,7 @@ class _Desk:
             destination=target,
             policy=POLICY,
             trigger=POLICY,
-            reason=f"{source.broker} is drained by {spell.who or 'somebody'} ({spell.why or 'no reason given'}): moving {bundle} "
+            reason=f"{source.broker} is drained by {window.who or 'somebody'} ({window.why or 'no reason given'}): moving {bundle} "
             f"({messages:.0f} messages/s, {volume:.0f} bytes/s) to {target}, at {usage_points:.1f} %; it has {source.left_count} "
             "bundles after that",
             evidence={
@@ -249,38 +258,40 @@ def _shown_already(context: RoundContext) -> dict[str, Refusal]:
     }
 
 
-def section(context: RoundContext, drained: Drained | None) -> UpkeepSummary | None:
+def section(context: RoundContext, drained: Drained | None) -> MaintenanceSummary | None:
     """The section of a round; None where nothing is taken out of balancing. ``drained`` is None where nothing was decided."""
-    upkeep = context.closing.upkeep
-    if not upkeep:
+    overlay = context.closing.overlay
+    if not overlay.has_maintenance:
         return None
-    return UpkeepSummary(
-        brokers=_spells(upkeep.brokers),
-        namespaces=_spells(upkeep.namespaces),
-        drains=[_drain_row(context, row, context.reports.get(row.name)) for row in _spells(upkeep.drains)],
+    return MaintenanceSummary(
+        brokers=_rows(overlay.maintenance_brokers),
+        namespaces=_rows(overlay.maintenance_namespaces),
+        drains=[
+            _drain_row(context, row, context.reports.get(row.name)) for row in _rows(overlay.drained_brokers)
+        ],
         left=empty_section() if drained is None else _left(drained),
     )
 
 
-def _spells(spells: Mapping[str, Spell]) -> list[SpellRow]:
+def _rows(windows: Mapping[str, MaintenanceWindow]) -> list[MaintenanceRow]:
     return [
-        SpellRow(
+        MaintenanceRow(
             name=name,
-            since=rfc3339(each.since_ms),
-            until=None if each.until_ms is None else rfc3339(each.until_ms),
-            who=each.who[:MAX_REMARK_CHARACTERS],
-            why=each.why[:MAX_REMARK_CHARACTERS],
+            since=rfc3339(epoch_ms(window.since)),
+            until=None if window.until is None else rfc3339(epoch_ms(window.until)),
+            who=(window.who or "")[:MAX_REMARK_CHARACTERS],
+            why=(window.why or "")[:MAX_REMARK_CHARACTERS],
         )
-        for name, each in list(spells.items())[:SHOWN_ROWS]
+        for name, window in list(windows.items())[:SHOWN_ROWS]
     ]
 
 
-def _drain_row(context: RoundContext, spell: SpellRow, report: WaitingReport | None) -> DrainRow:
-    rows, begun = context.advanced.rows_of(spell.name), context.header.drains.get(spell.name)
+def _drain_row(context: RoundContext, window: MaintenanceRow, report: WaitingReport | None) -> DrainRow:
+    rows, begun = context.advanced.rows_of(window.name), context.header.drains.get(window.name)
     left = None if rows is None else len(rows)
     own = [] if report is None else report.report.cluster_bundles
     return DrainRow(
-        **msgspec.structs.asdict(spell),
+        **msgspec.structs.asdict(window),
         state="silent" if left is None else "draining" if left else "only-pulsars-own" if own else "empty",
         bundles_at_start_count=None if begun is None else begun.bundles_count,
         bundles_left_count=left,

@@ -41,7 +41,7 @@ def holds_of(context: RoundContext) -> Holds:
     )
 
     def find(kind: ActionKind) -> Hold | None:
-        if closing.is_paused:
+        if closing.overlay.paused:
             return Hold("paused", "the cluster is paused")
         return (
             starting_hold(context)
@@ -120,7 +120,7 @@ def watch_members(header: Header, before: Fleet, reporting: Collection[str], clo
     last = np.flatnonzero(rounds == rounds.max()).tolist()
     known = {before.brokers[row] for row in last}
     joined, left = (
-        sorted(set(these) - set(those) - closing.upkeep.apart)
+        sorted(set(these) - set(those) - closing.overlay.apart)
         for these, those in ((reporting, known), (known, reporting))
     )
     if joined or left:

@@ -176,7 +176,7 @@ def _paint(context: RoundContext, kind: ActionKind, samples: Ints, *, overlappin
 
 
 def _paint_namespaces(codes: Codes, context: RoundContext) -> None:
-    fleet, resting = context.fleet, context.closing.upkeep.namespaces
+    fleet, resting = context.fleet, context.closing.overlay.maintenance_namespaces
     for reason, named in ((MAINTENANCE, resting), (EXCLUDED_NAMESPACE, context.guards.excluded_namespaces)):
         if named:
             rows = np.array([name in named for name in fleet.namespaces], dtype=np.bool_)

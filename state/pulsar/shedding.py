@@ -93,7 +93,7 @@ def shed(context: RoundContext, table: PolicyView) -> Shed:
     policy, settings = pulsar.policy, pulsar.section_of(pulsar.policy)
     numbers = np.unique(table.broker_groups).tolist() or [groups.DEFAULT]
     placement = find_placement(pulsar.placement)
-    if placement is None and context.closing.upkeep.apart:
+    if placement is None and context.closing.overlay.apart:
         placement = LEAST_RESOURCE_USAGE
     if len(numbers) > 1 and whole.rules is not None:
         whole = replace(whole, rules=whole.rules.draft())

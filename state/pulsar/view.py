@@ -157,7 +157,7 @@ class RoundContext:
     def live(self) -> list[str]:
         """Brokers heard of lately, less silent ones under maintenance or drained: these do not count as missing."""
         is_fresh = self.end_ms - self.fleet.broker_last_ms <= self.max_report_age_ms
-        apart = self.closing.upkeep.apart
+        apart = self.closing.overlay.apart
         return [
             name
             for name, is_live in zip(self.fleet.brokers, is_fresh.tolist(), strict=True)
@@ -249,7 +249,7 @@ def measure(
     percents, weights = percent(used, limits), settings.usage.weights()
     measured = limits > 0
     measured[:, -2:] &= counts >= 0
-    excluded = {*settings.guards.excluded_brokers, *closing.upkeep.apart}
+    excluded = {*settings.guards.excluded_brokers, *closing.overlay.apart}
     return Loads(
         names=names,
         percents=percents,
@@ -401,7 +401,7 @@ def policy_view(
 
 def _missing(context: RoundContext) -> list[str]:
     """Brokers that take part in balancing, were asked and did not report."""
-    tick, apart = context.closing.open_round.tick, context.closing.upkeep.apart
+    tick, apart = context.closing.open_round.tick, context.closing.overlay.apart
     asked = () if tick is None else tick.asked
     return sorted({*asked} - {*context.reports, *context.guards.excluded_brokers, *apart})
 

@@ -12,7 +12,6 @@ import msgspec
 
 from state.outputs import ApprovalRow, ProposalRow, rfc3339
 from state.pulsar.approvals import ROUND
-from streaming.cli.control import Asker
 from streaming.cli.options import cluster_option, example, settings_options, with_options
 from streaming.cli.published import Newest, Round, length_s, search_rounds
 from streaming.contract.encode import encode_event
@@ -90,10 +89,9 @@ def _write_verdict(
         raise click.UsageError("name the proposals: ID (once or more) or --round N")
     if not why.strip():
         raise click.BadParameter("give a reason: it is shown in the round's summary", param_hint="--why")
-    asker = Asker(who=who or getpass.getuser(), why=why.strip())
     rounds = newest_rounds(settings, cluster=cluster)
     chosen = _choose(open_proposals(rounds), ids, round_=round_)
-    answers = _answer(settings, chosen, verdict, round_=round_, asker=asker)
+    answers = _answer(settings, chosen, verdict, round_=round_, who=who or getpass.getuser(), why=why.strip())
     for each in chosen:
         click.echo(f"{verdict}: {proposal_text(*each)}")
     if not wait:
@@ -154,7 +152,7 @@ def _choose(found: Sequence[Open], ids: Sequence[str], *, round_: int | None) ->
 
 
 def _answer(
-    settings: Settings, chosen: Sequence[Open], verdict: Verdict, *, round_: int | None, asker: Asker
+    settings: Settings, chosen: Sequence[Open], verdict: Verdict, *, round_: int | None, who: str, why: str
 ) -> dict[str, str]:
     """Write the answers to the input topic, whose order decides which round counts them; returns when the brokers have them.
 
@@ -162,8 +160,8 @@ def _answer(
     or ``round/`` and the number of the round. Raises ``exits.Refused``.
     """
     now_ms = round(time.time() * 1000)
-    began, source = f"approval/{rfc3339(now_ms)}/{uuid4().hex[:8]}", f"/operator/{quote(asker.who, safe='')}"
-    data = msgspec.json.encode(ApprovalData(verdict=verdict, who=asker.who, why=asker.why))
+    began, source = f"approval/{rfc3339(now_ms)}/{uuid4().hex[:8]}", f"/operator/{quote(who, safe='')}"
+    data = msgspec.json.encode(ApprovalData(verdict=verdict, who=who, why=why))
     subjects = [(cluster, f"{ROUND}{round_}" if row.round == round_ else row.id) for cluster, row in chosen]
     answers, records = {}, []
     for number, (cluster, subject) in enumerate(dict.fromkeys(subjects)):

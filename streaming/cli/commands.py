@@ -43,13 +43,13 @@ _PLACES = {
     "config": _Place("config", "Show the settings in force, each with its source."),
     "control": _Place("operate", "List what operators have set, and take it back."),
     "doctor": _Place("doctor", "Check the whole installation, and say what is wrong."),
-    "drain": _Place("upkeep", "Empty a broker, and keep it empty."),
+    "drain": _Place("maintenance", "Empty a broker, and keep it empty."),
     "execute": _Place("services", "Carry decisions out on a cluster and verify them.", is_endless=True),
     "feed": _Place(
         "recordings", "Play a recording, or a made-up fleet, to the input topic.", is_endless=True
     ),
     "forget": _Place("operate", "Forget what the controller remembers of a cluster."),
-    "maintenance": _Place("upkeep", "Leave brokers and namespaces alone for a while."),
+    "maintenance": _Place("maintenance", "Leave brokers and namespaces alone for a while."),
     "mode": _Place("operate", "Let a cluster act, or only show what it would do."),
     "pause": _Place("operate", "Hold every action; the policies go on counting."),
     "policy": _Place("operate", "Change decision settings while the controller runs."),

@@ -7,7 +7,6 @@ side, whichever system that is. Two operators who write at once can still overwr
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
@@ -17,16 +16,16 @@ import msgspec
 from state.control import first_round
 from state.events import Control, System
 from state.outputs import rfc3339
+from state.overlay import ControlData, MaintenanceWindow, epoch_ms, moment_at
 from state.settings import ClusterSettings, OverlayError, SettingsSource
-from state.systems import refuse_upkeep, rounds_of
-from state.upkeep import Spell
-from streaming.contract.decode import decode, to_ms
-from streaming.contract.messages import ControlData, ControlMessage, SpellData, type_of
+from state.systems import refuse_maintenance, rounds_of
+from streaming.contract.decode import decode
+from streaming.contract.messages import ControlMessage, type_of
 from streaming.process.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.catalog import dotted, values
 from streaming.settings.reference import toml_value
-from streaming.systems import append_to_input, input_reader
+from streaming.systems import input_reader
 from streaming.transport.side import TopicRecord
 
 Edit = Callable[[ControlData], ControlData]
@@ -42,51 +41,8 @@ class Standing:
 
     @property
     def overlay(self) -> ControlData:
-        """The overlay of the event, from which a change begins; empty without an event."""
-        if self.event is None:
-            return ControlData()
-        event = self.event
-        upkeep = event.upkeep
-        return ControlData(
-            paused=event.paused,
-            mode=event.mode,
-            settings=msgspec.json.decode(event.overlay),
-            who=event.who,
-            why=event.why,
-            resumed_at=None if event.resumed_ms is None else moment_of(event.resumed_ms),
-            until=None if event.until_ms is None else moment_of(event.until_ms),
-            maintenance_brokers=_spells(upkeep.brokers),
-            maintenance_namespaces=_spells(upkeep.namespaces),
-            drained_brokers=_spells(upkeep.drains),
-            approval=event.approval,
-        )
-
-    @property
-    def is_as_configured(self) -> bool:
-        """Whether the cluster is as the settings file says."""
-        return self.event is None or not self.event.changes_anything
-
-    @property
-    def has_upkeep(self) -> bool:
-        """Whether anything is under maintenance, or drained."""
-        return self.event is not None and bool(self.event.upkeep)
-
-
-def moment_of(time_ms: int) -> datetime:
-    """A time in milliseconds since the epoch."""
-    return datetime.fromtimestamp(time_ms / 1000, UTC)
-
-
-def _spells(spells: Mapping[str, Spell]) -> dict[str, SpellData]:
-    return {
-        name: SpellData(
-            since=moment_of(each.since_ms),
-            until=None if each.until_ms is None else moment_of(each.until_ms),
-            who=each.who,
-            why=each.why,
-        )
-        for name, each in spells.items()
-    }
+        """The overlay of the event, from which a change begins; empty without an event. What is forgotten is forgotten once."""
+        return ControlData() if self.event is None else msgspec.structs.replace(self.event.data, forget=False)
 
 
 def read_standings(
@@ -109,17 +65,16 @@ def find_standings(
             found.setdefault(cluster, []).append(
                 (event, _refusal(cluster, event, record.timestamp, settings, systems.get(cluster)))
             )
-    return {cluster: _newest(events) for cluster, events in found.items()}
+    stands = {}
+    for cluster, events in found.items():
+        newest_first = sorted(events, key=lambda item: item[0].age_key, reverse=True)
+        taken = next((event for event, refused in newest_first if refused is None), None)
+        stands[cluster] = Standing(event=taken, refused=newest_first[0][1])
+    return stands
 
 
 def _key(record: TopicRecord) -> str | None:
     return None if record.key is None else record.key.decode(errors="replace")
-
-
-def _newest(events: Sequence[tuple[Control, str | None]]) -> Standing:
-    newest_first = sorted(events, key=lambda each: each[0].age_key, reverse=True)
-    taken = next((event for event, refused in newest_first if refused is None), None)
-    return Standing(event=taken, refused=newest_first[0][1])
 
 
 def _refusal(
@@ -129,19 +84,11 @@ def _refusal(
     if rounds_of(system, settings.base(cluster)).is_ahead(event.time_ms, appended_ms):
         return f"{event.id} of {rfc3339(event.time_ms)} has a time ahead of its log"
     try:
-        settings.overlaid(cluster, event.overlay)
+        settings.overlaid(cluster, event.data.settings_json)
     except OverlayError as error:
         return f"{event.id} of {rfc3339(event.time_ms)} has settings that do not fit: {error}"
-    wrong = refuse_upkeep(event, system)
+    wrong = refuse_maintenance(event, system)
     return None if wrong is None else f"{event.id} of {rfc3339(event.time_ms)}: {wrong.detail}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asker:
-    """Who wants a change, and why; both are shown in the round summaries."""
-
-    who: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,21 +114,24 @@ def plan(
     cluster: str,
     *,
     edit: Edit,
-    asker: Asker,
+    who: str,
+    why: str,
     stands: Standing,
     settings: SettingsSource,
     now_ms: int,
     nonce: str,
     system: System | None = None,
 ) -> Planned:
-    """The event that makes a change; ``nonce`` makes its id unique. Raises ``WrongUse``.
+    """The event that makes a change; ``who`` asks for it and ``why`` are shown in the round summaries. Raises ``WrongUse``.
+
+    ``nonce`` makes its id unique.
 
     ``system`` decides how long the cluster's rounds are; None: not known yet, and the controller takes it for Pulsar's.
 
     The event's time is after that of the event in ``stands``, so that it is the newer one whatever clock wrote the other.
     """
-    before = _drop_ended(stands.overlay, now_ms)
-    after = msgspec.structs.replace(edit(before), who=asker.who, why=asker.why)
+    before = stands.overlay.at(moment_at(now_ms))
+    after = msgspec.structs.replace(edit(before), who=who, why=why)
     _require_own_settings(cluster, system, before, after)
     _require_pulsar(cluster, system, after)
     old = _settings_in_force(cluster, before, settings)
@@ -219,7 +169,7 @@ def _require_own_settings(
 
 def _require_pulsar(cluster: str, system: System | None, after: ControlData) -> None:
     """Trimtab moves nothing on a Kafka cluster, so nothing there can be under maintenance or drained."""
-    found = dict(upkeep_of(after))
+    found = dict(maintenance_of(after))
     if system == "kafka" and found:
         names = ", ".join(f"{what} {name}" for what, name in found)
         raise WrongUse(
@@ -228,46 +178,33 @@ def _require_pulsar(cluster: str, system: System | None, after: ControlData) -> 
         )
 
 
-def upkeep_of(data: ControlData) -> Iterator[tuple[tuple[str, str], SpellData]]:
+def maintenance_of(data: ControlData) -> Iterator[tuple[tuple[str, str], MaintenanceWindow]]:
     """All that is under maintenance or drained: what it is and its name, since when and why."""
-    for what, spells in (
+    for what, windows in (
         ("maintenance of broker", data.maintenance_brokers),
         ("maintenance of namespace", data.maintenance_namespaces),
         ("drain of broker", data.drained_brokers),
     ):
-        for name, each in sorted(spells.items()):
-            yield (what, name), each
-
-
-def _drop_ended(data: ControlData, now_ms: int) -> ControlData:
-    """The overlay without a pause, maintenance or drain that has ended by itself."""
-    now = moment_of(now_ms)
-    if data.until is not None and data.until <= now:
-        data = msgspec.structs.replace(data, paused=False, until=None)
-    fields = ("maintenance_brokers", "maintenance_namespaces", "drained_brokers")
-    kept = {
-        field: {name: each for name, each in getattr(data, field).items() if each.holds_at(now)}
-        for field in fields
-    }
-    return msgspec.structs.replace(data, **kept)
+        for name, window in sorted(windows.items()):
+            yield (what, name), window
 
 
 def _require_lasting(cluster: str, before: ControlData, after: ControlData, *, since_ms: int) -> None:
     """Raises ``WrongUse`` for an end before the first round that can obey it: it would hold nothing."""
-    known = dict(upkeep_of(before))
+    known = dict(maintenance_of(before))
     ends = {} if after.until == before.until else {"pause": after.until}
-    ends |= {" ".join(key): each.until for key, each in upkeep_of(after) if each != known.get(key)}
+    ends |= {" ".join(key): each.until for key, each in maintenance_of(after) if each != known.get(key)}
     for what, until in ends.items():
-        if until is not None and to_ms(until) <= since_ms:
+        if until is not None and epoch_ms(until) <= since_ms:
             raise WrongUse(
-                f"{cluster}: the {what} would end at {rfc3339(to_ms(until))}, and the first round that can obey it begins at "
+                f"{cluster}: the {what} would end at {rfc3339(epoch_ms(until))}, and the first round that can obey it begins at "
                 f"{rfc3339(since_ms)}: let it last longer"
             )
 
 
 def _settings_in_force(cluster: str, data: ControlData, settings: SettingsSource) -> ClusterSettings:
     try:
-        return settings.overlaid(cluster, msgspec.json.encode(data.settings))
+        return settings.overlaid(cluster, data.settings_json)
     except OverlayError as error:
         raise WrongUse(f"{cluster}: {error} ({error.reason})") from error
 
@@ -289,7 +226,7 @@ def _encode(cluster: str, data: ControlData, *, id_: str, time_ms: int) -> bytes
         id=id_,
         source=f"/operator/{quote(data.who or '', safe='')}",
         subject="control",
-        time=datetime.fromtimestamp(time_ms / 1000, UTC),
+        time=moment_at(time_ms),
         cluster=cluster,
         data=data,
     )
@@ -335,11 +272,6 @@ def read_control(settings: Settings) -> list[TopicRecord]:
     """The newest record of each cluster, and older ones that are not compacted yet, in order. Raises ``exits.Refused``."""
     with input_reader(settings, settings.topics.control, compacted=True) as reader:
         return list(reader.read_to_end())
-
-
-def write_control(settings: Settings, events: Sequence[Planned]) -> None:
-    """Write and wait for the brokers; returns when they have it. Raises ``exits.Refused``."""
-    append_to_input(settings, settings.topics.control, [(event.cluster, event.value) for event in events])
 
 
 def check_written(

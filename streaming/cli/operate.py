@@ -129,7 +129,7 @@ def control_command() -> None:
 def list_command(settings: Settings, form: str) -> None:
     """Show every cluster whose newest control event makes it differ from the settings file."""
     stands = sorted(read_standings(settings).items())
-    found = {name: each for name, each in stands if each.refused or not each.is_as_configured}
+    found = {name: each for name, each in stands if each.refused or each.overlay.changes_anything}
     if not found and form == "table":
         click.echo("every cluster is as configured")
     _show(found, form)

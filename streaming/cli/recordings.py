@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from state.closing import UNBOUNDED, MemoryStart
+from state.overlay import epoch_ms
 from streaming.cli.options import (
     Moment,
     Size,
@@ -27,7 +28,6 @@ from streaming.cli.options import (
     with_settings,
 )
 from streaming.cli.output import progress
-from streaming.contract.decode import to_ms
 from streaming.controller.feed import CLUSTER, FAST, Fed, sample_events, shift_to
 from streaming.controller.recording import STANDARD, BadRecording, opened_for_reading, opened_for_recording
 from streaming.process.exits import Refused, WrongUse, raised_as
@@ -231,7 +231,7 @@ def replay_command(
 
     if fresh and started is None:
         raise WrongUse("--fresh needs --started, the time at which `trimtab run --fresh` began")
-    memory_start = UNBOUNDED if started is None else MemoryStart(to_ms(started), is_fresh=fresh)
+    memory_start = UNBOUNDED if started is None else MemoryStart(epoch_ms(started), is_fresh=fresh)
     replay = Replay(
         sys.stdout.buffer,
         name=settings.controller.name,

@@ -13,9 +13,9 @@ import msgspec
 
 from state.events import System
 from state.outputs import rfc3339
+from state.overlay import ControlData, MaintenanceWindow, epoch_ms
 from state.settings import Mode
 from streaming.cli.control import (
-    Asker,
     Edit,
     Planned,
     Standing,
@@ -23,23 +23,21 @@ from streaming.cli.control import (
     check_written,
     encode_change,
     find_standings,
+    maintenance_of,
     plan,
     read_control,
     read_standings,
-    upkeep_of,
-    write_control,
 )
 from streaming.cli.options import settings_options, with_options
 from streaming.cli.output import text_of
 from streaming.cli.published import Newest, Round, search_rounds
-from streaming.contract.decode import to_ms
 from streaming.contract.envelope import ReadEnvelope
-from streaming.contract.messages import ControlData, SpellData
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotAcknowledged, Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.catalog import suggest_nearest
 from streaming.settings.sections import NAME_PATTERN
+from streaming.systems import append_to_input
 
 _LOOK_BACK_S = 86_400
 """How far back `--all` looks for clusters on the audit topic: a cluster that reports has a summary every round."""
@@ -59,15 +57,8 @@ class Request:
     force: bool = False
     """Whether a named cluster may be unknown to the audit topic, the settings and the control topic."""
     why: str = ""
-    who: str | None = None
+    who: str = ""
     wait: bool = False
-
-    @property
-    def asker(self) -> Asker:
-        """Who asks, and why. Raises ``click.BadParameter`` without a reason."""
-        if not self.why.strip():
-            raise click.BadParameter("give a reason: it is shown in every round summary", param_hint="--why")
-        return Asker(who=self.who or getpass.getuser(), why=self.why.strip())
 
 
 cluster_options = with_options(
@@ -102,6 +93,9 @@ def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def run(**options: Any) -> None:
         asked = {name: options.pop(name) for name in names}
+        asked["why"], asked["who"] = asked["why"].strip(), asked["who"] or getpass.getuser()
+        if not asked["why"]:
+            raise click.BadParameter("give a reason: it is shown in every round summary", param_hint="--why")
         command(Request(**asked), **options)
 
     decorated: Callable[..., None] = _request_options(run)
@@ -134,7 +128,7 @@ def change(request: Request, edit: Edit) -> list[tuple[Planned, KnownCluster | N
 
     Returns the events that were written, each with what is known of its cluster.
     """
-    asker, settings = request.asker, request.settings
+    settings = request.settings
     known = _find_known(request)
     before = read_control(settings)
     source, systems = ClusterSettingsSource(settings), _systems(known)
@@ -144,7 +138,8 @@ def change(request: Request, edit: Edit) -> list[tuple[Planned, KnownCluster | N
         plan(
             cluster,
             edit=edit,
-            asker=asker,
+            who=request.who,
+            why=request.why,
             stands=stands.get(cluster, Standing()),
             settings=source,
             now_ms=now_ms,
@@ -153,7 +148,7 @@ def change(request: Request, edit: Edit) -> list[tuple[Planned, KnownCluster | N
         )
         for cluster in _choose(request, stands, known)
     ]
-    write_control(settings, events)
+    append_to_input(settings, settings.topics.control, [(event.cluster, event.value) for event in events])
     after = read_control(settings)
     check_written(events, before, after)
     check_taken(events, find_standings(after, source, systems))
@@ -218,7 +213,7 @@ def _systems(known: Known | None) -> dict[str, System]:
 def _choose(request: Request, stands: Mapping[str, Standing], known: Known | None) -> list[str]:
     """The clusters to change, by name; raises ``WrongUse`` for a named one that is not known, unless forced."""
     settings = request.settings
-    named = {*settings.clusters, *(name for name, each in stands.items() if not each.is_as_configured)}
+    named = {*settings.clusters, *(name for name, each in stands.items() if each.overlay.changes_anything)}
     if request.every:
         found = sorted({*named, *(known or {})})
         if not found:
@@ -226,21 +221,17 @@ def _choose(request: Request, stands: Mapping[str, Standing], known: Known | Non
                 f"no cluster is named in the settings or found on {settings.topics.audit}: use --cluster"
             )
         return found
-    if known is not None and not request.force:
-        _require_known(request.clusters, {*named, *known})
-    return sorted(set(request.clusters))
-
-
-def _require_known(clusters: Iterable[str], known: set[str]) -> None:
-    strangers = sorted(set(clusters) - known)
-    if strangers:
+    names = named | set(known or {})
+    strangers = sorted(set(request.clusters) - names)
+    if strangers and known is not None and not request.force:
         hints = (
-            "; ".join(suggest_nearest(name, known) for name in strangers) if known else "no cluster is known"
+            "; ".join(suggest_nearest(name, names) for name in strangers) if names else "no cluster is known"
         )
         raise WrongUse(
             f"{', '.join(strangers)}: unknown, with no round in the last hour, no settings and no control event "
             f"({hints}). If the name is right, add --force"
         )
+    return sorted(set(request.clusters))
 
 
 def _wait_until_obeyed(settings: Settings, events: Sequence[Planned]) -> list[Round]:
@@ -293,7 +284,7 @@ def change_text(event: Planned) -> str:
         _line("mode", before.mode or "as configured", after.mode or "as configured"),
         *_describe_approval(before, after),
         *(f"  {change}" for change in event.changes),
-        *_upkeep_changes(before, after),
+        *_maintenance_changes(before, after),
     ]
     if after.resumed_at not in {None, before.resumed_at}:
         lines.append("  actions that failed until now no longer count")
@@ -302,9 +293,9 @@ def change_text(event: Planned) -> str:
     return text_of(lines)
 
 
-def _upkeep_changes(before: ControlData, after: ControlData) -> Iterable[str]:
+def _maintenance_changes(before: ControlData, after: ControlData) -> Iterable[str]:
     """What begins and what ends with a change."""
-    old, new = dict(upkeep_of(before)), dict(upkeep_of(after))
+    old, new = dict(maintenance_of(before)), dict(maintenance_of(after))
     for key in sorted({*old, *new}):
         if key not in new:
             yield f"  {' '.join(key)}: ends"
@@ -320,7 +311,7 @@ def overlay_text(cluster: str, stands: Standing) -> str:
         return text_of([f"{cluster}: as configured, no control event", *refused])
     return text_of(
         [
-            f"{cluster}: {event.who or 'somebody'} at {rfc3339(event.time_ms)}: {event.why or 'no reason given'}",
+            f"{cluster}: {data.who or 'somebody'} at {rfc3339(event.time_ms)}: {data.why or 'no reason given'}",
             *refused,
             f"  paused: {_pause(data)}",
             f"  mode: {data.mode or 'as configured'}",
@@ -345,13 +336,13 @@ def overlay_tree(cluster: str, stands: Standing) -> dict[str, Any]:
 
 def standing_lines(data: ControlData) -> Iterable[str]:
     """What is under maintenance or drained, with who asked for it and why."""
-    for key, each in upkeep_of(data):
+    for key, each in maintenance_of(data):
         asked = f"by {each.who or 'somebody'}: {each.why or 'no reason given'}"
-        yield f"  {' '.join(key)}: since {rfc3339(to_ms(each.since))} {_describe_end(each)}, {asked}"
+        yield f"  {' '.join(key)}: since {rfc3339(epoch_ms(each.since))} {_describe_end(each)}, {asked}"
 
 
-def _describe_end(spell: SpellData) -> str:
-    return "until it is ended" if spell.until is None else f"until {rfc3339(to_ms(spell.until))}"
+def _describe_end(window: MaintenanceWindow) -> str:
+    return "until it is ended" if window.until is None else f"until {rfc3339(epoch_ms(window.until))}"
 
 
 def _describe_approval(before: ControlData, after: ControlData) -> list[str]:
@@ -364,7 +355,7 @@ def _describe_approval(before: ControlData, after: ControlData) -> list[str]:
 def _pause(data: ControlData) -> str:
     if not data.paused:
         return "no"
-    return "yes" if data.until is None else f"until {rfc3339(to_ms(data.until))}"
+    return "yes" if data.until is None else f"until {rfc3339(epoch_ms(data.until))}"
 
 
 def _line(name: str, before: str, after: str) -> str:

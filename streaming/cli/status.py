@@ -43,7 +43,7 @@ from streaming.cli.published import (
     newest_processes,
     records_of,
 )
-from streaming.cli.summaries import examined_text, upkeep_lines
+from streaming.cli.summaries import examined_text, maintenance_lines
 from streaming.process.exits import NotFound, Refused
 from streaming.process.stopping import watched
 from streaming.settings import Settings
@@ -206,7 +206,8 @@ def _describe_waiting(event: Round, stands: Standing) -> str | None:
     written, obeyed = stands.event, event.data.control
     if written is None or (obeyed is not None and obeyed.id == written.id):
         return None
-    return f"{asked_text(written.who, written.why)} ({written.id}), which no round obeys yet"
+    data = written.data
+    return f"{asked_text(data.who, data.why)} ({written.id}), which no round obeys yet"
 
 
 _FIELDS = (
@@ -289,7 +290,7 @@ def status_text(status: ClusterStatus) -> str:
         ),
         ("shadow", _shadow(data)),
         ("approval", _approval(data.approval)),
-        ("upkeep", upkeep_lines(data.upkeep)),
+        ("upkeep", maintenance_lines(data.upkeep)),
         *(
             ("failing", [f"{kind} are held since {since}, because too many failed: see `trimtab resume`"])
             for kind, since in failing.items()

@@ -4,7 +4,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from policies.wording import counted
-from state.outputs import CandidateRow, DrainRow, ExaminedRow, RoundSummary, Section, SplitRow, UpkeepSummary
+from state.outputs import (
+    CandidateRow,
+    DrainRow,
+    ExaminedRow,
+    MaintenanceSummary,
+    RoundSummary,
+    Section,
+    SplitRow,
+)
 from streaming.cli.output import asked_text, counts_text, table_lines, text_of, value_text
 from streaming.cli.published import Round
 
@@ -110,9 +118,9 @@ def _aftermath_lines(data: RoundSummary) -> Iterator[str]:
                 for row in data.approval.answers
             ]
         )
-    upkeep = list(upkeep_lines(data.upkeep))
-    if upkeep:
-        yield from ("", "Maintenance and drains", *(f"  {line}" for line in upkeep))
+    lines = list(maintenance_lines(data.upkeep))
+    if lines:
+        yield from ("", "Maintenance and drains", *(f"  {line}" for line in lines))
     if data.findings.count:
         yield from _section("Findings", data.findings, lambda each: (each.kind, each.subject, each.advice))
 
@@ -139,7 +147,7 @@ def own_lines(row: DrainRow) -> Iterable[str]:
         yield f"  and {more} more"
 
 
-def left_lines(found: UpkeepSummary | None) -> Iterable[str]:
+def left_lines(found: MaintenanceSummary | None) -> Iterable[str]:
     """Which bundles are still at drained brokers, and why."""
     if found is None or not found.left.count:
         return
@@ -149,7 +157,7 @@ def left_lines(found: UpkeepSummary | None) -> Iterable[str]:
             yield f"  {each.bundle} at {each.broker}: {each.detail}"
 
 
-def upkeep_lines(found: UpkeepSummary | None) -> Iterable[str]:
+def maintenance_lines(found: MaintenanceSummary | None) -> Iterable[str]:
     """Maintenance and drains as a round has them, for ``status`` and ``rounds``."""
     if found is None:
         return

@@ -15,7 +15,8 @@ import numpy as np
 
 from policies.columns import Bools, Ints
 from state.events import is_system_bundle
-from streaming.contract.messages import MAX_NAME_CHARACTERS, SHOWN_CHARACTERS
+from state.overlay import MAX_NAME_CHARACTERS
+from streaming.contract.messages import SHOWN_CHARACTERS
 from streaming.contract.refusal import Refusal
 
 BUNDLE = re.compile(r"[^/\s]+/(?:[^/\s]+/)?[^/\s]+/0x[0-9a-fA-F]{1,8}_0x[0-9a-fA-F]{1,8}")

@@ -24,8 +24,8 @@ from state.events import (
     TopicStats,
 )
 from state.outputs import rfc3339
+from state.overlay import ControlData, MaintenanceWindow, epoch_ms, moment_at
 from state.summary import MAX_REMARK_CHARACTERS
-from state.upkeep import Spell, Upkeep
 from streaming.contract.diagnose import diagnose
 from streaming.contract.kafka import broker_logs, moves_report
 from streaming.contract.messages import (
@@ -36,7 +36,6 @@ from streaming.contract.messages import (
     ApprovalMessage,
     BrokerLoadMessage,
     CommonMessage,
-    ControlData,
     ControlMessage,
     KafkaLoadReportMessage,
     KafkaMessage,
@@ -45,7 +44,6 @@ from streaming.contract.messages import (
     PulsarClusterMessage,
     PulsarMessage,
     ReassignmentMessage,
-    SpellData,
     TickMessage,
     TopicStatsMessage,
 )
@@ -56,13 +54,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_YEAR = 9000
 """Events from this year on are refused: round ends and expiry times computed from them would be outside the calendar."""
 
+_DEEPEST_SETTINGS = 100
+"""Far above any table of the settings, and far below the depth at which Python no longer encodes a value."""
+
 _decoder = msgspec.json.Decoder(Message)
-
-
-def to_ms(moment: datetime) -> int:
-    """Milliseconds since the epoch, rounded down."""
-    delta = moment - _EPOCH
-    return (delta.days * 86400 + delta.seconds) * 1000 + delta.microseconds // 1000
 
 
 def decode(
@@ -90,7 +85,7 @@ def decode(
         event = _common_event(message) if isinstance(message, CommonMessage) else _system_event(message)
     except Refusal as refused:
         return message.cluster, refused.rejection, None
-    return message.cluster, event, None if message.recordedtime is None else to_ms(message.recordedtime)
+    return message.cluster, event, None if message.recordedtime is None else epoch_ms(message.recordedtime)
 
 
 def _check_attributes(message: Message) -> None:
@@ -112,7 +107,7 @@ def _check_time(name: str, moment: datetime, *, reason: RejectReason) -> None:
 
 def _system_event(message: PulsarMessage | KafkaMessage) -> Event:
     """The event of a message about clusters of one system. Raises ``Refusal``."""
-    id_, time_ms = message.id, to_ms(message.time)
+    id_, time_ms = message.id, epoch_ms(message.time)
     match message:
         case LoadReportMessage(data=load):
             broker = message.subject
@@ -142,7 +137,7 @@ def _system_event(message: PulsarMessage | KafkaMessage) -> Event:
 
 def _common_event(message: CommonMessage) -> Event:
     """The event of a message that there is for both systems. Raises ``Refusal``."""
-    id_, time_ms = message.id, to_ms(message.time)
+    id_, time_ms = message.id, epoch_ms(message.time)
     match message:
         case TickMessage(data=tick):
             unowned = sorted((tick.unowned or {}).items())
@@ -151,7 +146,7 @@ def _common_event(message: CommonMessage) -> Event:
                 time_ms=time_ms,
                 asked=tuple(sorted(tick.asked)),
                 failed=tuple(sorted(tick.failed.items())),
-                unowned=tuple((name, to_ms(since)) for name, since in unowned[:MAX_UNOWNED_COUNT]),
+                unowned=tuple((name, epoch_ms(since)) for name, since in unowned[:MAX_UNOWNED_COUNT]),
                 unowned_count=max(len(unowned), tick.unowned_count or 0),
             )
         case ActionResultMessage(data=result):
@@ -172,55 +167,66 @@ def _common_event(message: CommonMessage) -> Event:
                 why=(answer.why or "")[:MAX_REMARK_CHARACTERS],
             )
         case ControlMessage(data=overlay):
-            return Control(
-                id=id_,
-                time_ms=time_ms,
-                paused=overlay.paused,
-                mode=overlay.mode,
-                overlay=msgspec.json.encode(overlay.settings, order="sorted"),
-                who=(overlay.who or "")[:MAX_REMARK_CHARACTERS],
-                why=(overlay.why or "")[:MAX_REMARK_CHARACTERS],
-                resumed_ms=_resumed_ms(overlay, time_ms),
-                until_ms=_checked_ms("until", overlay.until),
-                forget=overlay.forget,
-                upkeep=Upkeep(
-                    _spells("maintenance_brokers", overlay.maintenance_brokers),
-                    _spells("maintenance_namespaces", overlay.maintenance_namespaces),
-                    _spells("drained_brokers", overlay.drained_brokers),
-                ),
-                approval=overlay.approval,
-            )
+            return Control(id=id_, time_ms=time_ms, data=_checked_overlay(overlay, time_ms))
 
 
-def _checked_ms(name: str, moment: datetime | None) -> int | None:
-    """A moment in ``data``, None where there is none. Raises ``Refusal``."""
+def _checked_overlay(data: ControlData, time_ms: int) -> ControlData:
+    """The data of an event of this time with keys in order, remarks cut and whole milliseconds in UTC. Raises ``Refusal``."""
+    _check_depth(data.settings)
+    return msgspec.structs.replace(
+        data,
+        settings=msgspec.to_builtins(data.settings, order="sorted"),
+        who=(data.who or "")[:MAX_REMARK_CHARACTERS],
+        why=(data.why or "")[:MAX_REMARK_CHARACTERS],
+        resumed_at=_checked_resumption(data.resumed_at, time_ms),
+        until=_checked_moment("until", data.until),
+        maintenance_brokers=_checked_windows("maintenance_brokers", data.maintenance_brokers),
+        maintenance_namespaces=_checked_windows("maintenance_namespaces", data.maintenance_namespaces),
+        drained_brokers=_checked_windows("drained_brokers", data.drained_brokers),
+    )
+
+
+def _check_depth(settings: dict[str, object]) -> None:
+    level: list[object] = [settings]
+    for _ in range(_DEEPEST_SETTINGS):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    if level:
+        detail = f"settings are nested more than {_DEEPEST_SETTINGS} levels deep: expected tables as in trimtab.toml"
+        raise Refusal("bad-settings", detail)
+
+
+def _checked_moment(name: str, moment: datetime | None) -> datetime | None:
     if moment is None:
         return None
     _check_time(name, moment, reason="bad-data")
-    return to_ms(moment)
+    return moment_at(epoch_ms(moment))
 
 
-def _resumed_ms(overlay: ControlData, time_ms: int) -> int | None:
-    resumed_ms = _checked_ms("resumed_at", overlay.resumed_at)
-    if resumed_ms is not None and resumed_ms > time_ms:
+def _checked_resumption(resumed_at: datetime | None, time_ms: int) -> datetime | None:
+    checked = _checked_moment("resumed_at", resumed_at)
+    if checked is not None and epoch_ms(checked) > time_ms:
         detail = (
-            f"resumed_at is {rfc3339(resumed_ms)}, after the event's own time {rfc3339(time_ms)}: nobody can know yet "
-            "that later actions work"
+            f"resumed_at is {rfc3339(epoch_ms(checked))}, after the event's own time {rfc3339(time_ms)}: nobody can know "
+            "yet that later actions work"
         )
         raise Refusal("bad-data", detail)
-    return resumed_ms
+    return checked
 
 
-def _spells(field: str, spells: dict[str, SpellData]) -> dict[str, Spell]:
-    """What is under maintenance, or drained, by name. Raises ``Refusal``."""
-    found = {}
-    for name, spell in sorted(spells.items()):
+def _checked_windows(field: str, windows: dict[str, MaintenanceWindow]) -> dict[str, MaintenanceWindow]:
+    checked = {}
+    for name, window in sorted(windows.items()):
         shown = f"{field} {name[:SHOWN_CHARACTERS]}"
-        _check_time(f"since of {shown}", spell.since, reason="bad-data")
-        found[name] = Spell(
-            since_ms=to_ms(spell.since),
-            until_ms=_checked_ms(f"until of {shown}", spell.until),
-            who=(spell.who or "")[:MAX_REMARK_CHARACTERS],
-            why=(spell.why or "")[:MAX_REMARK_CHARACTERS],
+        checked[name] = msgspec.structs.replace(
+            window,
+            since=_checked_moment(f"since of {shown}", window.since),
+            until=_checked_moment(f"until of {shown}", window.until),
+            who=(window.who or "")[:MAX_REMARK_CHARACTERS],
+            why=(window.why or "")[:MAX_REMARK_CHARACTERS],
         )
-    return found
+    return checked

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from state.events import Rejection, RejectReason
+from state.overlay import MAX_NAME_CHARACTERS
 from streaming.contract.messages import (
     CLUSTER_PATTERN,
-    MAX_NAME_CHARACTERS,
     MESSAGE_TYPES,
     SHOWN_CHARACTERS,
     BrokerLoadData,

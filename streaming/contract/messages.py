@@ -4,12 +4,12 @@ The envelope is decoded strictly; unknown fields of ``data`` are ignored, becaus
 Field names inside ``data`` of load reports are Pulsar's own.
 """
 
-from datetime import datetime
 from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
+from state.overlay import ControlData, Text, Time
 from streaming.contract.kafka import KafkaBrokerData, ReassignmentData
 
 CLUSTER_PATTERN = r"^[A-Za-z0-9._-]{1,100}(?![\s\S])"
@@ -18,18 +18,13 @@ CLUSTER_PATTERN = r"^[A-Za-z0-9._-]{1,100}(?![\s\S])"
 MAX_NUMBER = 1e18
 """Largest rate or usage that is accepted: a million times what any broker reaches, and far from overflowing single precision."""
 
-MAX_NAME_CHARACTERS = 2048
-"""Longest name, id or subject that is accepted, because every message about it has to fit in a record."""
-
 MAX_UNOWNED_COUNT = 100
 """Bundles without an owner that a tick names."""
 
 SHOWN_CHARACTERS = 200
 """How many characters of foreign input a message about it shows."""
 
-Text = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 Cluster = Annotated[str, Meta(pattern=CLUSTER_PATTERN)]
-Time = Annotated[datetime, Meta(tz=True)]
 
 
 class Resource(msgspec.Struct, frozen=True, gc=False):
@@ -238,59 +233,6 @@ class PulsarClusterData(msgspec.Struct, frozen=True, kw_only=True):
     """Brokers of each failure domain, ascending; empty where there are none."""
     own_topics: dict[str, dict[str, Traffic]] = {}
     """Traffic of trimtab's own topics, by bundle and topic; empty where they are not on this cluster."""
-
-
-class SpellData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Since when, until when and why a broker or namespace is under maintenance, or a broker is drained."""
-
-    since: Time
-    """When it was asked for."""
-    until: Time | None = None
-    """When it ends by itself: it applies to rounds that begin before, and to executors until then. Null: a person ends it."""
-    who: str | None = None
-    """Who asked for it."""
-    why: str | None = None
-    """The reason."""
-
-    def holds_at(self, now: datetime) -> bool:
-        """Whether it applies at that time."""
-        return self.until is None or now < self.until
-
-
-class ControlData(msgspec.Struct, frozen=True):
-    """The whole overlay of one cluster; a newer event replaces all of it."""
-
-    paused: bool = False
-    """Hold every action; the policies go on counting."""
-    mode: Literal["dry-run", "act"] | None = None
-    """Overrides `controller.mode`; null: as configured."""
-    settings: dict[str, object] = {}
-    """Values for any keys of the cluster's settings except the rounds, e.g. `{"pulsar": {"avg_shedder": {…}}}`."""
-    who: str | None = None
-    """Who asked for it; shown in the round summaries."""
-    why: str | None = None
-    """The reason; shown there too."""
-    resumed_at: Time | None = None
-    """When a person confirmed that the cause of failed actions is fixed; not after the event's own time. A cluster that has
-    been held as `failing` since before this time acts again. Later events repeat the value, which changes nothing."""
-    until: Time | None = None
-    """When the pause ends by itself: it applies to rounds that begin before, and to executors until then. Null: a person ends it."""
-    forget: bool = False
-    """Start again with an empty memory of the cluster: with the first round that the event applies to, or at once if the cluster
-    has been silent for longer than `max_report_age_s`. The rest of the event applies as usual; later events do not repeat it."""
-    maintenance_brokers: dict[Text, SpellData] = {}
-    """Brokers under maintenance, by broker id: they are neither source nor destination, and their reports are not missed. Only for
-    Pulsar clusters, like the next two fields."""
-    maintenance_namespaces: dict[Text, SpellData] = {}
-    """Namespaces under maintenance, by `tenant/namespace`: their bundles stay where they are."""
-    drained_brokers: dict[Text, SpellData] = {}
-    """Brokers that are emptied, by broker id; when they are empty, they are treated as under maintenance."""
-    approval: Literal["none", "required"] | None = None
-    """Overrides `controller.approval`; null: as configured. Senders that do not know this field leave it out."""
-
-    def is_paused_at(self, now: datetime) -> bool:
-        """Whether no action may be carried out at that time."""
-        return self.paused and (self.until is None or now < self.until)
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):

@@ -28,10 +28,10 @@ from state.events import (
     is_system_bundle,
 )
 from state.facts import SPLIT_ALGORITHM, Facts, Isolation
+from state.overlay import MAX_NAME_CHARACTERS
 from state.pulsar.groups import BadPattern, compile_pattern
 from streaming.contract.bundles import KnownBundles
 from streaming.contract.messages import (
-    MAX_NAME_CHARACTERS,
     MAX_NUMBER,
     SHOWN_CHARACTERS,
     BrokerLoadData,

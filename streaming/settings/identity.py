@@ -94,7 +94,7 @@ class AcceptedClusters:
 
     def refusal(self, cluster: str, event: Event) -> Rejection | None:
         """Why an event is refused. One that forgets a cluster is accepted: the memory of a refused name could not be deleted otherwise."""
-        if self._accepts_every or (isinstance(event, Control) and event.forget):
+        if self._accepts_every or (isinstance(event, Control) and event.data.forget):
             return None
         if any(fnmatchcase(cluster, pattern) for pattern in self._patterns):
             return None

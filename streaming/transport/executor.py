@@ -16,9 +16,9 @@ from typing import Self
 import msgspec
 
 from policies.throttle.lists import ThrottledLists, union
+from state.overlay import ControlData, epoch_ms
 from state.settings import RoundSettings
-from streaming.contract.decode import to_ms
-from streaming.contract.messages import ControlData, ControlMessage
+from streaming.contract.messages import ControlMessage
 from streaming.process.closing import Closing
 from streaming.process.exits import Refused
 from streaming.transport.errors import PublishError
@@ -156,7 +156,7 @@ class ControlView(Closing):
             return
         if event.cluster != self._cluster:
             return
-        time_ms = to_ms(event.time)
+        time_ms = epoch_ms(event.time)
         age_key = appended_ms if self._rounds.is_ahead(time_ms, appended_ms) else time_ms, event.id
         if self._newest is None or age_key > self._newest:
             self._newest, self._data = age_key, event.data

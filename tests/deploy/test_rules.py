@@ -12,7 +12,7 @@ from deploy.docs.examples import REPOSITORY
 from deploy.docs.metrics_page import _used_families
 from deploy.local.prometheus import configuration
 from state.outputs import INFORMATION, Finding
-from streaming.cli.upkeep import WILL_NOT_PASS
+from streaming.cli.maintenance import WILL_NOT_PASS
 from tests.support.programs import promtool
 from tests.support.queries import ROOT, RULES, Asked, alerts, asked_by_rules, problems
 

@@ -20,9 +20,10 @@ from state.closing import UNBOUNDED, Closing
 from state.events import Control, LoadReport
 from state.facts import Facts, Isolation
 from state.ledger import Child, Decision, Ledger
-from state.memory import ControlRecord, Header, OpenRound
+from state.memory import Header, OpenRound
 from state.outputs import Output, Split, SplitChild, Unload, output
 from state.outputs.actions import SPLIT_TYPE, UNLOAD_TYPE
+from state.overlay import ControlData, MaintenanceWindow, moment_at
 from state.pulsar.admission import Admission
 from state.pulsar.budgets import with_rules
 from state.pulsar.fleet import Advanced, Sampling, advance
@@ -30,7 +31,6 @@ from state.pulsar.holds import Calm, Holds
 from state.pulsar.memory import Fleet, ShadowMoves, WaitingReport
 from state.pulsar.view import Loads, PolicyView, RoundContext, measure, policy_view
 from state.settings import ClusterSettings, GuardSettings, PulsarSettings
-from state.upkeep import Spell, Upkeep
 from tests.policies.fleets import evidence_names
 from tests.state.traces import load
 
@@ -100,11 +100,9 @@ def published(action: Unload | Split, *, time_ms: int = END_MS, place: int = 0) 
     )
 
 
-def control(**fields: Any) -> ControlRecord:
-    """A control event of ann that pauses the cluster."""
-    arrived_late = fields.pop("arrived_late", False)
-    usual = {"paused": True, "mode": None, "overlay": b"{}", "who": "ann", "why": "test"}
-    return ControlRecord(Control(1_000, **{"id": "c"} | usual | fields), 0, arrived_late)
+def control(**fields: Any) -> Control:
+    """A control event of ann that pauses the cluster; ``fields`` are those of its data."""
+    return Control(1_000, "c", ControlData(**{"paused": True, "who": "ann", "why": "test"} | fields))
 
 
 def closing(**fields: Any) -> Closing:
@@ -117,7 +115,7 @@ def closing(**fields: Any) -> Closing:
         "expires_ms": EXPIRES_MS,
         "open_round": OpenRound(),
         "settings": ClusterSettings(),
-        "record": None,
+        "control": None,
         "settings_problem": None,
         "mode": "act",
         "gap_rounds": 2,
@@ -125,7 +123,10 @@ def closing(**fields: Any) -> Closing:
         "max_action_bytes": 1_000,
         "memory_start": UNBOUNDED,
     }
-    return Closing(**usual | fields)
+    found = usual | fields
+    event: Control | None = found["control"]
+    overlay = ControlData() if event is None else event.data.at(moment_at(found["start_ms"]))
+    return Closing(**{"overlay": overlay} | found)
 
 
 def decision(id_: str = "a", bundle: str = PARENT, **fields: Any) -> Decision:
@@ -209,7 +210,9 @@ def seen(
     """
     found = {each.broker: WaitingReport(each.time_ms, each.id, each.report) for each in reports}
     if apart:
-        fields["upkeep"] = Upkeep(dict.fromkeys(apart, Spell(0)))
+        fields["overlay"] = ControlData(
+            maintenance_brokers=dict.fromkeys(apart, MaintenanceWindow(since=moment_at(0)))
+        )
     closed = closing(**fields)
     advanced = advance(
         before or Fleet(),
@@ -274,7 +277,7 @@ def ruled(
     changed = found.changed(
         header={"facts": facts, "ledger": Ledger(unloads)},
         settings=guarded("avg-shedder" if lifetime_s is None else "fleet-planner", **guards),
-        upkeep=Upkeep(drains=dict.fromkeys(drained, Spell(0))),
+        overlay=ControlData(drained_brokers=dict.fromkeys(drained, MaintenanceWindow(since=moment_at(0)))),
         expires_ms=END_MS + round(1000 * (lifetime_s or 0.0)),
     )
     return with_rules(changed.context, found.table, leaving or {})

@@ -32,7 +32,6 @@ from state.kafka.memory import (
 from state.layouts import seal
 from state.ledger import Child, Decision, Ledger, Unanswered, Verdict
 from state.memory import (
-    ControlRecord,
     DrainRecord,
     ForbiddenRecord,
     Header,
@@ -44,6 +43,7 @@ from state.memory import (
     decode_header,
     encode_header,
 )
+from state.overlay import ControlData, MaintenanceWindow, moment_at
 from state.pulsar.codec import (
     decode_fleet,
     decode_report,
@@ -53,7 +53,6 @@ from state.pulsar.codec import (
     encode_topics,
 )
 from state.pulsar.memory import Fleet, Gathered, WaitingReport, WaitingTopics
-from state.upkeep import Spell, Upkeep
 from state.waiting import Entry, decode_batch, encode_batch
 from tests.state.kafka.reporting import Replica, moves_report, replica_table
 from tests.state.traces import load, statistics
@@ -74,10 +73,20 @@ FACTS = Facts(
 
 
 def pulsar_header() -> Header:
-    spell = Spell(3, 9, "ann", "disk")
-    upkeep = Upkeep({"b1": spell}, {"t/n": spell}, {"b2": spell})
-    control = ControlRecord(
-        Control(5, "c", True, "act", b'{"pulsar":{}}', "ann", "why", 4, 6, False, upkeep, "required"), 3, True
+    window = MaintenanceWindow(since=moment_at(3), until=moment_at(9), who="ann", why="disk")
+    overlay = ControlData(
+        paused=True,
+        mode="act",
+        settings={"pulsar": {}},
+        who="ann",
+        why="why",
+        resumed_at=moment_at(4),
+        until=moment_at(6),
+        forget=True,
+        maintenance_brokers={"b1": window},
+        maintenance_namespaces={"t/n": window},
+        drained_brokers={"b2": window},
+        approval="required",
     )
     tick = Tick(7, "t", ("b1", "b2"), (("b2", "timeout"),))
     results = [ActionResult(8, "r", "a1", "failed"), ActionResult(9, "r", "a2", "succeeded")]
@@ -102,7 +111,7 @@ def pulsar_header() -> Header:
         last_report_ms=11,
         rounds_since_start=8,
         last_mode="dry-run",
-        control=[control],
+        control={3: Control(5, "c", overlay, arrived_late=True)},
         ledger=Ledger(
             [
                 Decision(
@@ -146,7 +155,7 @@ def pulsar_header() -> Header:
 def early_header() -> Header:
     """The header of a cluster that had a tick, a result, facts and a pause before its system was known."""
     events = (
-        Control(id="c", time_ms=5, paused=True, mode=None, overlay=b"{}", who="ann", why="", forget=True),
+        Control(id="c", time_ms=5, data=ControlData(paused=True, who="ann", forget=True)),
         Tick(id="t", time_ms=7, asked=("1",), failed=()),
         ActionResult(id="r", time_ms=8, action_id="a1", outcome="skipped"),
         ClusterFacts(id="f", time_ms=9, facts=FACTS),

@@ -129,7 +129,7 @@ def test_a_round_that_fails_says_which_settings_were_in_force(monkeypatch: pytes
     control_event = overlay(1, settings={"pulsar": {"avg_shedder": {"low_hit_count": 7}}})
     failing_in(monkeypatch, fleet, "advance", lambda _number: True)
     digests = [summary["settings_digest"] for summary in run([[control_event, *trace(4)]], EAGER).summaries]
-    overlaid = EAGER.overlaid(CLUSTER, control_event.overlay).in_force["pulsar"].digest
+    overlaid = EAGER.overlaid(CLUSTER, control_event.data.settings_json).in_force["pulsar"].digest
     assert digests[0] == EAGER.base(CLUSTER).in_force["pulsar"].digest
     assert digests[-1] == overlaid != digests[0]
 

@@ -10,15 +10,14 @@ from state.closing import Hold, quiet_hold
 from state.events import Control
 from state.guard_settings import QuietSpan
 from state.memory import Header
+from state.overlay import ControlData, MaintenanceWindow, moment_at
 from state.settings import GuardSettings, RoundSettings
-from state.upkeep import NOTHING, Spell, Upkeep
 
 ROUNDS = RoundSettings(length_s=60.0, lateness_s=15.0)
 
 
 def event(time_s: float, *, id_: str = "", **fields: Any) -> Control:
-    usual: dict[str, Any] = {"paused": False, "mode": None, "overlay": b"{}", "who": "ann", "why": ""}
-    return Control(id=id_ or f"c{time_s:g}", time_ms=round(1000 * time_s), **usual | fields)
+    return Control(id=id_ or f"c{time_s:g}", time_ms=round(1000 * time_s), data=ControlData(**fields))
 
 
 def header(**fields: Any) -> Header:
@@ -26,7 +25,7 @@ def header(**fields: Any) -> Header:
 
 
 def taken(found: Header) -> list[tuple[str, int]]:
-    return [(record.event.id, record.applies_from) for record in found.control]
+    return [(event.id, number) for number, event in found.control.items()]
 
 
 @pytest.mark.parametrize(
@@ -41,10 +40,9 @@ def test_it_holds_from_the_first_round_that_starts_two_latenesses_after_it(
 def test_one_that_comes_after_its_round_has_closed_holds_from_the_first_open_one() -> None:
     found = header(next_round=5)
     assert control.take(found, event(30), ROUNDS)
-    (record,) = found.control
-    assert (record.applies_from, record.arrived_late) == (5, True)
+    assert [(number, event.arrived_late) for number, event in found.control.items()] == [(5, True)]
     assert control.take(found, event(300), ROUNDS)
-    assert (found.control[-1].applies_from, found.control[-1].arrived_late) == (6, False)
+    assert not found.control[6].arrived_late
 
 
 def test_a_repeat_and_what_a_newer_one_makes_pointless_are_not_taken() -> None:
@@ -83,14 +81,14 @@ def test_the_newest_that_applies_is_in_force_and_older_ones_are_forgotten() -> N
     assert control.in_force(found, 0) is None
     newest = control.in_force(found, 2)
     assert newest is not None
-    assert newest.event.id == "c60"
+    assert newest.id == "c60"
     assert taken(found) == [("c60", 2), ("c120", 3)]
     assert control.in_force(found, 2) == newest
 
 
 def drained(time_s: float, broker: str, *, until_s: float | None = None) -> Control:
-    until_ms = None if until_s is None else round(1000 * until_s)
-    return event(time_s, upkeep=Upkeep(drains={broker: Spell(since_ms=0, until_ms=until_ms)}))
+    until = None if until_s is None else moment_at(round(1000 * until_s))
+    return event(time_s, drained_brokers={broker: MaintenanceWindow(since=moment_at(0), until=until)})
 
 
 @pytest.mark.parametrize(
@@ -108,8 +106,8 @@ def test_a_drain_holds_in_the_rounds_that_begin_before_it_ends(number: int, apar
     assert control.take(found, drained(20, "b1"), ROUNDS)
     assert control.take(found, drained(80, "b2", until_s=600), ROUNDS)
     newest = control.in_force(found, number)
-    upkeep = NOTHING if newest is None else newest.event.upkeep.at(number * found.length_ms)
-    assert upkeep.apart == apart
+    overlay = ControlData() if newest is None else newest.data.at(moment_at(number * found.length_ms))
+    assert overlay.apart == apart
 
 
 HOUR_MS = 3_600_000

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from state.closing import Identity
 from state.control import controls_of
 from state.controller import Controller
-from state.events import Coordinates, Event
+from state.events import Control, Coordinates, Event
 from state.kafka.memory import decode_kafka
 from state.memory import Header, decode_header
+from state.overlay import MaintenanceWindow, moment_at
 from state.pulsar import decide
 from state.store import DictStore
-from state.upkeep import Spell, Upkeep
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.load import compose
 from tests.state.traces import (
@@ -48,7 +48,7 @@ KAFKA = ClusterSettingsSource(
     )
 )
 ACT = Identity(mode="act")
-SPELL = Spell(since_ms=0, until_ms=None, who="ann", why="a test")
+WINDOW = MaintenanceWindow(since=moment_at(0), who="ann", why="a test")
 
 
 def hot(time_s: float) -> list[Event]:
@@ -120,8 +120,12 @@ def test_the_round_after_the_silence_tells_of_the_gap():
     assert (last["restarted"], last["gap_rounds"]) == (True, 14)
 
 
-def forgotten(time_s: float, **message: Any) -> Event:
-    return msgspec.structs.replace(overlay(time_s, **message), forget=True)
+def forgotten(time_s: float, **message: Any) -> Control:
+    return changed(overlay(time_s, **message), forget=True)
+
+
+def changed(event: Control, **data: Any) -> Control:
+    return msgspec.structs.replace(event, data=msgspec.structs.replace(event.data, **data))
 
 
 def test_a_control_event_empties_the_memory_with_the_first_round_it_holds_for():
@@ -153,16 +157,16 @@ def test_a_silent_cluster_that_is_forgotten_by_a_control_event_leaves_no_byte():
         {"paused": True},
         {"mode": "dry-run"},
         {"approval": "required"},
-        {"overlay": b'{"pulsar":{"guards":{"bundle_cooldown_s":60}}}'},
-        {"upkeep": Upkeep(brokers={"b1": SPELL})},
-        {"upkeep": Upkeep(drains={"b1": SPELL})},
+        {"settings": {"pulsar": {"guards": {"bundle_cooldown_s": 60}}}},
+        {"maintenance_brokers": {"b1": WINDOW}},
+        {"drained_brokers": {"b1": WINDOW}},
     ],
     ids=["pause", "mode", "approval", "settings", "maintenance", "drain"],
 )
 def test_a_silent_cluster_is_forgotten_but_what_an_operator_set_is_not(wanted: dict[str, Any]):
     store = DictStore()
     run(
-        [[*hot(5.0)], [msgspec.structs.replace(forgotten(60.0), **wanted)]],
+        [[*hot(5.0)], [changed(forgotten(60.0), **wanted)]],
         SETTINGS,
         store=store,
         is_closed=False,
@@ -171,8 +175,8 @@ def test_a_silent_cluster_is_forgotten_but_what_an_operator_set_is_not(wanted: d
     assert header is not None
     assert header == Header(length_ms=10_000, early=header.early)
     (event,) = controls_of(header)
-    assert {name: getattr(event, name) for name in wanted} == wanted
-    assert not event.forget
+    assert {name: getattr(event.data, name) for name in wanted} == wanted
+    assert not event.data.forget
     assert store.fleet() is None
 
 
@@ -182,13 +186,13 @@ def test_a_cluster_without_a_report_is_forgotten_but_a_later_pause_is_not():
     header = header_of(store)
     assert header is not None
     assert header == Header(length_ms=10_000, early=header.early)
-    assert [event.paused for event in controls_of(header)] == [True]
+    assert [event.data.paused for event in controls_of(header)] == [True]
 
 
 def test_a_pause_that_came_with_the_wish_to_forget_does_not_forget_what_comes_next():
     store = DictStore()
     run(
-        [[msgspec.structs.replace(forgotten(60.0), paused=True)], hot(60.0)],
+        [[changed(forgotten(60.0), paused=True)], hot(60.0)],
         SETTINGS,
         store=store,
         is_closed=False,
@@ -196,7 +200,7 @@ def test_a_pause_that_came_with_the_wish_to_forget_does_not_forget_what_comes_ne
     header = header_of(store)
     assert header is not None
     assert header.forget_from_ms == []
-    assert [record.event.paused for record in header.control] == [True]
+    assert [event.data.paused for event in header.control.values()] == [True]
 
 
 def test_what_comes_of_a_forgotten_cluster_in_the_same_batch_begins_a_memory_of_its_own():

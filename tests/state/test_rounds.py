@@ -16,12 +16,12 @@ from state.events import Event, Tick
 from state.ledger import Decision, Ledger
 from state.memory import Header, OpenRound, WaitingKey, decode_header, encode_header
 from state.outputs import Output
+from state.overlay import ControlData, MaintenanceWindow, moment_at
 from state.pulsar.memory import Fleet, WaitingReport
 from state.pulsar.system import Pulsar
 from state.rounds import Memory, Round, close
 from state.settings import GuardSettings
 from state.store import DictStore
-from state.upkeep import Spell, Upkeep
 from tests.state.building import control, decision, ledger_of
 from tests.state.traces import CLUSTER, facts, load, settings_of
 
@@ -78,7 +78,7 @@ def test_a_round_has_its_number_its_span_and_the_expiry_of_its_actions() -> None
     found = the_closing(identity=Identity(mode="act", action_ttl_s=45.5, max_action_bytes=9))
     assert (found.cluster, found.number, found.start_ms, found.end_ms) == (CLUSTER, NUMBER, START_MS, END_MS)
     assert (found.expires_ms, found.max_action_bytes) == (END_MS + 45_500, 9)
-    assert (found.record, found.settings_problem, found.is_paused) == (None, None, False)
+    assert (found.control, found.settings_problem, found.overlay) == (None, None, ControlData())
 
 
 def test_after_a_round_the_next_one_is_open_and_the_memory_before_it_stays_as_it_was() -> None:
@@ -135,7 +135,7 @@ def test_after_a_long_silence_the_warm_up_begins_anew(
 def test_the_mode_of_a_control_event_comes_before_that_of_the_start(
     started: Any, ordered: Any, mode: str
 ) -> None:
-    header = header_of(control=[control(mode=ordered)])
+    header = header_of(control={0: control(mode=ordered)})
     assert the_closing(header, identity=Identity(mode=started)).mode == mode
 
 
@@ -153,7 +153,7 @@ def test_the_mode_of_a_control_event_comes_before_that_of_the_start(
 def test_proposals_expire_where_actions_need_approval(
     identity: Identity, ordered: Any, expire_ms: int | None
 ) -> None:
-    header = header_of(control=[control(approval=ordered)])
+    header = header_of(control={0: control(approval=ordered)})
     assert the_closing(header, identity=identity).proposals_expire_ms == expire_ms
 
 
@@ -161,17 +161,18 @@ def test_proposals_expire_where_actions_need_approval(
 def test_maintenance_holds_for_rounds_that_begin_before_its_end(
     until_ms: int | None, apart: set[str]
 ) -> None:
-    upkeep = Upkeep({"b1": Spell(0, until_ms)})
-    header = header_of(control=[control(upkeep=upkeep)])
-    assert set(the_closing(header).upkeep.apart) == apart
+    until = None if until_ms is None else moment_at(until_ms)
+    windows = {"b1": MaintenanceWindow(since=moment_at(0), until=until)}
+    header = header_of(control={0: control(maintenance_brokers=windows)})
+    assert set(the_closing(header).overlay.apart) == apart
 
 
 def test_an_overlay_that_fits_is_in_force_and_one_that_does_not_is_named() -> None:
-    fits = control(overlay=b'{"pulsar":{"shedding_policy":"threshold-shedder"}}')
-    found = the_closing(header_of(control=[fits]))
+    fits = control(settings={"pulsar": {"shedding_policy": "threshold-shedder"}})
+    found = the_closing(header_of(control={0: fits}))
     assert (found.settings.pulsar.shedding_policy, found.settings_problem) == ("threshold-shedder", None)
-    strange = control(overlay=b'{"pulsar":{"shedding_policy":"none-such"}}')
-    found = the_closing(header_of(control=[strange]))
+    strange = control(settings={"pulsar": {"shedding_policy": "none-such"}})
+    found = the_closing(header_of(control={0: strange}))
     assert found.settings == SETTINGS.base(CLUSTER)
     assert found.settings_problem is not None
     assert found.settings_problem.startswith("the overlay does not fit the settings of this start")

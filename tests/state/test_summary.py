@@ -21,6 +21,7 @@ from state.outputs import (
     UnknownNumber,
     canonical,
 )
+from state.overlay import moment_at
 from state.settings import ClusterSettings, GuardSettings, PulsarSettings, RoundSettings
 from state.summary import (
     MAX_BYTES,
@@ -117,15 +118,15 @@ def test_it_says_which_round_it_is_who_reported_and_who_did_not() -> None:
     ("fields", "is_paused", "until"),
     [
         ({}, True, None),
-        ({"until_ms": 420_001}, True, "1970-01-01T00:07:00.001Z"),
-        ({"until_ms": 420_000}, False, "1970-01-01T00:07:00.000Z"),
-        ({"until_ms": 420_001, "paused": False}, False, None),
+        ({"until": moment_at(420_001)}, True, "1970-01-01T00:07:00.001Z"),
+        ({"until": moment_at(420_000)}, False, "1970-01-01T00:07:00.000Z"),
+        ({"until": moment_at(420_001), "paused": False}, False, None),
     ],
 )
 def test_a_pause_holds_the_rounds_that_begin_before_its_end(
     fields: dict[str, Any], until: str | None, *, is_paused: bool
 ) -> None:
-    found = framed(record=control(**fields))
+    found = framed(control=control(**fields))
     assert found.paused is is_paused
     assert found.control is not None
     assert found.control.until == until
@@ -135,12 +136,12 @@ def test_a_pause_holds_the_rounds_that_begin_before_its_end(
 @pytest.mark.parametrize(
     ("fields", "skipped_ms", "is_held", "is_named"),
     [
-        ({"until_ms": 420_000}, 430_000, True, True),
-        ({"until_ms": 420_000}, 420_000, True, True),
-        ({"until_ms": 420_000}, 419_999, True, False),
-        ({"until_ms": 420_000}, 430_000, False, False),
-        ({"until_ms": 420_000, "paused": False}, 430_000, True, False),
-        ({"until_ms": 430_000}, 430_000, True, False),
+        ({"until": moment_at(420_000)}, 430_000, True, True),
+        ({"until": moment_at(420_000)}, 420_000, True, True),
+        ({"until": moment_at(420_000)}, 419_999, True, False),
+        ({"until": moment_at(420_000)}, 430_000, False, False),
+        ({"until": moment_at(420_000), "paused": False}, 430_000, True, False),
+        ({"until": moment_at(430_000)}, 430_000, True, False),
         ({}, 430_000, True, False),
     ],
 )
@@ -148,7 +149,7 @@ def test_an_action_that_is_skipped_as_paused_after_the_pauses_end_is_a_finding(
     fields: dict[str, Any], skipped_ms: int, *, is_held: bool, is_named: bool
 ) -> None:
     results = [ActionResult(skipped_ms, "r", "a1", "skipped", is_held)]
-    found = framed(record=control(**fields), open_round=OpenRound(results=results)).findings
+    found = framed(control=control(**fields), open_round=OpenRound(results=results)).findings
     assert [(each.kind, each.subject) for each in found.heaviest] == [
         ("skipped-after-pause", "a1")
     ] * is_named
@@ -172,7 +173,7 @@ def test_without_a_tick_nobody_was_asked() -> None:
 
 def test_the_control_event_in_force_is_named_and_long_remarks_are_cut() -> None:
     long = "x" * (MAX_REMARK_CHARACTERS + 1)
-    found = framed(record=control(who=long, why="w", resumed_ms=2_000), settings_problem=long)
+    found = framed(control=control(who=long, why="w", resumed_at=moment_at(2_000)), settings_problem=long)
     assert found.paused
     assert found.control is not None
     assert (found.control.id, found.control.why, found.control.time) == ("c", "w", "1970-01-01T00:00:01.000Z")
@@ -181,7 +182,7 @@ def test_the_control_event_in_force_is_named_and_long_remarks_are_cut() -> None:
 
 
 def test_a_control_event_without_a_problem_or_a_resumption_says_neither() -> None:
-    found = framed(record=control())
+    found = framed(control=control())
     assert found.control is not None
     assert (found.control.problem, found.control.resumed_at) == (None, None)
 

@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -38,9 +39,9 @@ from state.events import (
 )
 from state.facts import Facts, Isolation
 from state.outputs import Output
+from state.overlay import ControlData, MaintenanceWindow, moment_at
 from state.settings import SettingsSource
 from state.store import DictStore, Store, StoredKey
-from state.upkeep import NOTHING, Spell, Upkeep
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.load import compose
 from tests.state.kafka.reporting import Replica, moves_report, replica_table
@@ -133,20 +134,23 @@ def overlay(
     *,
     paused: bool = False,
     mode: Any = None,
-    settings: object = None,
+    settings: dict[str, object] | None = None,
     resumed_s: float | None = None,
-    upkeep: Upkeep = NOTHING,
+    **maintenance: Any,
 ) -> Control:
+    """A control event of ann; ``maintenance`` are the fields of what is under maintenance or drained."""
     return Control(
         id=f"control/{time_s:g}/{paused}/{mode}",
         time_ms=round(time_s * 1000),
-        paused=paused,
-        mode=mode,
-        overlay=json.dumps(settings or {}).encode(),
-        who="ann",
-        why="a test",
-        resumed_ms=None if resumed_s is None else round(resumed_s * 1000),
-        upkeep=upkeep,
+        data=ControlData(
+            paused=paused,
+            mode=mode,
+            settings=settings or {},
+            who="ann",
+            why="a test",
+            resumed_at=None if resumed_s is None else moment_at(round(resumed_s * 1000)),
+            **maintenance,
+        ),
     )
 
 
@@ -264,17 +268,17 @@ _OVERLAYS = [
 ]
 
 
-def _random_upkeep(random: Random, time_s: float) -> Upkeep:
+def _random_maintenance(random: Random, time_s: float) -> dict[str, dict[str, MaintenanceWindow]]:
     if random.random() < 0.85:
-        return NOTHING
+        return {}
     first, second = random.sample(BROKERS, 2)
-    since_ms = round(time_s * 1000)
-    ends = Spell(since_ms, since_ms + 40_000, "ann", "a test")
-    return Upkeep(
-        brokers=random.choice([{}, {first: ends}]),
-        namespaces=random.choice([{}, {"t/a": ends}]),
-        drains=random.choice([{}, {second: Spell(since_ms, None, "ann", "a test")}]),
-    )
+    window = MaintenanceWindow(since=moment_at(round(time_s * 1000)), who="ann", why="a test")
+    ends = msgspec.structs.replace(window, until=window.since + timedelta(seconds=40))
+    return {
+        "maintenance_brokers": random.choice([{}, {first: ends}]),
+        "maintenance_namespaces": random.choice([{}, {"t/a": ends}]),
+        "drained_brokers": random.choice([{}, {second: window}]),
+    }
 
 
 def _random_other(random: Random) -> Event:
@@ -311,7 +315,7 @@ def _random_other(random: Random) -> Event:
         mode=random.choice([None, "dry-run", "act"]),
         settings=random.choice(_OVERLAYS),
         resumed_s=random.choice([None, time_s]),
-        upkeep=_random_upkeep(random, time_s),
+        **_random_maintenance(random, time_s),
     )
 
 
@@ -423,11 +427,7 @@ def pause(time_s: float, id_: str = "") -> Control:
     return Control(
         id=id_ or f"c{time_s:g}",
         time_ms=round(1000 * time_s),
-        paused=True,
-        mode=None,
-        overlay=b"{}",
-        who="ann",
-        why="why",
+        data=ControlData(paused=True, who="ann", why="why"),
     )
 
 

@@ -3,14 +3,15 @@
 import json
 from datetime import UTC, datetime
 
-from streaming.cli.control import Asker, Edit, Planned, Standing, find_standings, plan
+from streaming.cli.control import Edit, Planned, Standing, find_standings, plan
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.transport.side import TopicRecord
 from tests.streaming.events import control
 from tests.streaming.records import on_topic
 
 SETTINGS = ClusterSettingsSource(Settings())
-ASKER = Asker(who="maria", why="the sale")
+ASKED = {"who": "maria", "why": "the sale"}
+"""Who wants a change, and why."""
 NOW_MS = 1_700_000_000_000
 NOW = datetime.fromtimestamp(NOW_MS / 1000, UTC)
 LOW_10 = {"pulsar": {"avg_shedder": {"low_threshold_points": 10}}}
@@ -29,7 +30,7 @@ def planned(edit: Edit, *values: bytes, now_ms: int = NOW_MS) -> Planned:
     return plan(
         "east-1",
         edit=edit,
-        asker=ASKER,
+        **ASKED,
         stands=stands(*values),
         settings=SETTINGS,
         now_ms=now_ms,

@@ -36,7 +36,7 @@ from streaming.process.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.load import compose
 from tests.streaming.controlling import (
-    ASKER,
+    ASKED,
     FULL,
     LOW_10,
     NOW,
@@ -91,7 +91,7 @@ def test_forgetting_a_cluster_carries_its_overlay_on_and_the_next_change_does_no
     assert "  forgotten: all that is remembered of the cluster" in change_text(event)
     assert "forget" not in data_of(planned(pause_edit(), event.value, now_ms=NOW_MS + 1000))
     taken = stands(event.value).event
-    assert taken.forget
+    assert taken.data.forget
 
 
 HOUR = timedelta(hours=1)
@@ -132,8 +132,8 @@ def test_what_is_deleted_is_as_configured_and_is_named_no_more():
         "who": "maria",
         "why": "the sale",
     }
-    assert not stands(FULL).is_as_configured
-    assert stands(FULL, event.value).is_as_configured
+    assert stands(FULL).overlay.changes_anything
+    assert not stands(FULL, event.value).overlay.changes_anything
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_what_is_written_is_an_event_the_controller_takes():
     assert cluster == "east-1"
     assert find_standings([record(event.value)], SETTINGS)["east-1"].event is not None
     assert json.loads(event.value)["source"] == "/operator/maria"
-    assert getattr(control_event, "why", None) == "the sale"
+    assert control_event.data.why == "the sale"
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_a_change_of_a_kafka_cluster_is_told_in_its_own_settings_and_rounds():
     made = plan(
         "east-1",
         edit=edit,
-        asker=ASKER,
+        **ASKED,
         stands=Standing(),
         settings=SETTINGS,
         now_ms=NOW_MS,
@@ -300,7 +300,7 @@ def test_settings_of_the_other_kind_of_cluster_are_refused_unless_they_stand_alr
     other = (
         "pulsar.guards.bundle_cooldown_s=7" if system == "kafka" else "kafka.throttle.stale_rounds_count=9"
     )
-    make = partial(plan, "east-1", asker=ASKER, settings=SETTINGS, now_ms=NOW_MS, nonce="n", system=system)
+    make = partial(plan, "east-1", **ASKED, settings=SETTINGS, now_ms=NOW_MS, nonce="n", system=system)
     with pytest.raises(WrongUse, match=rf"east-1 is a {system.capitalize()} cluster, and .* does nothing"):
         make(edit=settings_edit([other]), stands=Standing())
     standing_already = stands(control(time_s=1, id="a", data={"settings": LOW_10}))
@@ -308,7 +308,7 @@ def test_settings_of_the_other_kind_of_cluster_are_refused_unless_they_stand_alr
     assert plan(
         "east-1",
         edit=settings_edit([other]),
-        asker=ASKER,
+        **ASKED,
         stands=Standing(),
         settings=SETTINGS,
         now_ms=NOW_MS,

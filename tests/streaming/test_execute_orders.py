@@ -10,9 +10,10 @@ import pytest
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
 from state.outputs.actions import SPLIT_TYPE, UNLOAD_TYPE
+from state.overlay import MaintenanceWindow
 from state.settings import RoundSettings
 from streaming.contract.encode import encode_leader
-from streaming.contract.messages import PAUSED_REASON, ControlData, SpellData
+from streaming.contract.messages import PAUSED_REASON, ControlData
 from streaming.executor.orders import (
     KAFKA_ACTIONS,
     PULSAR_ACTIONS,
@@ -82,37 +83,37 @@ def order(*, epoch: bytes | None = b"3", **data: object) -> Order[UnloadAction |
         pytest.param({}, ControlData(mode="dry-run"), "paused", id="back in dry-run"),
         pytest.param(
             {"destination_broker": "b2:8080"},
-            ControlData(drained_brokers={"b2:8080": SpellData(since=NOW)}),
+            ControlData(drained_brokers={"b2:8080": MaintenanceWindow(since=NOW)}),
             "maintenance",
             id="its destination is drained",
         ),
         pytest.param(
             {"destination_broker": "b2:8080"},
-            ControlData(maintenance_brokers={"b2:8080": SpellData(since=NOW)}),
+            ControlData(maintenance_brokers={"b2:8080": MaintenanceWindow(since=NOW)}),
             "maintenance",
             id="its destination is under maintenance",
         ),
         pytest.param(
             {"destination_broker": "b2:8080"},
-            ControlData(maintenance_brokers={"b2:8080": SpellData(since=NOW, until=NOW)}),
+            ControlData(maintenance_brokers={"b2:8080": MaintenanceWindow(since=NOW, until=NOW)}),
             None,
             id="a maintenance that ends now",
         ),
         pytest.param(
             {"destination_broker": "b2:8080"},
-            ControlData(drained_brokers={"b1:8080": SpellData(since=NOW)}),
+            ControlData(drained_brokers={"b1:8080": MaintenanceWindow(since=NOW)}),
             None,
             id="its source is drained",
         ),
         pytest.param(
             {},
-            ControlData(maintenance_brokers={"b1:8080": SpellData(since=NOW)}),
+            ControlData(maintenance_brokers={"b1:8080": MaintenanceWindow(since=NOW)}),
             "maintenance",
             id="its source is under maintenance",
         ),
         pytest.param(
             {},
-            ControlData(maintenance_namespaces={"t/n": SpellData(since=NOW)}),
+            ControlData(maintenance_namespaces={"t/n": MaintenanceWindow(since=NOW)}),
             "maintenance",
             id="its namespace is under maintenance",
         ),

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -13,6 +14,7 @@ from state.events import (
     LoadReport,
 )
 from state.facts import Facts, Isolation
+from state.overlay import moment_at
 from streaming.contract import pulsar
 from streaming.contract.bundles import BadBundleName, KnownBundles
 from streaming.contract.decode import decode
@@ -279,13 +281,13 @@ def test_the_other_events_are_read_too():
     ended = taken(result("abc", "failed", time_s=1))
     assert (ended.action_id, ended.outcome) == ("abc", "failed")
 
-    overlay = taken(control(time_s=1, data={"settings": {"b": 1, "a": {"d": 2, "c": 3}}, "who": "ann"}))
+    overlay = taken(control(time_s=1, data={"settings": {"b": 1, "a": {"d": 2, "c": 3}}, "who": "ann"})).data
     assert (overlay.paused, overlay.mode, overlay.who, overlay.why) == (False, None, "ann", "")
-    assert overlay.overlay == b'{"a":{"c":3,"d":2},"b":1}'
+    assert msgspec.json.encode(overlay.settings) == b'{"a":{"c":3,"d":2},"b":1}'
 
-    assert overlay.resumed_ms is None
+    assert overlay.resumed_at is None
     resumed = taken(control(time_s=2, data={"resumed_at": "1970-01-01T01:00:01.5+01:00"}))
-    assert resumed.resumed_ms == 1500
+    assert resumed.data.resumed_at == moment_at(1500)
 
     known = taken(
         facts(

@@ -53,7 +53,7 @@ def check(value: bytes, key: str | None = None) -> None:
         assert math.isfinite(columns.messages_per_s + columns.bytes_per_s)
         assert columns.bundles == sorted(set(columns.bundles))
     if isinstance(found, Control):
-        assert isinstance(msgspec.json.decode(found.overlay), dict)
+        assert isinstance(msgspec.json.decode(found.data.settings_json), dict)
 
 
 @CHECKED

@@ -165,7 +165,7 @@ def test_without_an_executor_what_was_attempted_does_not_grow_with_the_moves() -
 
 SWITCHED_OFF = ClusterSettings(kafka=KafkaSettings(throttle=ThrottleSettings(enabled=False)))
 CAUSES: dict[str, dict[str, Any]] = {
-    "paused": {"record": control()},
+    "paused": {"control": control()},
     "failing": {"error_held_since_ms": 1},
     "off": {"settings": SWITCHED_OFF},
     "retrying": {"retry_ms": END_MS + 1},

@@ -16,13 +16,13 @@ from state.facts import Isolation
 from state.ledger import Ledger, Verdict, end_watch
 from state.memory import DrainRecord
 from state.outputs import LeftRow, Unload
+from state.overlay import ControlData, MaintenanceWindow, moment_at
 from state.pulsar import drains
 from state.pulsar.admission import After
 from state.pulsar.drains import Drained
 from state.pulsar.drains import decide as decide_drains
 from state.pulsar.holds import Holds
 from state.pulsar.memory import Fleet, ShadowMoves
-from state.upkeep import Spell, Upkeep
 from tests.state.building import (
     END_MS,
     EXPIRES_AT,
@@ -39,7 +39,7 @@ from tests.state.traces import load
 
 A, B, C, D = (f"t/{name}/0x0_0x1" for name in "abcd")
 OF_B2, OF_B3 = "t/x/0x0_0x1", "t/y/0x0_0x1"
-SPELL = Spell(0, None, "ann", "a new disk")
+WINDOW = MaintenanceWindow(since=moment_at(0), who="ann", why="a new disk")
 
 DRAINED = load("b1", 470, cpu=50.0, bundles={A: 50.0, B: 25.0, C: 25.0, D: 0.0})
 """It is at 50 points with 100 messages/s, so its bundles take 25, 12.5, 12.5 and, by its equal share, 12.5 points along."""
@@ -73,7 +73,7 @@ class Emptied:
 
 def emptied(
     *reports: LoadReport,
-    drains: Mapping[str, Spell] | None = None,
+    drains: Mapping[str, MaintenanceWindow] | None = None,
     namespaces: Collection[str] = (),
     ledger: Ledger | None = None,
     shadow: ShadowMoves | None = None,
@@ -85,19 +85,20 @@ def emptied(
     **guards: Any,
 ) -> Emptied:
     """A round that drains b1; ``together`` are namespaces of one anti-affinity group."""
-    upkeep = Upkeep(
-        drains=dict({"b1": SPELL} if drains is None else drains), namespaces=dict.fromkeys(namespaces, SPELL)
+    overlay = ControlData(
+        drained_brokers=dict({"b1": WINDOW} if drains is None else drains),
+        maintenance_namespaces=dict.fromkeys(namespaces, WINDOW),
     )
-    found = seen(*(reports or CLUSTER), upkeep=upkeep, isolation=isolation, shadow=shadow, mode=mode)
+    found = seen(*(reports or CLUSTER), overlay=overlay, isolation=isolation, shadow=shadow, mode=mode)
     made = admission(
         found,
         holds=holds,
         header={"ledger": ledger or Ledger()},
-        fields={"settings": guarded(**guards), "upkeep": upkeep, "expires_ms": EXPIRES_MS},
+        fields={"settings": guarded(**guards), "overlay": overlay, "expires_ms": EXPIRES_MS},
         groups={"spread": list(together)},
         hour_count=60,
         drained_count=drained_count,
-        drained=upkeep.drains,
+        drained=overlay.drained_brokers,
         **guards,
     )
     return Emptied(drained=decide_drains(made), rules=made.rules, after=made.after)
@@ -216,7 +217,7 @@ def test_a_bundle_that_leaves_counts_in_its_anti_affinity_group_where_it_goes(
     """A goes from b1 to b3, which stays the least used; B of b2 goes there only if it is not of the same group."""
     reports = (load("b1", 470, bundles={A: 50.0}), load("b2", 470, bundles={B: 25.0}))
     idle = (load("b3", 470, cpu=0.0), load("b4", 470, cpu=99.0))
-    found = emptied(*reports, *idle, drains={"b1": SPELL, "b2": SPELL}, together=together)
+    found = emptied(*reports, *idle, drains={"b1": WINDOW, "b2": WINDOW}, together=together)
     assert found.moves == [(A, "b3"), (B, destination)]
 
 
@@ -252,7 +253,7 @@ def test_an_unload_says_who_drains_and_what_is_left_and_expected() -> None:
 
 
 def test_a_drain_of_which_nobody_said_who_and_why_says_so() -> None:
-    (first, *_) = emptied(drains={"b1": Spell(0)}).drained.unloads
+    (first, *_) = emptied(drains={"b1": MaintenanceWindow(since=moment_at(0))}).drained.unloads
     assert first.reason.startswith(f"b1 is drained by somebody (no reason given): moving {A} (")
 
 
@@ -273,7 +274,7 @@ def test_each_unload_expects_the_loads_that_those_before_it_leave() -> None:
 
 
 def test_several_brokers_are_emptied_one_after_the_other_and_none_into_another() -> None:
-    found = emptied(drains={"b1": SPELL, "b2": SPELL})
+    found = emptied(drains={"b1": WINDOW, "b2": WINDOW})
     assert [(each.source_broker, each.bundle) for each in found.drained.unloads] == [
         *(("b1", bundle) for bundle in (A, B, C, D)),
         ("b2", OF_B2),
@@ -358,7 +359,7 @@ def test_a_bundle_without_a_destination_spends_nothing() -> None:
 
 
 def test_two_drained_brokers_share_the_budget_and_the_first_named_goes_first() -> None:
-    drains = {"b2": SPELL, "b1": SPELL}
+    drains = {"b2": WINDOW, "b1": WINDOW}
     found = emptied(drains=drains, max_drain_unloads_per_hour_count=2)
     assert [each.source_broker for each in found.drained.unloads] == ["b2", "b1"]
 
@@ -404,7 +405,12 @@ def test_a_dry_run_shows_each_unload_once(options: dict[str, Any], outcome: str,
 
 def test_what_a_dry_run_has_shown_is_said_before_what_holds_the_round() -> None:
     held = Holds(unload=PAUSED, split=None)
-    found = emptied(mode="dry-run", holds=held, shadow={A: ("b1", "b3")}, drains={"b1": Spell(0)})
+    found = emptied(
+        mode="dry-run",
+        holds=held,
+        shadow={A: ("b1", "b3")},
+        drains={"b1": MaintenanceWindow(since=moment_at(0))},
+    )
     assert (found.outcomes[A], found.outcomes[B]) == ("dry-run", "paused")
 
 
@@ -419,8 +425,8 @@ def begun(
     drained: tuple[str, ...] = ("b1",),
 ) -> tuple[list[tuple[str, str]], dict[str, DrainRecord]]:
     """Bundles and brokers of what was put back, and the drains that are remembered after the round."""
-    upkeep = Upkeep(drains=dict.fromkeys(drained, Spell(0)))
-    context = seen(*reports, before=before, header={"drains": dict(known or {})}, upkeep=upkeep).context
+    overlay = ControlData(drained_brokers=dict.fromkeys(drained, MaintenanceWindow(since=moment_at(0))))
+    context = seen(*reports, before=before, header={"drains": dict(known or {})}, overlay=overlay).context
     found = drains.begin(context)
     return [(each.bundle, each.broker) for each in found], context.header.drains
 

@@ -9,12 +9,12 @@ from policies.shedding.avg_shedder import AvgShedderSettings
 from policies.splitting.plan import SplitSettings
 from state.closing import Identity
 from state.events import ActionResult, Event
+from state.overlay import ControlData, MaintenanceWindow, moment_at
 from state.pulsar.approvals import Answers
 from state.pulsar.decide import judge
 from state.pulsar.splits import topic_table
 from state.pulsar.summary import Decided
 from state.settings import ClusterSettings, GuardSettings, PulsarSettings
-from state.upkeep import Spell, Upkeep
 from tests.state.building import BUNDLE, PROPOSALS_EXPIRE_MS, control, seen, split, unload
 from tests.state.traces import Run, facts, load, run, settings_of, sweep
 
@@ -337,14 +337,13 @@ EAGER: dict[str, Any] = {"avg_shedder": AvgShedderSettings(high_hit_count=1, min
 WITH_SPLITS = SplitSettings(enabled=True, max_messages_per_s=10.0, hit_count=0, without_topic_stats="range")
 """BIG and SMALL are above the limit; the policy wants to move them."""
 SPLITS_OF_B3 = SplitSettings(enabled=True, max_messages_per_s=0.5, hit_count=0, without_topic_stats="range")
-DRAINED = Upkeep(drains={"b3": Spell(0)})
+DRAINED = ControlData(drained_brokers={"b3": MaintenanceWindow(since=moment_at(0))})
 
 
 def judged_round(
     *,
     split: SplitSettings | None = None,
     answers: Answers | None = None,
-    upkeep: Upkeep | None = None,
     guards: dict[str, Any] | None = None,
     **fields: Any,
 ) -> Decided:
@@ -354,7 +353,7 @@ def judged_round(
         guards=GuardSettings(**(guards or {})),
     )
     settings = ClusterSettings(pulsar=pulsar)
-    found = seen(*REPORTS, settings=settings, upkeep=upkeep or Upkeep(), **fields)
+    found = seen(*REPORTS, settings=settings, **fields)
     topics = topic_table(found.table, {})
     return judge(found.context, found.table, topics, leaving={}, answers=answers or Answers())
 
@@ -371,10 +370,10 @@ ASKED = {"proposals_expire_ms": PROPOSALS_EXPIRE_MS}
     ("options", "reason"),
     [
         ({}, "2 unloads decided, 0 held back"),
-        ({"record": control()}, "0 unloads decided, 2 held back"),
+        ({"control": control()}, "0 unloads decided, 2 held back"),
         ({"guards": {"max_unloads_per_round_count": 1}}, "1 unload decided, 1 held back"),
         ({"answers": APPROVED}, "2 unloads decided, 0 held back; 2 approved actions go out"),
-        ({"upkeep": DRAINED}, "2 unloads decided, 0 held back; 1 unload to empty drained brokers"),
+        ({"overlay": DRAINED}, "2 unloads decided, 0 held back; 1 unload to empty drained brokers"),
         (ASKED, "0 unloads decided, 2 held back; 2 proposed"),
         (
             {"split": WITH_SPLITS},
@@ -389,7 +388,7 @@ ASKED = {"proposals_expire_ms": PROPOSALS_EXPIRE_MS}
             "0 unloads decided, 2 held back; 3 proposed; 3 bundles stand out for a split, 0 splits decided",
         ),
         (
-            {"split": SPLITS_OF_B3, "upkeep": DRAINED, "answers": APPROVED},
+            {"split": SPLITS_OF_B3, "overlay": DRAINED, "answers": APPROVED},
             EVERYTHING,
         ),
     ],
@@ -408,23 +407,28 @@ ASKED = {"proposals_expire_ms": PROPOSALS_EXPIRE_MS}
 )
 def test_a_decided_round_says_what_it_found_did_and_held(options: dict[str, Any], reason: str) -> None:
     found = judged_round(**options)
-    examined = 1 if "upkeep" in options else 2
+    examined = 1 if "overlay" in options else 2
     assert (found.outcome, found.reason) == ("decided", f"1 of {examined} examined fired, {reason}")
 
 
 def test_in_a_round_with_a_single_broker_nothing_fires() -> None:
-    apart = Upkeep(brokers={"b1": Spell(0), "b2": Spell(0)})
-    assert judged_round(upkeep=apart).reason == "0 of 1 examined fired, 0 unloads decided, 0 held back"
+    apart = ControlData(
+        maintenance_brokers={
+            "b1": MaintenanceWindow(since=moment_at(0)),
+            "b2": MaintenanceWindow(since=moment_at(0)),
+        }
+    )
+    assert judged_round(overlay=apart).reason == "0 of 1 examined fired, 0 unloads decided, 0 held back"
 
 
 @pytest.mark.parametrize(("limit", "unloads"), [(1, [OF_B3]), (2, [OF_B3, BIG]), (3, [OF_B3, BIG, SMALL])])
 def test_drains_spend_the_budget_of_the_round_before_the_policy_does(limit: int, unloads: list[str]) -> None:
-    found = judged_round(upkeep=DRAINED, guards={"max_unloads_per_round_count": limit})
+    found = judged_round(overlay=DRAINED, guards={"max_unloads_per_round_count": limit})
     assert [each.bundle for each in found.unloads] == unloads
 
 
 def test_what_people_approved_goes_before_drains_and_those_before_the_policy() -> None:
-    found = judged_round(upkeep=DRAINED, answers=Answers(unloads=[unload()], cuts=[split()]))
+    found = judged_round(overlay=DRAINED, answers=Answers(unloads=[unload()], cuts=[split()]))
     assert [each.bundle for each in found.actions] == [BUNDLE, OF_B3, BIG, SMALL, BUNDLE]
 
 

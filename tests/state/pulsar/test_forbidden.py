@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from state.events import Event
+from state.overlay import MaintenanceWindow, moment_at
 from state.pulsar.budgets import FORBIDDEN_ROUNDS
-from state.upkeep import Spell, Upkeep
 from tests.state.traces import Run, facts, load, overlay, run, settings_of, sweep
 
 A, B, C = (f"t/{name}/0x0_0x1" for name in "abc")
@@ -183,9 +183,9 @@ def test_a_drain_gathers_no_group_and_says_where_it_would(
     domains: Mapping[str, list[str]] | None, why: str
 ) -> None:
     owned = {"b1": [MOVED], "b3": ["t/b/0x0_0x1"]}
-    spell = Spell(since_ms=0, until_ms=None, who="ann", why="a test")
+    window = MaintenanceWindow(since=moment_at(0), who="ann", why="a test")
     events = [
-        overlay(-30, upkeep=Upkeep(drains={"b1": spell})),
+        overlay(-30, drained_brokers={"b1": window}),
         facts(11, anti_affinity=GROUP, failure_domains=domains),
         *(
             load(broker, time_s, bundles=dict.fromkeys(owned[broker], 10.0), rate=10.0)

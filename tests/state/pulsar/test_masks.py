@@ -12,6 +12,7 @@ from state.events import Event
 from state.facts import Facts, Isolation
 from state.ledger import Verdict, end_watch
 from state.memory import Header, MembersChange
+from state.overlay import ControlData, MaintenanceWindow, moment_at
 from state.pulsar.fleet import Advanced
 from state.pulsar.holds import balancer_at_work, find_calm, holds_of, other_balancers
 from state.pulsar.masks import (
@@ -31,7 +32,6 @@ from state.pulsar.masks import (
 from state.pulsar.memory import Fleet
 from state.settings import ClusterSettings, GuardSettings, PulsarSettings, SplitSettings
 from state.summary import join_names
-from state.upkeep import Spell, Upkeep
 from tests.state.building import closing, control, decision, guarded, seen
 from tests.state.building import decided_split as split
 from tests.state.traces import BUNDLES, load, run, settings_of
@@ -64,7 +64,9 @@ def fleet_of(
     closed = closing(
         end_ms=END_MS,
         settings=settings or ClusterSettings(),
-        upkeep=Upkeep(namespaces=dict.fromkeys(resting, Spell(0))),
+        overlay=ControlData(
+            maintenance_namespaces=dict.fromkeys(resting, MaintenanceWindow(since=moment_at(0)))
+        ),
     )
     return replace(seen(load("b1", 1)).context, closing=closed, header=header, advanced=advanced)
 
@@ -268,13 +270,13 @@ def cooling(*, unload_s: float, split_s: float) -> ClusterSettings:
     ("header", "fields", "expected"),
     [
         ({}, {}, (None, None)),
-        ({}, {"record": PAUSED}, ("paused", "paused")),
+        ({}, {"control": PAUSED}, ("paused", "paused")),
         ({"error_held_since_ms": 1}, {}, ("failing", "failing")),
-        ({"error_held_since_ms": 1}, {"record": PAUSED}, ("paused", "paused")),
+        ({"error_held_since_ms": 1}, {"control": PAUSED}, ("paused", "paused")),
         ({"facts": BESIDE}, {}, ("two-balancers", "two-balancers")),
         ({"facts": BESIDE}, {"mode": "dry-run"}, (None, None)),
         ({"facts": BESIDE}, {"settings": guarded(hold_beside_other_balancer=False)}, (None, None)),
-        ({"facts": BESIDE}, {"record": PAUSED}, ("paused", "paused")),
+        ({"facts": BESIDE}, {"control": PAUSED}, ("paused", "paused")),
         ({"facts": facts(unknown_brokers=["b1"])}, {}, (None, None)),
         ({"facts": RESTRICTED}, {}, (None, "restricted-split")),
         ({"facts": BUSY}, {}, ("two-balancers", "two-balancers")),

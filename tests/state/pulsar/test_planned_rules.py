@@ -17,8 +17,8 @@ from state.closing import Identity
 from state.controller import Controller
 from state.events import ActionResult, Event
 from state.facts import Isolation
+from state.overlay import MaintenanceWindow, moment_at
 from state.store import DictStore
-from state.upkeep import Spell, Upkeep
 from tests.state.traces import CLUSTER, EAGER, Run, facts, load, overlay, seeds, settings_of, sweep
 
 ASKING = [fleet_planner.NAME]
@@ -90,7 +90,8 @@ def played(cluster: Cluster, policy: str) -> Run:
 
     step(facts(1, **cluster.rules))
     if cluster.drained:
-        step(overlay(0, upkeep=Upkeep(drains={cluster.drained: Spell(0, None, "ann", "a test")})))
+        window = MaintenanceWindow(since=moment_at(0), who="ann", why="a test")
+        step(overlay(0, drained_brokers={cluster.drained: window}))
     known = 0
     for number in range(ROUNDS_COUNT):
         at_s = 10.0 * number

@@ -15,12 +15,12 @@ from state.facts import Isolation
 from state.ledger import Decision, Ledger, Verdict, end_watch
 from state.memory import OpenRound
 from state.outputs import ShadowRow
+from state.overlay import ControlData, MaintenanceWindow, moment_at
 from state.pulsar import groups
 from state.pulsar.groups import Groups, host_of
 from state.pulsar.masks import unload_mask, unsettled_brokers
 from state.pulsar.memory import ShadowMoves
 from state.pulsar.view import PolicyView, policy_view, shadowed_view
-from state.upkeep import Spell, Upkeep
 from tests.state.building import (
     END_MS,
     Seen,
@@ -34,7 +34,7 @@ from tests.state.building import (
 from tests.state.traces import ISOLATED, Run, facts, load, run, seeds, settings_of
 
 A, B, C, D = (f"t/{name}/0x0_0x1" for name in ("a", "b", "c", "d"))
-SPELL = Spell(0)
+WINDOW = MaintenanceWindow(since=moment_at(0))
 
 
 def cluster(**options: Any) -> Seen:
@@ -85,7 +85,13 @@ ASKED = OpenRound(tick=Tick(1, "t", ("b9", "b1", "b4", "b7", "b8"), ()))
         ({}, []),
         ({"open_round": ASKED}, ["b4", "b7", "b8", "b9"]),
         ({"open_round": ASKED, "settings": guarded(excluded_brokers=("b7",))}, ["b4", "b8", "b9"]),
-        ({"open_round": ASKED, "upkeep": Upkeep({"b8": SPELL}, {}, {"b9": SPELL})}, ["b4", "b7"]),
+        (
+            {
+                "open_round": ASKED,
+                "overlay": ControlData(maintenance_brokers={"b8": WINDOW}, drained_brokers={"b9": WINDOW}),
+            },
+            ["b4", "b7"],
+        ),
     ],
     ids=["nobody was asked", "four are silent", "b7 is excluded", "b8 rests and b9 is drained"],
 )
@@ -126,8 +132,8 @@ def test_a_bundle_that_the_dry_run_moved_counts_at_its_destination_with_what_it_
     ("fields", "names", "mean_points"),
     [
         ({"settings": guarded(excluded_brokers=("b3",))}, ("b1", "b2"), 50.0),
-        ({"upkeep": Upkeep({"b3": SPELL})}, ("b1", "b2"), 50.0),
-        ({"upkeep": Upkeep({}, {}, {"b1": SPELL})}, ("b2", "b3"), 18.75),
+        ({"overlay": ControlData(maintenance_brokers={"b3": WINDOW})}, ("b1", "b2"), 50.0),
+        ({"overlay": ControlData(drained_brokers={"b1": WINDOW})}, ("b2", "b3"), 18.75),
     ],
     ids=["excluded", "under maintenance", "drained"],
 )

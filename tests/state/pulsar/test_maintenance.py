@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 
 from state.events import namespace_of
-from state.upkeep import Spell, Upkeep
+from state.overlay import MaintenanceWindow, moment_at
 from tests.state.traces import BUNDLES, FIRING, load, overlay, run, settings_of, sweep, traces
 
-SPELL = Spell(0, None, "ann", "a test")
+WINDOW = MaintenanceWindow(since=moment_at(0), who="ann", why="a test")
 ALL_ON = FIRING | {
     "guards": {"bundle_cooldown_s": 0, "keep_sole_bundle": False},
     "rounds": {"warmup_rounds": 0},
@@ -40,10 +40,10 @@ def test_every_bundle_of_a_drained_broker_has_one_outcome(trace: list[Any]) -> N
         assert left["count"] == sum(each.get("bundles_left_count", 0) for each in summary["upkeep"]["drains"])
 
 
-def rounds_of(upkeep: Upkeep, **settings: Any) -> list[dict[str, Any]]:
+def rounds_of(apart: dict[str, MaintenanceWindow], **settings: Any) -> list[dict[str, Any]]:
     """A round in which b1 has two bundles, an idle and a busy one, and b2 and b3 are there."""
     events = [
-        overlay(-30, upkeep=upkeep),
+        overlay(-30, maintenance_brokers=apart),
         load("b1", 5, cpu=50, bundles={BUNDLES[0]: 0.0, BUNDLES[1]: 100.0}),
         load("b2", 5, cpu=10, bundles={BUNDLES[2]: 10.0}),
         load("b3", 5, cpu=20, bundles={BUNDLES[3]: 10.0}),
@@ -58,15 +58,15 @@ def test_where_pulsar_would_choose_the_destination_it_is_not_left_to_it() -> Non
         "shedding_policy": "threshold-shedder",
         "threshold_shedder": {"threshold_points": 1, "min_unload_bytes_per_s": 1},
     }
-    left_alone = rounds_of(Upkeep(), **shedder)
+    left_alone = rounds_of({}, **shedder)
     assert {each["destination_broker"] for each in left_alone} == {None}
-    chosen = rounds_of(Upkeep(brokers={"b2": SPELL}), **shedder)
+    chosen = rounds_of({"b2": WINDOW}, **shedder)
     assert {each["destination_broker"] for each in chosen} == {"b3"}
 
 
 def test_a_broker_under_maintenance_that_is_silent_is_asked_for_no_quorum() -> None:
     events = [
-        overlay(-30, upkeep=Upkeep(brokers={"b2": SPELL, "b3": SPELL})),
+        overlay(-30, maintenance_brokers={"b2": WINDOW, "b3": WINDOW}),
         *(load(broker, 5, cpu=50) for broker in ("b1", "b2", "b3")),
         load("b1", 15, cpu=50),
         sweep(26),
@@ -93,7 +93,7 @@ def test_a_drain_is_never_called_empty_while_bundles_of_pulsars_own_are_there(
     bundles: dict[str, float], own: list[str], expected: tuple[str, int, int]
 ) -> None:
     events = [
-        overlay(-30, upkeep=Upkeep(drains={"b1": SPELL})),
+        overlay(-30, drained_brokers={"b1": WINDOW}),
         load("b1", 5, bundles=bundles, pulsars_own=own),
         load("b2", 5, bundles={BUNDLES[2]: 10.0}),
         sweep(16),

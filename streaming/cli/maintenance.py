@@ -8,13 +8,14 @@ import click
 import msgspec
 
 from state.outputs import RoundSummary
-from streaming.cli.control import Asker, Edit, Planned, read_standings, upkeep_of
+from state.overlay import MaintenanceWindow
+from streaming.cli.control import Edit, Planned, maintenance_of, read_standings
 from streaming.cli.options import Moment, example, settings_options
 from streaming.cli.output import format_option, render, text_of
 from streaming.cli.published import Newest, Round, pass_over_outage
 from streaming.cli.request import KnownCluster, Request, change, standing_lines, with_request_options
 from streaming.cli.summaries import drain_line, left_lines, own_lines
-from streaming.contract.messages import ControlData, SpellData
+from streaming.contract.messages import ControlData
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotAcknowledged, WrongUse
 from streaming.settings import Settings
@@ -57,8 +58,8 @@ def start_command(
 ) -> None:
     """Make brokers neither source nor destination, and leave the bundles of namespaces where they are."""
     _require_something(brokers, namespaces)
-    edit = begin_maintenance(brokers, namespaces, asker=request.asker, at=datetime.now(UTC), until=until)
-    for event, known in change(request, edit):
+    window = MaintenanceWindow(since=datetime.now(UTC), until=until, who=request.who, why=request.why)
+    for event, known in change(request, begin_maintenance(brokers, namespaces, window)):
         _warn_of_strangers(event.cluster, known, brokers)
 
 
@@ -83,12 +84,16 @@ def end_command(request: Request, brokers: tuple[str, ...], namespaces: tuple[st
 def list_command(settings: Settings, clusters: tuple[str, ...], form: str) -> None:
     """Show what is under maintenance, and what is drained; `trimtab status` shows how far a drain is."""
     stands = sorted(read_standings(settings).items())
-    found = {name: each for name, each in stands if (not clusters or name in clusters) and each.has_upkeep}
+    found = {
+        name: each
+        for name, each in stands
+        if (not clusters or name in clusters) and each.overlay.has_maintenance
+    }
     if form != "table":
         rows = [
             {"cluster": cluster, "what": what, "name": name, **msgspec.to_builtins(spell)}
             for cluster, each in found.items()
-            for (what, name), spell in upkeep_of(each.overlay)
+            for (what, name), spell in maintenance_of(each.overlay)
         ]
         click.echo(render(rows, form), nl=False)
         return
@@ -115,8 +120,9 @@ def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
 
     With --wait it goes on to show how far the drain is, round by round, until the brokers are empty.
     """
+    window = MaintenanceWindow(since=datetime.now(UTC), who=request.who, why=request.why)
     moving = []
-    for event, known in change(request, begin_drain(brokers, asker=request.asker, at=datetime.now(UTC))):
+    for event, known in change(request, begin_drain(brokers, window)):
         _warn_of_strangers(event.cluster, known, brokers)
         observed = None if known is None else known.mode
         if (event.after.mode or observed or request.settings.controller.mode) == "dry-run":
@@ -149,18 +155,14 @@ def _warn_of_strangers(cluster: str, known: KnownCluster | None, brokers: tuple[
 def begin_maintenance(
     brokers: Collection[str],
     namespaces: Collection[str],
-    *,
-    asker: Asker,
-    at: datetime,
-    until: datetime | None,
+    window: MaintenanceWindow,
 ) -> Edit:
-    """Leave brokers and namespaces alone, until then or until a person ends it; a drain of such a broker ends."""
-    spell = SpellData(since=at, until=until, who=asker.who, why=asker.why)
+    """Leave brokers and namespaces alone, until it ends or a person ends it; a drain of such a broker ends."""
     return lambda data: msgspec.structs.replace(
         data,
-        maintenance_brokers=data.maintenance_brokers | dict.fromkeys(brokers, spell),
-        maintenance_namespaces=data.maintenance_namespaces | dict.fromkeys(namespaces, spell),
-        drained_brokers=_drop_spells(data.drained_brokers, brokers),
+        maintenance_brokers=data.maintenance_brokers | dict.fromkeys(brokers, window),
+        maintenance_namespaces=data.maintenance_namespaces | dict.fromkeys(namespaces, window),
+        drained_brokers=_without(data.drained_brokers, brokers),
     )
 
 
@@ -180,26 +182,27 @@ def end_maintenance(brokers: Collection[str], namespaces: Collection[str]) -> Ed
                 )
         return msgspec.structs.replace(
             data,
-            maintenance_brokers=_drop_spells(data.maintenance_brokers, brokers),
-            maintenance_namespaces=_drop_spells(data.maintenance_namespaces, namespaces),
-            drained_brokers=_drop_spells(data.drained_brokers, brokers),
+            maintenance_brokers=_without(data.maintenance_brokers, brokers),
+            maintenance_namespaces=_without(data.maintenance_namespaces, namespaces),
+            drained_brokers=_without(data.drained_brokers, brokers),
         )
 
     return edit
 
 
-def begin_drain(brokers: Collection[str], *, asker: Asker, at: datetime) -> Edit:
+def begin_drain(brokers: Collection[str], window: MaintenanceWindow) -> Edit:
     """Empty brokers. One that is drained already goes on as it began; a drain replaces a maintenance."""
-    spell = SpellData(since=at, who=asker.who, why=asker.why)
     return lambda data: msgspec.structs.replace(
         data,
-        maintenance_brokers=_drop_spells(data.maintenance_brokers, brokers),
-        drained_brokers=dict.fromkeys(brokers, spell) | data.drained_brokers,
+        maintenance_brokers=_without(data.maintenance_brokers, brokers),
+        drained_brokers=dict.fromkeys(brokers, window) | data.drained_brokers,
     )
 
 
-def _drop_spells(spells: Mapping[str, SpellData], names: Collection[str]) -> dict[str, SpellData]:
-    return {name: each for name, each in spells.items() if name not in names}
+def _without(
+    windows: Mapping[str, MaintenanceWindow], names: Collection[str]
+) -> dict[str, MaintenanceWindow]:
+    return {name: each for name, each in windows.items() if name not in names}
 
 
 def is_stuck(data: RoundSummary) -> bool:

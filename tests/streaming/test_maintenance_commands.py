@@ -5,19 +5,21 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from state.outputs import DrainRow, Section, UpkeepSummary
+from state.outputs import DrainRow, MaintenanceSummary, Section
+from state.overlay import MaintenanceWindow
 from streaming.cli.control import Edit, Planned, plan
+from streaming.cli.maintenance import begin_drain, begin_maintenance, end_maintenance, is_stuck
 from streaming.cli.operate import configured_edit, mode_edit, pause_edit, resume_edit, settings_edit
 from streaming.cli.request import change_text, overlay_text
 from streaming.cli.summaries import drain_line, own_lines
-from streaming.cli.upkeep import begin_drain, begin_maintenance, end_maintenance, is_stuck
 from streaming.process.exits import WrongUse
-from tests.streaming.controlling import ASKER, NOW, NOW_MS, data_of, planned, stands
+from tests.streaming.controlling import ASKED, NOW, NOW_MS, data_of, planned, stands
 from tests.streaming.controlling import SETTINGS as SOURCE
 
 HOUR = timedelta(hours=1)
-DRAIN = begin_drain(["b3"], asker=ASKER, at=NOW)
-MAINTENANCE = begin_maintenance(["b1"], ["t/n"], asker=ASKER, at=NOW, until=NOW + HOUR)
+WINDOW = MaintenanceWindow(since=NOW, **ASKED)
+DRAIN = begin_drain(["b3"], WINDOW)
+MAINTENANCE = begin_maintenance(["b1"], ["t/n"], msgspec.structs.replace(WINDOW, until=NOW + HOUR))
 SPELL = {"since": "2023-11-14T22:13:20Z", "who": "maria", "why": "the sale"}
 ENDING = SPELL | {"until": "2023-11-14T23:13:20Z"}
 FIELDS = ("maintenance_brokers", "maintenance_namespaces", "drained_brokers")
@@ -79,8 +81,10 @@ def test_what_is_ended_takes_part_again_a_drained_broker_too():
 
 
 def test_what_is_deleted_is_under_no_maintenance():
-    assert not stands(both().value).is_as_configured
-    assert stands(planned(configured_edit(), both().value, now_ms=NOW_MS + 2).value).is_as_configured
+    assert stands(both().value).overlay.changes_anything
+    assert not stands(
+        planned(configured_edit(), both().value, now_ms=NOW_MS + 2).value
+    ).overlay.changes_anything
 
 
 def test_what_is_not_under_maintenance_cannot_be_ended():
@@ -89,18 +93,20 @@ def test_what_is_not_under_maintenance_cannot_be_ended():
 
 
 def test_a_broker_is_drained_or_under_maintenance_and_a_second_drain_is_the_first():
-    drained = planned(begin_drain(["b1"], asker=ASKER, at=NOW), both().value, now_ms=NOW_MS + 2)
+    drained = planned(begin_drain(["b1"], WINDOW), both().value, now_ms=NOW_MS + 2)
     assert upkeep_of(drained)["drained_brokers"] == {"b1": SPELL, "b3": SPELL}
     assert "maintenance_brokers" not in upkeep_of(drained)
-    again = begin_drain(["b3"], asker=ASKER, at=NOW + HOUR)
+    again = begin_drain(["b3"], msgspec.structs.replace(WINDOW, since=NOW + HOUR))
     assert upkeep_of(planned(again, both().value, now_ms=NOW_MS + 2))["drained_brokers"] == {"b3": SPELL}
-    kept = begin_maintenance(["b3"], [], asker=ASKER, at=NOW, until=None)
+    kept = begin_maintenance(["b3"], [], WINDOW)
     assert "drained_brokers" not in upkeep_of(planned(kept, both().value, now_ms=NOW_MS + 2))
 
 
 def test_a_maintenance_that_no_round_could_obey_is_refused():
     with pytest.raises(WrongUse, match=r"the maintenance of broker b1 would end at .* let it last longer"):
-        planned(begin_maintenance(["b1"], [], asker=ASKER, at=NOW, until=NOW + timedelta(seconds=1)))
+        planned(
+            begin_maintenance(["b1"], [], msgspec.structs.replace(WINDOW, until=NOW + timedelta(seconds=1)))
+        )
 
 
 @pytest.mark.parametrize("edit", [MAINTENANCE, DRAIN])
@@ -111,7 +117,7 @@ def test_a_kafka_cluster_refuses_them_by_name(edit: Edit):
         plan(
             "east-1",
             edit=edit,
-            asker=ASKER,
+            **ASKED,
             stands=stands(),
             settings=SOURCE,
             now_ms=NOW_MS,
@@ -172,7 +178,7 @@ def test_pulsars_own_bundles_at_a_drained_broker_are_named():
 )
 def test_a_drain_cannot_end_where_all_that_is_left_stays(outcomes: dict[str, int], *, expected: bool):
     left = Section(count=sum(outcomes.values()), outcomes=outcomes, heaviest=[])
-    upkeep = UpkeepSummary(brokers=[], namespaces=[], drains=[], left=left)
+    upkeep = MaintenanceSummary(brokers=[], namespaces=[], drains=[], left=left)
 
     class Data:
         """Stands in for the summary, of which only ``upkeep`` is read."""
