@@ -17,6 +17,7 @@ import numpy as np
 from policies.columns import Bools, Floats, Ints
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.moves import UNKNOWN, MoveColumns, Moves, ReplicaSet, read_moves
+from policies.throttle.roles import Role
 from state.facts import Facts
 from state.upkeep import NOTHING, Upkeep
 
@@ -59,15 +60,13 @@ class BrokerLogs(msgspec.Struct, frozen=True, array_like=True):
 
     broker: int
     replicas: ReplicaTable
-    leader_rate_bytes_per_s: int | None = None
-    """Dynamic setting of the broker itself; None: not set, or not known."""
-    follower_rate_bytes_per_s: int | None = None
+    rates: dict[Role, int] = {}
+    """Dynamic settings of the broker itself, bytes/s; without those that are not set, or not known."""
+    default_rates: dict[Role, int] = {}
+    """The same for all brokers that have none of their own."""
     in_bytes_per_s: int | None = None
     """None: not measured."""
     out_bytes_per_s: int | None = None
-    leader_default_bytes_per_s: int | None = None
-    """Dynamic setting for all brokers that have none of their own."""
-    follower_default_bytes_per_s: int | None = None
 
 
 class MoveRow(NamedTuple):

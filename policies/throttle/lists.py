@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from policies.throttle.moves import Moves, ReplicaSet
-from policies.throttle.rates import BrokerRole
+from policies.throttle.roles import BrokerRole
 
 EVERYTHING = "*"
 """Stands for every replica of the topic; no matter who set it, such a list needs no entries of ours."""
@@ -39,6 +39,14 @@ class ThrottledLists:
 def lists_of(moves: Moves) -> ThrottledLists:
     """What a move needs: its sources throttle as leaders, the added replicas as followers."""
     return ThrottledLists(leader=_texts(moves, moves.sources), follower=_texts(moves, moves.added))
+
+
+def roles_of(moves: Moves) -> tuple[BrokerRole, ...]:
+    """Every role that a move needs a rate for, leaders first, ids ascending: every source may lead, every added replica follows."""
+    return (
+        *(BrokerRole("leader", broker) for broker in np.unique(moves.sources.brokers).tolist()),
+        *(BrokerRole("follower", broker) for broker in np.unique(moves.added.brokers).tolist()),
+    )
 
 
 def _texts(moves: Moves, replicas: ReplicaSet) -> dict[str, str]:
@@ -165,9 +173,8 @@ class ListSteps:
     joined: ThrottledLists
     """Entries to add that were never there."""
     remove: ThrottledLists
-    leaders: tuple[int, ...]
-    """Brokers that need a leader rate: every source, whoever leads."""
-    followers: tuple[int, ...]
+    needing: tuple[BrokerRole, ...]
+    """Every role that needs a rate (``roles_of``)."""
     down: Collection[int]
     """Brokers that are not alive: no rate can be set on them, and none be taken off."""
 
@@ -197,8 +204,7 @@ class ListSteps:
             add=union(joined, lost),
             joined=joined,
             remove=difference(added, wanted),
-            leaders=tuple(np.unique(moves.sources.brokers).tolist()),
-            followers=tuple(np.unique(moves.added.brokers).tolist()),
+            needing=roles_of(moves),
             down=down,
         )
 
@@ -214,10 +220,8 @@ class ListSteps:
 
     def roles(self) -> Iterator[BrokerRole]:
         """Every role that needs a rate and can be given one."""
-        yield from (BrokerRole("leader", broker) for broker in self.leaders if broker not in self.down)
-        yield from (BrokerRole("follower", broker) for broker in self.followers if broker not in self.down)
+        return (role for role in self.needing if role.broker not in self.down)
 
     def waits(self, role: BrokerRole) -> bool:
         """Whether a role needs a rate and its broker is not alive: its rate stays as it is until the broker is back."""
-        needing = self.leaders if role.role == "leader" else self.followers
-        return role.broker in self.down and role.broker in needing
+        return role.broker in self.down and role in self.needing

@@ -15,7 +15,7 @@ from policies.columns import Bools, Ints
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.moves import BROKER_BITS, Moves
 from policies.throttle.pacing_round import PacingMemory
-from policies.throttle.rates import BrokerRole, rates_by_role
+from policies.throttle.roles import BrokerRole
 from state.events import BrokerLogs, MovesReport
 from state.layouts import seal, unseal
 
@@ -98,26 +98,12 @@ class ThrottleConfigs(msgspec.Struct, frozen=True, array_like=True):
     """Kafka's dynamic configs that make a throttle: replica lists of topics, rates of brokers in bytes/s; KIP-73."""
 
     lists: ThrottledLists = ThrottledLists()
-    leader_rates: dict[int, int] = {}
-    follower_rates: dict[int, int] = {}
-
-    @classmethod
-    def of(cls, lists: ThrottledLists, rates: Mapping[BrokerRole, int]) -> "ThrottleConfigs":
-        """Configs from lists and from rates by role."""
-        return cls(
-            lists,
-            {role.broker: rate for role, rate in rates.items() if role.role == "leader"},
-            {role.broker: rate for role, rate in rates.items() if role.role == "follower"},
-        )
-
-    def rates(self) -> dict[BrokerRole, int]:
-        """Rates by role."""
-        return rates_by_role(self.leader_rates, self.follower_rates)
+    rates: dict[BrokerRole, int] = {}
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing."""
-        return not (self.lists.leader or self.lists.follower or self.leader_rates or self.follower_rates)
+        return not (self.lists.leader or self.lists.follower or self.rates)
 
 
 class Asked(msgspec.Struct, frozen=True, array_like=True):

@@ -15,7 +15,8 @@ from policies.columns import Bools, Ints
 from policies.throttle.lists import ThrottledLists, without
 from policies.throttle.moves import NO_LEADER, UNKNOWN, Moves, key_of
 from policies.throttle.needs import MIN_INTERVAL_MS, LogReading, write_rates
-from policies.throttle.rates import BrokerRole, NetworkUse, Role
+from policies.throttle.rates import BrokerRole, NetworkUse
+from policies.throttle.roles import Role
 from state.kafka.memory import (
     MISSING,
     READING,
@@ -150,22 +151,15 @@ def _rows_at(columns: Ints, places: Ints) -> Ints:
 def _rates(reports: Mapping[str, WaitingLogs]) -> Iterator[tuple[BrokerRole, int]]:
     for waiting in reports.values():
         logs = waiting.logs
-        if logs.leader_rate_bytes_per_s is not None:
-            yield BrokerRole("leader", logs.broker), logs.leader_rate_bytes_per_s
-        if logs.follower_rate_bytes_per_s is not None:
-            yield BrokerRole("follower", logs.broker), logs.follower_rate_bytes_per_s
+        for role, rate in logs.rates.items():
+            yield BrokerRole(role, logs.broker), rate
 
 
 def _defaults(reports: Mapping[str, WaitingLogs]) -> dict[Role, int]:
     """Default rates in the newest report; every broker reports the same ones, unless they have just been changed."""
     if not reports:
         return {}
-    logs = max(reports.values(), key=lambda waiting: waiting.age_key).logs
-    both: dict[Role, int | None] = {
-        "leader": logs.leader_default_bytes_per_s,
-        "follower": logs.follower_default_bytes_per_s,
-    }
-    return {role: rate for role, rate in both.items() if rate is not None}
+    return max(reports.values(), key=lambda waiting: waiting.age_key).logs.default_rates
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from policies.throttle.lists import EVERYTHING, BadList, ThrottledLists, entries_of
 from policies.throttle.moves import LARGEST_BROKER, LARGEST_NUMBER, LARGEST_PARTITION, TOPIC_PATTERN, BadMove
+from policies.throttle.roles import ROLES, Role
 from state.events import BrokerLogs, MoveRow, MovesReport, MoveTable, ReplicaTable
 from streaming.contract.refusal import Refusal
 
@@ -128,16 +129,19 @@ def broker_logs(data: KafkaBrokerData, *, subject: str) -> BrokerLogs:
         [row.log_size_bytes for row in rows],
         [row.log_end_offset for row in rows],
     )
+    throttle = data.throttle
     return BrokerLogs(
-        data.broker,
-        replicas,
-        data.throttle.leader_bytes_per_s,
-        data.throttle.follower_bytes_per_s,
-        data.network.in_bytes_per_s,
-        data.network.out_bytes_per_s,
-        data.throttle.leader_default_bytes_per_s,
-        data.throttle.follower_default_bytes_per_s,
+        broker=data.broker,
+        replicas=replicas,
+        rates=_known(throttle.leader_bytes_per_s, throttle.follower_bytes_per_s),
+        default_rates=_known(throttle.leader_default_bytes_per_s, throttle.follower_default_bytes_per_s),
+        in_bytes_per_s=data.network.in_bytes_per_s,
+        out_bytes_per_s=data.network.out_bytes_per_s,
     )
+
+
+def _known(leader: int | None, follower: int | None) -> dict[Role, int]:
+    return {role: rate for role, rate in zip(ROLES, (leader, follower), strict=True) if rate is not None}
 
 
 def moves_report(data: ReassignmentData) -> MovesReport:

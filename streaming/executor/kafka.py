@@ -134,7 +134,7 @@ class ThrottleExecutor:
             rates={
                 name: msgspec.structs.replace(rate, earlier=None)
                 for name, rate in during.rates.items()
-                if name in ours or _role(name) not in restored
+                if name in ours or BrokerRole.parse(name) not in restored
             },
             is_planned=aim.is_planned,
         )
@@ -296,12 +296,7 @@ def _rate_to_remember(role: BrokerRole, rate: int, remembered: Remembered, there
 
 
 def _roles(remembered: Remembered) -> tuple[BrokerRole, ...]:
-    return tuple(map(_role, remembered.rates))
-
-
-def _role(name: str) -> BrokerRole:
-    kind, _, broker = name.partition(":")
-    return BrokerRole("leader" if kind == "leader" else "follower", int(broker))
+    return tuple(map(BrokerRole.parse, remembered.rates))
 
 
 class ThrottleLoop(ActionLoop[ThrottleAction]):

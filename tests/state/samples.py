@@ -13,6 +13,7 @@ from policies.splitting.plan import BlindCut
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_round import PacingMemory
 from policies.throttle.progress import Inflow, Sample, Watch
+from policies.throttle.roles import BrokerRole, by_role
 from policies.usage import RESOURCES
 from state.control import record_of
 from state.events import ActionResult, Approval, BrokerLogs, ClusterFacts, Control, MoveRow, Published, Tick
@@ -218,15 +219,17 @@ def kafka_memory() -> KafkaMemory:
         begun_ms=1_000,
         changed_ms=2_000,
         added=ThrottledLists(leader={"t": "0:1"}, follower={"t": "0:3"}),
-        leader_rates={1: 1000},
-        follower_rates={3: 2000},
-        safe_leader_mins={1: 10},
-        safe_follower_mins={3: 20},
+        rates=by_role({1: 1000}, {3: 2000}),
+        safe_mins=by_role({1: 10}, {3: 20}),
         stale_rounds=1,
         is_fallback=True,
         differs_from_plan=True,
-        watch=Watch(begun_ms=1_500, samples=(Sample(1_600, {"leader:1": 99}),), bottleneck="leader:1"),
-        inflow=Inflow(at_ms=1_600, present_bytes={"follower:3": 7}, largest_bytes_per_s=6),
+        watch=Watch(
+            begun_ms=1_500,
+            samples=(Sample(1_600, {BrokerRole("leader", 1): 99}),),
+            bottleneck=BrokerRole("leader", 1),
+        ),
+        inflow=Inflow(at_ms=1_600, present_bytes={BrokerRole("follower", 3): 7}, largest_bytes_per_s=6),
         first_rate_bytes_per_s=1500,
     )
     return KafkaMemory(
@@ -235,9 +238,9 @@ def kafka_memory() -> KafkaMemory:
         rates=PartitionTable(("t", "u"), np.array([[0, 0, 5000, 70_000], [1, 12, 0, 60_000]])),
         pacing=pacing,
         is_shadow=True,
-        asked=Asked("a1", 99_000, ThrottleConfigs(pacing.added, {1: 7}, {3: 8})),
-        confirmed=ThrottleConfigs(ThrottledLists(leader={"u": "1:1"}), {1: 9}, {4: 10}),
-        attempted=ThrottleConfigs(ThrottledLists(follower={"u": "1:4"}), {1: 7}, {3: 8}),
+        asked=Asked("a1", 99_000, ThrottleConfigs(pacing.added, by_role({1: 7}, {3: 8}))),
+        confirmed=ThrottleConfigs(ThrottledLists(leader={"u": "1:1"}), by_role({1: 9}, {4: 10})),
+        attempted=ThrottleConfigs(ThrottledLists(follower={"u": "1:4"}), by_role({1: 7}, {3: 8})),
         is_running=True,
         failures_count=2,
         retry_ms=80_000,
@@ -268,7 +271,11 @@ def waiting_topics() -> WaitingTopics:
 
 def waiting_logs() -> WaitingLogs:
     replicas = replica_table(Replica("t", 0, 2**40, 17), Replica("t", 1, 0))
-    return WaitingLogs(5, "l", BrokerLogs(1, replicas, 1000, 2000, 3, 4, 5, 6))
+    return WaitingLogs(
+        5,
+        "l",
+        BrokerLogs(1, replicas, {"leader": 1000, "follower": 2000}, {"leader": 5, "follower": 6}, 3, 4),
+    )
 
 
 def waiting_moves() -> WaitingMoves:

@@ -155,7 +155,7 @@ def brokers_of(replicas: ReplicaSet) -> list[tuple[int, int]]:
 def test_a_report_keeps_what_is_known_and_nothing_else():
     _, found, _ = decode(logs())
     assert found.logs.replicas == ReplicaTable.of(["t"], [0], [10], [None])
-    assert (found.logs.leader_rate_bytes_per_s, found.logs.follower_rate_bytes_per_s) == (5, None)
+    assert found.logs.rates == {"leader": 5}
     assert (found.logs.in_bytes_per_s, found.logs.out_bytes_per_s) == (None, 7)
 
 

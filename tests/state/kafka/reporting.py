@@ -44,10 +44,10 @@ OURS = ThrottledLists(leader={"t": "0:1,0:2"}, follower={"t": "0:3"})
 RATES = {L1: 24, L2: 24, F3: 24}
 
 
-CONFIRMED = ThrottleConfigs.of(OURS, RATES)
+CONFIRMED = ThrottleConfigs(OURS, RATES)
 
 
-IN_FORCE = PacingMemory(begun_ms=0, added=OURS, leader_rates={1: 24, 2: 24}, follower_rates={3: 24})
+IN_FORCE = PacingMemory(begun_ms=0, added=OURS, rates=RATES)
 
 
 def memory_of(**more: object) -> KafkaMemory:
@@ -90,11 +90,9 @@ NOTHING_MOVES, NOTHING_KNOWN = replace(SEEN, moves=moves_of()), replace(SEEN, mo
 def needs(**fields: Any) -> Needs:
     """What brokers 1 and 2 have to send to broker 3."""
     usual: dict[str, Any] = {
-        "leader_bytes_to_send": {1: 60, 2: 40},
-        "follower_bytes_to_receive": {3: 100},
-        "leader_min_bytes_per_s": {1: 20, 2: 30},
-        "follower_min_bytes_per_s": {3: 10},
-        "leader_min_write_rate_bytes_per_s": {},
+        "bytes_left": {L1: 60, L2: 40, F3: 100},
+        "min_bytes_per_s": {L1: 20, L2: 30, F3: 10},
+        "write_bytes_per_s": {},
         "failover_safe_min_bytes_per_s": {},
         "lacking": (),
         "without_leader": (),

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +50,7 @@ def rates(*rows: tuple[str, int, tuple[int, ...]]) -> PartitionTable:
     return table(*rows, numbers_count=len(KNOWN_RATE))
 
 
-def logs(broker: int, *replicas: Replica, at_ms: int = NOW_MS, **more: int) -> WaitingLogs:
+def logs(broker: int, *replicas: Replica, at_ms: int = NOW_MS, **more: Any) -> WaitingLogs:
     return WaitingLogs(at_ms, f"l{broker}", BrokerLogs(broker, replica_table(*replicas), **more))
 
 
@@ -246,10 +247,8 @@ def test_a_planned_move_does_not_run() -> None:
 
 
 def test_rates_and_network_of_the_brokers_that_reported() -> None:
-    one = logs(
-        1, leader_rate_bytes_per_s=10, in_bytes_per_s=3, leader_default_bytes_per_s=8, at_ms=NOW_MS - 5
-    )
-    two = logs(2, follower_rate_bytes_per_s=20, out_bytes_per_s=4, follower_default_bytes_per_s=9)
+    one = logs(1, rates={"leader": 10}, in_bytes_per_s=3, default_rates={"leader": 8}, at_ms=NOW_MS - 5)
+    two = logs(2, rates={"follower": 20}, out_bytes_per_s=4, default_rates={"follower": 9})
     found = observed(one, two)
     assert found.rates_there == {BrokerRole("leader", 1): 10, BrokerRole("follower", 2): 20}
     assert found.defaults_there == {"follower": 9}, "as the newest report says"
