@@ -18,9 +18,10 @@ from policies.throttle.pacing_round import (
 from policies.throttle.progress import Watch, extend_watch
 from policies.throttle.rates import Caps, loads_of, network_limits
 from state.closing import Closing, Hold, error_hold, obstacle
+from state.events import KafkaLoadReport, Reassignment
 from state.kafka import reconcile
 from state.kafka.actions import SUBJECT, leaderless, throttle_action
-from state.kafka.memory import KafkaMemory, WaitingLogs, WaitingMoves
+from state.kafka.memory import KafkaMemory
 from state.kafka.reconcile import Broken, Drift, observe_broken
 from state.kafka.snapshot import Observation, observe
 from state.kafka.summary import RoundContext, is_late, round_summary
@@ -36,8 +37,8 @@ def decide(
     closing: Closing,
     header: Header,
     memory: KafkaMemory,
-    reports: Mapping[str, WaitingLogs],
-    moves: WaitingMoves | None,
+    reports: Mapping[str, KafkaLoadReport],
+    moves: Reassignment | None,
 ) -> list[Output]:
     """The outputs of a round in which a report or a tick came. Changes ``memory``."""
     if closing.restarted:

@@ -17,16 +17,8 @@ from policies.throttle.moves import NO_LEADER, UNKNOWN, Moves, key_of
 from policies.throttle.needs import MIN_INTERVAL_MS, LogReading, write_rates
 from policies.throttle.rates import BrokerRole, NetworkUse
 from policies.throttle.roles import Role
-from state.kafka.memory import (
-    MISSING,
-    READING,
-    PartitionTable,
-    WaitingLogs,
-    WaitingMoves,
-    find_places,
-    partition_keys,
-    places_in,
-)
+from state.events import MISSING, KafkaLoadReport, Reassignment, find_places, partition_keys, places_in
+from state.kafka.memory import READING, PartitionTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -62,8 +54,8 @@ class Observation:
 
 def observe(
     before: PartitionTable,
-    moves: WaitingMoves | None,
-    reports: Mapping[str, WaitingLogs],
+    moves: Reassignment | None,
+    reports: Mapping[str, KafkaLoadReport],
     *,
     end_ms: int,
     known: PartitionTable,
@@ -96,10 +88,9 @@ def observe(
     )
     if moves is None:
         return observation
-    table = moves.report.moves
     return replace(
-        _observe_moves(observation, table.read(), before, reports, known=known, hold_ms=hold_ms),
-        is_running=table.is_running,
+        _observe_moves(observation, moves.report.moves, before, reports, known=known, hold_ms=hold_ms),
+        is_running=moves.report.is_running,
         lists=moves.report.throttled,
         live_brokers=None if moves.report.live_brokers is None else frozenset(moves.report.live_brokers),
     )
@@ -109,7 +100,7 @@ def _observe_moves(
     observation: Observation,
     moves: Moves,
     before: PartitionTable,
-    reports: Mapping[str, WaitingLogs],
+    reports: Mapping[str, KafkaLoadReport],
     *,
     known: PartitionTable,
     hold_ms: int,
@@ -148,14 +139,14 @@ def _rows_at(columns: Ints, places: Ints) -> Ints:
     return found
 
 
-def _rates(reports: Mapping[str, WaitingLogs]) -> Iterator[tuple[BrokerRole, int]]:
+def _rates(reports: Mapping[str, KafkaLoadReport]) -> Iterator[tuple[BrokerRole, int]]:
     for waiting in reports.values():
         logs = waiting.logs
         for role, rate in logs.rates.items():
             yield BrokerRole(role, logs.broker), rate
 
 
-def _defaults(reports: Mapping[str, WaitingLogs]) -> dict[Role, int]:
+def _defaults(reports: Mapping[str, KafkaLoadReport]) -> dict[Role, int]:
     """Default rates in the newest report; every broker reports the same ones, unless they have just been changed."""
     if not reports:
         return {}
@@ -197,14 +188,14 @@ class _Logs:
     """Brokers that reported."""
 
     @classmethod
-    def of(cls, reports: Mapping[str, WaitingLogs], moves: Moves) -> "_Logs":
+    def of(cls, reports: Mapping[str, KafkaLoadReport], moves: Moves) -> "_Logs":
         topics = {name: place for place, name in enumerate(moves.topics)}
         tables = [(each.logs.broker, each.time_ms, each.logs.replicas) for each in reports.values()]
         brokers = np.array([broker for broker, _, _ in tables], dtype=np.int64)
         times_ms = np.array([time_ms for _, time_ms, _ in tables], dtype=np.int64)
         counts = np.array([len(table) for _, _, table in tables], dtype=np.int64)
-        read = [np.zeros((4, 0), dtype=np.int64), *(table.read() for _, _, table in tables)]
-        topic, partition, log_size_bytes, end_offset = np.concatenate(read, axis=1)
+        read = [np.zeros((0, 4), dtype=np.int64), *(table.columns for _, _, table in tables)]
+        topic, partition, log_size_bytes, end_offset = np.concatenate(read).T
         places = np.concatenate(
             [places_in(topics, ()), *(places_in(topics, each.topics) for *_, each in tables)]
         )

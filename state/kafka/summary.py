@@ -12,9 +12,10 @@ from policies.throttle.pacing_round import PacingExplanation
 from policies.throttle.rates import loads_of
 from state import summary
 from state.closing import Closing
+from state.events import KafkaLoadReport
 from state.kafka import reconcile
 from state.kafka.actions import NAME, SUBJECT, bottleneck
-from state.kafka.memory import KafkaMemory, WaitingLogs
+from state.kafka.memory import KafkaMemory
 from state.kafka.reconcile import NO_DRIFT, NOTHING_BROKEN, Broken, Drift
 from state.kafka.snapshot import Observation, others_lists
 from state.memory import Header
@@ -37,7 +38,7 @@ class RoundContext:
     closing: Closing
     header: Header
     memory: KafkaMemory
-    reports: Mapping[str, WaitingLogs]
+    reports: Mapping[str, KafkaLoadReport]
     observation: Observation
 
     @property

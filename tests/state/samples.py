@@ -5,6 +5,7 @@ A field added to the memory belongs here too: a test fails while a sample leaves
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,20 +17,27 @@ from policies.throttle.progress import Inflow, Sample, Watch
 from policies.throttle.roles import BrokerRole, by_role
 from policies.usage import RESOURCES
 from state.control import record_of
-from state.events import ActionResult, Approval, BrokerLogs, ClusterFacts, Control, MoveRow, Published, Tick
+from state.events import (
+    ActionResult,
+    Approval,
+    BrokerLogs,
+    ClusterFacts,
+    Control,
+    KafkaLoadReport,
+    Published,
+    Reassignment,
+    Tick,
+)
 from state.facts import Facts, Isolation
 from state.kafka.memory import (
     Asked,
     KafkaMemory,
     PartitionTable,
     ThrottleConfigs,
-    WaitingLogs,
-    WaitingMoves,
     decode_kafka,
-    decode_logs,
-    decode_moves,
     encode_kafka,
 )
+from state.kafka.system import Kafka
 from state.layouts import seal
 from state.ledger import Child, Decision, Ledger, Unanswered, Verdict
 from state.memory import (
@@ -56,7 +64,7 @@ from state.pulsar.codec import (
 from state.pulsar.memory import Fleet, Gathered, WaitingReport, WaitingTopics
 from state.upkeep import Spell, Upkeep
 from state.waiting import Entry, decode_batch, encode_batch
-from tests.state.kafka.reporting import Replica, moves_report, replica_table
+from tests.state.kafka.reporting import MoveRow, Replica, moves_report, replica_table
 from tests.state.traces import load, statistics
 
 BUNDLES = {"t/ü/0x0_0x1": 1.5, "t/n/0x1_0x2": None, "t/n/0x2_0x3": 0.0}
@@ -269,18 +277,19 @@ def waiting_topics() -> WaitingTopics:
     return WaitingTopics(event.time_ms, event.id, replace(event.traffic, sessions=np.array([0, 40_002])))
 
 
-def waiting_logs() -> WaitingLogs:
+def waiting_logs() -> KafkaLoadReport:
     replicas = replica_table(Replica("t", 0, 2**40, 17), Replica("t", 1, 0))
-    return WaitingLogs(
+    return KafkaLoadReport(
         5,
         "l",
+        "1",
         BrokerLogs(1, replicas, {"leader": 1000, "follower": 2000}, {"leader": 5, "follower": 6}, 3, 4),
     )
 
 
-def waiting_moves() -> WaitingMoves:
+def waiting_moves() -> Reassignment:
     row = MoveRow("t", 0, (1, 2, 3), (3,), (2,), 1, (1, 2))
-    return WaitingMoves(
+    return Reassignment(
         5,
         "m",
         moves_report(
@@ -313,7 +322,7 @@ SAMPLES: dict[str, StateSample] = {
     "waiting-batch": StateSample(waiting_batch, encode_batch, decode_batch),
     "waiting-report": StateSample(waiting_report, encode_report, decode_report),
     "waiting-topics": StateSample(waiting_topics, encode_topics, decode_topics),
-    "waiting-logs": StateSample(waiting_logs, seal, decode_logs),
-    "waiting-moves": StateSample(waiting_moves, seal, decode_moves),
+    "waiting-logs": StateSample(waiting_logs, seal, partial(Kafka().decode_waiting, "logs")),
+    "waiting-moves": StateSample(waiting_moves, seal, partial(Kafka().decode_waiting, "moves")),
 }
 """By the name of the file that keeps it."""

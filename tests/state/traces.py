@@ -29,7 +29,6 @@ from state.events import (
     Event,
     KafkaLoadReport,
     LoadReport,
-    MoveRow,
     Reassignment,
     Rejection,
     Tick,
@@ -43,7 +42,7 @@ from state.store import DictStore, Store, StoredKey
 from state.upkeep import NOTHING, Spell, Upkeep
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.load import compose
-from tests.state.kafka.reporting import Replica, moves_report, replica_table
+from tests.state.kafka.reporting import MoveRow, Replica, moves_report, replica_table
 
 CLUSTER = "east-1"
 LATENESS_S = 5

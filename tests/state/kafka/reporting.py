@@ -4,14 +4,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import msgspec
+
 from policies.throttle.lists import ThrottledLists
+from policies.throttle.moves import UNKNOWN
 from policies.throttle.needs import Needs
 from policies.throttle.pacing_round import PacingExplanation, PacingMemory, ThrottleDecision
 from policies.throttle.progress import UNKNOWN_END, Eta
 from policies.throttle.rates import BrokerRole, RatePlan
-from state.events import MoveRow, MovesReport, MoveTable, ReplicaTable
+from state.events import MovesReport, PartitionTable
 from state.kafka.memory import KafkaMemory, ThrottleConfigs
 from state.kafka.snapshot import Observation
+from streaming.contract import kafka as contract
+from streaming.contract.kafka import Move, ReassignmentData
 from tests.policies.throttle.moving import Partition, moves_of
 
 
@@ -24,15 +29,31 @@ class Replica(NamedTuple):
     end_offset: int | None = None
 
 
-def replica_table(*rows: Replica) -> ReplicaTable:
+def replica_table(*rows: Replica) -> PartitionTable:
     topics, partitions, sizes, offsets = zip(*rows, strict=True) if rows else ((),) * 4
-    return ReplicaTable.of(topics, partitions, sizes, offsets)
+    return PartitionTable.of_rows(
+        topics, partitions, sizes, [UNKNOWN if each is None else each for each in offsets]
+    )
+
+
+class MoveRow(NamedTuple):
+    """One partition of a reassignment."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    leader: int
+    isr: tuple[int, ...]
 
 
 def moves_report(
     *rows: MoveRow, lists: ThrottledLists | None = None, live_brokers: tuple[int, ...] | None = None
 ) -> MovesReport:
-    return MovesReport(MoveTable.of_rows(rows), lists or ThrottledLists(), live_brokers)
+    moves = [Move(**msgspec.to_builtins(row._asdict())) for row in rows]
+    report = contract.moves_report(ReassignmentData(moves))
+    return msgspec.structs.replace(report, throttled=lists or ThrottledLists(), live_brokers=live_brokers)
 
 
 L1, L2, F3 = BrokerRole("leader", 1), BrokerRole("leader", 2), BrokerRole("follower", 3)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from policies.throttle.lists import ThrottledLists, entries_of
 from policies.throttle.roles import ROLES, Role
 from state.controller import LATE, REJECTED, SUPERSEDED, USED
-from state.events import BrokerLogs, Event, KafkaLoadReport, MoveRow, Reassignment, Tick
+from state.events import BrokerLogs, Event, KafkaLoadReport, Reassignment, Tick
 from state.settings import SettingsSource
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.load import compose
-from tests.state.kafka.reporting import Replica, moves_report, replica_table
+from tests.state.kafka.reporting import MoveRow, Replica, moves_report, replica_table
 from tests.state.traces import (
     ROUNDS,
     Run,

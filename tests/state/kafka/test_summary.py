@@ -11,9 +11,9 @@ from policies.throttle.pacing_round import PacingExplanation, PacingMemory
 from policies.throttle.progress import Basis, Eta
 from policies.throttle.rates import BrokerRole, ThrottleSettings, Violation
 from policies.throttle.roles import by_role
-from state.events import BrokerLogs
+from state.events import BrokerLogs, KafkaLoadReport
 from state.kafka import summary
-from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs, WaitingLogs
+from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs
 from state.kafka.reconcile import NO_DRIFT, NOTHING_BROKEN, Broken, Drift
 from state.kafka.snapshot import Observation
 from state.memory import Header
@@ -108,7 +108,7 @@ def test_a_move_that_was_late_is_on_time_again_once_its_progress_shows_that_and_
 
 
 REPORTS = {
-    name: WaitingLogs(at_ms, "r", BrokerLogs(int(name), replica_table()))
+    name: KafkaLoadReport(at_ms, "r", name, BrokerLogs(int(name), replica_table()))
     for name, at_ms in (("1", 470_000), ("2", 475_000))
 }
 """Brokers 1 and 2 reported in the round that ends at 480 s."""
