@@ -158,7 +158,7 @@ def _triggers(now: Round, wanted: Mapping[BrokerRole, int]) -> Iterator[Trigger]
 
 
 def _is_lost(snapshot: PacingSnapshot) -> bool:
-    return snapshot.is_rate_lost or bool(snapshot.lost.leader or snapshot.lost.follower)
+    return snapshot.is_rate_lost or not snapshot.lost.is_empty
 
 
 def _is_minimum_near(now: Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]) -> bool:

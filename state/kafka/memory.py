@@ -30,7 +30,7 @@ class ThrottleConfigs(msgspec.Struct, frozen=True, array_like=True):
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing."""
-        return not (self.lists.leader or self.lists.follower or self.rates)
+        return self.lists.is_empty and not self.rates
 
 
 class Asked(msgspec.Struct, frozen=True, array_like=True):

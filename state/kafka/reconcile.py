@@ -29,9 +29,7 @@ from policies.throttle.lists import (
     difference,
     entries_of,
     lists_of,
-    text_of,
     union,
-    without,
 )
 from policies.throttle.moves import Moves, PartitionsByBroker, broken_copies, kept_replicas_down
 from policies.throttle.pacing_round import PacingMemory, ThrottleDecision
@@ -62,7 +60,7 @@ class Drift:
     @property
     def is_empty(self) -> bool:
         """Whether all settings are as decided."""
-        return not (self.lost.leader or self.lost.follower or self.rates)
+        return self.lost.is_empty and not self.rates
 
 
 NO_DRIFT = Drift()
@@ -104,26 +102,9 @@ def _reported(memory: KafkaMemory, observation: Observation) -> dict[BrokerRole,
 
 
 def _lost_entries(ours: ThrottledLists, there: ThrottledLists, moves: Moves) -> ThrottledLists:
-    """Needed entries of ours that are gone. There are nearly never any, which is found without taking 100,000 entries apart."""
-    if contains(there, ours):
-        return ThrottledLists()
-    needed = lists_of(moves)
-    return ThrottledLists(
-        leader=_lost_of(ours.leader, there.leader, needed.leader),
-        follower=_lost_of(ours.follower, there.follower, needed.follower),
-    )
-
-
-def _lost_of(ours: Mapping[str, str], there: Mapping[str, str], needed: Mapping[str, str]) -> dict[str, str]:
-    """Lost entries by topic. A topic that needs no entry is not reported, so none of its entries counts as lost."""
-    found = {}
-    for topic, text in ours.items():
-        now = there.get(topic, "").strip()
-        if now not in (text, EVERYTHING) and topic in needed:
-            gone = (entries_of(text) - entries_of(now)) & entries_of(needed[topic])
-            if gone:
-                found[topic] = text_of(gone)
-    return found
+    """Needed entries of ours that are gone. A topic that needs no entry is not reported, so none of its entries counts as lost."""
+    gone = difference(ours, there)
+    return gone if gone.is_empty else common(gone, lists_of(moves))
 
 
 def _take_over(memory: KafkaMemory, observation: Observation, drift: Drift) -> None:
@@ -284,7 +265,7 @@ def reconcile(memory: KafkaMemory, observation: Observation, *, end_ms: int, is_
     """
     had_effect = None
     memory.tells_rates = memory.tells_rates or bool(observation.rates_there)
-    memory.tells_lists = memory.tells_lists or bool(observation.lists.leader or observation.lists.follower)
+    memory.tells_lists = memory.tells_lists or not observation.lists.is_empty
     if memory.asked is not None:
         had_effect = _settle(memory, memory.asked, observation, end_ms=end_ms)
     if memory.asked is None:
@@ -368,7 +349,7 @@ def _is_untouched(attempted: ThrottleConfigs, observation: Observation) -> bool:
         return False
     lists = common(attempted.lists, observation.lists)
     is_there = any(observation.rates_there.get(role) == rate for role, rate in attempted.rates.items())
-    return not (lists.leader or lists.follower or is_there)
+    return lists.is_empty and not is_there
 
 
 def _may_be_there(memory: KafkaMemory, observation: Observation) -> ThrottleConfigs:
@@ -383,7 +364,7 @@ def _may_be_there(memory: KafkaMemory, observation: Observation) -> ThrottleConf
         return attempted
     lists = attempted.lists
     if len(observation.moves):
-        moving = _of_topics(lists, frozenset(observation.moves.topics))
+        moving = lists.of_topics(frozenset(observation.moves.topics))
         resting = difference(lists, moving)
         lists = union(resting, common(moving, observation.lists)) if memory.tells_lists else moving
     rates = {
@@ -394,13 +375,6 @@ def _may_be_there(memory: KafkaMemory, observation: Observation) -> ThrottleConf
         or observation.rates_there.get(role) == rate
     }
     return ThrottleConfigs(lists, rates)
-
-
-def _of_topics(lists: ThrottledLists, topics: frozenset[str]) -> ThrottledLists:
-    return ThrottledLists(
-        leader={topic: text for topic, text in lists.leader.items() if topic in topics},
-        follower={topic: text for topic, text in lists.follower.items() if topic in topics},
-    )
 
 
 def _in_force(memory: KafkaMemory, observation: Observation) -> PacingMemory:
@@ -439,8 +413,4 @@ def our_configs(memory: KafkaMemory) -> ThrottleConfigs:
 
 def foreign_lists(observation: Observation, memory: KafkaMemory) -> ThrottledLists:
     """Lists on the cluster without what may be there because of us."""
-    there, left = observation.lists, without(observation.lists, our_configs(memory).lists)
-    return ThrottledLists(  # what is left may also name topics that are not there
-        leader={topic: left.leader.get(topic, text) for topic, text in there.leader.items()},
-        follower={topic: left.follower.get(topic, text) for topic, text in there.follower.items()},
-    )
+    return difference(observation.lists, our_configs(memory).lists)

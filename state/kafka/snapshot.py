@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from policies.columns import Bools, Ints
-from policies.throttle.lists import ThrottledLists, without
+from policies.throttle.lists import ThrottledLists
 from policies.throttle.moves import NO_LEADER, UNKNOWN, Moves, key_of
 from policies.throttle.needs import MIN_INTERVAL_MS, LogReading, write_rates
 from policies.throttle.rates import BrokerRole, NetworkUse
@@ -272,16 +272,3 @@ class _Reasons:
         if new[0] - old[0] < MIN_INTERVAL_MS:
             return f"its log was read twice within {MIN_INTERVAL_MS // 1000} s"
         return f"its log shrank by {old[2] - new[2]} bytes (retention or compaction)"
-
-
-def others_lists(there: ThrottledLists, ours: ThrottledLists) -> ThrottledLists:
-    """Entries on the cluster that are not ours; topics without such entries are left out."""
-    both = ThrottledLists(
-        leader=dict.fromkeys(there.leader, "") | dict(ours.leader),
-        follower=dict.fromkeys(there.follower, "") | dict(ours.follower),
-    )
-    left = without(there, both)
-    return ThrottledLists(
-        leader={topic: text for topic, text in left.leader.items() if text},
-        follower={topic: text for topic, text in left.follower.items() if text},
-    )

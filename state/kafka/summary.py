@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from policies.throttle.lists import difference
 from policies.throttle.pacing_round import PacingExplanation
 from policies.throttle.rates import loads_of
 from state import summary
@@ -17,7 +18,7 @@ from state.kafka import reconcile
 from state.kafka.actions import NAME, SUBJECT, bottleneck
 from state.kafka.memory import KafkaMemory
 from state.kafka.reconcile import NO_DRIFT, NOTHING_BROKEN, Broken, Drift
-from state.kafka.snapshot import Observation, others_lists
+from state.kafka.snapshot import Observation
 from state.memory import Header
 from state.outputs import (
     InFlightRow,
@@ -99,7 +100,7 @@ def _throttle(
 ) -> ThrottleSummary:
     memory, observation = context.memory, context.observation
     needs, plan, eta, moves = explanation.needs, explanation.plan, explanation.eta, observation.moves
-    strange = others_lists(reconcile.foreign_lists(observation, memory), memory.pacing.added)
+    strange = difference(reconcile.foreign_lists(observation, memory), memory.pacing.added)
     ours = reconcile.our_configs(memory).rates
     lacking = () if needs is None else needs.lacking
     return ThrottleSummary(

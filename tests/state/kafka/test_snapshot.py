@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.throttle.lists import ThrottledLists
+from policies.throttle.lists import ThrottledLists, difference
 from policies.throttle.moves import UNKNOWN, Moves
 from policies.throttle.rates import BrokerRole, NetworkUse
 from state.events import (
@@ -21,7 +21,7 @@ from state.events import (
 )
 from state.kafka.memory import KNOWN_RATE, READING, KafkaMemory, PartitionTable
 from state.kafka.reconcile import Broken, observe_broken
-from state.kafka.snapshot import Observation, observe, others_lists
+from state.kafka.snapshot import Observation, observe
 from tests.policies.throttle.moving import Partition, moves_of
 from tests.state.kafka.reporting import MoveRow, Replica, moves_report, replica_table
 
@@ -260,7 +260,7 @@ def test_rates_and_network_of_the_brokers_that_reported() -> None:
 def test_entries_that_are_not_ours_are_told_and_topics_without_any_are_left_out() -> None:
     there = ThrottledLists(leader={"t": "0:1,0:2", "u": "0:5"}, follower={"t": "0:3"})
     ours = ThrottledLists(leader={"t": "0:1"}, follower={"t": "0:3"})
-    assert others_lists(there, ours) == ThrottledLists(leader={"t": "0:2", "u": "0:5"}, follower={})
+    assert difference(there, ours) == ThrottledLists(leader={"t": "0:2", "u": "0:5"}, follower={})
 
 
 MOVES = (
