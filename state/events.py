@@ -1,13 +1,13 @@
 """Events: all that can change a cluster's memory, parsed and checked once, at the edge; from here on their types are trusted.
 
 Times are event time in milliseconds since the epoch. No number is NaN or infinite, no rate or usage negative. What Kafka's
-brokers and controller report about the partitions that move, or are planned to move, is stored as it is: rows are columns of
-little-endian int64 in bytes, because a cluster may move 100,000 partitions at once. Sizes, offsets and rates are Kafka's int64;
-an unknown one is None or ``UNKNOWN``, never 0.
+brokers and controller report about the partitions that move, or are planned to move, is kept in columns and stored as it is,
+because a cluster may move 100,000 partitions at once. Sizes, offsets and rates are Kafka's int64; an unknown one is None or
+``UNKNOWN``, never 0.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -16,165 +16,115 @@ import numpy as np
 
 from policies.columns import Bools, Floats, Ints
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.moves import UNKNOWN, MoveColumns, Moves, ReplicaSet, read_moves
+from policies.throttle.moves import BROKER_BITS, Moves
+from policies.throttle.roles import Role
 from state.facts import Facts
 from state.overlay import ControlData
 
-_INT64 = "<i8"
+MISSING = -1
+"""Place of a partition that is not in the table."""
 
 
-class ReplicaTable(msgspec.Struct, frozen=True, array_like=True):
-    """Replicas of one broker; n rows in any order."""
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionTable:
+    """n partitions ascending by topic and partition, with k numbers each."""
 
-    topics: tuple[str, ...] = ()
-    """Names, each once."""
-    columns: bytes = b""
-    """Place in ``topics``, partition, log size in bytes, end offset or ``UNKNOWN``: (4, n)."""
+    topics: tuple[str, ...]
+    """Names, ascending, each once."""
+    columns: Ints
+    """Place in ``topics``, partition, and the numbers, (n, 2 + k)."""
 
     @classmethod
-    def of(
-        cls,
-        topics: Sequence[str],
-        partitions: Sequence[int],
-        log_size_bytes: Sequence[int],
-        end_offsets: Sequence[int | None],
-    ) -> "ReplicaTable":
-        """A table from the given columns, n values each; an end offset is None where it is unknown."""
-        places = {topic: place for place, topic in enumerate(dict.fromkeys(topics))}
-        offsets = [UNKNOWN if each is None else each for each in end_offsets]
-        columns = [[places[topic] for topic in topics], partitions, log_size_bytes, offsets]
-        return cls(tuple(places), _bytes_of(np.array(columns, dtype=_INT64)))
+    def empty(cls, numbers_count: int) -> "PartitionTable":
+        """A table without partitions, with so many numbers for each."""
+        return cls((), np.zeros((0, 2 + numbers_count), dtype=np.int64))
 
-    def read(self) -> Ints:
-        """The columns, (4, n)."""
-        found: Ints = _ints_of(self.columns).reshape(4, -1)
-        return found
+    @classmethod
+    def of_rows(
+        cls, topics: Sequence[str], partitions: Sequence[int], *numbers: Sequence[int]
+    ) -> "PartitionTable":
+        """A table from columns in any order, one value each for each partition."""
+        names = tuple(sorted(set(topics)))
+        places = {name: place for place, name in enumerate(names)}
+        columns = np.array([[places[name] for name in topics], partitions, *numbers], dtype=np.int64)
+        return cls(names, columns[:, np.lexsort((columns[1], columns[0]))].T)
+
+    @classmethod
+    def of(cls, moves: Moves, numbers: Ints, kept: Bools) -> "PartitionTable":
+        """A table with ``numbers``, (len(moves), k), of the rows that are true in ``kept``."""
+        columns = np.column_stack([moves.topic, moves.partition, numbers])[kept]
+        used, place = np.unique(columns[:, 0], return_inverse=True)
+        columns[:, 0] = place
+        return cls(tuple(moves.topics[each] for each in used.tolist()), columns)
 
     def __len__(self) -> int:
-        return len(self.columns) // 32
+        return len(self.columns)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, PartitionTable)
+            and self.topics == other.topics
+            and np.array_equal(self.columns, other.columns)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def take(self, kept: Bools) -> "PartitionTable":
+        """The rows that are true in ``kept``, (n,)."""
+        return self if kept.all() else PartitionTable(self.topics, self.columns[kept])
+
+    def places_of(self, moves: Moves) -> Ints:
+        """Row of each partition that moves, or ``MISSING``, (len(moves),)."""
+        topic = places_in({name: place for place, name in enumerate(self.topics)}, moves.topics)[moves.topic]
+        wanted = partition_keys(topic, moves.partition)
+        own = partition_keys(self.columns[:, 0], self.columns[:, 1])
+        return find_places(own, wanted)
+
+
+def places_in(places: Mapping[str, int], names: tuple[str, ...]) -> Ints:
+    """Place of each name, or ``MISSING``, shape of ``names``."""
+    return np.array([places.get(name, MISSING) for name in names], dtype=np.int64)
+
+
+def partition_keys(topic: Ints, partition: Ints) -> Ints:
+    """One integer for each partition, shapes equal; below 0 where the topic is ``MISSING``."""
+    found: Ints = (topic << BROKER_BITS) | partition
+    return found
+
+
+def find_places(keys: Ints, wanted: Ints) -> Ints:
+    """Place in ``keys``, which ascend, of each wanted key, or ``MISSING``, shape of ``wanted``."""
+    if not len(keys):
+        return np.full(len(wanted), MISSING, dtype=np.int64)
+    places = np.minimum(keys.searchsorted(wanted), len(keys) - 1)
+    return np.where(keys[places] == wanted, places, MISSING)
 
 
 class BrokerLogs(msgspec.Struct, frozen=True, array_like=True):
     """One broker: its replicas of moving partitions, the throttle set on it, the traffic of its network."""
 
     broker: int
-    replicas: ReplicaTable
-    leader_rate_bytes_per_s: int | None = None
-    """Dynamic setting of the broker itself; None: not set, or not known."""
-    follower_rate_bytes_per_s: int | None = None
+    replicas: PartitionTable
+    """With two numbers each: log size in bytes, end offset or ``UNKNOWN``."""
+    rates: dict[Role, int] = {}
+    """Dynamic settings of the broker itself, bytes/s; without those that are not set, or not known."""
+    default_rates: dict[Role, int] = {}
+    """The same for all brokers that have none of their own."""
     in_bytes_per_s: int | None = None
     """None: not measured."""
     out_bytes_per_s: int | None = None
-    leader_default_bytes_per_s: int | None = None
-    """Dynamic setting for all brokers that have none of their own."""
-    follower_default_bytes_per_s: int | None = None
-
-
-class MoveRow(NamedTuple):
-    """One partition of a reassignment; KIP-455."""
-
-    topic: str
-    partition: int
-    replicas: Sequence[int]
-    """Replicas now; while the move runs, the old and the new ones."""
-    adding: Sequence[int]
-    """Replicas that the move adds; not among ``replicas`` as long as the move is only planned."""
-    removing: Sequence[int]
-    leader: int
-    isr: Sequence[int]
-
-
-class MoveTable(msgspec.Struct, frozen=True, array_like=True):
-    """Partitions that gain a replica; n rows ascending by topic and partition, as ``policies.throttle.moves.Moves`` has them."""
-
-    topics: tuple[str, ...] = ()
-    rows: bytes = b""
-    """Place in ``topics``, partition, leader or ``NO_LEADER``: (3, n)."""
-    sources: bytes = b""
-    """Keys of a ``ReplicaSet``, as are the next three."""
-    added: bytes = b""
-    target: bytes = b""
-    in_sync: bytes = b""
-    is_running: bool = False
-    """Whether Kafka already carries out any of these moves; they may also be only planned."""
-
-    @classmethod
-    def of(cls, moves: Moves, *, is_running: bool) -> "MoveTable":
-        """A table from checked moves, without their rates and sizes, which come from elsewhere."""
-        return cls(
-            topics=moves.topics,
-            rows=_bytes_of(np.stack([moves.topic, moves.partition, moves.leader])),
-            sources=_bytes_of(moves.sources.keys),
-            added=_bytes_of(moves.added.keys),
-            target=_bytes_of(moves.target.keys),
-            in_sync=_bytes_of(moves.in_sync.keys),
-            is_running=is_running,
-        )
-
-    @classmethod
-    def of_rows(cls, rows: Sequence[MoveRow]) -> "MoveTable":
-        """A table from partitions in any order; those that gain no replica are left out. Raises ``BadMove``."""
-        unknown = [None] * len(rows)
-        running = [[broker for broker in row.adding if broker in row.replicas] for row in rows]
-        found = read_moves(
-            MoveColumns(
-                topics=[row.topic for row in rows],
-                partitions=[row.partition for row in rows],
-                current=[row.replicas for row in rows],
-                adding=running,
-                target=[_target(row) for row in rows],
-                leaders=[row.leader for row in rows],
-                write_bytes_per_s=unknown,
-                log_size_bytes=unknown,
-                in_sync=[row.isr for row in rows],
-            )
-        )
-        return cls.of(found.moves, is_running=any(running))
-
-    def read(self) -> Moves:
-        """The moves; every rate and size is ``UNKNOWN``."""
-        topic, partition, leader = _ints_of(self.rows).reshape(3, -1)
-        added = ReplicaSet(_ints_of(self.added))
-        unknown = np.full(len(partition), UNKNOWN, dtype=np.int64)
-        return Moves(
-            topics=self.topics,
-            topic=topic,
-            partition=partition,
-            sources=ReplicaSet(_ints_of(self.sources)),
-            added=added,
-            target=ReplicaSet(_ints_of(self.target)),
-            in_sync=ReplicaSet(_ints_of(self.in_sync)),
-            leader=leader,
-            write_bytes_per_s=unknown,
-            log_size_bytes=unknown,
-            present_bytes=np.full(len(added.keys), UNKNOWN, dtype=np.int64),
-        )
-
-    def __len__(self) -> int:
-        return len(self.rows) // 24
 
 
 class MovesReport(msgspec.Struct, frozen=True, array_like=True):
     """All partitions that move in a cluster, and the throttled replica lists of its topics; no rows if nothing moves."""
 
-    moves: MoveTable
+    moves: Moves
+    """Their rates and sizes are ``UNKNOWN``: they come from the brokers."""
+    is_running: bool = False
+    """Whether Kafka already carries out any of these moves; they may also be only planned."""
     throttled: ThrottledLists = ThrottledLists()
     live_brokers: tuple[int, ...] | None = None
     """Brokers that are registered and not fenced; None: not known."""
-
-
-def _target(row: MoveRow) -> list[int]:
-    """Replicas after the move."""
-    planned = (broker for broker in row.adding if broker not in row.replicas)
-    return [*(broker for broker in row.replicas if broker not in row.removing), *planned]
-
-
-def _bytes_of(values: Ints) -> bytes:
-    return values.astype(_INT64).tobytes()
-
-
-def _ints_of(values: bytes) -> Ints:
-    return np.frombuffer(values, dtype=_INT64)
 
 
 RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT = range(4)
@@ -318,11 +268,21 @@ class KafkaLoadReport(Event, frozen=True, array_like=True, eq=False):
     broker: str
     logs: BrokerLogs
 
+    @property
+    def rows_count(self) -> int:
+        """Number of replicas in the report."""
+        return len(self.logs.replicas)
+
 
 class Reassignment(Event, frozen=True, array_like=True, eq=False):
     """All partitions that move in a Kafka cluster at a moment."""
 
     report: MovesReport
+
+    @property
+    def rows_count(self) -> int:
+        """Number of partitions in the report."""
+        return len(self.report.moves)
 
 
 class Tick(Event, frozen=True, array_like=True):

@@ -10,9 +10,10 @@ No version was released yet: until one is, layouts may change under the same num
 """
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
+import numpy as np
 
 VERSION = 4
 """Version of every layout. Older bytes stood for several layouts each and cannot be told apart."""
@@ -32,7 +33,27 @@ Upgrade = Callable[[Kind, Any], Any]
 UPGRADES: dict[int, Upgrade] = {}
 """Upgrades by the version that each one starts from."""
 
-_encoder = msgspec.msgpack.Encoder()
+
+def _encode_column(value: Any) -> tuple[tuple[int, ...], bytes]:
+    """A column of integers as its shape and its numbers, little-endian int64."""
+    if not isinstance(value, np.ndarray):
+        raise NotImplementedError(f"{type(value)} is not stored")
+    return value.shape, value.astype("<i8").tobytes()
+
+
+def _decode_column(type_: type, stored: Any) -> Any:  # noqa: ARG001  all columns that are stored like this hold integers
+    shape, numbers = stored
+    return np.frombuffer(numbers, dtype="<i8").reshape(shape)
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_column)
+
+T = TypeVar("T")
+
+
+def body_decoder(type_: type[T]) -> msgspec.msgpack.Decoder[T]:
+    """Reads the body of a stored value, columns of integers included."""
+    return msgspec.msgpack.Decoder(type_, dec_hook=_decode_column)
 
 
 class NewerStateError(Exception):

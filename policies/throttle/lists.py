@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from policies.throttle.moves import Moves, ReplicaSet
-from policies.throttle.rates import BrokerRole
+from policies.throttle.roles import BrokerRole
 
 EVERYTHING = "*"
 """Stands for every replica of the topic; no matter who set it, such a list needs no entries of ours."""
@@ -35,10 +35,43 @@ class ThrottledLists:
     leader: Mapping[str, str] = field(default_factory=dict)
     follower: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def each_role(
+        cls, function: Callable[..., Mapping[str, str]], *lists: "ThrottledLists"
+    ) -> "ThrottledLists":
+        """What ``function`` makes of the leaders' lists, and of the followers'."""
+        return cls(
+            leader=function(*(each.leader for each in lists)),
+            follower=function(*(each.follower for each in lists)),
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no topic has a list."""
+        return not (self.leader or self.follower)
+
+    def __or__(self, other: "ThrottledLists") -> "ThrottledLists":
+        """The lists of both; of a topic that both have, the other's."""
+        return self.each_role(lambda mine, theirs: {**mine, **theirs}, self, other)
+
+    def of_topics(self, topics: Collection[str]) -> "ThrottledLists":
+        """Only the lists of some topics."""
+        return self.each_role(
+            lambda mine: {topic: text for topic, text in mine.items() if topic in topics}, self
+        )
+
 
 def lists_of(moves: Moves) -> ThrottledLists:
     """What a move needs: its sources throttle as leaders, the added replicas as followers."""
     return ThrottledLists(leader=_texts(moves, moves.sources), follower=_texts(moves, moves.added))
+
+
+def roles_of(moves: Moves) -> tuple[BrokerRole, ...]:
+    """Every role that a move needs a rate for, leaders first, ids ascending: every source may lead, every added replica follows."""
+    return (
+        *(BrokerRole("leader", broker) for broker in np.unique(moves.sources.brokers).tolist()),
+        *(BrokerRole("follower", broker) for broker in np.unique(moves.added.brokers).tolist()),
+    )
 
 
 def _texts(moves: Moves, replicas: ReplicaSet) -> dict[str, str]:
@@ -67,11 +100,7 @@ def without(there: ThrottledLists, added: ThrottledLists) -> ThrottledLists:
 
     A ``*`` that was set meanwhile is left alone. Raises ``BadList``.
     """
-    left = foreign_entries_of(there, added)
-    return ThrottledLists(
-        leader=dict.fromkeys(added.leader, "") | dict(left.leader),
-        follower=dict.fromkeys(added.follower, "") | dict(left.follower),
-    )
+    return added.each_role(lambda topics: dict.fromkeys(topics, ""), added) | foreign_entries_of(there, added)
 
 
 def foreign_entries_of(there: ThrottledLists, ours: ThrottledLists) -> ThrottledLists:
@@ -81,8 +110,7 @@ def foreign_entries_of(there: ThrottledLists, ours: ThrottledLists) -> Throttled
 
 def union(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
     """Entries of either. Raises ``BadList``."""
-    both = _combine(_join, other, one)
-    return ThrottledLists(leader={**one.leader, **both.leader}, follower={**one.follower, **both.follower})
+    return one | _combine(_join, other, one)
 
 
 def contains(there: ThrottledLists, entries: ThrottledLists) -> bool:
@@ -100,7 +128,7 @@ def common(one: ThrottledLists, there: ThrottledLists) -> ThrottledLists:
 
 
 def difference(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
-    """Entries of ``one``, which has no ``*``, that are not in ``other``. Raises ``BadList``."""
+    """Entries of ``one`` that are not in ``other``; a ``*`` of ``one`` stays. Raises ``BadList``."""
     return _combine(_subtract, one, other)
 
 
@@ -108,15 +136,15 @@ def _combine(
     operation: Callable[[str, str], str], one: ThrottledLists, other: ThrottledLists
 ) -> ThrottledLists:
     """The result for each text of ``one`` and that of the same topic in ``other``; an empty result is left out."""
-    leader, follower = (
-        {
+    return one.each_role(
+        lambda mine, theirs: {
             topic: result
             for topic, text in mine.items()
-            if (result := operation(text, theirs.get(topic, "").strip()))
-        }
-        for mine, theirs in ((one.leader, other.leader), (one.follower, other.follower))
+            if (result := operation(text.strip(), theirs.get(topic, "").strip()))
+        },
+        one,
+        other,
     )
-    return ThrottledLists(leader=leader, follower=follower)
 
 
 # The usual cases come first in each, without reading 100,000 entries.
@@ -165,9 +193,8 @@ class ListSteps:
     joined: ThrottledLists
     """Entries to add that were never there."""
     remove: ThrottledLists
-    leaders: tuple[int, ...]
-    """Brokers that need a leader rate: every source, whoever leads."""
-    followers: tuple[int, ...]
+    needing: tuple[BrokerRole, ...]
+    """Every role that needs a rate (``roles_of``)."""
     down: Collection[int]
     """Brokers that are not alive: no rate can be set on them, and none be taken off."""
 
@@ -185,39 +212,31 @@ class ListSteps:
 
         ``lost`` is the part of that which is needed and which somebody removed.
         """
-        ours = without(there, added)
-        others = ThrottledLists(
-            leader={**there.leader, **ours.leader}, follower={**there.follower, **ours.follower}
-        )
-        needed = lists_of(moves)
-        _, wanted = merge(others, needed)
+        _, wanted = merge(difference(there, added), lists_of(moves))
         joined = difference(wanted, added)
         return cls(
             wanted=wanted,
             add=union(joined, lost),
             joined=joined,
             remove=difference(added, wanted),
-            leaders=tuple(np.unique(moves.sources.brokers).tolist()),
-            followers=tuple(np.unique(moves.added.brokers).tolist()),
+            needing=roles_of(moves),
             down=down,
         )
 
     @property
     def is_joined(self) -> bool:
         """Whether something moves that is not throttled yet."""
-        return bool(self.joined.leader or self.joined.follower)
+        return not self.joined.is_empty
 
     @property
     def is_left(self) -> bool:
         """Whether something is throttled that no longer moves."""
-        return bool(self.remove.leader or self.remove.follower)
+        return not self.remove.is_empty
 
     def roles(self) -> Iterator[BrokerRole]:
         """Every role that needs a rate and can be given one."""
-        yield from (BrokerRole("leader", broker) for broker in self.leaders if broker not in self.down)
-        yield from (BrokerRole("follower", broker) for broker in self.followers if broker not in self.down)
+        return (role for role in self.needing if role.broker not in self.down)
 
     def waits(self, role: BrokerRole) -> bool:
         """Whether a role needs a rate and its broker is not alive: its rate stays as it is until the broker is back."""
-        needing = self.leaders if role.role == "leader" else self.followers
-        return role.broker in self.down and role.broker in needing
+        return role.broker in self.down and role in self.needing

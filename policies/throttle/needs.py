@@ -21,9 +21,10 @@ import numpy as np
 
 from policies.columns import Bools, Ints
 from policies.throttle.moves import LARGEST_NUMBER, NO_LEADER, UNKNOWN, Moves
+from policies.throttle.roles import BrokerRole, by_role
 
-ByBroker = Mapping[int, int | None]
-"""A whole number for each broker id, ids ascending; None where a part of the sum is unknown."""
+ByRole = Mapping[BrokerRole, int | None]
+"""A whole number for each role of each broker, leaders first, ids ascending; None where a part of the sum is unknown."""
 _HALF_BITS = 31
 _HALF = (1 << _HALF_BITS) - 1
 
@@ -39,19 +40,18 @@ class Lack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What each broker needs; leader maps hold brokers that now lead a moving partition, follower maps those that gain one."""
+    """What each broker needs, as a leader if it now leads a moving partition, and as a follower if it gains one."""
 
-    leader_bytes_to_send: ByBroker
-    follower_bytes_to_receive: ByBroker
-    leader_min_bytes_per_s: ByBroker
-    """The rate must be above it: sum of write rate times all followers over the partitions that the broker leads."""
-    follower_min_bytes_per_s: ByBroker
-    """The rate must be above it: sum of the write rates of the partitions that the broker gains."""
-    leader_min_write_rate_bytes_per_s: ByBroker
-    """The same for leaders by the rule of Kafka's manual, which gives too little: write rates alone."""
-    failover_safe_min_bytes_per_s: ByBroker
-    """For each source, what ``leader_min_bytes_per_s`` would be if it led every moving partition that it is a source of.
-    Partitions that have no leader now are counted, as far as their write rate is known."""
+    bytes_left: ByRole
+    """What a leader has to send, or a follower to receive."""
+    min_bytes_per_s: ByRole
+    """The rate must be above it. Of a leader: the sum of write rate times all followers over the partitions that it leads; of a
+    follower: the sum of the write rates of the partitions that it gains."""
+    write_bytes_per_s: ByRole
+    """The sum of the write rates alone: the minimum by the rule of Kafka's manual, which gives too little for leaders."""
+    failover_safe_min_bytes_per_s: ByRole
+    """For each source, what ``min_bytes_per_s`` would be if it led every moving partition that it is a source of. Partitions that have
+    no leader now are counted, as far as their write rate is known. A follower's minimum is the same whoever leads."""
     lacking: tuple[Lack, ...]
     """Partitions with an unknown number, in order; empty when everything is known."""
     without_leader: tuple[str, ...]
@@ -60,10 +60,16 @@ class Needs:
     """Added replicas for which it is not reported how much they have already: their whole log counts as left."""
 
     @property
+    def total_bytes_left(self) -> int | None:
+        """What all followers have to receive, at most the largest number Kafka has; None if some of it is unknown."""
+        left = [size for role, size in self.bytes_left.items() if role.role == "follower"]
+        known = [size for size in left if size is not None]
+        return min(sum(known), LARGEST_NUMBER) if len(known) == len(left) else None
+
+    @property
     def lacks_minimums(self) -> bool:
         """Whether a minimum is unknown, because a write rate is."""
-        minimums = (self.leader_min_bytes_per_s, self.follower_min_bytes_per_s)
-        return any(None in values.values() for values in minimums)
+        return None in self.min_bytes_per_s.values()
 
     @property
     def is_whole(self) -> bool:
@@ -84,14 +90,16 @@ def needs_of(moves: Moves, *, counts_whole_logs: bool = True) -> Needs:
     left = bytes_left(moves, counts_whole_logs=counts_whole_logs)
     is_sent = is_led[moves.added.rows]
     sources = moves.sources.rows
+    written = total_by_broker(moves.added.brokers, rates[moves.added.rows])
     return Needs(
-        leader_bytes_to_send=total_by_broker(moves.leader[moves.added.rows[is_sent]], left[is_sent]),
-        follower_bytes_to_receive=total_by_broker(moves.added.brokers, left),
-        leader_min_bytes_per_s=total_by_broker(leaders, rates[led], times=followers[led]),
-        follower_min_bytes_per_s=total_by_broker(moves.added.brokers, rates[moves.added.rows]),
-        leader_min_write_rate_bytes_per_s=total_by_broker(leaders, rates[led]),
-        failover_safe_min_bytes_per_s=total_by_broker(
-            moves.sources.brokers, safe_rates[sources], times=followers[sources]
+        bytes_left=by_role(
+            total_by_broker(moves.leader[moves.added.rows[is_sent]], left[is_sent]),
+            total_by_broker(moves.added.brokers, left),
+        ),
+        min_bytes_per_s=by_role(total_by_broker(leaders, rates[led], times=followers[led]), written),
+        write_bytes_per_s=by_role(total_by_broker(leaders, rates[led]), written),
+        failover_safe_min_bytes_per_s=by_role(
+            total_by_broker(moves.sources.brokers, safe_rates[sources], times=followers[sources]), written
         ),
         lacking=_find_lacks(moves, left),
         without_leader=tuple(moves.name(row) for row in np.flatnonzero(~is_led).tolist()),
@@ -107,17 +115,15 @@ def capped_needs_of(moves: Moves) -> Needs:
     needs = needs_of(moves, counts_whole_logs=False)
     return replace(
         needs,
-        leader_bytes_to_send=_cap(needs.leader_bytes_to_send),
-        follower_bytes_to_receive=_cap(needs.follower_bytes_to_receive),
-        leader_min_bytes_per_s=_cap(needs.leader_min_bytes_per_s),
-        follower_min_bytes_per_s=_cap(needs.follower_min_bytes_per_s),
-        leader_min_write_rate_bytes_per_s=_cap(needs.leader_min_write_rate_bytes_per_s),
+        bytes_left=_cap(needs.bytes_left),
+        min_bytes_per_s=_cap(needs.min_bytes_per_s),
+        write_bytes_per_s=_cap(needs.write_bytes_per_s),
         failover_safe_min_bytes_per_s=_cap(needs.failover_safe_min_bytes_per_s),
     )
 
 
-def _cap(values: ByBroker) -> ByBroker:
-    return {broker: None if value is None else min(value, LARGEST_NUMBER) for broker, value in values.items()}
+def _cap(values: ByRole) -> ByRole:
+    return {role: None if value is None else min(value, LARGEST_NUMBER) for role, value in values.items()}
 
 
 def followers_of(moves: Moves) -> Ints:

@@ -73,18 +73,18 @@ def decide(snapshot: PacingSnapshot, memory: PacingMemory, settings: ThrottleSet
 def _finish(memory: PacingMemory) -> Step:
     if not memory.is_active:
         return None, PacingMemory(), PacingExplanation(outcome="nothing-moves")
-    decision = ThrottleDecision(trigger="finished", remove=memory.added, clear_rates=tuple(memory.rates()))
+    decision = ThrottleDecision(trigger="finished", remove=memory.added, clear_rates=tuple(memory.rates))
     return decision, PacingMemory(), PacingExplanation(outcome="decided")
 
 
 def _decide_with_reports(now: Round) -> Step:
     wanted, plan = _wanted_rates(now)
     trigger = next(_triggers(now, wanted), None)
-    in_force = plan_in_force(now.memory.rates(), now.loads)
+    in_force = plan_in_force(now.memory.rates, now.loads)
     if plan.feasible is False:
         if not (now.memory.is_active and trigger in _AS_FAR_AS_IT_GOES):
             return None, now.memory, _explain(now, "infeasible", trigger, plan)
-        stretched = stretch_rates(now.memory.rates(), now.lists)
+        stretched = stretch_rates(now.memory.rates, now.lists)
         wanted = {role: stretched[role] for role in now.lists.roles()}
     if trigger is None:
         return None, now.memory, _explain(now, "kept", None, in_force)
@@ -97,15 +97,15 @@ def _decide_with_reports(now: Round) -> Step:
         remove=now.lists.remove,
         set_rates=rates,
         clear_rates=tuple(
-            role for role in now.memory.rates() if role not in rates and not now.lists.waits(role)
+            role for role in now.memory.rates if role not in rates and not now.lists.waits(role)
         ),
     )
-    waiting = {role: rate for role, rate in now.memory.rates().items() if now.lists.waits(role)}
+    waiting = {role: rate for role, rate in now.memory.rates.items() if now.lists.waits(role)}
     memory = _remember(now.snapshot, now.memory, now.needs, now.lists.wanted, {**waiting, **rates})
     return (
         decision,
         memory,
-        _explain(replace(now, memory=memory), "decided", trigger, plan_in_force(memory.rates(), now.loads)),
+        _explain(replace(now, memory=memory), "decided", trigger, plan_in_force(memory.rates, now.loads)),
     )
 
 
@@ -135,7 +135,7 @@ def _triggers(now: Round, wanted: Mapping[BrokerRole, int]) -> Iterator[Trigger]
     if not now.memory.is_active:
         yield "first-throttle"
         return
-    rates = now.memory.rates()
+    rates = now.memory.rates
     if now.lists.is_joined or any(role not in rates for role in wanted):
         yield "moves-joined"
         return
@@ -158,7 +158,7 @@ def _triggers(now: Round, wanted: Mapping[BrokerRole, int]) -> Iterator[Trigger]
 
 
 def _is_lost(snapshot: PacingSnapshot) -> bool:
-    return snapshot.is_rate_lost or bool(snapshot.lost.leader or snapshot.lost.follower)
+    return snapshot.is_rate_lost or not snapshot.lost.is_empty
 
 
 def _is_minimum_near(now: Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]) -> bool:
@@ -208,7 +208,7 @@ def _is_over_cap(now: Round, rates: Mapping[BrokerRole, int], wanted: Mapping[Br
 
 def _new_rates(now: Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) -> dict[BrokerRole, int]:
     """The new rates of a trigger; one that is nearly the one in force and above the minimum stays as it is."""
-    rates, chosen = now.memory.rates(), _chosen_rates(now, trigger, wanted)
+    rates, chosen = now.memory.rates, _chosen_rates(now, trigger, wanted)
     least = {load.role: load.min_bytes_per_s or 0 for load in now.loads}
     return {
         role: rates[role]
@@ -222,7 +222,7 @@ def _new_rates(now: Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) -
 
 def _chosen_rates(now: Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) -> dict[BrokerRole, int]:
     """The rates of a trigger. A raise lowers no rate; only triggers that are meant to lower rates do."""
-    rates = now.memory.rates()
+    rates = now.memory.rates
     if trigger == "over-cap" and not now.needs.is_whole:
         return _cap_rates(now, rates, wanted)
     if trigger in {"first-throttle", "over-cap", "reports-back"}:
@@ -259,7 +259,7 @@ def _decide_without_reports(
         lists = ListSteps.from_lists(
             snapshot.lists, memory.added, snapshot.moves, lost=snapshot.lost, down=snapshot.down
         )
-    rates = memory.rates()
+    rates = memory.rates
     trigger: Trigger | None = "throttle-lost" if _is_lost(snapshot) else None
     if lists is not None and (lists.is_joined or any(role not in rates for role in lists.roles())):
         trigger, rates = "moves-joined", stretch_rates(rates, lists)
@@ -267,7 +267,7 @@ def _decide_without_reports(
         trigger, rates = "stale-reports", {**rates, **fallback_rates(memory, settings, rates)}
         memory = replace(memory, is_fallback=True)
     add = ThrottledLists() if lists is None else lists.add
-    is_nothing = rates == memory.rates() and add == ThrottledLists() and not _is_lost(snapshot)
+    is_nothing = rates == memory.rates and add == ThrottledLists() and not _is_lost(snapshot)
     if trigger is None or is_nothing:
         return None, memory, explanation
     added = union(memory.added, add)  # nothing is removed while reports are missing
@@ -285,7 +285,7 @@ def _remember(
     rates: Mapping[BrokerRole, int],
 ) -> PacingMemory:
     """The memory after a decision. New rates or moves change the slope, so the watch begins anew."""
-    is_same = rates == memory.rates() and not difference(added, memory.added).follower
+    is_same = rates == memory.rates and not difference(added, memory.added).follower
     watch = memory.watch
     if not is_same:
         loads = () if needs is None else loads_of(needs)
@@ -295,8 +295,7 @@ def _remember(
         begun_ms=snapshot.now_ms if memory.begun_ms is None else memory.begun_ms,
         changed_ms=snapshot.now_ms,
         added=added,
-        leader_rates={role.broker: rate for role, rate in rates.items() if role.role == "leader"},
-        follower_rates={role.broker: rate for role, rate in rates.items() if role.role == "follower"},
+        rates=dict(rates),
         is_fallback=memory.is_fallback and (needs is None or needs.lacks_minimums),
         watch=watch,
         first_rate_bytes_per_s=memory.first_rate_bytes_per_s or max(rates.values(), default=0),

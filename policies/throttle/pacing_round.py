@@ -25,7 +25,6 @@ from policies.throttle.rates import (
     loads_of,
     per_broker_plan,
     plan_at,
-    rates_by_role,
     uniform_plan,
 )
 
@@ -84,12 +83,10 @@ class PacingMemory:
     """When rates were decided last."""
     added: ThrottledLists = field(default_factory=ThrottledLists)
     """Exactly the entries that were added, because only these are removed later."""
-    leader_rates: Mapping[int, int] = field(default_factory=dict)
-    """Bytes/s that were set, by broker."""
-    follower_rates: Mapping[int, int] = field(default_factory=dict)
-    safe_leader_mins: Mapping[int, int] = field(default_factory=dict)
+    rates: Mapping[BrokerRole, int] = field(default_factory=dict)
+    """Bytes/s that were set."""
+    safe_mins: Mapping[BrokerRole, int] = field(default_factory=dict)
     """Failover-safe minimums of the last round in which everything was known; empty: none yet."""
-    safe_follower_mins: Mapping[int, int] = field(default_factory=dict)
     stale_rounds: int = 0
     is_fallback: bool = False
     """Whether the failover-safe rates are in force."""
@@ -103,10 +100,6 @@ class PacingMemory:
     def is_active(self) -> bool:
         """Whether a throttle of ours is in force."""
         return self.begun_ms is not None
-
-    def rates(self) -> dict[BrokerRole, int]:
-        """Rates in force by role."""
-        return rates_by_role(self.leader_rates, self.follower_rates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,32 +152,19 @@ def fallback_rates(
 
 
 def safe_loads(memory: PacingMemory) -> tuple[Load, ...]:
-    leaders = ((BrokerRole("leader", broker), need) for broker, need in memory.safe_leader_mins.items())
-    followers = ((BrokerRole("follower", broker), need) for broker, need in memory.safe_follower_mins.items())
+    """What each role has to do if any source may lead."""
     return tuple(
-        Load(role=role, bytes_left=None, min_bytes_per_s=need) for role, need in (*leaders, *followers)
+        Load(role=role, bytes_left=None, min_bytes_per_s=minimum)
+        for role, minimum in memory.safe_mins.items()
     )
 
 
-def safe_minimums(memory: PacingMemory, needs: Needs) -> tuple[dict[int, int], dict[int, int]]:
-    """Failover-safe minimums of leaders and of followers; what a partition needed before it lost its leader still counts."""
-    leaders, followers = (
-        _known_values(needs.failover_safe_min_bytes_per_s),
-        _known_values(needs.follower_min_bytes_per_s),
-    )
+def safe_minimums(memory: PacingMemory, needs: Needs) -> dict[BrokerRole, int]:
+    """Failover-safe minimums; what a partition needed before it lost its leader still counts."""
+    known = {role: need for role, need in needs.failover_safe_min_bytes_per_s.items() if need is not None}
     if not needs.without_leader:
-        return leaders, followers
-    return _raise_to_minimums(leaders, memory.safe_leader_mins), _raise_to_minimums(
-        followers, memory.safe_follower_mins
-    )
-
-
-def _known_values(values: Mapping[int, int | None]) -> dict[int, int]:
-    return {broker: value for broker, value in values.items() if value is not None}
-
-
-def _raise_to_minimums(values: Mapping[int, int], least: Mapping[int, int]) -> dict[int, int]:
-    return {broker: max(value, least.get(broker, 0)) for broker, value in values.items()}
+        return known
+    return {role: max(need, memory.safe_mins.get(role, 0)) for role, need in known.items()}
 
 
 _MS_PER_S = 1000
@@ -218,12 +198,10 @@ class Round:
         needs: Needs,
     ) -> "Round":
         loads = loads_of(needs)
-        in_force = plan_in_force(memory.rates(), loads) if memory.is_active else None
-        safe_leader_mins, safe_follower_mins = safe_minimums(memory, needs)
+        in_force = plan_in_force(memory.rates, loads) if memory.is_active else None
         memory = replace(
             memory,
-            safe_leader_mins=safe_leader_mins,
-            safe_follower_mins=safe_follower_mins,
+            safe_mins=safe_minimums(memory, needs),
             stale_rounds=memory.stale_rounds if needs.lacks_minimums else 0,
             watch=Watch()
             if snapshot.is_broken

@@ -22,6 +22,7 @@ from typing import Literal
 from policies.throttle.moves import LARGEST_NUMBER, Moves
 from policies.throttle.needs import total_by_broker
 from policies.throttle.rates import Load, RatePlan
+from policies.throttle.roles import BrokerRole, by_role
 
 SETTLED_AFTER_MS = 10_000
 """What is seen before is left out: Kafka's quota window is that long, and fetchers start meanwhile."""
@@ -48,8 +49,7 @@ class Sample:
     """Bytes left at one moment."""
 
     at_ms: int
-    bytes_left: Mapping[str, int]
-    """By role, as in ``leader:101``."""
+    bytes_left: Mapping[BrokerRole, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +59,8 @@ class Watch:
     begun_ms: int = 0
     samples: tuple[Sample, ...] = ()
     """The oldest first; while the move settles, only the newest."""
-    bottleneck: str | None = None
-    """The role whose slope counts, as in ``leader:101``; None: not known yet."""
+    bottleneck: BrokerRole | None = None
+    """The role whose slope counts; None: not known yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class Eta:
     """Seconds left at the pace of the quickest stretch between two samples; with ``observed_high_s`` it shows how sure this is."""
     observed_high_s: float | None = None
     """Seconds left at the pace of the slowest stretch; None where that stood still or there is only one stretch."""
-    slopes_bytes_per_s: Mapping[str, float] = field(default_factory=dict)
+    slopes_bytes_per_s: Mapping[BrokerRole, float] = field(default_factory=dict)
     """How quickly each role's bytes left shrink; negative: they grow."""
 
 
@@ -91,7 +91,7 @@ class Inflow:
     """How quickly brokers sent or received what this move copies: it shows what the cluster can carry where nobody declared it."""
 
     at_ms: int = 0
-    present_bytes: Mapping[str, int] = field(default_factory=dict)
+    present_bytes: Mapping[BrokerRole, int] = field(default_factory=dict)
     """What the added replicas had then, by the role that sends or receives it; only of roles where all of it was known."""
     largest_bytes_per_s: int = 0
     """The largest inflow or outflow of one broker between two readings."""
@@ -101,11 +101,9 @@ class Inflow:
         is_led = moves.is_led()[moves.added.rows]
         sent = total_by_broker(moves.leader[moves.added.rows][is_led], moves.present_bytes[is_led])
         received = total_by_broker(moves.added.brokers, moves.present_bytes)
-        roles = {"leader": sent, "follower": received}
         now = {
-            f"{role}:{broker}": min(present, LARGEST_NUMBER)
-            for role, values in roles.items()
-            for broker, present in values.items()
+            role: min(present, LARGEST_NUMBER)
+            for role, present in by_role(sent, received).items()
             if present is not None
         }
         grown = {
@@ -113,7 +111,7 @@ class Inflow:
             for role, present in now.items()
             if role in self.present_bytes
         }
-        all_received = sum(grew for role, grew in grown.items() if not _leads(role))
+        all_received = sum(grew for role, grew in grown.items() if role.role == "follower")
         most = max((min(grew, all_received) for grew in grown.values()), default=0)
         elapsed_ms = at_ms - self.at_ms
         measured = most * _MS_PER_S // elapsed_ms if elapsed_ms > 0 else 0
@@ -129,7 +127,7 @@ def extend_watch(
 
     ``plan`` is what follows from the rates in force; None: there are none.
     """
-    bytes_left = {str(load.role): load.bytes_left for load in loads}
+    bytes_left = {load.role: load.bytes_left for load in loads}
     known = {role: left for role, left in bytes_left.items() if left is not None}
     if is_changed or not watch.samples or not _is_still_busy(watch.bottleneck, plan):
         watch = Watch(begun_ms=at_ms)
@@ -141,27 +139,22 @@ def extend_watch(
     return Watch(
         begun_ms=watch.begun_ms,
         samples=(*settled, Sample(at_ms, known))[-SAMPLES_MAX:],
-        bottleneck=watch.bottleneck or _bottleneck(plan),
+        bottleneck=watch.bottleneck or (None if plan is None else plan.bottleneck),
     )
 
 
-def _bottleneck(plan: RatePlan | None) -> str | None:
-    return None if plan is None or plan.bottleneck is None else str(plan.bottleneck)
-
-
-def _is_still_busy(role: str | None, plan: RatePlan | None) -> bool:
+def _is_still_busy(role: BrokerRole | None, plan: RatePlan | None) -> bool:
     """Whether the role that was the bottleneck still needs about as long as the one that is now."""
     if role is None or plan is None or plan.total_s is None:
         return True
-    durations = {str(each): seconds for each, seconds in plan.durations_s.items()}
-    return (durations.get(role) or 0.0) >= STILL_BUSY_RATIO * plan.total_s
+    return (plan.durations_s.get(role) or 0.0) >= STILL_BUSY_RATIO * plan.total_s
 
 
 def eta_of(watch: Watch, plan: RatePlan | None) -> Eta:
     """The end, from the newest sample on; ``plan`` is what follows from the rates in force and the bytes left in that sample."""
     predicted_s = None if plan is None else plan.total_s
     is_known = plan is None or plan.total_s is not None
-    bottleneck = (watch.bottleneck or _bottleneck(plan)) if is_known else None
+    bottleneck = (watch.bottleneck or (None if plan is None else plan.bottleneck)) if is_known else None
     if watch.samples and not any(watch.samples[-1].bytes_left.values()):
         return Eta(
             remaining_s=0.0, basis="done", predicted_s=predicted_s, observed_s=0.0, observed_weight_ratio=1.0
@@ -201,7 +194,7 @@ def _blend(predicted_s: float | None, observed_s: float | None, weight: float) -
     return 1.0 / pace, "blended"
 
 
-def _slopes(samples: tuple[Sample, ...]) -> dict[str, float] | None:
+def _slopes(samples: tuple[Sample, ...]) -> dict[BrokerRole, float] | None:
     """Slope of each role that is in the first and in the last sample; None with fewer than two moments."""
     if len(samples) < 2 or samples[-1].at_ms <= samples[0].at_ms:  # noqa: PLR2004
         return None
@@ -214,11 +207,11 @@ def _slopes(samples: tuple[Sample, ...]) -> dict[str, float] | None:
     return {
         role: _slope(samples, role)
         for role in samples[-1].bytes_left
-        if role in samples[0].bytes_left and not (_leads(role) and role in rose)
+        if role in samples[0].bytes_left and not (role.role == "leader" and role in rose)
     }
 
 
-def _slope(samples: tuple[Sample, ...], role: str) -> float:
+def _slope(samples: tuple[Sample, ...], role: BrokerRole) -> float:
     """Least squares over the samples that have the role, which the first and the last do."""
     now = samples[-1]
     points = [
@@ -231,11 +224,7 @@ def _slope(samples: tuple[Sample, ...], role: str) -> float:
     return -sum((at_ms - mean_ms) * left for at_ms, left in points) * _MS_PER_S / spread
 
 
-def _leads(role: str) -> bool:
-    return role.startswith("leader:")
-
-
-def _slopes_between(first: Sample, last: Sample) -> dict[str, float]:
+def _slopes_between(first: Sample, last: Sample) -> dict[BrokerRole, float]:
     elapsed_ms = last.at_ms - first.at_ms
     return {
         role: (first.bytes_left[role] - left) * _MS_PER_S / elapsed_ms
@@ -244,9 +233,11 @@ def _slopes_between(first: Sample, last: Sample) -> dict[str, float]:
     }
 
 
-def _remaining_s(now: Sample, slopes: Mapping[str, float], bottleneck: str | None) -> float | None:
+def _remaining_s(
+    now: Sample, slopes: Mapping[BrokerRole, float], bottleneck: BrokerRole | None
+) -> float | None:
     """Seconds left; None if a follower does not catch up."""
-    followers = {role: left for role, left in now.bytes_left.items() if left and not _leads(role)}
+    followers = {role: left for role, left in now.bytes_left.items() if left and role.role == "follower"}
     if any(slopes.get(role, 0.0) <= 0 for role in followers):
         return None
     if bottleneck is not None and now.bytes_left.get(bottleneck) and slopes.get(bottleneck, 0.0) > 0:
@@ -254,7 +245,7 @@ def _remaining_s(now: Sample, slopes: Mapping[str, float], bottleneck: str | Non
     return max((left / slopes[role] for role, left in followers.items()), default=0.0)
 
 
-def _range(samples: tuple[Sample, ...], bottleneck: str | None) -> tuple[float | None, float | None]:
+def _range(samples: tuple[Sample, ...], bottleneck: BrokerRole | None) -> tuple[float | None, float | None]:
     stretches = [
         _remaining_s(samples[-1], _slopes_between(first, last), bottleneck)
         for first, last in pairwise(samples)

@@ -14,39 +14,19 @@ Source: kafka-kit's autothrottle; its share is a share of what is left, ours one
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le
 
 from policies.bounds import Count, NotNegative, check_bounds
 from policies.throttle.moves import LARGEST_NUMBER
 from policies.throttle.needs import Needs
+from policies.throttle.roles import BrokerRole
 
-Role = Literal["leader", "follower"]
 MIB = 1048576
 
 _RatioAboveZero = Annotated[float, Gt(0), Le(1)]
 _Network = Annotated[int, Ge(1), Le(LARGEST_NUMBER), "1 or more, or unset"]
-
-
-class BrokerRole(NamedTuple):
-    """One broker as leader or as follower."""
-
-    role: Role
-    broker: int
-
-    def __str__(self) -> str:
-        return f"{self.role}:{self.broker}"
-
-
-def rates_by_role(
-    leader_rates: Mapping[int, int], follower_rates: Mapping[int, int]
-) -> dict[BrokerRole, int]:
-    """One mapping of the rates by broker."""
-    return {
-        **{BrokerRole("leader", broker): rate for broker, rate in leader_rates.items()},
-        **{BrokerRole("follower", broker): rate for broker, rate in follower_rates.items()},
-    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,23 +117,10 @@ class UniformPlan:
 
 def loads_of(needs: Needs) -> tuple[Load, ...]:
     """Every role of every broker: leaders first, then followers, ids ascending."""
-    leaders = (
-        Load(
-            role=BrokerRole("leader", broker),
-            bytes_left=needs.leader_bytes_to_send.get(broker, 0),
-            min_bytes_per_s=minimum,
-        )
-        for broker, minimum in needs.leader_min_bytes_per_s.items()
+    return tuple(
+        Load(role=role, bytes_left=needs.bytes_left.get(role, 0), min_bytes_per_s=minimum)
+        for role, minimum in needs.min_bytes_per_s.items()
     )
-    followers = (
-        Load(
-            role=BrokerRole("follower", broker),
-            bytes_left=needs.follower_bytes_to_receive[broker],
-            min_bytes_per_s=minimum,
-        )
-        for broker, minimum in needs.follower_min_bytes_per_s.items()
-    )
-    return (*leaders, *followers)
 
 
 def uniform_plan(loads: tuple[Load, ...], rule: RateRule) -> UniformPlan:

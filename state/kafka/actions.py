@@ -1,10 +1,10 @@
 """A throttle decision as an action: its numbers, and one sentence for a person."""
 
 from collections.abc import Mapping
+from typing import TypeVar
 
-from policies.throttle.moves import LARGEST_NUMBER
 from policies.throttle.pacing_round import PacingExplanation, ThrottleDecision, Trigger
-from policies.throttle.rates import BrokerRole, Role
+from policies.throttle.roles import BrokerRole, Role, brokers_of, of_role
 from policies.wording import counted
 from state.closing import Closing
 from state.kafka.snapshot import Observation
@@ -15,6 +15,7 @@ NAME = "reassignment-throttle"
 SUBJECT = "reassignments"
 """Subject of every throttle action: a cluster has one throttle."""
 
+V = TypeVar("V")
 _NAMES_SHOWN = 5
 _BECAUSE: Mapping[Trigger, str] = {
     "first-throttle": "what moves is not paced yet, {moving}",
@@ -35,7 +36,8 @@ def throttle_action(
     decision: ThrottleDecision, explanation: PacingExplanation, observation: Observation, closing: Closing
 ) -> Throttle:
     """The action of a round."""
-    moves, needs = observation.moves, explanation.needs
+    moves = observation.moves
+    minimums = {} if explanation.needs is None else explanation.needs.min_bytes_per_s
     return Throttle(
         cluster=closing.cluster,
         round=closing.number,
@@ -51,12 +53,12 @@ def throttle_action(
         add_follower_throttled_replicas=dict(decision.add.follower),
         remove_leader_throttled_replicas=dict(decision.remove.leader),
         remove_follower_throttled_replicas=dict(decision.remove.follower),
-        leader_rate_bytes_per_s=_rates(decision, "leader"),
-        follower_rate_bytes_per_s=_rates(decision, "follower"),
-        clear_leader_rates=[role.broker for role in decision.clear_rates if role.role == "leader"],
-        clear_follower_rates=[role.broker for role in decision.clear_rates if role.role == "follower"],
-        leader_min_bytes_per_s={} if needs is None else _texts(needs.leader_min_bytes_per_s),
-        follower_min_bytes_per_s={} if needs is None else _texts(needs.follower_min_bytes_per_s),
+        leader_rate_bytes_per_s=_texts(decision.set_rates, "leader"),
+        follower_rate_bytes_per_s=_texts(decision.set_rates, "follower"),
+        clear_leader_rates=brokers_of(decision.clear_rates, "leader"),
+        clear_follower_rates=brokers_of(decision.clear_rates, "follower"),
+        leader_min_bytes_per_s=_texts(minimums, "leader"),
+        follower_min_bytes_per_s=_texts(minimums, "follower"),
         eta_s=None if explanation.eta is None else explanation.eta.remaining_s,
         bottleneck=bottleneck(explanation),
         fingerprint=None if moves is None or not len(moves) else moves.fingerprint(),
@@ -78,12 +80,8 @@ def bottleneck(explanation: PacingExplanation) -> str | None:
     return None if last is None else str(last)
 
 
-def _rates(decision: ThrottleDecision, kind: Role) -> dict[str, int]:
-    return {str(role.broker): rate for role, rate in decision.set_rates.items() if role.role == kind}
-
-
-def _texts(values: Mapping[int, int | None]) -> dict[str, int | None]:
-    return {str(broker): value for broker, value in values.items()}
+def _texts(values: Mapping[BrokerRole, V], role: Role) -> dict[str, V]:
+    return {str(broker): value for broker, value in of_role(values, role).items()}
 
 
 def _reason(decision: ThrottleDecision, explanation: PacingExplanation, observation: Observation) -> str:
@@ -123,13 +121,11 @@ def _evidence(
     }
     needs = explanation.needs
     if needs is not None:
-        minimums = (*needs.leader_min_bytes_per_s.values(), *needs.follower_min_bytes_per_s.values())
-        known = [each for each in minimums if each is not None]
+        known = [each for each in needs.min_bytes_per_s.values() if each is not None]
         if known:
             found["largest_min_bytes_per_s"] = max(known)
-        left = total(needs.follower_bytes_to_receive)
-        if left is not None:
-            found["bytes_left"] = left
+        if needs.total_bytes_left is not None:
+            found["bytes_left"] = needs.total_bytes_left
     if decision.set_rates:
         found["lowest_rate_bytes_per_s"] = min(decision.set_rates.values())
     if explanation.eta is not None:
@@ -137,24 +133,13 @@ def _evidence(
     return found
 
 
-def total(values: Mapping[int, int | None]) -> int | None:
-    """Their sum, at most the largest number Kafka has; None if one is unknown."""
-    known = [value for value in values.values() if value is not None]
-    return min(sum(known), LARGEST_NUMBER) if len(known) == len(values) else None
-
-
 def _expected(explanation: PacingExplanation) -> dict[str, dict[str, float]]:
     """By role, the bytes left and the seconds until it finishes; a role for which one of them is not known is left out."""
     plan, needs = explanation.plan, explanation.needs
     if plan is None or needs is None:
         return {}
-    sending, receiving = needs.leader_bytes_to_send, needs.follower_bytes_to_receive
-    left: dict[BrokerRole, int | None] = {
-        **{BrokerRole("leader", broker): size for broker, size in sending.items()},
-        **{BrokerRole("follower", broker): size for broker, size in receiving.items()},
-    }
     return {
         str(role): {"bytes_left": float(size), "duration_s": seconds}
         for role, seconds in plan.durations_s.items()
-        if seconds is not None and (size := left.get(role)) is not None
+        if seconds is not None and (size := needs.bytes_left.get(role)) is not None
     }

@@ -6,6 +6,7 @@ The order is fixed: restart, control, observation, reconciling the throttle, pac
 from collections.abc import Mapping
 from dataclasses import replace
 
+from policies.throttle.lists import roles_of
 from policies.throttle.pacing import decide as pace
 from policies.throttle.pacing_round import (
     PacingExplanation,
@@ -15,11 +16,12 @@ from policies.throttle.pacing_round import (
     plan_in_force,
 )
 from policies.throttle.progress import Watch, extend_watch
-from policies.throttle.rates import BrokerRole, Caps, loads_of, network_limits
+from policies.throttle.rates import Caps, loads_of, network_limits
 from state.closing import Closing, Hold, error_hold, obstacle
+from state.events import KafkaLoadReport, Reassignment
 from state.kafka import reconcile
 from state.kafka.actions import SUBJECT, leaderless, throttle_action
-from state.kafka.memory import KafkaMemory, WaitingLogs, WaitingMoves
+from state.kafka.memory import KafkaMemory
 from state.kafka.reconcile import Broken, Drift, observe_broken
 from state.kafka.snapshot import Observation, observe
 from state.kafka.summary import RoundContext, is_late, round_summary
@@ -35,8 +37,8 @@ def decide(
     closing: Closing,
     header: Header,
     memory: KafkaMemory,
-    reports: Mapping[str, WaitingLogs],
-    moves: WaitingMoves | None,
+    reports: Mapping[str, KafkaLoadReport],
+    moves: Reassignment | None,
 ) -> list[Output]:
     """The outputs of a round in which a report or a tick came. Changes ``memory``."""
     if closing.restarted:
@@ -132,16 +134,12 @@ def _snapshot(context: RoundContext, sure: Drift, broken: Broken) -> PacingSnaps
     settings, memory, observation = context.settings, context.memory, context.observation
     moves, caps, room = observation.moves, Caps(), Caps()
     if moves is not None:
-        sources, added = (sorted(set(each.brokers.tolist())) for each in (moves.sources, moves.added))
         caps, room = network_limits(
-            [
-                *(BrokerRole("leader", each) for each in sources),
-                *(BrokerRole("follower", each) for each in added),
-            ],
+            roles_of(moves),
             capacity=settings.capacity,
             share_ratio=settings.throttle.network_share_ratio,
             use=observation.use,
-            rates_in_force=memory.pacing.rates(),
+            rates_in_force=memory.pacing.rates,
         )
     return PacingSnapshot(
         now_ms=observation.at_ms,
@@ -164,12 +162,11 @@ def _keep_watching(
     watch = Watch() if snapshot.is_broken else before.watch
     if explanation.needs is not None and before.is_active and not snapshot.is_broken:
         loads = loads_of(explanation.needs)
-        in_force = plan_in_force(before.rates(), loads)
+        in_force = plan_in_force(before.rates, loads)
         watch = extend_watch(watch, at_ms=snapshot.now_ms, loads=loads, plan=in_force, is_changed=False)
     return replace(
         before,
-        safe_leader_mins=after.safe_leader_mins or before.safe_leader_mins,
-        safe_follower_mins=after.safe_follower_mins or before.safe_follower_mins,
+        safe_mins=after.safe_mins or before.safe_mins,
         stale_rounds=after.stale_rounds,
         watch=watch,
         inflow=after.inflow,

@@ -29,9 +29,7 @@ from policies.throttle.lists import (
     difference,
     entries_of,
     lists_of,
-    text_of,
     union,
-    without,
 )
 from policies.throttle.moves import Moves, PartitionsByBroker, broken_copies, kept_replicas_down
 from policies.throttle.pacing_round import PacingMemory, ThrottleDecision
@@ -62,7 +60,7 @@ class Drift:
     @property
     def is_empty(self) -> bool:
         """Whether all settings are as decided."""
-        return not (self.lost.leader or self.lost.follower or self.rates)
+        return self.lost.is_empty and not self.rates
 
 
 NO_DRIFT = Drift()
@@ -100,47 +98,22 @@ def _reported(memory: KafkaMemory, observation: Observation) -> dict[BrokerRole,
     """Confirmed rates of the brokers that reported; none as long as reports have not shown any rates."""
     if not memory.tells_rates:
         return {}
-    return {
-        role: rate for role, rate in memory.confirmed.rates().items() if role.broker in observation.brokers
-    }
+    return {role: rate for role, rate in memory.confirmed.rates.items() if role.broker in observation.brokers}
 
 
 def _lost_entries(ours: ThrottledLists, there: ThrottledLists, moves: Moves) -> ThrottledLists:
-    """Needed entries of ours that are gone. There are nearly never any, which is found without taking 100,000 entries apart."""
-    if contains(there, ours):
-        return ThrottledLists()
-    needed = lists_of(moves)
-    return ThrottledLists(
-        leader=_lost_of(ours.leader, there.leader, needed.leader),
-        follower=_lost_of(ours.follower, there.follower, needed.follower),
-    )
-
-
-def _lost_of(ours: Mapping[str, str], there: Mapping[str, str], needed: Mapping[str, str]) -> dict[str, str]:
-    """Lost entries by topic. A topic that needs no entry is not reported, so none of its entries counts as lost."""
-    found = {}
-    for topic, text in ours.items():
-        now = there.get(topic, "").strip()
-        if now not in (text, EVERYTHING) and topic in needed:
-            gone = (entries_of(text) - entries_of(now)) & entries_of(needed[topic])
-            if gone:
-                found[topic] = text_of(gone)
-    return found
+    """Needed entries of ours that are gone. A topic that needs no entry is not reported, so none of its entries counts as lost."""
+    gone = difference(ours, there)
+    return gone if gone.is_empty else common(gone, lists_of(moves))
 
 
 def _take_over(memory: KafkaMemory, observation: Observation, drift: Drift) -> None:
     """Take the rates on the cluster as those in force. Progress at the rates before says nothing about them, so it is dropped."""
     changed = {role: rate for role, rate in drift.rates.items() if rate is not None}
-    before = memory.pacing.rates()
+    before = memory.pacing.rates
     in_force = {**before, **_reported(memory, observation), **changed}
     if in_force != before:
-        configs = ThrottleConfigs.of(memory.pacing.added, in_force)
-        memory.pacing = replace(
-            memory.pacing,
-            leader_rates=configs.leader_rates,
-            follower_rates=configs.follower_rates,
-            watch=Watch(),
-        )
+        memory.pacing = replace(memory.pacing, rates=in_force, watch=Watch())
 
 
 _NAMES_SHOWN = 5
@@ -252,10 +225,10 @@ def remember_asked(
 ) -> None:
     """Remember a decision until its end is known; ``after`` is the memory that it leads to."""
     attempted = memory.attempted
-    memory.attempted = ThrottleConfigs.of(
-        union(attempted.lists, decision.add), {**attempted.rates(), **decision.set_rates}
+    memory.attempted = ThrottleConfigs(
+        union(attempted.lists, decision.add), {**attempted.rates, **decision.set_rates}
     )
-    memory.asked = Asked(action_id, expires_ms, ThrottleConfigs.of(after.added, after.rates()))
+    memory.asked = Asked(action_id, expires_ms, ThrottleConfigs(after.added, dict(after.rates)))
 
 
 def remove_attempted(
@@ -263,13 +236,13 @@ def remove_attempted(
 ) -> ThrottleDecision:
     """The decision, which also takes off what earlier ones may have left and ``after`` does not want."""
     left = difference(memory.attempted.lists, after.added)
-    wanted = {*after.rates(), *decision.clear_rates}
+    wanted = {*after.rates, *decision.clear_rates}
     return replace(
         decision,
         remove=union(decision.remove, left),
         clear_rates=(
             *decision.clear_rates,
-            *(role for role in memory.attempted.rates() if role not in wanted),
+            *(role for role in memory.attempted.rates if role not in wanted),
         ),
     )
 
@@ -292,7 +265,7 @@ def reconcile(memory: KafkaMemory, observation: Observation, *, end_ms: int, is_
     """
     had_effect = None
     memory.tells_rates = memory.tells_rates or bool(observation.rates_there)
-    memory.tells_lists = memory.tells_lists or bool(observation.lists.leader or observation.lists.follower)
+    memory.tells_lists = memory.tells_lists or not observation.lists.is_empty
     if memory.asked is not None:
         had_effect = _settle(memory, memory.asked, observation, end_ms=end_ms)
     if memory.asked is None:
@@ -334,8 +307,8 @@ def _is_carried_out(memory: KafkaMemory, wanted: ThrottleConfigs, observation: O
     """Whether the cluster shows all of ``wanted`` that reports can show; a broker that did not report proves nothing."""
     if observation.moves is None or not observation.brokers:
         return False
-    rates, there = wanted.rates(), observation.rates_there
-    confirmed, attempted = memory.confirmed.rates(), memory.attempted.rates()
+    rates, there = wanted.rates, observation.rates_there
+    confirmed, attempted = memory.confirmed.rates, memory.attempted.rates
     cleared = [
         role
         for role in {**confirmed, **attempted}
@@ -375,8 +348,8 @@ def _is_untouched(attempted: ThrottleConfigs, observation: Observation) -> bool:
     if observation.moves is None or not observation.brokers:
         return False
     lists = common(attempted.lists, observation.lists)
-    is_there = any(observation.rates_there.get(role) == rate for role, rate in attempted.rates().items())
-    return not (lists.leader or lists.follower or is_there)
+    is_there = any(observation.rates_there.get(role) == rate for role, rate in attempted.rates.items())
+    return lists.is_empty and not is_there
 
 
 def _may_be_there(memory: KafkaMemory, observation: Observation) -> ThrottleConfigs:
@@ -391,24 +364,17 @@ def _may_be_there(memory: KafkaMemory, observation: Observation) -> ThrottleConf
         return attempted
     lists = attempted.lists
     if len(observation.moves):
-        moving = _of_topics(lists, frozenset(observation.moves.topics))
+        moving = lists.of_topics(frozenset(observation.moves.topics))
         resting = difference(lists, moving)
         lists = union(resting, common(moving, observation.lists)) if memory.tells_lists else moving
     rates = {
         role: rate
-        for role, rate in attempted.rates().items()
+        for role, rate in attempted.rates.items()
         if not memory.tells_rates
         or role.broker not in observation.brokers
         or observation.rates_there.get(role) == rate
     }
-    return ThrottleConfigs.of(lists, rates)
-
-
-def _of_topics(lists: ThrottledLists, topics: frozenset[str]) -> ThrottledLists:
-    return ThrottledLists(
-        leader={topic: text for topic, text in lists.leader.items() if topic in topics},
-        follower={topic: text for topic, text in lists.follower.items() if topic in topics},
-    )
+    return ThrottleConfigs(lists, rates)
 
 
 def _in_force(memory: KafkaMemory, observation: Observation) -> PacingMemory:
@@ -423,18 +389,17 @@ def _in_force(memory: KafkaMemory, observation: Observation) -> PacingMemory:
         pacing,
         begun_ms=None if memory.confirmed.is_empty and not is_over else begun_ms,
         added=there.lists,
-        leader_rates=there.leader_rates,
-        follower_rates=there.follower_rates,
-        is_fallback=pacing.is_fallback and there.rates() == pacing.rates(),
+        rates=there.rates,
+        is_fallback=pacing.is_fallback and there.rates == pacing.rates,
     )
 
 
 def _known_to_be_there(memory: KafkaMemory, observation: Observation) -> ThrottleConfigs:
     """What was confirmed, and the part of what was attempted that the cluster shows."""
     confirmed, attempted, there = memory.confirmed, memory.attempted, observation.rates_there
-    rates = {role: there.get(role, rate) for role, rate in confirmed.rates().items()}
-    rates |= {role: rate for role, rate in attempted.rates().items() if there.get(role) == rate}
-    return ThrottleConfigs.of(union(confirmed.lists, common(attempted.lists, observation.lists)), rates)
+    rates = {role: there.get(role, rate) for role, rate in confirmed.rates.items()}
+    rates |= {role: rate for role, rate in attempted.rates.items() if there.get(role) == rate}
+    return ThrottleConfigs(union(confirmed.lists, common(attempted.lists, observation.lists)), rates)
 
 
 def our_configs(memory: KafkaMemory) -> ThrottleConfigs:
@@ -442,14 +407,10 @@ def our_configs(memory: KafkaMemory) -> ThrottleConfigs:
     confirmed, attempted = memory.confirmed, memory.attempted
     if attempted.is_empty:
         return confirmed
-    rates = {**confirmed.rates(), **attempted.rates()}
-    return ThrottleConfigs.of(union(confirmed.lists, attempted.lists), rates)
+    rates = {**confirmed.rates, **attempted.rates}
+    return ThrottleConfigs(union(confirmed.lists, attempted.lists), rates)
 
 
 def foreign_lists(observation: Observation, memory: KafkaMemory) -> ThrottledLists:
     """Lists on the cluster without what may be there because of us."""
-    there, left = observation.lists, without(observation.lists, our_configs(memory).lists)
-    return ThrottledLists(  # what is left may also name topics that are not there
-        leader={topic: left.leader.get(topic, text) for topic, text in there.leader.items()},
-        follower={topic: left.follower.get(topic, text) for topic, text in there.follower.items()},
-    )
+    return difference(observation.lists, our_configs(memory).lists)

@@ -12,20 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from policies.columns import Bools, Ints
-from policies.throttle.lists import ThrottledLists, without
+from policies.throttle.lists import ThrottledLists
 from policies.throttle.moves import NO_LEADER, UNKNOWN, Moves, key_of
 from policies.throttle.needs import MIN_INTERVAL_MS, LogReading, write_rates
-from policies.throttle.rates import BrokerRole, NetworkUse, Role
-from state.kafka.memory import (
-    MISSING,
-    READING,
-    PartitionTable,
-    WaitingLogs,
-    WaitingMoves,
-    find_places,
-    partition_keys,
-    places_in,
-)
+from policies.throttle.rates import BrokerRole, NetworkUse
+from policies.throttle.roles import Role
+from state.events import MISSING, KafkaLoadReport, Reassignment, find_places, partition_keys, places_in
+from state.kafka.memory import READING, PartitionTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,8 +54,8 @@ class Observation:
 
 def observe(
     before: PartitionTable,
-    moves: WaitingMoves | None,
-    reports: Mapping[str, WaitingLogs],
+    moves: Reassignment | None,
+    reports: Mapping[str, KafkaLoadReport],
     *,
     end_ms: int,
     known: PartitionTable,
@@ -95,10 +88,9 @@ def observe(
     )
     if moves is None:
         return observation
-    table = moves.report.moves
     return replace(
-        _observe_moves(observation, table.read(), before, reports, known=known, hold_ms=hold_ms),
-        is_running=table.is_running,
+        _observe_moves(observation, moves.report.moves, before, reports, known=known, hold_ms=hold_ms),
+        is_running=moves.report.is_running,
         lists=moves.report.throttled,
         live_brokers=None if moves.report.live_brokers is None else frozenset(moves.report.live_brokers),
     )
@@ -108,7 +100,7 @@ def _observe_moves(
     observation: Observation,
     moves: Moves,
     before: PartitionTable,
-    reports: Mapping[str, WaitingLogs],
+    reports: Mapping[str, KafkaLoadReport],
     *,
     known: PartitionTable,
     hold_ms: int,
@@ -147,25 +139,18 @@ def _rows_at(columns: Ints, places: Ints) -> Ints:
     return found
 
 
-def _rates(reports: Mapping[str, WaitingLogs]) -> Iterator[tuple[BrokerRole, int]]:
+def _rates(reports: Mapping[str, KafkaLoadReport]) -> Iterator[tuple[BrokerRole, int]]:
     for waiting in reports.values():
         logs = waiting.logs
-        if logs.leader_rate_bytes_per_s is not None:
-            yield BrokerRole("leader", logs.broker), logs.leader_rate_bytes_per_s
-        if logs.follower_rate_bytes_per_s is not None:
-            yield BrokerRole("follower", logs.broker), logs.follower_rate_bytes_per_s
+        for role, rate in logs.rates.items():
+            yield BrokerRole(role, logs.broker), rate
 
 
-def _defaults(reports: Mapping[str, WaitingLogs]) -> dict[Role, int]:
+def _defaults(reports: Mapping[str, KafkaLoadReport]) -> dict[Role, int]:
     """Default rates in the newest report; every broker reports the same ones, unless they have just been changed."""
     if not reports:
         return {}
-    logs = max(reports.values(), key=lambda waiting: waiting.age_key).logs
-    both: dict[Role, int | None] = {
-        "leader": logs.leader_default_bytes_per_s,
-        "follower": logs.follower_default_bytes_per_s,
-    }
-    return {role: rate for role, rate in both.items() if rate is not None}
+    return max(reports.values(), key=lambda waiting: waiting.age_key).logs.default_rates
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,14 +188,14 @@ class _Logs:
     """Brokers that reported."""
 
     @classmethod
-    def of(cls, reports: Mapping[str, WaitingLogs], moves: Moves) -> "_Logs":
+    def of(cls, reports: Mapping[str, KafkaLoadReport], moves: Moves) -> "_Logs":
         topics = {name: place for place, name in enumerate(moves.topics)}
         tables = [(each.logs.broker, each.time_ms, each.logs.replicas) for each in reports.values()]
         brokers = np.array([broker for broker, _, _ in tables], dtype=np.int64)
         times_ms = np.array([time_ms for _, time_ms, _ in tables], dtype=np.int64)
         counts = np.array([len(table) for _, _, table in tables], dtype=np.int64)
-        read = [np.zeros((4, 0), dtype=np.int64), *(table.read() for _, _, table in tables)]
-        topic, partition, log_size_bytes, end_offset = np.concatenate(read, axis=1)
+        read = [np.zeros((0, 4), dtype=np.int64), *(table.columns for _, _, table in tables)]
+        topic, partition, log_size_bytes, end_offset = np.concatenate(read).T
         places = np.concatenate(
             [places_in(topics, ()), *(places_in(topics, each.topics) for *_, each in tables)]
         )
@@ -287,16 +272,3 @@ class _Reasons:
         if new[0] - old[0] < MIN_INTERVAL_MS:
             return f"its log was read twice within {MIN_INTERVAL_MS // 1000} s"
         return f"its log shrank by {old[2] - new[2]} bytes (retention or compaction)"
-
-
-def others_lists(there: ThrottledLists, ours: ThrottledLists) -> ThrottledLists:
-    """Entries on the cluster that are not ours; topics without such entries are left out."""
-    both = ThrottledLists(
-        leader=dict.fromkeys(there.leader, "") | dict(ours.leader),
-        follower=dict.fromkeys(there.follower, "") | dict(ours.follower),
-    )
-    left = without(there, both)
-    return ThrottledLists(
-        leader={topic: text for topic, text in left.leader.items() if text},
-        follower={topic: text for topic, text in left.follower.items() if text},
-    )

@@ -8,15 +8,17 @@ from typing import Literal
 
 import msgspec
 
+from policies.throttle.lists import difference
 from policies.throttle.pacing_round import PacingExplanation
 from policies.throttle.rates import loads_of
 from state import summary
 from state.closing import Closing
+from state.events import KafkaLoadReport
 from state.kafka import reconcile
-from state.kafka.actions import NAME, SUBJECT, bottleneck, total
-from state.kafka.memory import KafkaMemory, WaitingLogs
+from state.kafka.actions import NAME, SUBJECT, bottleneck
+from state.kafka.memory import KafkaMemory
 from state.kafka.reconcile import NO_DRIFT, NOTHING_BROKEN, Broken, Drift
-from state.kafka.snapshot import Observation, others_lists
+from state.kafka.snapshot import Observation
 from state.memory import Header
 from state.outputs import (
     InFlightRow,
@@ -37,7 +39,7 @@ class RoundContext:
     closing: Closing
     header: Header
     memory: KafkaMemory
-    reports: Mapping[str, WaitingLogs]
+    reports: Mapping[str, KafkaLoadReport]
     observation: Observation
 
     @property
@@ -98,8 +100,8 @@ def _throttle(
 ) -> ThrottleSummary:
     memory, observation = context.memory, context.observation
     needs, plan, eta, moves = explanation.needs, explanation.plan, explanation.eta, observation.moves
-    strange = others_lists(reconcile.foreign_lists(observation, memory), memory.pacing.added)
-    ours = reconcile.our_configs(memory).rates()
+    strange = difference(reconcile.foreign_lists(observation, memory), memory.pacing.added)
+    ours = reconcile.our_configs(memory).rates
     lacking = () if needs is None else needs.lacking
     return ThrottleSummary(
         outcome="held" if is_held else explanation.outcome,
@@ -109,7 +111,7 @@ def _throttle(
         fingerprint=None if moves is None or not len(moves) else moves.fingerprint(),
         differs_from_plan=explanation.differs_from_plan,
         bytes_left=_bytes_left(explanation, observation),
-        rates_bytes_per_s={str(role): rate for role, rate in sorted(memory.pacing.rates().items())},
+        rates_bytes_per_s={str(role): rate for role, rate in sorted(memory.pacing.rates.items())},
         min_bytes_per_s={}
         if needs is None
         else {str(load.role): load.min_bytes_per_s for load in loads_of(needs)},
@@ -154,7 +156,7 @@ def _throttle(
 
 def _bytes_left(explanation: PacingExplanation, observation: Observation) -> int | None:
     if explanation.needs is not None:
-        return total(explanation.needs.follower_bytes_to_receive)
+        return explanation.needs.total_bytes_left
     return 0 if observation.moves is not None and not len(observation.moves) else None
 
 

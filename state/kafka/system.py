@@ -4,24 +4,27 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from state.closing import Closing
 from state.events import Event, KafkaLoadReport, Reassignment
 from state.kafka import decide, reconcile
 from state.kafka.actions import NAME
 from state.kafka.memory import (
     KafkaMemory,
-    WaitingLogs,
-    WaitingMoves,
     decode_kafka,
-    decode_logs,
-    decode_moves,
     encode_kafka,
 )
-from state.layouts import seal
+from state.layouts import body_decoder, seal, unseal
 from state.memory import Header, OpenRound, Waiting, WaitingKey, WaitingKind
 from state.outputs import Output
 from state.settings import ClusterSettings, RoundSettings
 from state.system import HasSettings, System
+
+_WAITING: dict[WaitingKind, msgspec.msgpack.Decoder[Any]] = {
+    "logs": body_decoder(KafkaLoadReport),
+    "moves": body_decoder(Reassignment),
+}
 
 
 class Kafka(System[KafkaMemory]):
@@ -41,16 +44,17 @@ class Kafka(System[KafkaMemory]):
     def waiting_of(self, event: Event) -> tuple[WaitingKind, str, Waiting] | None:
         match event:
             case KafkaLoadReport():
-                return "logs", event.broker, WaitingLogs(event.time_ms, event.id, event.logs)
+                return "logs", event.broker, event
             case Reassignment():
-                return "moves", "", WaitingMoves(event.time_ms, event.id, event.report)
+                return "moves", "", event
         return None
 
     def encode_waiting(self, waiting: Any) -> bytes:
         return seal(waiting)
 
     def decode_waiting(self, kind: WaitingKind, value: bytes) -> Waiting:
-        return decode_logs(value) if kind == "logs" else decode_moves(value)
+        waiting: Waiting = _WAITING[kind].decode(unseal(kind, value))
+        return waiting
 
     def encode(self, memory: KafkaMemory) -> bytes:
         return encode_kafka(memory)

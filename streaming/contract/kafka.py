@@ -11,8 +11,19 @@ import msgspec
 from msgspec import Meta
 
 from policies.throttle.lists import EVERYTHING, BadList, ThrottledLists, entries_of
-from policies.throttle.moves import LARGEST_BROKER, LARGEST_NUMBER, LARGEST_PARTITION, TOPIC_PATTERN, BadMove
-from state.events import BrokerLogs, MoveRow, MovesReport, MoveTable, ReplicaTable
+from policies.throttle.moves import (
+    LARGEST_BROKER,
+    LARGEST_NUMBER,
+    LARGEST_PARTITION,
+    TOPIC_PATTERN,
+    UNKNOWN,
+    BadMove,
+    MoveColumns,
+    Moves,
+    read_moves,
+)
+from policies.throttle.roles import ROLES, Role
+from state.events import BrokerLogs, MovesReport, PartitionTable
 from streaming.contract.refusal import Refusal
 
 Topic = Annotated[str, Meta(pattern=rf"^{TOPIC_PATTERN}(?![\s\S])")]
@@ -122,27 +133,30 @@ def broker_logs(data: KafkaBrokerData, *, subject: str) -> BrokerLogs:
         names = sorted(f"{row.topic}-{row.partition}" for row in rows)
         twice = next(name for name, following in pairwise(names) if name == following)
         raise Refusal("bad-data", f"{twice} is reported twice; report each replica once")
-    replicas = ReplicaTable.of(
+    replicas = PartitionTable.of_rows(
         [row.topic for row in rows],
         [row.partition for row in rows],
         [row.log_size_bytes for row in rows],
-        [row.log_end_offset for row in rows],
+        [UNKNOWN if row.log_end_offset is None else row.log_end_offset for row in rows],
     )
+    throttle = data.throttle
     return BrokerLogs(
-        data.broker,
-        replicas,
-        data.throttle.leader_bytes_per_s,
-        data.throttle.follower_bytes_per_s,
-        data.network.in_bytes_per_s,
-        data.network.out_bytes_per_s,
-        data.throttle.leader_default_bytes_per_s,
-        data.throttle.follower_default_bytes_per_s,
+        broker=data.broker,
+        replicas=replicas,
+        rates=_known(throttle.leader_bytes_per_s, throttle.follower_bytes_per_s),
+        default_rates=_known(throttle.leader_default_bytes_per_s, throttle.follower_default_bytes_per_s),
+        in_bytes_per_s=data.network.in_bytes_per_s,
+        out_bytes_per_s=data.network.out_bytes_per_s,
     )
+
+
+def _known(leader: int | None, follower: int | None) -> dict[Role, int]:
+    return {role: rate for role, rate in zip(ROLES, (leader, follower), strict=True) if rate is not None}
 
 
 def moves_report(data: ReassignmentData) -> MovesReport:
     """The reassignments as the state keeps them. Raises ``Refusal``."""
-    moves = _move_table(data.moves)
+    moves, is_running = _moves_of(data.moves)
     for lists in (data.throttled.leader, data.throttled.follower):
         for topic, text in lists.items():
             try:
@@ -152,12 +166,14 @@ def moves_report(data: ReassignmentData) -> MovesReport:
                 raise Refusal("bad-data", f"throttled list of topic {topic}: {error}") from error
     return MovesReport(
         moves,
+        is_running,
         ThrottledLists(leader=data.throttled.leader, follower=data.throttled.follower),
         None if data.live_brokers is None else tuple(data.live_brokers),
     )
 
 
-def _move_table(rows: list[Move]) -> MoveTable:
+def _moves_of(rows: list[Move]) -> tuple[Moves, bool]:
+    """The partitions that gain a replica, and whether Kafka already carries out any of the moves. Raises ``Refusal``."""
     for row in rows:
         strangers = sorted(set(row.removing) - set(row.replicas))
         if strangers:
@@ -165,20 +181,26 @@ def _move_table(rows: list[Move]) -> MoveTable:
                 "bad-data",
                 f"{row.topic}-{row.partition}: removing has {strangers}, which are not among replicas {row.replicas}",
             )
+    running = [[broker for broker in row.adding if broker in row.replicas] for row in rows]
+    unknown = [None] * len(rows)
+    columns = MoveColumns(
+        topics=[row.topic for row in rows],
+        partitions=[row.partition for row in rows],
+        current=[row.replicas for row in rows],
+        adding=running,
+        target=[_target(row) for row in rows],
+        leaders=[row.leader for row in rows],
+        write_bytes_per_s=unknown,
+        log_size_bytes=unknown,
+        in_sync=[row.isr for row in rows],
+    )
     try:
-        return MoveTable.of_rows(
-            [
-                MoveRow(
-                    topic=row.topic,
-                    partition=row.partition,
-                    replicas=row.replicas,
-                    adding=row.adding,
-                    removing=row.removing,
-                    leader=row.leader,
-                    isr=row.isr,
-                )
-                for row in rows
-            ]
-        )
+        return read_moves(columns).moves, any(running)
     except BadMove as error:
         raise Refusal("bad-data", str(error)) from error
+
+
+def _target(row: Move) -> list[int]:
+    """Replicas after the move."""
+    planned = (broker for broker in row.adding if broker not in row.replicas)
+    return [*(broker for broker in row.replicas if broker not in row.removing), *planned]

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from policies.throttle.lists import ThrottledLists, entries_of, merge, text_of, union, without
+from policies.throttle.lists import ThrottledLists, common, difference, merge, union, without
 from policies.throttle.rates import BrokerRole
 from streaming.executor.loop import ActionLoop, Topics, open_topics
 from streaming.executor.metrics import ExecutorMetrics
@@ -130,11 +130,11 @@ class ThrottleExecutor:
             is_planned=aim.is_planned,
         )
         after = Remembered(
-            added=_subtract(during.added, aim.remove),
+            added=difference(during.added, aim.remove),
             rates={
                 name: msgspec.structs.replace(rate, earlier=None)
                 for name, rate in during.rates.items()
-                if name in ours or _role(name) not in restored
+                if name in ours or BrokerRole.parse(name) not in restored
             },
             is_planned=aim.is_planned,
         )
@@ -229,43 +229,9 @@ def _lists(
     existing: set[str],
 ) -> tuple[ThrottledLists, ThrottledLists]:
     """The lists as they shall be, and the entries that this adds; only entries of ours are removed."""
-    add, remove = _keep_topics(add, existing), _keep_topics(_common(remove, ours), existing)
-    left = without(there, remove)
-    less = ThrottledLists(
-        leader={**there.leader, **left.leader}, follower={**there.follower, **left.follower}
-    )
-    more, added = merge(less, add)
-    return (
-        ThrottledLists(leader={**left.leader, **more.leader}, follower={**left.follower, **more.follower}),
-        added,
-    )
-
-
-def _keep_topics(lists: ThrottledLists, topics: set[str]) -> ThrottledLists:
-    return ThrottledLists(
-        leader={topic: text for topic, text in lists.leader.items() if topic in topics},
-        follower={topic: text for topic, text in lists.follower.items() if topic in topics},
-    )
-
-
-def _common(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
-    return ThrottledLists(
-        leader=_common_entries(one.leader, other.leader),
-        follower=_common_entries(one.follower, other.follower),
-    )
-
-
-def _common_entries(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
-    common = {topic: entries_of(text) & entries_of(other.get(topic, "")) for topic, text in one.items()}
-    return {topic: text_of(entries) for topic, entries in common.items() if entries}
-
-
-def _subtract(lists: ThrottledLists, removed: ThrottledLists) -> ThrottledLists:
-    left = without(lists, removed)
-    return ThrottledLists(
-        leader={topic: text for topic, text in {**lists.leader, **left.leader}.items() if text},
-        follower={topic: text for topic, text in {**lists.follower, **left.follower}.items() if text},
-    )
+    add, remove = add.of_topics(existing), common(remove, ours).of_topics(existing)
+    more, added = merge(difference(there, remove), add)
+    return without(there, remove) | more, added
 
 
 def _restore(
@@ -296,12 +262,7 @@ def _rate_to_remember(role: BrokerRole, rate: int, remembered: Remembered, there
 
 
 def _roles(remembered: Remembered) -> tuple[BrokerRole, ...]:
-    return tuple(map(_role, remembered.rates))
-
-
-def _role(name: str) -> BrokerRole:
-    kind, _, broker = name.partition(":")
-    return BrokerRole("leader" if kind == "leader" else "follower", int(broker))
+    return tuple(map(BrokerRole.parse, remembered.rates))
 
 
 class ThrottleLoop(ActionLoop[ThrottleAction]):

@@ -11,7 +11,7 @@ from msgspec import Meta
 from policies.splitting.ranges import Bundle
 from policies.throttle.lists import ThrottledLists, entries_of
 from policies.throttle.moves import LARGEST_NUMBER
-from policies.throttle.rates import BrokerRole, rates_by_role
+from policies.throttle.roles import BrokerRole, by_role
 from streaming.contract.envelope import read_envelope
 from streaming.contract.messages import ControlData, Time, type_of
 from streaming.contract.published import SplitMessage, ThrottleMessage, UnloadMessage
@@ -162,14 +162,13 @@ class ThrottleAction(Action, frozen=True, kw_only=True):
     @property
     def rates(self) -> dict[BrokerRole, int]:
         """Rates to set."""
-        return rates_by_role(self.leader_rate_bytes_per_s, self.follower_rate_bytes_per_s)
+        return by_role(self.leader_rate_bytes_per_s, self.follower_rate_bytes_per_s)
 
     @property
     def clear(self) -> tuple[BrokerRole, ...]:
         """Rates to take off."""
-        return (
-            *(BrokerRole("leader", broker) for broker in self.clear_leader_rates),
-            *(BrokerRole("follower", broker) for broker in self.clear_follower_rates),
+        return tuple(
+            by_role(dict.fromkeys(self.clear_leader_rates), dict.fromkeys(self.clear_follower_rates))
         )
 
 

@@ -22,7 +22,7 @@ from kafka.errors import ClusterAuthorizationFailedError, KafkaError, TopicAutho
 
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.moves import LARGEST_NUMBER, NO_LEADER
-from policies.throttle.rates import BrokerRole, Role
+from policies.throttle.roles import ROLES, BrokerRole, Role
 from streaming.kafka.client import ClusterError, Unanswered, connected
 from streaming.kafka.link import Link
 from streaming.process.deadline import poll
@@ -296,9 +296,6 @@ def cluster_of(target: KafkaTarget, *, cluster: str) -> Iterator[KafkaCluster]:
     link = Link(target.bootstrap, f"targets.{cluster}.kafka", target.security)
     with connected(link, timeout_s=target.timeout_s, metadata_max_age_ms=_METADATA_AGE_MAX_MS) as admin:
         yield KafkaCluster(admin)
-
-
-ROLES: tuple[Role, Role] = ("leader", "follower")
 
 
 def rate_key(role: Role) -> str:

@@ -18,7 +18,8 @@ from policies.columns import Ints
 from policies.throttle.lists import BadList, foreign_entries_of, lists_of, merge
 from policies.throttle.moves import NO_LEADER, UNKNOWN, MoveColumns, Reassignment
 from policies.throttle.needs import LogReading, needs_of, write_rates
-from policies.throttle.rates import BrokerRole, Load, RatePlan, per_broker_plan
+from policies.throttle.rates import Load, RatePlan, per_broker_plan
+from policies.throttle.roles import BrokerRole, of_role
 from streaming.kafka.client import ClusterError
 from streaming.kafka.cluster import (
     KafkaCluster,
@@ -190,7 +191,7 @@ def _fill_in_measured(given: Sequence[int | None], measured: Ints) -> list[int |
 def _without_full_disks(checked: Checked, sizes: LogSizes) -> Checked:
     """The same without the partitions that gain a replica on a broker whose disks are too small for all that it would receive."""
     moves, full = checked.reassignment.moves, {}
-    for broker, needed in needs_of(moves).follower_bytes_to_receive.items():
+    for broker, needed in of_role(needs_of(moves).bytes_left, "follower").items():
         free = sizes.usable_bytes.get(broker)
         if needed is not None and free is not None and needed > free:
             full[broker] = (
@@ -282,9 +283,9 @@ def rates_of(plan: ThrottlePlan, chosen: Chosen) -> dict[BrokerRole, int | None]
     """A rate for every broker on a list. Sources that do not lead yet get one for their failover-safe minimum, in case they will."""
     outcome: RatePlan = plan.uniform.plan if chosen == "uniform" else plan.per_broker
     safe = (
-        Load(role=BrokerRole("leader", broker), bytes_left=0, min_bytes_per_s=minimum)
-        for broker, minimum in plan.needs.failover_safe_min_bytes_per_s.items()
-        if BrokerRole("leader", broker) not in outcome.rates
+        Load(role=role, bytes_left=0, min_bytes_per_s=minimum)
+        for role, minimum in plan.needs.failover_safe_min_bytes_per_s.items()
+        if role not in outcome.rates
     )
     spare = per_broker_plan(tuple(safe), plan.rule).rates
     if chosen == "uniform":

@@ -11,18 +11,17 @@ from typing import Any
 from policies.throttle.batches import BatchPlan
 from policies.throttle.lists import ThrottledLists, lists_of
 from policies.throttle.moves import Reassignment
-from policies.throttle.needs import ByBroker, Needs, needs_of
+from policies.throttle.needs import ByRole, Needs, needs_of
 from policies.throttle.rates import (
-    BrokerRole,
     Load,
     RatePlan,
     RateRule,
-    Role,
     UniformPlan,
     loads_of,
     per_broker_plan,
     uniform_plan,
 )
+from policies.throttle.roles import BrokerRole, Role, of_role
 from streaming.planner.throttle_request import Checked, NotPlanned, show
 
 PRICE = (
@@ -104,25 +103,23 @@ def _warnings(
 def answer_of(plan: ThrottlePlan) -> dict[str, Any]:
     """What is printed; keys of maps are broker ids or topics as text, ascending. Equal plans give equal answers, key by key."""
     needs, moves = plan.needs, plan.reassignment.moves
-    safe = {
-        broker: needs.failover_safe_min_bytes_per_s.get(broker, 0) for broker in needs.leader_min_bytes_per_s
-    }
+    safe = {role: needs.failover_safe_min_bytes_per_s.get(role, 0) for role in needs.min_bytes_per_s}
     return {
         "leader_throttled_replicas": plan.lists.leader,
         "follower_throttled_replicas": plan.lists.follower,
         "partitions_moving": moves.names(),
         "partitions_without_data_movement": plan.reassignment.without_data_movement,
-        "leader_bytes_to_send": _by_name(needs.leader_bytes_to_send),
-        "follower_bytes_to_receive": _by_name(needs.follower_bytes_to_receive),
-        "leader_min_bytes_per_s": _by_name(needs.leader_min_bytes_per_s),
-        "follower_min_bytes_per_s": _by_name(needs.follower_min_bytes_per_s),
-        "leader_min_write_rate_bytes_per_s": _by_name(needs.leader_min_write_rate_bytes_per_s),
-        "failover_safe_leader_min_bytes_per_s": _by_name(safe),
+        "leader_bytes_to_send": _by_name(needs.bytes_left, "leader"),
+        "follower_bytes_to_receive": _by_name(needs.bytes_left, "follower"),
+        "leader_min_bytes_per_s": _by_name(needs.min_bytes_per_s, "leader"),
+        "follower_min_bytes_per_s": _by_name(needs.min_bytes_per_s, "follower"),
+        "leader_min_write_rate_bytes_per_s": _by_name(needs.write_bytes_per_s, "leader"),
+        "failover_safe_leader_min_bytes_per_s": _by_name(safe, "leader"),
         "uniform": _uniform_answer(plan.uniform),
         "per_broker": {
             **_outcome_answer(plan.per_broker),
-            "leader_rate_bytes_per_s": _rates(plan.per_broker, "leader"),
-            "follower_rate_bytes_per_s": _rates(plan.per_broker, "follower"),
+            "leader_rate_bytes_per_s": _by_name(plan.per_broker.rates, "leader"),
+            "follower_rate_bytes_per_s": _by_name(plan.per_broker.rates, "follower"),
         },
         "batches": None if plan.batches is None else _batches_answer(plan.batches, plan.uniform),
         "unknown": needs.lacking,
@@ -132,12 +129,8 @@ def answer_of(plan: ThrottlePlan) -> dict[str, Any]:
     }
 
 
-def _by_name(values: ByBroker) -> dict[str, int | None]:
-    return {str(broker): value for broker, value in values.items()}
-
-
-def _rates(plan: RatePlan, role: Role) -> dict[str, int | None]:
-    return {str(key.broker): rate for key, rate in plan.rates.items() if key.role == role}
+def _by_name(values: ByRole, role: Role) -> dict[str, int | None]:
+    return {str(broker): value for broker, value in of_role(values, role).items()}
 
 
 def _outcome_answer(plan: RatePlan) -> dict[str, Any]:
@@ -254,12 +247,8 @@ def _table(plan: ThrottlePlan) -> Iterator[str]:
     )
     for load in plan.loads:
         role = load.role
-        leads = role.role == "leader"
-        needs = plan.needs
-        writes = (needs.leader_min_write_rate_bytes_per_s if leads else needs.follower_min_bytes_per_s)[
-            role.broker
-        ]
-        safe = rate(needs.failover_safe_min_bytes_per_s.get(role.broker, 0)) if leads else ""
+        writes = plan.needs.write_bytes_per_s[role]
+        safe = rate(plan.needs.failover_safe_min_bytes_per_s.get(role, 0)) if role.role == "leader" else ""
         yield (
             f"{role!s:<13}{size(load.bytes_left):>10}{rate(writes):>12}{rate(load.min_bytes_per_s):>12}{safe:>12}"
             f"{_draw_outcome(plan.uniform.plan, role)}{_draw_outcome(plan.per_broker, role)}"

@@ -52,7 +52,7 @@ class Remembered(msgspec.Struct, frozen=True):
     @property
     def is_empty(self) -> bool:
         """Whether the executor has set nothing on the cluster."""
-        return not (self.added.leader or self.added.follower or self.rates)
+        return self.added.is_empty and not self.rates
 
     def with_(self, ours: Self) -> Self:
         """What is on the cluster after an executor that did not know of this memory has set ``ours``."""

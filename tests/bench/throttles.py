@@ -10,7 +10,7 @@ import numpy as np
 
 from policies.throttle.batches import batches_of
 from policies.throttle.lists import lists_of
-from policies.throttle.moves import MoveColumns, Moves, read_moves
+from policies.throttle.moves import UNKNOWN, MoveColumns, Moves, read_moves
 from policies.throttle.needs import needs_of
 from policies.throttle.pacing import decide
 from policies.throttle.pacing_round import PacingMemory, PacingSnapshot
@@ -21,14 +21,12 @@ from state.events import (
     BrokerLogs,
     Event,
     KafkaLoadReport,
-    MoveRow,
-    MovesReport,
-    MoveTable,
+    PartitionTable,
     Reassignment,
-    ReplicaTable,
     Tick,
 )
 from state.store import DictStore
+from streaming.contract.kafka import Move, ReassignmentData, moves_report
 from streaming.planner.throttle_plan import answer_of, make_plan
 from streaming.planner.throttle_request import checked_request, read_request
 from streaming.settings import ClusterSettingsSource, Settings
@@ -188,18 +186,18 @@ def _events(brokers_count: int, count: int, number: int) -> Iterator[Event]:
     time_ms = number * _ROUND_MS + _ROUND_MS // 2
     names = [(f"topic-{row // _PARTITIONS_OF_A_TOPIC}", row % _PARTITIONS_OF_A_TOPIC) for row in range(count)]
     moves = [
-        MoveRow(topic, partition, four, four[3:], four[:1], four[0], four[:3])
+        Move(topic, partition, four, four[0], four[3:], four[:1], four[:3])
         for (topic, partition), four in zip(names, brokers, strict=True)
     ]
-    yield Reassignment(id=str(number), time_ms=time_ms, report=MovesReport(MoveTable.of_rows(moves)))
-    logs: list[list[tuple[str, int, int, None]]] = [[] for _ in range(brokers_count)]
+    yield Reassignment(id=str(number), time_ms=time_ms, report=moves_report(ReassignmentData(moves)))
+    logs: list[list[tuple[str, int, int, int]]] = [[] for _ in range(brokers_count)]
     for (topic, partition), four, rate in zip(names, brokers, writes, strict=True):
         size = 10**10 + rate * number * _ROUND_MS // 1000
         for broker in four[:3]:
-            logs[broker].append((topic, partition, size, None))
-        logs[four[3]].append((topic, partition, number * 10**6, None))
+            logs[broker].append((topic, partition, size, UNKNOWN))
+        logs[four[3]].append((topic, partition, number * 10**6, UNKNOWN))
     for broker, replicas in enumerate(logs):
-        table = ReplicaTable.of(*zip(*replicas, strict=True))
+        table = PartitionTable.of_rows(*zip(*replicas, strict=True))
         yield KafkaLoadReport(
             id=str(number), time_ms=time_ms, broker=str(broker), logs=BrokerLogs(broker, table)
         )

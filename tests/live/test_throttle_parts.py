@@ -150,7 +150,7 @@ def test_a_sweep_reports_what_moves_and_who_is_down(
     moving.begin({0: (1, 3)})
     found = swept(brokers, tmp_path)
     (moves,) = (each.report for each in found if isinstance(each, Reassignment))
-    move = moves.moves.read()
+    move = moves.moves
     assert move.names() == [f"{moving.topic}-0"]
     assert [each.brokers.tolist() for each in (move.sources, move.added, move.target)] == [
         [1, 2],

@@ -5,6 +5,7 @@ A field added to the memory belongs here too: a test fails while a sample leaves
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,22 +14,30 @@ from policies.splitting.plan import BlindCut
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_round import PacingMemory
 from policies.throttle.progress import Inflow, Sample, Watch
+from policies.throttle.roles import BrokerRole, by_role
 from policies.usage import RESOURCES
 from state.control import record_of
-from state.events import ActionResult, Approval, BrokerLogs, ClusterFacts, Control, MoveRow, Published, Tick
+from state.events import (
+    ActionResult,
+    Approval,
+    BrokerLogs,
+    ClusterFacts,
+    Control,
+    KafkaLoadReport,
+    Published,
+    Reassignment,
+    Tick,
+)
 from state.facts import Facts, Isolation
 from state.kafka.memory import (
     Asked,
     KafkaMemory,
     PartitionTable,
     ThrottleConfigs,
-    WaitingLogs,
-    WaitingMoves,
     decode_kafka,
-    decode_logs,
-    decode_moves,
     encode_kafka,
 )
+from state.kafka.system import Kafka
 from state.layouts import seal
 from state.ledger import Child, Decision, Ledger, Unanswered, Verdict
 from state.memory import (
@@ -54,7 +63,7 @@ from state.pulsar.codec import (
 )
 from state.pulsar.memory import Fleet, Gathered, WaitingReport, WaitingTopics
 from state.waiting import Entry, decode_batch, encode_batch
-from tests.state.kafka.reporting import Replica, moves_report, replica_table
+from tests.state.kafka.reporting import MoveRow, Replica, moves_report, replica_table
 from tests.state.traces import load, statistics
 
 BUNDLES = {"t/ü/0x0_0x1": 1.5, "t/n/0x1_0x2": None, "t/n/0x2_0x3": 0.0}
@@ -227,15 +236,17 @@ def kafka_memory() -> KafkaMemory:
         begun_ms=1_000,
         changed_ms=2_000,
         added=ThrottledLists(leader={"t": "0:1"}, follower={"t": "0:3"}),
-        leader_rates={1: 1000},
-        follower_rates={3: 2000},
-        safe_leader_mins={1: 10},
-        safe_follower_mins={3: 20},
+        rates=by_role({1: 1000}, {3: 2000}),
+        safe_mins=by_role({1: 10}, {3: 20}),
         stale_rounds=1,
         is_fallback=True,
         differs_from_plan=True,
-        watch=Watch(begun_ms=1_500, samples=(Sample(1_600, {"leader:1": 99}),), bottleneck="leader:1"),
-        inflow=Inflow(at_ms=1_600, present_bytes={"follower:3": 7}, largest_bytes_per_s=6),
+        watch=Watch(
+            begun_ms=1_500,
+            samples=(Sample(1_600, {BrokerRole("leader", 1): 99}),),
+            bottleneck=BrokerRole("leader", 1),
+        ),
+        inflow=Inflow(at_ms=1_600, present_bytes={BrokerRole("follower", 3): 7}, largest_bytes_per_s=6),
         first_rate_bytes_per_s=1500,
     )
     return KafkaMemory(
@@ -244,9 +255,9 @@ def kafka_memory() -> KafkaMemory:
         rates=PartitionTable(("t", "u"), np.array([[0, 0, 5000, 70_000], [1, 12, 0, 60_000]])),
         pacing=pacing,
         is_shadow=True,
-        asked=Asked("a1", 99_000, ThrottleConfigs(pacing.added, {1: 7}, {3: 8})),
-        confirmed=ThrottleConfigs(ThrottledLists(leader={"u": "1:1"}), {1: 9}, {4: 10}),
-        attempted=ThrottleConfigs(ThrottledLists(follower={"u": "1:4"}), {1: 7}, {3: 8}),
+        asked=Asked("a1", 99_000, ThrottleConfigs(pacing.added, by_role({1: 7}, {3: 8}))),
+        confirmed=ThrottleConfigs(ThrottledLists(leader={"u": "1:1"}), by_role({1: 9}, {4: 10})),
+        attempted=ThrottleConfigs(ThrottledLists(follower={"u": "1:4"}), by_role({1: 7}, {3: 8})),
         is_running=True,
         failures_count=2,
         retry_ms=80_000,
@@ -275,14 +286,19 @@ def waiting_topics() -> WaitingTopics:
     return WaitingTopics(event.time_ms, event.id, replace(event.traffic, sessions=np.array([0, 40_002])))
 
 
-def waiting_logs() -> WaitingLogs:
+def waiting_logs() -> KafkaLoadReport:
     replicas = replica_table(Replica("t", 0, 2**40, 17), Replica("t", 1, 0))
-    return WaitingLogs(5, "l", BrokerLogs(1, replicas, 1000, 2000, 3, 4, 5, 6))
+    return KafkaLoadReport(
+        5,
+        "l",
+        "1",
+        BrokerLogs(1, replicas, {"leader": 1000, "follower": 2000}, {"leader": 5, "follower": 6}, 3, 4),
+    )
 
 
-def waiting_moves() -> WaitingMoves:
+def waiting_moves() -> Reassignment:
     row = MoveRow("t", 0, (1, 2, 3), (3,), (2,), 1, (1, 2))
-    return WaitingMoves(
+    return Reassignment(
         5,
         "m",
         moves_report(
@@ -315,7 +331,7 @@ SAMPLES: dict[str, StateSample] = {
     "waiting-batch": StateSample(waiting_batch, encode_batch, decode_batch),
     "waiting-report": StateSample(waiting_report, encode_report, decode_report),
     "waiting-topics": StateSample(waiting_topics, encode_topics, decode_topics),
-    "waiting-logs": StateSample(waiting_logs, seal, decode_logs),
-    "waiting-moves": StateSample(waiting_moves, seal, decode_moves),
+    "waiting-logs": StateSample(waiting_logs, seal, partial(Kafka().decode_waiting, "logs")),
+    "waiting-moves": StateSample(waiting_moves, seal, partial(Kafka().decode_waiting, "moves")),
 }
 """By the name of the file that keeps it."""

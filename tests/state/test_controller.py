@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from state import memory
-from state.events import ActionResult, BrokerLogs, Coordinates, Event, KafkaLoadReport, MoveRow, Reassignment
+from state.events import ActionResult, BrokerLogs, Coordinates, Event, KafkaLoadReport, Reassignment
 from state.systems import shown_by, wrong_system
-from tests.state.kafka.reporting import Replica, moves_report, replica_table
+from tests.state.kafka.reporting import MoveRow, Replica, moves_report, replica_table
 from tests.state.traces import facts, load, overlay, pause, result, run, settings_of, statistics, sweep, tick
 
 EAGER = {"high_hit_count": 1, "min_unload_messages_per_s": 1.0}

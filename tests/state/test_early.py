@@ -10,14 +10,14 @@ from state import control, memory
 from state.closing import Identity
 from state.control import MAX_WAITING_COUNT
 from state.controller import Controller
-from state.events import ActionResult, Control, Coordinates, Event, MoveRow, Reassignment, Tick
+from state.events import ActionResult, Control, Coordinates, Event, Reassignment, Tick
 from state.memory import Header, decode_header
 from state.overlay import ControlData
 from state.settings import RoundSettings
 from state.store import DictStore
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.load import compose
-from tests.state.kafka.reporting import moves_report
+from tests.state.kafka.reporting import MoveRow, moves_report
 from tests.state.traces import CLUSTER, facts, load, pause, result, tick
 
 ROUNDS = [RoundSettings(length_s=60.0, lateness_s=15.0), RoundSettings(length_s=10.0, lateness_s=5.0)]

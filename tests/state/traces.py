@@ -30,7 +30,6 @@ from state.events import (
     Event,
     KafkaLoadReport,
     LoadReport,
-    MoveRow,
     Reassignment,
     Rejection,
     Tick,
@@ -44,7 +43,7 @@ from state.settings import SettingsSource
 from state.store import DictStore, Store, StoredKey
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.load import compose
-from tests.state.kafka.reporting import Replica, moves_report, replica_table
+from tests.state.kafka.reporting import MoveRow, Replica, moves_report, replica_table
 
 CLUSTER = "east-1"
 LATENESS_S = 5

@@ -98,9 +98,9 @@ def test_the_brokers_that_are_alive_are_reported_whether_or_not_they_take_part()
 
 def test_a_running_move_whose_topic_a_broker_does_not_know_yet_is_still_reported():
     sweeps = Sweeps()
-    known = sweeps.moves().moves.read()
+    known = sweeps.moves().moves
     del sweeps.cluster.states["t", 0]
-    unknown = sweeps.moves().moves.read()
+    unknown = sweeps.moves().moves
     assert unknown.fingerprint() == known.fingerprint()
     assert (known.leader.tolist(), unknown.leader.tolist()) == ([1], [-1])
 
@@ -108,11 +108,11 @@ def test_a_running_move_whose_topic_a_broker_does_not_know_yet_is_still_reported
 def test_a_plan_that_cannot_be_read_for_once_is_the_one_before_and_ends_no_throttle(tmp_path: Path):
     sweeps = Sweeps(file_of(tmp_path, ("u", 0, [1, 3])))
     both = ["t-0", "u-0"]
-    assert sweeps.moves().moves.read().names() == both
+    assert sweeps.moves().moves.names() == both
     (tmp_path / "reassignment.json").write_text('{"partitions": [{"topic"')
-    assert sweeps.moves().moves.read().names() == both
+    assert sweeps.moves().moves.names() == both
     file_of(tmp_path, ("u", 0, []))
-    assert sweeps.moves().moves.read().names() == ["t-0"]
+    assert sweeps.moves().moves.names() == ["t-0"]
 
 
 BEFORE = {("t", 9): (1, 2)}

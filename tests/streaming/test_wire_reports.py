@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.moves import ReplicaSet
-from state.events import BrokerLoad, Published, ReplicaTable
+from policies.throttle.moves import UNKNOWN, ReplicaSet
+from state.events import BrokerLoad, PartitionTable, Published
 from streaming.contract.decode import decode
 from tests.streaming.events import KAFKA_LOAD_REPORT, REASSIGNMENT, event
 
@@ -154,15 +154,15 @@ def brokers_of(replicas: ReplicaSet) -> list[tuple[int, int]]:
 
 def test_a_report_keeps_what_is_known_and_nothing_else():
     _, found, _ = decode(logs())
-    assert found.logs.replicas == ReplicaTable.of(["t"], [0], [10], [None])
-    assert (found.logs.leader_rate_bytes_per_s, found.logs.follower_rate_bytes_per_s) == (5, None)
+    assert found.logs.replicas == PartitionTable.of_rows(["t"], [0], [10], [UNKNOWN])
+    assert found.logs.rates == {"leader": 5}
     assert (found.logs.in_bytes_per_s, found.logs.out_bytes_per_s) == (None, 7)
 
 
 def test_moves_come_in_order_and_say_what_they_are_in_the_end():
     planned = MOVE | {"partition": 1, "replicas": [1, 2], "adding": [4], "removing": [2]}
     _, found, _ = decode(moves(planned, MOVE, leader={"t": "0:1"}))
-    table = found.report.moves.read()
+    table = found.report.moves
     assert (table.names(), table.leader.tolist()) == (["t-0", "t-1"], [1, 1])
     assert [brokers_of(each) for each in (table.sources, table.added, table.target, table.in_sync)] == [
         [(0, 1), (0, 2), (1, 1), (1, 2)],
@@ -170,7 +170,7 @@ def test_moves_come_in_order_and_say_what_they_are_in_the_end():
         [(0, 2), (0, 3), (1, 1), (1, 4)],
         [(0, 1), (0, 2), (1, 1), (1, 2)],
     ]
-    assert found.report.moves.is_running
+    assert found.report.is_running
     assert found.report.throttled == ThrottledLists(leader={"t": "0:1"}, follower={})
 
 

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 import promql_parser as promql
 import yaml
 
-from policies.throttle.rates import Role
+from policies.throttle.roles import Role
 from policies.usage import RESOURCES
 from state.closing import Outcome
 from state.controller import Result

@@ -62,7 +62,7 @@ class Cluster:
             down=frozenset(down),
             is_broken=moves is not None and bool(broken_copies(moves, down)),
         )
-        stored = msgspec.json.decode(msgspec.json.encode(self.memory), type=PacingMemory)
+        stored = msgspec.msgpack.decode(msgspec.msgpack.encode(self.memory), type=PacingMemory)
         assert stored == self.memory
         decision, self.memory, self.explanation = decide(snapshot, stored, self.settings)
         if decision is not None:

@@ -14,6 +14,7 @@ from policies.throttle.lists import lists_of
 from policies.throttle.moves import UNKNOWN, BadMove
 from policies.throttle.needs import Lack, LogReading, needs_of, write_rates
 from policies.throttle.rates import RateRule, loads_of, per_broker_plan, uniform_plan
+from policies.throttle.roles import of_role
 from tests.policies.throttle.moving import MB, Partition, moves_of, read
 
 GOOD = Partition("t-0", [1, 2], [2, 3], 4 * MB, 100 * MB)
@@ -80,9 +81,9 @@ def test_more_replicas_are_sources_and_added_ones() -> None:
     assert lists_of(moves).leader == {"t": "0:1,0:2"}
     assert lists_of(moves).follower == {"t": "0:3,0:4"}
     needs = needs_of(moves)
-    assert needs.leader_bytes_to_send == {1: 200 * MB}
-    assert needs.leader_min_bytes_per_s == {1: 12 * MB}
-    assert needs.follower_min_bytes_per_s == {3: 4 * MB, 4: 4 * MB}
+    assert of_role(needs.bytes_left, "leader") == {1: 200 * MB}
+    assert of_role(needs.min_bytes_per_s, "leader") == {1: 12 * MB}
+    assert of_role(needs.min_bytes_per_s, "follower") == {3: 4 * MB, 4: 4 * MB}
 
 
 def test_replicas_that_kafka_is_adding_are_no_sources() -> None:
@@ -92,22 +93,24 @@ def test_replicas_that_kafka_is_adding_are_no_sources() -> None:
 
 
 def test_a_running_move_counts_what_the_new_replica_lacks() -> None:
-    assert needs_of(moves_of(replace(GOOD, present={3: 30 * MB}))).leader_bytes_to_send == {1: 70 * MB}
-    assert needs_of(moves_of(replace(GOOD, present={3: 300 * MB}))).follower_bytes_to_receive == {3: 0}
+    assert of_role(needs_of(moves_of(replace(GOOD, present={3: 30 * MB}))).bytes_left, "leader") == {
+        1: 70 * MB
+    }
+    assert of_role(needs_of(moves_of(replace(GOOD, present={3: 300 * MB}))).bytes_left, "follower") == {3: 0}
 
 
 def test_a_new_replica_in_sync_has_nothing_left_to_receive_and_still_counts_in_the_minimum() -> None:
     needs = needs_of(moves_of(replace(GOOD, isr=[1, 2, 3])))
-    assert needs.follower_bytes_to_receive == {3: 0}
-    assert needs.leader_min_bytes_per_s == {1: 8 * MB}
+    assert of_role(needs.bytes_left, "follower") == {3: 0}
+    assert of_role(needs.min_bytes_per_s, "leader") == {1: 8 * MB}
     assert needs.whole_logs_count == 0
 
 
 def test_a_partition_without_a_leader_is_nobodys_to_send_and_still_failover_safe() -> None:
     needs = needs_of(moves_of(replace(GOOD, leader=-1)))
-    assert needs.leader_min_bytes_per_s == {}
-    assert needs.follower_bytes_to_receive == {3: 100 * MB}
-    assert needs.failover_safe_min_bytes_per_s == {1: 8 * MB, 2: 8 * MB}
+    assert of_role(needs.min_bytes_per_s, "leader") == {}
+    assert of_role(needs.bytes_left, "follower") == {3: 100 * MB}
+    assert of_role(needs.failover_safe_min_bytes_per_s, "leader") == {1: 8 * MB, 2: 8 * MB}
 
 
 def test_what_is_unknown_gives_no_number_and_names_the_partition() -> None:
@@ -121,8 +124,8 @@ def test_what_is_unknown_gives_no_number_and_names_the_partition() -> None:
         Lack(partition="t-1", lacks=("write_bytes_per_s",)),
         Lack(partition="u-0", lacks=("log_size_bytes",)),
     )
-    assert needs.leader_min_bytes_per_s == {1: None, 5: 12 * MB}
-    assert needs.leader_bytes_to_send == {1: 200 * MB, 5: None}
+    assert of_role(needs.min_bytes_per_s, "leader") == {1: None, 5: 12 * MB}
+    assert of_role(needs.bytes_left, "leader") == {1: 200 * MB, 5: None}
     loads = loads_of(needs)
     assert uniform_plan(loads, RateRule()).rate_bytes_per_s is None
     found = per_broker_plan(loads, RateRule())
@@ -172,8 +175,8 @@ def test_sums_are_exact_beyond_64_bits() -> None:
         for number in range(1000)
     ]
     needs = needs_of(moves_of(*rows))
-    assert needs.leader_bytes_to_send == {1: 2000 * most}
-    assert needs.leader_min_bytes_per_s == {1: 3000 * most}
+    assert of_role(needs.bytes_left, "leader") == {1: 2000 * most}
+    assert of_role(needs.min_bytes_per_s, "leader") == {1: 3000 * most}
 
 
 @pytest.mark.parametrize(

@@ -327,12 +327,12 @@ def test_whatever_happens(rounds: list[Happening], rates: str, deadline_s: float
         assert explanation is not None
         assert (decision is not None) == (explanation.outcome == "decided")
         if decision is None:
-            assert (cluster.memory.added, cluster.memory.rates()) == (before.added, before.rates())
+            assert (cluster.memory.added, cluster.memory.rates) == (before.added, before.rates)
             continue
         assert decision.trigger in AT_ONCE or cluster.now_ms - changed_ms >= CAN_WAIT_MS
         assert decision.trigger == "finished" or decision.set_rates
         if decision.trigger not in {"finished", "moves-left"}:
-            changed = decision.set_rates != before.rates() or decision.add != ThrottledLists()
+            changed = decision.set_rates != before.rates or decision.add != ThrottledLists()
             assert changed, "a decision that changes nothing"
         if decision.trigger in {"first-throttle", "minimum-rose"}:
             assert explanation.plan is not None

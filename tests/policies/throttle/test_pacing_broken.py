@@ -10,6 +10,7 @@ from policies.throttle.moves import broken_copies, kept_replicas_down
 from policies.throttle.pacing import decide
 from policies.throttle.pacing_round import PacingMemory, PacingSnapshot, ThrottleDecision
 from policies.throttle.rates import BrokerRole, Caps, ThrottleSettings
+from policies.throttle.roles import by_role, of_role
 from tests.policies.throttle.moving import GB, MB, Partition, moves_of
 from tests.policies.throttle.reassigned import MOVE, Cluster, rates, started
 
@@ -96,11 +97,11 @@ def test_while_its_destination_is_dead_no_deadline_and_no_room_raise_a_rate(mode
 
 def test_a_minimum_that_rises_meanwhile_is_met_and_no_more_than_met() -> None:
     cluster = broken_after(900)
-    before = cluster.memory.rates()
+    before = cluster.memory.rates
     decision = cluster.decided(replace(MOVE, writes=40 * MB), down=[3])
     assert decision.trigger == "minimum-rose"
     assert rates(decision) == {"leader:1": 96 * MB, "leader:2": 96 * MB}
-    assert cluster.memory.rates()[BrokerRole("follower", 3)] == before[BrokerRole("follower", 3)]
+    assert cluster.memory.rates[BrokerRole("follower", 3)] == before[BrokerRole("follower", 3)]
     assert not decision.clear_rates
 
 
@@ -111,7 +112,9 @@ def test_afterwards_it_is_paced_from_where_it_is_and_progress_is_watched_anew() 
     assert cluster.round(grown(10)) is None
     assert cluster.eta.basis == "predicted"
     left_s = 10 * 1000 * MB - 400 * MB
-    assert cluster.eta.remaining_s == pytest.approx(left_s / (cluster.memory.leader_rates[1] - 8 * MB))
+    assert cluster.eta.remaining_s == pytest.approx(
+        left_s / (cluster.memory.rates[BrokerRole("leader", 1)] - 8 * MB)
+    )
 
 
 def test_a_rate_is_set_on_a_broker_once_it_is_alive_and_on_none_that_is_not() -> None:
@@ -133,7 +136,7 @@ def test_a_leaving_replica_that_is_dead_changes_neither_rates_nor_the_end() -> N
         assert cluster.round(grown(number), down=[2]) is None
         assert other.round(grown(number)) is None
         assert cluster.explanation.eta == other.explanation.eta
-    assert cluster.memory.rates() == other.memory.rates()
+    assert cluster.memory.rates == other.memory.rates
     end = cluster.decided()
     assert BrokerRole("leader", 2) in end.clear_rates
 
@@ -142,7 +145,7 @@ def test_a_destination_that_was_not_heard_of_once_lengthens_nothing_and_raises_n
     cluster = started(ThrottleSettings(deadline_s=3000, min_change_interval_s=0))
     for number in range(1, 10):
         assert cluster.round(grown(number), unheard=[3] if number == 8 else []) is None
-        left = cluster.needs.follower_bytes_to_receive[3]
+        left = of_role(cluster.needs.bytes_left, "follower")[3]
         assert left == (None if number == 8 else 10 * GB - number * 40 * MB)
     assert cluster.eta.remaining_s == pytest.approx((10 * GB - 9 * 40 * MB) / (4 * MB))
 
@@ -156,11 +159,11 @@ def test_a_deadline_raises_to_the_first_rate_or_four_times_what_was_seen_to_flow
     received_a_round: int, most: int
 ) -> None:
     cluster = started(ThrottleSettings(deadline_s=1000))
-    assert cluster.memory.leader_rates[1] == 18 * MB
+    assert cluster.memory.rates[BrokerRole("leader", 1)] == 18 * MB
     highest = 0
     for number in range(1, 99):
         cluster.round(grown(min(number, 20), received_a_round))
-        highest = max(highest, *cluster.memory.rates().values())
+        highest = max(highest, *cluster.memory.rates.values())
     assert most - most / 20 < highest <= most
 
 
@@ -169,7 +172,7 @@ def test_a_deadline_may_ask_for_all_of_a_declared_capacity_and_a_minimum_for_mor
     caps = Caps(default_bytes_per_s=70 * MB)
     for _ in range(90):
         cluster.round(grown(1), caps=caps)
-    assert max(cluster.memory.rates().values()) == 70 * MB
+    assert max(cluster.memory.rates.values()) == 70 * MB
     decision = started(ThrottleSettings(deadline_s=1000)).round(grown(1, writes=100 * MB))
     assert max(rates(decision).values()) == 240 * MB
 
@@ -180,7 +183,7 @@ def test_a_rate_that_is_nearly_the_one_in_force_is_not_written_again(mode: str) 
     caps = Caps(default_bytes_per_s=10**12)
     changes = 0
     for number in range(1, 90):
-        before = cluster.memory.rates()
+        before = cluster.memory.rates
         decision = cluster.round(grown(1, writes=4 * MB + number * 1000), caps=caps)
         if decision is not None:
             changes += 1
@@ -196,7 +199,7 @@ def test_a_minimum_that_reaches_the_rate_is_met_however_little_the_cap_leaves() 
     assert (
         cluster.round(replace(MOVE, writes=4_800_000), caps=Caps(default_bytes_per_s=9_700_000)) is not None
     )
-    assert cluster.memory.leader_rates[1] == 9_700_000
+    assert cluster.memory.rates[BrokerRole("leader", 1)] == 9_700_000
 
 
 @pytest.mark.parametrize("mode", ["uniform", "per-broker"])
@@ -263,7 +266,7 @@ def test_a_rate_that_is_gone_is_set_again_at_once(move: Partition) -> None:
     assert decision == ThrottleDecision(
         trigger="throttle-lost", set_rates=dict.fromkeys([L1, L2, F3], 9_600_000)
     )
-    assert after.rates() == memory.rates()
+    assert after.rates == memory.rates
 
 
 def test_it_is_set_again_even_where_the_network_leaves_too_little() -> None:
@@ -276,14 +279,16 @@ def test_it_is_set_again_even_where_the_network_leaves_too_little() -> None:
 
 
 def test_a_rate_that_somebody_gave_to_one_broker_is_kept_and_given_to_no_other() -> None:
-    memory = replace(begun(), leader_rates={1: 50 * MB, 2: 9_600_000})
+    memory = begun()
+    memory = replace(memory, rates={**memory.rates, **by_role({1: 50 * MB, 2: 9_600_000}, {})})
     decision, _, _ = decide(round_of(lost=GONE), memory, SETTINGS)
     assert decision is not None
     assert decision.set_rates == {L1: 50 * MB, L2: 9_600_000, F3: 9_600_000}
 
 
 def test_a_rate_that_somebody_set_too_low_is_raised_at_once() -> None:
-    memory = replace(begun(), leader_rates={1: 8 * MB, 2: 9_600_000})
+    memory = begun()
+    memory = replace(memory, rates={**memory.rates, **by_role({1: 8 * MB, 2: 9_600_000}, {})})
     decision, _, _ = decide(round_of(), memory, SETTINGS)
     assert decision is not None
     assert (decision.trigger, decision.set_rates[L1]) == ("minimum-rose", 9_600_000)
@@ -370,8 +375,8 @@ def test_missing_reports_then_fall_back_to_what_it_needed_when_it_had_one() -> N
     cluster.round(MOVE, DEAD)
     decisions = [cluster.round(reported=False) for _ in range(3)]
     assert decisions[:2] == [None, None]
-    assert cluster.memory.safe_leader_mins[4] == 14 * MB
-    assert cluster.memory.rates()[("leader", 4)] >= 16_800_000  # type: ignore[index]
+    assert cluster.memory.safe_mins[BrokerRole("leader", 4)] == 14 * MB
+    assert cluster.memory.rates[("leader", 4)] >= 16_800_000  # type: ignore[index]
 
 
 def test_reports_that_are_back_lower_nothing_before_it_has_a_leader_again() -> None:
@@ -380,7 +385,7 @@ def test_reports_that_are_back_lower_nothing_before_it_has_a_leader_again() -> N
     before = rates(cluster.round(MOVE, other))
     for _ in range(3):
         cluster.round(reported=False)
-    assert set(cluster.memory.rates().values()) == {2 * before["leader:1"]}, "one may have to lead both"
+    assert set(cluster.memory.rates.values()) == {2 * before["leader:1"]}, "one may have to lead both"
     for _ in range(10):
         assert cluster.round(MOVE, replace(other, **nobody)) is None  # type: ignore[arg-type]
         assert cluster.round(replace(MOVE, **nobody), replace(other, **nobody)) is None  # type: ignore[arg-type]

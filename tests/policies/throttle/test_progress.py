@@ -88,11 +88,11 @@ def test_the_prediction_goes_over_into_the_observed_slope(
 
 
 def test_the_first_seconds_in_which_the_quota_window_fills_are_left_out_of_the_slope() -> None:
-    assert eta_of(one(10_000, 1000, 900, 800), None).slopes_bytes_per_s == {"follower:1": 10.0}
+    assert eta_of(one(10_000, 1000, 900, 800), None).slopes_bytes_per_s == {BrokerRole("follower", 1): 10.0}
 
 
 def test_the_slope_is_the_line_through_all_samples() -> None:
-    found = eta_of(one(0, 900, 820, 680, 600), None).slopes_bytes_per_s["follower:1"]
+    found = eta_of(one(0, 900, 820, 680, 600), None).slopes_bytes_per_s[BrokerRole("follower", 1)]
     assert found == pytest.approx((15 * 900 + 5 * 820 - 5 * 680 - 15 * 600) / (2 * 15**2 + 2 * 5**2))
 
 
@@ -108,19 +108,19 @@ def test_the_newest_samples_are_kept_and_cover_what_counts_alone_whatever_a_roun
     for step in range(200):
         at_ms, left = 1_000_000 + step * step_ms, 10**6 - 7 * step
         seen = extend_watch(seen, at_ms=at_ms, loads=loads({1: left}), plan=None, is_changed=False)
-        assert seen.samples[-1] == Sample(at_ms, {"follower:1": left})
+        assert seen.samples[-1] == Sample(at_ms, {BrokerRole("follower", 1): left})
         assert len(seen.samples) <= SAMPLES_MAX
         assert step < 100 or seen.samples[-1].at_ms - seen.samples[0].at_ms >= OBSERVED_AFTER_MS
 
 
 def test_a_bottleneck_that_is_done_does_not_end_a_move_that_goes_on() -> None:
-    seen = replace(settled({1: 400, 2: 1000}, {1: 0, 2: 500}), bottleneck="follower:1")
+    seen = replace(settled({1: 400, 2: 1000}, {1: 0, 2: 500}), bottleneck=BrokerRole("follower", 1))
     for at_these_rates in (plan(None), None, plan(20.0, BrokerRole("follower", 1))):
         assert eta_of(seen, at_these_rates).remaining_s == 50.0
 
 
 def test_a_bottleneck_is_not_kept_while_nobody_knows_who_is_the_last() -> None:
-    seen = replace(settled({1: 900, 2: 1000}, {1: 10, 2: 500}), bottleneck="follower:1")
+    seen = replace(settled({1: 900, 2: 1000}, {1: 10, 2: 500}), bottleneck=BrokerRole("follower", 1))
     assert eta_of(seen, plan(None)).remaining_s == 50.0
 
 
@@ -152,10 +152,10 @@ def test_the_bottleneck_decides_unless_a_follower_stands_still(
 @pytest.mark.parametrize(
     ("later", "expected"),
     [
-        ({1: 90.0, 2: 100.0}, (5, "follower:1")),
-        ({1: 60.0, 2: 100.0}, (1, "follower:2")),
-        ({1: 0.0, 2: 100.0}, (1, "follower:2")),
-        ({1: 100.0, 2: 10.0}, (5, "follower:1")),
+        ({1: 90.0, 2: 100.0}, (5, BrokerRole("follower", 1))),
+        ({1: 60.0, 2: 100.0}, (1, BrokerRole("follower", 2))),
+        ({1: 0.0, 2: 100.0}, (1, BrokerRole("follower", 2))),
+        ({1: 100.0, 2: 10.0}, (5, BrokerRole("follower", 1))),
     ],
     ids=["about as long", "much sooner done", "done", "still the last"],
 )

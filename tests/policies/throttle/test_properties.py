@@ -10,6 +10,7 @@ from policies.throttle.lists import lists_of
 from policies.throttle.moves import Moves
 from policies.throttle.needs import needs_of
 from policies.throttle.rates import Caps, RateRule, loads_of, per_broker_plan, uniform_plan
+from policies.throttle.roles import of_role
 from tests.policies.throttle.moving import Partition, read
 
 CHECKED = settings(max_examples=30, deadline=None, derandomize=True)
@@ -110,9 +111,9 @@ def test_nothing_depends_on_the_order_of_partitions_or_replicas(
 def test_minimums_are_those_of_adding_up_partition_by_partition(rows: list[Partition]) -> None:
     needs = needs_of(read(*rows).moves)
     found = (
-        needs.leader_min_bytes_per_s,
-        needs.follower_min_bytes_per_s,
-        needs.failover_safe_min_bytes_per_s,
+        of_role(needs.min_bytes_per_s, "leader"),
+        of_role(needs.min_bytes_per_s, "follower"),
+        of_role(needs.failover_safe_min_bytes_per_s, "leader"),
     )
     assert found == dumb_minimums(rows)
 
@@ -122,8 +123,8 @@ def test_minimums_are_those_of_adding_up_partition_by_partition(rows: list[Parti
 def test_the_failover_safe_minimum_is_never_below_the_minimum(rows: list[Partition]) -> None:
     moves = read(*rows).moves
     needs = needs_of(moves)
-    for broker, minimum in needs.leader_min_bytes_per_s.items():
-        safe = needs.failover_safe_min_bytes_per_s.get(broker)
+    for role, minimum in needs.min_bytes_per_s.items():
+        safe = needs.failover_safe_min_bytes_per_s.get(role)
         if minimum is not None and safe is not None:
             assert safe >= minimum
 
@@ -138,10 +139,10 @@ def test_another_follower_raises_the_minimum_of_its_leader(rows: list[Partition]
         for row in rows
     ]
     before, after = needs_of(read(*rows).moves), needs_of(read(*more).moves)
-    for broker, minimum in before.leader_min_bytes_per_s.items():
+    for broker, minimum in of_role(before.min_bytes_per_s, "leader").items():
         assert minimum is not None
-        assert (after.leader_min_bytes_per_s[broker] or 0) > minimum
-    assert after.follower_min_bytes_per_s == before.follower_min_bytes_per_s
+        assert (of_role(after.min_bytes_per_s, "leader")[broker] or 0) > minimum
+    assert of_role(after.min_bytes_per_s, "follower") == of_role(before.min_bytes_per_s, "follower")
 
 
 @CHECKED

@@ -9,6 +9,7 @@ from policies.throttle.batches import batches_of
 from policies.throttle.lists import ThrottledLists, lists_of
 from policies.throttle.needs import needs_of
 from policies.throttle.rates import BrokerRole, Caps, RateRule, loads_of, per_broker_plan, uniform_plan
+from policies.throttle.roles import of_role
 from tests.policies.throttle.moving import GB, MB, WORKED_EXAMPLE, moves_of
 
 MOVES = moves_of(*WORKED_EXAMPLE)
@@ -25,12 +26,16 @@ def test_sources_are_throttled_as_leaders_and_added_replicas_as_followers() -> N
 
 
 def test_bytes_to_move_and_the_three_kinds_of_minimum() -> None:
-    assert NEEDS.leader_bytes_to_send == {101: 42 * GB, 102: 24 * GB, 103: 6 * GB}
-    assert NEEDS.follower_bytes_to_receive == {103: 12 * GB, 104: 60 * GB}
-    assert NEEDS.leader_min_write_rate_bytes_per_s == {101: 10 * MB, 102: 8 * MB, 103: 2 * MB}
-    assert NEEDS.leader_min_bytes_per_s == {101: 26 * MB, 102: 16 * MB, 103: 4 * MB}
-    assert NEEDS.follower_min_bytes_per_s == {103: 4 * MB, 104: 16 * MB}
-    assert NEEDS.failover_safe_min_bytes_per_s == {101: 30 * MB, 102: 42 * MB, 103: 38 * MB}
+    assert of_role(NEEDS.bytes_left, "leader") == {101: 42 * GB, 102: 24 * GB, 103: 6 * GB}
+    assert of_role(NEEDS.bytes_left, "follower") == {103: 12 * GB, 104: 60 * GB}
+    assert of_role(NEEDS.write_bytes_per_s, "leader") == {101: 10 * MB, 102: 8 * MB, 103: 2 * MB}
+    assert of_role(NEEDS.min_bytes_per_s, "leader") == {101: 26 * MB, 102: 16 * MB, 103: 4 * MB}
+    assert of_role(NEEDS.min_bytes_per_s, "follower") == {103: 4 * MB, 104: 16 * MB}
+    assert of_role(NEEDS.failover_safe_min_bytes_per_s, "leader") == {
+        101: 30 * MB,
+        102: 42 * MB,
+        103: 38 * MB,
+    }
     assert (NEEDS.lacking, NEEDS.whole_logs_count) == ((), 4)
 
 

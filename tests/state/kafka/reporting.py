@@ -4,14 +4,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import msgspec
+
 from policies.throttle.lists import ThrottledLists
+from policies.throttle.moves import UNKNOWN
 from policies.throttle.needs import Needs
 from policies.throttle.pacing_round import PacingExplanation, PacingMemory, ThrottleDecision
 from policies.throttle.progress import UNKNOWN_END, Eta
 from policies.throttle.rates import BrokerRole, RatePlan
-from state.events import MoveRow, MovesReport, MoveTable, ReplicaTable
+from state.events import MovesReport, PartitionTable
 from state.kafka.memory import KafkaMemory, ThrottleConfigs
 from state.kafka.snapshot import Observation
+from streaming.contract import kafka as contract
+from streaming.contract.kafka import Move, ReassignmentData
 from tests.policies.throttle.moving import Partition, moves_of
 
 
@@ -24,15 +29,31 @@ class Replica(NamedTuple):
     end_offset: int | None = None
 
 
-def replica_table(*rows: Replica) -> ReplicaTable:
+def replica_table(*rows: Replica) -> PartitionTable:
     topics, partitions, sizes, offsets = zip(*rows, strict=True) if rows else ((),) * 4
-    return ReplicaTable.of(topics, partitions, sizes, offsets)
+    return PartitionTable.of_rows(
+        topics, partitions, sizes, [UNKNOWN if each is None else each for each in offsets]
+    )
+
+
+class MoveRow(NamedTuple):
+    """One partition of a reassignment."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    leader: int
+    isr: tuple[int, ...]
 
 
 def moves_report(
     *rows: MoveRow, lists: ThrottledLists | None = None, live_brokers: tuple[int, ...] | None = None
 ) -> MovesReport:
-    return MovesReport(MoveTable.of_rows(rows), lists or ThrottledLists(), live_brokers)
+    moves = [Move(**msgspec.to_builtins(row._asdict())) for row in rows]
+    report = contract.moves_report(ReassignmentData(moves))
+    return msgspec.structs.replace(report, throttled=lists or ThrottledLists(), live_brokers=live_brokers)
 
 
 L1, L2, F3 = BrokerRole("leader", 1), BrokerRole("leader", 2), BrokerRole("follower", 3)
@@ -44,10 +65,10 @@ OURS = ThrottledLists(leader={"t": "0:1,0:2"}, follower={"t": "0:3"})
 RATES = {L1: 24, L2: 24, F3: 24}
 
 
-CONFIRMED = ThrottleConfigs.of(OURS, RATES)
+CONFIRMED = ThrottleConfigs(OURS, RATES)
 
 
-IN_FORCE = PacingMemory(begun_ms=0, added=OURS, leader_rates={1: 24, 2: 24}, follower_rates={3: 24})
+IN_FORCE = PacingMemory(begun_ms=0, added=OURS, rates=RATES)
 
 
 def memory_of(**more: object) -> KafkaMemory:
@@ -90,11 +111,9 @@ NOTHING_MOVES, NOTHING_KNOWN = replace(SEEN, moves=moves_of()), replace(SEEN, mo
 def needs(**fields: Any) -> Needs:
     """What brokers 1 and 2 have to send to broker 3."""
     usual: dict[str, Any] = {
-        "leader_bytes_to_send": {1: 60, 2: 40},
-        "follower_bytes_to_receive": {3: 100},
-        "leader_min_bytes_per_s": {1: 20, 2: 30},
-        "follower_min_bytes_per_s": {3: 10},
-        "leader_min_write_rate_bytes_per_s": {},
+        "bytes_left": {L1: 60, L2: 40, F3: 100},
+        "min_bytes_per_s": {L1: 20, L2: 30, F3: 10},
+        "write_bytes_per_s": {},
         "failover_safe_min_bytes_per_s": {},
         "lacking": (),
         "without_leader": (),

@@ -9,7 +9,8 @@ from policies.throttle.lists import ThrottledLists
 from policies.throttle.moves import LARGEST_NUMBER
 from policies.throttle.pacing_round import PacingExplanation, ThrottleDecision, Trigger
 from policies.throttle.rates import BrokerRole
-from state.kafka.actions import bottleneck, leaderless, throttle_action, total
+from policies.throttle.roles import by_role
+from state.kafka.actions import bottleneck, leaderless, throttle_action
 from state.kafka.snapshot import Observation
 from state.outputs import Throttle
 from tests.policies.throttle.moving import Partition, moves_of
@@ -87,7 +88,7 @@ def test_what_must_still_hold_is_what_the_round_saw(
 
 
 def test_minimums_are_named_also_where_they_are_not_known() -> None:
-    unsure = needs(leader_min_bytes_per_s={1: 20, 2: None})
+    unsure = needs(min_bytes_per_s={L1: 20, L2: None, F3: 10})
     found = action(explanation=explained(needs=unsure))
     assert found.leader_min_bytes_per_s == {"1": 20, "2": None}
     assert found.follower_min_bytes_per_s == {"3": 10}
@@ -211,7 +212,7 @@ def test_where_nobody_knows_what_is_needed_no_partition_lacks_a_leader() -> None
         ),
         pytest.param(
             FINISHED,
-            explained(needs=needs(leader_min_bytes_per_s={}, follower_min_bytes_per_s={3: 40, 4: None})),
+            explained(needs=needs(min_bytes_per_s=by_role({}, {3: 40, 4: None}))),
             {"largest_min_bytes_per_s": 40, "bytes_left": 100},
             id="the largest minimum is a follower's, and one is not known",
         ),
@@ -219,9 +220,8 @@ def test_where_nobody_knows_what_is_needed_no_partition_lacks_a_leader() -> None
             FINISHED,
             explained(
                 needs=needs(
-                    leader_min_bytes_per_s={1: 0},
-                    follower_min_bytes_per_s={3: 0},
-                    follower_bytes_to_receive={3: 0},
+                    min_bytes_per_s={L1: 0, F3: 0},
+                    bytes_left={F3: 0},
                 )
             ),
             {"largest_min_bytes_per_s": 0, "bytes_left": 0},
@@ -231,9 +231,8 @@ def test_where_nobody_knows_what_is_needed_no_partition_lacks_a_leader() -> None
             FINISHED,
             explained(
                 needs=needs(
-                    leader_min_bytes_per_s={1: None},
-                    follower_min_bytes_per_s={3: None},
-                    follower_bytes_to_receive={3: 100, 4: None},
+                    min_bytes_per_s={L1: None, F3: None},
+                    bytes_left=by_role({}, {3: 100, 4: None}),
                 )
             ),
             {},
@@ -269,7 +268,7 @@ def test_the_evidence_counts_what_moves_and_who_reported() -> None:
         ),
         pytest.param(
             explained(
-                needs=needs(leader_bytes_to_send={1: 60, 2: None}),
+                needs=needs(bytes_left=by_role({1: 60, 2: None}, {3: 100})),
                 plan=plan(durations_s={L1: None, L2: 2.5, F3: 0.0, BrokerRole("follower", 4): 1.0}),
             ),
             {"follower:3": {"bytes_left": 100.0, "duration_s": 0.0}},
@@ -300,7 +299,7 @@ def test_what_is_expected_of_a_role_is_said_where_bytes_and_duration_are_known(
 def test_a_sum_is_unknown_with_one_of_its_parts_and_never_above_the_largest_number(
     values: dict[int, int | None], expected: int | None
 ) -> None:
-    assert total(values) == expected
+    assert needs(bytes_left=by_role({9: None}, values)).total_bytes_left == expected
 
 
 def test_the_role_that_finishes_last_is_named_where_it_is_known() -> None:

@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.throttle.lists import ThrottledLists, entries_of
+from policies.throttle.roles import ROLES, Role
 from state.controller import LATE, REJECTED, SUPERSEDED, USED
-from state.events import BrokerLogs, Event, KafkaLoadReport, MoveRow, Reassignment, Tick
+from state.events import BrokerLogs, Event, KafkaLoadReport, Reassignment, Tick
 from state.settings import SettingsSource
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.load import compose
-from tests.state.kafka.reporting import Replica, moves_report, replica_table
+from tests.state.kafka.reporting import MoveRow, Replica, moves_report, replica_table
 from tests.state.traces import (
     ROUNDS,
     Run,
@@ -65,7 +66,8 @@ def _logs(random: Random, time_s: float) -> BrokerLogs:
         for partition in random.sample(range(3), random.choice([1, 3, 3, 3]))
     ]
     rate = random.choice([None, 1, 1000])
-    return BrokerLogs(random.choice(BROKERS), replica_table(*rows), rate, rate)
+    rates: dict[Role, int] = {} if rate is None else dict.fromkeys(ROLES, rate)
+    return BrokerLogs(random.choice(BROKERS), replica_table(*rows), rates)
 
 
 def _event(random: Random, usual: list[MoveRow]) -> Event:

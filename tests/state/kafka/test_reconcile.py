@@ -8,6 +8,7 @@ from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_round import PacingMemory, ThrottleDecision
 from policies.throttle.progress import Watch
 from policies.throttle.rates import BrokerRole
+from policies.throttle.roles import by_role
 from state.kafka import reconcile
 from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs, decode_kafka, encode_kafka
 from state.kafka.reconcile import NO_DRIFT, Drift
@@ -45,7 +46,9 @@ def observe(
 
 
 def test_a_result_that_says_so_confirms_it_and_forgets_what_failed_before() -> None:
-    memory = decided(failures_count=3, retry_ms=5, attempted=ThrottleConfigs(OURS, {9: 9}))
+    memory = decided(
+        failures_count=3, retry_ms=5, attempted=ThrottleConfigs(OURS, {BrokerRole("leader", 9): 9})
+    )
     reconcile.apply_result(memory, "a", "succeeded", at_ms=1)
     assert (memory.asked, memory.failures_count, memory.retry_ms) == (None, 0, 0)
     assert (memory.confirmed, memory.attempted) == (CONFIRMED, NO_CONFIGS)
@@ -158,13 +161,13 @@ def test_entries_that_were_to_be_removed_are_gone(
     *, lists: ThrottledLists, confirmed: ThrottledLists, is_carried_out: bool
 ) -> None:
     left = ThrottleDecision(trigger="moves-left", remove=ThrottledLists(leader={"t": "1:1"}), set_rates=RATES)
-    memory = decided(left, confirmed=ThrottleConfigs.of(confirmed, RATES))
+    memory = decided(left, confirmed=ThrottleConfigs(confirmed, RATES))
     observe(memory, seen_of(lists=lists))
     assert (memory.asked is None) == is_carried_out
 
 
 def test_a_rate_of_before_an_unanswered_change_is_ours_too() -> None:
-    memory = decided(FINISHED, NOTHING, confirmed=CONFIRMED, attempted=ThrottleConfigs(leader_rates={1: 50}))
+    memory = decided(FINISHED, NOTHING, confirmed=CONFIRMED, attempted=ThrottleConfigs(rates={L1: 50}))
     for rates in ({L1: 24}, {L1: 50}):
         observe(memory, replace(NOTHING_MOVES, rates_there=rates))
         assert memory.asked is not None
@@ -173,17 +176,17 @@ def test_a_rate_of_before_an_unanswered_change_is_ours_too() -> None:
 
 
 def test_a_decision_on_top_of_an_unknown_one_goes_on_from_what_was_confirmed_before_both() -> None:
-    memory = decided(confirmed=ThrottleConfigs(OURS, {1: 20}))
+    memory = decided(confirmed=ThrottleConfigs(OURS, {L1: 20}))
     more = ThrottleDecision(
         trigger="moves-joined", add=ThrottledLists(leader={"t": "1:1"}), set_rates={**RATES, L1: 50}
     )
     reconcile.remember_asked(memory, more, IN_FORCE, action_id="b", expires_ms=2 * EXPIRES_MS)
     assert memory.attempted == ThrottleConfigs(
-        ThrottledLists(leader={"t": "0:1,0:2,1:1"}, follower={"t": "0:3"}), {1: 50, 2: 24}, {3: 24}
+        ThrottledLists(leader={"t": "0:1,0:2,1:1"}, follower={"t": "0:3"}), {L1: 50, L2: 24, F3: 24}
     )
     reconcile.apply_result(memory, "b", "failed", at_ms=1)
     observe(memory, UNSEEN)
-    assert memory.pacing == replace(IN_FORCE, leader_rates={1: 20}, follower_rates={})
+    assert memory.pacing == replace(IN_FORCE, rates={L1: 20})
 
 
 def test_after_a_failure_pacing_goes_on_from_what_the_cluster_shows_of_it() -> None:
@@ -191,17 +194,17 @@ def test_after_a_failure_pacing_goes_on_from_what_the_cluster_shows_of_it() -> N
     reconcile.apply_result(memory, "a", "failed", at_ms=1)
     half = ThrottledLists(leader={"t": "0:1,5:5"})
     observe(memory, seen_of(lists=half, rates={L1: 24, L2: 99}))
-    assert memory.pacing == PacingMemory(added=ThrottledLists(leader={"t": "0:1"}), leader_rates={1: 24}), (
+    assert memory.pacing == PacingMemory(added=ThrottledLists(leader={"t": "0:1"}), rates={L1: 24}), (
         "entry 5:5 and the rate of 99 are somebody else's, and the throttle as a whole has not begun"
     )
-    assert memory.attempted == ThrottleConfigs(ThrottledLists(leader={"t": "0:1"}), {1: 24})
+    assert memory.attempted == ThrottleConfigs(ThrottledLists(leader={"t": "0:1"}), {L1: 24})
 
 
 def test_a_rate_that_was_confirmed_is_in_force_as_it_is_there() -> None:
-    memory = decided(FIRST, IN_FORCE, confirmed=ThrottleConfigs(OURS, {1: 20, 2: 20}, {3: 20}))
+    memory = decided(FIRST, IN_FORCE, confirmed=ThrottleConfigs(OURS, {L1: 20, L2: 20, F3: 20}))
     reconcile.apply_result(memory, "a", "failed", at_ms=1)
     observe(memory, replace(seen_of(rates={L1: 22, L2: 24}), brokers=frozenset({1, 2})))
-    assert memory.pacing.rates() == {L1: 22, L2: 24, F3: 20}
+    assert memory.pacing.rates == {L1: 22, L2: 24, F3: 20}
 
 
 @pytest.mark.parametrize(("rates", "is_fallback"), [(RATES, True), ({**RATES, L1: 20}, False)])
@@ -215,12 +218,14 @@ def test_rates_for_the_worst_case_that_were_not_set_are_decided_again(
 
 
 def test_when_nothing_moves_any_more_all_that_may_be_there_is_taken_off() -> None:
-    memory = decided(confirmed=ThrottleConfigs(ThrottledLists(leader={"u": "1:1"}), {4: 7}))
+    memory = decided(
+        confirmed=ThrottleConfigs(ThrottledLists(leader={"u": "1:1"}), {BrokerRole("leader", 4): 7})
+    )
     reconcile.apply_result(memory, "a", "failed", at_ms=1)
     observe(memory, NOTHING_MOVES)
     assert memory.pacing.is_active
     assert memory.pacing.added == ThrottledLists(leader={"u": "1:1", "t": "0:1,0:2"}, follower={"t": "0:3"})
-    assert memory.pacing.rates() == {BrokerRole("leader", 4): 7, **RATES}
+    assert memory.pacing.rates == {BrokerRole("leader", 4): 7, **RATES}
 
 
 def test_a_cluster_that_was_away_for_long_still_has_all_of_it_taken_off() -> None:
@@ -228,7 +233,7 @@ def test_a_cluster_that_was_away_for_long_still_has_all_of_it_taken_off() -> Non
     reconcile.apply_result(memory, "a", "failed", at_ms=1)
     again = Kafka().forgotten(memory)
     observe(again, NOTHING_MOVES)
-    assert (again.pacing.added, again.pacing.rates()) == (OURS, RATES)
+    assert (again.pacing.added, again.pacing.rates) == (OURS, RATES)
 
 
 def test_what_nobody_answered_and_nobody_sees_was_never_begun() -> None:
@@ -256,11 +261,11 @@ def test_what_was_attempted_is_forgotten_where_the_cluster_shows_that_it_is_not_
     memory = decided(tells_lists=True, tells_rates=True)
     reconcile.apply_result(memory, "a", "failed", at_ms=1)
     observe(memory, replace(ANOTHER_MOVES, brokers=frozenset({1, 3}), rates_there={L1: 24, F3: 9}))
-    assert memory.attempted == ThrottleConfigs(OURS, {1: 24, 2: 24}), (
+    assert memory.attempted == ThrottleConfigs(OURS, {L1: 24, L2: 24}), (
         "2 did not report, and t is not looked at"
     )
     observe(memory, seen_of(lists=ThrottledLists(follower={"t": "*"})))
-    assert memory.attempted == ThrottleConfigs(replace(OURS, leader={}), {1: 24, 2: 24})
+    assert memory.attempted == ThrottleConfigs(replace(OURS, leader={}), {L1: 24, L2: 24})
 
 
 def test_reports_that_never_tell_lists_let_entries_of_topics_at_rest_be_forgotten() -> None:
@@ -273,11 +278,11 @@ def test_reports_that_never_tell_lists_let_entries_of_topics_at_rest_be_forgotte
 
 
 def replace_lists(configs: ThrottleConfigs, lists: ThrottledLists) -> ThrottleConfigs:
-    return ThrottleConfigs(lists, configs.leader_rates, configs.follower_rates)
+    return ThrottleConfigs(lists, configs.rates)
 
 
 def test_a_decision_also_takes_off_what_earlier_ones_may_have_left() -> None:
-    left = ThrottleConfigs(ThrottledLists(leader={"t": "0:1,7:7", "u": "1:1"}), {1: 5, 8: 5}, {8: 6})
+    left = ThrottleConfigs(ThrottledLists(leader={"t": "0:1,7:7", "u": "1:1"}), by_role({1: 5, 8: 5}, {8: 6}))
     memory = KafkaMemory(attempted=left)
     decision = replace(
         FIRST, remove=ThrottledLists(leader={"t": "9:9"}), clear_rates=(BrokerRole("leader", 8),)
@@ -298,20 +303,20 @@ def test_a_dry_run_is_not_disturbed_and_acting_goes_on_from_what_is_there() -> N
     observe(memory, seen_of(), is_acting=False)
     assert (memory.pacing, memory.is_shadow) == (shown, True)
     observe(memory, seen_of(), is_acting=True)
-    assert (memory.pacing.rates(), memory.pacing.added) == (RATES, OURS)
+    assert (memory.pacing.rates, memory.pacing.added) == (RATES, OURS)
     assert not memory.is_shadow
 
 
 def test_what_may_be_there_because_of_us_is_nobody_elses() -> None:
     strangers = ThrottledLists(leader={"t": "0:1,0:2,7:9"}, follower={"t": "0:3", "u": "1:1"})
     memory = KafkaMemory(
-        confirmed=ThrottleConfigs(ThrottledLists(leader={"t": "0:2"}), {5: 11}),
-        attempted=ThrottleConfigs(ThrottledLists(leader={"t": "0:1"}), {1: 12}, {3: 13}),
+        confirmed=ThrottleConfigs(ThrottledLists(leader={"t": "0:2"}), {BrokerRole("leader", 5): 11}),
+        attempted=ThrottleConfigs(ThrottledLists(leader={"t": "0:1"}), {L1: 12, F3: 13}),
     )
     assert reconcile.foreign_lists(seen_of(lists=strangers), memory) == ThrottledLists(
         leader={"t": "7:9"}, follower={"t": "0:3", "u": "1:1"}
     )
-    assert reconcile.our_configs(memory).rates() == {L1: 12, BrokerRole("leader", 5): 11, F3: 13}
+    assert reconcile.our_configs(memory).rates == {L1: 12, BrokerRole("leader", 5): 11, F3: 13}
 
 
 LOST = ThrottledLists(leader={"t": "0:2"})
@@ -342,7 +347,7 @@ def test_a_rate_that_somebody_set_is_in_force_and_named_until_another_decision_i
     changed = seen_of(rates={**RATES, L1: 50})
     for _ in range(2):
         reconcile.observe_drift(memory, changed)
-    assert memory.pacing == replace(IN_FORCE, leader_rates={1: 50, 2: 24})
+    assert memory.pacing == replace(IN_FORCE, rates={**RATES, L1: 50})
     watched = memory.pacing = replace(memory.pacing, watch=Watch(begun_ms=5))
     assert reconcile.observe_drift(memory, changed) == (Drift(rates={L1: 50}), Drift(rates={L1: 50}))
     assert memory.pacing == watched, "taken over once"
@@ -350,7 +355,7 @@ def test_a_rate_that_somebody_set_is_in_force_and_named_until_another_decision_i
     assert memory.pacing == IN_FORCE, "somebody took it back"
     for _ in range(2):
         reconcile.observe_drift(memory, changed)
-    memory.confirmed = ThrottleConfigs.of(OURS, {**RATES, L1: 50})
+    memory.confirmed = ThrottleConfigs(OURS, {**RATES, L1: 50})
     assert reconcile.observe_drift(memory, changed) == (NO_DRIFT, NO_DRIFT)
 
 
@@ -359,7 +364,7 @@ def test_one_round_that_shows_the_rates_of_before_is_no_change_by_others() -> No
     for rates in ({**RATES, L1: 20}, RATES, {**RATES, L1: 20}):
         _, sure = reconcile.observe_drift(memory, seen_of(rates=rates))
         assert sure == NO_DRIFT
-    assert memory.pacing.rates() == RATES
+    assert memory.pacing.rates == RATES
 
 
 @pytest.mark.parametrize(

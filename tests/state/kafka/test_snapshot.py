@@ -2,30 +2,28 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from policies.throttle.lists import ThrottledLists
+from policies.throttle.lists import ThrottledLists, difference
 from policies.throttle.moves import UNKNOWN, Moves
 from policies.throttle.rates import BrokerRole, NetworkUse
-from state.events import BrokerLogs, MoveRow
-from state.kafka.memory import (
-    KNOWN_RATE,
+from state.events import (
     MISSING,
-    READING,
-    KafkaMemory,
-    PartitionTable,
-    WaitingLogs,
-    WaitingMoves,
+    BrokerLogs,
+    KafkaLoadReport,
+    Reassignment,
     find_places,
     partition_keys,
     places_in,
 )
+from state.kafka.memory import KNOWN_RATE, READING, KafkaMemory, PartitionTable
 from state.kafka.reconcile import Broken, observe_broken
-from state.kafka.snapshot import Observation, observe, others_lists
+from state.kafka.snapshot import Observation, observe
 from tests.policies.throttle.moving import Partition, moves_of
-from tests.state.kafka.reporting import Replica, moves_report, replica_table
+from tests.state.kafka.reporting import MoveRow, Replica, moves_report, replica_table
 
 NOW_MS, EARLIER_MS = 20_000, 10_000
 HOLD_MS = 30_000
@@ -49,19 +47,21 @@ def rates(*rows: tuple[str, int, tuple[int, ...]]) -> PartitionTable:
     return table(*rows, numbers_count=len(KNOWN_RATE))
 
 
-def logs(broker: int, *replicas: Replica, at_ms: int = NOW_MS, **more: int) -> WaitingLogs:
-    return WaitingLogs(at_ms, f"l{broker}", BrokerLogs(broker, replica_table(*replicas), **more))
+def logs(broker: int, *replicas: Replica, at_ms: int = NOW_MS, **more: Any) -> KafkaLoadReport:
+    return KafkaLoadReport(
+        at_ms, f"l{broker}", str(broker), BrokerLogs(broker, replica_table(*replicas), **more)
+    )
 
 
 def observed(
-    *reports: WaitingLogs,
+    *reports: KafkaLoadReport,
     moves: tuple[MoveRow, ...] | None = (MOVE,),
     before: PartitionTable = NO_READINGS,
     known: PartitionTable = NO_RATES,
     lists: ThrottledLists | None = None,
 ) -> Observation:
-    waiting = None if moves is None else WaitingMoves(NOW_MS - 1, "m", moves_report(*moves, lists=lists))
-    by_name: Mapping[str, WaitingLogs] = {str(each.logs.broker): each for each in reports}
+    waiting = None if moves is None else Reassignment(NOW_MS - 1, "m", moves_report(*moves, lists=lists))
+    by_name: Mapping[str, KafkaLoadReport] = {str(each.logs.broker): each for each in reports}
     return observe(before, waiting, by_name, end_ms=30_000, known=known, hold_ms=HOLD_MS)
 
 
@@ -150,7 +150,7 @@ BEFORE = readings(("t", 0, (EARLIER_MS, 1, 10_000, 3)))
     ],
 )
 def test_a_rate_that_is_not_told_is_held_over_for_a_while(
-    reports: tuple[WaitingLogs, ...],
+    reports: tuple[KafkaLoadReport, ...],
     known: PartitionTable,
     held_over_count: int,
     expected_rates: PartitionTable,
@@ -190,7 +190,7 @@ def test_a_rate_that_is_not_told_is_held_over_for_a_while(
     ],
 )
 def test_a_number_that_is_missing_has_its_reason(
-    move: MoveRow, reports: tuple[WaitingLogs, ...], before: PartitionTable, why: str
+    move: MoveRow, reports: tuple[KafkaLoadReport, ...], before: PartitionTable, why: str
 ) -> None:
     found = observed(*reports, moves=(move,), before=before)
     assert numbers_of(found)[0] == [UNKNOWN]
@@ -214,7 +214,7 @@ def test_a_number_that_is_missing_has_its_reason(
     ],
 )
 def test_the_reading_that_the_next_rate_is_measured_from(
-    reports: tuple[WaitingLogs, ...], expected: PartitionTable
+    reports: tuple[KafkaLoadReport, ...], expected: PartitionTable
 ) -> None:
     assert observed(*reports, before=BEFORE).readings == expected
 
@@ -246,10 +246,8 @@ def test_a_planned_move_does_not_run() -> None:
 
 
 def test_rates_and_network_of_the_brokers_that_reported() -> None:
-    one = logs(
-        1, leader_rate_bytes_per_s=10, in_bytes_per_s=3, leader_default_bytes_per_s=8, at_ms=NOW_MS - 5
-    )
-    two = logs(2, follower_rate_bytes_per_s=20, out_bytes_per_s=4, follower_default_bytes_per_s=9)
+    one = logs(1, rates={"leader": 10}, in_bytes_per_s=3, default_rates={"leader": 8}, at_ms=NOW_MS - 5)
+    two = logs(2, rates={"follower": 20}, out_bytes_per_s=4, default_rates={"follower": 9})
     found = observed(one, two)
     assert found.rates_there == {BrokerRole("leader", 1): 10, BrokerRole("follower", 2): 20}
     assert found.defaults_there == {"follower": 9}, "as the newest report says"
@@ -262,7 +260,7 @@ def test_rates_and_network_of_the_brokers_that_reported() -> None:
 def test_entries_that_are_not_ours_are_told_and_topics_without_any_are_left_out() -> None:
     there = ThrottledLists(leader={"t": "0:1,0:2", "u": "0:5"}, follower={"t": "0:3"})
     ours = ThrottledLists(leader={"t": "0:1"}, follower={"t": "0:3"})
-    assert others_lists(there, ours) == ThrottledLists(leader={"t": "0:2", "u": "0:5"}, follower={})
+    assert difference(there, ours) == ThrottledLists(leader={"t": "0:2", "u": "0:5"}, follower={})
 
 
 MOVES = (

@@ -10,9 +10,10 @@ from policies.throttle.needs import Lack
 from policies.throttle.pacing_round import PacingExplanation, PacingMemory
 from policies.throttle.progress import Basis, Eta
 from policies.throttle.rates import BrokerRole, ThrottleSettings, Violation
-from state.events import BrokerLogs
+from policies.throttle.roles import by_role
+from state.events import BrokerLogs, KafkaLoadReport
 from state.kafka import summary
-from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs, WaitingLogs
+from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs
 from state.kafka.reconcile import NO_DRIFT, NOTHING_BROKEN, Broken, Drift
 from state.kafka.snapshot import Observation
 from state.memory import Header
@@ -107,7 +108,7 @@ def test_a_move_that_was_late_is_on_time_again_once_its_progress_shows_that_and_
 
 
 REPORTS = {
-    name: WaitingLogs(at_ms, "r", BrokerLogs(int(name), replica_table()))
+    name: KafkaLoadReport(at_ms, "r", name, BrokerLogs(int(name), replica_table()))
     for name, at_ms in (("1", 470_000), ("2", 475_000))
 }
 """Brokers 1 and 2 reported in the round that ends at 480 s."""
@@ -225,12 +226,12 @@ def test_nothing_is_left_where_nothing_moves_and_unknown_otherwise(
 
 
 def test_of_the_bytes_that_are_left_none_may_be_unknown() -> None:
-    unsure = needs(follower_bytes_to_receive={3: 100, 4: None})
+    unsure = needs(bytes_left=by_role({1: 60, 2: 40}, {3: 100, 4: None}))
     assert throttle(explained(needs=unsure)).bytes_left is None
 
 
 def test_rates_in_force_are_named_by_role() -> None:
-    pacing = PacingMemory(begun_ms=0, leader_rates={2: 8, 1: 9}, follower_rates={3: 7})
+    pacing = PacingMemory(begun_ms=0, rates=by_role({2: 8, 1: 9}, {3: 7}))
     found = throttle(memory=KafkaMemory(pacing=pacing)).rates_bytes_per_s
     assert list(found.items()) == [("follower:3", 7), ("leader:1", 9), ("leader:2", 8)]
 
@@ -277,7 +278,7 @@ def test_lists_and_rates_of_others_are_named_and_ours_are_not() -> None:
 
 
 def test_what_an_earlier_decision_may_have_left_is_ours_though_no_longer_wanted() -> None:
-    left = ThrottleConfigs(ThrottledLists(leader={"t": "5:9"}), {9: 5})
+    left = ThrottleConfigs(ThrottledLists(leader={"t": "5:9"}), {BrokerRole("leader", 9): 5})
     rates = {L1: 24, BrokerRole("leader", 9): 5, BrokerRole("leader", 8): 4}
     there = seen_of(lists=ThrottledLists(leader={"t": "0:1,5:9,6:9"}), rates=rates)
     found = throttle(memory=memory_of(attempted=left), observation=there)
@@ -286,7 +287,7 @@ def test_what_an_earlier_decision_may_have_left_is_ours_though_no_longer_wanted(
 
 
 def test_of_what_a_dry_run_wants_entries_that_are_there_are_ours_and_rates_are_not() -> None:
-    pacing = PacingMemory(begun_ms=0, added=OURS, leader_rates={1: 24, 2: 24})
+    pacing = PacingMemory(begun_ms=0, added=OURS, rates={L1: 24, L2: 24})
     shadow = KafkaMemory(pacing=pacing, is_shadow=True)
     found = throttle(memory=shadow, observation=seen_of())
     assert found.others_leader_throttled_replicas == {}
