@@ -6,7 +6,7 @@ client is loaded when a side that is on it is asked for.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +24,7 @@ from streaming.transport.errors import NoAnswer, NotAllowed, PublishError, Topic
 from streaming.transport.executor import ControlView, Memory
 from streaming.transport.publisher import Publisher
 from streaming.transport.publishing import RanWith
-from streaming.transport.side import Actions, Begin, Epochs, EventSink, Place, Progress, Reader, Side
+from streaming.transport.side import Actions, EventSink, PartitionEpochs, Side
 from streaming.transport.topics import BrokersSeen, TopicOutcome, TopicsSeen
 
 
@@ -105,48 +105,6 @@ def addresses_of(settings: Settings) -> list[Address]:
     ]
 
 
-def input_topic(settings: Settings, topic: str) -> str:
-    """The name of a topic on the input's side in places and origins: on Pulsar its full name."""
-    return input_side(settings).full_name(topic)
-
-
-def input_reader(
-    settings: Settings,
-    topic: str,
-    *,
-    begin: Begin | Place = "earliest",
-    partition: int | None = None,
-    compacted: bool = False,
-) -> Reader:
-    """Reader of a topic on the input's side, or of one of its partitions; see ``Side.reader``."""
-    return input_side(settings).reader(topic, begin=begin, partition=partition, compacted=compacted)
-
-
-def input_partitions(
-    stack: ExitStack, settings: Settings, topic: str, *, begin: Begin = "earliest"
-) -> list[Reader]:
-    """A reader of each partition of a topic on the input's side, for callers that need them side by side; ``stack`` closes them."""
-    first = stack.enter_context(input_reader(settings, topic, begin=begin, partition=0))
-    others = range(1, first.partitions_count)
-    return [
-        first,
-        *(
-            stack.enter_context(input_reader(settings, topic, begin=begin, partition=number))
-            for number in others
-        ),
-    ]
-
-
-def output_reader(settings: Settings, topic: str, *, begin: Begin = "earliest") -> Reader:
-    """Reader of a topic on the output's side."""
-    return output_side(settings).reader(topic, begin=begin)
-
-
-def append_to_input(settings: Settings, topic: str, records: Sequence[tuple[str, bytes]]) -> None:
-    """Append keys with their values to a topic on the input's side; returns when the brokers have them. Raises ``exits.Refused``."""
-    input_side(settings).append(topic, records)
-
-
 def event_sink_of(settings: Settings) -> EventSink:
     """The input topic, connected. Raises ``PublishError`` or ``NoTopic``."""
     size = settings.controller.max_record_bytes
@@ -170,7 +128,7 @@ def publisher_of(settings: Settings) -> Publisher:
 
 
 def actions_of(
-    stack: ExitStack, settings: Settings, *, cluster: str, epochs: Epochs, records_max: int
+    stack: ExitStack, settings: Settings, *, cluster: str, epochs: PartitionEpochs, records_max: int
 ) -> Actions:
     """A consumer of the actions topic for a cluster's executors; ``stack`` closes it. Raises ``PublishError``."""
     group = f"trimtab-execute-{cluster}"
@@ -198,21 +156,6 @@ def input_ids(settings: Settings) -> dict[str, str]:
     return input_side(settings).topic_ids([settings.topics.input, settings.topics.control])
 
 
-def find_regrown_input(settings: Settings, read: Progress) -> str | None:
-    """The message about a log that was truncated and has grown again; reading on Pulsar shows that itself. Raises ``NoAnswer``."""
-    return input_side(settings).find_regrown(read)
-
-
-def find_lost(settings: Settings, places: Sequence[Place]) -> list[SkippedRange]:
-    """The ranges of records that are gone after these places. Raises ``NoAnswer`` or ``PublishError``.
-
-    If records were deleted before they were read (a retention that is shorter than an outage), every start ends with an error
-    until a person allows with ``--skip-lost`` that they are skipped. Memory, cooldowns and budgets stay. The source then skips
-    to the end of the gap, and not one record more.
-    """
-    return sorted(input_side(settings).find_lost(places), key=lambda each: each.where)
-
-
 def publish_skipped(settings: Settings, ranges: list[SkippedRange], *, epoch: int) -> None:
     """Publish what is skipped to the audit topic, and wait until it is there. Raises ``PublishError``.
 
@@ -223,15 +166,15 @@ def publish_skipped(settings: Settings, ranges: list[SkippedRange], *, epoch: in
     try:
         output_side(settings).append(settings.topics.audit, [(None, value)], headers=headers)
     except Refused as error:
-        kind = PublishError if passes(error.__cause__) else NotAllowed
+        kind = PublishError if is_transient(error.__cause__) else NotAllowed
         raise kind(error.message) from error
 
 
-def passes(error: BaseException | None) -> bool:
+def is_transient(error: BaseException | None) -> bool:
     """Whether the error means that brokers do not answer. A wrong address looks the same; a missing permission or topic does not."""
     if isinstance(error, NoAnswer):
-        return error.passes
+        return error.is_transient
     from streaming.kafka import client as kafka  # noqa: PLC0415  the brokers' clients are imported late
     from streaming.pulsar import clients as pulsar  # noqa: PLC0415  the same
 
-    return isinstance(error, Unreachable) or kafka.passes(error) or pulsar.passes(error)
+    return isinstance(error, Unreachable) or kafka.is_transient(error) or pulsar.is_transient(error)

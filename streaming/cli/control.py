@@ -26,7 +26,7 @@ from streaming.process.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.catalog import dotted, values
 from streaming.settings.reference import toml_value
-from streaming.systems import append_to_input, input_reader
+from streaming.systems import input_side
 from streaming.transport.side import TopicRecord
 
 Edit = Callable[[ControlData], ControlData]
@@ -333,13 +333,14 @@ def encode_change(settings: Mapping[str, Any], path: tuple[str, ...] = ()) -> It
 
 def read_control(settings: Settings) -> list[TopicRecord]:
     """The newest record of each cluster, and older ones that are not compacted yet, in order. Raises ``exits.Refused``."""
-    with input_reader(settings, settings.topics.control, compacted=True) as reader:
+    with input_side(settings).reader(settings.topics.control, compacted=True) as reader:
         return list(reader.read_to_end())
 
 
 def write_control(settings: Settings, events: Sequence[Planned]) -> None:
     """Write and wait for the brokers; returns when they have it. Raises ``exits.Refused``."""
-    append_to_input(settings, settings.topics.control, [(event.cluster, event.value) for event in events])
+    records = [(event.cluster, event.value) for event in events]
+    input_side(settings).append(settings.topics.control, records)
 
 
 def check_written(

@@ -25,7 +25,7 @@ import msgspec
 from streaming.contract.encode import Origin
 from streaming.controller.recording import Recorded, decode_recorded, encode_recorded
 from streaming.settings import Settings
-from streaming.systems import input_partitions, input_topic
+from streaming.systems import input_side
 from streaming.transport.side import Begin, Reader, TopicRecord
 
 
@@ -90,8 +90,14 @@ class Recorder:
 def _logs(
     stack: ExitStack, settings: Settings, topic: str, *, begin: Begin, is_control: bool
 ) -> Iterator[_Log]:
-    name, is_on_pulsar = input_topic(settings, topic), settings.input.is_pulsar
-    for number, reader in enumerate(input_partitions(stack, settings, topic, begin=begin)):
+    side, is_on_pulsar = input_side(settings), settings.input.is_pulsar
+    name = side.full_name(topic)
+    first = stack.enter_context(side.reader(topic, begin=begin, partition=0))
+    others = [
+        stack.enter_context(side.reader(topic, begin=begin, partition=number))
+        for number in range(1, first.partitions_count)
+    ]
+    for number, reader in enumerate([first, *others]):
         yield _Log(reader, name, number, is_control=is_control, is_on_pulsar=is_on_pulsar)
 
 

@@ -45,7 +45,7 @@ from streaming.settings import Settings
 from streaming.systems import actions_of, control_of, event_sink_of
 from streaming.transport.errors import PublishError
 from streaming.transport.executor import ControlView
-from streaming.transport.side import ActionRecord, Actions, Epochs, EventSink
+from streaming.transport.side import ActionRecord, Actions, EventSink, PartitionEpochs
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 1.0
@@ -71,7 +71,7 @@ class Topics:
     actions: Actions
     control: ControlView
     results: EventSink
-    epochs: Epochs
+    epochs: PartitionEpochs
 
 
 def open_topics(
@@ -86,7 +86,7 @@ def open_topics(
     results = stack.enter_context(closing(event_sink_of(settings)))
     control = stack.enter_context(control_of(settings, cluster=cluster, system=system))
     control.newest()
-    epochs = Epochs()
+    epochs = PartitionEpochs()
     actions = actions_of(stack, settings, cluster=cluster, epochs=epochs, records_max=records_max)
     return Topics(actions=actions, control=control, results=results, epochs=epochs)
 

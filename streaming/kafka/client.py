@@ -263,7 +263,7 @@ def explain_denied(
     return repr(error)
 
 
-def passes(error: BaseException | None) -> bool:
+def is_transient(error: BaseException | None) -> bool:
     """Whether brokers do not answer, which may pass. A wrong address looks the same; a missing permission or topic does not."""
     return isinstance(error, KafkaError) and bool(error.retriable)
 
@@ -274,4 +274,4 @@ def retry_until_answered() -> Iterator[None]:
     try:
         yield
     except KafkaError as error:
-        raise NoAnswer(str(error), passes=passes(error)) from error
+        raise NoAnswer(str(error), is_transient=is_transient(error)) from error

@@ -37,7 +37,7 @@ from streaming.kafka.client import (
 from streaming.kafka.link import Link, describe_hidden_topic, describe_missing
 from streaming.process.closing import Closing
 from streaming.transport.errors import PublishError, Taken
-from streaming.transport.side import LOOKBACK_S, ActionRecord, Epochs, Write
+from streaming.transport.side import LOOKBACK_S, ActionRecord, PartitionEpochs, Write
 
 _ASSIGNORS = (StickyPartitionAssignor, RangePartitionAssignor)
 """With the first, an executor that joins leaves partitions where they are; older executors only know the second."""
@@ -53,7 +53,14 @@ class ActionsTopic(Closing):
     """Consumer of the actions topic in the group of a cluster's executors. Not for several threads."""
 
     def __init__(
-        self, link: Link, topic: str, *, group: str, epochs: Epochs, records_max: int, **options: object
+        self,
+        link: Link,
+        topic: str,
+        *,
+        group: str,
+        epochs: PartitionEpochs,
+        records_max: int,
+        **options: object,
     ) -> None:
         """``options`` are passed to the client. Raises ``PublishError`` when the brokers cannot be reached or there is no such topic."""
         self._link = link

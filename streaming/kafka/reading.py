@@ -62,7 +62,7 @@ class TopicReader(Closing):
         link: Link,
         topic: str,
         *,
-        begin: Begin | Place = "earliest",
+        begin: Begin = "earliest",
         partition: int | None = None,
         compacted: bool = False,
         silence_s: float | None = None,
@@ -104,13 +104,9 @@ class TopicReader(Closing):
     def _explain_errors(self) -> AbstractContextManager[None]:
         return explain_errors(self._link, self._topic, "Read")
 
-    def _seek(self, begin: Begin | Place) -> None:
-        """Begin to read there; a ``Place`` is only for a reader of one partition."""
+    def _seek(self, begin: Begin) -> None:
         consumer, partitions = self._consumer, self._partitions
-        if isinstance(begin, Place):
-            (partition,) = partitions
-            consumer.seek(partition, int(begin.at))
-        elif begin == "earliest":
+        if begin == "earliest":
             consumer.seek_to_beginning(*partitions)
         elif begin == "latest":
             consumer.seek_to_end(*partitions)

@@ -140,7 +140,7 @@ def is_denied(error: Exception) -> bool:
     return isinstance(error, pulsar.AuthorizationError)
 
 
-def passes(error: BaseException | None) -> bool:
+def is_transient(error: BaseException | None) -> bool:
     """Whether brokers do not answer, which may pass. A wrong address looks the same; a missing permission or topic does not."""
     if isinstance(error, AdminError):
         return error.failure in PASSING

@@ -58,7 +58,7 @@ class PulsarTopicReader(Closing):
         link: PulsarLink,
         topic: str,
         *,
-        begin: Begin | Place = "earliest",
+        begin: Begin = "earliest",
         partition: int | None = None,
         compacted: bool = False,
         silence_s: float | None = None,
@@ -71,7 +71,7 @@ class PulsarTopicReader(Closing):
                 names = self._partitions(admin)
                 self.partitions_count = len(names)
                 partitions = names if partition is None else [names[partition]]
-                first = [_first_place_of(admin, each, begin) for each in partitions]
+                first = [_first_place(admin, each, begin) for each in partitions]
             self._client = link.client(timeout_s=_TIMEOUT_MS / 1000)
             self._readers = [
                 self._reader(each, done, compacted=compacted)
@@ -118,11 +118,11 @@ class PulsarTopicReader(Closing):
         return partition_names(self._topic, count)
 
 
-def _first_place_of(admin: PulsarAdmin, partition: str, begin: Begin | Place) -> pulsar.MessageId | Position:
+def _first_place(admin: PulsarAdmin, partition: str, begin: Begin) -> pulsar.MessageId | Position:
     """Where a reader begins: an end of the log, or after a position."""
     if isinstance(begin, str):
         return pulsar.MessageId.latest if begin == "latest" else pulsar.MessageId.earliest
-    return Position.parse(begin.at) if isinstance(begin, Place) else position_before(admin, partition, begin)
+    return position_before(admin, partition, begin)
 
 
 def record_of(message: pulsar.Message) -> TopicRecord:

@@ -137,7 +137,7 @@ class ActionRecord:
 
 
 @dataclass(slots=True)
-class Epochs:
+class PartitionEpochs:
     """The highest epoch read so far of each source in each partition: it applies to the records that follow there.
 
     Actions that an older controller published before it stay valid, even if they are carried out later.
@@ -204,7 +204,7 @@ class Side(Protocol):
         self,
         topic: str,
         *,
-        begin: Begin | Place = "earliest",
+        begin: Begin = "earliest",
         partition: int | None = None,
         compacted: bool = False,
         silence_s: float | None = None,
@@ -233,7 +233,7 @@ class Side(Protocol):
         """The publisher of the controller ``name``, not yet connected to anything."""
 
     def actions(
-        self, topic: str, *, group: str, epochs: Epochs, records_max: int
+        self, topic: str, *, group: str, epochs: PartitionEpochs, records_max: int
     ) -> AbstractContextManager[Actions]:
         """A consumer of a topic whose position the brokers keep under ``group``. Raises ``PublishError``."""
 

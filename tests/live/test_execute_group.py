@@ -17,7 +17,7 @@ from streaming.kafka.executor import ActionsTopic
 from streaming.kafka.link import Link
 from streaming.process.deadline import Deadline
 from streaming.transport.errors import PublishError
-from streaming.transport.side import ActionRecord, Epochs
+from streaming.transport.side import ActionRecord, PartitionEpochs
 from tests.support.actions import publish, results, throttle
 from tests.support.controllers import is_frozen
 from tests.support.processes import Child, is_ready, until
@@ -41,7 +41,7 @@ def consumer(stage: Stage, stack: ExitStack) -> ActionsTopic:
             Link(stage.bootstrap),
             stage.topics.actions,
             group=f"trimtab-execute-{stage.name}",
-            epochs=Epochs(),
+            epochs=PartitionEpochs(),
             records_max=10,
             **options,
         )

@@ -102,7 +102,7 @@ def test_a_refusal_that_does_not_pass_is_no_outage(admin: Admin):
     assert not isinstance(start.value, Unreachable)
     with pytest.raises(NoAnswer) as read:
         topic_ids(LINK, ["a"])
-    assert not read.value.passes
+    assert not read.value.is_transient
 
 
 def test_a_target_sets_a_requests_limit_and_a_certificate_of_no_use_is_told(admin: Admin):
