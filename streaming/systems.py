@@ -73,12 +73,21 @@ def validate_all(settings: Settings) -> list[str]:
     problems: list[str] = []
     for side, topics in _topics_by_side(settings):
         try:
-            warnings += side.validate_topics(settings, topics)
+            warnings += validate(side, settings, topics)
         except TopicsWrong as error:
             problems.append(str(error))
     if problems:
         raise TopicsWrong("\n".join(problems))
     return warnings
+
+
+def validate(side: Side, settings: Settings, topics: frozenset[str]) -> list[str]:
+    """Check topics of a side, but for the executors', which no controller touches; returns warnings, raises ``StartError``."""
+    names = settings.topics
+    seen = side.topics_seen(settings, topics - {names.executor_kafka})
+    return seen.warnings_at_start(
+        address=side.url.removeprefix("kafka://"), beats=side.full_name(names.beats)
+    )
 
 
 @dataclass(frozen=True, slots=True)

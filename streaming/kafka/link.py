@@ -154,14 +154,6 @@ def beat_operations(names: TopicNames) -> dict[str, tuple[Operation, ...]]:
     return {names.beats: ("Write", "DescribeConfigs")}
 
 
-def missing_permissions(
-    link: Link, needed: Mapping[str, Sequence[Operation]], permissions: Sequence[TopicPermissions]
-) -> Iterator[str]:
-    """One sentence for each topic on which a permission is missing, with the command that grants it."""
-    for topic, operations in missing_by_topic(needed, permissions):
-        yield describe_missing(link, "topic", topic, operations)
-
-
 def missing_by_topic(
     needed: Mapping[str, Sequence[Operation]], permissions: Sequence[TopicPermissions]
 ) -> Iterator[tuple[str, list[Operation]]]:

@@ -27,7 +27,6 @@ class KafkaSide:
         self.find_regrown = partial(find_regrown, link)
         self.topic_ids = partial(topics.topic_ids, link)
         self.create_topics = partial(topics.create, link)
-        self.validate_topics = partial(topics.validate, link)
         self.brokers_seen = partial(topics.brokers_seen, link)
         self.topics_seen = partial(topics.topics_seen, link)
 

@@ -1,11 +1,8 @@
-"""The nine topics on Kafka: how they must be set up, making them, checking them at start, and examining them for a person.
+"""The nine topics on Kafka: how they must be set up, making them, and examining them.
 
 Existing topics are never altered: their settings may be deliberate, and some mistakes (a partition count)
 cannot be undone. Each difference is named with the value found, the value expected and the command that corrects
 it. Retention and replication are chosen for new topics only; operators may change them freely.
-
-A start stops at the first kind of obstacle and only asks what keeps a controller from starting; a person is shown everything
-at once, also settings that a new topic would have and an older one may lack.
 """
 
 import contextlib
@@ -33,10 +30,9 @@ from streaming.kafka.link import (
     beat_operations,
     controller_operations,
     missing_by_topic,
-    missing_permissions,
 )
 from streaming.settings import Settings, TopicNames
-from streaming.transport.errors import StartError, TopicsWrong, Unreachable
+from streaming.transport.errors import StartError, Unreachable
 from streaming.transport.topics import (
     ACTIONS_RETENTION_MS,
     AUDIT_RETENTION_MS,
@@ -48,7 +44,6 @@ from streaming.transport.topics import (
     Outcome,
     TopicOutcome,
     TopicsSeen,
-    no_beats,
 )
 
 REPLICAS_MAX = 3
@@ -196,52 +191,6 @@ def create(
     ]
 
 
-def validate(link: Link, settings: Settings, only: frozenset[str]) -> list[str]:
-    """Check at start that the topics (of `only`) can be used; returns warnings.
-
-    Raises `Unreachable` when the address cannot be reached within about 10 s, and otherwise one `StartError` naming every
-    obstacle: a missing topic, a permission the controller lacks, a timestamp type other than LogAppendTime, a partition
-    count or cleanup policy that would lose order or markers. A `max.message.bytes` below the largest record that is read,
-    or written to it, is only a warning, and so is everything about an optional topic.
-    """
-    names = settings.topics
-    specs = _specs(settings, only - {names.executor_kafka})  # no controller touches that one
-    with connected_admin(link) as admin:
-        found, permissions = describe(admin, [spec.name for spec in specs])
-    refused = list(missing_permissions(link, controller_operations(names), permissions))
-    if refused:
-        raise TopicsWrong("\n".join(refused))
-    needed = [spec for spec in specs if not spec.optional]
-    missing = [spec.name for spec in needed if spec.name not in found]
-    differences = [
-        difference
-        for spec in needed
-        if spec.name in found
-        for difference in differences_of(spec, found[spec.name], link)
-    ]
-    problems = [str(difference) for difference in differences if not difference.tolerable]
-    if missing:
-        problems.append(
-            f"topics missing at {link.bootstrap}: {', '.join(missing)}. Run: trimtab topics create"
-        )
-    if problems:
-        raise TopicsWrong("\n".join(problems))
-    optional = [spec for spec in specs if spec.optional]
-    lacking = missing_permissions(link, beat_operations(names), permissions)
-    return [
-        *map(str, differences),
-        *map(no_beats, lacking),
-        *(no_beats(problem) for spec in optional for problem in _optional_problems(spec, found, link)),
-    ]
-
-
-def _optional_problems(spec: TopicSpec, found: Mapping[str, TopicFound], link: Link) -> Iterator[str]:
-    if spec.name not in found:
-        yield f"topic {spec.name} is missing at {link.bootstrap}. Run: trimtab topics create."
-    else:
-        yield from map(str, differences_of(spec, found[spec.name], link))
-
-
 def _compare(spec: TopicSpec, found: TopicFound, link: Link) -> TopicOutcome:
     differences = tuple(differences_of(spec, found, link))
     outcome = Outcome.DIFFERS if differences else Outcome.ALREADY_RIGHT
@@ -383,7 +332,7 @@ def brokers_seen(link: Link, topic: str) -> BrokersSeen:
 
 
 def topics_seen(link: Link, settings: Settings, only: frozenset[str]) -> TopicsSeen:
-    """The topics in ``only``. Raises ``Unreachable`` or ``StartError``."""
+    """The topics in ``only``, as they are now. Raises ``Unreachable`` when the address does not answer, or ``StartError``."""
     names = settings.topics
     specs = _specs(settings, only)
     with connected_admin(link) as admin:
@@ -400,12 +349,13 @@ def topics_seen(link: Link, settings: Settings, only: frozenset[str]) -> TopicsS
             difference
             for spec, topic in there
             if topic.configs  # Kafka leaves them out if we may not DescribeConfigs
-            for difference in (
-                *differences_of(spec, topic, link),
-                *_find_shorter_retention(spec, topic, link),
-            )
+            for difference in differences_of(spec, topic, link)
         ),
-        unwell=tuple(difference for spec, topic in there for difference in _find_unwell(spec, topic, link)),
+        unwell=tuple(
+            difference
+            for spec, topic in there
+            for difference in (*_find_shorter_retention(spec, topic, link), *_find_unwell(spec, topic, link))
+        ),
         denied=tuple(_find_denied(link, names, permissions)),
     )
 

@@ -28,7 +28,6 @@ class PulsarSide:
         self.owned = partial(owned, link)
         self.find_lost = partial(find_lost, link)
         self.create_topics = partial(topics.create, link)
-        self.validate_topics = partial(topics.validate, link)
         self.brokers_seen = partial(topics.brokers_seen, link)
         self.topics_seen = partial(topics.topics_seen, link)
 

@@ -257,9 +257,6 @@ class Side(Protocol):
     ) -> list[TopicOutcome]:
         """Make those of the topics that are missing. Raises ``StartError``."""
 
-    def validate_topics(self, settings: Settings, only: frozenset[str]) -> list[str]:
-        """Check those topics; returns warnings. Raises ``StartError``."""
-
     def brokers_seen(self, topic: str) -> BrokersSeen:
         """The brokers that answer; ``topic`` is one of theirs. Raises ``StartError``."""
 

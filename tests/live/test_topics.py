@@ -13,8 +13,9 @@ from policies.throttle.lists import ThrottledLists
 from streaming.contract.envelope import LARGEST_RECORD_BYTES
 from streaming.kafka.link import Link
 from streaming.kafka.side import KafkaSide
-from streaming.kafka.topics import RECORD_HEADROOM_BYTES, create, validate
+from streaming.kafka.topics import RECORD_HEADROOM_BYTES, create
 from streaming.settings import ControllerSettings, Settings, TopicNames, load
+from streaming.systems import validate
 from streaming.transport.errors import StartError
 from streaming.transport.executor import Memory, Remembered
 from streaming.transport.topics import Outcome
@@ -50,7 +51,7 @@ class Topics:
         return {outcome.topic: outcome.outcome for outcome in made}
 
     def check(self) -> list[str]:
-        return validate(Link(self.bootstrap), self.settings, frozenset(self.names.all))
+        return validate(KafkaSide(Link(self.bootstrap)), self.settings, frozenset(self.names.all))
 
     def refused(self) -> str:
         with pytest.raises(StartError) as refusal:
@@ -223,7 +224,7 @@ def test_everything_wrong_is_said_at_once(topics: Topics):
 
 def test_an_address_that_does_not_answer_is_refused_by_name():
     with pytest.raises(StartError, match=r"127\.0\.0\.1:1 .*address is right"):
-        validate(Link("127.0.0.1:1"), Settings(), frozenset({"trimtab.input"}))
+        validate(KafkaSide(Link("127.0.0.1:1")), Settings(), frozenset({"trimtab.input"}))
 
 
 @pytest.fixture
