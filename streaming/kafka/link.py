@@ -15,6 +15,7 @@ from typing import Literal
 
 from streaming.process.exits import WrongUse
 from streaming.settings import SecuritySettings, Settings, TopicNames
+from streaming.transport.topics import Denied
 
 ANYBODY = "User:ANONYMOUS"
 """The user that brokers see if they ask clients for no name."""
@@ -135,7 +136,7 @@ class TopicPermissions:
 
 
 def controller_operations(names: TopicNames) -> dict[str, tuple[Operation, ...]]:
-    """What `trimtab run` needs, by topic."""
+    """What `trimtab run` needs, by topic; without the topic of beats it runs all the same."""
     reads: tuple[Operation, ...] = ("Read", "DescribeConfigs")
     writes: tuple[Operation, ...] = ("Write", "DescribeConfigs")
     return {
@@ -146,22 +147,21 @@ def controller_operations(names: TopicNames) -> dict[str, tuple[Operation, ...]]
         names.audit: writes,
         names.dead_letter: writes,
         names.commits: ("Read", *writes),
+        names.beats: writes,
     }
 
 
-def beat_operations(names: TopicNames) -> dict[str, tuple[Operation, ...]]:
-    """What `trimtab run` uses if it is allowed, by topic; it also runs without."""
-    return {names.beats: ("Write", "DescribeConfigs")}
-
-
-def missing_by_topic(
-    needed: Mapping[str, Sequence[Operation]], permissions: Sequence[TopicPermissions]
-) -> Iterator[tuple[str, list[Operation]]]:
-    """Each topic on which permissions are missing, with the operations."""
+def find_denied(link: Link, names: TopicNames, permissions: Sequence[TopicPermissions]) -> Iterator[Denied]:
+    """What the controller must be allowed, and is not, by topic."""
+    needed = controller_operations(names)
     for topic in permissions:
         operations = [each for each in needed.get(topic.name, ()) if _is_missing(topic, each)]
         if operations:
-            yield topic.name, operations
+            yield Denied(
+                what=f"{link.principal} lacks the permission {' and '.join(operations)} on topic {topic.name}",
+                remedy=f"Run: {acl_command(link, 'topic', topic.name, operations)}",
+                tolerable=topic.name == names.beats,
+            )
 
 
 def _is_missing(topic: TopicPermissions, operation: Operation) -> bool:

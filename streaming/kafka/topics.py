@@ -27,9 +27,7 @@ from streaming.kafka.link import (
     Link,
     TopicPermissions,
     acl_command,
-    beat_operations,
-    controller_operations,
-    missing_by_topic,
+    find_denied,
 )
 from streaming.settings import Settings, TopicNames
 from streaming.transport.errors import StartError, Unreachable
@@ -39,7 +37,6 @@ from streaming.transport.topics import (
     BEATS_RETENTION_MS,
     INPUT_RETENTION_MS,
     BrokersSeen,
-    Denied,
     Difference,
     Outcome,
     TopicOutcome,
@@ -356,7 +353,7 @@ def topics_seen(link: Link, settings: Settings, only: frozenset[str]) -> TopicsS
             for spec, topic in there
             for difference in (*_find_shorter_retention(spec, topic, link), *_find_unwell(spec, topic, link))
         ),
-        denied=tuple(_find_denied(link, names, permissions)),
+        denied=tuple(find_denied(link, names, permissions)),
     )
 
 
@@ -402,16 +399,6 @@ def _make_difference(
         remedy=f"Bring its brokers back: kafka-topics.sh --bootstrap-server {link.bootstrap} --describe --topic {spec.name}",
         tolerable=tolerable,
     )
-
-
-def _find_denied(link: Link, names: TopicNames, permissions: Sequence[TopicPermissions]) -> Iterator[Denied]:
-    beats = beat_operations(names)
-    for topic, operations in missing_by_topic({**controller_operations(names), **beats}, permissions):
-        yield Denied(
-            what=f"{link.principal} lacks the permission {' and '.join(operations)} on topic {topic}",
-            remedy=f"Run: {acl_command(link, 'topic', topic, operations)}",
-            tolerable=topic in beats,
-        )
 
 
 def topic_ids(link: Link, names: Sequence[str]) -> dict[str, str]:

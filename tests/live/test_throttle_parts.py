@@ -28,8 +28,8 @@ from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import Done, Held, Skip, ThrottleAction
 from streaming.kafka.client import ClusterError, Unanswered
 from streaming.kafka.cluster import Change, KafkaCluster, Throttle, changes_of, cluster_of, list_key, rate_key
-from streaming.kafka.events import KafkaEvents
 from streaming.kafka.link import Link
+from streaming.kafka.side import KafkaEvents
 from streaming.process.exits import REFUSED, WRONG_USE
 from streaming.settings import KafkaTarget, load
 from streaming.transport.errors import Taken

@@ -18,8 +18,8 @@ from streaming.executor.kafka import ThrottleLoop, start
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.kafka.client import close_producer
 from streaming.kafka.cluster import KafkaCluster, Throttle
-from streaming.kafka.events import KafkaEvents
 from streaming.kafka.link import Link
+from streaming.kafka.side import KafkaEvents
 from streaming.settings import Settings
 from tests.support.processes import meanwhile
 
