@@ -19,8 +19,7 @@ from state.settings import RoundSettings
 from streaming.collector.metrics import CollectorMetrics
 from streaming.contract.encode import encode_event
 from streaming.contract.messages import MAX_UNOWNED_COUNT, TickData, TickMessage, type_of
-from streaming.process.heartbeat import Heartbeat, Sign
-from streaming.process.serve import Check
+from streaming.process.serve import Check, Heartbeat, Sign
 from streaming.transport.side import EventSink
 
 _LOG = logging.getLogger(__name__)

@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 
 from streaming.controller.batches import BatchPublisher
-from streaming.process.heartbeat import Heartbeat, Sign
-from streaming.process.serve import Check
+from streaming.process.serve import Check, Heartbeat, Sign
 from streaming.spark.query import Query
 
 _LOG = logging.getLogger(__name__)

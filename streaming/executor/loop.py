@@ -39,8 +39,7 @@ from streaming.executor.orders import (
     gate,
     read_order,
 )
-from streaming.process.heartbeat import Heartbeat, Sign
-from streaming.process.serve import Check
+from streaming.process.serve import Check, Heartbeat, Sign
 from streaming.settings import Settings
 from streaming.systems import actions_of, control_of, event_sink_of
 from streaming.transport.errors import PublishError

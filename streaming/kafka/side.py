@@ -16,7 +16,7 @@ from streaming.kafka.client import close_producer, explain_denied, open_producer
 from streaming.kafka.executor import ActionsTopic, owned
 from streaming.kafka.link import Link
 from streaming.kafka.publisher import KafkaPublisher
-from streaming.kafka.reading import TopicReader, explain_errors, find_lost, find_regrown
+from streaming.kafka.reader import TopicReader, explain_errors, find_lost, find_regrown
 from streaming.kafka.topics import RECORD_HEADROOM_BYTES
 from streaming.process.closing import Closing
 from streaming.transport.errors import NoTopic, PublishError

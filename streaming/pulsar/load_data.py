@@ -71,7 +71,7 @@ class LoadData:
         self._readers: list[pulsar.Reader] = []
 
     def follow(self) -> None:
-        """Begin, or go on after the connection was lost; for one thread at a time. If that fails, ``of`` raises the reason."""
+        """Begin, or go on after the connection was lost; for one thread at a time. If that fails, ``newest`` raises the reason."""
         if self._client is not None and all(reader.is_connected() for reader in self._readers):
             return
         self.close()
@@ -97,7 +97,7 @@ class LoadData:
         self.close()
         self._tables.note_problem(problem)
 
-    def of(self, broker: str, *, within_s: float) -> PublishedLoad:
+    def newest(self, broker: str, *, within_s: float) -> PublishedLoad:
         """What a broker published last; waits up to ``within_s`` while there is nothing. Raises ``NoLoadData``."""
         tables = self._tables
         loads, top_bundles = tables.values[LOAD_TOPIC], tables.values[TOP_BUNDLES_TOPIC]

@@ -17,7 +17,7 @@ from streaming.pulsar.commits import WINDOW, Acknowledged, NotSent
 from streaming.pulsar.executor import PulsarActions, owned
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.publisher import PulsarPublisher
-from streaming.pulsar.reading import PulsarTopicReader, explain_errors, find_lost
+from streaming.pulsar.reader import PulsarTopicReader, explain_errors, find_lost
 from streaming.transport.errors import NoTopic, PublishError
 from streaming.transport.side import Progress
 

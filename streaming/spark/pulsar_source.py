@@ -77,7 +77,7 @@ class Options:
         return self.service_url, self.token_file, self.ca_file
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> "Options":
+    def parse(cls, options: Mapping[str, str]) -> "Options":
         """Check options. Raises ValueError naming the option that is missing or wrong."""
         missing = [
             name for name in ("service_url", "admin_url", "topics", "subscription") if not options.get(name)
@@ -128,7 +128,7 @@ class PulsarSource(DataSource):
     def streamReader(self, schema: StructType) -> "PulsarReader":  # noqa: N802  Spark's name
         """Makes the reader; connects to nothing."""
         del schema
-        return PulsarReader(Options.of(self.options))
+        return PulsarReader(Options.parse(self.options))
 
 
 class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -12,7 +12,7 @@ from streaming.executor.loop import _ANSWER, _NO_BATCH, _TURN, Topics
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import Done, Order, Skip
 from streaming.executor.pulsar import ExecutorLoop, PulsarAction
-from streaming.process.heartbeat import Heartbeat
+from streaming.process.serve import Heartbeat
 from streaming.transport.errors import PublishError
 from streaming.transport.side import ActionRecord, PartitionEpochs
 

@@ -246,11 +246,11 @@ def test_a_broker_that_cannot_be_heard_is_looked_for_again_and_no_old_value_repe
         with HttpClient(target) as http:
             load_data = LoadData(PulsarAdmin(http, target), http, target)
             load_data._tables.take(LOAD_TOPIC, "b1", b"{}")
-            assert load_data.of("b1", within_s=0) == PublishedLoad(b"{}", b"")
+            assert load_data.newest("b1", within_s=0) == PublishedLoad(b"{}", b"")
             for _ in range(2):
                 load_data.follow()
                 with pytest.raises(NoLoadData, match="the brokers' load data cannot be read"):
-                    load_data.of("b1", within_s=60)
+                    load_data.newest("b1", within_s=60)
             load_data.close()
     assert len(broker.asked) == 2
 
@@ -260,7 +260,7 @@ def test_load_is_waited_for_until_it_comes_or_the_topics_cannot_be_followed(happ
     target = PulsarTarget()
     with HttpClient(target) as http, ThreadPoolExecutor(1) as pool:
         load_data = LoadData(PulsarAdmin(http, target), http, target)
-        waiting = pool.submit(load_data.of, "b1", within_s=60)
+        waiting = pool.submit(load_data.newest, "b1", within_s=60)
         load_data._tables.take(LOAD_TOPIC, "b2", b"{}")
         load_data._tables.take(TOP_BUNDLES_TOPIC, "b1", b"[]")
         with pytest.raises(TimeoutError):
@@ -282,9 +282,9 @@ def test_a_broker_that_took_its_load_back_and_one_never_heard_of_are_told_apart(
         load_data._tables.take(TOP_BUNDLES_TOPIC, "b1", b"[]")
         load_data._tables.take(LOAD_TOPIC, "b1", b"")
         with pytest.raises(NoLoadData, match="it took back what it published"):
-            load_data.of("b1", within_s=0)
+            load_data.newest("b1", within_s=0)
         with pytest.raises(NoLoadData, match="loadBalancerReportUpdateMaxIntervalMinutes"):
-            load_data.of("b2", within_s=0)
+            load_data.newest("b2", within_s=0)
         load_data.keep_only(["b2"])
         with pytest.raises(NoLoadData, match="it has published no load"):
-            load_data.of("b1", within_s=0)
+            load_data.newest("b1", within_s=0)

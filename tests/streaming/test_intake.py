@@ -21,7 +21,7 @@ from state.store import DictStore
 from streaming.contract.encode import SKIPPED_TYPE, Origin, Refused, SkippedRange, encode_skipped
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.spark.checkpoint import decode_progress
-from streaming.spark.deciding import in_source_order
+from streaming.spark.decider import in_source_order
 from streaming.spark.operator import pack, unpack
 from streaming.transport.intake import Intake, Record
 from streaming.transport.side import Place, is_past
@@ -117,7 +117,7 @@ def test_every_record_is_counted_once_by_cluster_type_and_end():
             ("", "unknown", "rejected"): 1,
         }
     )
-    assert desk.intake.tally.of("rejected") == 3
+    assert desk.intake.tally.count("rejected") == 3
     assert desk.intake.tally.reasons == {"not-json": 1, "no-subject": 1, "bad-settings": 1}
 
 

@@ -17,8 +17,7 @@ from prometheus_client import CollectorRegistry, Counter
 from streaming.collector.collector import Cadence, Collector
 from streaming.collector.metrics import CollectorMetrics
 from streaming.controller.health import BATCH_S, START_S, TURN_S, Health
-from streaming.process.heartbeat import Heartbeat
-from streaming.process.serve import Check, HealthServer
+from streaming.process.serve import Check, HealthServer, Heartbeat
 from streaming.transport.side import LineEvents
 
 

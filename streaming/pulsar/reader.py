@@ -1,4 +1,4 @@
-"""Reads a topic on Pulsar, as ``streaming.kafka.reading`` does on Kafka, and finds input that is gone: no subscription stays behind."""
+"""Reads a topic on Pulsar, as ``streaming.kafka.reader`` does on Kafka, and finds input that is gone: no subscription stays behind."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
