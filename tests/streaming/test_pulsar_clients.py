@@ -13,8 +13,7 @@ from streaming.pulsar import side as pulsar_side
 from streaming.pulsar.commits import Acknowledged, NotSent
 from streaming.pulsar.link import PulsarLink, input_on_pulsar
 from streaming.pulsar.positions import DataLoss, Ledger, Log, Position, pack
-from streaming.pulsar.reader import explain_errors
-from streaming.pulsar.side import PulsarEvents
+from streaming.pulsar.side import PulsarEvents, explain_errors
 from streaming.pulsar.topics import _Retention, specs_of
 from streaming.settings import PulsarTopics, Settings
 from streaming.settings.load import compose
