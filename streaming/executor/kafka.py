@@ -114,7 +114,8 @@ class ThrottleExecutor:
     ) -> list[str]:
         """Remember, set, read back, remember what is left; returns a line for each change and each broker that failed or is down."""
         remembered = held.remembered
-        existing = _existing_topics_of(kafka, aim.add, aim.remove)
+        topics = {topic for lists in (aim.add, aim.remove) for topic in (*lists.leader, *lists.follower)}
+        existing = {topic for topic, _ in kafka.partitions(topics)}  # those deleted meanwhile have no lists
         brokers = {role.broker for role in (*aim.rates, *aim.clear)}
         down = brokers - kafka.brokers().keys() if brokers else set()
         found = kafka.throttle(topics=existing, brokers=brokers - down)
@@ -181,15 +182,13 @@ class ThrottleExecutor:
         try:
             held.write(settled)
         except Taken:
-            self._store_changes_made(during)
+            for _ in range(_STORE_ATTEMPTS):
+                with suppress(Taken), self._memory.hold() as again:
+                    again.write(again.remembered.with_(during))
+                    break
+            else:
+                _LOG.error("the settings made on the cluster could not be stored: %s", during)
             raise
-
-    def _store_changes_made(self, during: Remembered) -> None:
-        for _ in range(_STORE_ATTEMPTS):
-            with suppress(Taken), self._memory.hold() as again:
-                again.write(again.remembered.with_(during))
-                return
-        _LOG.error("the settings made on the cluster could not be stored: %s", during)
 
 
 def _aim(action: ThrottleAction, remembered: Remembered) -> _Aim:
@@ -213,12 +212,6 @@ def _check_precondition(kafka: KafkaCluster, action: ThrottleAction) -> Skip | N
     if expected == "none" and running:
         return Skip("still-moving", f"{len(running)} partitions move, so their throttle stays")
     return None
-
-
-def _existing_topics_of(kafka: KafkaCluster, *lists: ThrottledLists) -> set[str]:
-    """The topics of the lists that still exist: those deleted meanwhile have no lists."""
-    topics = {topic for each in lists for topic in (*each.leader, *each.follower)}
-    return {topic for topic, _ in kafka.partitions(topics)} if topics else set()
 
 
 def _lists(

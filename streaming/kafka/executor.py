@@ -81,16 +81,14 @@ class ActionsTopic(Closing):
         self._looked_s = time.monotonic()
         self._consumer.subscribe([topic], listener=self._assigned)
         try:
-            self._require_topic()
+            with self._explain_errors("the topics cannot be listed"):
+                found = partitions_of(self._consumer, topic, timeout_s=_TIMEOUT_S)
         except PublishError:
             self.close()
             raise
-
-    def _require_topic(self) -> None:
-        with self._explain_errors("the topics cannot be listed"):
-            found = partitions_of(self._consumer, self._topic, timeout_s=_TIMEOUT_S)
         if not found:
-            raise PublishError(describe_hidden_topic(self._link, self._topic, "Read"))
+            self.close()
+            raise PublishError(describe_hidden_topic(link, topic, "Read"))
 
     def poll(self, *, timeout_s: float) -> list[ActionRecord]:
         """Records in order, partition by partition. Raises ``PublishError``."""

@@ -244,7 +244,8 @@ class MarkerTopic:
         while True:
             with self._lock:
                 try:
-                    self._take()
+                    for record in self._follower().poll(timeout_ms=_POLL_MS).get(self._partition, ()):
+                        self._read(record)
                 except KafkaError:
                     self._drop_follower()
                 if self._newest is not None and self._newest.epoch > epoch:
@@ -277,10 +278,6 @@ class MarkerTopic:
     def _end_of(self, consumer: KafkaConsumer) -> int:
         found = consumer.end_offsets([self._partition], timeout_ms=self._request_timeout_ms)
         return int(found[self._partition])
-
-    def _take(self) -> None:
-        for record in self._follower().poll(timeout_ms=_POLL_MS).get(self._partition, ()):
-            self._read(record)
 
     def _read(self, record: ConsumerRecord) -> None:
         if record.key != self._key:

@@ -39,7 +39,7 @@ from pyspark.sql.types import (
 from streaming.pulsar.admin import PulsarAdmin
 from streaming.pulsar.clients import shared_client
 from streaming.pulsar.http import HttpClient
-from streaming.pulsar.log import Acknowledger, Message, PartitionLogs, PartitionReader
+from streaming.pulsar.log import Acknowledger, PartitionLogs, PartitionReader
 from streaming.pulsar.positions import Position, pack, partition_index
 from streaming.settings import PulsarTarget
 
@@ -185,7 +185,8 @@ class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             Position.parse(partition.end),
             fail_on_data_loss=self._options.fail_on_data_loss,
         ):
-            yield _row(message, topic, number)
+            offset = pack(message.position, message.batch_index)
+            yield message.key, message.value, topic, number, offset, message.publish_ms
 
     def commit(self, end: dict[str, str]) -> None:
         """A batch is in the checkpoint: what it read may be trimmed."""
@@ -236,11 +237,6 @@ class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def register(spark: SparkSession) -> None:
     """Make the format known to a session."""
     spark.dataSource.register(PulsarSource)
-
-
-def _row(message: Message, topic: str, partition: int) -> tuple[Any, ...]:
-    offset = pack(message.position, message.batch_index)
-    return message.key, message.value, topic, partition, offset, message.publish_ms
 
 
 @cache
