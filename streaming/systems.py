@@ -7,24 +7,21 @@ client is loaded when a side that is on it is asked for.
 
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 
-from state.events import System
 from streaming.contract.encode import SkippedRange, encode_skipped
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.kafka.link import Link, input_link, output_link
 from streaming.process.exits import Refused
 from streaming.pulsar.link import PulsarLink, input_on_pulsar, output_on_pulsar
-from streaming.settings import ClusterSettingsSource, Settings
+from streaming.settings import Settings
 from streaming.settings.identity import kept_digest
 from streaming.transport.errors import NoAnswer, NotAllowed, PublishError, TopicsWrong, Unreachable
-from streaming.transport.executor import ControlView, Memory
 from streaming.transport.publisher import Publisher
 from streaming.transport.publishing import RanWith
-from streaming.transport.side import Actions, EventSink, PartitionEpochs, Side
+from streaming.transport.side import EventSink, Side
 from streaming.transport.topics import BrokersSeen, TopicOutcome, TopicsSeen
 
 
@@ -134,30 +131,6 @@ def publisher_of(settings: Settings) -> Publisher:
         announce_on=settings.topics.actions,
         ran_with=RanWith(version=version("trimtab"), settings=kept_digest(settings)),
     )
-
-
-def actions_of(
-    stack: ExitStack, settings: Settings, *, cluster: str, epochs: PartitionEpochs, records_max: int
-) -> Actions:
-    """A consumer of the actions topic for a cluster's executors; ``stack`` closes it. Raises ``PublishError``."""
-    group = f"trimtab-execute-{cluster}"
-    side = output_side(settings)
-    return stack.enter_context(
-        side.actions(settings.topics.actions, group=group, epochs=epochs, records_max=records_max)
-    )
-
-
-def memory_of(settings: Settings, *, cluster: str) -> Memory:
-    """The memory of a cluster's executors, not yet connected to anything."""
-    return Memory(output_side(settings), settings.topics.executor_kafka, cluster)
-
-
-def control_of(settings: Settings, *, cluster: str, system: System) -> ControlView:
-    """The control view of a cluster of a system; the topic is on the input's side."""
-    from state.systems import rounds_of  # noqa: PLC0415  loads all that decides; commands that only read need none of it
-
-    rounds = rounds_of(system, ClusterSettingsSource(settings).base(cluster))
-    return ControlView(input_side(settings), settings.topics.control, cluster=cluster, rounds=rounds)
 
 
 def input_ids(settings: Settings) -> dict[str, str]:

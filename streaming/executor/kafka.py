@@ -25,6 +25,7 @@ import msgspec
 from policies.throttle.lists import ThrottledLists, entries_of, merge, text_of, union, without
 from policies.throttle.rates import BrokerRole
 from streaming.executor.loop import ActionLoop, Topics, open_topics
+from streaming.executor.memory import HeldMemory, Memory, Rate, Remembered, memory_of
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import (
     KAFKA_ACTIONS,
@@ -37,9 +38,7 @@ from streaming.executor.orders import (
 from streaming.kafka.client import ClusterError
 from streaming.kafka.cluster import Change, KafkaCluster, Throttle, changes_of, cluster_of
 from streaming.settings import KafkaTarget, Settings
-from streaming.systems import memory_of
 from streaming.transport.errors import Taken
-from streaming.transport.executor import HeldMemory, Memory, Rate, Remembered
 
 _LOG = logging.getLogger(__name__)
 _SWEEP_INTERVAL_S = 300.0

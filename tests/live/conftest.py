@@ -11,9 +11,9 @@ from kafka import KafkaAdminClient
 
 from deploy.local.kafka import LocalKafka
 from deploy.local.pulsar import NEWEST_PULSAR_LOCK, LocalPulsar
+from streaming.executor.memory import Memory
 from streaming.kafka.link import Link
 from streaming.kafka.side import KafkaSide
-from streaming.transport.executor import Memory
 from tests.support.hdfs import LocalHdfs
 from tests.support.moving import CLUSTER, Moving, UsualFetches
 from tests.support.permissions import USERS, Access, password_of

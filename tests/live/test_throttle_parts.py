@@ -24,6 +24,7 @@ from state.events import KafkaLoadReport, Reassignment, Rejection, Tick
 from streaming.contract.decode import decode
 from streaming.executor import kafka
 from streaming.executor.kafka import ThrottleExecutor, start
+from streaming.executor.memory import Memory
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import Done, Held, Skip, ThrottleAction
 from streaming.kafka.client import ClusterError, Unanswered
@@ -33,7 +34,6 @@ from streaming.kafka.side import KafkaEvents
 from streaming.process.exits import REFUSED, WRONG_USE
 from streaming.settings import KafkaTarget, load
 from streaming.transport.errors import Taken
-from streaming.transport.executor import Memory
 from tests.streaming.throttle_actions import F3, L1, L2, action, first, nothing_against_it
 from tests.support.actions import publish, throttle
 from tests.support.moving import CLUSTER, Moving

@@ -11,13 +11,13 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists
 from streaming.contract.envelope import LARGEST_RECORD_BYTES
+from streaming.executor.memory import Memory, Remembered
 from streaming.kafka.link import Link
 from streaming.kafka.side import KafkaSide
 from streaming.kafka.topics import RECORD_HEADROOM_BYTES, create
 from streaming.settings import ControllerSettings, Settings, TopicNames, load
 from streaming.systems import validate
 from streaming.transport.errors import StartError
-from streaming.transport.executor import Memory, Remembered
 from streaming.transport.topics import Outcome
 from tests.support.ports_suite import PortsSuite
 from tests.support.processes import until

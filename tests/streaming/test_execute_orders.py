@@ -13,6 +13,7 @@ from state.outputs.actions import SPLIT_TYPE, UNLOAD_TYPE
 from state.settings import RoundSettings
 from streaming.contract.encode import encode_leader
 from streaming.contract.messages import PAUSED_REASON, ControlData, SpellData
+from streaming.executor.memory import ControlView
 from streaming.executor.orders import (
     KAFKA_ACTIONS,
     PULSAR_ACTIONS,
@@ -24,7 +25,6 @@ from streaming.executor.orders import (
     gate,
     read_order,
 )
-from streaming.transport.executor import ControlView
 from streaming.transport.side import ActionRecord, PartitionEpochs, TopicRecord
 from tests.support.ports_suite import CLUSTER, control
 

@@ -12,11 +12,11 @@ from kafka.admin import ConfigResourceType
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
 from streaming.executor.kafka import ThrottleExecutor
+from streaming.executor.memory import Rate, Remembered
 from streaming.executor.orders import Done, Held, Skip, ThrottleAction
 from streaming.kafka.client import ClusterError
 from streaming.kafka.cluster import Change, KafkaCluster, Throttle, ThrottlesFound, rate_key
 from streaming.transport.errors import Taken
-from streaming.transport.executor import Rate, Remembered
 from tests.streaming.throttle_actions import F3, L1, action
 
 CHANGES = [

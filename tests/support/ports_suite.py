@@ -14,21 +14,18 @@ from policies.throttle.lists import ThrottledLists
 from state.outputs import rfc3339
 from streaming.cli.beats import newest_leaders
 from streaming.contract.beat import Beat, encode
+from streaming.executor.memory import Memory, Rate, Remembered, control_of, memory_of
 from streaming.process.exits import Refused
 from streaming.settings import Settings
 from streaming.systems import (
-    actions_of,
     beat_sink_of,
-    control_of,
     create_all,
     event_sink_of,
     input_side,
-    memory_of,
     output_side,
     validate_all,
 )
 from streaming.transport.errors import PublishError, Taken
-from streaming.transport.executor import Memory, Rate, Remembered
 from streaming.transport.side import Actions, PartitionEpochs, Reader
 from streaming.transport.topics import Outcome
 from tests.support.processes import until
@@ -189,7 +186,15 @@ class PortsSuite:
 
 
 def _actions(settings: Settings, stack: ExitStack) -> Actions:
-    return actions_of(stack, settings, cluster=CLUSTER, epochs=PartitionEpochs(), records_max=10)
+    side = output_side(settings)
+    return stack.enter_context(
+        side.actions(
+            settings.topics.actions,
+            group=f"trimtab-execute-{CLUSTER}",
+            epochs=PartitionEpochs(),
+            records_max=10,
+        )
+    )
 
 
 def _poll(actions: Actions, count: int) -> Sequence[bytes]:

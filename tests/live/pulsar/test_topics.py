@@ -10,10 +10,11 @@ import pytest
 
 from deploy.local.pulsar import LocalPulsar, StandalonePulsar
 from streaming.cli.control import read_control
+from streaming.executor.memory import control_of
 from streaming.process.exits import REFUSED
 from streaming.pulsar.log import PartitionLogs, PartitionReader, partitions_count
 from streaming.settings import Settings, TopicNames
-from streaming.systems import control_of, validate_all
+from streaming.systems import validate_all
 from streaming.transport.errors import StartError
 from tests.support.ports_suite import PortsSuite
 from tests.support.processes import command, until
