@@ -13,7 +13,7 @@ from importlib.metadata import version
 
 from streaming.contract.encode import SkippedRange, encode_skipped
 from streaming.contract.envelope import EPOCH_HEADER
-from streaming.kafka.link import Link, input_link, output_link
+from streaming.kafka.link import KafkaLink, input_link, output_link
 from streaming.process.exits import Refused
 from streaming.pulsar.link import PulsarLink, input_on_pulsar, output_on_pulsar
 from streaming.settings import Settings
@@ -35,7 +35,7 @@ def output_side(settings: Settings) -> Side:
     return _side(output_on_pulsar(settings) or output_link(settings))
 
 
-def _side(link: Link | PulsarLink) -> Side:
+def _side(link: KafkaLink | PulsarLink) -> Side:
     if isinstance(link, PulsarLink):
         from streaming.pulsar.side import PulsarSide  # noqa: PLC0415  Pulsar's client, when it is needed
 

@@ -110,7 +110,7 @@ _GZIP = 16 + zlib.MAX_WBITS
 """``wbits`` of zlib for data in the frame of a gzip member."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedPlace(msgspec.Struct, frozen=True, kw_only=True):
     """How far a partition was recorded."""
 
     topic: str
@@ -162,7 +162,7 @@ class RotatingFolder:
         self._lines.append(line)
         self._waiting_bytes += len(line)
         origin = record.origin
-        self._places[origin.topic, origin.partition] = Place(
+        self._places[origin.topic, origin.partition] = RecordedPlace(
             topic=origin.topic,
             partition=origin.partition,
             offset=origin.offset,
@@ -223,11 +223,11 @@ def _number(file: Path) -> int:
     return int(head) if head.isdecimal() else 0
 
 
-def _read_places(file: Path) -> list[Place]:
+def _read_places(file: Path) -> list[RecordedPlace]:
     if not file.exists():
         return []
     try:
-        return msgspec.json.decode(file.read_bytes(), type=list[Place])
+        return msgspec.json.decode(file.read_bytes(), type=list[RecordedPlace])
     except msgspec.MsgspecError as error:
         raise OSError(
             f"{file} holds the positions of the recording, but cannot be read: {error}; remove it to begin "

@@ -25,7 +25,7 @@ import msgspec
 from policies.throttle.lists import ThrottledLists, entries_of, merge, text_of, union, without
 from policies.throttle.rates import BrokerRole
 from streaming.executor.loop import ActionLoop, Topics, open_topics
-from streaming.executor.memory import HeldMemory, Memory, Rate, Remembered, memory_of
+from streaming.executor.memory import HeldMemory, Memory, Remembered, SetRate, memory_of
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import (
     KAFKA_ACTIONS,
@@ -273,18 +273,18 @@ def _restore(
     return found
 
 
-def _rate_to_remember(role: BrokerRole, rate: int, remembered: Remembered, there: Throttle) -> Rate:
+def _rate_to_remember(role: BrokerRole, rate: int, remembered: Remembered, there: Throttle) -> SetRate:
     """Remembers the rate before our first one, and our last two: either may be there until the new one is seen.
 
     A rate that is kept because somebody set it in place of ours is not ours, and stays when ours are taken off.
     """
     known = remembered.rates.get(str(role))
     if known is None:
-        return Rate(rate, there.rates_bytes_per_s.get(role))
+        return SetRate(rate, there.rates_bytes_per_s.get(role))
     is_others = there.rates_bytes_per_s.get(role) == rate != known.earlier
     if known.ours == rate or is_others:
         return known
-    return Rate(rate, known.before, earlier=known.ours)
+    return SetRate(rate, known.before, earlier=known.ours)
 
 
 def _roles(remembered: Remembered) -> tuple[BrokerRole, ...]:

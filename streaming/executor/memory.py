@@ -33,7 +33,7 @@ _READ_TIMEOUT_S = 10.0
 _CONTROL = msgspec.json.Decoder(ControlMessage)
 
 
-class Rate(msgspec.Struct, frozen=True):
+class SetRate(msgspec.Struct, frozen=True):
     """A rate that the executor set on a broker."""
 
     ours: int
@@ -48,7 +48,7 @@ class Remembered(msgspec.Struct, frozen=True):
 
     added: ThrottledLists = ThrottledLists()
     """Entries of the throttled replica lists that were not there before."""
-    rates: dict[str, Rate] = {}
+    rates: dict[str, SetRate] = {}
     """Rates by role and broker, as in ``leader:101``."""
     is_planned: bool = False
     """Whether it is for a move that had not begun when that was last checked; then it is not a leftover."""
@@ -113,7 +113,9 @@ class Memory:
     @contextmanager
     def hold(self) -> Iterator[HeldMemory]:
         """Take the memory from the executor that holds it, read it, and change it until the end of the block."""
-        with self.side.owned(self.topic, self.cluster, owner=f"trimtab-execute-{self.cluster}") as write:
+        with self.side.exclusive_writer(
+            self.topic, self.cluster, owner=f"trimtab-execute-{self.cluster}"
+        ) as write:
             yield HeldMemory(self.read(), write)
 
 

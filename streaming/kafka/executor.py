@@ -34,7 +34,7 @@ from streaming.kafka.client import (
     open_producer,
     partitions_of,
 )
-from streaming.kafka.link import Link, describe_hidden_topic, describe_missing
+from streaming.kafka.link import KafkaLink, describe_hidden_topic, describe_missing
 from streaming.process.closing import Closing
 from streaming.transport.errors import PublishError, Taken
 from streaming.transport.side import LOOKBACK_S, ActionRecord, PartitionEpochs, Write
@@ -49,12 +49,12 @@ _LOOK_INTERVAL_S = 10.0
 """Time between checks that the group's coordinator answers, while there is nothing to do: a poll does not show it."""
 
 
-class ActionsTopic(Closing):
+class KafkaActions(Closing):
     """Consumer of the actions topic in the group of a cluster's executors. Not for several threads."""
 
     def __init__(
         self,
-        link: Link,
+        link: KafkaLink,
         topic: str,
         *,
         group: str,
@@ -226,7 +226,7 @@ class _Assigned(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
 
 
 @contextmanager
-def owned(link: Link, topic: str, key: str, *, owner: str) -> Iterator[Write]:
+def exclusive_writer(link: KafkaLink, topic: str, key: str, *, owner: str) -> Iterator[Write]:
     """Writes the key's newest value until the end of the block; a former ``owner`` cannot any more.
 
     ``owner`` is a transactional id: who begins with it fences who had it. Raises ``Taken`` and ``PublishError``.

@@ -38,7 +38,7 @@ _LOGIN_MODULES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class KafkaLink:
     """One side's brokers and how to reach them; ``section`` is its name in the settings."""
 
     bootstrap: str
@@ -103,20 +103,20 @@ class Link:
             raise WrongUse(f"{self.section}.security.{name}: {path} cannot be read: {error}") from error
 
 
-def input_link(settings: Settings) -> Link:
+def input_link(settings: Settings) -> KafkaLink:
     """Where load reports and control events are. Raises ``WrongUse`` where that is not Kafka."""
     if settings.input.is_pulsar:
         raise WrongUse(f"input.url is {settings.input.url}: this is done on Kafka only")
-    return Link(settings.input.bootstrap, "input", settings.input.security)
+    return KafkaLink(settings.input.bootstrap, "input", settings.input.security)
 
 
-def output_link(settings: Settings) -> Link:
+def output_link(settings: Settings) -> KafkaLink:
     """Where decisions go: the input's link if the output has no address of its own. Raises as ``input_link`` does."""
     if settings.output.url is None:
         return input_link(settings)
     if settings.output_is_pulsar:
         raise WrongUse(f"output.url is {settings.output.url}: this is done on Kafka only")
-    return Link(settings.output_bootstrap, "output", settings.output.security)
+    return KafkaLink(settings.output_bootstrap, "output", settings.output.security)
 
 
 def _quote(text: str) -> str:
@@ -151,7 +151,9 @@ def controller_operations(names: TopicNames) -> dict[str, tuple[Operation, ...]]
     }
 
 
-def find_denied(link: Link, names: TopicNames, permissions: Sequence[TopicPermissions]) -> Iterator[Denied]:
+def find_denied(
+    link: KafkaLink, names: TopicNames, permissions: Sequence[TopicPermissions]
+) -> Iterator[Denied]:
     """What the controller must be allowed, and is not, by topic."""
     needed = controller_operations(names)
     for topic in permissions:
@@ -170,7 +172,7 @@ def _is_missing(topic: TopicPermissions, operation: Operation) -> bool:
     return topic.allowed is not None and _KAFKA_NAMES[operation] not in topic.allowed
 
 
-def describe_missing(link: Link, resource: Resource, name: str, operations: Sequence[Operation]) -> str:
+def describe_missing(link: KafkaLink, resource: Resource, name: str, operations: Sequence[Operation]) -> str:
     """The sentence about permissions that are missing; a cluster has no name."""
     what = f"{resource.replace('-', ' ')} {name}" if name else f"the {resource}"
     return (
@@ -179,7 +181,7 @@ def describe_missing(link: Link, resource: Resource, name: str, operations: Sequ
     )
 
 
-def describe_hidden_topic(link: Link, topic: str, operation: Operation) -> str:
+def describe_hidden_topic(link: KafkaLink, topic: str, operation: Operation) -> str:
     """The sentence about a topic that we do not see: Kafka hides topics that we may not even describe."""
     return (
         f"there is no topic {topic} at {link.bootstrap}: run `trimtab topics create`. If there is one, "
@@ -187,7 +189,7 @@ def describe_hidden_topic(link: Link, topic: str, operation: Operation) -> str:
     )
 
 
-def acl_command(link: Link, resource: Resource, name: str, operations: Sequence[Operation]) -> str:
+def acl_command(link: KafkaLink, resource: Resource, name: str, operations: Sequence[Operation]) -> str:
     """The command that grants the operations; an administrator of the brokers runs it."""
     asked = " ".join(f"--operation {each}" for each in operations)
     return (

@@ -35,8 +35,8 @@ from streaming.kafka.client import (
     read_to_end,
     retry_until_answered,
 )
-from streaming.kafka.executor import ActionsTopic, owned
-from streaming.kafka.link import Link, Operation, describe_hidden_topic, describe_missing
+from streaming.kafka.executor import KafkaActions, exclusive_writer
+from streaming.kafka.link import KafkaLink, Operation, describe_hidden_topic, describe_missing
 from streaming.kafka.publisher import KafkaPublisher
 from streaming.kafka.topics import RECORD_HEADROOM_BYTES
 from streaming.process.closing import Closing
@@ -55,7 +55,7 @@ _LAST_READ_POLL_MS = 2_000
 
 
 @contextmanager
-def _explain_errors(link: Link, topic: str, operation: Operation) -> Iterator[None]:
+def _explain_errors(link: KafkaLink, topic: str, operation: Operation) -> Iterator[None]:
     """Turn Kafka's errors into refusals that name the brokers, or the permission that is missing."""
     try:
         yield
@@ -68,12 +68,12 @@ def _explain_errors(link: Link, topic: str, operation: Operation) -> Iterator[No
         ) from error
 
 
-class TopicReader(Closing):
+class KafkaTopicReader(Closing):
     """Reads all partitions of a topic, or one; each partition's records come in its order. Raises ``exits.Refused``."""
 
     def __init__(
         self,
-        link: Link,
+        link: KafkaLink,
         topic: str,
         *,
         begin: Begin = "earliest",
@@ -132,7 +132,7 @@ class TopicReader(Closing):
 
 
 @contextmanager
-def _asking(link: Link, **options: object) -> Iterator[KafkaConsumer]:
+def _asking(link: KafkaLink, **options: object) -> Iterator[KafkaConsumer]:
     """A consumer for questions about logs. Raises ``NoAnswer``."""
     with retry_until_answered():
         consumer = open_consumer(link, isolation_level="read_uncommitted", **options)
@@ -142,7 +142,7 @@ def _asking(link: Link, **options: object) -> Iterator[KafkaConsumer]:
             consumer.close()
 
 
-def first_offsets(link: Link, topic: str, begin: Begin) -> dict[str, int]:
+def first_offsets(link: KafkaLink, topic: str, begin: Begin) -> dict[str, int]:
     """The first offset to read, by the number of the partition, as Spark's source expects it. Raises ``NoAnswer``."""
     with _asking(link) as consumer:
         partitions = sorted(partitions_of(consumer, topic, timeout_s=_FIRST_OFFSETS_TIMEOUT_S))
@@ -153,7 +153,7 @@ def first_offsets(link: Link, topic: str, begin: Begin) -> dict[str, int]:
     return {str(at.partition): _LATEST if offset is None else offset.offset for at, offset in found.items()}
 
 
-def find_lost(link: Link, places: Sequence[Place]) -> list[SkippedRange]:
+def find_lost(link: KafkaLink, places: Sequence[Place]) -> list[SkippedRange]:
     """The ranges after these places that are gone. Raises ``NoAnswer``."""
     at = {TopicPartition(place.topic, place.partition): int(place.at) for place in places}
     with _asking(link) as consumer:
@@ -171,7 +171,7 @@ def find_lost(link: Link, places: Sequence[Place]) -> list[SkippedRange]:
     ]
 
 
-def find_regrown(link: Link, read: Progress) -> str | None:
+def find_regrown(link: KafkaLink, read: Progress) -> str | None:
     """The error text for the first log whose last read record is another one now; None if there is none. Raises ``NoAnswer``."""
     if not read.places:
         return None
@@ -203,7 +203,7 @@ _APPEND_TIMEOUT_S = 20.0
 
 
 def append(
-    link: Link,
+    link: KafkaLink,
     topic: str,
     records: Sequence[tuple[str | None, bytes]],
     *,
@@ -227,16 +227,16 @@ def append(
 class KafkaSide:
     """See ``Side``; the signatures are there."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: KafkaLink) -> None:
         self.link = link
         self.section = link.section
         self.url = f"kafka://{link.bootstrap}"
-        self.reader = partial(TopicReader, link)
+        self.reader = partial(KafkaTopicReader, link)
         self.append = partial(append, link)
         self.events = partial(KafkaEvents, link)
         self.publisher = partial(KafkaPublisher, link)
-        self.actions = partial(ActionsTopic, link)
-        self.owned = partial(owned, link)
+        self.actions = partial(KafkaActions, link)
+        self.exclusive_writer = partial(exclusive_writer, link)
         self.find_lost = partial(find_lost, link)
         self.find_regrown = partial(find_regrown, link)
         self.topic_ids = partial(topics.topic_ids, link)
@@ -260,7 +260,7 @@ class KafkaEvents(Closing):
     """A producer of one topic; an ``EventSink``."""
 
     def __init__(
-        self, link: Link, topic: str, *, max_record_bytes: int, timeout_s: float = _TIMEOUT_S
+        self, link: KafkaLink, topic: str, *, max_record_bytes: int, timeout_s: float = _TIMEOUT_S
     ) -> None:
         """Raises ``PublishError`` when the brokers cannot be reached and ``NoTopic`` when the topic is missing."""
         self._link = link

@@ -24,7 +24,7 @@ from policies.wording import counted
 from streaming.contract.envelope import LARGEST_RECORD_BYTES
 from streaming.kafka.client import open_admin, retry_until_answered
 from streaming.kafka.link import (
-    Link,
+    KafkaLink,
     TopicPermissions,
     acl_command,
     find_denied,
@@ -167,7 +167,7 @@ class TopicFound:
 
 
 def create(
-    link: Link, settings: Settings, only: frozenset[str], *, input_partitions: int
+    link: KafkaLink, settings: Settings, only: frozenset[str], *, input_partitions: int
 ) -> list[TopicOutcome]:
     """Create the topics that are missing (of `only`), compare those that exist, and alter none.
 
@@ -188,13 +188,13 @@ def create(
     ]
 
 
-def _compare(spec: TopicSpec, found: TopicFound, link: Link) -> TopicOutcome:
+def _compare(spec: TopicSpec, found: TopicFound, link: KafkaLink) -> TopicOutcome:
     differences = tuple(differences_of(spec, found, link))
     outcome = Outcome.DIFFERS if differences else Outcome.ALREADY_RIGHT
     return TopicOutcome(topic=spec.name, outcome=outcome, differences=differences)
 
 
-def differences_of(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Difference]:
+def differences_of(spec: TopicSpec, found: TopicFound, link: KafkaLink) -> Iterator[Difference]:
     """Differences that keep a controller from starting, or from reading the largest records (tolerable)."""
     if spec.partitions_needed is not None and found.partitions != spec.partitions_needed:
         yield _partition_difference(spec, found.partitions, link)
@@ -212,7 +212,7 @@ def setting_difference(
     setting: str,
     found: str,
     expected: str,
-    link: Link,
+    link: KafkaLink,
     *,
     value: str | None = None,
     tolerable: bool = False,
@@ -227,7 +227,7 @@ def setting_difference(
     )
 
 
-def _partition_difference(spec: TopicSpec, found: int, link: Link) -> Difference:
+def _partition_difference(spec: TopicSpec, found: int, link: KafkaLink) -> Difference:
     topics = f"kafka-topics.sh --bootstrap-server {link.bootstrap} --topic {spec.name}"
     expected = spec.partitions_needed
     if expected is not None and found < expected:
@@ -242,7 +242,7 @@ def _partition_difference(spec: TopicSpec, found: int, link: Link) -> Difference
 
 
 @contextlib.contextmanager
-def connected_admin(link: Link) -> Iterator[KafkaAdminClient]:
+def connected_admin(link: KafkaLink) -> Iterator[KafkaAdminClient]:
     """Open an admin client, and close it at the end. Raises ``Unreachable`` or ``StartError``."""
     try:
         with open_admin(link) as admin:
@@ -295,7 +295,7 @@ def _permissions(described: list[dict[str, Any]]) -> Iterator[TopicPermissions]:
             yield TopicPermissions(name=topic["name"], hidden=hidden, allowed=allowed)
 
 
-def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int, link: Link) -> bool:
+def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int, link: KafkaLink) -> bool:
     """Create one topic; False if another process created it first."""
     durable = {"min.insync.replicas": "2"} if replicas == REPLICAS_MAX else {}
     options = {
@@ -315,7 +315,7 @@ def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int, link: Link) -
     return True
 
 
-def brokers_seen(link: Link, topic: str) -> BrokersSeen:
+def brokers_seen(link: KafkaLink, topic: str) -> BrokersSeen:
     """The brokers that answer; ``topic`` is not asked for. Raises ``Unreachable`` or ``StartError``.
 
     Kafka does not report the time of its clocks.
@@ -328,7 +328,7 @@ def brokers_seen(link: Link, topic: str) -> BrokersSeen:
     return BrokersSeen(text=f"{counted(count, 'broker')} of Kafka", version=".".join(map(str, found)))
 
 
-def topics_seen(link: Link, settings: Settings, only: frozenset[str]) -> TopicsSeen:
+def topics_seen(link: KafkaLink, settings: Settings, only: frozenset[str]) -> TopicsSeen:
     """The topics in ``only``, as they are now. Raises ``Unreachable`` when the address does not answer, or ``StartError``."""
     names = settings.topics
     specs = _specs(settings, only)
@@ -357,7 +357,7 @@ def topics_seen(link: Link, settings: Settings, only: frozenset[str]) -> TopicsS
     )
 
 
-def _find_shorter_retention(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Difference]:
+def _find_shorter_retention(spec: TopicSpec, found: TopicFound, link: KafkaLink) -> Iterator[Difference]:
     for setting in _AT_LEAST:
         wanted, kept = int(spec.chosen.get(setting, 0)), int(found.configs.get(setting, _WITHOUT_LIMIT))
         if _WITHOUT_LIMIT < kept < wanted:
@@ -372,7 +372,7 @@ def _find_shorter_retention(spec: TopicSpec, found: TopicFound, link: Link) -> I
             )
 
 
-def _find_unwell(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Difference]:
+def _find_unwell(spec: TopicSpec, found: TopicFound, link: KafkaLink) -> Iterator[Difference]:
     needed = int(found.configs.get("min.insync.replicas", 1))
     for state in found.states:
         if state.leader is None:
@@ -389,7 +389,7 @@ def _find_unwell(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Dif
 
 
 def _make_difference(
-    spec: TopicSpec, what: str, found: str, expected: str, link: Link, *, tolerable: bool = False
+    spec: TopicSpec, what: str, found: str, expected: str, link: KafkaLink, *, tolerable: bool = False
 ) -> Difference:
     return Difference(
         topic=spec.name,
@@ -401,7 +401,7 @@ def _make_difference(
     )
 
 
-def topic_ids(link: Link, names: Sequence[str]) -> dict[str, str]:
+def topic_ids(link: KafkaLink, names: Sequence[str]) -> dict[str, str]:
     """Ids of those topics that have one. Raises ``NoAnswer``."""
     with retry_until_answered(), open_admin(link) as admin:
         described = admin.describe_topics(list(names))

@@ -209,7 +209,7 @@ def _place(id_: pulsar.MessageId) -> tuple[int, int, int]:
 
 
 @contextmanager
-def owned(link: PulsarLink, topic: str, key: str, *, owner: str) -> Iterator[Write]:
+def exclusive_writer(link: PulsarLink, topic: str, key: str, *, owner: str) -> Iterator[Write]:
     """Writes the key's newest value until the end of the block; who had the topic before cannot any more.
 
     A topic has one exclusive producer, so the executor of another cluster can take it away, too; the executor that

@@ -26,8 +26,8 @@ from streaming.pulsar.clients import (
     read_to_end,
     reader_after,
 )
-from streaming.pulsar.commits import WINDOW, Acknowledged, NotSent
-from streaming.pulsar.executor import PulsarActions, owned
+from streaming.pulsar.commits import WINDOW, Deliveries, NotSent
+from streaming.pulsar.executor import PulsarActions, exclusive_writer
 from streaming.pulsar.http import AdminError, CredentialsError
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.log import PartitionLogs, partitions_count, position_before
@@ -210,7 +210,7 @@ class PulsarSide:
         self.events = partial(PulsarEvents, link)
         self.publisher = partial(PulsarPublisher, link)
         self.actions = partial(PulsarActions, link)
-        self.owned = partial(owned, link)
+        self.exclusive_writer = partial(exclusive_writer, link)
         self.find_lost = partial(find_lost, link)
         self.create_topics = partial(topics.create, link)
         self.brokers_seen = partial(topics.brokers_seen, link)
@@ -237,7 +237,7 @@ class _Connection:
 
     client: pulsar.Client
     producer: pulsar.Producer
-    sent: Acknowledged = field(default_factory=Acknowledged)
+    sent: Deliveries = field(default_factory=Deliveries)
 
 
 class PulsarEvents:

@@ -14,7 +14,7 @@ from pyspark.sql.types import (
 )
 
 from state.outputs import Output
-from streaming.contract.encode import Refused, encode, encode_refused
+from streaming.contract.encode import RefusedRecord, encode, encode_refused
 
 ACTION, DRY_RUN_ACTION, ROUND, REJECTED, OBSERVED = (
     "action",
@@ -91,7 +91,7 @@ def output_row(output: Output, source: str) -> Row:
     return _row(kind, output.cluster, encode(output, source), number=output.round, place=output.place)
 
 
-def refused_row(record: Refused, source: str) -> Row:
+def refused_row(record: RefusedRecord, source: str) -> Row:
     """Row of a refused record."""
     origin = record.origin
     return Row(

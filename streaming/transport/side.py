@@ -237,7 +237,7 @@ class Side(Protocol):
     ) -> AbstractContextManager[Actions]:
         """A consumer of a topic whose position the brokers keep under ``group``. Raises ``PublishError``."""
 
-    def owned(self, topic: str, key: str, *, owner: str) -> AbstractContextManager[Write]:
+    def exclusive_writer(self, topic: str, key: str, *, owner: str) -> AbstractContextManager[Write]:
         """Take a compacted topic's key away from who writes it, until the end of the block.
 
         Both raise ``Taken`` where another process took it since, and ``PublishError``.

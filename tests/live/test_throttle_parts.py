@@ -29,7 +29,7 @@ from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import Done, Held, Skip, ThrottleAction
 from streaming.kafka.client import ClusterError, Unanswered
 from streaming.kafka.cluster import Change, KafkaCluster, Throttle, changes_of, cluster_of, list_key, rate_key
-from streaming.kafka.link import Link
+from streaming.kafka.link import KafkaLink
 from streaming.kafka.side import KafkaEvents
 from streaming.process.exits import REFUSED, WRONG_USE
 from streaming.settings import KafkaTarget, load
@@ -183,7 +183,7 @@ def test_a_sweep_reports_what_moves_and_who_is_down(
 
 def test_events_that_no_broker_takes_are_given_up_at_the_close(brokers: LocalKafka):
     lonely = Moving(brokers, {0: (3,)})
-    events = KafkaEvents(Link(brokers.bootstrap), lonely.topic, max_record_bytes=1_000)
+    events = KafkaEvents(KafkaLink(brokers.bootstrap), lonely.topic, max_record_bytes=1_000)
     events.send(CLUSTER, b"taken")
     events.flush()
     brokers.stop_node(3)

@@ -17,12 +17,12 @@ from kafka.net.selector import NetworkSelector
 from streaming.kafka import client
 from streaming.kafka.client import ClusterError, connect_quickly
 from streaming.kafka.cluster import cluster_of
-from streaming.kafka.link import Link
+from streaming.kafka.link import KafkaLink
 from streaming.kafka.topics import topic_ids, topics_seen
 from streaming.settings import KafkaTarget, SecuritySettings, Settings
 from streaming.transport.errors import NoAnswer, StartError, Unreachable
 
-LINK = Link("b1:9092", "input", SecuritySettings())
+LINK = KafkaLink("b1:9092", "input", SecuritySettings())
 NO_ANSWER = r"Kafka at b1:9092 does not answer as expected: KafkaTimeoutError\(\)\."
 
 

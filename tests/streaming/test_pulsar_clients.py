@@ -10,7 +10,7 @@ import pytest
 from streaming.process.exits import Refused
 from streaming.pulsar import clients as clients_of_pulsar
 from streaming.pulsar import side as pulsar_side
-from streaming.pulsar.commits import Acknowledged, NotSent
+from streaming.pulsar.commits import Deliveries, NotSent
 from streaming.pulsar.link import PulsarLink, input_on_pulsar
 from streaming.pulsar.positions import DataLoss, Ledger, Log, Position, pack
 from streaming.pulsar.side import PulsarEvents, explain_errors
@@ -92,8 +92,8 @@ NEW = pulsar.MessageId(-1, 5, 0, -1)
 REPEATED = pulsar.MessageId(-1, -1, -1, -1)
 
 
-def under_way(count: int) -> Acknowledged:
-    sent = Acknowledged()
+def under_way(count: int) -> Deliveries:
+    sent = Deliveries()
     for _ in range(count):
         sent.sending()
     return sent

@@ -17,7 +17,7 @@ from kafka.errors import (
 from streaming.cli import main
 from streaming.kafka.client import explain_denied
 from streaming.kafka.link import (
-    Link,
+    KafkaLink,
     TopicPermissions,
     controller_operations,
     find_denied,
@@ -207,7 +207,7 @@ def test_what_is_missing_on_a_topic_is_named_with_the_command_that_allows_it(
     assert sentence.endswith(command)
 
 
-HERE = Link(
+HERE = KafkaLink(
     "b:9093",
     security=SecuritySettings(protocol="sasl_ssl", username="trimtab", password_file="secret"),  # noqa: S106  a file
 )

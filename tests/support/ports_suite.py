@@ -14,7 +14,7 @@ from policies.throttle.lists import ThrottledLists
 from state.outputs import rfc3339
 from streaming.cli.beats import newest_leaders
 from streaming.contract.beat import Beat, encode
-from streaming.executor.memory import Memory, Rate, Remembered, control_of, memory_of
+from streaming.executor.memory import Memory, Remembered, SetRate, control_of, memory_of
 from streaming.process.exits import Refused
 from streaming.settings import Settings
 from streaming.systems import (
@@ -159,7 +159,7 @@ class PortsSuite:
         memory = memory_of(settings, cluster=CLUSTER)
         assert memory.read() == Remembered()
         put = Remembered(
-            added=ThrottledLists(leader={"t": "0:1"}), rates={"leader:1": Rate(ours=5, before=None)}
+            added=ThrottledLists(leader={"t": "0:1"}), rates={"leader:1": SetRate(ours=5, before=None)}
         )
         _write(memory, put)
         _write(memory_of(settings, cluster="west-1"), put)
