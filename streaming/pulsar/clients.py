@@ -46,10 +46,12 @@ def connect(
     ``timeout_s``, rounded up to seconds, bounds the making of producers and readers. ``authentication`` is
     used where there is no token file.
     """
-    token = None if token_file is None else pulsar.AuthenticationToken(lambda: _token(token_file))
+    if token_file is not None:
+        file = Path(token_file)
+        authentication = pulsar.AuthenticationToken(lambda: file.read_text(encoding="utf-8").strip())
     return pulsar.Client(
         service_url,
-        authentication=token or authentication,
+        authentication=authentication,
         operation_timeout_seconds=_OPERATION_TIMEOUT_S if timeout_s is None else math.ceil(timeout_s),
         tls_trust_certs_file_path=ca_file,
         tls_validate_hostname=True,
@@ -101,10 +103,6 @@ def keep_ctrl_c() -> Iterator[None]:
         yield
     except pulsar.Interrupted:
         raise KeyboardInterrupt from None
-
-
-def _token(file: str) -> str:
-    return Path(file).read_text(encoding="utf-8").strip()
 
 
 AuthAction = Literal["produce", "consume"]
