@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import click
 
-from streaming.process.signals import stop_requests_kept
+from streaming.process.stopping import stop_requests_kept
 
 _EPILOG = """
 \b

@@ -14,7 +14,7 @@ from streaming.cli.service import refuse_errors
 from streaming.controller.feed import CLUSTER, FAST, Fed, sample_events, shift_to
 from streaming.controller.recording import BadRecording
 from streaming.process.exits import WrongUse
-from streaming.process.signals import stopped_by_signals
+from streaming.process.stopping import stopped_by_signals
 from streaming.settings import Settings
 from streaming.transport.errors import PublishError
 from streaming.transport.side import EventSink

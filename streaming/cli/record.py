@@ -12,7 +12,7 @@ import click
 from streaming.cli.options import Size, begin_of, example, settings_options, size_text
 from streaming.controller.recording import opened_for_recording
 from streaming.process.exits import Refused, WrongUse
-from streaming.process.signals import stopped_by_signals
+from streaming.process.stopping import stopped_by_signals
 from streaming.settings import Settings
 from streaming.transport.side import Begin
 

@@ -88,7 +88,7 @@ def _progress(files: tuple[str, ...]) -> Iterator[Callable[[int], None]]:
 
 def _summarize(replay: Replay) -> None:
     tally = replay.tally
-    ends = [f"{tally.count(result)} {result}" for result in ("used", "superseded", "late", "rejected")]
+    ends = [f"{tally.of(result)} {result}" for result in ("used", "superseded", "late", "rejected")]
     waiting_count = replay.taken_count - sum(tally.results.values())
     if waiting_count:
         ends.append(f"{waiting_count} waiting in open rounds")

@@ -16,10 +16,10 @@ from streaming.cli.options import (
     with_options,
     with_settings,
 )
-from streaming.process.deadline import OutageWait, StoppedWaiting
 from streaming.process.exits import Refused, WrongUse
 from streaming.process.logs import log_to_stderr
-from streaming.process.signals import stopped_by_signals
+from streaming.process.stopping import stopped_by_signals
+from streaming.process.waiting import OutageWait, StoppedWaiting
 from streaming.settings import KafkaTarget, MetricsSettings, Program, PulsarTarget, Settings, TargetSection
 from streaming.transport.errors import NoTopic, PublishError
 

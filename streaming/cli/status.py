@@ -35,7 +35,7 @@ from streaming.cli.output import (
 from streaming.cli.published import LOOK_BACK_S, Newest, Round, epoch_of, records_of
 from streaming.cli.summaries import examined_text, upkeep_lines
 from streaming.process.exits import NotFound, Refused
-from streaming.process.signals import watched
+from streaming.process.stopping import watched
 from streaming.settings import Settings
 from streaming.settings.reference import toml_value
 from streaming.transport.topics import BEATS_RETENTION_MS

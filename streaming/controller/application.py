@@ -23,10 +23,11 @@ from streaming.controller.health import Health
 from streaming.controller.leadership import Leading, outage_of
 from streaming.controller.metrics import KNOWN_LABELS, Metrics
 from streaming.controller.standby import StandingBy
-from streaming.process.deadline import Deadline, OutageWait, StoppedWaiting
+from streaming.process.deadline import Deadline
 from streaming.process.exits import FencedOff, Refused, SparkEnded
 from streaming.process.serve import HealthServer
-from streaming.process.signals import stopped_by_signals
+from streaming.process.stopping import stopped_by_signals
+from streaming.process.waiting import OutageWait, StoppedWaiting
 from streaming.settings import Settings
 from streaming.spark import session
 from streaming.spark.failures import SparkError, SparkGone, spark_errors

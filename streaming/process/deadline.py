@@ -1,20 +1,9 @@
-"""Waiting with a limit: for a moment, for a check that is repeated until then, for a call whose client has no limit, or an outage.
+"""Waiting with a limit: for a moment, for a check that is repeated until then, or for a call whose client has no limit of its own."""
 
-An outage at the start is waited out: a step is tried again until it succeeds, the limit has passed, or a stop is asked for. The limit
-of every start is ``controller.start_wait_s``.
-"""
-
-import logging
 import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
-
-from streaming.process.exits import NotReached
-
-_LOG = logging.getLogger(__name__)
-
-_PAUSE_FIRST_S, _PAUSE_MOST_S = 1.0, 15.0
 
 
 class Deadline:
@@ -70,46 +59,3 @@ def within(timeout_s: float, call: Callable[[], Value], *, what: str) -> Value:
     if not values:
         raise TimeoutError(f"{what}: no answer within {timeout_s:g} s")
     return values[0]
-
-
-class StoppedWaiting(Exception):
-    """A stop was asked for while waiting for an answer."""
-
-
-class OutageWait:
-    """Waits as long as ``limit_s`` for each step; ``outage_of`` names what does not answer, and ``show`` gets a text about it.
-
-    ``outage_of`` returns None for an error against which waiting does not help. ``pause`` waits some seconds and says whether to go on.
-    """
-
-    def __init__(
-        self,
-        limit_s: float,
-        *,
-        outage_of: Callable[[Exception], str | None],
-        pause: Callable[[float], bool],
-        show: Callable[[str], None],
-    ) -> None:
-        self._limit_s = limit_s
-        self._outage_of = outage_of
-        self._pause = pause
-        self._show = show
-
-    def run(self, step: Callable[[], Value]) -> Value:
-        """What the step returns. Raises its error where waiting is of no use, ``NotReached`` after the limit, or ``StoppedWaiting``."""
-        deadline, pause_s = Deadline(self._limit_s), _PAUSE_FIRST_S
-        while True:
-            try:
-                return step()
-            except Exception as error:
-                away = self._outage_of(error)
-                if away is None:
-                    raise
-                if deadline.is_over:
-                    waited = f"Waited for {self._limit_s:g} s (controller.start_wait_s)."
-                    raise NotReached(f"{error}\n{waited}") from error
-                _LOG.warning("waiting for %s, for %.0f s more at most: %s", away, deadline.left_s, error)
-                self._show(f"waiting for {away}: {error}")
-                if not self._pause(min(pause_s, deadline.left_s)):
-                    raise StoppedWaiting from error
-            pause_s = min(2 * pause_s, _PAUSE_MOST_S)

@@ -93,7 +93,7 @@ class Tally:
     action_results: Counter[str] = field(default_factory=Counter)
     """Used results of actions, by outcome."""
 
-    def count(self, result: Result) -> int:
+    def of(self, result: Result) -> int:
         """How many records had this result."""
         return sum(count for (_, _, ended), count in self.results.items() if ended == result)
 

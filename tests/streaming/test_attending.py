@@ -14,9 +14,10 @@ from streaming.cli.service import attend, serve
 from streaming.controller.leadership import outage_of
 from streaming.kafka.client import ClusterError
 from streaming.process import deadline
-from streaming.process.deadline import Deadline, OutageWait, StoppedWaiting, poll
+from streaming.process.deadline import Deadline, poll
 from streaming.process.exits import NotReached, Refused
 from streaming.process.serve import Check, HealthServer
+from streaming.process.waiting import OutageWait, StoppedWaiting
 from streaming.pulsar.http import AdminError
 from streaming.settings import MetricsSettings, Settings, load
 from streaming.spark.files import UnsafeStore
@@ -141,7 +142,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
             return urls[-1]
 
     monkeypatch.setattr("streaming.process.serve.HealthServer", Server)
-    monkeypatch.setattr("streaming.process.deadline._PAUSE_FIRST_S", 0.01)
+    monkeypatch.setattr("streaming.process.waiting._PAUSE_FIRST_S", 0.01)
     return World(urls)
 
 
