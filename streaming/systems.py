@@ -6,25 +6,22 @@ client is loaded when a side that is on it is asked for.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 
-from state.events import System
 from streaming.contract.encode import SkippedRange, encode_skipped
 from streaming.contract.envelope import EPOCH_HEADER
-from streaming.kafka.link import Link, input_link, output_link
+from streaming.kafka.link import KafkaLink, input_link, output_link
 from streaming.process.exits import Refused
 from streaming.pulsar.link import PulsarLink, input_on_pulsar, output_on_pulsar
-from streaming.settings import ClusterSettingsSource, Settings
+from streaming.settings import Settings
 from streaming.settings.identity import kept_digest
 from streaming.transport.errors import NoAnswer, NotAllowed, PublishError, TopicsWrong, Unreachable
-from streaming.transport.executor import ControlView, Memory
 from streaming.transport.publisher import Publisher
 from streaming.transport.publishing import RanWith
-from streaming.transport.side import Actions, Begin, Epochs, EventSink, Place, Progress, Reader, Side
+from streaming.transport.side import EventSink, Side
 from streaming.transport.topics import BrokersSeen, TopicOutcome, TopicsSeen
 
 
@@ -38,7 +35,7 @@ def output_side(settings: Settings) -> Side:
     return _side(output_on_pulsar(settings) or output_link(settings))
 
 
-def _side(link: Link | PulsarLink) -> Side:
+def _side(link: KafkaLink | PulsarLink) -> Side:
     if isinstance(link, PulsarLink):
         from streaming.pulsar.side import PulsarSide  # noqa: PLC0415  Pulsar's client, when it is needed
 
@@ -73,12 +70,21 @@ def validate_all(settings: Settings) -> list[str]:
     problems: list[str] = []
     for side, topics in _topics_by_side(settings):
         try:
-            warnings += side.validate_topics(settings, topics)
+            warnings += validate(side, settings, topics)
         except TopicsWrong as error:
             problems.append(str(error))
     if problems:
         raise TopicsWrong("\n".join(problems))
     return warnings
+
+
+def validate(side: Side, settings: Settings, topics: frozenset[str]) -> list[str]:
+    """Check topics of a side, but for the executors', which no controller touches; returns warnings, raises ``StartError``."""
+    names = settings.topics
+    seen = side.topics_seen(settings, topics - {names.executor_kafka})
+    return seen.warnings_at_start(
+        address=side.url.removeprefix("kafka://"), beats=side.full_name(names.beats)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,48 +111,6 @@ def addresses_of(settings: Settings) -> list[Address]:
     ]
 
 
-def input_topic(settings: Settings, topic: str) -> str:
-    """The name of a topic on the input's side in places and origins: on Pulsar its full name."""
-    return input_side(settings).full_name(topic)
-
-
-def input_reader(
-    settings: Settings,
-    topic: str,
-    *,
-    begin: Begin | Place = "earliest",
-    partition: int | None = None,
-    compacted: bool = False,
-) -> Reader:
-    """Reader of a topic on the input's side, or of one of its partitions; see ``Side.reader``."""
-    return input_side(settings).reader(topic, begin=begin, partition=partition, compacted=compacted)
-
-
-def input_partitions(
-    stack: ExitStack, settings: Settings, topic: str, *, begin: Begin = "earliest"
-) -> list[Reader]:
-    """A reader of each partition of a topic on the input's side, for callers that need them side by side; ``stack`` closes them."""
-    first = stack.enter_context(input_reader(settings, topic, begin=begin, partition=0))
-    others = range(1, first.partitions_count)
-    return [
-        first,
-        *(
-            stack.enter_context(input_reader(settings, topic, begin=begin, partition=number))
-            for number in others
-        ),
-    ]
-
-
-def output_reader(settings: Settings, topic: str, *, begin: Begin = "earliest") -> Reader:
-    """Reader of a topic on the output's side."""
-    return output_side(settings).reader(topic, begin=begin)
-
-
-def append_to_input(settings: Settings, topic: str, records: Sequence[tuple[str, bytes]]) -> None:
-    """Append keys with their values to a topic on the input's side; returns when the brokers have them. Raises ``exits.Refused``."""
-    input_side(settings).append(topic, records)
-
-
 def event_sink_of(settings: Settings) -> EventSink:
     """The input topic, connected. Raises ``PublishError`` or ``NoTopic``."""
     size = settings.controller.max_record_bytes
@@ -169,48 +133,9 @@ def publisher_of(settings: Settings) -> Publisher:
     )
 
 
-def actions_of(
-    stack: ExitStack, settings: Settings, *, cluster: str, epochs: Epochs, records_max: int
-) -> Actions:
-    """A consumer of the actions topic for a cluster's executors; ``stack`` closes it. Raises ``PublishError``."""
-    group = f"trimtab-execute-{cluster}"
-    side = output_side(settings)
-    return stack.enter_context(
-        side.actions(settings.topics.actions, group=group, epochs=epochs, records_max=records_max)
-    )
-
-
-def memory_of(settings: Settings, *, cluster: str) -> Memory:
-    """The memory of a cluster's executors, not yet connected to anything."""
-    return Memory(output_side(settings), settings.topics.executor_kafka, cluster)
-
-
-def control_of(settings: Settings, *, cluster: str, system: System) -> ControlView:
-    """The control view of a cluster of a system; the topic is on the input's side."""
-    from state.systems import rounds_of  # noqa: PLC0415  loads all that decides; commands that only read need none of it
-
-    rounds = rounds_of(system, ClusterSettingsSource(settings).base(cluster))
-    return ControlView(input_side(settings), settings.topics.control, cluster=cluster, rounds=rounds)
-
-
 def input_ids(settings: Settings) -> dict[str, str]:
     """Ids of the input and control topic, as far as there are any: Pulsar gives none. Raises ``NoAnswer``."""
     return input_side(settings).topic_ids([settings.topics.input, settings.topics.control])
-
-
-def find_regrown_input(settings: Settings, read: Progress) -> str | None:
-    """The message about a log that was truncated and has grown again; reading on Pulsar shows that itself. Raises ``NoAnswer``."""
-    return input_side(settings).find_regrown(read)
-
-
-def find_lost(settings: Settings, places: Sequence[Place]) -> list[SkippedRange]:
-    """The ranges of records that are gone after these places. Raises ``NoAnswer`` or ``PublishError``.
-
-    If records were deleted before they were read (a retention that is shorter than an outage), every start ends with an error
-    until a person allows with ``--skip-lost`` that they are skipped. Memory, cooldowns and budgets stay. The source then skips
-    to the end of the gap, and not one record more.
-    """
-    return sorted(input_side(settings).find_lost(places), key=lambda each: each.where)
 
 
 def publish_skipped(settings: Settings, ranges: list[SkippedRange], *, epoch: int) -> None:
@@ -223,15 +148,15 @@ def publish_skipped(settings: Settings, ranges: list[SkippedRange], *, epoch: in
     try:
         output_side(settings).append(settings.topics.audit, [(None, value)], headers=headers)
     except Refused as error:
-        kind = PublishError if passes(error.__cause__) else NotAllowed
+        kind = PublishError if is_transient(error.__cause__) else NotAllowed
         raise kind(error.message) from error
 
 
-def passes(error: BaseException | None) -> bool:
+def is_transient(error: BaseException | None) -> bool:
     """Whether the error means that brokers do not answer. A wrong address looks the same; a missing permission or topic does not."""
     if isinstance(error, NoAnswer):
-        return error.passes
+        return error.is_transient
     from streaming.kafka import client as kafka  # noqa: PLC0415  the brokers' clients are imported late
     from streaming.pulsar import clients as pulsar  # noqa: PLC0415  the same
 
-    return isinstance(error, Unreachable) or kafka.passes(error) or pulsar.passes(error)
+    return isinstance(error, Unreachable) or kafka.is_transient(error) or pulsar.is_transient(error)

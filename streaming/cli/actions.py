@@ -15,8 +15,8 @@ from streaming.cli.approve import ID_MIN, newest_rounds, open_proposals, proposa
 from streaming.cli.options import cluster_option, example, settings_options
 from streaming.cli.output import format_option, render, table_lines, text_of, value_text
 from streaming.cli.published import (
-    Epochs,
     Remark,
+    StaleFilter,
     UnreadableEvent,
     epoch_of,
     is_round_of,
@@ -112,7 +112,7 @@ def tail_command(settings: Settings, *, dry_run: bool, **options: Any) -> None:
 
     The table also shows when another controller takes over.
     """
-    epochs = Epochs()
+    epochs = StaleFilter()
 
     def line_of(record: TopicRecord) -> str:
         value, epoch = record.value or b"", epoch_of(record.headers)

@@ -19,7 +19,7 @@ from streaming.contract.messages import ApprovalData, ApprovalMessage, type_of
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotAcknowledged, WrongUse
 from streaming.settings import Settings
-from streaming.systems import append_to_input
+from streaming.systems import input_side
 
 Verdict = Literal["approved", "rejected"]
 _LOOK_BACK_S = (900, 86_400)
@@ -176,7 +176,7 @@ def _answer(
             data=data,
         )
         records.append((cluster, value))
-    append_to_input(settings, settings.topics.input, records)
+    input_side(settings).append(settings.topics.input, records)
     return answers
 
 

@@ -25,7 +25,7 @@ from streaming.process.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.catalog import dotted, values
 from streaming.settings.reference import toml_value
-from streaming.systems import input_reader
+from streaming.systems import input_side
 from streaming.transport.side import TopicRecord
 
 Edit = Callable[[ControlData], ControlData]
@@ -270,7 +270,7 @@ def encode_change(settings: Mapping[str, Any], path: tuple[str, ...] = ()) -> It
 
 def read_control(settings: Settings) -> list[TopicRecord]:
     """The newest record of each cluster, and older ones that are not compacted yet, in order. Raises ``exits.Refused``."""
-    with input_reader(settings, settings.topics.control, compacted=True) as reader:
+    with input_side(settings).reader(settings.topics.control, compacted=True) as reader:
         return list(reader.read_to_end())
 
 

@@ -30,7 +30,7 @@ from streaming.cli.published import (
 from streaming.process.deadline import within
 from streaming.process.exits import Refused, WrongUse
 from streaming.settings import Settings
-from streaming.systems import input_reader
+from streaming.systems import input_side
 from streaming.transport import checkpoint as checkpoints
 from streaming.transport.checkpoint import newest_start
 from streaming.transport.errors import CheckpointError, CheckpointMismatch, NoAnswer, PublishError, StartError
@@ -153,14 +153,14 @@ def gather_facts(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:
 
 def attempt(call: Callable[[], Value], *, what: str, limit_s: float) -> Value | Missed:
     """What a look finds, or why it found nothing."""
-    from streaming.systems import passes  # noqa: PLC0415  loads brokers' clients
+    from streaming.systems import is_transient  # noqa: PLC0415  loads brokers' clients
 
     try:
         return within(limit_s, call, what=what)
     except TimeoutError as error:
         return Missed(str(error), is_unreachable=True)
     except _EXPECTED as error:
-        return Missed(str(error), is_unreachable=passes(error) or passes(error.__cause__))
+        return Missed(str(error), is_unreachable=is_transient(error) or is_transient(error.__cause__))
     except Exception as error:  # noqa: BLE001  one look that fails must not end the others
         return Missed(f"an error in trimtab itself, please report it: {error!r}")
 
@@ -185,7 +185,7 @@ def _rounds(settings: Settings) -> list[tuple[Round, int | None]]:
 
 def _input(settings: Settings, now_ms: int) -> list[TopicRecord]:
     for back_s in _INPUT_S:
-        with input_reader(settings, settings.topics.input, begin=now_ms - 1000 * back_s) as reader:
+        with input_side(settings).reader(settings.topics.input, begin=now_ms - 1000 * back_s) as reader:
             if records := list(islice(reader.read_to_end(), _INPUT_COUNT)):
                 return records
     return []

@@ -26,7 +26,7 @@ from streaming.process.deadline import Deadline
 from streaming.process.exits import Refused
 from streaming.process.stopping import watched
 from streaming.settings import Settings
-from streaming.systems import output_reader
+from streaming.systems import output_side
 from streaming.transport.side import Begin, TopicRecord
 
 Round = ReadEnvelope[RoundSummary]
@@ -45,7 +45,7 @@ def records_of(
     settings: Settings, topic: str, begin: Begin, *, follow: bool = False
 ) -> Iterator[TopicRecord]:
     """The records of a topic on the output's side, up to its end or for ever. Raises ``exits.Refused``."""
-    with output_reader(settings, topic, begin=begin) as reader:
+    with output_side(settings).reader(topic, begin=begin) as reader:
         yield from reader.follow() if follow else reader.read_to_end()
 
 
@@ -119,8 +119,8 @@ def epoch_of(headers: Iterable[tuple[str, bytes]]) -> int | None:
 
 
 @dataclass(slots=True)
-class Epochs:
-    """The highest epoch seen of each source, in each partition or for each cluster."""
+class StaleFilter:
+    """Finds what a replaced controller wrote, by the highest epoch of each source, in each partition or for each cluster."""
 
     _highest: dict[tuple[str, int | str], int] = field(default_factory=dict)
 
@@ -134,7 +134,7 @@ class Epochs:
 
 def rounds_in(records: Iterable[TopicRecord]) -> Iterator[Round]:
     """The summaries among the records; one that cannot be read, or is from a controller that was replaced, is left out."""
-    epochs = Epochs()
+    epochs = StaleFilter()
     for record in records:
         try:
             event = read_round(record.value or b"")
@@ -150,7 +150,7 @@ class Newest:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._records: dict[str, TopicRecord] = {}
-        self._epochs = Epochs()
+        self._epochs = StaleFilter()
 
     def take(self, records: Iterable[TopicRecord]) -> None:
         """Look at records, in their order."""
@@ -221,9 +221,9 @@ def pass_over_outage(deadline: Deadline) -> Iterator[None]:
     try:
         yield
     except Refused as error:
-        from streaming.systems import passes  # noqa: PLC0415  the brokers' clients are imported late
+        from streaming.systems import is_transient  # noqa: PLC0415  the brokers' clients are imported late
 
-        if deadline.is_over or not passes(error.__cause__):
+        if deadline.is_over or not is_transient(error.__cause__):
             raise
 
 

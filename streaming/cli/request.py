@@ -37,7 +37,7 @@ from streaming.process.exits import NotAcknowledged, Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.catalog import suggest_nearest
 from streaming.settings.sections import NAME_PATTERN
-from streaming.systems import append_to_input
+from streaming.systems import input_side
 
 _LOOK_BACK_S = 86_400
 """How far back `--all` looks for clusters on the audit topic: a cluster that reports has a summary every round."""
@@ -148,7 +148,7 @@ def change(request: Request, edit: Edit) -> list[tuple[Planned, KnownCluster | N
         )
         for cluster in _choose(request, stands, known)
     ]
-    append_to_input(settings, settings.topics.control, [(event.cluster, event.value) for event in events])
+    input_side(settings).append(settings.topics.control, [(event.cluster, event.value) for event in events])
     after = read_control(settings)
     check_written(events, before, after)
     check_taken(events, find_standings(after, source, systems))

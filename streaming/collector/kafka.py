@@ -321,7 +321,8 @@ class KafkaCollector(Collector):
         """One sweep; False where the cluster as a whole does not answer, or nothing was written."""
         began_s = self._clock_s()
         try:
-            swept = self._sweeper.sweep(self._cluster_client())
+            self._kafka = self._kafka or self._connect()
+            swept = self._sweeper.sweep(self._kafka)
         except (ClusterError, OSError) as error:
             self._disconnect()
             return self._fail("no-brokers", error)
@@ -355,11 +356,6 @@ class KafkaCollector(Collector):
 
     def _connect(self) -> KafkaCluster:
         return self._connection.enter_context(cluster_of(self._target, cluster=self._cluster))
-
-    def _cluster_client(self) -> KafkaCluster:
-        if self._kafka is None:
-            self._kafka = self._connect()
-        return self._kafka
 
     def _disconnect(self) -> None:
         """Close a broken connection; the next sweep makes a new one."""

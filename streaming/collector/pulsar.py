@@ -221,7 +221,7 @@ class Sweeper:
         Known to do badly: ``owned_bundles`` can hang a broker that takes bundles over just then (``PulsarAdmin.owner`` says why). Once
         a broker and sweep that is rare, and nothing else tells bundles that are too light to be published.
         """
-        found = read_published(self._load_data.of(broker, within_s=self._wait_s))
+        found = read_published(self._load_data.newest(broker, within_s=self._wait_s))
         owned = self._admin.owned_bundles(self._pulsar_cluster, broker)
         loads = {name: load for name, load in found.bundles.items() if name in owned}
         self._unowned.note(broker, loads, owned)

@@ -59,7 +59,7 @@ class RejectedData(msgspec.Struct, frozen=True, kw_only=True):
     """The first 64 KiB of the value, in Base64."""
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True):
+class RefusedRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A record that could not be used, as far as it is known."""
 
     origin: Origin
@@ -72,7 +72,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     """The record's cluster; empty where it is not valid or not equal to the record's key."""
     appended_ms: int | None
 
-    def of_size(self, size_bytes: int, sha256: str) -> "Refused":
+    def of_size(self, size_bytes: int, sha256: str) -> "RefusedRecord":
         """The same with the size and the hash of the whole record, of which only a part is here."""
         return msgspec.structs.replace(self, size_bytes=size_bytes, sha256=sha256)
 
@@ -119,9 +119,9 @@ def encode_event(
 
 def encode_refused_event(
     value: bytes, *, origin: Origin, rejection: Rejection, cluster: str, appended_ms: int | None
-) -> Refused:
+) -> RefusedRecord:
     """A refused record whose bytes are all here."""
-    return Refused(
+    return RefusedRecord(
         origin=origin,
         rejection=rejection,
         head=value[:MAX_QUOTED_BYTES],
@@ -137,7 +137,7 @@ def letter_id(origin: Origin) -> str:
     return content_id(f"{origin.topic}\n{origin.partition}\n{origin.offset}".encode())
 
 
-def encode_refused(record: Refused, source: str) -> bytes:
+def encode_refused(record: RefusedRecord, source: str) -> bytes:
     """A refused record as a CloudEvent for the dead letter; its id is computed from its coordinates."""
     origin = record.origin
     data = RejectedData(

@@ -52,8 +52,17 @@ class BatchReports:
 
     def report(self, rows: Sequence[OutputRow]) -> None:
         """Report a batch that has just been published; never raises."""
+        published_s = time.time()
+        outputs = [row for row in rows if row.kind in {ACTION, DRY_RUN_ACTION, ROUND}]
+        refused = [row.value for row in rows if row.kind == REJECTED]
         with self._lock:
-            self._report(rows)
+            for row in sorted(outputs, key=lambda row: (row.key, row.round, row.place)):
+                self.attempt("metrics", partial(self._report_one, row.value, published_s))
+            if refused:
+                self.attempt("log", partial(self._refusals.log, refused, time.monotonic()))
+            for row in rows:
+                if row.kind == OBSERVED:
+                    self.attempt("metrics", partial(self._observe_events, row.value))
 
     def forget_silent(self, now_s: float) -> None:
         """Drop the series and the follow-up of clusters that are gone; ``now_s`` is monotonic. Never raises."""
@@ -67,18 +76,6 @@ class BatchReports:
         self._followup.forget(cluster)
         self._log.forget(cluster)
         self._metrics.forget(cluster)
-
-    def _report(self, rows: Sequence[OutputRow]) -> None:
-        published_s = time.time()
-        outputs = [row for row in rows if row.kind in {ACTION, DRY_RUN_ACTION, ROUND}]
-        for row in sorted(outputs, key=lambda row: (row.key, row.round, row.place)):
-            self.attempt("metrics", partial(self._report_one, row.value, published_s))
-        refused = [row.value for row in rows if row.kind == REJECTED]
-        if refused:
-            self.attempt("log", partial(self._refusals.log, refused, time.monotonic()))
-        for row in rows:
-            if row.kind == OBSERVED:
-                self.attempt("metrics", partial(self._observe_events, row.value))
 
     def _report_one(self, value: bytes, published_s: float) -> None:
         event = decode_published(value)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-from streaming import systems
 from streaming.contract import families
 from streaming.contract.encode import SkippedRange
 from streaming.controller.batches import BatchPublisher
@@ -28,7 +27,7 @@ from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.failures import failure_of, is_outage
 from streaming.spark.query import Frames, Runs
 from streaming.spark.session import Session
-from streaming.systems import input_ids, passes, publisher_of
+from streaming.systems import input_ids, input_side, is_transient, publish_skipped, publisher_of
 from streaming.transport.errors import (
     CheckpointError,
     CheckpointMismatch,
@@ -147,10 +146,16 @@ class Leading:
                 ).run()
 
     def _publish_gaps(self, begun: Begun) -> list[SkippedRange]:
-        """What the input has lost since the checkpoint; it is published on the audit topic first."""
-        gaps = systems.find_lost(self.settings, begun.checkpoint.places())
+        """What the input has lost since the checkpoint; it is published on the audit topic first.
+
+        If records were deleted before they were read (a retention that is shorter than an outage), every start ends with an
+        error until a person allows with ``--skip-lost`` that they are skipped. Memory, cooldowns and budgets stay. The source
+        then skips to the end of the gap, and not one record more.
+        """
+        lost = input_side(self.settings).find_lost(begun.checkpoint.places())
+        gaps = sorted(lost, key=lambda gap: gap.where)
         if gaps:
-            systems.publish_skipped(self.settings, gaps, epoch=begun.epoch)
+            publish_skipped(self.settings, gaps, epoch=begun.epoch)
         _LOG.warning("--skip-lost: %s", gaps or "nothing was lost")
         return gaps
 
@@ -191,4 +196,4 @@ def outage_of(error: Exception) -> str | None:
         return "the checkpoint's store" if is_away else None
     if isinstance(error, PublishError):
         return None if isinstance(error, NotAllowed) else "the brokers"
-    return "the brokers" if passes(error) else None
+    return "the brokers" if is_transient(error) else None

@@ -232,13 +232,9 @@ class FollowUp:
         unloaded = self._unloaded.setdefault(data.cluster, {})
         before = unloaded.pop(data.bundle, None)
         unloaded[data.bundle] = (now_s, data.source_broker)
-        _forget_oldest(unloaded, now_s)
+        # the oldest are in front; the unload just noted is never dropped
+        while len(unloaded) > KEPT_COUNT or now_s - next(iter(unloaded.values()))[0] > UNLOADS_WINDOW_S:
+            del unloaded[next(iter(unloaded))]
         if before is None or now_s - before[0] > UNLOADS_WINDOW_S:
             return None
         return Repeat(cluster=data.cluster, source="same" if before[1] == data.source_broker else "other")
-
-
-def _forget_oldest(unloaded: dict[str, tuple[float, str]], now_s: float) -> None:
-    """Drop from the front, where the oldest are; the unload just noted is never dropped."""
-    while len(unloaded) > KEPT_COUNT or now_s - next(iter(unloaded.values()))[0] > UNLOADS_WINDOW_S:
-        del unloaded[next(iter(unloaded))]

@@ -122,7 +122,7 @@ class QueryLoop:
         except SparkGone:
             raise
         except (SparkError, PublishError, NoAnswer, CheckpointError) as error:
-            if isinstance(error, NoAnswer) and not error.passes:
+            if isinstance(error, NoAnswer) and not error.is_transient:
                 raise
             self.health.show(f"the query failed: {error}")
             return self._passing_failure(error)

@@ -25,7 +25,7 @@ import msgspec
 from streaming.contract.encode import Origin
 from streaming.controller.recording import Recorded, decode_recorded, encode_recorded
 from streaming.settings import Settings
-from streaming.systems import input_partitions, input_topic
+from streaming.systems import input_side
 from streaming.transport.side import Begin, Reader, TopicRecord
 
 
@@ -90,8 +90,14 @@ class Recorder:
 def _logs(
     stack: ExitStack, settings: Settings, topic: str, *, begin: Begin, is_control: bool
 ) -> Iterator[_Log]:
-    name, is_on_pulsar = input_topic(settings, topic), settings.input.is_pulsar
-    for number, reader in enumerate(input_partitions(stack, settings, topic, begin=begin)):
+    side, is_on_pulsar = input_side(settings), settings.input.is_pulsar
+    name = side.full_name(topic)
+    first = stack.enter_context(side.reader(topic, begin=begin, partition=0))
+    others = [
+        stack.enter_context(side.reader(topic, begin=begin, partition=number))
+        for number in range(1, first.partitions_count)
+    ]
+    for number, reader in enumerate([first, *others]):
         yield _Log(reader, name, number, is_control=is_control, is_on_pulsar=is_on_pulsar)
 
 
@@ -104,7 +110,7 @@ _GZIP = 16 + zlib.MAX_WBITS
 """``wbits`` of zlib for data in the frame of a gzip member."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedPlace(msgspec.Struct, frozen=True, kw_only=True):
     """How far a partition was recorded."""
 
     topic: str
@@ -156,7 +162,7 @@ class RotatingFolder:
         self._lines.append(line)
         self._waiting_bytes += len(line)
         origin = record.origin
-        self._places[origin.topic, origin.partition] = Place(
+        self._places[origin.topic, origin.partition] = RecordedPlace(
             topic=origin.topic,
             partition=origin.partition,
             offset=origin.offset,
@@ -217,11 +223,11 @@ def _number(file: Path) -> int:
     return int(head) if head.isdecimal() else 0
 
 
-def _read_places(file: Path) -> list[Place]:
+def _read_places(file: Path) -> list[RecordedPlace]:
     if not file.exists():
         return []
     try:
-        return msgspec.json.decode(file.read_bytes(), type=list[Place])
+        return msgspec.json.decode(file.read_bytes(), type=list[RecordedPlace])
     except msgspec.MsgspecError as error:
         raise OSError(
             f"{file} holds the positions of the recording, but cannot be read: {error}; remove it to begin "

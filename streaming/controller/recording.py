@@ -77,7 +77,9 @@ _decoder = msgspec.json.Decoder(_Line)
 
 def encode_recorded(record: Recorded) -> bytes:
     """One line without its line end. A value is written as JSON if it is read back as the same bytes, else in base64."""
-    if _may_stand_as_json(record.value):
+    value = record.value
+    # a line end in the value would cut the line; reading it back decides the rest
+    if value is not None and value[:1] == b"{" and value[-1:] == b"}" and not {10, 13} & set(value):
         line = _encoder.encode(_line(record, as_json=True))
         if _is_whole(line, record):
             return line
@@ -123,11 +125,6 @@ def opened_for_recording(file: str) -> AbstractContextManager[BinaryIO]:
     if file.endswith(".gz"):
         return cast("BinaryIO", gzip.open(file, "xb"))
     return Path(file).open("xb")
-
-
-def _may_stand_as_json(value: bytes | None) -> bool:
-    """Whether a value may be tried as JSON: a line end in it would cut the line. Reading it back decides the rest."""
-    return value is not None and value[:1] == b"{" and value[-1:] == b"}" and not {10, 13} & set(value)
 
 
 def _is_whole(line: bytes, record: Recorded) -> bool:

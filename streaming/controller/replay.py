@@ -19,7 +19,14 @@ from state.outputs import Output
 from state.settings import SettingsSource
 from state.store import DictStore
 from streaming.contract.decode import decode
-from streaming.contract.encode import MAX_QUOTED_BYTES, Origin, Refused, encode, encode_refused, source_of
+from streaming.contract.encode import (
+    MAX_QUOTED_BYTES,
+    Origin,
+    RefusedRecord,
+    encode,
+    encode_refused,
+    source_of,
+)
 from streaming.controller.recording import PREFIX, BadRecording, decode_recorded, opened_for_reading
 from streaming.settings.identity import EVERY_CLUSTER, AcceptedClusters
 from streaming.transport.intake import Intake, Record, Tally
@@ -87,7 +94,7 @@ class Replay:
             )
         return self._controllers[cluster]
 
-    def _write(self, outputs: list[Output], refused: Refused | None) -> None:
+    def _write(self, outputs: list[Output], refused: RefusedRecord | None) -> None:
         lines = [
             encode(output, self._source) for output in outputs if self._only in {None, f"{output.kind}s"}
         ]

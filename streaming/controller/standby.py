@@ -26,7 +26,7 @@ from streaming.process.exits import NotReached, Refused
 from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.failures import spark_errors
 from streaming.spark.warmth import KEEP_EVERY_S, keep_warm, warm_up
-from streaming.systems import input_ids, output_reader, publisher_of
+from streaming.systems import input_ids, output_side, publisher_of
 from streaming.transport.errors import Fenced
 from streaming.transport.side import Reader
 from streaming.transport.topics import BEATS_RETENTION_MS
@@ -315,7 +315,7 @@ class StandingBy:
     def _reader(self) -> Reader:
         settings = self.leading.settings
         begin_ms = round(time.time() * 1000) - BEATS_RETENTION_MS
-        return output_reader(settings, settings.topics.beats, begin=begin_ms)
+        return output_side(settings).reader(settings.topics.beats, begin=begin_ms)
 
 
 def _run_without_waiting(step: Callable[[], Value]) -> Value:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from state.layouts import FRESH
 from streaming.process.closing import Closing
 from streaming.settings import Settings
-from streaming.systems import find_regrown_input, input_ids, validate_all
+from streaming.systems import input_ids, input_side, validate_all
 from streaming.transport.checkpoint import describe_exchanged
 from streaming.transport.errors import NoAnswer, StartError, TopicsWrong
 from streaming.transport.side import Progress
@@ -55,7 +55,7 @@ def find_problem(
 
 def refuse_regrown(settings: Settings, read: Progress) -> None:
     """Raises ``Changed`` for an input whose log was truncated and has grown again, and ``NoAnswer``."""
-    problem = find_regrown_input(settings, read)
+    problem = input_side(settings).find_regrown(read)
     if problem is not None:
         raise Changed(problem)
 

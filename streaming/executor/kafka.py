@@ -25,6 +25,7 @@ import msgspec
 from policies.throttle.lists import ThrottledLists, common, difference, merge, union, without
 from policies.throttle.rates import BrokerRole
 from streaming.executor.loop import ActionLoop, Topics, open_topics
+from streaming.executor.memory import HeldMemory, Memory, Remembered, SetRate, memory_of
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import (
     KAFKA_ACTIONS,
@@ -37,9 +38,7 @@ from streaming.executor.orders import (
 from streaming.kafka.client import ClusterError
 from streaming.kafka.cluster import Change, KafkaCluster, Throttle, changes_of, cluster_of
 from streaming.settings import KafkaTarget, Settings
-from streaming.systems import memory_of
 from streaming.transport.errors import Taken
-from streaming.transport.executor import HeldMemory, Memory, Rate, Remembered
 
 _LOG = logging.getLogger(__name__)
 _SWEEP_INTERVAL_S = 300.0
@@ -114,7 +113,8 @@ class ThrottleExecutor:
     ) -> list[str]:
         """Remember, set, read back, remember what is left; returns a line for each change and each broker that failed or is down."""
         remembered = held.remembered
-        existing = _existing_topics_of(kafka, aim.add, aim.remove)
+        topics = {topic for lists in (aim.add, aim.remove) for topic in (*lists.leader, *lists.follower)}
+        existing = {topic for topic, _ in kafka.partitions(topics)}  # those deleted meanwhile have no lists
         brokers = {role.broker for role in (*aim.rates, *aim.clear)}
         down = brokers - kafka.brokers().keys() if brokers else set()
         found = kafka.throttle(topics=existing, brokers=brokers - down)
@@ -181,15 +181,13 @@ class ThrottleExecutor:
         try:
             held.write(settled)
         except Taken:
-            self._store_changes_made(during)
+            for _ in range(_STORE_ATTEMPTS):
+                with suppress(Taken), self._memory.hold() as again:
+                    again.write(again.remembered.with_(during))
+                    break
+            else:
+                _LOG.error("the settings made on the cluster could not be stored: %s", during)
             raise
-
-    def _store_changes_made(self, during: Remembered) -> None:
-        for _ in range(_STORE_ATTEMPTS):
-            with suppress(Taken), self._memory.hold() as again:
-                again.write(again.remembered.with_(during))
-                return
-        _LOG.error("the settings made on the cluster could not be stored: %s", during)
 
 
 def _aim(action: ThrottleAction, remembered: Remembered) -> _Aim:
@@ -213,12 +211,6 @@ def _check_precondition(kafka: KafkaCluster, action: ThrottleAction) -> Skip | N
     if expected == "none" and running:
         return Skip("still-moving", f"{len(running)} partitions move, so their throttle stays")
     return None
-
-
-def _existing_topics_of(kafka: KafkaCluster, *lists: ThrottledLists) -> set[str]:
-    """The topics of the lists that still exist: those deleted meanwhile have no lists."""
-    topics = {topic for each in lists for topic in (*each.leader, *each.follower)}
-    return {topic for topic, _ in kafka.partitions(topics)} if topics else set()
 
 
 def _lists(
@@ -247,18 +239,18 @@ def _restore(
     return found
 
 
-def _rate_to_remember(role: BrokerRole, rate: int, remembered: Remembered, there: Throttle) -> Rate:
+def _rate_to_remember(role: BrokerRole, rate: int, remembered: Remembered, there: Throttle) -> SetRate:
     """Remembers the rate before our first one, and our last two: either may be there until the new one is seen.
 
     A rate that is kept because somebody set it in place of ours is not ours, and stays when ours are taken off.
     """
     known = remembered.rates.get(str(role))
     if known is None:
-        return Rate(rate, there.rates_bytes_per_s.get(role))
+        return SetRate(rate, there.rates_bytes_per_s.get(role))
     is_others = there.rates_bytes_per_s.get(role) == rate != known.earlier
     if known.ours == rate or is_others:
         return known
-    return Rate(rate, known.before, earlier=known.ours)
+    return SetRate(rate, known.before, earlier=known.ours)
 
 
 def _roles(remembered: Remembered) -> tuple[BrokerRole, ...]:

@@ -27,6 +27,7 @@ import msgspec
 from state.events import System
 from streaming.contract.encode import encode_event
 from streaming.contract.messages import ActionResultData, ActionResultMessage, type_of
+from streaming.executor.memory import ControlView, control_of
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import (
     ActionKind,
@@ -41,10 +42,9 @@ from streaming.executor.orders import (
 )
 from streaming.process.serve import Check, Heartbeat, Sign
 from streaming.settings import Settings
-from streaming.systems import actions_of, control_of, event_sink_of
+from streaming.systems import event_sink_of, output_side
 from streaming.transport.errors import PublishError
-from streaming.transport.executor import ControlView
-from streaming.transport.side import ActionRecord, Actions, Epochs, EventSink
+from streaming.transport.side import ActionRecord, Actions, EventSink, PartitionEpochs
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 1.0
@@ -70,7 +70,7 @@ class Topics:
     actions: Actions
     control: ControlView
     results: EventSink
-    epochs: Epochs
+    epochs: PartitionEpochs
 
 
 def open_topics(
@@ -85,8 +85,13 @@ def open_topics(
     results = stack.enter_context(closing(event_sink_of(settings)))
     control = stack.enter_context(control_of(settings, cluster=cluster, system=system))
     control.newest()
-    epochs = Epochs()
-    actions = actions_of(stack, settings, cluster=cluster, epochs=epochs, records_max=records_max)
+    epochs = PartitionEpochs()
+    group = f"trimtab-execute-{cluster}"
+    actions = stack.enter_context(
+        output_side(settings).actions(
+            settings.topics.actions, group=group, epochs=epochs, records_max=records_max
+        )
+    )
     return Topics(actions=actions, control=control, results=results, epochs=epochs)
 
 

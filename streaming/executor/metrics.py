@@ -18,6 +18,7 @@ class ExecutorMetrics:
     """All metrics, on a ``registry`` of their own. Thread-safe."""
 
     def __init__(self, cluster: str, *, kinds: Sequence[str] = KINDS) -> None:
+        """``kinds`` are those of the actions that it carries out."""
         registry = self.registry = CollectorRegistry()
         self._cluster = cluster
         self._actions = counter(registry, families.EXECUTOR_ACTIONS)
@@ -27,10 +28,6 @@ class ExecutorMetrics:
         self._dropped = counter(registry, families.EXECUTOR_DROPPED)
         self._duration = histogram(registry, families.EXECUTOR_DURATION)
         self._polled = gauge(registry, families.EXECUTOR_LAST_POLL)
-        self._introduce(kinds)
-
-    def _introduce(self, kinds: Sequence[str]) -> None:
-        cluster = self._cluster
         for kind in kinds:
             self._duration.labels(cluster, kind)
             for outcome in OUTCOMES:

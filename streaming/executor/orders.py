@@ -15,7 +15,7 @@ from policies.throttle.roles import BrokerRole, by_role
 from streaming.contract.envelope import read_envelope
 from streaming.contract.messages import ControlData, Time, type_of
 from streaming.contract.published import SplitMessage, ThrottleMessage, UnloadMessage
-from streaming.transport.side import ActionRecord, Epochs
+from streaming.transport.side import ActionRecord, PartitionEpochs
 
 SkipReason = Literal[
     "dry-run",
@@ -210,7 +210,7 @@ class BadOrder(Exception):
 
 
 def read_order(
-    record: ActionRecord, epochs: Epochs, *, cluster: str, readers: Readers[ActionKind]
+    record: ActionRecord, epochs: PartitionEpochs, *, cluster: str, readers: Readers[ActionKind]
 ) -> Order[ActionKind] | None:
     """The action in a record; None for another cluster's and for a type without a reader. Raises ``BadOrder``.
 

@@ -30,7 +30,7 @@ from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
-from streaming.kafka.link import Link, Operation, Resource, describe_missing
+from streaming.kafka.link import KafkaLink, Operation, Resource, describe_missing
 from streaming.process.deadline import Deadline, within
 from streaming.transport.errors import NoAnswer
 
@@ -118,7 +118,7 @@ class Unanswered(ClusterError):
     """A request failed; the error of Kafka's client is its cause."""
 
 
-def open_consumer(link: Link, **options: Any) -> KafkaConsumer:
+def open_consumer(link: KafkaLink, **options: Any) -> KafkaConsumer:
     """A consumer of committed records, from the earliest on; it joins no group unless ``options`` name one. Raises ``KafkaError``."""
     defaults = {
         "bootstrap_servers": link.bootstrap,
@@ -133,7 +133,7 @@ def open_consumer(link: Link, **options: Any) -> KafkaConsumer:
     return KafkaConsumer(**defaults | link.client_options() | options)
 
 
-def open_producer(link: Link, *, timeout_s: float, **options: Any) -> KafkaProducer:
+def open_producer(link: KafkaLink, *, timeout_s: float, **options: Any) -> KafkaProducer:
     """A producer that waits for its brokers, and for their acknowledgements, for ``timeout_s`` at most. Raises ``KafkaError``."""
     timeout_ms = round(timeout_s * 1000)
     defaults = {
@@ -149,7 +149,7 @@ def open_producer(link: Link, *, timeout_s: float, **options: Any) -> KafkaProdu
     return KafkaProducer(**defaults | link.client_options() | options)
 
 
-def open_admin(link: Link, *, timeout_s: float = _REQUEST_TIMEOUT_S, **options: Any) -> KafkaAdminClient:
+def open_admin(link: KafkaLink, *, timeout_s: float = _REQUEST_TIMEOUT_S, **options: Any) -> KafkaAdminClient:
     """An admin client, which closes at the end of its ``with``.
 
     Raises ``KafkaError``, or ``OSError`` or ``ValueError`` for certificates that cannot be used.
@@ -165,7 +165,7 @@ def open_admin(link: Link, *, timeout_s: float = _REQUEST_TIMEOUT_S, **options: 
 
 
 @contextmanager
-def connected(link: Link, *, timeout_s: float, **options: Any) -> Iterator[KafkaAdminClient]:
+def connected(link: KafkaLink, *, timeout_s: float, **options: Any) -> Iterator[KafkaAdminClient]:
     """Open an admin client, and close it at the end.
 
     Raises ``ClusterError``, also for any request that Kafka refuses while the client is used.
@@ -246,7 +246,7 @@ def denied_resource(error: KafkaError) -> Resource | None:
 
 
 def explain_denied(
-    error: KafkaError, link: Link, operation: Operation, *, topic: str = "", group: str = ""
+    error: KafkaError, link: KafkaLink, operation: Operation, *, topic: str = "", group: str = ""
 ) -> str:
     """The missing permission, if the error is about one, and otherwise Kafka's own words.
 
@@ -263,7 +263,7 @@ def explain_denied(
     return repr(error)
 
 
-def passes(error: BaseException | None) -> bool:
+def is_transient(error: BaseException | None) -> bool:
     """Whether brokers do not answer, which may pass. A wrong address looks the same; a missing permission or topic does not."""
     return isinstance(error, KafkaError) and bool(error.retriable)
 
@@ -274,4 +274,4 @@ def retry_until_answered() -> Iterator[None]:
     try:
         yield
     except KafkaError as error:
-        raise NoAnswer(str(error), passes=passes(error)) from error
+        raise NoAnswer(str(error), is_transient=is_transient(error)) from error

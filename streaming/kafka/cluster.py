@@ -24,7 +24,7 @@ from policies.throttle.lists import ThrottledLists
 from policies.throttle.moves import LARGEST_NUMBER, NO_LEADER
 from policies.throttle.roles import ROLES, BrokerRole, Role
 from streaming.kafka.client import ClusterError, Unanswered, connected
-from streaming.kafka.link import Link
+from streaming.kafka.link import KafkaLink
 from streaming.process.deadline import poll
 from streaming.settings import KafkaTarget
 
@@ -293,7 +293,7 @@ def _add_sizes(
 @contextmanager
 def cluster_of(target: KafkaTarget, *, cluster: str) -> Iterator[KafkaCluster]:
     """The cluster of a target, closed at the end. Raises ``ClusterError``, and ``WrongUse`` for a file it cannot read."""
-    link = Link(target.bootstrap, f"targets.{cluster}.kafka", target.security)
+    link = KafkaLink(target.bootstrap, f"targets.{cluster}.kafka", target.security)
     with connected(link, timeout_s=target.timeout_s, metadata_max_age_ms=_METADATA_AGE_MAX_MS) as admin:
         yield KafkaCluster(admin)
 

@@ -34,10 +34,10 @@ from streaming.kafka.client import (
     open_producer,
     partitions_of,
 )
-from streaming.kafka.link import Link, describe_hidden_topic, describe_missing
+from streaming.kafka.link import KafkaLink, describe_hidden_topic, describe_missing
 from streaming.process.closing import Closing
 from streaming.transport.errors import PublishError, Taken
-from streaming.transport.side import LOOKBACK_S, ActionRecord, Epochs, Write
+from streaming.transport.side import LOOKBACK_S, ActionRecord, PartitionEpochs, Write
 
 _ASSIGNORS = (StickyPartitionAssignor, RangePartitionAssignor)
 """With the first, an executor that joins leaves partitions where they are; older executors only know the second."""
@@ -49,11 +49,18 @@ _LOOK_INTERVAL_S = 10.0
 """Time between checks that the group's coordinator answers, while there is nothing to do: a poll does not show it."""
 
 
-class ActionsTopic(Closing):
+class KafkaActions(Closing):
     """Consumer of the actions topic in the group of a cluster's executors. Not for several threads."""
 
     def __init__(
-        self, link: Link, topic: str, *, group: str, epochs: Epochs, records_max: int, **options: object
+        self,
+        link: KafkaLink,
+        topic: str,
+        *,
+        group: str,
+        epochs: PartitionEpochs,
+        records_max: int,
+        **options: object,
     ) -> None:
         """``options`` are passed to the client. Raises ``PublishError`` when the brokers cannot be reached or there is no such topic."""
         self._link = link
@@ -74,16 +81,14 @@ class ActionsTopic(Closing):
         self._looked_s = time.monotonic()
         self._consumer.subscribe([topic], listener=self._assigned)
         try:
-            self._require_topic()
+            with self._explain_errors("the topics cannot be listed"):
+                found = partitions_of(self._consumer, topic, timeout_s=_TIMEOUT_S)
         except PublishError:
             self.close()
             raise
-
-    def _require_topic(self) -> None:
-        with self._explain_errors("the topics cannot be listed"):
-            found = partitions_of(self._consumer, self._topic, timeout_s=_TIMEOUT_S)
         if not found:
-            raise PublishError(describe_hidden_topic(self._link, self._topic, "Read"))
+            self.close()
+            raise PublishError(describe_hidden_topic(link, topic, "Read"))
 
     def poll(self, *, timeout_s: float) -> list[ActionRecord]:
         """Records in order, partition by partition. Raises ``PublishError``."""
@@ -221,7 +226,7 @@ class _Assigned(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
 
 
 @contextmanager
-def owned(link: Link, topic: str, key: str, *, owner: str) -> Iterator[Write]:
+def exclusive_writer(link: KafkaLink, topic: str, key: str, *, owner: str) -> Iterator[Write]:
     """Writes the key's newest value until the end of the block; a former ``owner`` cannot any more.
 
     ``owner`` is a transactional id: who begins with it fences who had it. Raises ``Taken`` and ``PublishError``.

@@ -15,6 +15,7 @@ from typing import Literal
 
 from streaming.process.exits import WrongUse
 from streaming.settings import SecuritySettings, Settings, TopicNames
+from streaming.transport.topics import Denied
 
 ANYBODY = "User:ANONYMOUS"
 """The user that brokers see if they ask clients for no name."""
@@ -37,7 +38,7 @@ _LOGIN_MODULES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class KafkaLink:
     """One side's brokers and how to reach them; ``section`` is its name in the settings."""
 
     bootstrap: str
@@ -102,20 +103,20 @@ class Link:
             raise WrongUse(f"{self.section}.security.{name}: {path} cannot be read: {error}") from error
 
 
-def input_link(settings: Settings) -> Link:
+def input_link(settings: Settings) -> KafkaLink:
     """Where load reports and control events are. Raises ``WrongUse`` where that is not Kafka."""
     if settings.input.is_pulsar:
         raise WrongUse(f"input.url is {settings.input.url}: this is done on Kafka only")
-    return Link(settings.input.bootstrap, "input", settings.input.security)
+    return KafkaLink(settings.input.bootstrap, "input", settings.input.security)
 
 
-def output_link(settings: Settings) -> Link:
+def output_link(settings: Settings) -> KafkaLink:
     """Where decisions go: the input's link if the output has no address of its own. Raises as ``input_link`` does."""
     if settings.output.url is None:
         return input_link(settings)
     if settings.output_is_pulsar:
         raise WrongUse(f"output.url is {settings.output.url}: this is done on Kafka only")
-    return Link(settings.output_bootstrap, "output", settings.output.security)
+    return KafkaLink(settings.output_bootstrap, "output", settings.output.security)
 
 
 def _quote(text: str) -> str:
@@ -135,7 +136,7 @@ class TopicPermissions:
 
 
 def controller_operations(names: TopicNames) -> dict[str, tuple[Operation, ...]]:
-    """What `trimtab run` needs, by topic."""
+    """What `trimtab run` needs, by topic; without the topic of beats it runs all the same."""
     reads: tuple[Operation, ...] = ("Read", "DescribeConfigs")
     writes: tuple[Operation, ...] = ("Write", "DescribeConfigs")
     return {
@@ -146,30 +147,23 @@ def controller_operations(names: TopicNames) -> dict[str, tuple[Operation, ...]]
         names.audit: writes,
         names.dead_letter: writes,
         names.commits: ("Read", *writes),
+        names.beats: writes,
     }
 
 
-def beat_operations(names: TopicNames) -> dict[str, tuple[Operation, ...]]:
-    """What `trimtab run` uses if it is allowed, by topic; it also runs without."""
-    return {names.beats: ("Write", "DescribeConfigs")}
-
-
-def missing_permissions(
-    link: Link, needed: Mapping[str, Sequence[Operation]], permissions: Sequence[TopicPermissions]
-) -> Iterator[str]:
-    """One sentence for each topic on which a permission is missing, with the command that grants it."""
-    for topic, operations in missing_by_topic(needed, permissions):
-        yield describe_missing(link, "topic", topic, operations)
-
-
-def missing_by_topic(
-    needed: Mapping[str, Sequence[Operation]], permissions: Sequence[TopicPermissions]
-) -> Iterator[tuple[str, list[Operation]]]:
-    """Each topic on which permissions are missing, with the operations."""
+def find_denied(
+    link: KafkaLink, names: TopicNames, permissions: Sequence[TopicPermissions]
+) -> Iterator[Denied]:
+    """What the controller must be allowed, and is not, by topic."""
+    needed = controller_operations(names)
     for topic in permissions:
         operations = [each for each in needed.get(topic.name, ()) if _is_missing(topic, each)]
         if operations:
-            yield topic.name, operations
+            yield Denied(
+                what=f"{link.principal} lacks the permission {' and '.join(operations)} on topic {topic.name}",
+                remedy=f"Run: {acl_command(link, 'topic', topic.name, operations)}",
+                tolerable=topic.name == names.beats,
+            )
 
 
 def _is_missing(topic: TopicPermissions, operation: Operation) -> bool:
@@ -178,7 +172,7 @@ def _is_missing(topic: TopicPermissions, operation: Operation) -> bool:
     return topic.allowed is not None and _KAFKA_NAMES[operation] not in topic.allowed
 
 
-def describe_missing(link: Link, resource: Resource, name: str, operations: Sequence[Operation]) -> str:
+def describe_missing(link: KafkaLink, resource: Resource, name: str, operations: Sequence[Operation]) -> str:
     """The sentence about permissions that are missing; a cluster has no name."""
     what = f"{resource.replace('-', ' ')} {name}" if name else f"the {resource}"
     return (
@@ -187,7 +181,7 @@ def describe_missing(link: Link, resource: Resource, name: str, operations: Sequ
     )
 
 
-def describe_hidden_topic(link: Link, topic: str, operation: Operation) -> str:
+def describe_hidden_topic(link: KafkaLink, topic: str, operation: Operation) -> str:
     """The sentence about a topic that we do not see: Kafka hides topics that we may not even describe."""
     return (
         f"there is no topic {topic} at {link.bootstrap}: run `trimtab topics create`. If there is one, "
@@ -195,7 +189,7 @@ def describe_hidden_topic(link: Link, topic: str, operation: Operation) -> str:
     )
 
 
-def acl_command(link: Link, resource: Resource, name: str, operations: Sequence[Operation]) -> str:
+def acl_command(link: KafkaLink, resource: Resource, name: str, operations: Sequence[Operation]) -> str:
     """The command that grants the operations; an administrator of the brokers runs it."""
     asked = " ".join(f"--operation {each}" for each in operations)
     return (

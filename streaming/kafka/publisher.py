@@ -23,7 +23,7 @@ from kafka.producer.future import FutureRecordMetadata
 from streaming.contract.encode import encode_leader
 from streaming.contract.envelope import EPOCH_HEADER, LARGEST_RECORD_BYTES
 from streaming.kafka.client import close_producer, commit_within, open_consumer, open_producer, read_to_end
-from streaming.kafka.link import Link, acl_command
+from streaming.kafka.link import KafkaLink, acl_command
 from streaming.process.deadline import Deadline
 from streaming.transport.errors import NotAllowed, PublishError
 from streaming.transport.publisher import Publisher
@@ -63,7 +63,7 @@ class KafkaPublisher(Publisher):
 
     def __init__(
         self,
-        link: Link,
+        link: KafkaLink,
         *,
         name: str,
         commits_topic: str,
@@ -73,7 +73,7 @@ class KafkaPublisher(Publisher):
         claim_wait_s: float = 5.0,
     ) -> None:
         self._timeout_ms = round(timeout_s * 1000)
-        self._markers = MarkerTopic(link, commits_topic, name=name, request_timeout_ms=self._timeout_ms)
+        self._markers = KafkaMarkers(link, commits_topic, name=name, request_timeout_ms=self._timeout_ms)
         super().__init__(
             self._markers,
             name=name,
@@ -200,14 +200,14 @@ def _whole(marker: Marker | None) -> Commit | None:
     return None if marker is None else Commit(marker=marker, lineage=marker.epoch, is_whole=True)
 
 
-class MarkerTopic:
+class KafkaMarkers:
     """The newest marker of one controller on the one-partition commits topic.
 
     The position is kept between calls, so that looking again costs one short fetch; the first look, and the
     first one after a failure, reads the compacted topic from its beginning.
     """
 
-    def __init__(self, link: Link, topic: str, *, name: str, request_timeout_ms: int) -> None:
+    def __init__(self, link: KafkaLink, topic: str, *, name: str, request_timeout_ms: int) -> None:
         self._link = link
         self._topic = topic
         self._key = name.encode()
@@ -244,7 +244,8 @@ class MarkerTopic:
         while True:
             with self._lock:
                 try:
-                    self._take()
+                    for record in self._follower().poll(timeout_ms=_POLL_MS).get(self._partition, ()):
+                        self._read(record)
                 except KafkaError:
                     self._drop_follower()
                 if self._newest is not None and self._newest.epoch > epoch:
@@ -277,10 +278,6 @@ class MarkerTopic:
     def _end_of(self, consumer: KafkaConsumer) -> int:
         found = consumer.end_offsets([self._partition], timeout_ms=self._request_timeout_ms)
         return int(found[self._partition])
-
-    def _take(self) -> None:
-        for record in self._follower().poll(timeout_ms=_POLL_MS).get(self._partition, ()):
-            self._read(record)
 
     def _read(self, record: ConsumerRecord) -> None:
         if record.key != self._key:

@@ -1,11 +1,8 @@
-"""The nine topics on Kafka: how they must be set up, making them, checking them at start, and examining them for a person.
+"""The nine topics on Kafka: how they must be set up, making them, and examining them.
 
 Existing topics are never altered: their settings may be deliberate, and some mistakes (a partition count)
 cannot be undone. Each difference is named with the value found, the value expected and the command that corrects
 it. Retention and replication are chosen for new topics only; operators may change them freely.
-
-A start stops at the first kind of obstacle and only asks what keeps a controller from starting; a person is shown everything
-at once, also settings that a new topic would have and an older one may lack.
 """
 
 import contextlib
@@ -27,28 +24,23 @@ from policies.wording import counted
 from streaming.contract.envelope import LARGEST_RECORD_BYTES
 from streaming.kafka.client import open_admin, retry_until_answered
 from streaming.kafka.link import (
-    Link,
+    KafkaLink,
     TopicPermissions,
     acl_command,
-    beat_operations,
-    controller_operations,
-    missing_by_topic,
-    missing_permissions,
+    find_denied,
 )
 from streaming.settings import Settings, TopicNames
-from streaming.transport.errors import StartError, TopicsWrong, Unreachable
+from streaming.transport.errors import StartError, Unreachable
 from streaming.transport.topics import (
     ACTIONS_RETENTION_MS,
     AUDIT_RETENTION_MS,
     BEATS_RETENTION_MS,
     INPUT_RETENTION_MS,
     BrokersSeen,
-    Denied,
     Difference,
     Outcome,
     TopicOutcome,
     TopicsSeen,
-    no_beats,
 )
 
 REPLICAS_MAX = 3
@@ -175,7 +167,7 @@ class TopicFound:
 
 
 def create(
-    link: Link, settings: Settings, only: frozenset[str], *, input_partitions: int
+    link: KafkaLink, settings: Settings, only: frozenset[str], *, input_partitions: int
 ) -> list[TopicOutcome]:
     """Create the topics that are missing (of `only`), compare those that exist, and alter none.
 
@@ -196,59 +188,13 @@ def create(
     ]
 
 
-def validate(link: Link, settings: Settings, only: frozenset[str]) -> list[str]:
-    """Check at start that the topics (of `only`) can be used; returns warnings.
-
-    Raises `Unreachable` when the address cannot be reached within about 10 s, and otherwise one `StartError` naming every
-    obstacle: a missing topic, a permission the controller lacks, a timestamp type other than LogAppendTime, a partition
-    count or cleanup policy that would lose order or markers. A `max.message.bytes` below the largest record that is read,
-    or written to it, is only a warning, and so is everything about an optional topic.
-    """
-    names = settings.topics
-    specs = _specs(settings, only - {names.executor_kafka})  # no controller touches that one
-    with connected_admin(link) as admin:
-        found, permissions = describe(admin, [spec.name for spec in specs])
-    refused = list(missing_permissions(link, controller_operations(names), permissions))
-    if refused:
-        raise TopicsWrong("\n".join(refused))
-    needed = [spec for spec in specs if not spec.optional]
-    missing = [spec.name for spec in needed if spec.name not in found]
-    differences = [
-        difference
-        for spec in needed
-        if spec.name in found
-        for difference in differences_of(spec, found[spec.name], link)
-    ]
-    problems = [str(difference) for difference in differences if not difference.tolerable]
-    if missing:
-        problems.append(
-            f"topics missing at {link.bootstrap}: {', '.join(missing)}. Run: trimtab topics create"
-        )
-    if problems:
-        raise TopicsWrong("\n".join(problems))
-    optional = [spec for spec in specs if spec.optional]
-    lacking = missing_permissions(link, beat_operations(names), permissions)
-    return [
-        *map(str, differences),
-        *map(no_beats, lacking),
-        *(no_beats(problem) for spec in optional for problem in _optional_problems(spec, found, link)),
-    ]
-
-
-def _optional_problems(spec: TopicSpec, found: Mapping[str, TopicFound], link: Link) -> Iterator[str]:
-    if spec.name not in found:
-        yield f"topic {spec.name} is missing at {link.bootstrap}. Run: trimtab topics create."
-    else:
-        yield from map(str, differences_of(spec, found[spec.name], link))
-
-
-def _compare(spec: TopicSpec, found: TopicFound, link: Link) -> TopicOutcome:
+def _compare(spec: TopicSpec, found: TopicFound, link: KafkaLink) -> TopicOutcome:
     differences = tuple(differences_of(spec, found, link))
     outcome = Outcome.DIFFERS if differences else Outcome.ALREADY_RIGHT
     return TopicOutcome(topic=spec.name, outcome=outcome, differences=differences)
 
 
-def differences_of(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Difference]:
+def differences_of(spec: TopicSpec, found: TopicFound, link: KafkaLink) -> Iterator[Difference]:
     """Differences that keep a controller from starting, or from reading the largest records (tolerable)."""
     if spec.partitions_needed is not None and found.partitions != spec.partitions_needed:
         yield _partition_difference(spec, found.partitions, link)
@@ -266,7 +212,7 @@ def setting_difference(
     setting: str,
     found: str,
     expected: str,
-    link: Link,
+    link: KafkaLink,
     *,
     value: str | None = None,
     tolerable: bool = False,
@@ -281,7 +227,7 @@ def setting_difference(
     )
 
 
-def _partition_difference(spec: TopicSpec, found: int, link: Link) -> Difference:
+def _partition_difference(spec: TopicSpec, found: int, link: KafkaLink) -> Difference:
     topics = f"kafka-topics.sh --bootstrap-server {link.bootstrap} --topic {spec.name}"
     expected = spec.partitions_needed
     if expected is not None and found < expected:
@@ -296,7 +242,7 @@ def _partition_difference(spec: TopicSpec, found: int, link: Link) -> Difference
 
 
 @contextlib.contextmanager
-def connected_admin(link: Link) -> Iterator[KafkaAdminClient]:
+def connected_admin(link: KafkaLink) -> Iterator[KafkaAdminClient]:
     """Open an admin client, and close it at the end. Raises ``Unreachable`` or ``StartError``."""
     try:
         with open_admin(link) as admin:
@@ -349,7 +295,7 @@ def _permissions(described: list[dict[str, Any]]) -> Iterator[TopicPermissions]:
             yield TopicPermissions(name=topic["name"], hidden=hidden, allowed=allowed)
 
 
-def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int, link: Link) -> bool:
+def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int, link: KafkaLink) -> bool:
     """Create one topic; False if another process created it first."""
     durable = {"min.insync.replicas": "2"} if replicas == REPLICAS_MAX else {}
     options = {
@@ -369,7 +315,7 @@ def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int, link: Link) -
     return True
 
 
-def brokers_seen(link: Link, topic: str) -> BrokersSeen:
+def brokers_seen(link: KafkaLink, topic: str) -> BrokersSeen:
     """The brokers that answer; ``topic`` is not asked for. Raises ``Unreachable`` or ``StartError``.
 
     Kafka does not report the time of its clocks.
@@ -382,8 +328,8 @@ def brokers_seen(link: Link, topic: str) -> BrokersSeen:
     return BrokersSeen(text=f"{counted(count, 'broker')} of Kafka", version=".".join(map(str, found)))
 
 
-def topics_seen(link: Link, settings: Settings, only: frozenset[str]) -> TopicsSeen:
-    """The topics in ``only``. Raises ``Unreachable`` or ``StartError``."""
+def topics_seen(link: KafkaLink, settings: Settings, only: frozenset[str]) -> TopicsSeen:
+    """The topics in ``only``, as they are now. Raises ``Unreachable`` when the address does not answer, or ``StartError``."""
     names = settings.topics
     specs = _specs(settings, only)
     with connected_admin(link) as admin:
@@ -400,17 +346,18 @@ def topics_seen(link: Link, settings: Settings, only: frozenset[str]) -> TopicsS
             difference
             for spec, topic in there
             if topic.configs  # Kafka leaves them out if we may not DescribeConfigs
-            for difference in (
-                *differences_of(spec, topic, link),
-                *_find_shorter_retention(spec, topic, link),
-            )
+            for difference in differences_of(spec, topic, link)
         ),
-        unwell=tuple(difference for spec, topic in there for difference in _find_unwell(spec, topic, link)),
-        denied=tuple(_find_denied(link, names, permissions)),
+        unwell=tuple(
+            difference
+            for spec, topic in there
+            for difference in (*_find_shorter_retention(spec, topic, link), *_find_unwell(spec, topic, link))
+        ),
+        denied=tuple(find_denied(link, names, permissions)),
     )
 
 
-def _find_shorter_retention(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Difference]:
+def _find_shorter_retention(spec: TopicSpec, found: TopicFound, link: KafkaLink) -> Iterator[Difference]:
     for setting in _AT_LEAST:
         wanted, kept = int(spec.chosen.get(setting, 0)), int(found.configs.get(setting, _WITHOUT_LIMIT))
         if _WITHOUT_LIMIT < kept < wanted:
@@ -425,7 +372,7 @@ def _find_shorter_retention(spec: TopicSpec, found: TopicFound, link: Link) -> I
             )
 
 
-def _find_unwell(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Difference]:
+def _find_unwell(spec: TopicSpec, found: TopicFound, link: KafkaLink) -> Iterator[Difference]:
     needed = int(found.configs.get("min.insync.replicas", 1))
     for state in found.states:
         if state.leader is None:
@@ -442,7 +389,7 @@ def _find_unwell(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Dif
 
 
 def _make_difference(
-    spec: TopicSpec, what: str, found: str, expected: str, link: Link, *, tolerable: bool = False
+    spec: TopicSpec, what: str, found: str, expected: str, link: KafkaLink, *, tolerable: bool = False
 ) -> Difference:
     return Difference(
         topic=spec.name,
@@ -454,17 +401,7 @@ def _make_difference(
     )
 
 
-def _find_denied(link: Link, names: TopicNames, permissions: Sequence[TopicPermissions]) -> Iterator[Denied]:
-    beats = beat_operations(names)
-    for topic, operations in missing_by_topic({**controller_operations(names), **beats}, permissions):
-        yield Denied(
-            what=f"{link.principal} lacks the permission {' and '.join(operations)} on topic {topic}",
-            remedy=f"Run: {acl_command(link, 'topic', topic, operations)}",
-            tolerable=topic in beats,
-        )
-
-
-def topic_ids(link: Link, names: Sequence[str]) -> dict[str, str]:
+def topic_ids(link: KafkaLink, names: Sequence[str]) -> dict[str, str]:
     """Ids of those topics that have one. Raises ``NoAnswer``."""
     with retry_until_answered(), open_admin(link) as admin:
         described = admin.describe_topics(list(names))

@@ -46,10 +46,12 @@ def connect(
     ``timeout_s``, rounded up to seconds, bounds the making of producers and readers. ``authentication`` is
     used where there is no token file.
     """
-    token = None if token_file is None else pulsar.AuthenticationToken(lambda: _token(token_file))
+    if token_file is not None:
+        file = Path(token_file)
+        authentication = pulsar.AuthenticationToken(lambda: file.read_text(encoding="utf-8").strip())
     return pulsar.Client(
         service_url,
-        authentication=token or authentication,
+        authentication=authentication,
         operation_timeout_seconds=_OPERATION_TIMEOUT_S if timeout_s is None else math.ceil(timeout_s),
         tls_trust_certs_file_path=ca_file,
         tls_validate_hostname=True,
@@ -103,10 +105,6 @@ def keep_ctrl_c() -> Iterator[None]:
         raise KeyboardInterrupt from None
 
 
-def _token(file: str) -> str:
-    return Path(file).read_text(encoding="utf-8").strip()
-
-
 AuthAction = Literal["produce", "consume"]
 """Actions as ``pulsar-admin topics grant-permission`` spells them."""
 
@@ -140,7 +138,7 @@ def is_denied(error: Exception) -> bool:
     return isinstance(error, pulsar.AuthorizationError)
 
 
-def passes(error: BaseException | None) -> bool:
+def is_transient(error: BaseException | None) -> bool:
     """Whether brokers do not answer, which may pass. A wrong address looks the same; a missing permission or topic does not."""
     if isinstance(error, AdminError):
         return error.failure in PASSING

@@ -158,7 +158,7 @@ class NotSent(Exception):
         self.result = result
 
 
-class Acknowledged:
+class Deliveries:
     """Counts answers of the broker; called from the client's own threads."""
 
     def __init__(self) -> None:
@@ -217,7 +217,7 @@ class Producers:
 
     def commit(self, key: str, value: bytes) -> None:
         """Write to the commits topic and wait for the broker."""
-        sent = Acknowledged()
+        sent = Deliveries()
         sent.sending()
         self._commits.send_async(value, sent.answer, partition_key=key)
         sent.wait(timeout_s=self._timeout_s)
@@ -233,7 +233,7 @@ class Producers:
                 self._outputs[topic] = self._take(topic, name, deadline)
 
     def send(
-        self, topic: str, key: str, value: bytes, *, sequence_id: int, epoch: int, sent: Acknowledged
+        self, topic: str, key: str, value: bytes, *, sequence_id: int, epoch: int, sent: Deliveries
     ) -> None:
         """Hand a message over; first raises if one before it failed."""
         sent.wait(timeout_s=self._timeout_s, most=WINDOW - 1)
@@ -248,7 +248,7 @@ class Producers:
 
     def announce(self, topic: str, value: bytes, *, name: str, epoch: int, wait_s: float) -> None:
         """Send one message to every partition of a topic, under a name and with a sequence id of its own; wait for the broker."""
-        deadline, sent = Deadline(wait_s), Acknowledged()
+        deadline, sent = Deadline(wait_s), Deliveries()
         for partition in self._client.get_topic_partitions(topic):
             producer = self._take(partition, name, deadline)
             sent.sending()

@@ -23,7 +23,7 @@ from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.log import position_before
 from streaming.pulsar.positions import partition_index, topic_path
 from streaming.transport.errors import PublishError, Taken
-from streaming.transport.side import LOOKBACK_S, ActionRecord, Epochs, Write
+from streaming.transport.side import LOOKBACK_S, ActionRecord, PartitionEpochs, Write
 
 _TIMEOUT_S = 20.0
 _FENCED = (pulsar.ProducerFenced, pulsar.AlreadyClosed)
@@ -54,7 +54,9 @@ class _Connection:
 class PulsarActions(Closing):
     """Consumer of the actions topic for ``cluster``'s executors. Not for several threads."""
 
-    def __init__(self, link: PulsarLink, topic: str, *, group: str, epochs: Epochs, records_max: int) -> None:
+    def __init__(
+        self, link: PulsarLink, topic: str, *, group: str, epochs: PartitionEpochs, records_max: int
+    ) -> None:
         """``group`` is the subscription. Raises ``PublishError`` when the brokers cannot be reached or there is no such topic."""
         self._link = link
         self._topic = link.full_name(topic)
@@ -207,7 +209,7 @@ def _place(id_: pulsar.MessageId) -> tuple[int, int, int]:
 
 
 @contextmanager
-def owned(link: PulsarLink, topic: str, key: str, *, owner: str) -> Iterator[Write]:
+def exclusive_writer(link: PulsarLink, topic: str, key: str, *, owner: str) -> Iterator[Write]:
     """Writes the key's newest value until the end of the block; who had the topic before cannot any more.
 
     A topic has one exclusive producer, so the executor of another cluster can take it away, too; the executor that

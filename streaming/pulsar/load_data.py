@@ -9,7 +9,7 @@ Source: Pulsar ``BrokerLoadData`` and ``TopBundlesLoadData``, and their ``LoadDa
 
 import threading
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import pulsar
@@ -37,25 +37,6 @@ class PublishedLoad:
     """Empty where it has published none since its bundles changed."""
 
 
-@dataclass(slots=True)
-class _LoadTables:
-    values: dict[str, dict[str, bytes]] = field(default_factory=lambda: {topic: {} for topic in _TOPICS})
-    """By topic and broker; empty bytes: the broker took its value back."""
-    changed: threading.Condition = field(default_factory=threading.Condition)
-    problem: str | None = None
-    """Why the topics cannot be followed; None where they can."""
-
-    def take(self, topic: str, broker: str, value: bytes) -> None:
-        with self.changed:
-            self.values[topic][broker] = value
-            self.changed.notify_all()
-
-    def note_problem(self, problem: str | None) -> None:
-        with self.changed:
-            self.problem = problem
-            self.changed.notify_all()
-
-
 class LoadData:
     """Follows the load of one cluster's brokers. Thread-safe.
 
@@ -66,12 +47,16 @@ class LoadData:
         self._admin = admin
         self._http = http
         self._target = target
-        self._tables = _LoadTables()
+        self._values: dict[str, dict[str, bytes]] = {topic: {} for topic in _TOPICS}
+        """By topic and broker; empty bytes: the broker took its value back."""
+        self._problem: str | None = None
+        """Why the topics cannot be followed; None where they can."""
+        self._changed = threading.Condition()
         self._client: pulsar.Client | None = None
         self._readers: list[pulsar.Reader] = []
 
     def follow(self) -> None:
-        """Begin, or go on after the connection was lost; for one thread at a time. If that fails, ``of`` raises the reason."""
+        """Begin, or go on after the connection was lost; for one thread at a time. If that fails, ``newest`` raises the reason."""
         if self._client is not None and all(reader.is_connected() for reader in self._readers):
             return
         self.close()
@@ -90,27 +75,36 @@ class LoadData:
             why = explain_denied(error, LOAD_TOPIC, "consume")
             self._give_up(f"the brokers' load data cannot be read: {why}")
         else:
-            self._tables.note_problem(None)
+            self._note_problem(None)
 
     def _give_up(self, problem: str) -> None:
         """Stop until ``follow`` is called again. Known values are not given out meanwhile: they may have been taken back."""
         self.close()
-        self._tables.note_problem(problem)
+        self._note_problem(problem)
 
-    def of(self, broker: str, *, within_s: float) -> PublishedLoad:
+    def _note_problem(self, problem: str | None) -> None:
+        with self._changed:
+            self._problem = problem
+            self._changed.notify_all()
+
+    def _take(self, topic: str, broker: str, value: bytes) -> None:
+        with self._changed:
+            self._values[topic][broker] = value
+            self._changed.notify_all()
+
+    def newest(self, broker: str, *, within_s: float) -> PublishedLoad:
         """What a broker published last; waits up to ``within_s`` while there is nothing. Raises ``NoLoadData``."""
-        tables = self._tables
-        loads, top_bundles = tables.values[LOAD_TOPIC], tables.values[TOP_BUNDLES_TOPIC]
-        with tables.changed:
-            tables.changed.wait_for(lambda: tables.problem or loads.get(broker), within_s)
-            if tables.problem or not loads.get(broker):
+        loads, top_bundles = self._values[LOAD_TOPIC], self._values[TOP_BUNDLES_TOPIC]
+        with self._changed:
+            self._changed.wait_for(lambda: self._problem or loads.get(broker), within_s)
+            if self._problem or not loads.get(broker):
                 raise NoLoadData(self._explain_no_load(broker))
             return PublishedLoad(loads[broker], top_bundles.get(broker, b""))
 
     def keep_only(self, brokers: Collection[str]) -> None:
         """Forget what other brokers published: they are gone."""
-        with self._tables.changed:
-            for values in self._tables.values.values():
+        with self._changed:
+            for values in self._values.values():
                 for broker in values.keys() - set(brokers):
                     del values[broker]
 
@@ -131,14 +125,14 @@ class LoadData:
 
     def _reader(self, client: pulsar.Client, topic: str) -> pulsar.Reader:
         def listen(_: pulsar.Reader, message: pulsar.Message) -> None:
-            self._tables.take(topic, message.partition_key(), message.data())
+            self._take(topic, message.partition_key(), message.data())
 
         return client.create_reader(topic, pulsar.MessageId.latest, reader_listener=listen)
 
     def _explain_no_load(self, broker: str) -> str:
-        if self._tables.problem:
-            return self._tables.problem
-        if broker in self._tables.values[LOAD_TOPIC]:
+        if self._problem:
+            return self._problem
+        if broker in self._values[LOAD_TOPIC]:
             return "it took back what it published, as it does when its bundles change; it publishes again within seconds"
         return (
             "it has published no load since this collector began to listen: while its load is steady a broker publishes every "

@@ -21,7 +21,7 @@ import pulsar
 from streaming.contract.encode import encode_leader
 from streaming.pulsar.clients import is_denied
 from streaming.pulsar.commits import (
-    Acknowledged,
+    Deliveries,
     NotSent,
     Producers,
     PulsarMarkers,
@@ -147,7 +147,7 @@ class PulsarPublisher(Publisher):
         """Send each topic's records in pieces and wait for each: the records that are out are always the first to publish."""
         batch_id, epoch = begun.marker.batch_id, begun.marker.epoch
         assert batch_id is not None, "the marker of a batch to publish must have the id of the batch"
-        sent = Acknowledged()
+        sent = Deliveries()
         with self._explain_errors(f"batch {batch_id}", epoch) as producers:
             if is_new:
                 self._write(producers, begun)

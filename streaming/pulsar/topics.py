@@ -1,9 +1,9 @@
-"""The topics on Pulsar: how they must be set up, making them, checking them at start, and examining them for a person.
+"""The topics on Pulsar: how they must be set up, making them, and examining them.
 
 Everything is set for the topic, nothing for its namespace, which may hold other people's topics. Only two settings of an
 existing topic are ever changed: deduplication is switched on, because exactly-once publishing needs it, and deletion while
 idle, which is Pulsar's default, is switched off. Neither changes a message. Any other difference is named with the command
-that corrects it. A person is shown everything that is wrong, at once, and nothing is changed by it.
+that corrects it.
 """
 
 import time
@@ -24,7 +24,7 @@ from streaming.pulsar.log import partitions_count
 from streaming.pulsar.positions import topic_path
 from streaming.pulsar.publisher import commits_topic_of
 from streaming.settings import Settings
-from streaming.transport.errors import StartError, TopicsWrong, Unreachable
+from streaming.transport.errors import StartError, Unreachable
 from streaming.transport.topics import (
     ACTIONS_RETENTION_MS,
     AUDIT_RETENTION_MS,
@@ -36,7 +36,6 @@ from streaming.transport.topics import (
     Outcome,
     TopicOutcome,
     TopicsSeen,
-    no_beats,
 )
 
 Value = TypeVar("Value")
@@ -144,33 +143,6 @@ def create(
         ]
 
 
-def validate(link: PulsarLink, settings: Settings, only: frozenset[str]) -> list[str]:
-    """Check the topics; returns warnings. Raises ``StartError`` naming every obstacle: no answer, missing topics, no deduplication."""
-    problems: list[str] = []
-    warnings: list[str] = []
-    with open_admin(link) as admin:
-        found = {spec: partitions_count(admin, spec.name) for spec in specs_of(link, settings, only)}
-        missing = [spec for spec, partitions in found.items() if partitions is None]
-        if needed := [spec.name for spec in missing if not spec.is_optional]:
-            problems.append(
-                f"topics missing at {link.service_url}: {', '.join(needed)}. Run: trimtab topics create"
-            )
-        warnings += [
-            no_beats(f"topic {spec.name} is missing at {link.service_url}. Run: trimtab topics create.")
-            for spec in missing
-            if spec.is_optional
-        ]
-        for spec, partitions in found.items():
-            if partitions is not None:
-                for difference in differences_of(admin, spec, partitions):
-                    is_warning = difference.tolerable or spec.is_optional
-                    (warnings if is_warning else problems).append(str(difference))
-        warnings += time_to_live(admin, link.place.namespace)
-    if problems:
-        raise TopicsWrong("\n".join(problems))
-    return warnings
-
-
 def _ensure(admin: PulsarAdmin, spec: PulsarTopicSpec) -> TopicOutcome:
     partitions = partitions_count(admin, spec.name)
     if partitions is None:
@@ -270,13 +242,13 @@ def differences_of(admin: PulsarAdmin, spec: PulsarTopicSpec, partitions: int) -
         )
 
 
-def time_to_live(admin: PulsarAdmin, namespace: str) -> Iterator[str]:
+def time_to_live(admin: PulsarAdmin, namespace: str) -> Iterator[Denied]:
     """A warning if the namespace has a message TTL: Pulsar then acknowledges old messages by itself."""
     text = admin.get(f"/admin/v2/namespaces/{namespace}/messageTTL").strip()
     if text not in {b"", b"null", b"0"}:
-        yield (
-            f"namespace {namespace}: messageTTL is {text.decode()} s, expected unset. It removes unread records. "
-            f"Run: pulsar-admin namespaces remove-message-ttl {namespace}"
+        yield Denied(
+            what=f"namespace {namespace}: messageTTL is {text.decode()} s, expected unset. It removes unread records.",
+            remedy=f"Run: pulsar-admin namespaces remove-message-ttl {namespace}",
         )
 
 
@@ -343,7 +315,7 @@ def brokers_seen(link: PulsarLink, topic: str) -> BrokersSeen:
 
 
 def topics_seen(link: PulsarLink, settings: Settings, only: frozenset[str]) -> TopicsSeen:
-    """The topics in ``only``. Raises ``Unreachable`` or ``StartError``."""
+    """The topics in ``only``, as they are now. Raises ``Unreachable`` or ``StartError``."""
     specs = specs_of(link, settings, only)
     executors = link.full_name(settings.topics.executor_kafka)
     with open_admin(link) as admin:
@@ -354,7 +326,7 @@ def topics_seen(link: PulsarLink, settings: Settings, only: frozenset[str]) -> T
             if partitions is not None
             for each in differences_of(admin, spec, partitions)
         ]
-        warnings = list(time_to_live(admin, link.place.namespace))
+        warnings = tuple(time_to_live(admin, link.place.namespace))
     missing = [spec for spec, partitions in found.items() if partitions is None]
     optional = [spec for spec in missing if spec.is_optional or spec.name == executors]
     return TopicsSeen(
@@ -362,8 +334,5 @@ def topics_seen(link: PulsarLink, settings: Settings, only: frozenset[str]) -> T
         missing=tuple(spec.name for spec in missing if spec not in optional),
         missing_optional=tuple(spec.name for spec in optional),
         differences=tuple(differences),
-        warnings=tuple(
-            Denied(what=each.partition(" Run: ")[0], remedy=f"Run: {each.partition(' Run: ')[2]}")
-            for each in warnings
-        ),
+        warnings=warnings,
     )

@@ -174,19 +174,17 @@ def _fetch(jars: Sequence[Jar], root: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as folder:
         staging = Path(folder)
         problems, left = "", list(jars)
-        for fetch in _clients(len(jars)):
+        clients: list[Callable[[Sequence[Jar], Path], str]] = [_fetch_with_ivy, _fetch_with_maven]
+        # Ivy is always there, but so many jars would take it minutes
+        if len(jars) > IVY_JARS_MAX and shutil.which("mvn") is not None:
+            clients.reverse()
+        for fetch in clients:
             problems += fetch(left, staging)
             left = [jar for jar in jars if not (staging / jar.path).is_file()]
             if not left:
                 break
         for jar in jars:
             _adopt(jar, staging, root, problems)
-
-
-def _clients(count: int) -> list[Callable[[Sequence[Jar], Path], str]]:
-    """The fetching clients in the order of trying: Ivy first, which is always there, unless so many jars would take it minutes."""
-    prefers_maven = count > IVY_JARS_MAX and shutil.which("mvn") is not None
-    return [_fetch_with_maven, _fetch_with_ivy] if prefers_maven else [_fetch_with_ivy, _fetch_with_maven]
 
 
 def _adopt(jar: Jar, staging: Path, root: Path, problems: str) -> None:

@@ -5,7 +5,7 @@ along); memory is written once, after the last record; what is yielded depends o
 Runs in Spark's Python workers; knows no clock, no broker and no metrics.
 
 At each start of a query Spark starts a Python process only to get the state variables, and plans no batch before it has them.
-So this module has to load quickly, and a processor carries ``Deciding`` pickled: that saves half a second of CPU in a fail-over.
+So this module has to load quickly, and a processor carries ``Decider`` pickled: that saves half a second of CPU in a fail-over.
 
 Spark's JVM hands bytes of the state to Python as text and makes that text character by character. So memory lies packed in the state:
 a third to a half as many bytes, also in the checkpoint.
@@ -98,11 +98,11 @@ class ClusterProcessor(StatefulProcessor):
     """``transformWithState`` keyed by cluster; no timers, so an idle topic costs no batches."""
 
     def __init__(self, **options: Any) -> None:
-        """``options`` are those of ``Deciding``."""
-        from streaming.spark.deciding import Deciding  # noqa: PLC0415  see above
+        """``options`` are those of ``Decider``."""
+        from streaming.spark.decider import Decider  # noqa: PLC0415  see above
 
-        self._pickled = pickle.dumps(Deciding(**options))
-        self._deciding: Deciding | None = None
+        self._pickled = pickle.dumps(Decider(**options))
+        self._decider: Decider | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Bind the state variables of this task."""
@@ -117,10 +117,10 @@ class ClusterProcessor(StatefulProcessor):
         """Decide on all records of one cluster in this micro-batch; an error names the cluster."""
         cluster = str(key[0])
         try:
-            if self._deciding is None:
-                self._deciding = pickle.loads(self._pickled)  # noqa: S301  our own
+            if self._decider is None:
+                self._decider = pickle.loads(self._pickled)  # noqa: S301  our own
                 _freeze_once()
-            yield from self._deciding.decide(cluster, rows, self._store)
+            yield from self._decider.decide(cluster, rows, self._store)
         except Exception as error:
             error.add_note(at_cluster(cluster))
             raise

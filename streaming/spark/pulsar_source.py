@@ -39,7 +39,7 @@ from pyspark.sql.types import (
 from streaming.pulsar.admin import PulsarAdmin
 from streaming.pulsar.clients import shared_client
 from streaming.pulsar.http import HttpClient
-from streaming.pulsar.log import Acknowledger, Message, PartitionLogs, PartitionReader
+from streaming.pulsar.log import Acknowledger, PartitionLogs, PartitionReader
 from streaming.pulsar.positions import Position, pack, partition_index
 from streaming.settings import PulsarTarget
 
@@ -77,7 +77,7 @@ class Options:
         return self.service_url, self.token_file, self.ca_file
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> "Options":
+    def parse(cls, options: Mapping[str, str]) -> "Options":
         """Check options. Raises ValueError naming the option that is missing or wrong."""
         missing = [
             name for name in ("service_url", "admin_url", "topics", "subscription") if not options.get(name)
@@ -128,7 +128,7 @@ class PulsarSource(DataSource):
     def streamReader(self, schema: StructType) -> "PulsarReader":  # noqa: N802  Spark's name
         """Makes the reader; connects to nothing."""
         del schema
-        return PulsarReader(Options.of(self.options))
+        return PulsarReader(Options.parse(self.options))
 
 
 class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -185,7 +185,8 @@ class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             Position.parse(partition.end),
             fail_on_data_loss=self._options.fail_on_data_loss,
         ):
-            yield _row(message, topic, number)
+            offset = pack(message.position, message.batch_index)
+            yield message.key, message.value, topic, number, offset, message.publish_ms
 
     def commit(self, end: dict[str, str]) -> None:
         """A batch is in the checkpoint: what it read may be trimmed."""
@@ -236,11 +237,6 @@ class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def register(spark: SparkSession) -> None:
     """Make the format known to a session."""
     spark.dataSource.register(PulsarSource)
-
-
-def _row(message: Message, topic: str, partition: int) -> tuple[Any, ...]:
-    offset = pack(message.position, message.batch_index)
-    return message.key, message.value, topic, partition, offset, message.publish_ms
 
 
 @cache

@@ -14,7 +14,7 @@ from pyspark.sql.types import (
 )
 
 from state.outputs import Output
-from streaming.contract.encode import Refused, encode, encode_refused
+from streaming.contract.encode import RefusedRecord, encode, encode_refused
 
 ACTION, DRY_RUN_ACTION, ROUND, REJECTED, OBSERVED = (
     "action",
@@ -85,13 +85,13 @@ def _row(kind: str, key: str, value: bytes, *, number: int = 0, place: int = 0) 
     )
 
 
-def of_output(output: Output, source: str) -> Row:
+def output_row(output: Output, source: str) -> Row:
     """Row of an action or a round summary."""
     kind = ROUND if output.kind == "round" else DRY_RUN_ACTION if output.dry_run else ACTION
     return _row(kind, output.cluster, encode(output, source), number=output.round, place=output.place)
 
 
-def refused_row(record: Refused, source: str) -> Row:
+def refused_row(record: RefusedRecord, source: str) -> Row:
     """Row of a refused record."""
     origin = record.origin
     return Row(
@@ -106,6 +106,6 @@ def refused_row(record: Refused, source: str) -> Row:
     )
 
 
-def of_observation(cluster: str, value: bytes) -> Row:
+def observation_row(cluster: str, value: bytes) -> Row:
     """Row of an observation for the driver's metrics."""
     return _row(OBSERVED, cluster, value)

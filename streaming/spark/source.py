@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from streaming.contract.encode import MAX_QUOTED_BYTES
 from streaming.contract.messages import CLUSTER_PATTERN
 from streaming.kafka.link import input_link
-from streaming.kafka.reading import first_offsets
+from streaming.kafka.side import first_offsets
 from streaming.settings import Settings
 from streaming.spark.rows import INPUT_SCHEMA
 from streaming.transport.side import Begin

@@ -49,12 +49,12 @@ class NoTopic(Exception):
 class NoAnswer(Exception):
     """Brokers did not answer a question about a log, or refused it; the error of their client is its cause.
 
-    ``passes`` says whether a later try may succeed: the brokers did not answer, rather than refuse.
+    ``is_transient`` says whether a later try may succeed: the brokers did not answer, rather than refuse.
     """
 
-    def __init__(self, text: str, *, passes: bool) -> None:
+    def __init__(self, text: str, *, is_transient: bool) -> None:
         super().__init__(text)
-        self.passes = passes
+        self.is_transient = is_transient
 
 
 class StartError(Exception):

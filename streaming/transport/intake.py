@@ -34,7 +34,7 @@ from state.events import (
 from state.outputs import Output
 from state.rounds import PASSES_THROUGH, refusal
 from streaming.contract.decode import decode
-from streaming.contract.encode import Origin, Refused, encode_refused_event
+from streaming.contract.encode import Origin, RefusedRecord, encode_refused_event
 from streaming.contract.messages import (
     ActionResultMessage,
     ApprovalMessage,
@@ -113,7 +113,7 @@ class Intake:
         self._max_record_bytes = max_record_bytes
         self.tally = Tally()
 
-    def take(self, record: Record) -> tuple[list[Output], Refused | None]:
+    def take(self, record: Record) -> tuple[list[Output], RefusedRecord | None]:
         """Outputs of the rounds the record closes, or the record for the dead letter."""
         cluster, event, where = self._event(record)
         if isinstance(event, Rejection):
@@ -160,7 +160,7 @@ class Intake:
         appended_ms = recorded_ms if record.appended_ms is None else record.appended_ms
         return cluster, event, Coordinates(partition, appended_ms)
 
-    def _refuse(self, record: Record, rejection: Rejection, cluster: str) -> Refused:
+    def _refuse(self, record: Record, rejection: Rejection, cluster: str) -> RefusedRecord:
         self.tally.reasons[rejection.reason] += 1
         found = encode_refused_event(
             record.value or b"",

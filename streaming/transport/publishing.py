@@ -171,7 +171,9 @@ def next_start(
     `fresh` forgets what was published. `adopt` trusts the checkpoint about what comes next; if its newest batch was
     published, that batch stays as it was. Raises `CheckpointMismatch` when marker and `checkpoint` disagree.
     """
-    epoch = _next_epoch(marker, checkpoint, now_s)
+    # above every earlier one, even if the commits topic was lost: consumers remember the highest
+    known = 0 if marker is None else marker.epoch
+    epoch = max(known + 1, checkpoint.epoch + 1, int(now_s))
     if start_with == "fresh":
         over = _ended_queries_of(marker, checkpoint.query_id, going_on=None)
         return Marker(query_id=None, batch_id=None, digest=None, epoch=epoch, over=over)
@@ -192,12 +194,6 @@ def _adopt(marker: Marker | None, checkpoint: Checkpoint, epoch: int) -> Marker:
     if None not in newest and marker is not None and (marker.query_id, marker.batch_id) == newest:
         return msgspec.structs.replace(marker, epoch=epoch, over=over, ran_with=None)
     return Marker(query_id=query_id, batch_id=None, digest=None, epoch=epoch, over=over)
-
-
-def _next_epoch(marker: Marker | None, checkpoint: Checkpoint, now_s: float) -> int:
-    """An epoch above every earlier one, even if the commits topic was lost: consumers remember the highest."""
-    known = 0 if marker is None else marker.epoch
-    return max(known + 1, checkpoint.epoch + 1, int(now_s))
 
 
 def _ended_queries_of(marker: Marker | None, *others: str | None, going_on: str | None) -> tuple[str, ...]:

@@ -137,7 +137,7 @@ class ActionRecord:
 
 
 @dataclass(slots=True)
-class Epochs:
+class PartitionEpochs:
     """The highest epoch read so far of each source in each partition: it applies to the records that follow there.
 
     Actions that an older controller published before it stay valid, even if they are carried out later.
@@ -204,7 +204,7 @@ class Side(Protocol):
         self,
         topic: str,
         *,
-        begin: Begin | Place = "earliest",
+        begin: Begin = "earliest",
         partition: int | None = None,
         compacted: bool = False,
         silence_s: float | None = None,
@@ -233,11 +233,11 @@ class Side(Protocol):
         """The publisher of the controller ``name``, not yet connected to anything."""
 
     def actions(
-        self, topic: str, *, group: str, epochs: Epochs, records_max: int
+        self, topic: str, *, group: str, epochs: PartitionEpochs, records_max: int
     ) -> AbstractContextManager[Actions]:
         """A consumer of a topic whose position the brokers keep under ``group``. Raises ``PublishError``."""
 
-    def owned(self, topic: str, key: str, *, owner: str) -> AbstractContextManager[Write]:
+    def exclusive_writer(self, topic: str, key: str, *, owner: str) -> AbstractContextManager[Write]:
         """Take a compacted topic's key away from who writes it, until the end of the block.
 
         Both raise ``Taken`` where another process took it since, and ``PublishError``.
@@ -256,9 +256,6 @@ class Side(Protocol):
         self, settings: Settings, only: frozenset[str], *, input_partitions: int
     ) -> list[TopicOutcome]:
         """Make those of the topics that are missing. Raises ``StartError``."""
-
-    def validate_topics(self, settings: Settings, only: frozenset[str]) -> list[str]:
-        """Check those topics; returns warnings. Raises ``StartError``."""
 
     def brokers_seen(self, topic: str) -> BrokersSeen:
         """The brokers that answer; ``topic`` is one of theirs. Raises ``StartError``."""

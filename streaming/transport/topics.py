@@ -1,10 +1,13 @@
 """What is reported about trimtab's brokers and topics, whichever system they are on: what was made, what is missing or differs.
 
-A look changes nothing.
+A look changes nothing. A start stops at the first kind of obstacle and only asks what keeps a controller from starting;
+a person is shown everything at once, also settings that a new topic would have and an older one may lack.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
+
+from streaming.transport.errors import TopicsWrong
 
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
@@ -54,11 +57,6 @@ class TopicOutcome:
     differences: tuple[Difference, ...] = ()
 
 
-def no_beats(problem: str) -> str:
-    """The warning about a topic of beats that a controller cannot use; it runs all the same."""
-    return f"{problem} Until then `trimtab status` cannot say whether this controller runs."
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokersSeen:
     """Brokers that answer."""
@@ -73,12 +71,15 @@ class BrokersSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denied:
-    """A permission that the settings' user lacks."""
+    """A permission that the settings' user lacks, or a setting of a whole namespace that is wrong."""
 
     what: str
     remedy: str
     tolerable: bool = False
     """Whether a controller that has no standby runs without it."""
+
+    def __str__(self) -> str:
+        return f"{self.what.removesuffix('.')}. {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +93,33 @@ class TopicsSeen:
     missing_optional: tuple[str, ...] = ()
     """Missing topics without which a controller still runs."""
     differences: tuple[Difference, ...] = ()
-    """Settings that differ; a controller starts in spite of the tolerable ones."""
+    """Settings that differ; a controller starts in spite of the tolerable ones, and in spite of those of an optional topic."""
     unwell: tuple[Difference, ...] = ()
-    """Partitions that their brokers do not serve as they should; the tolerable ones are still served."""
+    """What a start does not ask: retentions that are shorter than those of new topics, and partitions that their brokers do not
+    serve as they should; the tolerable ones are still served."""
     denied: tuple[Denied, ...] = ()
     warnings: tuple[Denied, ...] = ()
     """Other things that will cause problems sooner or later."""
+
+    def warnings_at_start(self, *, address: str, beats: str) -> list[str]:
+        """Warnings for a controller that starts; ``beats`` is the topic that it runs without. Raises ``TopicsWrong``.
+
+        The error names every obstacle: missing topics and settings that would lose order, markers or exactly-once
+        publishing; or, before anything else, the permissions that the controller lacks.
+        """
+        if refused := [str(each) for each in self.denied if not each.tolerable]:
+            raise TopicsWrong("\n".join(refused))
+        run = "Run: trimtab topics create"
+        problems = [f"topics missing at {address}: {', '.join(self.missing)}. {run}"] if self.missing else []
+        wrong = [each for each in self.differences if not each.tolerable]
+        problems += [str(each) for each in wrong if each.topic != beats]
+        if problems:
+            raise TopicsWrong("\n".join(problems))
+        lost = "Until then `trimtab status` cannot say whether this controller runs."
+        return [
+            *(str(each) for each in self.differences if each.tolerable),
+            *(f"{each} {lost}" for each in self.denied),
+            *(f"topic {topic} is missing at {address}. {run}. {lost}" for topic in self.missing_optional),
+            *(f"{each} {lost}" for each in wrong),
+            *map(str, self.warnings),
+        ]

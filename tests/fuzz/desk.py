@@ -16,7 +16,7 @@ from state.controller import Controller
 from state.outputs import Output, RoundSummary, Split, Throttle, Unload
 from state.settings import SettingsSource
 from state.store import DictStore
-from streaming.contract.encode import Refused, encode, encode_refused
+from streaming.contract.encode import RefusedRecord, encode, encode_refused
 from streaming.controller.published import decode as decode_published
 from streaming.transport.intake import (
     Intake,
@@ -129,7 +129,7 @@ class Desk:
         msgspec.convert(data, _DATA[output.type], strict=True)
         self._check_value(output.type, value)
 
-    def _check_refused(self, refused: Refused, record: Record) -> None:
+    def _check_refused(self, refused: RefusedRecord, record: Record) -> None:
         self.outputs_count["trimtab.rejected.v1"] += 1
         if refused.rejection.reason == "internal-error":
             self._fault(refused.rejection.detail, record)

@@ -11,9 +11,9 @@ from kafka import KafkaAdminClient
 
 from deploy.local.kafka import LocalKafka
 from deploy.local.pulsar import NEWEST_PULSAR_LOCK, LocalPulsar
-from streaming.kafka.link import Link
+from streaming.executor.memory import Memory
+from streaming.kafka.link import KafkaLink
 from streaming.kafka.side import KafkaSide
-from streaming.transport.executor import Memory
 from tests.support.hdfs import LocalHdfs
 from tests.support.moving import CLUSTER, Moving, UsualFetches
 from tests.support.permissions import USERS, Access, password_of
@@ -164,4 +164,4 @@ def moving(brokers: LocalKafka) -> Iterator[Moving]:
 def memory(brokers: LocalKafka, tmp_path: Path) -> Iterator[Memory]:
     """What an executor of throttles remembers, on a topic of its own."""
     with staged(brokers.bootstrap, tmp_path) as made:
-        yield Memory(KafkaSide(Link(made.bootstrap)), made.topics.executor_kafka, CLUSTER)
+        yield Memory(KafkaSide(KafkaLink(made.bootstrap)), made.topics.executor_kafka, CLUSTER)

@@ -13,11 +13,11 @@ from kafka import KafkaAdminClient, KafkaConsumer
 
 from deploy.local.kafka import LocalKafka
 from streaming.kafka.cluster import KafkaCluster
-from streaming.kafka.executor import ActionsTopic
-from streaming.kafka.link import Link
+from streaming.kafka.executor import KafkaActions
+from streaming.kafka.link import KafkaLink
 from streaming.process.deadline import Deadline
 from streaming.transport.errors import PublishError
-from streaming.transport.side import ActionRecord, Epochs
+from streaming.transport.side import ActionRecord, PartitionEpochs
 from tests.support.actions import publish, results, throttle
 from tests.support.controllers import is_frozen
 from tests.support.processes import Child, is_ready, until
@@ -30,18 +30,18 @@ POLL_INTERVAL_S = 7.0
 """Seconds after which the client leaves the group if it is not polled; no shorter than the session, whose minimum is 6 s."""
 
 
-def consumer(stage: Stage, stack: ExitStack) -> ActionsTopic:
+def consumer(stage: Stage, stack: ExitStack) -> KafkaActions:
     options = {
         "session_timeout_ms": 6_000,
         "heartbeat_interval_ms": 1_000,
         "max_poll_interval_ms": round(1000 * POLL_INTERVAL_S),
     }
     return stack.enter_context(
-        ActionsTopic(
-            Link(stage.bootstrap),
+        KafkaActions(
+            KafkaLink(stage.bootstrap),
             stage.topics.actions,
             group=f"trimtab-execute-{stage.name}",
-            epochs=Epochs(),
+            epochs=PartitionEpochs(),
             records_max=10,
             **options,
         )
@@ -59,7 +59,7 @@ def say(stage: Stage, value: bytes) -> None:
     stage.flush()
 
 
-def polled(*actions: ActionsTopic) -> list[bytes]:
+def polled(*actions: KafkaActions) -> list[bytes]:
     """The next batch that any of them gets."""
     found: list[ActionRecord] = until(
         lambda: next(filter(None, (each.poll(timeout_s=0.3) for each in actions)), []), what="a batch"
@@ -67,7 +67,7 @@ def polled(*actions: ActionsTopic) -> list[bytes]:
     return [record.value for record in found]
 
 
-def stays(actions: ActionsTopic, *, while_: Callable[[], bool]) -> None:
+def stays(actions: KafkaActions, *, while_: Callable[[], bool]) -> None:
     while while_():
         actions.keep_polled()
 
@@ -126,7 +126,7 @@ def test_a_replica_that_joins_waits_for_work_that_another_one_has(stage: Stage, 
         assert polled(second) == [b"a4"]
 
 
-def _have_joined(admin: KafkaAdminClient, stage: Stage, *actions: ActionsTopic) -> bool:
+def _have_joined(admin: KafkaAdminClient, stage: Stage, *actions: KafkaActions) -> bool:
     """Poll all of them; whether the group has settled with each."""
     assert [each.poll(timeout_s=0.3) for each in actions] == [[] for _ in actions]
     group = f"trimtab-execute-{stage.name}"

@@ -18,7 +18,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.kafka import LocalKafka
 from streaming.contract.envelope import EPOCH_HEADER
-from streaming.kafka.link import Link
+from streaming.kafka.link import KafkaLink
 from streaming.kafka.publisher import KafkaPublisher
 from streaming.transport.errors import Fenced, PublishError
 from streaming.transport.publishing import OutboundRecord
@@ -49,7 +49,7 @@ class Setting(PublisherSetting):
     def publisher(self, *, announces: bool = False, **options: Any) -> KafkaPublisher:
         announce_on = self.actions if announces else None
         return KafkaPublisher(
-            Link(self.bootstrap),
+            KafkaLink(self.bootstrap),
             name=self.name,
             commits_topic=self.commits,
             announce_on=announce_on,
@@ -77,11 +77,11 @@ class Setting(PublisherSetting):
         program = f"""
             import os, signal, sys
             from kafka import KafkaProducer
-            from streaming.kafka.link import Link
+            from streaming.kafka.link import KafkaLink
             from streaming.kafka.publisher import KafkaPublisher
             from tests.support.publisher_suite import records
             from tests.support.stage import Follower, at
-            publisher = KafkaPublisher(Link({self.bootstrap!r}), name={self.name!r}, commits_topic={self.commits!r})
+            publisher = KafkaPublisher(KafkaLink({self.bootstrap!r}), name={self.name!r}, commits_topic={self.commits!r})
             def batch(number):
                 return records({self.actions!r}, number)
             def die(*_):
@@ -206,7 +206,7 @@ def test_a_commit_whose_answer_was_lost_is_not_repeated(setting: Setting, monkey
 
 
 def test_an_address_that_does_not_answer_is_a_publish_error_that_names_it():
-    absent = KafkaPublisher(Link("127.0.0.1:1"), name="trimtab", commits_topic="commits", timeout_s=1.0)
+    absent = KafkaPublisher(KafkaLink("127.0.0.1:1"), name="trimtab", commits_topic="commits", timeout_s=1.0)
     with pytest.raises(PublishError, match=r"127\.0\.0\.1:1"):
         absent.open(at())
 

@@ -24,16 +24,16 @@ from state.events import KafkaLoadReport, Reassignment, Rejection, Tick
 from streaming.contract.decode import decode
 from streaming.executor import kafka
 from streaming.executor.kafka import ThrottleExecutor, start
+from streaming.executor.memory import Memory
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import Done, Held, Skip, ThrottleAction
 from streaming.kafka.client import ClusterError, Unanswered
 from streaming.kafka.cluster import Change, KafkaCluster, Throttle, changes_of, cluster_of, list_key, rate_key
-from streaming.kafka.events import KafkaEvents
-from streaming.kafka.link import Link
+from streaming.kafka.link import KafkaLink
+from streaming.kafka.side import KafkaEvents
 from streaming.process.exits import REFUSED, WRONG_USE
 from streaming.settings import KafkaTarget, load
 from streaming.transport.errors import Taken
-from streaming.transport.executor import Memory
 from tests.streaming.throttle_actions import F3, L1, L2, action, first, nothing_against_it
 from tests.support.actions import publish, throttle
 from tests.support.moving import CLUSTER, Moving
@@ -183,7 +183,7 @@ def test_a_sweep_reports_what_moves_and_who_is_down(
 
 def test_events_that_no_broker_takes_are_given_up_at_the_close(brokers: LocalKafka):
     lonely = Moving(brokers, {0: (3,)})
-    events = KafkaEvents(Link(brokers.bootstrap), lonely.topic, max_record_bytes=1_000)
+    events = KafkaEvents(KafkaLink(brokers.bootstrap), lonely.topic, max_record_bytes=1_000)
     events.send(CLUSTER, b"taken")
     events.flush()
     brokers.stop_node(3)

@@ -11,12 +11,13 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists
 from streaming.contract.envelope import LARGEST_RECORD_BYTES
-from streaming.kafka.link import Link
+from streaming.executor.memory import Memory, Remembered
+from streaming.kafka.link import KafkaLink
 from streaming.kafka.side import KafkaSide
-from streaming.kafka.topics import RECORD_HEADROOM_BYTES, create, validate
+from streaming.kafka.topics import RECORD_HEADROOM_BYTES, create
 from streaming.settings import ControllerSettings, Settings, TopicNames, load
+from streaming.systems import validate
 from streaming.transport.errors import StartError
-from streaming.transport.executor import Memory, Remembered
 from streaming.transport.topics import Outcome
 from tests.support.ports_suite import PortsSuite
 from tests.support.processes import until
@@ -42,7 +43,7 @@ class Topics:
 
     def make(self, *, input_partitions: int = 1) -> dict[str, Outcome]:
         made = create(
-            Link(self.bootstrap),
+            KafkaLink(self.bootstrap),
             self.settings,
             frozenset(self.names.all),
             input_partitions=input_partitions,
@@ -50,7 +51,7 @@ class Topics:
         return {outcome.topic: outcome.outcome for outcome in made}
 
     def check(self) -> list[str]:
-        return validate(Link(self.bootstrap), self.settings, frozenset(self.names.all))
+        return validate(KafkaSide(KafkaLink(self.bootstrap)), self.settings, frozenset(self.names.all))
 
     def refused(self) -> str:
         with pytest.raises(StartError) as refusal:
@@ -200,7 +201,7 @@ def test_a_topic_without_room_for_the_largest_record_is_a_warning(topics: Topics
 
 
 def test_the_executors_topic_has_room_for_what_an_action_may_hold_or_create_says_so(topics: Topics):
-    memory = Memory(KafkaSide(Link(topics.bootstrap)), topics.names.executor_kafka, "east-1")
+    memory = Memory(KafkaSide(KafkaLink(topics.bootstrap)), topics.names.executor_kafka, "east-1")
     replicas = ",".join(f"{partition}:1" for partition in range(300_000))
     much = Remembered(added=ThrottledLists(leader={"t": replicas}))
     topics.make()
@@ -223,7 +224,7 @@ def test_everything_wrong_is_said_at_once(topics: Topics):
 
 def test_an_address_that_does_not_answer_is_refused_by_name():
     with pytest.raises(StartError, match=r"127\.0\.0\.1:1 .*address is right"):
-        validate(Link("127.0.0.1:1"), Settings(), frozenset({"trimtab.input"}))
+        validate(KafkaSide(KafkaLink("127.0.0.1:1")), Settings(), frozenset({"trimtab.input"}))
 
 
 @pytest.fixture

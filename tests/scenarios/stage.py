@@ -18,7 +18,7 @@ from typing import Any
 from state.controller import Controller
 from state.outputs import Output
 from state.store import DictStore
-from streaming.contract.encode import Origin, Refused, encode, encode_refused
+from streaming.contract.encode import Origin, RefusedRecord, encode, encode_refused
 from streaming.settings import ClusterSettingsSource, Settings, load
 from streaming.settings.identity import identity_of
 from streaming.transport.intake import Intake, Record
@@ -211,7 +211,7 @@ class _Stage:
             text = text.replace(id_, f"#{number}")
         return text
 
-    def _refused(self, refused: Refused | None) -> Iterator[str]:
+    def _refused(self, refused: RefusedRecord | None) -> Iterator[str]:
         if refused is not None:
             message = json.loads(self._numbered(encode_refused(refused, SOURCE)))
             yield f"rejected {message['subject']}: {message['data']['detail']}"

@@ -26,7 +26,7 @@ from streaming.cli.actions import read_action
 from streaming.cli.published import is_round_of, read_round
 from streaming.contract.decode import decode
 from streaming.executor.orders import KAFKA_ACTIONS, PULSAR_ACTIONS, read_order
-from streaming.transport.side import ActionRecord, Epochs
+from streaming.transport.side import ActionRecord, PartitionEpochs
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).with_name("golden_messages")
@@ -81,8 +81,14 @@ def _read(event: Event, value: bytes) -> Iterator[tuple[str, object]]:
     elif event["type"].startswith(ACTION_PREFIX):
         yield "commands", read_action(value)
         record = ActionRecord(value=value, epoch_header=b"7")
-        yield "executor of pulsar", read_order(record, Epochs(), cluster=cluster, readers=PULSAR_ACTIONS)
-        yield "executor of kafka", read_order(record, Epochs(), cluster=cluster, readers=KAFKA_ACTIONS)
+        yield (
+            "executor of pulsar",
+            read_order(record, PartitionEpochs(), cluster=cluster, readers=PULSAR_ACTIONS),
+        )
+        yield (
+            "executor of kafka",
+            read_order(record, PartitionEpochs(), cluster=cluster, readers=KAFKA_ACTIONS),
+        )
     elif event["type"] == "trimtab.round.v1":
         assert is_round_of(value, cluster=cluster, number=event["data"]["round"])
         yield "commands", read_round(value)

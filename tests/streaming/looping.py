@@ -14,7 +14,7 @@ from streaming.executor.orders import Done, Order, Skip
 from streaming.executor.pulsar import ExecutorLoop, PulsarAction
 from streaming.process.serve import Heartbeat
 from streaming.transport.errors import PublishError
-from streaming.transport.side import ActionRecord, Epochs
+from streaming.transport.side import ActionRecord, PartitionEpochs
 
 NOW_S = 1_800_000_000.0
 
@@ -26,7 +26,7 @@ class Topic:
     values: list[bytes] = field(default_factory=list)
     epochs: dict[bytes, bytes] = field(default_factory=dict)
     """Epoch headers by record value; the header is 1 for a value that is not here."""
-    epochs_heard: Epochs | None = None
+    epochs_heard: PartitionEpochs | None = None
     """The loop's epochs; ``drop`` makes them begin anew."""
     position: int = 0
     committed: int = 0
@@ -118,7 +118,7 @@ class World:
         self.loop = ExecutorLoop(
             self,
             ExecutorMetrics("east-1"),
-            Topics(actions=self.topic, control=self.control, results=self.results, epochs=Epochs()),
+            Topics(actions=self.topic, control=self.control, results=self.results, epochs=PartitionEpochs()),
             cluster="east-1",
             concurrent_count=4,
             clock_s=lambda: self.now_s,

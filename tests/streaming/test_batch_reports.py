@@ -21,7 +21,7 @@ from streaming.controller.metrics import KNOWN_LABELS, Metrics
 from streaming.controller.published import KEPT_COUNT, UNLOADS_WINDOW_S, FollowUp, Published, Repeat
 from streaming.settings import TopicNames
 from streaming.spark.query import Batch
-from streaming.spark.rows import OBSERVED, OUTPUT_SCHEMA, ROUND, OutputRow, of_observation
+from streaming.spark.rows import OBSERVED, OUTPUT_SCHEMA, ROUND, OutputRow, observation_row
 from streaming.transport.intake import EventCount, EventObservation, encode_observation
 from streaming.transport.publishing import BatchState
 from tests.streaming.golden import folders, messages
@@ -71,9 +71,9 @@ def test_what_cannot_be_told_is_logged_and_counted_and_the_batch_is_published(
     batches = BatchPublisher(publisher, metrics, TopicNames())
     rows = [
         round_row(b"not json"),
-        of_observation("lab", b"not an observation"),
+        observation_row("lab", b"not an observation"),
         round_row(SUMMARY),
-        of_observation(
+        observation_row(
             "lab",
             encode_observation(
                 EventObservation(cluster="", counts=[], rejected={"not-json": 3}, action_results={})
@@ -97,7 +97,7 @@ def test_what_cannot_be_told_is_logged_and_counted_and_the_batch_is_published(
 def heard_of(cluster: str, *, forgotten: bool = False) -> OutputRow:
     used = [EventCount("trimtab.tick.v1", "used", 1)]
     seen = EventObservation(cluster=cluster, counts=used, rejected={}, action_results={}, forgotten=forgotten)
-    return OutputRow(*of_observation(cluster, encode_observation(seen)))
+    return OutputRow(*observation_row(cluster, encode_observation(seen)))
 
 
 def test_the_series_of_a_silent_cluster_alone_go_by_the_drivers_own_clock():

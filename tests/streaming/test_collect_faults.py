@@ -245,12 +245,12 @@ def test_a_broker_that_cannot_be_heard_is_looked_for_again_and_no_old_value_repe
         target = PulsarTarget(admin_url=broker.url, timeout_s=1)
         with HttpClient(target) as http:
             load_data = LoadData(PulsarAdmin(http, target), http, target)
-            load_data._tables.take(LOAD_TOPIC, "b1", b"{}")
-            assert load_data.of("b1", within_s=0) == PublishedLoad(b"{}", b"")
+            load_data._take(LOAD_TOPIC, "b1", b"{}")
+            assert load_data.newest("b1", within_s=0) == PublishedLoad(b"{}", b"")
             for _ in range(2):
                 load_data.follow()
                 with pytest.raises(NoLoadData, match="the brokers' load data cannot be read"):
-                    load_data.of("b1", within_s=60)
+                    load_data.newest("b1", within_s=60)
             load_data.close()
     assert len(broker.asked) == 2
 
@@ -260,16 +260,16 @@ def test_load_is_waited_for_until_it_comes_or_the_topics_cannot_be_followed(happ
     target = PulsarTarget()
     with HttpClient(target) as http, ThreadPoolExecutor(1) as pool:
         load_data = LoadData(PulsarAdmin(http, target), http, target)
-        waiting = pool.submit(load_data.of, "b1", within_s=60)
-        load_data._tables.take(LOAD_TOPIC, "b2", b"{}")
-        load_data._tables.take(TOP_BUNDLES_TOPIC, "b1", b"[]")
+        waiting = pool.submit(load_data.newest, "b1", within_s=60)
+        load_data._take(LOAD_TOPIC, "b2", b"{}")
+        load_data._take(TOP_BUNDLES_TOPIC, "b1", b"[]")
         with pytest.raises(TimeoutError):
             waiting.result(0.1)
         if happens == "load":
-            load_data._tables.take(LOAD_TOPIC, "b1", b"{}")
+            load_data._take(LOAD_TOPIC, "b1", b"{}")
             assert waiting.result(10) == PublishedLoad(b"{}", b"[]")
         else:
-            load_data._tables.note_problem("no broker serves them")
+            load_data._note_problem("no broker serves them")
             with pytest.raises(NoLoadData, match="no broker serves them"):
                 waiting.result(10)
 
@@ -278,13 +278,13 @@ def test_a_broker_that_took_its_load_back_and_one_never_heard_of_are_told_apart(
     target = PulsarTarget()
     with HttpClient(target) as http:
         load_data = LoadData(PulsarAdmin(http, target), http, target)
-        load_data._tables.take(LOAD_TOPIC, "b1", b"{}")
-        load_data._tables.take(TOP_BUNDLES_TOPIC, "b1", b"[]")
-        load_data._tables.take(LOAD_TOPIC, "b1", b"")
+        load_data._take(LOAD_TOPIC, "b1", b"{}")
+        load_data._take(TOP_BUNDLES_TOPIC, "b1", b"[]")
+        load_data._take(LOAD_TOPIC, "b1", b"")
         with pytest.raises(NoLoadData, match="it took back what it published"):
-            load_data.of("b1", within_s=0)
+            load_data.newest("b1", within_s=0)
         with pytest.raises(NoLoadData, match="loadBalancerReportUpdateMaxIntervalMinutes"):
-            load_data.of("b2", within_s=0)
+            load_data.newest("b2", within_s=0)
         load_data.keep_only(["b2"])
         with pytest.raises(NoLoadData, match="it has published no load"):
-            load_data.of("b1", within_s=0)
+            load_data.newest("b1", within_s=0)

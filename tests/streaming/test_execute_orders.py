@@ -10,10 +10,11 @@ import pytest
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
 from state.outputs.actions import SPLIT_TYPE, UNLOAD_TYPE
-from state.overlay import MaintenanceWindow
+from state.overlay import ControlData, MaintenanceWindow
 from state.settings import RoundSettings
 from streaming.contract.encode import encode_leader
-from streaming.contract.messages import PAUSED_REASON, ControlData
+from streaming.contract.messages import PAUSED_REASON
+from streaming.executor.memory import ControlView
 from streaming.executor.orders import (
     KAFKA_ACTIONS,
     PULSAR_ACTIONS,
@@ -25,8 +26,7 @@ from streaming.executor.orders import (
     gate,
     read_order,
 )
-from streaming.transport.executor import ControlView
-from streaming.transport.side import ActionRecord, Epochs, TopicRecord
+from streaming.transport.side import ActionRecord, PartitionEpochs, TopicRecord
 from tests.support.ports_suite import CLUSTER, control
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -47,18 +47,18 @@ def record(type_: str = UNLOAD_TYPE, *, cluster: str = "east-1", **data: object)
 
 
 def read(
-    value: bytes, epochs: Epochs | None = None, *, epoch: bytes | None = b"3"
+    value: bytes, epochs: PartitionEpochs | None = None, *, epoch: bytes | None = b"3"
 ) -> Order[UnloadAction | SplitAction] | None:
     return read_order(
         ActionRecord(value=value, epoch_header=epoch),
-        Epochs() if epochs is None else epochs,
+        PartitionEpochs() if epochs is None else epochs,
         cluster="east-1",
         readers=PULSAR_ACTIONS,
     )
 
 
 def order(*, epoch: bytes | None = b"3", **data: object) -> Order[UnloadAction | SplitAction]:
-    heard = Epochs()
+    heard = PartitionEpochs()
     heard.begin(0, {"/trimtab/c": 3, "/trimtab/other": 9})
     found = read(record(**data), heard, epoch=epoch)
     assert found is not None
@@ -134,13 +134,13 @@ def test_a_pause_is_named_so_that_a_finding_can_tell_one_that_has_ended():
     assert [str(skip).startswith(PAUSED_REASON) for skip in skips] == [True, False]
 
 
-def heard(epochs: Epochs, *records: tuple[int, str, int]) -> list[bool]:
+def heard(epochs: PartitionEpochs, *records: tuple[int, str, int]) -> list[bool]:
     """Whether each record, of (partition, source, epoch), has the highest epoch there so far."""
     return [epochs.note(partition, source, epoch) == epoch for partition, source, epoch in records]
 
 
 def test_the_highest_epoch_of_a_source_counts_for_what_follows_in_the_same_partition():
-    epochs = Epochs()
+    epochs = PartitionEpochs()
     assert heard(epochs, (0, "a", 2), (0, "b", 1), (0, "a", 1), (1, "a", 1), (0, "a", 2)) == [
         True, True, False, True, True,
     ]  # fmt: skip
@@ -150,7 +150,7 @@ def test_the_highest_epoch_of_a_source_counts_for_what_follows_in_the_same_parti
 
 
 def test_a_partition_that_is_read_again_begins_with_what_was_heard_before_that_place():
-    epochs = Epochs()
+    epochs = PartitionEpochs()
     heard(epochs, (0, "a", 2), (1, "a", 2))
     epochs.begin(0, {"a": 1})
     assert heard(epochs, (0, "a", 1), (1, "a", 1)) == [True, False]
@@ -159,7 +159,7 @@ def test_a_partition_that_is_read_again_begins_with_what_was_heard_before_that_p
 
 
 def test_a_new_leader_is_heard_whatever_the_type_and_cluster_of_its_first_record():
-    epochs = Epochs()
+    epochs = PartitionEpochs()
     leader = encode_leader("c", epoch=5, time_ms=0)
     before = read(record(), epochs, epoch=b"4")
     assert read(leader, epochs, epoch=b"5") is None
@@ -219,7 +219,7 @@ def throttle_order(
 
 def read_throttle(value: bytes) -> Order[ThrottleAction] | None:
     record = ActionRecord(value=value, epoch_header=b"7")
-    return read_order(record, Epochs(), cluster=KAFKA_CLUSTER, readers=KAFKA_ACTIONS)
+    return read_order(record, PartitionEpochs(), cluster=KAFKA_CLUSTER, readers=KAFKA_ACTIONS)
 
 
 def test_lists_rates_and_the_epoch_are_read():

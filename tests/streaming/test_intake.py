@@ -18,10 +18,10 @@ from state.controller import Controller
 from state.layouts import VERSION, NewerStateError, unseal
 from state.memory import Header, encode_header
 from state.store import DictStore
-from streaming.contract.encode import SKIPPED_TYPE, Origin, Refused, SkippedRange, encode_skipped
+from streaming.contract.encode import SKIPPED_TYPE, Origin, RefusedRecord, SkippedRange, encode_skipped
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.spark.checkpoint import decode_progress
-from streaming.spark.deciding import in_source_order
+from streaming.spark.decider import in_source_order
 from streaming.spark.operator import pack, unpack
 from streaming.transport.intake import Intake, Record
 from streaming.transport.side import Place, is_past
@@ -66,7 +66,7 @@ class Desk:
         partition: int = 0,
         appended_s: float | None = None,
         oversize: tuple[int, str] | None = None,
-    ) -> Refused | None:
+    ) -> RefusedRecord | None:
         self._offset += 1
         record = Record(
             value=value,
@@ -79,7 +79,7 @@ class Desk:
         return self.intake.take(record)[1]
 
 
-def reason(found: Refused | None) -> str:
+def reason(found: RefusedRecord | None) -> str:
     return found.rejection.reason
 
 

@@ -17,12 +17,12 @@ from kafka.net.selector import NetworkSelector
 from streaming.kafka import client
 from streaming.kafka.client import ClusterError, connect_quickly
 from streaming.kafka.cluster import cluster_of
-from streaming.kafka.link import Link
-from streaming.kafka.topics import topic_ids, validate
+from streaming.kafka.link import KafkaLink
+from streaming.kafka.topics import topic_ids, topics_seen
 from streaming.settings import KafkaTarget, SecuritySettings, Settings
 from streaming.transport.errors import NoAnswer, StartError, Unreachable
 
-LINK = Link("b1:9092", "input", SecuritySettings())
+LINK = KafkaLink("b1:9092", "input", SecuritySettings())
 NO_ANSWER = r"Kafka at b1:9092 does not answer as expected: KafkaTimeoutError\(\)\."
 
 
@@ -69,7 +69,7 @@ def _cluster(timeout_s: float = 10.0) -> None:
 ASKERS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "cluster": (_cluster, ClusterError, f"{NO_ANSWER}.*Check the address, whether the brokers are up"),
     "topics": (
-        lambda: validate(LINK, Settings(), frozenset({"trimtab.input"})),
+        lambda: topics_seen(LINK, Settings(), frozenset({"trimtab.input"})),
         Unreachable,
         f"{NO_ANSWER}.*Check that the address is right, that the brokers are up",
     ),
@@ -98,11 +98,11 @@ def test_brokers_that_do_not_answer_are_told_and_a_client_that_was_opened_is_clo
 def test_a_refusal_that_does_not_pass_is_no_outage(admin: Admin):
     admin.refusal = TopicAuthorizationFailedError()
     with pytest.raises(StartError) as start:
-        validate(LINK, Settings(), frozenset({"trimtab.input"}))
+        topics_seen(LINK, Settings(), frozenset({"trimtab.input"}))
     assert not isinstance(start.value, Unreachable)
     with pytest.raises(NoAnswer) as read:
         topic_ids(LINK, ["a"])
-    assert not read.value.passes
+    assert not read.value.is_transient
 
 
 def test_a_target_sets_a_requests_limit_and_a_certificate_of_no_use_is_told(admin: Admin):

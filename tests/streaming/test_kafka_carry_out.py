@@ -12,18 +12,18 @@ from kafka.admin import ConfigResourceType
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
 from streaming.executor.kafka import ThrottleExecutor
+from streaming.executor.memory import Remembered, SetRate
 from streaming.executor.orders import Done, Held, Skip, ThrottleAction
 from streaming.kafka.client import ClusterError
 from streaming.kafka.cluster import Change, KafkaCluster, Throttle, ThrottlesFound, rate_key
 from streaming.transport.errors import Taken
-from streaming.transport.executor import Rate, Remembered
 from tests.streaming.throttle_actions import F3, L1, action
 
 CHANGES = [
     Change(kind=ConfigResourceType.BROKER, name=str(number), key="rate", value="1") for number in range(3)
 ]
-DURING = Remembered(rates={"leader:1": Rate(5, None, earlier=4)})
-AFTER = Remembered(rates={"leader:1": Rate(5, None)})
+DURING = Remembered(rates={"leader:1": SetRate(5, None, earlier=4)})
+AFTER = Remembered(rates={"leader:1": SetRate(5, None)})
 
 
 @dataclass(slots=True)
@@ -91,11 +91,11 @@ def test_of_an_action_that_ends_midway_all_is_remembered_and_of_one_not_begun_no
 
 
 def test_what_was_set_behind_the_back_of_one_who_took_the_memory_is_remembered_with_his():
-    memory, put = Memory(taken=Remembered(rates={"leader:1": Rate(9, None)})), []
+    memory, put = Memory(taken=Remembered(rates={"leader:1": SetRate(9, None)})), []
     with pytest.raises(Taken):
         carry(memory, put, lambda: None)
     assert put == CHANGES
-    assert memory.remembered == Remembered(rates={"leader:1": Rate(9, None, earlier=5)})
+    assert memory.remembered == Remembered(rates={"leader:1": SetRate(9, None, earlier=5)})
 
 
 def carry(memory: Memory, put: list[Change], recheck: Callable[[], None]) -> None:
@@ -188,7 +188,7 @@ def test_a_rate_of_ours_on_a_broker_that_is_down_is_taken_off_once_it_is_back():
     ended = action("none")
     assert carry_down(cluster, memory, ended) == Done(outcome="succeeded", reason=LATER)
     assert (cluster.lists, cluster.rates) == ({"leader": {}, "follower": {}}, {F3: 9})
-    assert memory.remembered.rates == {"follower:3": Rate(9, None)}
+    assert memory.remembered.rates == {"follower:3": SetRate(9, None)}
     executor = ThrottleExecutor(memory)
     assert executor.sweep(cast("KafkaCluster", cluster), lambda: None) == [LATER]
     cluster.alive.add(3)
@@ -198,19 +198,20 @@ def test_a_rate_of_ours_on_a_broker_that_is_down_is_taken_off_once_it_is_back():
 
 def test_what_was_set_behind_the_back_of_the_memorys_owner_is_remembered_beside_his():
     his = Remembered(
-        added=ThrottledLists(leader={"t": "0:1"}), rates={"leader:1": Rate(7, None), "leader:3": Rate(9, 4)}
+        added=ThrottledLists(leader={"t": "0:1"}),
+        rates={"leader:1": SetRate(7, None), "leader:3": SetRate(9, 4)},
     )
     ours = Remembered(
         added=ThrottledLists(leader={"t": "0:2"}, follower={"u": "1:3"}),
-        rates={"leader:1": Rate(5, None), "follower:2": Rate(6, 2)},
+        rates={"leader:1": SetRate(5, None), "follower:2": SetRate(6, 2)},
         is_planned=True,
     )
     assert his.with_(ours) == Remembered(
         added=ThrottledLists(leader={"t": "0:1,0:2"}, follower={"u": "1:3"}),
         rates={
-            "leader:1": Rate(7, None, earlier=5),
-            "leader:3": Rate(9, 4),
-            "follower:2": Rate(6, 2),
+            "leader:1": SetRate(7, None, earlier=5),
+            "leader:3": SetRate(9, 4),
+            "follower:2": SetRate(6, 2),
         },
     )
     assert Remembered().with_(ours).rates == ours.rates

@@ -9,12 +9,11 @@ import pytest
 
 from streaming.process.exits import Refused
 from streaming.pulsar import clients as clients_of_pulsar
-from streaming.pulsar import events as pulsar_events
-from streaming.pulsar.commits import Acknowledged, NotSent
-from streaming.pulsar.events import PulsarEvents
+from streaming.pulsar import side as pulsar_side
+from streaming.pulsar.commits import Deliveries, NotSent
 from streaming.pulsar.link import PulsarLink, input_on_pulsar
 from streaming.pulsar.positions import DataLoss, Ledger, Log, Position, pack
-from streaming.pulsar.reading import explain_errors
+from streaming.pulsar.side import PulsarEvents, explain_errors
 from streaming.pulsar.topics import _Retention, specs_of
 from streaming.settings import PulsarTopics, Settings
 from streaming.settings.load import compose
@@ -52,7 +51,7 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> list[Client]:
     """Clients that the next connections get, in order."""
     waiting: list[Client] = []
     monkeypatch.setattr(clients_of_pulsar, "connect", lambda *_, **__: waiting.pop(0))
-    monkeypatch.setattr(pulsar_events, "_FLUSH_S", 0.05)
+    monkeypatch.setattr(pulsar_side, "_FLUSH_S", 0.05)
     return waiting
 
 
@@ -77,7 +76,7 @@ def test_after_a_flush_that_failed_or_was_never_answered_events_go_out_with_a_cl
 def test_what_was_lost_with_a_client_is_told_at_the_flush(
     clients: list[Client], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(pulsar_events, "WINDOW", 1)
+    monkeypatch.setattr(pulsar_side, "WINDOW", 1)
     clients += [Client(None), Client(pulsar.Result.Ok)]
     events = PulsarEvents(LINK, "trimtab.input")
     events.send("c", b"first")
@@ -93,8 +92,8 @@ NEW = pulsar.MessageId(-1, 5, 0, -1)
 REPEATED = pulsar.MessageId(-1, -1, -1, -1)
 
 
-def under_way(count: int) -> Acknowledged:
-    sent = Acknowledged()
+def under_way(count: int) -> Deliveries:
+    sent = Deliveries()
     for _ in range(count):
         sent.sending()
     return sent

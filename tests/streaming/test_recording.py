@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -186,13 +187,14 @@ def test_a_name_ending_in_gz_is_packed(tmp_path: Path):
     assert "1 records: 1 used" in done.stderr
 
 
-class Log:
-    """A partition with these append times; ``write`` adds more."""
+class Log(closing["Log"]):
+    """A partition with these append times."""
 
-    def __init__(self, partition: int, times_ms: list[int]) -> None:
+    def __init__(self, partition: int, times_ms: list[int], *, partitions_count: int = 1) -> None:
+        super().__init__(self)
         self.partition = partition
         self.times_ms = times_ms
-        self.partitions_count = 1
+        self.partitions_count = partitions_count
         self.read_count = 0
 
     def read_to_end(self) -> Iterator[TopicRecord]:
@@ -201,17 +203,21 @@ class Log:
             self.read_count += 1
             yield on_topic(b"{}", at_ms=self.times_ms[at], partition=self.partition, offset=at)
 
+    def close(self) -> None:
+        pass
+
 
 def test_partitions_are_merged_by_append_time_with_control_first_and_each_in_its_order(
     monkeypatch: pytest.MonkeyPatch,
 ):
     topics = {
-        INPUT: [Log(0, [10, 40, 30, 50]), Log(1, [20, 35])],
+        INPUT: [Log(0, [10, 40, 30, 50], partitions_count=2), Log(1, [20, 35], partitions_count=2)],
         CONTROL: [Log(0, [40, 60])],
     }
-    monkeypatch.setattr(
-        "streaming.controller.recorder.input_partitions", lambda _stack, _settings, topic, **_: topics[topic]
+    side = SimpleNamespace(
+        full_name=lambda topic: topic, reader=lambda topic, *, partition, **_: topics[topic][partition]
     )
+    monkeypatch.setattr("streaming.controller.recorder.input_side", lambda _: side)
 
     settings = load(file=None, flags={}, environ={}).settings
     with ExitStack() as stack, closing(io.BytesIO()) as out:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Self
 
 import pytest
@@ -15,7 +16,7 @@ from state.outputs import RoundSummary
 from state.pulsar.masks import MASK_REASONS
 from streaming.cli import main, published
 from streaming.cli.actions import Action, has_id, leader_text, read_action, read_leader, tail_text, why_text
-from streaming.cli.published import Epochs, UnreadableEvent, epoch_of, is_round_of, read_round
+from streaming.cli.published import StaleFilter, UnreadableEvent, epoch_of, is_round_of, read_round
 from streaming.cli.rounds import (
     NEWEST_COUNT,
     REMEDIES,
@@ -133,7 +134,8 @@ class Topic:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, values: Sequence[bytes], *arguments: str) -> Result:
-    monkeypatch.setattr(published, "output_reader", lambda *_, **__: Topic(values))
+    side = SimpleNamespace(reader=lambda *_, **__: Topic(values))
+    monkeypatch.setattr(published, "output_side", lambda _: side)
     return CliRunner().invoke(main, [*arguments])
 
 
@@ -315,7 +317,7 @@ def test_the_epoch_is_read_from_its_header(headers: list[tuple[str, bytes]], epo
 
 
 def test_an_epoch_is_stale_only_below_the_highest_of_its_source_and_partition():
-    epochs = Epochs()
+    epochs = StaleFilter()
     said = [("a", 0, 2), ("other", 0, 1), ("a", 0, 3), ("a", 1, 2), ("a", 0, 2), ("a", 0, 3), ("a", 0, None)]
     assert [epochs.is_stale(*each) for each in said] == [False, False, False, False, True, False, False]
 

@@ -17,12 +17,11 @@ from kafka.errors import (
 from streaming.cli import main
 from streaming.kafka.client import explain_denied
 from streaming.kafka.link import (
-    Link,
+    KafkaLink,
     TopicPermissions,
-    beat_operations,
     controller_operations,
+    find_denied,
     input_link,
-    missing_permissions,
     output_link,
 )
 from streaming.process.exits import WrongUse
@@ -172,7 +171,7 @@ def test_the_documented_permissions_of_the_controller_are_those_it_checks():
         for name, operations in re.findall(r"^\| topic `([^`]+)` \| ([^|]+) \|", chapter, flags=re.MULTILINE)
     }
     names = TopicNames()
-    assert documented == controller_operations(names) | beat_operations(names)
+    assert documented == controller_operations(names)
 
 
 ALL = frozenset({"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"})
@@ -195,7 +194,7 @@ def test_what_is_missing_on_a_topic_is_named_with_the_command_that_allows_it(
 ):
     names = TopicNames()
     seen = [TopicPermissions(name=names.input, hidden=hidden, allowed=allowed)]
-    found = list(missing_permissions(HERE, controller_operations(names), seen))
+    found = [str(denied) for denied in find_denied(HERE, names, seen)]
     if lacking is None:
         assert found == []
         return
@@ -208,7 +207,7 @@ def test_what_is_missing_on_a_topic_is_named_with_the_command_that_allows_it(
     assert sentence.endswith(command)
 
 
-HERE = Link(
+HERE = KafkaLink(
     "b:9093",
     security=SecuritySettings(protocol="sasl_ssl", username="trimtab", password_file="secret"),  # noqa: S106  a file
 )

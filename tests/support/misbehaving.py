@@ -30,7 +30,7 @@ from streaming.controller import application
 from streaming.controller.batches import BatchPublisher
 from streaming.controller.health import Health
 from streaming.executor import kafka as kafka_executor
-from streaming.kafka.executor import ActionsTopic
+from streaming.kafka.executor import KafkaActions
 from streaming.kafka.publisher import KafkaPublisher
 from streaming.pulsar.commits import Producers, decode_commit
 from streaming.pulsar.publisher import PulsarPublisher
@@ -220,7 +220,7 @@ def _pause_at(point: str) -> None:
         if todo:
             os.kill(os.getpid(), todo.pop())
 
-    places = {"before-gate": (kafka_executor, "changes_of"), "before-commit": (ActionsTopic, "commit")}
+    places = {"before-gate": (kafka_executor, "changes_of"), "before-commit": (KafkaActions, "commit")}
     _around(*places[point], before=pause)
     KafkaConsumer.DEFAULT_CONFIG["session_timeout_ms"] = SESSION_MS
     KafkaConsumer.DEFAULT_CONFIG["heartbeat_interval_ms"] = SESSION_MS // 4

@@ -18,8 +18,8 @@ from streaming.executor.kafka import ThrottleLoop, start
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.kafka.client import close_producer
 from streaming.kafka.cluster import KafkaCluster, Throttle
-from streaming.kafka.events import KafkaEvents
-from streaming.kafka.link import Link
+from streaming.kafka.link import KafkaLink
+from streaming.kafka.side import KafkaEvents
 from streaming.settings import Settings
 from tests.support.processes import meanwhile
 
@@ -144,7 +144,7 @@ def pipeline(settings: Settings, *, cluster: str) -> Iterator[tuple[KafkaCollect
     with ExitStack() as stack:
         sink = stack.enter_context(
             KafkaEvents(
-                Link(settings.input.bootstrap),
+                KafkaLink(settings.input.bootstrap),
                 settings.topics.input,
                 max_record_bytes=settings.controller.max_record_bytes,
             )

@@ -14,24 +14,19 @@ from policies.throttle.lists import ThrottledLists
 from state.outputs import rfc3339
 from streaming.cli.published import newest_leaders
 from streaming.contract.beat import Beat, encode
+from streaming.executor.memory import Memory, Remembered, SetRate, control_of, memory_of
 from streaming.process.exits import Refused
 from streaming.settings import Settings
 from streaming.systems import (
-    actions_of,
-    append_to_input,
     beat_sink_of,
-    control_of,
     create_all,
     event_sink_of,
-    input_partitions,
-    input_reader,
-    memory_of,
-    output_reader,
+    input_side,
+    output_side,
     validate_all,
 )
 from streaming.transport.errors import PublishError, Taken
-from streaming.transport.executor import Memory, Rate, Remembered
-from streaming.transport.side import Actions, Epochs, Reader
+from streaming.transport.side import Actions, PartitionEpochs, Reader
 from streaming.transport.topics import Outcome
 from tests.support.processes import until
 
@@ -67,7 +62,7 @@ class PortsSuite:
     def test_what_was_written_is_read_with_its_key_in_its_order(self, settings: Settings):
         topic = settings.topics.input
         sink = event_sink_of(settings)
-        with input_reader(settings, topic) as reader:
+        with input_side(settings).reader(topic) as reader:
             assert reader.partitions_count == 1
             assert values(reader) == [], "the end of an empty topic is there at once"
             for number in range(100):
@@ -85,44 +80,43 @@ class PortsSuite:
         with closing(beat_sink_of(settings)) as sink:
             sink.send(written.name, encode(written))
             sink.flush()
-        with output_reader(settings, settings.topics.beats) as reader:
+        with output_side(settings).reader(settings.topics.beats) as reader:
             found = newest_leaders(reader.read_to_end(), now_ms=round(time.time() * 1000))
         assert (found["main"].beat.instance, found["main"].beat.batch, found["main"].runs) == ("a:1", 3, True)
 
     def test_reading_begins_where_it_is_told_to(self, settings: Settings):
         topic = settings.topics.input
-        append_to_input(settings, topic, [(CLUSTER, b"a"), (CLUSTER, b"b")])
-        with input_reader(settings, topic) as reader:
+        input_side(settings).append(topic, [(CLUSTER, b"a"), (CLUSTER, b"b")])
+        with input_side(settings).reader(topic) as reader:
             first, second = reader.read_to_end()
         until(lambda: time.time() * 1000 > second.timestamp + 1, what="a later moment")
-        append_to_input(settings, topic, [(CLUSTER, b"c")])
-        with input_reader(settings, topic, begin="latest") as reader:
+        input_side(settings).append(topic, [(CLUSTER, b"c")])
+        with input_side(settings).reader(topic, begin="latest") as reader:
             assert values(reader) == []
-            append_to_input(settings, topic, [(CLUSTER, b"d")])
+            input_side(settings).append(topic, [(CLUSTER, b"d")])
             assert next(reader.follow()).value == b"d"
-        with input_reader(settings, topic, begin=second.timestamp + 1) as reader:
+        with input_side(settings).reader(topic, begin=second.timestamp + 1) as reader:
             assert [record.value for record in islice(reader.follow(), 2)] == [b"c", b"d"]
-        with ExitStack() as stack:
-            (only,) = input_partitions(stack, settings, topic)
+        with input_side(settings).reader(topic, partition=0) as only:
             assert values(only) == [b"a", b"b", b"c", b"d"]
         assert first.timestamp <= second.timestamp
 
     def test_reading_from_a_time_on_finds_all_that_came_since_and_nothing_else(self, settings: Settings):
         topic, hour_ms = settings.topics.input, 3_600_000
-        with input_reader(settings, topic, begin=0) as reader:
+        with input_side(settings).reader(topic, begin=0) as reader:
             assert values(reader) == [], "nothing is there yet"
-        append_to_input(settings, topic, [(CLUSTER, b"a"), (CLUSTER, b"b")])
-        with input_reader(settings, topic) as reader:
+        input_side(settings).append(topic, [(CLUSTER, b"a"), (CLUSTER, b"b")])
+        with input_side(settings).reader(topic) as reader:
             *_, last = reader.read_to_end()
         for _ in range(10):
-            with input_reader(settings, topic, begin=last.timestamp - hour_ms) as reader:
+            with input_side(settings).reader(topic, begin=last.timestamp - hour_ms) as reader:
                 assert values(reader) == [b"a", b"b"]
-            with input_reader(settings, topic, begin=last.timestamp + hour_ms) as reader:
+            with input_side(settings).reader(topic, begin=last.timestamp + hour_ms) as reader:
                 assert values(reader) == []
 
     def test_a_topic_that_is_not_there_is_refused_by_name(self, settings: Settings):
         with pytest.raises(Refused, match="nowhere"):
-            input_reader(settings, "nowhere")
+            input_side(settings).reader("nowhere")
 
     def test_the_newest_control_event_of_a_cluster_is_known_wherever_it_stands(self, settings: Settings):
         topic, now_ms = settings.topics.control, round(time.time() * 1000)
@@ -134,21 +128,21 @@ class PortsSuite:
                 control("west-1", now_ms + 1, paused=False),
                 (CLUSTER, b"no control event"),
             ]
-            append_to_input(settings, topic, events)
+            input_side(settings).append(topic, events)
             newest = view.newest()
             assert newest is not None
             assert newest.paused, "of one moment, the greater id"
             ahead = control(CLUSTER, now_ms + 86_400_000, paused=True, id_="a clock that is a day ahead")
-            append_to_input(settings, topic, [ahead])
+            input_side(settings).append(topic, [ahead])
             later_ms = round(time.time() * 1000) + 5_000
-            append_to_input(settings, topic, [control(CLUSTER, later_ms, paused=False)])
+            input_side(settings).append(topic, [control(CLUSTER, later_ms, paused=False)])
             newest = view.newest()
             assert newest is not None
             assert not newest.paused
 
     def test_actions_come_in_order_and_again_until_they_are_committed(self, settings: Settings):
         message = [b"%d" % number for number in range(5)]
-        append_to_input(settings, settings.topics.actions, [(CLUSTER, value) for value in message])
+        input_side(settings).append(settings.topics.actions, [(CLUSTER, value) for value in message])
         with ExitStack() as stack:
             actions = _actions(settings, stack)
             assert _poll(actions, 5) == message
@@ -157,7 +151,7 @@ class PortsSuite:
             actions.keep_polled()
             actions.commit()
             until(actions.is_at_end, what="the end")
-        append_to_input(settings, settings.topics.actions, [(CLUSTER, b"after")])
+        input_side(settings).append(settings.topics.actions, [(CLUSTER, b"after")])
         with ExitStack() as stack:
             assert _poll(_actions(settings, stack), 1) == [b"after"], "what was committed does not come again"
 
@@ -165,7 +159,7 @@ class PortsSuite:
         memory = memory_of(settings, cluster=CLUSTER)
         assert memory.read() == Remembered()
         put = Remembered(
-            added=ThrottledLists(leader={"t": "0:1"}), rates={"leader:1": Rate(ours=5, before=None)}
+            added=ThrottledLists(leader={"t": "0:1"}), rates={"leader:1": SetRate(ours=5, before=None)}
         )
         _write(memory, put)
         _write(memory_of(settings, cluster="west-1"), put)
@@ -192,7 +186,15 @@ class PortsSuite:
 
 
 def _actions(settings: Settings, stack: ExitStack) -> Actions:
-    return actions_of(stack, settings, cluster=CLUSTER, epochs=Epochs(), records_max=10)
+    side = output_side(settings)
+    return stack.enter_context(
+        side.actions(
+            settings.topics.actions,
+            group=f"trimtab-execute-{CLUSTER}",
+            epochs=PartitionEpochs(),
+            records_max=10,
+        )
+    )
 
 
 def _poll(actions: Actions, count: int) -> Sequence[bytes]:

@@ -20,7 +20,7 @@ from kafka.admin import NewPartitions
 from kafka.consumer.fetcher import ConsumerRecord
 
 from streaming.contract.envelope import EPOCH_HEADER
-from streaming.kafka.link import Link
+from streaming.kafka.link import KafkaLink
 from streaming.kafka.topics import create
 from streaming.settings import ControllerSettings, Settings, TopicNames, load
 from streaming.settings.catalog import SettingsError
@@ -65,7 +65,7 @@ class Stage:
     def create_topics(self) -> None:
         """Create the topics as `trimtab topics create` does."""
         create(
-            Link(self.bootstrap),
+            KafkaLink(self.bootstrap),
             Settings(topics=self.topics, controller=ControllerSettings(max_record_bytes=RECORD_BYTES)),
             frozenset(self.topics.all),
             input_partitions=1,

@@ -13,6 +13,7 @@ from click.testing import Result
 from policies.splitting.ranges import position_of
 from streaming.contract.messages import LoadReportMessage, type_of
 from streaming.executor import pulsar as executor
+from streaming.executor.memory import Memory, Remembered
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.process.exits import REFUSED
 from streaming.pulsar.admin import PulsarAdmin
@@ -21,7 +22,6 @@ from streaming.pulsar.link import input_on_pulsar
 from streaming.pulsar.side import PulsarSide
 from streaming.settings import PulsarTarget, Settings, load
 from streaming.transport.errors import PublishError
-from streaming.transport.executor import Memory, Remembered
 from tests.support.actions import decided, golden_action, publish, results
 from tests.support.operating import operate
 from tests.support.permissions import Role, granted

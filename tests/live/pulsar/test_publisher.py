@@ -16,7 +16,7 @@ import pytest
 
 from deploy.local.pulsar import LocalPulsar, StandalonePulsar
 from streaming.contract.envelope import EPOCH_HEADER
-from streaming.pulsar.commits import Acknowledged, Producers
+from streaming.pulsar.commits import Deliveries, Producers
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.log import PartitionReader
 from streaming.pulsar.positions import Position
@@ -210,7 +210,7 @@ def test_a_controller_that_is_overtaken_in_a_batch_is_fenced(
         first.publish(0, QUERY, batch(0))
         plain = Producers.send
 
-        def overtaken(self: Producers, *arguments: str | bytes, sent: Acknowledged, **named: int) -> None:
+        def overtaken(self: Producers, *arguments: str | bytes, sent: Deliveries, **named: int) -> None:
             plain(self, *arguments, sent=sent, **named)  # type: ignore[arg-type]
             monkeypatch.undo()
             second.open(at(QUERY, 1))
@@ -307,7 +307,7 @@ def test_a_broker_killed_in_a_batch_is_a_failure_in_time(
         publisher.publish(0, QUERY, batch(0))
         plain, count = Producers.send, 0
 
-        def in_the_dark(self: Producers, *arguments: str | bytes, sent: Acknowledged, **named: int) -> None:
+        def in_the_dark(self: Producers, *arguments: str | bytes, sent: Deliveries, **named: int) -> None:
             nonlocal count
             count += 1
             if count == killed_at:

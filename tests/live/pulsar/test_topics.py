@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,14 +10,13 @@ import pytest
 
 from deploy.local.pulsar import LocalPulsar, StandalonePulsar
 from streaming.cli.control import read_control
+from streaming.executor.memory import control_of
 from streaming.process.exits import REFUSED
-from streaming.pulsar.link import input_on_pulsar
 from streaming.pulsar.log import PartitionLogs, PartitionReader, partitions_count
 from streaming.settings import Settings, TopicNames
-from streaming.systems import control_of, input_reader, input_topic, validate_all
+from streaming.systems import validate_all
 from streaming.transport.errors import StartError
-from streaming.transport.side import Place
-from tests.support.ports_suite import PortsSuite, values
+from tests.support.ports_suite import PortsSuite
 from tests.support.processes import command, until
 from tests.support.pulsar import CLUSTER, Lab, PulsarStage
 from tests.support.pulsar_programs import Commander
@@ -172,6 +170,25 @@ def as_the_controller_reads(stage: PulsarStage) -> list[bytes]:
     return found
 
 
+def test_a_reader_that_begins_after_a_producers_batch_gets_nothing_of_it(stage: PulsarStage):
+    logs, topic = PartitionLogs(stage.lab.admin, subscription="none"), stage.full_name(stage.topics.control)
+    _send_batch(stage.client, topic, [b"a0", b"a1"])
+    middle = logs.log(topic).last
+    _send_batch(stage.client, topic, [b"b0", b"b1"])
+    reader = PartitionReader(stage.client, topic)
+    found = reader.read(middle, logs.log(topic).last, fail_on_data_loss=True)
+    assert [message.value for message in found] == [b"b0", b"b1"]
+    reader.close()
+
+
+def _send_batch(client: pulsar_client.Client, topic: str, messages: list[bytes]) -> None:
+    producer = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=60_000)
+    for message in messages:
+        producer.send_async(message, None)
+    producer.flush()
+    producer.close()
+
+
 @pytest.fixture
 def settings(pulsar: LocalPulsar, tmp_path: Path) -> Iterator[Settings]:
     stage = PulsarStage.of(Lab(pulsar, bundles_count=1), tmp_path)
@@ -181,26 +198,3 @@ def settings(pulsar: LocalPulsar, tmp_path: Path) -> Iterator[Settings]:
 
 class TestPorts(PortsSuite):
     """The same tests as on Kafka."""
-
-    def test_reading_after_a_place_gives_nothing_of_its_batch_again(self, settings: Settings):
-        link = input_on_pulsar(settings)
-        assert link is not None
-        topic = input_topic(settings, settings.topics.input)
-        with closing(link.client(timeout_s=20)) as client, link.admin() as admin:
-            logs = PartitionLogs(admin, subscription="none")
-            _send_batch(client, topic, [b"a0", b"a1"])
-            middle = logs.log(topic).last
-            _send_batch(client, topic, [b"b0", b"b1"])
-            end = logs.log(topic).last
-        for done, wanted in ((middle, [b"b0", b"b1"]), (end, [])):
-            place = Place(topic, 0, topic, str(done))
-            with input_reader(settings, settings.topics.input, begin=place) as reader:
-                assert values(reader) == wanted
-
-
-def _send_batch(client: pulsar_client.Client, topic: str, messages: list[bytes]) -> None:
-    producer = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=60_000)
-    for message in messages:
-        producer.send_async(message, None)
-    producer.flush()
-    producer.close()

@@ -25,7 +25,7 @@ from state.settings import SettingsSource
 from state.store import Store
 from streaming.contract.encode import Origin, source_of
 from streaming.settings.identity import EVERY_CLUSTER, AcceptedClusters
-from streaming.spark.rows import of_observation, of_output, refused_row
+from streaming.spark.rows import observation_row, output_row, refused_row
 from streaming.transport.intake import Intake, Record, encode_observation, event_observation
 
 IN_MEMORY_BYTES = 64 * 1024 * 1024
@@ -36,7 +36,7 @@ _WHERE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deciding:
+class Decider:
     """Decides on records for the controller ``name``."""
 
     name: str
@@ -60,7 +60,7 @@ class Deciding:
         for record in in_source_order((_record(row), row.chunk) for row in rows):
             outputs, refused = intake.take(record)
             for output in outputs:
-                yield of_output(output, source)
+                yield output_row(output, source)
             if refused is not None:
                 yield refused_row(refused, source)
         forgotten = controller is not None and controller.is_forgotten
@@ -70,7 +70,7 @@ class Deciding:
         observation = event_observation(
             cluster if is_known or forgotten else "", intake.tally, forgotten=forgotten
         )
-        yield of_observation(cluster, encode_observation(observation))
+        yield observation_row(cluster, encode_observation(observation))
 
 
 def _record(row: Row) -> Record:

@@ -16,20 +16,24 @@ from typing import Self
 import msgspec
 
 from policies.throttle.lists import ThrottledLists, union
+from state.events import System
 from state.overlay import ControlData, epoch_ms
 from state.settings import RoundSettings
+from state.systems import rounds_of
 from streaming.contract.messages import ControlMessage
 from streaming.process.closing import Closing
 from streaming.process.exits import Refused
+from streaming.settings import ClusterSettingsSource, Settings
+from streaming.systems import input_side, output_side
 from streaming.transport.errors import PublishError
 from streaming.transport.side import Reader, Side, Write
 
-READ_TIMEOUT_S = 10.0
+_READ_TIMEOUT_S = 10.0
 """With a longer wait for the control topic, a process could not end soon after it is told to."""
 _CONTROL = msgspec.json.Decoder(ControlMessage)
 
 
-class Rate(msgspec.Struct, frozen=True):
+class SetRate(msgspec.Struct, frozen=True):
     """A rate that the executor set on a broker."""
 
     ours: int
@@ -44,7 +48,7 @@ class Remembered(msgspec.Struct, frozen=True):
 
     added: ThrottledLists = ThrottledLists()
     """Entries of the throttled replica lists that were not there before."""
-    rates: dict[str, Rate] = {}
+    rates: dict[str, SetRate] = {}
     """Rates by role and broker, as in ``leader:101``."""
     is_planned: bool = False
     """Whether it is for a move that had not begun when that was last checked; then it is not a leftover."""
@@ -109,8 +113,15 @@ class Memory:
     @contextmanager
     def hold(self) -> Iterator[HeldMemory]:
         """Take the memory from the executor that holds it, read it, and change it until the end of the block."""
-        with self.side.owned(self.topic, self.cluster, owner=f"trimtab-execute-{self.cluster}") as write:
+        with self.side.exclusive_writer(
+            self.topic, self.cluster, owner=f"trimtab-execute-{self.cluster}"
+        ) as write:
             yield HeldMemory(self.read(), write)
+
+
+def memory_of(settings: Settings, *, cluster: str) -> Memory:
+    """The memory of a cluster's executors, not yet connected to anything."""
+    return Memory(output_side(settings), settings.topics.executor_kafka, cluster)
 
 
 class ControlView(Closing):
@@ -133,7 +144,7 @@ class ControlView(Closing):
         try:
             with _explain_refused(f"the control topic {self._side.full_name(self._topic)}"):
                 if self._reader is None:
-                    self._reader = self._side.reader(self._topic, compacted=True, silence_s=READ_TIMEOUT_S)
+                    self._reader = self._side.reader(self._topic, compacted=True, silence_s=_READ_TIMEOUT_S)
                 for record in self._reader.read_to_end():
                     if record.key == self._cluster.encode():
                         self._take(record.value, appended_ms=record.timestamp)
@@ -160,6 +171,12 @@ class ControlView(Closing):
         age_key = appended_ms if self._rounds.is_ahead(time_ms, appended_ms) else time_ms, event.id
         if self._newest is None or age_key > self._newest:
             self._newest, self._data = age_key, event.data
+
+
+def control_of(settings: Settings, *, cluster: str, system: System) -> ControlView:
+    """The control view of a cluster of a system, not yet connected to anything."""
+    rounds = rounds_of(system, ClusterSettingsSource(settings).base(cluster))
+    return ControlView(input_side(settings), settings.topics.control, cluster=cluster, rounds=rounds)
 
 
 @contextmanager
