@@ -59,6 +59,7 @@ REMEDIES = {
     "other-group": "Pulsar has to move it back to a broker of its own isolation group",
     "overlapping": "the reports have to list no other range that overlaps its own, see the finding",
     "own-topics": "trimtab's own topics have to carry less than half of its traffic",
+    "starting": "the controller's start without memory has to be over for as long as the detail says",
     "paused": "the pause has to end: `trimtab resume`",
     "quiet-hours": "the quiet hours have to be over",
     "proposed": "the proposal of its broker has to be approved: `trimtab actions list --pending`",
