@@ -222,7 +222,7 @@ class _ClosedLoop:
             self._answer(wish.id, succeeded=landed is not None)
         for each in cuts:
             succeeded = self._world.split(each.bundle, each.boundaries)
-            self.counter.splits += succeeded
+            self.counter.note_split(succeeded=succeeded)
             self._answer(each.id, succeeded=succeeded)
 
     def _answer(self, id_: str, *, succeeded: bool) -> None:

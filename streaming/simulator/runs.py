@@ -197,7 +197,7 @@ def run(
             fleet.order(wish.bundle, destination, wish.id)
         for cut in cuts:
             succeeded = fleet.split(cut.bundle, cut.boundaries)
-            counter.splits += succeeded
+            counter.note_split(succeeded=succeeded)
             reporter.answer(cut.id, succeeded=succeeded)
     return counter
 
