@@ -24,12 +24,13 @@ from streaming.cli.playing import (
 )
 from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource, ControllerSettings
-from streaming.simulator.scenarios import SCENARIOS, find_scenario
+from streaming.simulator.scenarios import SCENARIOS, find_scenario, limit_hours
 from streaming.simulator.setup import SESSIONS_COUNT
 
 if TYPE_CHECKING:
-    from streaming.simulator.runs import Build, Candidate
+    from streaming.simulator.runs import Candidate
     from streaming.simulator.score import Run
+    from streaming.simulator.setup import Build
 
 _FIRST_POLICIES = ("avg-shedder", "fleet-planner")
 _ALL = "all"
@@ -113,7 +114,7 @@ def simulate_command(
     candidates = _candidates(configs, policies)
     chosen = _read_recording(recording) if recording is not None else _find_scenarios(names)
     jobs = jobs_of(
-        [(name, _limit_hours(build, hours)) for name, build, _ in chosen],
+        [(name, build if hours is None else limit_hours(build, hours)) for name, build, _ in chosen],
         range(first_seed, first_seed + seeds_count),
         [NOBODY, *candidates, PERFECT],
     )
@@ -129,13 +130,13 @@ def _candidates(configs: Sequence[Path], policies: Sequence[str]) -> "list[Candi
     from streaming.simulator.runs import Candidate  # noqa: PLC0415  see `commands`
 
     found = [
-        Candidate(name=name, kind="live", settings=ClusterSettingsSource(read_settings(path, {})))
+        Candidate(name=name, settings=ClusterSettingsSource(read_settings(path, {})))
         for name, path in name_configs(configs)
     ]
     for policy in policies or (() if configs else _FIRST_POLICIES):
         flags = {"pulsar.shedding_policy": policy, "pulsar.capacity.sessions_count": SESSIONS_COUNT}
         settings = read_settings(Path(os.devnull), flags)
-        found.append(Candidate(name=policy, kind="live", settings=ClusterSettingsSource(settings)))
+        found.append(Candidate(name=policy, settings=ClusterSettingsSource(settings)))
     names = [each.name for each in found]
     if len(set(names)) < len(names):
         raise WrongUse(f"two candidates have the same name: {', '.join(sorted(names))}")
@@ -164,12 +165,6 @@ def _read_recording(file: str) -> "list[tuple[str, Build, str]]":
     except (NoFleet, NoRecording, BadRecording, gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise WrongUse(f"{file}: {error}") from error
     return [(name, fleet, f"the fleet of {name}, from {file}") for name, fleet in fleets.items()]
-
-
-def _limit_hours(build: "Build", hours: float | None) -> "Build":
-    from streaming.simulator.scenarios import LimitedScenario  # noqa: PLC0415  see `commands`
-
-    return build if hours is None else LimitedScenario(build, hours)
 
 
 def _show(runs: "Sequence[Run]", form: str) -> None:

@@ -30,11 +30,11 @@ from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.identity import identity_of
 from streaming.simulator.fleet import Moved
 from streaming.simulator.recorded_world import World
-from streaming.simulator.runs import ACTING, Candidate, wishes_of
+from streaming.simulator.runs import ACTING, NOBODY, Candidate, requests_of
 from streaming.simulator.score import Counter, Run, series_of
 
-AS_RECORDED, NOBODY_ACTS = "as recorded", "nobody acts"
-REFERENCES = frozenset({AS_RECORDED, NOBODY_ACTS})
+AS_RECORDED = "as recorded"
+REFERENCES = frozenset({AS_RECORDED, NOBODY.name})
 """Candidates without settings, with which the others are compared."""
 
 Read = Callable[[], Iterator[tuple[str, Event]]]
@@ -210,7 +210,7 @@ class _ClosedLoop:
         """Let the controller decide, carry its actions out at once, and answer as an executor does."""
         if self._controller is None:
             return
-        wishes, cuts = wishes_of(self._controller.step(event).outputs)
+        wishes, cuts = requests_of(self._controller.step(event).outputs)
         for wish in wishes:
             self.counter.note_decision(wish.bundle)
             landed = self._world.unload(wish.bundle, wish.destination)
@@ -356,8 +356,8 @@ def jobs_of(
     jobs: list[Callable[[], Run | Opened]] = []
     if closed:
         judge = sources[chosen[0][0]].base(survey.cluster).pulsar
-        nobody = Candidate(name=AS_RECORDED if keeps_recorded_moves else NOBODY_ACTS, kind="nobody")
-        live = [Candidate(name=name, kind="live", settings=source) for name, source in sources.items()]
+        nobody = Candidate(name=AS_RECORDED if keeps_recorded_moves else NOBODY.name)
+        live = [Candidate(name=name, settings=source) for name, source in sources.items()]
         jobs += [
             partial(play_closed, read, survey, each, judge, keeps_recorded_moves=keeps_recorded_moves)
             for each in [nobody, *live]

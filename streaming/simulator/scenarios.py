@@ -18,6 +18,7 @@ from streaming.simulator.setup import (
     DAY_S,
     NETWORK_PER_BYTE,
     SESSIONS_COUNT,
+    Build,
     Bundles,
     Happening,
     Machines,
@@ -472,15 +473,12 @@ def find_scenario(name: str) -> Scenario | None:
     return next((each for each in SCENARIOS if each.name == name), None)
 
 
-@dataclass(frozen=True, slots=True)
-class LimitedScenario:
-    """A scenario with another length, in hours."""
+def limit_hours(build: Build, hours: float) -> Build:
+    """The same fleet for another length of time."""
+    return partial(_build_limited, build, hours)
 
-    build: Callable[[np.random.Generator], Setup]
-    hours: float
 
-    def __call__(self, rng: np.random.Generator) -> Setup:
-        """The fleet at its beginning."""
-        setup = self.build(rng)
-        disturbed_s = tuple(each for each in setup.disturbed_s if each < 3600 * self.hours)
-        return replace(setup, hours=self.hours, disturbed_s=disturbed_s)
+def _build_limited(build: Build, hours: float, rng: np.random.Generator) -> Setup:
+    setup = build(rng)
+    disturbed_s = tuple(each for each in setup.disturbed_s if each < 3600 * hours)
+    return replace(setup, hours=hours, disturbed_s=disturbed_s)

@@ -15,6 +15,7 @@ Pulsar's hash positions, so a split cuts where Pulsar would cut.
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -376,3 +377,7 @@ class Setup:
     """What a collector finds out about the cluster besides its load."""
     other_balancer_s: float | None = None
     """How often another program moves the heaviest bundle of the busiest broker; None: there is none."""
+
+
+Build = Callable[[np.random.Generator], Setup]
+"""Makes a fleet; one that is recorded is the same for every seed."""
