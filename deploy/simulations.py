@@ -175,7 +175,7 @@ def _candidate(policy: str) -> Candidate:
         "pulsar.capacity.sessions_count": SESSIONS_COUNT,
     }
     settings = load(file=Path(os.devnull), flags=flags, environ={}).settings
-    return Candidate(name=policy, kind="live", settings=ClusterSettingsSource(settings))
+    return Candidate(name=policy, settings=ClusterSettingsSource(settings))
 
 
 def _play(scenarios: Sequence[tuple[str, Build]], candidates: Sequence[Candidate]) -> list[Run]:

@@ -74,7 +74,7 @@ class Placement:
             unload_rows=plan.unload_rows[placed],
             unload_destinations=destinations[placed],
             unload_examined=plan.unload_examined[placed],
-            unload_for=plan.unload_for[placed],
+            unload_swap_group=plan.unload_swap_group[placed],
             unload_evidence={self.evidence: least[placed] * self.evidence_factor},
             tried_outcomes=outcomes,
         )

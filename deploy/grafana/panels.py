@@ -155,13 +155,9 @@ def _describe(
         builders.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps([first, *rest])
     )
     if runbook:
-        panel.links([_runbook(runbook)])
+        link = builders.DashboardLink("Runbook").type(dashboard.DashboardLinkType.LINK)
+        panel.links([link.url(f"${{runbooks}}/{runbook}.md").target_blank(True)])
     return panel
-
-
-def _runbook(name: str) -> builders.DashboardLink:
-    link = builders.DashboardLink("Runbook").type(dashboard.DashboardLinkType.LINK)
-    return link.url(f"${{runbooks}}/{name}.md").target_blank(True)
 
 
 TAG = "trimtab"
@@ -195,7 +191,10 @@ def frame(uid: str, title: str, text: str, *groups: Group, annotated: bool = Fal
         board.with_row(builders.Row(name))
         for panel in panels:
             board.with_panel(panel)
-    return _number(board.build())
+    built = board.build()
+    for place, placed in enumerate(built.panels or [], start=1):
+        placed.id_val = place  # ids have to stay: links and saved views refer to them
+    return built
 
 
 def _other_dashboards() -> builders.DashboardLink:
@@ -237,10 +236,3 @@ def _marks(name: str, kind: str, colour: str) -> builders.AnnotationQuery:
     published = each_step(families.ACTIONS, f'kind="{kind}"', by="cluster, dry_run")
     mark = builders.AnnotationQuery().name(name).datasource(DATASOURCE).icon_color(colour)
     return mark.enable(True).expr(published.expr)
-
-
-def _number(board: dashboard.Dashboard) -> dashboard.Dashboard:
-    """Panels need ids that stay: links and saved views refer to them."""
-    for number, panel in enumerate(board.panels or [], start=1):
-        panel.id_val = number
-    return board

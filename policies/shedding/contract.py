@@ -115,9 +115,9 @@ class SheddingPlan:
     """Broker row each goes to; NOBODY where the placement chooses, (u,)."""
     unload_examined: Ints
     """Row of ``examined`` each comes from, (u,)."""
-    unload_for: Ints
-    """Bundle row for whose sake each is unloaded, (u,): itself, or, in a swap, the one that it makes room for. Unloads for one
-    bundle follow one another, and happen together or not at all."""
+    unload_swap_group: Ints
+    """The swap that each belongs to, as a bundle row, (u,): the bundle for which a swap makes room, else the unloaded bundle itself.
+    Unloads of one group follow one another, and happen together or not at all."""
     unload_evidence: Mapping[str, Floats] = field(default_factory=dict)
     """Numbers of each unload beside those of its row of ``examined``, (u,) each, units in their names."""
     tried_rows: Ints

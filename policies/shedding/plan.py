@@ -64,17 +64,19 @@ class PlanBuilder:
         self._tried: list[Candidates] = []
         self._outcomes: list[Codes] = []
         self._destinations: list[Ints] = []
-        self._sakes: list[Ints] = []
+        self._swap_groups: list[Ints] = []
 
     def add(
-        self, tried: Candidates, *, outcomes: Codes, destinations: Ints, sakes: Ints | None = None
+        self, tried: Candidates, *, outcomes: Codes, destinations: Ints, swap_groups: Ints | None = None
     ) -> None:
         """Take candidates in the order tried, (t,) each; those ``ACTED`` become unloads to ``destinations``.
 
-        ``sakes`` are the bundle rows for whose sake they move; None: each for its own.
+        ``swap_groups`` are as in ``SheddingPlan.unload_swap_group``; None: each bundle is a group of its own.
         """
         self._tried.append(tried)
-        self._sakes.append((tried.rows if sakes is None else sakes)[outcomes == BundleOutcome.ACTED])
+        self._swap_groups.append(
+            (tried.rows if swap_groups is None else swap_groups)[outcomes == BundleOutcome.ACTED]
+        )
         self._outcomes.append(outcomes)
         self._destinations.append(destinations[outcomes == BundleOutcome.ACTED])
 
@@ -93,7 +95,7 @@ class PlanBuilder:
             unload_rows=rows[outcomes == BundleOutcome.ACTED],
             unload_destinations=np.concatenate([empty_rows(), *self._destinations]),
             unload_examined=by[outcomes == BundleOutcome.ACTED],
-            unload_for=np.concatenate([empty_rows(), *self._sakes]),
+            unload_swap_group=np.concatenate([empty_rows(), *self._swap_groups]),
             tried_rows=rows,
             tried_outcomes=outcomes,
             tried_examined=by,

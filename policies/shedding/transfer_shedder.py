@@ -369,11 +369,13 @@ def _build(
 ) -> SheddingPlan:
     builder = PlanBuilder()
     for number, transfer in enumerate(transfers):
-        rows, outcomes, destinations, sakes = np.array(transfer.tried, dtype=np.int64).reshape(-1, 4).T
+        rows, outcomes, destinations, swap_groups = np.array(transfer.tried, dtype=np.int64).reshape(-1, 4).T
         tried = Candidates(
             rows=rows, examined=np.full(len(rows), number, dtype=np.int64), ends=np.array([len(rows)])
         )
-        builder.add(tried, outcomes=outcomes.astype(np.int8), destinations=destinations, sakes=sakes)
+        builder.add(
+            tried, outcomes=outcomes.astype(np.int8), destinations=destinations, swap_groups=swap_groups
+        )
     high, low = (
         np.array([getattr(transfer, side) for transfer in transfers], dtype=np.int64)
         for side in ("high", "low")

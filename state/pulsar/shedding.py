@@ -151,7 +151,7 @@ def _merge(parts: Sequence[Part]) -> SheddingPlan:
         unload_examined=np.concatenate(
             [plan.unload_examined + start for plan, start in zip(plans, starts, strict=True)]
         ),
-        unload_for=np.concatenate([part.bundles[part.plan.unload_for] for part in parts]),
+        unload_swap_group=np.concatenate([part.bundles[part.plan.unload_swap_group] for part in parts]),
         unload_evidence={
             name: np.concatenate([plan.unload_evidence[name] for plan in placed])
             for name in (placed[0].unload_evidence if placed else ())
@@ -206,7 +206,7 @@ def admit(
     that has to be approved is proposed and spends nothing. The unloads of a swap happen together or not at all.
     """
     desk = _Desk(admission, plan, split_rows)
-    for _, places in groupby(range(len(plan.unload_rows)), key=plan.unload_for.tolist().__getitem__):
+    for _, places in groupby(range(len(plan.unload_rows)), key=plan.unload_swap_group.tolist().__getitem__):
         wanted = [desk.wanted(place) for place in places]
         desk.decide([each for each in wanted if each.move.row not in done_rows])
     return desk.admitted

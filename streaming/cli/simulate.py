@@ -18,14 +18,15 @@ from streaming.cli.options import example, parse_moment_ms, read_settings, start
 from streaming.cli.output import format_option, progress, render
 from streaming.process.exits import WrongUse, raised_as
 from streaming.settings import ClusterSettingsSource, ControllerSettings, Settings
-from streaming.simulator.scenarios import SCENARIOS, LimitedScenario
+from streaming.simulator.scenarios import SCENARIOS, limit_hours
 from streaming.simulator.setup import SESSIONS_COUNT
 
 if TYPE_CHECKING:
     from streaming.simulator.backtest import Survey
     from streaming.simulator.differences import Backtest
-    from streaming.simulator.runs import Build, Candidate
+    from streaming.simulator.runs import Candidate
     from streaming.simulator.score import Column, Figures, Run
+    from streaming.simulator.setup import Build
 
 _FIRST_POLICIES = ("avg-shedder", "fleet-planner")
 _ALL = "all"
@@ -174,7 +175,7 @@ def simulate_command(
     candidates = _simulated_candidates(configs, policies)
     chosen = _read_recording(recording) if recording is not None else _find_scenarios(names)
     jobs = jobs_of(
-        [(name, build if hours is None else LimitedScenario(build, hours)) for name, build, _ in chosen],
+        [(name, build if hours is None else limit_hours(build, hours)) for name, build, _ in chosen],
         range(first_seed, first_seed + seeds_count),
         [NOBODY, *candidates, PERFECT],
     )
@@ -197,10 +198,7 @@ def _simulated_candidates(configs: Sequence[Path], policies: Sequence[str]) -> "
     names = [name for name, _ in chosen]
     if len(set(names)) < len(names):
         raise WrongUse(f"two candidates have the same name: {', '.join(sorted(names))}")
-    return [
-        Candidate(name=name, kind="live", settings=ClusterSettingsSource(settings))
-        for name, settings in chosen
-    ]
+    return [Candidate(name=name, settings=ClusterSettingsSource(settings)) for name, settings in chosen]
 
 
 def _find_scenarios(names: Sequence[str]) -> "list[tuple[str, Build, str]]":

@@ -28,13 +28,12 @@ from state.settings import PulsarSettings, SettingsSource
 from state.store import DictStore
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.identity import identity_of
-from streaming.simulator.fleet import Moved
 from streaming.simulator.recorded_world import World
-from streaming.simulator.runs import ACTING, Candidate, wishes_of
+from streaming.simulator.runs import ACTING, NOBODY, Candidate, requests_of
 from streaming.simulator.score import Counter, Run, series_of
 
-AS_RECORDED, NOBODY_ACTS = "as recorded", "nobody acts"
-REFERENCES = frozenset({AS_RECORDED, NOBODY_ACTS})
+AS_RECORDED = "as recorded"
+REFERENCES = frozenset({AS_RECORDED, NOBODY.name})
 """Candidates without settings, with which the others are compared."""
 
 Read = Callable[[], Iterator[tuple[str, Event]]]
@@ -165,7 +164,13 @@ def play_closed(
     ``judge`` are the settings that decide how loaded a broker is and how long a round of the score card is, the same for every
     candidate.
     """
-    world = World(survey.brokers, survey.costs, judge, keeps_recorded_moves=keeps_recorded_moves)
+    world = World(
+        survey.brokers,
+        survey.costs,
+        judge,
+        begins_ms=survey.first_ms,
+        keeps_recorded_moves=keeps_recorded_moves,
+    )
     loop = _ClosedLoop(survey, candidate, world, judge.rounds.length_s)
     for cluster, event in read():
         if cluster == survey.cluster:
@@ -183,7 +188,7 @@ def play_closed(
 class _ClosedLoop:
     def __init__(self, survey: Survey, candidate: Candidate, world: World, round_s: float) -> None:
         self.counter = Counter(world, survey.brokers, round_s=round_s)
-        self._world, self._first_ms = world, survey.first_ms
+        self._world = world
         self._controller = (
             None
             if candidate.settings is None
@@ -210,20 +215,16 @@ class _ClosedLoop:
         """Let the controller decide, carry its actions out at once, and answer as an executor does."""
         if self._controller is None:
             return
-        wishes, cuts = wishes_of(self._controller.step(event).outputs)
-        for wish in wishes:
-            self.counter.note_decision(wish.bundle)
-            landed = self._world.unload(wish.bundle, wish.destination)
-            time_s = (self._world.now_ms - self._first_ms) / 1000
-            where = {} if landed is None else landed._asdict()
-            self.counter.note_moved(
-                Moved(bundle=wish.bundle, succeeded=landed is not None, time_s=time_s, **where)
-            )
-            self._answer(wish.id, succeeded=landed is not None)
-        for each in cuts:
-            succeeded = self._world.split(each.bundle, each.boundaries)
-            self.counter.splits += succeeded
-            self._answer(each.id, succeeded=succeeded)
+        unloads, splits = requests_of(self._controller.step(event).outputs)
+        for unload in unloads:
+            self.counter.note_decision(unload.bundle)
+            moved = self._world.unload(unload.bundle, unload.destination)
+            self.counter.note_moved(moved)
+            self._answer(unload.id, succeeded=moved.succeeded)
+        for split in splits:
+            succeeded = self._world.split(split.bundle, split.boundaries)
+            self.counter.note_split(succeeded=succeeded)
+            self._answer(split.id, succeeded=succeeded)
 
     def _answer(self, id_: str, *, succeeded: bool) -> None:
         outcome: ActionOutcome = "succeeded" if succeeded else "failed"
@@ -356,8 +357,8 @@ def jobs_of(
     jobs: list[Callable[[], Run | Opened]] = []
     if closed:
         judge = sources[chosen[0][0]].base(survey.cluster).pulsar
-        nobody = Candidate(name=AS_RECORDED if keeps_recorded_moves else NOBODY_ACTS, kind="nobody")
-        live = [Candidate(name=name, kind="live", settings=source) for name, source in sources.items()]
+        nobody = Candidate(name=AS_RECORDED if keeps_recorded_moves else NOBODY.name)
+        live = [Candidate(name=name, settings=source) for name, source in sources.items()]
         jobs += [
             partial(play_closed, read, survey, each, judge, keeps_recorded_moves=keeps_recorded_moves)
             for each in [nobody, *live]

@@ -6,7 +6,8 @@ destination is named, or a broker leaves, Pulsar's placement chooses the broker 
 it, which is with a delay.
 """
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -47,14 +48,6 @@ class Moved:
     outage_s: float = 0.0
 
 
-@dataclass(slots=True, eq=False)
-class _Disruption:
-    """How moves change the traffic of a tick, by bundle row."""
-
-    factor: dict[int, float] = field(default_factory=dict)
-    reconnecting: set[int] = field(default_factory=set)
-
-
 class Fleet:
     """Time advances by ``tick`` only."""
 
@@ -74,10 +67,13 @@ class Fleet:
         self._traffic = Traffic(setup.sources, traffic, tick_s=TICK_S)
         self._rng = moves
         self._orders: list[Order] = []
-        self._now, self._next = _Disruption(), _Disruption()
+        self._now: dict[int, float] = {}
+        """By the row of a bundle whose clients come back in this tick, how many times its traffic it has."""
+        self._next: dict[int, float] = {}
+        """The same of the next tick."""
         self._happenings = sorted(setup.happenings, key=lambda each: each.at_s)
         self._known: list[Floats] = []
-        self._other_s = setup.other_balancer_s
+        self._other_s = math.inf if setup.other_balancer_s is None else setup.other_balancer_s
 
     def order(self, bundle: str, destination: int | None, id_: str = "") -> None:
         """Ask for a move; whether it fails is drawn now."""
@@ -102,11 +98,13 @@ class Fleet:
     def tick(self) -> list[Moved]:
         """Advance by one tick; returns what became of the orders that were due in it."""
         self.time_s += TICK_S
-        self._now, self._next = self._next, _Disruption()
+        self._now, self._next = self._next, {}
         while self._happenings and self._happenings[0].at_s < self.time_s:
             self._apply_happening(self._happenings.pop(0))
         self._let_other_balancer_act()
-        moved = self._carry_out()
+        due = [each for each in self._orders if each.begins_s < self.time_s]
+        self._orders = [each for each in self._orders if each.begins_s >= self.time_s]
+        moved = [self._carry_out(each) for each in due]
         self._flow()
         return moved
 
@@ -124,16 +122,16 @@ class Fleet:
         return float(self.structural[:, :2].sum())
 
     def _flow(self) -> None:
-        bundles, sources = self.bundles, self.setup.sources
+        sources = self.setup.sources
         structural, real = self._traffic.step(self.time_s)
         self._flows = rates_of(sources, structural), rates_of(sources, real)
         self._share_out()
-        for row, factor in self._now.factor.items():
+        for row, factor in self._now.items():
             self.rates[row] *= factor
         demand = self.placed_demand(self.rates)
-        if self._now.reconnecting:
-            rows = np.array(sorted(self._now.reconnecting), dtype=np.int64)
-            owner = bundles.owner[rows]
+        if self._now:
+            rows = np.array(sorted(self._now), dtype=np.int64)
+            owner = self.bundles.owner[rows]
             extra = self.setup.machines.cost_points(self.structural[rows], owner)[:, CPU]
             np.add.at(demand[:, CPU], owner, self.setup.moving.reconnect_ratio * extra)
         self.usage_points = saturate(demand)
@@ -153,12 +151,7 @@ class Fleet:
         )
         return messages
 
-    def _carry_out(self) -> list[Moved]:
-        due = [each for each in self._orders if each.begins_s < self.time_s]
-        self._orders = [each for each in self._orders if each.begins_s >= self.time_s]
-        return [self._try(each) for each in due]
-
-    def _try(self, order: Order) -> Moved:
+    def _carry_out(self, order: Order) -> Moved:
         row, there = self.bundles.row_of(order.bundle), order.destination
         gone = there is not None and not self.alive[there]
         if row is None or order.fails or gone:
@@ -184,10 +177,7 @@ class Fleet:
         outage_s = self.setup.moving.outage_s * float(self._rng.random())
         self.bundles.owner[row] = destination
         lost = outage_s / TICK_S
-        self._now.factor[row] = max(0.0, 1.0 - lost)
-        self._next.factor[row] = 1.0 + lost
-        self._now.reconnecting.add(row)
-        self._next.reconnecting.add(row)
+        self._now[row], self._next[row] = max(0.0, 1.0 - lost), 1.0 + lost
         return outage_s
 
     def _place(self, messages_per_s: float) -> int:
@@ -200,8 +190,8 @@ class Fleet:
 
     def _apply_happening(self, happening: Happening) -> None:
         broker = happening.broker
-        self.alive[broker] = happening.kind == "join"
-        if happening.kind == "join":
+        self.alive[broker] = happening.joins
+        if happening.joins:
             for known in self._known:
                 known[broker] = 0.0
             return
@@ -211,12 +201,7 @@ class Fleet:
 
     def _let_other_balancer_act(self) -> None:
         every_s = self.setup.other_balancer_s
-        if (
-            every_s is None
-            or self._other_s is None
-            or self.time_s < self._other_s
-            or not len(self.structural)
-        ):
+        if every_s is None or self.time_s < self._other_s or not len(self.structural):
             return
         self._other_s += every_s
         messages = np.where(self.alive, self._messages(self.structural), -1.0)

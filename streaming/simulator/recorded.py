@@ -9,7 +9,8 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 from statistics import median
@@ -21,7 +22,7 @@ from policies.costs import BANDWIDTH_IN, BANDWIDTH_OUT, IDLE_CPU_POINTS, KBIT_PE
 from policies.splitting.ranges import positions_of
 from state.events import SESSIONS, Event, LoadReport, TopicStats, namespace_of
 from streaming.simulator.backtest import NoFleet, RecordedCosts
-from streaming.simulator.setup import CPU, Bundles, Machines, Measuring, Setup, Sources
+from streaming.simulator.setup import CPU, Build, Bundles, Machines, Measuring, Setup, Sources
 
 _HOURS = 4.0
 _MOST_NOISE_RATIO, _LEAST_NOISE_RATIO = 1.0, 0.02
@@ -38,7 +39,7 @@ class _ClusterEvents:
     """By bundle, the last message rate of its topics."""
 
 
-def recorded_fleets(events: Iterable[tuple[str, Event]]) -> "dict[str, RecordedFleet]":
+def recorded_fleets(events: Iterable[tuple[str, Event]]) -> dict[str, Build]:
     """The fleets of a recording by cluster. Raises ``NoFleet``."""
     seen: dict[str, _ClusterEvents] = defaultdict(_ClusterEvents)
     for cluster, event in events:
@@ -46,12 +47,19 @@ def recorded_fleets(events: Iterable[tuple[str, Event]]) -> "dict[str, RecordedF
             seen[cluster].reports[event.broker].append(event)
         elif isinstance(event, TopicStats):
             _remember_topics(seen[cluster], event)
-    fleets = {}
+    fleets: dict[str, Build] = {}
     for cluster, each in seen.items():
         if len(each.reports) >= _FEWEST_BROKERS and (last := _find_last_owners(each)):
-            fleets[cluster] = RecordedFleet(
-                _machines(each), _bundles(each, last), _sources(last), _measuring(each)
+            machines = _machines(each)
+            setup = Setup(
+                machines=machines,
+                sources=_sources(last),
+                bundles=_bundles(each, last),
+                alive=np.ones(len(machines), dtype=np.bool_),
+                hours=_HOURS,
+                measuring=_measuring(each),
             )
+            fleets[cluster] = partial(_begin, setup)
     if not fleets:
         raise NoFleet(
             "it has no Pulsar cluster with two brokers and a bundle, so there is nothing to simulate"
@@ -59,25 +67,9 @@ def recorded_fleets(events: Iterable[tuple[str, Event]]) -> "dict[str, RecordedF
     return fleets
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RecordedFleet:
-    """A scenario: the same fleet for every seed, with other noise."""
-
-    machines: Machines
-    bundles: Bundles
-    sources: Sources
-    measuring: Measuring
-
-    def __call__(self, _rng: np.random.Generator) -> Setup:
-        """The fleet at its beginning; bundles are copied, because a run changes them."""
-        return Setup(
-            machines=self.machines,
-            sources=self.sources,
-            bundles=deepcopy(self.bundles),
-            alive=np.ones(len(self.machines), dtype=np.bool_),
-            hours=_HOURS,
-            measuring=self.measuring,
-        )
+def _begin(setup: Setup, _rng: np.random.Generator) -> Setup:
+    """The same fleet for every seed; bundles are copied, because a run changes them."""
+    return replace(setup, bundles=deepcopy(setup.bundles))
 
 
 _LastOwners = dict[str, tuple[str, Floats]]

@@ -19,6 +19,7 @@ from policies.splitting.ranges import BadRange, Bundle, positions_of
 from policies.usage import REPORTED_COUNT, percent, weighted_maximum_ratio
 from state.events import ActionResult, BrokerReport, Control, Event, LoadReport, TopicStats, TopicTraffic
 from state.settings import PulsarSettings
+from streaming.simulator.fleet import Moved
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,29 +48,38 @@ class MovedBundle:
     """Time of that report."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Topics:
-    """Last statistics of a bundle's topics."""
-
-    names: list[str] = field(default_factory=list)
-    messages_per_s: Floats = field(default_factory=lambda: np.zeros(0))
-    bytes_per_s: Floats = field(default_factory=lambda: np.zeros(0))
-    sessions: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """Producers and consumers that are known of."""
-
-    def within(self, bundle: str) -> "Topics":
-        """The topics in the range of a part."""
-        inside = Bundle.parse(bundle).range.contains_each(positions_of(self.names))
-        rows = np.flatnonzero(inside)
-        return Topics(
-            names=[self.names[row] for row in rows.tolist()],
-            messages_per_s=self.messages_per_s[rows],
-            bytes_per_s=self.bytes_per_s[rows],
-            sessions=self.sessions[rows],
-        )
+_NO_TOPICS = TopicTraffic(
+    bundles=[],
+    counts=np.zeros(0, dtype=np.int64),
+    topics=[],
+    messages_per_s=np.zeros(0),
+    bytes_per_s=np.zeros(0),
+    sessions=np.zeros(0, dtype=np.int64),
+)
 
 
-def cut(part: Part, boundaries: list[int], topics: Topics) -> list[Part]:
+def topics_within(traffic: TopicTraffic, bundle: str, part: str) -> TopicTraffic:
+    """The topics of a bundle that are in the range of a part of it, as the topics of that part."""
+    listed = np.repeat(np.array([name == bundle for name in traffic.bundles], dtype=np.bool_), traffic.counts)
+    rows = np.flatnonzero(listed)
+    positions = positions_of([traffic.topics[row] for row in rows.tolist()])
+    rows = rows[Bundle.parse(part).range.contains_each(positions)]
+    return _take(traffic, rows, [part], np.array([len(rows)], dtype=np.int64))
+
+
+def _take(traffic: TopicTraffic, rows: Ints, bundles: list[str], counts: Ints) -> TopicTraffic:
+    """Some topics, listed for these bundles."""
+    return TopicTraffic(
+        bundles=bundles,
+        counts=counts,
+        topics=[traffic.topics[row] for row in rows.tolist()],
+        messages_per_s=traffic.messages_per_s[rows],
+        bytes_per_s=traffic.bytes_per_s[rows],
+        sessions=traffic.sessions[rows],
+    )
+
+
+def cut(part: Part, boundaries: list[int], topics: TopicTraffic) -> list[Part]:
     """The children of a part. Raises ``BadRange`` for boundaries that Pulsar would refuse.
 
     Traffic is divided like the message rates of the topics, sessions like those that are known of, or like the topics; and equally
@@ -77,7 +87,7 @@ def cut(part: Part, boundaries: list[int], topics: Topics) -> list[Part]:
     """
     bundle = Bundle.parse(part.name)
     ranges = bundle.range.cut(boundaries)
-    at = positions_of(topics.names)
+    at = positions_of(topics.topics)
     inside = [each.contains_each(at) for each in ranges]
     shares = _shares([topics.messages_per_s[each].sum() for each in inside])
     numbers = _shares([each.sum() for each in inside])
@@ -117,13 +127,6 @@ class Row(NamedTuple):
     """Topics and sessions, (2,)."""
 
 
-class TopicsOfBundle(NamedTuple):
-    """A bundle that the statistics of a broker did not list."""
-
-    bundle: str
-    topics: Topics
-
-
 def with_rows(
     report: BrokerReport, leaving: Collection[int], arriving: Sequence[Row], costs: Costs, broker: int
 ) -> BrokerReport:
@@ -157,47 +160,38 @@ def _resources(resources: Floats, change: Floats, costs: Costs, broker: int) -> 
 
 
 def with_topics(
-    traffic: TopicTraffic, leaving: Collection[str], arriving: Sequence[TopicsOfBundle]
+    traffic: TopicTraffic, leaving: Collection[str], arriving: Sequence[TopicTraffic]
 ) -> TopicTraffic:
     """Statistics without some bundles and with others."""
-    is_kept = np.array([each not in leaving for each in traffic.bundles], dtype=np.bool_)
-    topics = np.repeat(is_kept, traffic.counts)
-    kept = np.flatnonzero(topics).tolist()
-    return TopicTraffic(
-        bundles=[
-            *(name for name, keep in zip(traffic.bundles, is_kept.tolist(), strict=True) if keep),
-            *(each.bundle for each in arriving),
-        ],
-        counts=np.concatenate(
-            [traffic.counts[is_kept], np.array([len(each.topics.names) for each in arriving], dtype=np.int64)]
-        ),
-        topics=[traffic.topics[row] for row in kept]
-        + [name for each in arriving for name in each.topics.names],
-        messages_per_s=np.concatenate(
-            [traffic.messages_per_s[topics], *(each.topics.messages_per_s for each in arriving)]
-        ),
-        bytes_per_s=np.concatenate(
-            [traffic.bytes_per_s[topics], *(each.topics.bytes_per_s for each in arriving)]
-        ),
-        sessions=np.concatenate([traffic.sessions[topics], *(each.topics.sessions for each in arriving)]),
+    is_kept = np.array([name not in leaving for name in traffic.bundles], dtype=np.bool_)
+    kept = _take(
+        traffic,
+        np.flatnonzero(np.repeat(is_kept, traffic.counts)),
+        [name for name in traffic.bundles if name not in leaving],
+        traffic.counts[is_kept],
     )
-
-
-class Landed(NamedTuple):
-    """An unload that was carried out."""
-
-    source: int
-    """Row of the broker that had the bundle."""
-    destination: int
-    messages_per_s: float
-    """The bundle's messages per second, in + out."""
+    told = [kept, *arriving]
+    return TopicTraffic(
+        bundles=[name for each in told for name in each.bundles],
+        counts=np.concatenate([each.counts for each in told]),
+        topics=[name for each in told for name in each.topics],
+        messages_per_s=np.concatenate([each.messages_per_s for each in told]),
+        bytes_per_s=np.concatenate([each.bytes_per_s for each in told]),
+        sessions=np.concatenate([each.sessions for each in told]),
+    )
 
 
 class World:
     """Takes the recorded events in their order, and gives what a candidate sees of them."""
 
     def __init__(
-        self, brokers: tuple[str, ...], costs: Costs, judge: PulsarSettings, *, keeps_recorded_moves: bool
+        self,
+        brokers: tuple[str, ...],
+        costs: Costs,
+        judge: PulsarSettings,
+        *,
+        begins_ms: int,
+        keeps_recorded_moves: bool,
     ) -> None:
         """``costs`` of the brokers, which are ascending; ``judge``: settings that decide how loaded a broker is.
 
@@ -205,7 +199,7 @@ class World:
         """
         self.brokers = brokers
         self.now_ms = 0
-        self._costs, self._judge = costs, judge
+        self._costs, self._judge, self._begins_ms = costs, judge, begins_ms
         self._gone_ms = round(1000 * judge.rounds.max_report_age_s)
         """A broker or a moved bundle without a report for this long is not there."""
         self._keeps_recorded_moves = keeps_recorded_moves
@@ -257,18 +251,26 @@ class World:
             return self._topic_stats(event) if self._moved else event
         return event
 
-    def unload(self, bundle: str, destination: str | None) -> Landed | None:
-        """Move a bundle at once; None if the bundle or its destination is not there."""
+    def unload(self, bundle: str, destination: str | None) -> Moved:
+        """Move a bundle at once; it fails if the bundle or its destination is not there."""
+        time_s = (self.now_ms - self._begins_ms) / 1000
         part = self._part(bundle)
         target = self._place() if destination is None else destination
         if part is None or target is None or not self._is_alive(target):
-            return None
+            return Moved(bundle=bundle, succeeded=False, time_s=time_s)
         source, whole = part.owner, self._moved[self._whole_of[bundle]]
         part.owner = target
         messages_per_s = part.share * float(whole.traffic[:2].sum())
         self._placed[target] = self._placed.get(target, 0.0) + messages_per_s
         self._follow_what_is_back(self._whole_of[bundle])
-        return Landed(self._row_of[source], self._row_of[target], messages_per_s)
+        return Moved(
+            bundle=bundle,
+            succeeded=True,
+            time_s=time_s,
+            source=self._row_of[source],
+            destination=self._row_of[target],
+            messages_per_s=messages_per_s,
+        )
 
     def split(self, bundle: str, boundaries: list[int]) -> bool:
         """Cut a bundle at once; False where it is not there, or cannot be cut there."""
@@ -277,7 +279,7 @@ class World:
             return False
         name = self._whole_of[bundle]
         try:
-            children = cut(part, boundaries, self._topics_of(name).within(bundle))
+            children = cut(part, boundaries, self._topics_of(name, bundle))
         except BadRange:
             return False
         whole = self._moved[name]
@@ -406,7 +408,7 @@ class World:
 
     def _topic_stats(self, event: TopicStats) -> TopicStats:
         arriving = [
-            TopicsOfBundle(part.name, self._topics_of(self._whole_of[part.name]).within(part.name))
+            self._topics_of(self._whole_of[part.name], part.name)
             for _, part in parts_at(self._moved, event.broker)
         ]
         if not arriving and not self._moved.keys() & set(event.traffic.bundles):
@@ -415,20 +417,10 @@ class World:
             event, traffic=with_topics(event.traffic, self._moved.keys(), arriving)
         )
 
-    def _topics_of(self, bundle: str) -> Topics:
-        """Last statistics of a recorded bundle's topics."""
+    def _topics_of(self, bundle: str, part: str) -> TopicTraffic:
+        """Last statistics of the topics of a part of a recorded bundle."""
         stats = self._topics.get(self._owner[bundle])
-        if stats is None or bundle not in stats.traffic.bundles:
-            return Topics()
-        traffic, place = stats.traffic, stats.traffic.bundles.index(bundle)
-        start = int(traffic.counts[:place].sum())
-        end = start + int(traffic.counts[place])
-        return Topics(
-            names=traffic.topics[start:end],
-            messages_per_s=traffic.messages_per_s[start:end],
-            bytes_per_s=traffic.bytes_per_s[start:end],
-            sessions=traffic.sessions[start:end],
-        )
+        return topics_within(_NO_TOPICS if stats is None else stats.traffic, bundle, part)
 
 
 def _row(event: LoadReport, bundle: str) -> int | None:

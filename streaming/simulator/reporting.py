@@ -7,8 +7,7 @@ the same order, whatever balances the fleet.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -130,10 +129,8 @@ class Publisher:
                 traffic[place[name]] = broker.figures.traffic[latest[name]]
                 has_traffic[place[name]] = True
                 counts[place[name]] = broker.figures.counts[latest[name]]
-        return BrokerReport(
-            resources=figures.resources,
-            messages_per_s=figures.messages_per_s,
-            bytes_per_s=figures.bytes_per_s,
+        return replace(
+            figures,
             listed_count=len(owned),
             bundles=owned,
             traffic=traffic,
@@ -336,12 +333,16 @@ class Reporter:
                 self._send(arrives_s, report)
             topics = self._figures[row][1]
             if topics is not None:
-                self._send(arrives_s, self._topic_stats(names[row], topics, time_s))
-        facts = fleet.setup.facts
+                id_, time_ms = f"{names[row]}/topics/{self._ms(time_s)}", self._ms(time_s)
+                self._send(arrives_s, TopicStats(id=id_, time_ms=time_ms, broker=names[row], traffic=topics))
+        facts, now_ms = fleet.setup.facts, self._ms(fleet.time_s)
         if facts is not None and self._tick == SWEEP_TICKS:
-            time_ms = self._ms(fleet.time_s)
-            self._send(fleet.time_s, ClusterFacts(id=f"facts/{time_ms}", time_ms=time_ms, facts=facts))
-        self._send(fleet.time_s, self._tick_event(asked))
+            self._send(fleet.time_s, ClusterFacts(id=f"facts/{now_ms}", time_ms=now_ms, facts=facts))
+        failed = tuple((names[row], "timed out") for row in asked if self._silent[row])
+        tick = Tick(
+            id=f"tick/{now_ms}", time_ms=now_ms, asked=tuple(names[row] for row in asked), failed=failed
+        )
+        self._send(fleet.time_s, tick)
 
     def _load_report(
         self, broker: str, row: int, time_s: float, rows_by_broker: list[Ints] | None
@@ -353,20 +354,6 @@ class Reporter:
         names = self._fleet.bundles.names
         report = self._publisher.report_of(row, sorted(names[at] for at in rows_by_broker[row].tolist()))
         return None if report is None else BrokerLoad(id=id_, time_ms=time_ms, broker=broker, report=report)
-
-    def _topic_stats(self, broker: str, topics: TopicTraffic, time_s: float) -> TopicStats:
-        return TopicStats(
-            id=f"{broker}/topics/{self._ms(time_s)}", time_ms=self._ms(time_s), broker=broker, traffic=topics
-        )
-
-    def _tick_event(self, asked: Sequence[int]) -> Tick:
-        time_ms, names = self._ms(self._fleet.time_s), self._fleet.setup.machines.names
-        return Tick(
-            id=f"tick/{time_ms}",
-            time_ms=time_ms,
-            asked=tuple(names[row] for row in asked),
-            failed=tuple((names[row], "timed out") for row in asked if self._silent[row]),
-        )
 
     def answer(self, id_: str, *, succeeded: bool) -> None:
         """Send the result of an action."""

@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 from zlib import crc32
 
 import msgspec
 import numpy as np
 
-from policies.columns import Floats
 from state.closing import Identity
 from state.controller import Controller
 from state.events import Event
@@ -27,18 +26,19 @@ from state.store import DictStore
 from streaming.simulator.fleet import TICK_S, Fleet
 from streaming.simulator.reporting import Reporter
 from streaming.simulator.score import BALANCED_POINTS, Counter, Run, series_of
-from streaming.simulator.setup import Setup, saturate
+from streaming.simulator.setup import Build, saturate
 
 CLUSTER = "simulated"
 ACTING = Identity(mode="act")
 """The identity with which a controller that balances a simulated fleet is started."""
 _GOAL_POINTS = BALANCED_POINTS / 2
+ROUND_TICKS = 6
 _MOST_MOVES_A_ROUND = 200
 _SMALLEST_GAIN_POINTS = 0.5
 _UNLOAD, _SPLIT = msgspec.json.Decoder(Unload), msgspec.json.Decoder(Split)
 
 
-class Wish(NamedTuple):
+class UnloadRequest(NamedTuple):
     """An unload that a balancer decided."""
 
     bundle: str
@@ -47,7 +47,7 @@ class Wish(NamedTuple):
     id: str
 
 
-class Cut(NamedTuple):
+class SplitRequest(NamedTuple):
     """A split that a balancer decided."""
 
     bundle: str
@@ -55,20 +55,20 @@ class Cut(NamedTuple):
     id: str
 
 
-Wishes = tuple[list[Wish], list[Cut]]
+Requests = tuple[list[UnloadRequest], list[SplitRequest]]
 
 
 class Player(Protocol):
     """Looks at what arrives, or at the fleet itself, and decides what to move."""
 
-    def play(self, events: Sequence[Event], fleet: Fleet) -> Wishes:
+    def play(self, events: Sequence[Event], fleet: Fleet) -> Requests:
         """What to do after a tick."""
 
 
-class Nobody:
+class NullBaseline:
     """Leaves everything as it is."""
 
-    def play(self, events: Sequence[Event], fleet: Fleet) -> Wishes:  # noqa: ARG002
+    def play(self, events: Sequence[Event], fleet: Fleet) -> Requests:  # noqa: ARG002
         """No actions."""
         return [], []
 
@@ -79,44 +79,45 @@ class Live:
     def __init__(self, settings: SettingsSource) -> None:
         self._controller = Controller(CLUSTER, DictStore(), identity=ACTING, settings=settings)
 
-    def play(self, events: Sequence[Event], fleet: Fleet) -> Wishes:  # noqa: ARG002
+    def play(self, events: Sequence[Event], fleet: Fleet) -> Requests:  # noqa: ARG002
         """The actions of the rounds that the events close."""
         outputs: list[Output] = []
         for event in events:
             step = self._controller.step(event)
             assert step.rejection is None, step.rejection
             outputs += step.outputs
-        return wishes_of(outputs)
+        return requests_of(outputs)
 
 
-def wishes_of(outputs: Sequence[Output]) -> Wishes:
+def requests_of(outputs: Sequence[Output]) -> Requests:
     """The unloads and splits among the outputs of a controller."""
-    wishes: list[Wish] = []
-    cuts: list[Cut] = []
+    unloads: list[UnloadRequest] = []
+    splits: list[SplitRequest] = []
     for output in outputs:
         if output.type == UNLOAD_TYPE:
             unload = _UNLOAD.decode(output.data)
-            wishes.append(Wish(unload.bundle, unload.destination_broker, output.id))
+            unloads.append(UnloadRequest(unload.bundle, unload.destination_broker, output.id))
         elif output.type == SPLIT_TYPE:
             split = _SPLIT.decode(output.data)
-            cuts.append(Cut(split.bundle, split.boundaries, output.id))
-    return wishes, cuts
+            splits.append(SplitRequest(split.bundle, split.boundaries, output.id))
+    return unloads, splits
 
 
 class Perfect:
     """Knows the structural load of every bundle and broker, and what a move does; it acts once a minute."""
 
-    def __init__(self, every_ticks: int = 6) -> None:
-        self._every_ticks, self._ticks = every_ticks, 0
+    def __init__(self) -> None:
+        self._ticks = 0
 
-    def play(self, events: Sequence[Event], fleet: Fleet) -> Wishes:  # noqa: ARG002
+    def play(self, events: Sequence[Event], fleet: Fleet) -> Requests:  # noqa: ARG002
         """The moves after which the fleet is well balanced; none while it is balanced."""
         self._ticks += 1
-        if self._ticks % self._every_ticks or spread_points(fleet) <= BALANCED_POINTS:
+        if self._ticks % ROUND_TICKS or spread_points(fleet) <= BALANCED_POINTS:
             return [], []
         names = fleet.setup.machines.names
         return [
-            Wish(fleet.bundles.names[row], names[broker], "") for row, broker in _plan_perfectly(fleet)
+            UnloadRequest(fleet.bundles.names[row], names[broker], "")
+            for row, broker in _plan_perfectly(fleet)
         ], []
 
 
@@ -139,7 +140,7 @@ def _plan_perfectly(fleet: Fleet) -> list[tuple[int, int]]:
             break
         at_hot = machines.cost_points(fleet.structural[rows], np.full(len(rows), hot))
         at_cold = machines.cost_points(fleet.structural[rows], np.full(len(rows), cold))
-        worse = np.maximum(_largest(demand[hot] - at_hot), _largest(demand[cold] + at_cold))
+        worse = np.maximum((demand[hot] - at_hot).max(axis=1), (demand[cold] + at_cold).max(axis=1))
         best = int(np.argmin(worse))
         if demand[hot].max() - worse[best] < _SMALLEST_GAIN_POINTS:
             break
@@ -150,12 +151,6 @@ def _plan_perfectly(fleet: Fleet) -> list[tuple[int, int]]:
     return moves
 
 
-def _largest(demand: Floats) -> Floats:
-    found: Floats = demand.max(axis=1)
-    return found
-
-
-ROUND_TICKS = 6
 START_MS = 1_767_225_600_000
 """2026-01-01T00:00:00Z: a fleet that does not exist begins on a day that is easy to read."""
 
@@ -169,7 +164,7 @@ def generators(name: str, seed: int, count: int) -> list[np.random.Generator]:
 def run(
     name: str,
     seed: int,
-    build: Callable[[np.random.Generator], Setup],
+    build: Build,
     player: Player,
     *,
     with_topics: bool,
@@ -190,19 +185,16 @@ def run(
             counter.note_moved(each)
         if tick % ROUND_TICKS == 0:
             counter.end_round()
-        wishes, cuts = player.play(reporter.take(moved), fleet)
-        for wish in wishes:
-            counter.note_decision(wish.bundle)
-            destination = None if wish.destination is None else rows[wish.destination]
-            fleet.order(wish.bundle, destination, wish.id)
-        for cut in cuts:
-            succeeded = fleet.split(cut.bundle, cut.boundaries)
-            counter.splits += succeeded
-            reporter.answer(cut.id, succeeded=succeeded)
+        unloads, splits = player.play(reporter.take(moved), fleet)
+        for unload in unloads:
+            counter.note_decision(unload.bundle)
+            destination = None if unload.destination is None else rows[unload.destination]
+            fleet.order(unload.bundle, destination, unload.id)
+        for split in splits:
+            succeeded = fleet.split(split.bundle, split.boundaries)
+            counter.note_split(succeeded=succeeded)
+            reporter.answer(split.id, succeeded=succeeded)
     return counter
-
-
-Build = Callable[[np.random.Generator], Setup]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,16 +202,14 @@ class Candidate:
     """A balancer to compare."""
 
     name: str
-    kind: Literal["live", "perfect", "nobody"]
     settings: SettingsSource | None = None
-    """The settings of a live one."""
+    """Of a controller; None: it has none."""
+    baseline: Callable[[], Player] = NullBaseline
+    """Who plays where there is no controller."""
 
     def player(self) -> Player:
         """A new player, which remembers nothing."""
-        if self.kind == "live":
-            assert self.settings is not None
-            return Live(self.settings)
-        return Perfect() if self.kind == "perfect" else Nobody()
+        return self.baseline() if self.settings is None else Live(self.settings)
 
     @property
     def splits(self) -> bool:
@@ -232,8 +222,8 @@ class Candidate:
         return self.settings is not None and self.settings.base(CLUSTER).pulsar.policy.reads_published
 
 
-NOBODY = Candidate(name="nobody acts", kind="nobody")
-PERFECT = Candidate(name="perfect information", kind="perfect")
+NOBODY = Candidate(name="nobody acts")
+PERFECT = Candidate(name="perfect information", baseline=Perfect)
 
 
 RunT = TypeVar("RunT")

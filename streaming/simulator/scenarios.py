@@ -18,6 +18,7 @@ from streaming.simulator.setup import (
     DAY_S,
     NETWORK_PER_BYTE,
     SESSIONS_COUNT,
+    Build,
     Bundles,
     Happening,
     Machines,
@@ -190,7 +191,7 @@ def _join(setup: Setup, _rng: np.random.Generator, *, minute: float) -> Setup:
     """The later brokers come, a quarter of a minute apart."""
     later, at_s = np.flatnonzero(~setup.alive).tolist(), minute * _MINUTE_S
     happenings = tuple(
-        Happening(at_s=at_s + 15.0 * turn, kind="join", broker=broker) for turn, broker in enumerate(later)
+        Happening(at_s=at_s + 15.0 * turn, broker=broker, joins=True) for turn, broker in enumerate(later)
     )
     return replace(setup, happenings=happenings, disturbed_s=(at_s,))
 
@@ -199,10 +200,8 @@ def _leave(setup: Setup, rng: np.random.Generator) -> Setup:
     """Two brokers leave and one dies, forty minutes apart."""
     times_s = tuple((20 + 40 * turn) * _MINUTE_S for turn in range(3))
     brokers = rng.choice(len(setup.machines), 3, replace=False).tolist()
-    happenings = (
-        Happening(at_s=times_s[0], kind="leave", broker=brokers[0]),
-        Happening(at_s=times_s[1], kind="leave", broker=brokers[1]),
-        Happening(at_s=times_s[2], kind="die", broker=brokers[2]),
+    happenings = tuple(
+        Happening(at_s=at_s, broker=broker) for at_s, broker in zip(times_s, brokers, strict=True)
     )
     return replace(setup, happenings=happenings, disturbed_s=times_s)
 
@@ -214,8 +213,8 @@ def _restart(setup: Setup, rng: np.random.Generator, *, every_minutes: float, aw
     for turn, at_s in enumerate(starts_s):
         broker = order[turn % len(order)]
         happenings += [
-            Happening(at_s=at_s, kind="leave", broker=broker),
-            Happening(at_s=at_s + away_minutes * _MINUTE_S, kind="join", broker=broker),
+            Happening(at_s=at_s, broker=broker),
+            Happening(at_s=at_s + away_minutes * _MINUTE_S, broker=broker, joins=True),
         ]
     return replace(setup, happenings=tuple(happenings), disturbed_s=tuple(starts_s))
 
@@ -474,15 +473,12 @@ def find_scenario(name: str) -> Scenario | None:
     return next((each for each in SCENARIOS if each.name == name), None)
 
 
-@dataclass(frozen=True, slots=True)
-class LimitedScenario:
-    """A scenario with another length, in hours."""
+def limit_hours(build: Build, hours: float) -> Build:
+    """The same fleet for another length of time."""
+    return partial(_build_limited, build, hours)
 
-    build: Callable[[np.random.Generator], Setup]
-    hours: float
 
-    def __call__(self, rng: np.random.Generator) -> Setup:
-        """The fleet at its beginning."""
-        setup = self.build(rng)
-        disturbed_s = tuple(each for each in setup.disturbed_s if each < 3600 * self.hours)
-        return replace(setup, hours=self.hours, disturbed_s=disturbed_s)
+def _build_limited(build: Build, hours: float, rng: np.random.Generator) -> Setup:
+    setup = build(rng)
+    disturbed_s = tuple(each for each in setup.disturbed_s if each < 3600 * hours)
+    return replace(setup, hours=hours, disturbed_s=disturbed_s)

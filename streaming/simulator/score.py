@@ -30,37 +30,37 @@ class ObservedFleet(Protocol):
         """Message rate of the fleet, in + out."""
 
 
-class Score(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of one run."""
+class Score(msgspec.Struct, kw_only=True):
+    """Figures of one run. ``Counter`` adds up the actions while it goes on, and fills in the figures of its rounds at its end."""
 
-    rounds: int
+    rounds: int = 0
     """Rounds played; minutes of a simulated fleet."""
-    unbalanced_rounds: int
+    unbalanced_rounds: int = 0
     """Rounds that ended with a structural spread above 15 points."""
-    ended_balanced: bool
+    ended_balanced: bool = False
     """Whether the last ten rounds were balanced."""
-    unloads: int
+    unloads: int = 0
     """Moves that the balancer asked for."""
-    failed: int
+    failed: int = 0
     """Moves that it asked for and that did not happen."""
-    splits: int
-    needless: int
+    splits: int = 0
+    needless: int = 0
     """Unloads while the structural spread was at most 15 points."""
-    moved_twice: int
+    moved_twice: int = 0
     """Unloads of a bundle that had been unloaded before."""
-    sent_back: int
+    sent_back: int = 0
     """Unloads that returned a bundle to where its previous unload had taken it from."""
-    wrong_sign: int
+    wrong_sign: int = 0
     """Unloads whose destination was hotter than their source."""
-    moved_messages_ratio: float
+    moved_messages_ratio: float = 0.0
     """Message rate of everything moved, as a multiple of the fleet's."""
-    disrupted_messages: float
+    disrupted_messages: float = 0.0
     """Messages whose clients had to wait."""
-    recovery_rounds: list[int | None]
+    recovery_rounds: list[int | None] = []
     """Rounds from each disturbance until the fleet was first balanced again, 0 if it stayed so; None: not before the next one."""
-    hottest_points: float
+    hottest_points: float = 0.0
     """Mean of the hottest broker's structural usage."""
-    spread_points: float
+    spread_points: float = 0.0
     """Mean of the structural spread."""
 
 
@@ -85,73 +85,66 @@ class Counter:
     ) -> None:
         self._fleet, self._disturbed_s = fleet, disturbed_s
         self.brokers, self.round_s = brokers, round_s
-        self.spread: list[float] = []
         self.points: list[Floats] = []
         """Structural usage of every broker at the end of each round; NaN where it is not there."""
         self.marks: list[Mark] = []
-        self.unloads = self.splits = self._failed = 0
-        self._needless = self._twice = self._back = self._wrong = 0
-        self._moved_ratio = self._disrupted = 0.0
+        self._score = Score()
         self._came_from: dict[str, int] = {}
         self._asked: dict[str, Floats] = {}
 
     def note_decision(self, bundle: str) -> None:
         """An unload was decided."""
-        points = np.where(self._fleet.alive, self._fleet.structural_points(), np.nan)
-        self.unloads += 1
-        self._needless += bool(np.nanmax(points) - np.nanmin(points) <= BALANCED_POINTS)
+        points = self._points_now()
+        self._score.unloads += 1
+        self._score.needless += bool(_spread(points) <= BALANCED_POINTS)
         self._asked[bundle] = points
+
+    def note_split(self, *, succeeded: bool) -> None:
+        """A split was carried out, or failed."""
+        self._score.splits += succeeded
 
     def note_moved(self, moved: Moved) -> None:
         """An order ended; moves by other balancers are plotted, not counted."""
         if moved.succeeded:
             minute = moved.time_s / _MINUTE_S
             self.marks.append(Mark(minute=minute, source=moved.source, destination=moved.destination))
-        points = self._asked.pop(moved.bundle, None)
+        points, score = self._asked.pop(moved.bundle, None), self._score
         if points is None:
             return
         if not moved.succeeded:
-            self._failed += 1
+            score.failed += 1
             return
         before = self._came_from.get(moved.bundle)
-        self._twice += before is not None
-        self._back += before == moved.destination
+        score.moved_twice += before is not None
+        score.sent_back += before == moved.destination
         self._came_from[moved.bundle] = moved.source
-        self._wrong += bool(points[moved.destination] > points[moved.source])
-        self._moved_ratio += moved.messages_per_s / self._fleet.messages_per_s()
-        self._disrupted += moved.messages_per_s * moved.outage_s
+        score.wrong_sign += bool(points[moved.destination] > points[moved.source])
+        score.moved_messages_ratio += moved.messages_per_s / self._fleet.messages_per_s()
+        score.disrupted_messages += moved.messages_per_s * moved.outage_s
 
     def end_round(self) -> None:
         """A round is over."""
-        points = np.where(self._fleet.alive, self._fleet.structural_points(), np.nan)
-        self.points.append(points)
-        self.spread.append(float(np.nanmax(points) - np.nanmin(points)))
+        self.points.append(self._points_now())
 
     def score(self) -> Score:
         """The figures."""
-        unbalanced = [each > BALANCED_POINTS for each in self.spread]
-        return Score(
-            rounds=len(self.spread),
-            unbalanced_rounds=sum(unbalanced),
-            ended_balanced=not any(unbalanced[-_LAST_ROUNDS_COUNT:]),
-            unloads=self.unloads,
-            failed=self._failed,
-            splits=self.splits,
-            needless=self._needless,
-            moved_twice=self._twice,
-            sent_back=self._back,
-            wrong_sign=self._wrong,
-            moved_messages_ratio=self._moved_ratio,
-            disrupted_messages=self._disrupted,
-            recovery_rounds=self._recoveries(unbalanced),
-            hottest_points=float(np.mean([np.nanmax(each) for each in self.points])),
-            spread_points=float(np.mean(self.spread)),
-        )
-
-    def _recoveries(self, unbalanced: list[bool]) -> list[int | None]:
+        spreads, score = [_spread(each) for each in self.points], self._score
+        unbalanced = [each > BALANCED_POINTS for each in spreads]
         starts = [int(each // self.round_s) for each in self._disturbed_s]
         spans = pairwise([*starts, len(unbalanced)])
-        return [_recovery(unbalanced[start:end]) for start, end in spans]
+        score.rounds, score.unbalanced_rounds = len(spreads), sum(unbalanced)
+        score.ended_balanced = not any(unbalanced[-_LAST_ROUNDS_COUNT:])
+        score.recovery_rounds = [_recovery(unbalanced[start:end]) for start, end in spans]
+        score.hottest_points = float(np.mean([np.nanmax(each) for each in self.points]))
+        score.spread_points = float(np.mean(spreads))
+        return score
+
+    def _points_now(self) -> Floats:
+        return np.where(self._fleet.alive, self._fleet.structural_points(), np.nan)
+
+
+def _spread(points: Floats) -> float:
+    return float(np.nanmax(points) - np.nanmin(points))
 
 
 def _recovery(unbalanced: list[bool]) -> int | None:

@@ -15,8 +15,9 @@ Pulsar's hash positions, so a split cuts where Pulsar would cut.
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
@@ -91,6 +92,8 @@ def saturate(demand_points: Floats) -> Floats:
 
 
 DAY_S = 86_400.0
+RAMP_S = 60.0
+"""How long a surge takes to rise and to fall."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,13 +104,10 @@ class Surge:
     start_s: float
     end_s: float
     factor: float
-    ramp_s: float = 60.0
-    """How long it takes to rise and to fall."""
 
     def at(self, time_s: float) -> float:
         """Factor at a moment."""
-        rises = (time_s - self.start_s) / self.ramp_s
-        falls = (self.end_s - time_s) / self.ramp_s
+        rises, falls = (time_s - self.start_s) / RAMP_S, (self.end_s - time_s) / RAMP_S
         return 1.0 + (self.factor - 1.0) * min(1.0, max(0.0, min(rises, falls)))
 
 
@@ -164,21 +164,16 @@ class Traffic:
         self._drift = self._step_noise(self._drift, sources.drift_s)
         self._noise = self._step_noise(self._noise, sources.noise_s)
         self._common = self._step_noise(self._common, sources.noise_s)
-        structural = self.structural(time_s)
-        common = sources.common_noise_ratio * self._common[sources.namespace]
-        spread = sources.noise_ratio**2 + sources.common_noise_ratio**2
-        return structural, structural * np.exp(sources.noise_ratio * self._noise + common - spread / 2)
-
-    def structural(self, time_s: float) -> Floats:
-        """Message rate in without noise, (r,)."""
-        sources = self._sources
         swing = 1.0 + sources.swing_ratio * np.sin(
             2 * math.pi * (time_s + sources.swing_phase_s) / sources.swing_s
         )
         for surge in sources.surges:
             swing[surge.namespace] *= surge.at(time_s)
         drift = np.exp(sources.drift_ratio * self._drift - sources.drift_ratio**2 / 2)
-        return sources.messages_per_s * drift * swing[sources.namespace]
+        structural = sources.messages_per_s * drift * swing[sources.namespace]
+        common = sources.common_noise_ratio * self._common[sources.namespace]
+        spread = sources.noise_ratio**2 + sources.common_noise_ratio**2
+        return structural, structural * np.exp(sources.noise_ratio * self._noise + common - spread / 2)
 
     def _step_noise(self, now: Floats, lasts_s: float) -> Floats:
         """The next value of noise that lasts ``lasts_s``, with a standard deviation of 1."""
@@ -243,18 +238,17 @@ class Bundles:
         for place, range_ in enumerate(children):
             child = str(Bundle(bundle.namespace, range_))
             inside = topics[range_.contains_each(self.position[topics])]
-            at = row if place == 0 else self._append(row)
-            self.names[at : at + 1] = [child]
+            at = row if place == 0 else len(self.names)
+            if at == row:
+                self.names[row] = child
+            else:
+                self.names.append(child)
+                self.source = np.append(self.source, self.source[row])
+                self.share = np.append(self.share, 0.0)
+                self.owner = np.append(self.owner, self.owner[row])
             self._row_of[child] = at
             self.topic_bundle[inside] = at
             self.share[at] = self.topic_share[inside].sum()
-
-    def _append(self, parent: int) -> int:
-        self.names.append("")
-        self.source = np.append(self.source, self.source[parent])
-        self.share = np.append(self.share, 0.0)
-        self.owner = np.append(self.owner, self.owner[parent])
-        return len(self.names) - 1
 
 
 def make_bundles(
@@ -319,9 +313,9 @@ class Happening:
     """A broker comes or goes."""
 
     at_s: float
-    kind: Literal["join", "leave", "die"]
     broker: int
-    """Row of the broker. One that comes is empty; the bundles of one that goes are placed by Pulsar."""
+    """Row of the broker. One that joins is empty; the bundles of one that leaves or dies are placed by Pulsar."""
+    joins: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -383,3 +377,7 @@ class Setup:
     """What a collector finds out about the cluster besides its load."""
     other_balancer_s: float | None = None
     """How often another program moves the heaviest bundle of the busiest broker; None: there is none."""
+
+
+Build = Callable[[np.random.Generator], Setup]
+"""Makes a fleet; one that is recorded is the same for every seed."""

@@ -54,7 +54,7 @@ def candidate(policy: str, settings: Path, *, with_splits: bool) -> Candidate:
         "pulsar.capacity.sessions_count": SESSIONS_COUNT,
     }
     found = load(file=settings, flags=flags, environ={}).settings
-    return Candidate(name=policy, kind="live", settings=ClusterSettingsSource(found))
+    return Candidate(name=policy, settings=ClusterSettingsSource(found))
 
 
 def seeds_of(text: str) -> list[int]:

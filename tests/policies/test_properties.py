@@ -229,7 +229,7 @@ def test_the_unloads_are_the_bundles_that_acted_in_the_same_order(policy: Policy
     assert np.array_equal(plan.tried_rows[acted], plan.unload_rows)
     assert np.array_equal(plan.tried_examined[acted], plan.unload_examined)
     assert len(np.unique(plan.unload_rows)) == len(plan.unload_rows)
-    assert np.isin(plan.unload_for, plan.unload_rows).all()
+    assert np.isin(plan.unload_swap_group, plan.unload_rows).all()
     assert all(plan.examined.trigger_of(row) for row in plan.unload_examined.tolist())
     for bundle, source, destination in unloads_of(snapshot, plan):
         assert bundle in case.fleet[source].bundles

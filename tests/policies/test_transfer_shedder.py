@@ -119,7 +119,7 @@ def test_a_bundle_too_big_by_itself_is_swapped_for_one_that_comes_back() -> None
         ("shop/cold/2", "cold", "hot"),
         ("shop/hot/1", "hot", "cold"),
     ]
-    assert {view.bundles.names[row] for row in plan.unload_for.tolist()} == {"shop/hot/1"}
+    assert {view.bundles.names[row] for row in plan.unload_swap_group.tolist()} == {"shop/hot/1"}
 
 
 @pytest.mark.parametrize(

@@ -349,7 +349,7 @@ def plan(*wanted: Wanted, **fields: Any) -> SheddingPlan:
         "unload_rows": rows,
         "unload_destinations": np.array([each[1] for each in wanted]),
         "unload_examined": count % 2,
-        "unload_for": np.array([each[2] if len(each) > 2 else each[0] for each in wanted]),
+        "unload_swap_group": np.array([each[2] if len(each) > 2 else each[0] for each in wanted]),
         "tried_rows": rows,
         "tried_outcomes": np.zeros(len(wanted), dtype=np.int8),
         "tried_examined": count % 2,

@@ -314,7 +314,7 @@ def _plan(view: RoundView, levels: Levels, found: Found, examined: Examined, pla
         unload_rows=rows,
         unload_destinations=np.array([move.destination for move in found.moves], dtype=np.int64),
         unload_examined=place[sources] if len(sources) else empty_rows(),
-        unload_for=rows,
+        unload_swap_group=rows,
         unload_evidence={name: _round_shown(np.array(column)) for name, column in shown.items()},
         tried_rows=tried_rows,
         tried_outcomes=_tried_outcomes(view, levels, found, tried_rows, examined, tried_examined),

@@ -50,7 +50,7 @@ def report(broker: str, time_ms: int, cpu_points: float, traffic: dict[str, floa
 
 def world(*, keeps_recorded_moves: bool = True) -> World:
     """A cluster of which nothing is known yet."""
-    return World(BROKERS, COSTS, PulsarSettings(), keeps_recorded_moves=keeps_recorded_moves)
+    return World(BROKERS, COSTS, PulsarSettings(), begins_ms=0, keeps_recorded_moves=keeps_recorded_moves)
 
 
 def begun(**how: bool) -> World:
@@ -144,8 +144,8 @@ def test_bundles_of_a_broker_that_died_are_where_the_recording_has_them():
 
 def test_an_unload_of_what_is_not_there_fails():
     found = begun()
-    assert found.unload("shop/x/0x00000000_0xffffffff", "b2:8080") is None
-    assert found.unload(A, "b3:8080") is None
+    assert not found.unload("shop/x/0x00000000_0xffffffff", "b2:8080").succeeded
+    assert not found.unload(A, "b3:8080").succeeded
 
 
 def test_where_pulsar_chooses_the_broker_with_the_lowest_message_rate_gets_the_bundle():
@@ -187,7 +187,7 @@ def test_the_children_of_a_cut_share_the_traffic_as_their_topics_do_and_move_alo
     lower, upper = names_in_halves()
     found.take(topics(0, [lower, upper], [225.0, 75.0]))
     assert found.split(A, [0x40000000])
-    assert found.unload("shop/a/0x40000000_0x80000000", "b2:8080") is not None
+    assert found.unload("shop/a/0x40000000_0x80000000", "b2:8080").succeeded
     seen = shown(found, report("b1:8080", 30_000, 30.0, {A: 200.0, B: 100.0}))
     assert seen.bundles == ["shop/a/0x00000000_0x40000000", B]
     assert seen.traffic[0, 0] == 150.0
@@ -221,7 +221,7 @@ def test_the_children_of_a_cut_share_the_clients_of_a_bundle(sessions: tuple[int
 def test_a_cut_outside_of_the_bundle_changes_nothing():
     found = begun()
     assert not found.split(A, [0x90000000])
-    assert found.unload(A, "b2:8080") is not None
+    assert found.unload(A, "b2:8080").succeeded
 
 
 def test_what_executors_said_of_other_decisions_is_left_out():

@@ -64,7 +64,7 @@ def test_a_move_that_fails_changes_nothing():
 
 def test_the_bundles_of_a_broker_that_goes_are_placed_and_it_comes_back_empty():
     setup = setup_of()
-    gone = Happening(at_s=15.0, kind="die", broker=0), Happening(at_s=35.0, kind="join", broker=0)
+    gone = Happening(at_s=15.0, broker=0), Happening(at_s=35.0, broker=0, joins=True)
     fleet = fleet_of(replace(setup, happenings=gone))
     fleet.tick()
     assert not fleet.alive[0]

@@ -15,8 +15,17 @@ from state.store import DictStore
 from streaming.simulator.backtest import play_closed, survey
 from streaming.simulator.fleet import Fleet
 from streaming.simulator.recorded import recorded_fleets
-from streaming.simulator.runs import CLUSTER, Build, Candidate, Live, Wish, Wishes, run, wishes_of
-from streaming.simulator.scenarios import LimitedScenario, Shape, find_scenario
+from streaming.simulator.runs import (
+    CLUSTER,
+    Build,
+    Candidate,
+    Live,
+    Requests,
+    UnloadRequest,
+    requests_of,
+    run,
+)
+from streaming.simulator.scenarios import Shape, find_scenario, limit_hours
 from streaming.simulator.score import Counter, Run
 from streaming.simulator.setup import Measuring, Setup
 from tests.bench.simulations import DEFAULTS, candidate
@@ -32,7 +41,7 @@ class Recorder:
     def __init__(self) -> None:
         self.events: list[Event] = []
 
-    def play(self, events: Sequence[Event], fleet: Fleet) -> Wishes:  # noqa: ARG002
+    def play(self, events: Sequence[Event], fleet: Fleet) -> Requests:  # noqa: ARG002
         self.events += events
         return [], []
 
@@ -42,9 +51,9 @@ class Noting:
 
     def __init__(self, player: Live) -> None:
         self._player = player
-        self.plans: list[list[Wish]] = []
+        self.plans: list[list[UnloadRequest]] = []
 
-    def play(self, events: Sequence[Event], fleet: Fleet) -> Wishes:
+    def play(self, events: Sequence[Event], fleet: Fleet) -> Requests:
         wishes, cuts = self._player.play(events, fleet)
         self.plans += [wishes] if wishes else []
         return wishes, cuts
@@ -55,7 +64,7 @@ def build_of(scenario: str) -> Build:
     found = find_scenario(scenario.removeprefix("few-"))
     assert found is not None
     shown = replace(found, shape=CALM) if scenario.startswith("few-") else found
-    return LimitedScenario(shown.build, HOURS)
+    return limit_hours(shown.build, HOURS)
 
 
 def planner() -> Candidate:
@@ -71,20 +80,20 @@ def recorded(scenario: str) -> list[tuple[str, Event]]:
 
 
 @cache
-def dry_run(scenario: str) -> list[list[Wish]]:
+def dry_run(scenario: str) -> list[list[UnloadRequest]]:
     """The unloads of a dry-run on what was recorded, round by round."""
     settings = planner().settings
     assert settings is not None
     controller = Controller(CLUSTER, DictStore(), identity=Identity(mode="dry-run"), settings=settings)
-    plans: list[list[Wish]] = []
+    plans: list[list[UnloadRequest]] = []
     for _, event in recorded(scenario):
         outputs: Sequence[Output] = controller.step(event).outputs
-        wishes, _ = wishes_of(outputs)
+        wishes, _ = requests_of(outputs)
         plans += [wishes] if wishes else []
     return plans
 
 
-def moves(plan: Sequence[Wish]) -> list[tuple[str, str | None]]:
+def moves(plan: Sequence[UnloadRequest]) -> list[tuple[str, str | None]]:
     return [(each.bundle, each.destination) for each in plan]
 
 
@@ -117,7 +126,7 @@ def test_of_few_big_messages_a_preview_moves_two_or_three_bundles_and_ends_balan
         moved, is_balanced = score.unloads, score.ended_balanced
     else:
         fleet = recorded_fleets(iter(recorded("few-big-messages")))[CLUSTER]
-        counted = run("recorded", 1, LimitedScenario(fleet, HOURS), planner().player(), with_topics=False)
+        counted = run("recorded", 1, limit_hours(fleet, HOURS), planner().player(), with_topics=False)
         moved, is_balanced = counted.score().unloads, counted.score().ended_balanced
     assert 2 <= moved <= 3
     assert is_balanced
@@ -129,7 +138,7 @@ SEED = 2
 def play(build: Build, hours: float) -> Counter:
     """The fleet planner on a fleet."""
     player = candidate("fleet-planner", DEFAULTS, with_splits=False).player()
-    return run("roots", SEED, LimitedScenario(build, hours), player, with_topics=False)
+    return run("roots", SEED, limit_hours(build, hours), player, with_topics=False)
 
 
 @cache
