@@ -160,8 +160,8 @@ def test_a_sweep_reports_what_moves_and_who_is_down(
     assert moves.throttled == ThrottledLists(leader={moving.topic: "0:1,0:2"}, follower={moving.topic: "0:3"})
     logs = {each.broker: each.logs for each in found if isinstance(each, KafkaLoadReport)}
     assert logs.keys() == {"1", "2", "3"}
-    assert (logs["1"].leader_rate_bytes_per_s, logs["3"].follower_rate_bytes_per_s) == (20_000, 20_000)
-    ((_,), (partition,), (log_size_bytes,), (end_offset,)) = logs["1"].replicas.read().tolist()
+    assert (logs["1"].rates["leader"], logs["3"].rates["follower"]) == (20_000, 20_000)
+    ((_, partition, log_size_bytes, end_offset),) = logs["1"].replicas.columns.tolist()
     assert (partition, end_offset) == (0, 50)
     assert log_size_bytes >= 5_000_000
 
