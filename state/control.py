@@ -26,9 +26,9 @@ import msgspec
 
 from state import memory
 from state.events import ActionResult, ClusterFacts, Control, Event, Rejection, Tick
-from state.memory import EarlyKind, EarlyRecord, Header
+from state.memory import EarlyKind, Header, PendingEvent
+from state.report_buffer import silence_ms
 from state.settings import RoundSettings
-from state.waiting import silence_ms
 
 MAX_WAITING_COUNT: Final = 100
 """Most control events that are remembered of one cluster: the one in force and those that wait for their rounds. A silent
@@ -138,7 +138,7 @@ Ended = Literal["used", "superseded", "late"]
 _KINDS = {type_: kind for kind, type_ in _TYPES.items()}
 
 
-def keep_early(header: Header, event: Event, rounds: Sequence[RoundSettings]) -> Ended:
+def keep_pending(header: Header, event: Event, rounds: Sequence[RoundSettings]) -> Ended:
     """Keep an event until the system is known; ``rounds`` are those of each system. Returns how the event ends."""
     new = record_of(event, header.newest_ms)
     if not isinstance(event, Control):
@@ -154,7 +154,7 @@ def keep_early(header: Header, event: Event, rounds: Sequence[RoundSettings]) ->
     return "used"
 
 
-def refuse_early(header: Header, result: ActionResult, rounds: Sequence[RoundSettings]) -> Rejection | None:
+def refuse_pending(header: Header, result: ActionResult, rounds: Sequence[RoundSettings]) -> Rejection | None:
     """Why a result is not kept: so many others of rounds that may be open are."""
     open_from_ms = _open_from_ms(_newest_ms(header, result), rounds)
     known = [each for each in header.early if each.kind == "result" and each.time_ms >= open_from_ms]
@@ -165,21 +165,21 @@ def refuse_early(header: Header, result: ActionResult, rounds: Sequence[RoundSet
     return None if any(_is_replaced(each, new, rounds) for each in known) else rejection
 
 
-def early_event(record: EarlyRecord) -> Event:
+def pending_event(record: PendingEvent) -> Event:
     """The event that was kept."""
     return msgspec.msgpack.decode(record.value, type=_TYPES[record.kind])
 
 
 def controls_of(header: Header) -> list[Control]:
     """The control events that are kept."""
-    events = (early_event(each) for each in header.early if each.kind == "control")
+    events = (pending_event(each) for each in header.early if each.kind == "control")
     return [event for event in events if isinstance(event, Control)]
 
 
-def record_of(event: Event, clock_ms: int | None) -> EarlyRecord:
+def record_of(event: Event, clock_ms: int | None) -> PendingEvent:
     """An event as it is kept; ``clock_ms`` is the newest event time of its cluster."""
     value = msgspec.msgpack.encode(event)
-    return EarlyRecord(_KINDS[type(event)], event.time_ms, event.id, clock_ms, value)
+    return PendingEvent(_KINDS[type(event)], event.time_ms, event.id, clock_ms, value)
 
 
 def _newest_ms(header: Header, event: Event) -> int:
@@ -192,7 +192,7 @@ def _open_from_ms(newest_ms: int, rounds: Sequence[RoundSettings]) -> int:
     return newest_ms - max(each.lateness_ms + each.length_ms for each in rounds)
 
 
-def _is_replaced(known: EarlyRecord, new: EarlyRecord, rounds: Sequence[RoundSettings]) -> bool:
+def _is_replaced(known: PendingEvent, new: PendingEvent, rounds: Sequence[RoundSettings]) -> bool:
     """Whether only the newer of two events counts: one repeats the other, or both are ticks or facts of one round in any system."""
     if known.kind != new.kind:
         return False
@@ -201,7 +201,7 @@ def _is_replaced(known: EarlyRecord, new: EarlyRecord, rounds: Sequence[RoundSet
     return known.age_key == new.age_key and (new.kind == "control" or known.value == new.value)
 
 
-def _without_closed(records: list[EarlyRecord], open_from_ms: int) -> list[EarlyRecord]:
+def _without_closed(records: list[PendingEvent], open_from_ms: int) -> list[PendingEvent]:
     """Without ticks and results of rounds that every system would have closed, and their facts but for the newest."""
     closed_facts = [each.age_key for each in records if each.kind == "facts" and each.time_ms < open_from_ms]
     return [
@@ -213,7 +213,7 @@ def _without_closed(records: list[EarlyRecord], open_from_ms: int) -> list[Early
     ]
 
 
-def _without_surplus(records: list[EarlyRecord]) -> list[EarlyRecord]:
+def _without_surplus(records: list[PendingEvent]) -> list[PendingEvent]:
     """Without the second oldest control event if there are too many; the oldest stays, as ``control.take`` keeps it."""
     controls = sorted((each for each in records if each.kind == "control"), key=lambda each: each.age_key)
     if len(controls) <= MAX_WAITING_COUNT:

@@ -37,11 +37,11 @@ from state.memory import (
     encode_header,
 )
 from state.outputs import Output
-from state.rounds import PASSES_THROUGH, Memory, Round, Untaken, refusal
+from state.report_buffer import ReportBuffer, widen
+from state.rounds import PASSES_THROUGH, HeaderSnapshot, Memory, Round, refusal
 from state.settings import ClusterSettings, SettingsSource
 from state.store import Store
 from state.system import System
-from state.waiting import WaitingRoom, widen
 
 Result = Literal["used", "superseded", "late", "rejected"]
 """How an event ends."""
@@ -140,7 +140,7 @@ class Controller:
 
     def _take(self, event: Event, where: Coordinates) -> Rejection | Result | tuple[WaitingKey, Waiting]:
         """The result of an event, or the part of it that waits for its round. A fault of ours refuses the event and changes nothing."""
-        before = Untaken.of(self._header, event.time_ms // self._header.length_ms)
+        before = HeaderSnapshot.of(self._header, event.time_ms // self._header.length_ms)
         own, own_changed = self._own, self._own_changed
         try:
             return (
@@ -179,7 +179,7 @@ class Controller:
             return LATE
         if not isinstance(event, Control) and partition is not None:
             self._header.partition = partition
-        ended = control.keep_early(self._header, event, systems.all_rounds(self._base))
+        ended = control.keep_pending(self._header, event, systems.all_rounds(self._base))
         if ended == USED and isinstance(event, Control) and event.data.forget:
             self._forget_if_silent(event)
         return ended
@@ -203,7 +203,7 @@ class Controller:
         self._own = systems.system_of(system).decode(None)  # nothing is stored before the system is known
         for record in before.early:
             self._move_clock(record.clock_ms)
-            self._take_again(control.early_event(record))
+            self._take_again(control.pending_event(record))
         self._move_clock(before.newest_ms)
 
     def _move_clock(self, time_ms: int | None) -> None:
@@ -273,7 +273,7 @@ class Controller:
         open_round = self._header.rounds.get(number, OpenRound())
         if isinstance(event, ActionResult):
             if self._header.system is None:
-                return control.refuse_early(self._header, event, systems.all_rounds(self._base))
+                return control.refuse_pending(self._header, event, systems.all_rounds(self._base))
             known = self._results_of(number, open_round) if number in self._header.rounds else ()
             return memory.refused_result(event, known)
         return memory.refusal(systems.waiting_of(event, number), open_round)
@@ -370,5 +370,5 @@ class Controller:
             self._own = system.decode(None if self._is_forgotten else self._store.fleet())
         return self._own
 
-    def _room(self) -> WaitingRoom:
-        return WaitingRoom(self._store, systems.encode_waiting, systems.decode_waiting)
+    def _room(self) -> ReportBuffer:
+        return ReportBuffer(self._store, systems.encode_waiting, systems.decode_waiting)

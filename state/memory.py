@@ -117,7 +117,7 @@ EarlyKind = Literal["tick", "result", "facts", "control"]
 """What can come before a cluster's first report."""
 
 
-class EarlyRecord(msgspec.Struct, frozen=True, array_like=True):
+class PendingEvent(msgspec.Struct, frozen=True, array_like=True):
     """An event that came before the cluster's system was known."""
 
     kind: EarlyKind
@@ -163,7 +163,7 @@ class Header(msgspec.Struct, array_like=True):
     """System of the first accepted report; None before it."""
     forget_from_ms: list[int] = msgspec.field(default_factory=list)
     """Starts of rounds that begin with an empty memory, because control events ask for it; ascending."""
-    early: list[EarlyRecord] = msgspec.field(default_factory=list)
+    early: list[PendingEvent] = msgspec.field(default_factory=list)
     """What came before the system was known, in the order in which it came."""
     members_change: MembersChange | None = None
     """The newest change of the brokers that report; None: none since the cluster began."""

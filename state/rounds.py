@@ -22,9 +22,9 @@ from state.events import Control, Rejection
 from state.memory import Header, OpenRound, Waiting, WaitingKey
 from state.outputs import Output
 from state.overlay import ControlData, epoch_ms, moment_at
+from state.report_buffer import silence_ms
 from state.settings import ClusterSettings, OverlayError, SettingsSource, to_ms
 from state.system import MemoryT, System
-from state.waiting import silence_ms
 
 PASSES_THROUGH = (MemoryError,)
 """Errors of the machine, which neither a record nor a round causes."""
@@ -55,7 +55,7 @@ def refusal(error: Exception) -> Rejection:
 
 
 @dataclass(frozen=True, slots=True)
-class Untaken:
+class HeaderSnapshot:
     """A header as it was before a record; fields that a record only adds to, as its last step, are not copied."""
 
     header: Header
@@ -64,14 +64,14 @@ class Untaken:
     open_round: OpenRound | None
 
     @staticmethod
-    def of(header: Header, number: int) -> "Untaken":
+    def of(header: Header, number: int) -> "HeaderSnapshot":
         """``number`` is the round of the record."""
         found = header.rounds.get(number)
         kept = None
         if found is not None:
             kept = copy.copy(found)
             kept.spans = list(found.spans)
-        return Untaken(copy.copy(header), dict(header.rounds), number, kept)
+        return HeaderSnapshot(copy.copy(header), dict(header.rounds), number, kept)
 
     def restore(self) -> Header:
         """The header without the record."""

@@ -25,7 +25,7 @@ from types import FrameType, TracebackType
 from typing import ClassVar, Self, TypeVar
 
 from streaming.process.deadline import poll
-from streaming.process.stopping import stopped_by_signals
+from streaming.process.stop_signals import stopped_by_signals
 from streaming.spark.jars import ensure, find_java
 
 LOCKS = Path(__file__).with_name("locks")

@@ -76,7 +76,7 @@ ActionT = TypeVar("ActionT", Unload, Split)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class ApprovalGate:
     """What decides, in a round with required approval, which actions are proposed."""
 
     rules: Mapping[str, StandingApproval]
@@ -90,12 +90,12 @@ class Asking:
     """Brokers of the actions that were approved and go out in this round."""
 
     @staticmethod
-    def of(context: RoundContext) -> "Asking | None":
+    def of(context: RoundContext) -> "ApprovalGate | None":
         """The state at the beginning of a round; None where its actions need no approval."""
         closing = context.closing
         if closing.proposals_expire_ms is None:
             return None
-        return Asking(
+        return ApprovalGate(
             rules=context.pulsar.approval.standing,
             zones=closing.settings.zones,
             end_ms=closing.end_ms,
@@ -175,7 +175,7 @@ class Admission:
         self.context, self.table, self.rules = context, table, rules
         self.after = After(table.loads)
         self.holds, self.calm = holds_of(context), find_calm(context)
-        self.asking = Asking.of(context)
+        self.asking = ApprovalGate.of(context)
         """None if actions go out at once."""
         plans_rounds = context.pulsar.policy.plans_rounds
         self._min_benefit_points = 0.0 if plans_rounds else context.guards.min_unload_benefit_points

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import click
 
-from streaming.process.stopping import stop_requests_kept
+from streaming.process.stop_signals import stop_requests_kept
 
 _EPILOG = """
 \b

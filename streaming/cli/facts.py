@@ -232,8 +232,10 @@ def checkpoint_seen(settings: Settings, topic_ids: Mapping[str, str]) -> Checkpo
             if start is None:
                 checkpoints.refuse_strangers(files, location)
             else:
-                card = checkpoints.read_card(files, location, start)
-                checkpoints.refuse_other_cards(location, card, checkpoints.card_of(settings, topic_ids))
+                card = checkpoints.read_manifest(files, location, start)
+                checkpoints.refuse_other_manifests(
+                    location, card, checkpoints.manifest_of(settings, topic_ids)
+                )
                 query = checkpoints.read_query(files, location, start)
         except (CheckpointError, OSError) as error:
             refusal = str(error)

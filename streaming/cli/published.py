@@ -24,7 +24,7 @@ from streaming.contract.encode import REJECTED_TYPE, RejectedData
 from streaming.contract.envelope import EPOCH_HEADER, ReadEnvelope, read_envelope
 from streaming.process.deadline import Deadline
 from streaming.process.exits import Refused
-from streaming.process.stopping import watched
+from streaming.process.stop_signals import watched
 from streaming.settings import Settings
 from streaming.systems import output_side
 from streaming.transport.side import Begin, TopicRecord

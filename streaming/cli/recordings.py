@@ -31,7 +31,7 @@ from streaming.cli.output import progress
 from streaming.controller.feed import CLUSTER, FAST, Fed, sample_events, shift_to
 from streaming.controller.recording import STANDARD, BadRecording, opened_for_reading, opened_for_recording
 from streaming.process.exits import Refused, WrongUse, raised_as
-from streaming.process.stopping import stopped_by_signals
+from streaming.process.stop_signals import stopped_by_signals
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.identity import AcceptedClusters, identity_of
 from streaming.transport.errors import NoTopic, PublishError

@@ -18,8 +18,8 @@ from streaming.cli.options import (
 )
 from streaming.process.exits import Refused, raised_as
 from streaming.process.logs import log_to_stderr
-from streaming.process.stopping import stopped_by_signals
-from streaming.process.waiting import StoppedWaiting, wait_out
+from streaming.process.outage import StoppedWaiting, wait_out
+from streaming.process.stop_signals import stopped_by_signals
 from streaming.settings import MetricsSettings, Program, Settings
 
 if TYPE_CHECKING:

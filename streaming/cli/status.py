@@ -45,7 +45,7 @@ from streaming.cli.published import (
 )
 from streaming.cli.summaries import examined_text, maintenance_lines
 from streaming.process.exits import NotFound, Refused
-from streaming.process.stopping import watched
+from streaming.process.stop_signals import watched
 from streaming.settings import Settings
 from streaming.settings.reference import toml_value
 from streaming.transport.topics import BEATS_RETENTION_MS

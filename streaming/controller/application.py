@@ -18,16 +18,16 @@ from typing import TypeVar
 
 from streaming.contract import families
 from streaming.contract.beat import every_s
-from streaming.controller.beats import Beats, Duty
+from streaming.controller.beats import Beats, ProcessState
 from streaming.controller.health import Health
 from streaming.controller.leadership import Leading, outage_of
 from streaming.controller.metrics import KNOWN_LABELS, Metrics
 from streaming.controller.standby import StandingBy
 from streaming.process.deadline import Deadline
 from streaming.process.exits import FencedOff, Refused, SparkEnded
+from streaming.process.outage import StoppedWaiting, wait_out
 from streaming.process.serve import HealthServer
-from streaming.process.stopping import stopped_by_signals
-from streaming.process.waiting import StoppedWaiting, wait_out
+from streaming.process.stop_signals import stopped_by_signals
 from streaming.settings import Settings
 from streaming.spark import session
 from streaming.spark.failures import SparkError, SparkGone, spark_errors
@@ -163,7 +163,9 @@ class Application:
 
     def _run_on(self, spark: session.Session) -> None:
         controller = self._settings.controller
-        duty = Duty(name=controller.name, session_s=controller.session_s, is_alive=self._health.is_alive)
+        duty = ProcessState(
+            name=controller.name, session_s=controller.session_s, is_alive=self._health.is_alive
+        )
         sink = partial(beat_sink_of, self._settings)
         with Beats(sink, duty.beat, every_s=every_s(controller.session_s)) as beats:
             leading = Leading(

@@ -17,7 +17,7 @@ import msgspec
 from state.outputs import rfc3339
 from streaming.contract import beat as beats
 from streaming.contract.beat import Beat, Role
-from streaming.process.closing import Closing
+from streaming.process.closeable import Closeable
 from streaming.transport.errors import NoTopic, PublishError
 from streaming.transport.side import EventSink
 
@@ -33,7 +33,7 @@ def _no_batch() -> int | None:
     return None
 
 
-class Duty:
+class ProcessState:
     """What this process does now, as its beats say it. Written by the driver, read by the beats' thread."""
 
     def __init__(self, *, name: str, session_s: float, is_alive: Callable[[], bool]) -> None:
@@ -77,7 +77,7 @@ class Duty:
         )
 
 
-class Beats(Closing):
+class Beats(Closeable):
     """Writes what ``beat`` returns, again and again until it is closed, and then a last time."""
 
     def __init__(

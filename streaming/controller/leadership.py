@@ -16,11 +16,11 @@ from typing import Protocol, TypeVar
 from streaming.contract import families
 from streaming.contract.encode import SkippedRange
 from streaming.controller.batches import BatchPublisher
-from streaming.controller.beats import Beats, Duty
+from streaming.controller.beats import Beats, ProcessState
+from streaming.controller.environment import Changed, EnvironmentMonitor, find_problem, refuse_regrown
 from streaming.controller.health import Health
 from streaming.controller.metrics import Metrics
 from streaming.controller.query_loop import QueryLoop
-from streaming.controller.surroundings import Changed, Watch, find_problem, refuse_regrown
 from streaming.process.exits import Refused
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.spark.checkpoint import CheckpointDirectory
@@ -84,7 +84,7 @@ class Leading:
     frames: Frames
     metrics: Metrics
     health: Health
-    duty: Duty
+    duty: ProcessState
     beats: Beats
     wait: Callable[[float], bool]
     is_stopping: Callable[[], bool]
@@ -130,7 +130,7 @@ class Leading:
             )
             if skip_lost:
                 runs.skip(wait_out(lambda: self._publish_gaps(begun)))
-            with Watch(lambda: find_problem(settings, begun.ids, checkpoint.is_there)) as watch:
+            with EnvironmentMonitor(lambda: find_problem(settings, begun.ids, checkpoint.is_there)) as watch:
                 QueryLoop(
                     settings=settings,
                     runs=runs,

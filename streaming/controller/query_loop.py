@@ -15,9 +15,9 @@ from itertools import count
 
 from streaming.contract import families
 from streaming.controller.batches import BatchPublisher
+from streaming.controller.environment import Changed, EnvironmentMonitor, Unanswered, refuse_regrown
 from streaming.controller.health import START_S, STOP_S, Health
 from streaming.controller.metrics import Metrics
-from streaming.controller.surroundings import Changed, Unanswered, Watch, refuse_regrown
 from streaming.process.deadline import Deadline
 from streaming.process.exits import Refused
 from streaming.settings import Settings
@@ -71,7 +71,7 @@ class QueryLoop:
     runs: Runs
     publisher: Publisher
     checkpoint: CheckpointDirectory
-    watch: Watch
+    watch: EnvironmentMonitor
     batches: BatchPublisher
     metrics: Metrics
     health: Health

@@ -20,7 +20,7 @@ from typing import TypeVar
 from streaming.contract import beat as beats
 from streaming.contract.beat import Beat, Unreadable
 from streaming.controller.leadership import Leading, WaitingOut, outage_of, refuse_errors
-from streaming.process.closing import Closing
+from streaming.process.closeable import Closeable
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotReached, Refused
 from streaming.spark.checkpoint import CheckpointDirectory
@@ -131,7 +131,7 @@ class Election:
         return sum(1 for other, at_s in self._others.items() if other < self._instance and at_s > since_s)
 
 
-class Listener(Closing):
+class Listener(Closeable):
     """Reads the topic of beats to its end again and again, and asks the election after each read."""
 
     def __init__(self, connect: Callable[[], Reader], election: Election, *, session_s: float) -> None:

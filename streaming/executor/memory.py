@@ -21,7 +21,7 @@ from state.overlay import ControlData, epoch_ms
 from state.settings import RoundSettings
 from state.systems import rounds_of
 from streaming.contract.messages import ControlMessage
-from streaming.process.closing import Closing
+from streaming.process.closeable import Closeable
 from streaming.process.exits import Refused
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.systems import input_side, output_side
@@ -124,7 +124,7 @@ def memory_of(settings: Settings, *, cluster: str) -> Memory:
     return Memory(output_side(settings), settings.topics.executor_kafka, cluster)
 
 
-class ControlView(Closing):
+class ControlView(Closeable):
     """The newest control event of one cluster: greatest (time, id), wherever in the log it is; ``rounds`` say what is ahead.
 
     It connects when it is first asked. After any failure the next call reads the topic from its beginning.

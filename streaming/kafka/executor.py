@@ -35,7 +35,7 @@ from streaming.kafka.client import (
     partitions_of,
 )
 from streaming.kafka.link import KafkaLink, describe_hidden_topic, describe_missing
-from streaming.process.closing import Closing
+from streaming.process.closeable import Closeable
 from streaming.transport.errors import PublishError, Taken
 from streaming.transport.side import LOOKBACK_S, ActionRecord, PartitionEpochs, Write
 
@@ -49,7 +49,7 @@ _LOOK_INTERVAL_S = 10.0
 """Time between checks that the group's coordinator answers, while there is nothing to do: a poll does not show it."""
 
 
-class KafkaActions(Closing):
+class KafkaActions(Closeable):
     """Consumer of the actions topic in the group of a cluster's executors. Not for several threads."""
 
     def __init__(

@@ -39,7 +39,7 @@ from streaming.kafka.executor import KafkaActions, exclusive_writer
 from streaming.kafka.link import KafkaLink, Operation, describe_hidden_topic, describe_missing
 from streaming.kafka.publisher import KafkaPublisher
 from streaming.kafka.topics import RECORD_HEADROOM_BYTES
-from streaming.process.closing import Closing
+from streaming.process.closeable import Closeable
 from streaming.process.exits import Refused
 from streaming.transport.errors import NoTopic, PublishError
 from streaming.transport.side import Begin, Place, Progress
@@ -68,7 +68,7 @@ def _explain_errors(link: KafkaLink, topic: str, operation: Operation) -> Iterat
         ) from error
 
 
-class KafkaTopicReader(Closing):
+class KafkaTopicReader(Closeable):
     """Reads all partitions of a topic, or one; each partition's records come in its order. Raises ``exits.Refused``."""
 
     def __init__(
@@ -256,7 +256,7 @@ class KafkaSide:
         return topic
 
 
-class KafkaEvents(Closing):
+class KafkaEvents(Closeable):
     """A producer of one topic; an ``EventSink``."""
 
     def __init__(

@@ -16,7 +16,7 @@ import msgspec
 import pulsar
 
 from streaming.contract.envelope import EPOCH_HEADER, read_envelope
-from streaming.process.closing import Closing
+from streaming.process.closeable import Closeable
 from streaming.pulsar.clients import close, explain_denied, reader_after
 from streaming.pulsar.http import AdminError, CredentialsError
 from streaming.pulsar.link import PulsarLink
@@ -51,7 +51,7 @@ class _Connection:
     """Read from the log; not yet known to come before the actions that are taken up next."""
 
 
-class PulsarActions(Closing):
+class PulsarActions(Closeable):
     """Consumer of the actions topic for ``cluster``'s executors. Not for several threads."""
 
     def __init__(

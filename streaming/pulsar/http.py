@@ -23,7 +23,7 @@ from urllib.parse import urljoin, urlsplit
 import httpx
 import msgspec
 
-from streaming.process.closing import Closing
+from streaming.process.closeable import Closeable
 from streaming.process.deadline import Deadline
 from streaming.settings.targets import PulsarTarget
 
@@ -119,7 +119,7 @@ class _Reason(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class HttpClient(Closing):
+class HttpClient(Closeable):
     """Calls brokers with the credentials of a target. Thread-safe. Raises ``CredentialsError`` when they cannot be read."""
 
     def __init__(self, target: PulsarTarget, *, environ: Mapping[str, str] = os.environ) -> None:

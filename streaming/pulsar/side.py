@@ -13,7 +13,7 @@ from functools import partial
 import pulsar
 
 from streaming.contract.encode import SkippedRange
-from streaming.process.closing import Closing
+from streaming.process.closeable import Closeable
 from streaming.process.exits import Refused
 from streaming.pulsar import topics
 from streaming.pulsar.admin import PulsarAdmin
@@ -61,7 +61,7 @@ def explain_errors(link: PulsarLink, topic: str, action: AuthAction) -> Iterator
         ) from error
 
 
-class PulsarTopicReader(Closing):
+class PulsarTopicReader(Closeable):
     """Reads all partitions of a topic, or one; each partition's messages come in its order. Raises ``exits.Refused``."""
 
     def __init__(

@@ -1,12 +1,12 @@
 """The query's checkpoint, seen from outside: whose it is, how far it got, and whether this trimtab may go on with it.
 
-Beside Spark's own files is ``trimtab.json``, the card: controller, memory version, round lengths, and the trimtab that wrote
+Beside Spark's own files is ``trimtab.json``, the manifest: controller, memory version, round lengths, and the trimtab that wrote
 them. A start changes nothing that counts before it has fenced its predecessor, so an older trimtab, or one with other settings, refuses
 before it has written anything.
 
 Every start goes on in a directory of its own, copied from the newest one that counts: a predecessor that was frozen and goes on can
 write only into its own, because Spark plans batches, writes state and commits from threads that do not check for a successor. A
-directory counts once its card is there, which is written last and deleted first; the directory with the highest epoch is the newest. Files
+directory counts once its manifest is there, which is written last and deleted first; the directory with the highest epoch is the newest. Files
 in the checkpoint itself count as the oldest start. Older starts are deleted once the new one has committed a batch.
 """
 
@@ -27,16 +27,16 @@ from streaming.settings import Settings
 from streaming.settings.identity import kept_digest
 from streaming.spark.files import Files, UnsafeStore, require_promises
 from streaming.transport.checkpoint import (
-    CARD,
     CLAIM,
+    MANIFEST,
     Start,
     all_starts,
-    card_of,
+    manifest_of,
     newest_number,
     newest_start,
-    read_card,
+    read_manifest,
     read_query,
-    refuse_other_cards,
+    refuse_other_manifests,
     refuse_strangers,
 )
 from streaming.transport.errors import CheckpointError, StartWith
@@ -77,7 +77,7 @@ class CheckpointDirectory:
         """Whether this start's directory still exists; True also where the store does not answer."""
         assert self._own is not None, "call begin() first"
         try:
-            return self._files.exists(self._own.file(CARD))
+            return self._files.exists(self._own.file(MANIFEST))
         except (Py4JJavaError, OSError) as error:
             _LOG.warning("the checkpoint %s could not be checked: %s", self.location, error)
             return True
@@ -137,7 +137,7 @@ class CheckpointDirectory:
         """When the memory in it began; None while it holds none."""
         with self._explain_errors():
             newest = self._own or newest_start(self._files)
-            return None if newest is None else read_card(self._files, self.location, newest).memory_start
+            return None if newest is None else read_manifest(self._files, self.location, newest).memory_start
 
     def begin(self, settings: Settings, marker: Marker, start_with: StartWith, *, now_ms: int) -> None:
         """Make the directory of the start that has claimed this marker; ``fresh`` moves what is there aside.
@@ -150,9 +150,9 @@ class CheckpointDirectory:
                 self._move_aside()
             self._others = self._settings_of(marker, without=kept_digest(settings))
             memory_start = self.memory_start() or _new_memory(now_ms, is_fresh=bool(marker.over))
-            card = card_of(settings, self._topic_ids, memory_start)
-            card = msgspec.structs.replace(card, settings={**card.settings, **self._others})
-            begin_start(self._files, own, msgspec.json.encode(card))
+            manifest = manifest_of(settings, self._topic_ids, memory_start)
+            manifest = msgspec.structs.replace(manifest, settings={**manifest.settings, **self._others})
+            begin_start(self._files, own, msgspec.json.encode(manifest))
             self._copied_commit = newest_number(self._files, own, "commits")
         self._own = own
 
@@ -172,7 +172,7 @@ class CheckpointDirectory:
         newest = newest_start(self._files)
         if newest is None or digest is None or digest == without:
             return {}
-        settings = read_card(self._files, self.location, newest).settings
+        settings = read_manifest(self._files, self.location, newest).settings
         return {digest: settings[digest]} if digest in settings else {}
 
     def drop_older(self) -> None:
@@ -198,8 +198,8 @@ class CheckpointDirectory:
         if newest is None:
             refuse_strangers(self._files, self.location)
             return Checkpoint(query_id=None, last_batch_id=None)
-        found = read_card(self._files, self.location, newest)
-        refuse_other_cards(self.location, found, card_of(settings, self._topic_ids))
+        found = read_manifest(self._files, self.location, newest)
+        refuse_other_manifests(self.location, found, manifest_of(settings, self._topic_ids))
         return read_query(self._files, self.location, newest)
 
     def _move_aside(self) -> None:
@@ -247,7 +247,7 @@ _SCHEMA_PATH = re.compile(rb'"[^"]*(/state/\d+/_stateSchema/[^"]*)"')
 _ATTEMPTS = 3
 
 
-def begin_start(files: Files, own: Start, card: bytes) -> None:
+def begin_start(files: Files, own: Start, manifest: bytes) -> None:
     """Copy what counts into the directory of this start, and make it count.
 
     A process that ends while we copy may still delete what it wrote, so the same start must be the newest before and after the copy.
@@ -259,7 +259,7 @@ def begin_start(files: Files, own: Start, card: bytes) -> None:
             if before is not None:
                 _copy(files, before, own)
             if newest_start(files) == before:
-                files.write_whole(own.file(CARD), card)
+                files.write_whole(own.file(MANIFEST), manifest)
                 return
         except (Py4JJavaError, OSError):
             if attempt == _ATTEMPTS:
@@ -281,11 +281,11 @@ def _claim(files: Files, own: Start) -> None:
 
 
 def drop_older_starts(files: Files, own: Start) -> None:
-    """Delete what was written before this start, its card first."""
+    """Delete what was written before this start, its manifest first."""
     for start in sorted(all_starts(files)):
         if start >= own:
             continue
-        files.delete(start.file(CARD))
+        files.delete(start.file(MANIFEST))
         for name in [start.directory] if start.directory else _PARTS:
             files.delete(name)
 

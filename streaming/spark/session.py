@@ -46,7 +46,7 @@ _CONF = {
     f"{_STATE}.encodingFormat": "avro",
     f"{_STATE}.checkpointFormatVersion": "2",
     "spark.sql.streaming.minBatchesToRetain": "30",
-    # A full disk leaves the unfinished file of the first batch behind. The card says which directory counts, so it need not be empty.
+    # A full disk leaves the unfinished file of the first batch behind. The manifest says which directory counts, so it need not be empty.
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     # A sort that has spilled reads all its files at once, 300 for a batch of the largest records: each would take 2 MiB of heap.
     "spark.unsafe.sorter.spill.read.ahead.enabled": "false",

@@ -1,6 +1,6 @@
 """What lies in a checkpoint, what it says of itself, and whether this trimtab with these settings may go on with it.
 
-A checkpoint holds a directory for each start, with the card that makes it count and Spark's logs of batches.
+A checkpoint holds a directory for each start, with the manifest that makes it count and Spark's logs of batches.
 ``streaming.spark.checkpoint`` makes and deletes these directories. Nothing here changes a checkpoint or needs Spark: a start and
 ``trimtab doctor`` judge by the same rules.
 """
@@ -23,7 +23,7 @@ from streaming.settings.identity import keep, kept_digest
 from streaming.transport.errors import CheckpointError
 from streaming.transport.publishing import Checkpoint
 
-CARD = "trimtab.json"
+MANIFEST = "trimtab.json"
 CLAIM = "claim"
 """File of the process that works in a start's directory; it is made before everything else there."""
 PROBE = ".trimtab-probe-"
@@ -72,8 +72,8 @@ def all_starts(files: Listing) -> list[Start]:
 
 
 def newest_start(files: Listing) -> Start | None:
-    """The newest start that counts, which is one with a card; None where there is none."""
-    return max((start for start in all_starts(files) if files.exists(start.file(CARD))), default=None)
+    """The newest start that counts, which is one with a manifest; None where there is none."""
+    return max((start for start in all_starts(files) if files.exists(start.file(MANIFEST))), default=None)
 
 
 def newest_number(files: Listing, start: Start, log: str) -> int | None:
@@ -85,7 +85,7 @@ def newest_number(files: Listing, start: Start, log: str) -> int | None:
 _SYSTEMS: tuple[System, ...] = ("pulsar", "kafka")
 
 
-class Card(msgspec.Struct, frozen=True, kw_only=True):
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The contents of ``trimtab.json``."""
 
     controller: str
@@ -95,33 +95,33 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     cluster_length_s: dict[str, float]
     memory_start: MemoryStart
     """It stays the same as long as starts go on with this checkpoint."""
-    trimtab_version: str = ""
-    """The version that wrote last; empty on a card from a version that did not note it."""
-    spark_version: str = ""
-    settings: dict[str, dict[str, Any]] = {}
+    trimtab_version: str
+    """The version that wrote last."""
+    spark_version: str
+    settings: dict[str, dict[str, Any]]
     """By digest, the settings of this start and those with which an already published batch may have to run again."""
-    kafka_length_s: float | None = None
-    """The same as ``length_s`` for Kafka clusters; None on a card from a version that did not note it."""
-    kafka_cluster_length_s: dict[str, float] = {}
-    topic_ids: dict[str, str] = {}
-    """Ids of the input's topics on Kafka; empty on a card from a version that did not note them."""
+    kafka_length_s: float
+    """The same as ``length_s`` for Kafka clusters."""
+    kafka_cluster_length_s: dict[str, float]
+    topic_ids: dict[str, str]
+    """Ids of the input's topics on Kafka."""
 
-    def lengths_of(self, system: System) -> tuple[float | None, dict[str, float]]:
+    def lengths_of(self, system: System) -> tuple[float, dict[str, float]]:
         """Length of a system's rounds in seconds, and by cluster where it differs."""
         if system == "kafka":
             return self.kafka_length_s, self.kafka_cluster_length_s
         return self.length_s, self.cluster_length_s
 
 
-def card_of(
+def manifest_of(
     settings: Settings,
     topic_ids: Mapping[str, str] = MappingProxyType({}),
     memory_start: MemoryStart = UNBOUNDED,
-) -> Card:
-    """The card of a checkpoint written under these settings, from topics with these ids."""
+) -> Manifest:
+    """The manifest of a checkpoint written under these settings, from topics with these ids."""
     pulsar_s, pulsar_clusters_s = _lengths(settings, "pulsar")
     kafka_s, kafka_clusters_s = _lengths(settings, "kafka")
-    return Card(
+    return Manifest(
         controller=settings.controller.name,
         memory_version=VERSION,
         length_s=pulsar_s,
@@ -142,11 +142,11 @@ def _lengths(settings: Settings, system: System) -> tuple[float, dict[str, float
     return default, {name: length_s for name, length_s in own.items() if length_s != default}
 
 
-def read_card(files: Listing, location: str, start: Start) -> Card:
-    """The card of a start. Raises ``CheckpointError``."""
-    name = start.file(CARD)
+def read_manifest(files: Listing, location: str, start: Start) -> Manifest:
+    """The manifest of a start. Raises ``CheckpointError``."""
+    name = start.file(MANIFEST)
     try:
-        return msgspec.json.decode(files.read(name) or b"", type=Card)
+        return msgspec.json.decode(files.read(name) or b"", type=Manifest)
     except msgspec.MsgspecError as error:
         raise CheckpointError(
             f"{location}/{name} cannot be read ({error}): start over with {FRESH}"
@@ -171,12 +171,12 @@ def refuse_strangers(files: Listing, location: str) -> None:
     """Raise ``CheckpointError`` for a directory that holds something else: trimtab must not write into it."""
     if any(not (is_start(name) or name.startswith(PROBE)) for name in files.names()):
         raise CheckpointError(
-            f"{location} is not empty and is not a checkpoint of trimtab (it has no {CARD}): "
+            f"{location} is not empty and is not a checkpoint of trimtab (it has no {MANIFEST}): "
             f"set spark.checkpoint to a directory of its own"
         )
 
 
-def refuse_other_cards(location: str, found: Card, wanted: Card) -> None:
+def refuse_other_manifests(location: str, found: Manifest, wanted: Manifest) -> None:
     """Raise ``CheckpointError`` for the checkpoint of another version, controller, input or length of rounds."""
     try:
         refuse_version(found.memory_version, location)
@@ -190,7 +190,7 @@ def refuse_other_cards(location: str, found: Card, wanted: Card) -> None:
         _refuse_other_lengths(location, system, found, wanted)
 
 
-def refuse_other_controller(location: str, found: Card, name: str) -> None:
+def refuse_other_controller(location: str, found: Manifest, name: str) -> None:
     """Raise ``CheckpointError`` for the checkpoint of a controller of another name."""
     if found.controller != name:
         raise CheckpointError(
@@ -199,12 +199,12 @@ def refuse_other_controller(location: str, found: Card, name: str) -> None:
         )
 
 
-def _refuse_other_lengths(location: str, system: System, found: Card, wanted: Card) -> None:
+def _refuse_other_lengths(location: str, system: System, found: Manifest, wanted: Manifest) -> None:
     was_s, own_before = found.lengths_of(system)
     is_s, own_now = wanted.lengths_of(system)
     for cluster in ["", *sorted({*own_before, *own_now})]:
         before, now = own_before.get(cluster, was_s), own_now.get(cluster, is_s)
-        if before is not None and before != now:
+        if before != now:
             where = f"[clusters.{cluster}.{system}.rounds]" if cluster else f"[{system}.rounds]"
             raise CheckpointError(
                 f"{location} holds rounds of {before:g} s, the settings say length_s = {now:g} in {where}: "

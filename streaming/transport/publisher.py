@@ -15,7 +15,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from streaming.process.closing import Closing
+from streaming.process.closeable import Closeable
 from streaming.transport.errors import ADOPT, CheckpointMismatch, Fenced, PublishError, StartWith
 from streaming.transport.publishing import (
     BatchState,
@@ -47,7 +47,7 @@ class Markers(Protocol):
         """Close the connection; a later call opens it again."""
 
 
-class Publisher(Closing):
+class Publisher(Closeable):
     """The sink of the controller `name`; both topics by their full names.
 
     `announce_on` is the topic of actions, where each take-over is announced in every partition. `ran_with` is noted with each

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import cast
 
-from streaming.process.stopping import stopped_by_signals
+from streaming.process.stop_signals import stopped_by_signals
 from tests.faults import results
 from tests.faults.running import Outcome, run_schedule
 from tests.faults.schedule import KINDS, Fault, System, drawn, drawn_failovers

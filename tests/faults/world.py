@@ -22,7 +22,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 from deploy.local.kafka import LocalKafka, Node
 from deploy.local.processes import free_ports
 from deploy.local.pulsar import LocalPulsar
-from streaming.process.closing import Closing
+from streaming.process.closeable import Closeable
 from streaming.pulsar.clients import close
 from streaming.pulsar.http import AdminError
 from tests.support.processes import meanwhile
@@ -36,7 +36,7 @@ _CHUNK_BYTES = 64 * 1024
 _LOOK_S = 0.05
 
 
-class Proxy(Closing):
+class Proxy(Closeable):
     """From ``port`` to ``target_port``, both on loopback."""
 
     def __init__(self, port: int, target_port: int) -> None:

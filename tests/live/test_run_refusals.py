@@ -22,7 +22,7 @@ from state.outputs import rfc3339
 from streaming.process.exits import REFUSED, UNREACHABLE, WRONG_USE
 from tests.support.loads import played
 from tests.support.processes import TRIMTAB, Warm, environment, wait_until_unready
-from tests.support.stage import QUICK, Stage, newest_start, read_card, replayed, staged
+from tests.support.stage import QUICK, Stage, newest_start, read_manifest, replayed, staged
 
 pytestmark = pytest.mark.live
 
@@ -184,17 +184,17 @@ def test_a_controller_whose_checkpoint_does_not_fit(stage: Stage, warm: Warm, wa
     refused("deleted or replaced by a new one", flags=new)
 
     start = newest_start(stage.checkpoint)
-    card = start / "trimtab.json"
-    text = card.read_bytes()
+    manifest = start / "trimtab.json"
+    text = manifest.read_bytes()
     told = json.loads(text)
     assert (told["trimtab_version"], told["spark_version"]) == (version("trimtab"), version("pyspark"))
-    rewrite(card, json.dumps(told | {"memory_version": 99}).encode())
+    rewrite(manifest, json.dumps(told | {"memory_version": 99}).encode())
     refused("written by a newer trimtab (memory version 99", "--fresh")
-    rewrite(card, json.dumps(told | {"memory_version": 1}).encode())
+    rewrite(manifest, json.dumps(told | {"memory_version": 1}).encode())
     refused("written by an older trimtab (memory version 1", "--fresh")
-    rewrite(card, text[:20])
+    rewrite(manifest, text[:20])
     refused("cannot be read")
-    rewrite(card, text)
+    rewrite(manifest, text)
     metadata = (start / "metadata").read_bytes()
     rewrite(start / "metadata", b"{")
     refused("cannot be read")
@@ -260,8 +260,8 @@ def test_the_right_checkpoint_goes_on_adopt_trusts_an_older_fresh_starts_over(st
 
     run_until(stage, warm, config, [], 8, "--fresh")
     assert newest_start(stage.directory / "checkpoint.replaced-1")
-    card = read_card(newest_start(stage.checkpoint))
-    started = ("--started", rfc3339(card.memory_start.at_ms), "--fresh")
+    manifest = read_manifest(newest_start(stage.checkpoint))
+    started = ("--started", rfc3339(manifest.memory_start.at_ms), "--fresh")
     assert (
         stage.published().rounds["east-1"][5:]
         == replayed(config, played(range(3)), *started).rounds["east-1"]

@@ -25,7 +25,7 @@ from tests.support.processes import (
     until,
     wait_until_unready,
 )
-from tests.support.stage import QUICK, Stage, flatten, newest_start, read_card, replayed
+from tests.support.stage import QUICK, Stage, flatten, newest_start, read_manifest, replayed
 
 pytestmark = pytest.mark.live
 
@@ -235,7 +235,7 @@ def test_after_fresh_nothing_of_the_past_is_decided_and_no_bundle_moves_within_i
         stage.wait_for(stage.topics.audit, 6 + 6 + rounds_count - 3, running=[run])
         assert "the first round that acts" in run.output
 
-    start_ms = read_card(newest_start(stage.checkpoint)).memory_start.at_ms
+    start_ms = read_manifest(newest_start(stage.checkpoint)).memory_start.at_ms
     again = stage.data(stage.topics.actions)[len(before) :]
     ends_ms = {number: (number + 1) * LENGTH_S * 1000 for number in (each["round"] for each in again)}
     assert min(ends_ms.values()) > start_ms + cooldown_s * 1000

@@ -62,7 +62,7 @@ from state.pulsar.codec import (
     encode_topics,
 )
 from state.pulsar.memory import Fleet, Gathered, WaitingReport, WaitingTopics
-from state.waiting import Entry, decode_batch, encode_batch
+from state.report_buffer import Entry, decode_batch, encode_batch
 from tests.state.kafka.reporting import MoveRow, Replica, moves_report, replica_table
 from tests.state.traces import load, statistics
 

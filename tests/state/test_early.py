@@ -40,7 +40,7 @@ def moves(time_s: float) -> Reassignment:
 def kept(events: Sequence[Event]) -> tuple[list[str], list[float]]:
     """How each event ends, and the times in s of those that are kept."""
     header = Header(length_ms=60_000)
-    ends = [control.keep_early(header, event, ROUNDS) for event in events]
+    ends = [control.keep_pending(header, event, ROUNDS) for event in events]
     return [str(end) for end in ends], [each.time_ms / 1000 for each in header.early]
 
 
@@ -86,13 +86,13 @@ def test_of_too_many_control_events_the_oldest_and_the_newest_stay() -> None:
 def test_an_event_comes_back_as_it_was_and_knows_the_clock_at_its_arrival() -> None:
     header = Header(length_ms=60_000)
     for event in (pause(1), tick(62), result(61)):
-        control.keep_early(header, event, ROUNDS)
-    assert [(type(control.early_event(each)), each.clock_ms) for each in header.early] == [
+        control.keep_pending(header, event, ROUNDS)
+    assert [(type(control.pending_event(each)), each.clock_ms) for each in header.early] == [
         (Control, None),
         (Tick, None),
         (ActionResult, 62_000),
     ]
-    again = control.early_event(header.early[2])
+    again = control.pending_event(header.early[2])
     assert isinstance(again, ActionResult)
     assert (again.id, again.time_ms, again.action_id, again.outcome) == ("r61", 61_000, "a", "failed")
 

@@ -23,8 +23,8 @@ from state.pulsar.codec import (
     encode_topics,
 )
 from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
+from state.report_buffer import decode_batch
 from state.store import DictStore, StoredKey
-from state.waiting import decode_batch
 from tests.state.samples import BUNDLES, SAMPLES, pulsar_header
 from tests.state.samples import fleet as full_fleet
 from tests.state.traces import CLUSTER, load, run, settings_of, statistics, sweep

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import state.waiting
+import state.report_buffer
 from state.memory import Header, OpenRound, Sender, Waiters, WaitingKey
+from state.report_buffer import ReportBuffer, decode_batch, silence_ms, widen
 from state.store import DictStore, StoredKey
-from state.waiting import WaitingRoom, decode_batch, silence_ms, widen
 
 
 class Said(NamedTuple):
@@ -41,7 +41,7 @@ class Batches:
         self.begin()
 
     def begin(self) -> None:
-        self.room = WaitingRoom(self.store, encode, decode)
+        self.room = ReportBuffer(self.store, encode, decode)
 
     def end(self) -> None:
         self.room.flush(self.rounds)
@@ -139,7 +139,7 @@ def test_a_batch_is_one_stored_value_up_to_its_limit_of_bytes(monkeypatch: pytes
     found.put(1, Said(5, "b"), "b4")
     found.end()
     assert found.stored() == [(0, ["b1", "b2", "b3"]), (3, ["b4"])]
-    monkeypatch.setattr(state.waiting, "_MAX_BATCH_BYTES", 2 * len(b"5 b 1"))
+    monkeypatch.setattr(state.report_buffer, "_MAX_BATCH_BYTES", 2 * len(b"5 b 1"))
     for broker in ("b5", "b6", "b7"):
         found.put(1, Said(5, "b"), broker)
     found.end()

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from streaming.spark.files import Files
-from streaming.transport.checkpoint import CARD, Start
+from streaming.transport.checkpoint import MANIFEST, Start
 
 SCHEMA = "/state/0/_stateSchema/default/0_a"
 
@@ -66,7 +66,7 @@ class Disk(Files):
             (self.root / name).unlink(missing_ok=True)
 
 
-def lay_out(disk: Disk, start: Start, *, planned: int, committed: int, card: bytes = b"card") -> None:
+def lay_out(disk: Disk, start: Start, *, planned: int, committed: int, manifest: bytes = b"manifest") -> None:
     """Write a checkpoint as Spark and trimtab do."""
     for number in range(planned + 1):
         disk.write(start.file("offsets", str(number)), b"")
@@ -77,4 +77,4 @@ def lay_out(disk: Disk, start: Start, *, planned: int, committed: int, card: byt
     paths = f'{{"stateSchemaFilePaths":["file:/elsewhere/checkpoint{SCHEMA}"]}}'
     disk.write(start.file("state", "0", "_metadata", "v2", "0"), paths.encode())
     disk.write(start.file(SCHEMA[1:]), b"schema")
-    disk.write(start.file(CARD), card)
+    disk.write(start.file(MANIFEST), manifest)

@@ -15,8 +15,8 @@ from streaming.kafka.client import ClusterError
 from streaming.process import deadline
 from streaming.process.deadline import Deadline, poll
 from streaming.process.exits import NotReached, Refused, raised_as
+from streaming.process.outage import StoppedWaiting, wait_out
 from streaming.process.serve import Check, HealthServer
-from streaming.process.waiting import StoppedWaiting, wait_out
 from streaming.pulsar.http import AdminError
 from streaming.settings import MetricsSettings, Settings, load
 from streaming.spark.files import UnsafeStore
@@ -141,7 +141,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
             return urls[-1]
 
     monkeypatch.setattr("streaming.process.serve.HealthServer", Server)
-    monkeypatch.setattr("streaming.process.waiting._PAUSE_FIRST_S", 0.01)
+    monkeypatch.setattr("streaming.process.outage._PAUSE_FIRST_S", 0.01)
     return World(urls)
 
 

@@ -85,7 +85,7 @@ def test_help_loads_no_command_and_a_command_not_the_others():
         return {name for name in names if name.startswith("streaming.")}
 
     assert not {"numpy", "pydantic", "msgspec"} & loaded_by("--help")
-    signals = {"streaming.process", "streaming.process.stopping"}  # heard while a command is imported
+    signals = {"streaming.process", "streaming.process.stop_signals"}  # heard while a command is imported
     assert ours(loaded_by("--help")) == {"streaming.cli", "streaming.cli.commands"} | signals
     for_topics = {name for name in ours(loaded_by("topics", "--help")) if name.startswith("streaming.cli.")}
     assert for_topics == {f"streaming.cli.{name}" for name in ("commands", "options", "topics")}

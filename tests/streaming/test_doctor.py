@@ -20,7 +20,7 @@ from streaming.pulsar.http import ahead_by_date
 from streaming.settings import ControllerSettings, InputSettings, SecuritySettings, Settings, SparkSettings
 from streaming.spark.checkpoint import drop_older_starts
 from streaming.transport import checkpoint
-from streaming.transport.checkpoint import Start, card_of
+from streaming.transport.checkpoint import Start, manifest_of
 from streaming.transport.errors import Unreachable
 from streaming.transport.publishing import Checkpoint
 from streaming.transport.side import TopicRecord
@@ -232,7 +232,7 @@ def looked(call: Callable[[], object], *, what: str = "", limit_s: float = 5) ->
 @pytest.fixture
 def disk(tmp_path: Path) -> Disk:
     made = Disk(tmp_path / "checkpoint")
-    lay_out(made, Start(7), planned=3, committed=2, card=msgspec.json.encode(card_of(SETTINGS)))
+    lay_out(made, Start(7), planned=3, committed=2, manifest=msgspec.json.encode(manifest_of(SETTINGS)))
     return made
 
 
@@ -258,8 +258,8 @@ def test_a_checkpoint_on_this_machine_is_read_without_spark_and_left_as_it_is(di
     ],
 )
 def test_what_a_start_would_refuse_is_refused_with_its_words(disk: Disk, changed: dict[str, Any], why: str):
-    card = msgspec.structs.replace(card_of(SETTINGS), **changed)
-    disk.write("start-7/trimtab.json", msgspec.json.encode(card))
+    manifest = msgspec.structs.replace(manifest_of(SETTINGS), **changed)
+    disk.write("start-7/trimtab.json", msgspec.json.encode(manifest))
     assert why in (checkpoint_seen(on(disk), {"trimtab.input": "b"}).refusal or "")
 
 
@@ -290,15 +290,15 @@ def test_a_brokers_clock_is_known_from_the_date_on_its_answer(
 def test_a_controller_that_deletes_older_starts_meanwhile_is_read_again(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ):
-    read = checkpoint.read_card
+    read = checkpoint.read_manifest
 
     def overtaken(*arguments: Any) -> Any:
-        monkeypatch.setattr(checkpoint, "read_card", read)
-        lay_out(disk, Start(8), planned=5, committed=4, card=msgspec.json.encode(card_of(SETTINGS)))
+        monkeypatch.setattr(checkpoint, "read_manifest", read)
+        lay_out(disk, Start(8), planned=5, committed=4, manifest=msgspec.json.encode(manifest_of(SETTINGS)))
         drop_older_starts(disk, Start(8))
         return read(*arguments)
 
-    monkeypatch.setattr(checkpoint, "read_card", overtaken)
+    monkeypatch.setattr(checkpoint, "read_manifest", overtaken)
     seen = checkpoint_seen(on(disk), {})
     assert (seen.refusal, seen.checkpoint) == (None, Checkpoint(query_id="q", last_batch_id=5, epoch=8))
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from streaming.contract.beat import Beat, Role, Unreadable, decode, encode
-from streaming.controller.beats import Beats, Duty
+from streaming.controller.beats import Beats, ProcessState
 from streaming.controller.standby import Election, Listener
 from streaming.process.deadline import poll
 from streaming.process.exits import Refused
@@ -207,7 +207,7 @@ def test_nothing_is_said_before_there_is_something_to_say():
 
 
 def test_what_has_changed_is_said_at_once():
-    sink, duty = Sink(), Duty(name="main", session_s=10.0, is_alive=lambda: True)
+    sink, duty = Sink(), ProcessState(name="main", session_s=10.0, is_alive=lambda: True)
     with Beats(connecting(sink), duty.beat, every_s=3600) as beats:
         duty.stand_by("no checkpoint")
         beats.beat_now()
@@ -221,7 +221,7 @@ def test_what_has_changed_is_said_at_once():
 
 
 def test_a_process_that_was_superseded_says_no_goodbye_which_would_call_a_standby():
-    sink, duty = Sink(), Duty(name="main", session_s=10.0, is_alive=lambda: True)
+    sink, duty = Sink(), ProcessState(name="main", session_s=10.0, is_alive=lambda: True)
     duty.lead(8, lambda: 5)
     with Beats(connecting(sink), duty.beat, every_s=3600):
         assert not sink.next_beat("leader").is_leaving
@@ -230,7 +230,7 @@ def test_a_process_that_was_superseded_says_no_goodbye_which_would_call_a_standb
 
 
 def test_a_process_that_is_not_alive_is_silent_so_that_a_standby_takes_over():
-    duty = Duty(name="main", session_s=10.0, is_alive=lambda: False)
+    duty = ProcessState(name="main", session_s=10.0, is_alive=lambda: False)
     duty.lead(8, lambda: 5)
     assert duty.beat() is None
 

@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
 from state.layouts import NewerStateError
-from streaming.controller.surroundings import Changed, Unanswered, Watch
+from streaming.controller.environment import Changed, EnvironmentMonitor, Unanswered
 from streaming.spark import session
 from streaming.spark.failures import (
     REPEATS_MAX,
@@ -173,7 +173,7 @@ def test_a_jvm_that_is_gone_does_not_hide_why_the_controller_ends(error: Excepti
 WRONG = "topics missing at k:9092: trimtab.input. Run: trimtab topics create"
 
 
-def watch(*each: str | Exception | None, every_s: float = 3600) -> Watch:
+def watch(*each: str | Exception | None, every_s: float = 3600) -> EnvironmentMonitor:
     """A watch that gets these answers."""
     found = iter([*each])
     last = each[-1]
@@ -184,7 +184,7 @@ def watch(*each: str | Exception | None, every_s: float = 3600) -> Watch:
             raise message
         return message
 
-    return Watch(look, every_s=every_s, again_s=0.001)
+    return EnvironmentMonitor(look, every_s=every_s, again_s=0.001)
 
 
 def test_what_is_wrong_once_may_be_a_broker_that_is_just_starting():

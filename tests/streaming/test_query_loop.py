@@ -8,9 +8,9 @@ import pytest
 from py4j.protocol import Py4JError
 
 from streaming.controller import query_loop
+from streaming.controller.environment import Changed
 from streaming.controller.health import Health
 from streaming.controller.query_loop import QueryLoop
-from streaming.controller.surroundings import Changed
 from streaming.process.exits import Refused
 from streaming.pulsar.positions import DataLoss
 from streaming.settings import Settings

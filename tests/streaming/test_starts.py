@@ -15,7 +15,7 @@ from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.failures import SparkGone, spark_errors
 from streaming.spark.files import Files
 from streaming.spark.probes import is_whole
-from streaming.transport.checkpoint import CARD, Start, card_of, newest_number, newest_start
+from streaming.transport.checkpoint import MANIFEST, Start, manifest_of, newest_number, newest_start
 from streaming.transport.errors import CheckpointError
 from streaming.transport.publishing import Checkpoint, Marker
 from tests.streaming.disk import SCHEMA, Disk, lay_out
@@ -33,7 +33,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
 def test_a_start_goes_on_with_a_copy_of_the_newest_that_counts(disk: Disk, epoch: int):
     lay_out(disk, Start(epoch), planned=3, committed=2)
     disk.write("start-8/offsets/9", b"begun, and never counted")
-    checkpoint.begin_start(disk, Start(9), b"new card")
+    checkpoint.begin_start(disk, Start(9), b"new manifest")
     assert newest_start(disk) == Start(9)
     assert newest_number(disk, Start(9), "offsets") == 3
     assert newest_number(disk, Start(9), "commits") == 2
@@ -41,7 +41,7 @@ def test_a_start_goes_on_with_a_copy_of_the_newest_that_counts(disk: Disk, epoch
     assert disk.read(f"start-9{SCHEMA}") == b"schema"
     moved = f'{{"stateSchemaFilePaths":["file:{disk.root}/start-9{SCHEMA}"]}}'
     assert disk.read("start-9/state/0/_metadata/v2/0") == moved.encode()
-    assert disk.read(Start(epoch).file(CARD)) == b"card"
+    assert disk.read(Start(epoch).file(MANIFEST)) == b"manifest"
 
 
 def test_what_was_planned_behind_a_commit_that_came_while_it_was_copied_is_planned_anew(disk: Disk):
@@ -51,12 +51,14 @@ def test_what_was_planned_behind_a_commit_that_came_while_it_was_copied_is_plann
 
 
 def test_a_first_start_has_nothing_to_copy(disk: Disk):
-    checkpoint.begin_start(disk, Start(9), b"card")
+    checkpoint.begin_start(disk, Start(9), b"manifest")
     assert newest_start(disk) == Start(9)
-    assert sorted(disk.names("start-9")) == ["claim", CARD]
+    assert sorted(disk.names("start-9")) == ["claim", MANIFEST]
 
 
-def test_a_start_killed_while_it_writes_its_card_does_not_count(disk: Disk, monkeypatch: pytest.MonkeyPatch):
+def test_a_start_killed_while_it_writes_its_manifest_does_not_count(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+):
     class Killed(BaseException):
         pass
 
@@ -65,16 +67,16 @@ def test_a_start_killed_while_it_writes_its_card_does_not_count(disk: Disk, monk
 
     def killed(self: Disk, name: str, content: bytes) -> None:
         write(self, name, content[: len(content) // 2])
-        if CARD in name:
+        if MANIFEST in name:
             raise Killed
 
     monkeypatch.setattr(Disk, "write", killed)
     with pytest.raises(Killed):
-        checkpoint.begin_start(disk, Start(8), b"new card")
+        checkpoint.begin_start(disk, Start(8), b"new manifest")
     monkeypatch.undo()
     assert newest_start(disk) == Start(7)
-    checkpoint.begin_start(disk, Start(9), b"new card")
-    assert disk.read(Start(9).file(CARD)) == b"new card"
+    checkpoint.begin_start(disk, Start(9), b"new manifest")
+    assert disk.read(Start(9).file(MANIFEST)) == b"new manifest"
 
 
 def test_what_ceases_to_count_while_it_is_copied_is_left(disk: Disk, monkeypatch: pytest.MonkeyPatch):
@@ -120,13 +122,13 @@ def test_a_directory_that_another_process_has_claimed_is_left_to_it(disk: Disk):
     lay_out(disk, Start(7), planned=3, committed=2)
     disk.write("start-9/claim", b"")
     with pytest.raises(OSError, match="start-9 belongs to another process with the same epoch"):
-        checkpoint.begin_start(disk, Start(9), b"card")
+        checkpoint.begin_start(disk, Start(9), b"manifest")
     assert disk.names("start-9") == ["claim"]
     assert newest_start(disk) == Start(7)
 
 
 SETTINGS = Settings()
-CARD_BYTES = msgspec.json.encode(card_of(SETTINGS))
+MANIFEST_BYTES = msgspec.json.encode(manifest_of(SETTINGS))
 
 
 def directory() -> CheckpointDirectory:
@@ -137,13 +139,13 @@ def directory() -> CheckpointDirectory:
 def test_a_start_beside_a_controller_that_deletes_older_ones_is_not_refused(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, moment: str
 ):
-    lay_out(disk, Start(7), planned=3, committed=2, card=CARD_BYTES)
+    lay_out(disk, Start(7), planned=3, committed=2, manifest=MANIFEST_BYTES)
     read = Disk.read
 
     def overtaken(self: Disk, name: str) -> bytes | None:
         if name.endswith(moment):
             monkeypatch.setattr(Disk, "read", read)
-            lay_out(disk, Start(8), planned=5, committed=4, card=CARD_BYTES)
+            lay_out(disk, Start(8), planned=5, committed=4, manifest=MANIFEST_BYTES)
             checkpoint.drop_older_starts(disk, Start(8))
         return read(self, name)
 
@@ -164,8 +166,8 @@ def test_memory_begins_at_the_first_start_and_stays_as_long_as_starts_go_on_with
     disk: Disk, before: MemoryStart | None, over: tuple[str, ...], expected: MemoryStart
 ):
     if before is not None:
-        card = msgspec.json.encode(card_of(SETTINGS, memory_start=before))
-        lay_out(disk, Start(7), planned=3, committed=2, card=card)
+        manifest = msgspec.json.encode(manifest_of(SETTINGS, memory_start=before))
+        lay_out(disk, Start(7), planned=3, committed=2, manifest=manifest)
     started = directory()
     marker = Marker(query_id=None, batch_id=None, digest=None, epoch=9, over=over)
     started.begin(SETTINGS, marker, "checkpoint", now_ms=5_000)
@@ -174,7 +176,7 @@ def test_memory_begins_at_the_first_start_and_stays_as_long_as_starts_go_on_with
 
 
 def test_what_cannot_be_read_is_refused_by_name_and_fresh_starts_over_from_it(disk: Disk):
-    lay_out(disk, Start(7), planned=3, committed=2, card=CARD_BYTES)
+    lay_out(disk, Start(7), planned=3, committed=2, manifest=MANIFEST_BYTES)
     disk.write("start-7/metadata", b"")
     with pytest.raises(CheckpointError, match=r"checkpoint/start-7/metadata cannot be read.*--fresh"):
         directory().inspect(SETTINGS, "checkpoint")
@@ -185,7 +187,7 @@ def test_what_cannot_be_read_is_refused_by_name_and_fresh_starts_over_from_it(di
 
 
 def test_a_jvm_that_is_gone_is_no_fault_of_the_checkpoint(disk: Disk, monkeypatch: pytest.MonkeyPatch):
-    lay_out(disk, Start(7), planned=3, committed=2, card=CARD_BYTES)
+    lay_out(disk, Start(7), planned=3, committed=2, manifest=MANIFEST_BYTES)
 
     def refused(*_: object) -> bytes:
         raise ConnectionRefusedError(111, "Connection refused")

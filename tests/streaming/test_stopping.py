@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from streaming.process.stopping import stop_requests_kept, stopped_by_signals
+from streaming.process.stop_signals import stop_requests_kept, stopped_by_signals
 
 
 @pytest.fixture(autouse=True)

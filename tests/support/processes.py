@@ -27,7 +27,7 @@ from click.testing import CliRunner, Result
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.cli import main
-from streaming.process.closing import Closing
+from streaming.process.closeable import Closeable
 from streaming.process.deadline import Deadline
 from streaming.process.exits import REFUSED
 
@@ -174,7 +174,7 @@ def query_failures(output: str) -> list[str]:
     ]
 
 
-class Watched(Closing):
+class Watched(Closeable):
     """A process that must not end by itself while something is waited for."""
 
     def check(self) -> None:

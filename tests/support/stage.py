@@ -24,7 +24,7 @@ from streaming.kafka.link import KafkaLink
 from streaming.kafka.topics import create
 from streaming.settings import ControllerSettings, Settings, TopicNames, load
 from streaming.settings.catalog import SettingsError
-from streaming.transport.checkpoint import CARD, CLAIM, Card, card_of
+from streaming.transport.checkpoint import CLAIM, MANIFEST, Manifest, manifest_of
 from streaming.transport.publishing import Checkpoint
 from tests.support.processes import Running, command, until
 
@@ -209,7 +209,7 @@ def remember_from_ever(config: Path) -> None:
     checkpoint = Path(settings.spark.checkpoint)
     if checkpoint.is_absolute() and checkpoint.parent.exists() and not checkpoint.exists():
         checkpoint.mkdir()
-        (checkpoint / CARD).write_bytes(msgspec.json.encode(card_of(settings)))
+        (checkpoint / MANIFEST).write_bytes(msgspec.json.encode(manifest_of(settings)))
 
 
 class Follower:
@@ -295,12 +295,12 @@ def at(query_id: str | None = None, last_batch_id: int | None = None) -> Callabl
 def newest_start(checkpoint: Path) -> Path:
     """Where the newest start that counts keeps Spark's files."""
     cards = checkpoint.glob("start-*/trimtab.json")
-    return max((card.parent for card in cards), key=lambda start: int(start.name.partition("-")[2]))
+    return max((manifest.parent for manifest in cards), key=lambda start: int(start.name.partition("-")[2]))
 
 
-def read_card(start: Path) -> Card:
-    """The card of a start."""
-    return msgspec.json.decode((start / CARD).read_bytes(), type=Card)
+def read_manifest(start: Path) -> Manifest:
+    """The manifest of a start."""
+    return msgspec.json.decode((start / MANIFEST).read_bytes(), type=Manifest)
 
 
 def flatten(checkpoint: Path) -> None:

@@ -32,7 +32,7 @@ from streaming.contract.messages import (
     TopicStatsMessage,
     type_of,
 )
-from streaming.process.closing import Closing
+from streaming.process.closeable import Closeable
 from streaming.settings import Settings, TopicNames
 
 SOURCE = "/demo/fleet"
@@ -174,7 +174,7 @@ def _bundles(report: LocalBrokerData) -> Sequence[str]:
     return [name for name in report.bundles or () if not is_system_bundle(name)]
 
 
-class Topics(Closing):
+class Topics(Closeable):
     """A consumer of all topics; a context manager that closes it."""
 
     def __init__(self, bootstrap: str, settings: Settings) -> None:

@@ -44,7 +44,7 @@ def decode_batch(value: bytes) -> list[Entry]:
     return _entries.decode(unseal("batch", value))
 
 
-class WaitingRoom:
+class ReportBuffer:
     """The newest value of each sender in each open round: new in this batch, or in the store since an earlier one.
 
     The open rounds belong to the caller; they count what is here. ``flush`` is the only write, so what comes and leaves within

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from state.layouts import FRESH
-from streaming.process.closing import Closing
+from streaming.process.closeable import Closeable
 from streaming.settings import Settings
 from streaming.systems import input_ids, input_side, validate_all
 from streaming.transport.checkpoint import describe_exchanged
@@ -60,7 +60,7 @@ def refuse_regrown(settings: Settings, read: Progress) -> None:
         raise Changed(problem)
 
 
-class Watch(Closing):
+class EnvironmentMonitor(Closeable):
     """Looks again and again, in a thread of its own: an answer may take as long as a connection attempt."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Watch(Closing):
         self._count = 0
         self._problem: str | None = None
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="surroundings", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="environment", daemon=True)
         self._thread.start()
 
     def require(self) -> None:

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Self
 
 
-class Closing(ABC):
+class Closeable(ABC):
     """A base for connections: ``with`` gives the object itself, and closes it however the block ends."""
 
     @abstractmethod
