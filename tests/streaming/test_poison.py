@@ -329,7 +329,7 @@ def test_a_name_that_would_make_actions_too_large_is_refused_by_name(value: byte
 
 def test_what_an_operator_writes_is_kept_as_far_as_a_summary_shows_it():
     found = decode(events.control(time_s=1, data={"who": LONG, "why": LONG}))[1]
-    assert (len(found.who), len(found.why)) == (500, 500)
+    assert (len(found.data.who), len(found.data.why)) == (500, 500)
 
 
 @pytest.mark.parametrize("pattern", ["(a|aa)+$", "(a+)+", "(.*a){12}"])
