@@ -60,7 +60,8 @@ def starting_hold(context: RoundContext) -> Hold | None:
     its predecessor has just moved, so it waits until the cooldown of each is over.
     """
     start = context.closing.memory_start
-    cooldown_s = max(context.guards.bundle_cooldown_s, context.pulsar.split.bundle_cooldown_s)
+    guards, split = context.guards, context.pulsar.split
+    cooldown_s = max(guards.bundle_cooldown_s, split.bundle_cooldown_s if split.enabled else 0)
     until_ms = start.at_ms + (to_ms(cooldown_s) if start.is_fresh else 0)
     if context.closing.end_ms > until_ms:
         return None

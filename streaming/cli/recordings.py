@@ -207,7 +207,7 @@ def _record(
     type=Moment(),
     help="When `trimtab run` began without memory: nothing is done in rounds that ended before it. Else every round acts.",
 )
-@click.option("--fresh", is_flag=True, help="With --started: `trimtab run` began with --fresh.")
+@click.option("--fresh", is_flag=True, help="With --started: `trimtab run` began with this option.")
 @click.option("--keep-open", is_flag=True, help="Leave the rounds open that the input does not close.")
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, allow_dash=True), metavar="[FILE]...")
 def replay_command(

@@ -25,7 +25,15 @@ from tests.support.processes import (
     until,
     wait_until_unready,
 )
-from tests.support.stage import QUICK, Stage, flatten, newest_start, read_manifest, replayed
+from tests.support.stage import (
+    QUICK,
+    Stage,
+    flatten,
+    newest_start,
+    read_manifest,
+    remember_from_ever,
+    replayed,
+)
 
 pytestmark = pytest.mark.live
 
@@ -93,6 +101,7 @@ def test_a_checkpoint_that_is_not_on_a_disk_is_handed_over(stage: Stage, warm: W
     config = stage.settings(
         base=f"{QUICK}\n[spark.extra]\n{mount}\n", spark__checkpoint="viewfs://store/disk/checkpoint"
     )
+    remember_from_ever(config, stage.checkpoint)
     for number in range(3):
         stage.send(played([number]))
         with warm.start("run", "--config", str(config), "--from", "earliest") as run:

@@ -179,6 +179,7 @@ NO_ADVICE = (
     "or --adopt wrote it",
     "published before `--adopt`",
     "--skip-lost: %s",
+    "--started",
     "(?:fresh|adopt|skip-lost)",
 )
 

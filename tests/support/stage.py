@@ -197,7 +197,7 @@ def staged(bootstrap: str, directory: Path) -> Iterator[Stage]:
         made.close()
 
 
-def remember_from_ever(config: Path) -> None:
+def remember_from_ever(config: Path, checkpoint: Path | None = None) -> None:
     """Begin a checkpoint on this machine that does not exist yet as if its memory reached back to the first event.
 
     Tests play events of the past, in which a controller without memory does nothing.
@@ -206,7 +206,7 @@ def remember_from_ever(config: Path) -> None:
         settings = load(file=config, flags={}, environ={}).settings
     except SettingsError:  # a test of what is refused
         return
-    checkpoint = Path(settings.spark.checkpoint)
+    checkpoint = checkpoint or Path(settings.spark.checkpoint)
     if checkpoint.is_absolute() and checkpoint.parent.exists() and not checkpoint.exists():
         checkpoint.mkdir()
         (checkpoint / MANIFEST).write_bytes(msgspec.json.encode(manifest_of(settings)))

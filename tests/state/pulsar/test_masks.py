@@ -261,8 +261,11 @@ FRESH = MemoryStart(ENDS_MS - 60_000, is_fresh=True)
 BUSY = facts(restricted_brokers=["b1"], splitting_brokers=["b1"])
 
 
-def cooling(*, unload_s: float, split_s: float) -> ClusterSettings:
-    guards, split = GuardSettings(bundle_cooldown_s=unload_s), SplitSettings(bundle_cooldown_s=split_s)
+def cooling(*, unload_s: float, split_s: float, is_on: bool = True) -> ClusterSettings:
+    guards, split = (
+        GuardSettings(bundle_cooldown_s=unload_s),
+        SplitSettings(enabled=is_on, bundle_cooldown_s=split_s),
+    )
     return ClusterSettings(pulsar=PulsarSettings(guards=guards, split=split))
 
 
@@ -287,10 +290,15 @@ def cooling(*, unload_s: float, split_s: float) -> ClusterSettings:
         ({}, {"memory_start": MemoryStart(ENDS_MS - 1)}, (None, None)),
         ({}, {"memory_start": MemoryStart(ENDS_MS)}, ("starting", "starting")),
         ({}, {"memory_start": MemoryStart(ENDS_MS), "mode": "dry-run"}, ("starting", "starting")),
-        ({}, {"memory_start": MemoryStart(ENDS_MS), "record": PAUSED}, ("paused", "paused")),
+        ({}, {"memory_start": MemoryStart(ENDS_MS), "control": PAUSED}, ("paused", "paused")),
         ({}, {"memory_start": FRESH, "settings": cooling(unload_s=60, split_s=59)}, ("starting", "starting")),
         ({}, {"memory_start": FRESH, "settings": cooling(unload_s=59, split_s=60)}, ("starting", "starting")),
         ({}, {"memory_start": FRESH, "settings": cooling(unload_s=59, split_s=59)}, (None, None)),
+        (
+            {},
+            {"memory_start": FRESH, "settings": cooling(unload_s=59, split_s=60, is_on=False)},
+            (None, None),
+        ),
     ],
     ids=str,
 )
