@@ -173,13 +173,17 @@ def test_the_page_about_throttles_explains_every_key_and_exit_code():
 
 
 OPTION = re.compile(r"--(fresh|adopt|skip-lost)")
-DEFINED = ("state/layouts.py", "streaming/transport/errors.py", "streaming/cli/services.py")
+DEFINED = (
+    "state/layouts.py",
+    "streaming/transport/errors.py",
+    "streaming/cli/services.py",
+    "streaming/cli/recordings.py",  # of `replay`, which changes nothing
+)
 NO_ADVICE = (
     "gave it up",
     "or --adopt wrote it",
     "published before `--adopt`",
     "--skip-lost: %s",
-    "--started",
     "(?:fresh|adopt|skip-lost)",
 )
 
