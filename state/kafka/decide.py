@@ -164,9 +164,11 @@ def _keep_watching(
         loads = loads_of(explanation.needs)
         in_force = plan_in_force(before.rates, loads)
         watch = extend_watch(watch, at_ms=snapshot.now_ms, loads=loads, plan=in_force, is_changed=False)
+    known = {key.role for key in after.safe_mins}
+    kept = {key: minimum for key, minimum in before.safe_mins.items() if key.role not in known}
     return replace(
         before,
-        safe_mins=after.safe_mins or before.safe_mins,
+        safe_mins={**kept, **after.safe_mins},
         stale_rounds=after.stale_rounds,
         watch=watch,
         inflow=after.inflow,
