@@ -105,7 +105,7 @@ def test_dashboards_and_rules_of_the_chart_are_those_beside_it():
     assert (CHART / "files/prometheus").resolve() == ROOT / "deploy/prometheus"
 
 
-def test_the_memory_that_the_chart_asks_for_holds_the_largest_measured_load_with_a_quarter_to_spare():
+def test_the_chart_asks_for_the_memory_of_the_largest_measured_load_and_a_quarter_more():
     page = (ROOT / "docs/scaling.md").read_text()
     head = next(line for line in page.splitlines() if line.startswith("| clusters |")).split("|")
     place = next(number for number, name in enumerate(head) if name.strip() == "resident, MiB")

@@ -135,7 +135,7 @@ def services() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", services())
-def test_what_a_service_mounts_is_in_the_clone_or_a_declared_volume_and_read_only_where_it_is_ours(name: str):
+def test_a_service_mounts_the_clone_read_only_or_a_declared_volume(name: str):
     declared = yaml.safe_load(FILE.read_text())["volumes"]
     for mount in services()[name]["volumes"]:
         source, target, *mode = mount.split(":")
