@@ -7,11 +7,11 @@ import pytest
 
 from state import control
 from state.closing import Hold, quiet_hold
-from state.events import Control
-from state.guard_settings import QuietSpan
+from state.events import Control, Rejection
+from state.guard_settings import NO_ZONES, QuietSpan
 from state.memory import Header
 from state.overlay import ControlData, MaintenanceWindow, moment_at
-from state.settings import GuardSettings, RoundSettings
+from state.settings import GuardSettings, InForce, PulsarSettings, RoundSettings
 
 ROUNDS = RoundSettings(length_s=60.0, lateness_s=15.0)
 
@@ -197,3 +197,18 @@ def test_a_span_has_days_and_may_be_in_a_zone(span: str, moment: str, *, is_held
     end_ms = round(datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp() * 1000)
     guards = GuardSettings(quiet_hours=(span,))
     assert (quiet_hold(guards, "unloads", end_ms=end_ms, zones=BERLIN) is not None) is is_held
+
+
+def test_the_digest_of_settings_covers_what_the_zones_are() -> None:
+    named = PulsarSettings(guards=GuardSettings(quiet_hours=("08:00-18:00 Europe/Berlin",)))
+    digests = {
+        InForce.from_settings(named, zones).digest
+        for zones in (NO_ZONES, BERLIN, {"Europe/Berlin": ((0, 60),)})
+    }
+    assert len(digests) == 3
+
+
+@pytest.mark.parametrize(("length", "kept"), [(2000, 2000), (2001, 1999)])
+def test_a_refusal_says_at_most_two_thousand_characters(length: int, kept: int) -> None:
+    detail = Rejection(reason="bad-data", detail="x" * length).detail
+    assert detail == "x" * kept + "…" * (length > kept)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 import state.controller
 from state import control, memory
@@ -65,6 +66,12 @@ def kept(events: Sequence[Event]) -> tuple[list[str], list[float]]:
         pytest.param([pause(1), tick(500)], ["used"] * 2, [1, 500], id="so does what an operator wants"),
         pytest.param([tick(500), pause(1)], ["used"] * 2, [500, 1], id="however late it comes"),
         pytest.param([pause(1), pause(1)], ["used", "superseded"], [1], id="a repeated control event"),
+        pytest.param(
+            [pause(1), replace(pause(1), data=ControlData(why="other"))],
+            ["used", "superseded"],
+            [1],
+            id="a control event of the same id, whatever it says",
+        ),
         pytest.param(
             [pause(2), pause(1)], ["used"] * 2, [2, 1], id="no control event makes another pointless"
         ),

@@ -12,7 +12,7 @@ from policies.shedding.registry import find_policy
 from policies.shedding.view import JudgedAction, RoundView, Traffic, UnloadInFlight
 from state.events import Event, Tick
 from state.facts import Isolation
-from state.ledger import Decision, Ledger, Verdict, end_watch
+from state.ledger import HOUR_MS, CheckedPromise, Decision, Ledger, Verdict, end_watch
 from state.memory import OpenRound
 from state.outputs import ShadowRow
 from state.overlay import ControlData, MaintenanceWindow, moment_at
@@ -175,6 +175,13 @@ def test_a_judged_unload_shows_its_brokers_and_the_load_expected_and_seen() -> N
             seen={"source": Traffic(70.0, 7.0)},
         )
     ]
+
+
+@pytest.mark.parametrize(("checked_ms", "expected"), [(10_001, "failed"), (10_000, None)])
+def test_a_promise_counts_for_an_hour_after_it_was_checked(checked_ms: int, expected: str | None) -> None:
+    moved = decision("a", promise=CheckedPromise(checked_ms, "failed"))
+    end_watch(moved, Verdict("good", 4000, "b2", 1))
+    assert [each.promise for each in past(moved, end_ms=10_000 + HOUR_MS).judged()] == [expected]
 
 
 def test_a_judged_split_and_an_unload_that_pulsar_placed_show_what_is_known() -> None:
