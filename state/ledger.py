@@ -118,11 +118,14 @@ class Decision(msgspec.Struct, array_like=True):
     is_drain: bool = False
     """Whether it is an unload that empties its broker, which has a budget of its own."""
     is_counted: bool = False
-    """Whether nothing more is to be seen of it without a result: it is counted, or a later action was answered."""
+    """Whether it counts no more as unanswered: the row of unanswered actions has it already, or a later action was answered."""
 
     @property
     def plan(self) -> tuple[object, ...]:
-        """Its round and brokers, which other unloads may have, too; its own id where Pulsar chooses the destination, or for a split."""
+        """Round, source and destination; unloads that share all three are one plan. Its own id stands for a destination that is not known.
+
+        Round and destination alone, ``plan[::2]``, gather the unloads of a round to one broker.
+        """
         return (self.decided_ms, self.source, self.destination or self.id)
 
     def broker_of(self, side: Side) -> str | None:

@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from policies.bounds import Ratio, check_bounds
+from policies.bounds import NotNegative, NotNegativeInt, Ratio, check_bounds
 from policies.columns import Bools, Codes, Floats, Ints, first_code
 from policies.shedding.contract import (
     BundleOutcome,
@@ -44,22 +44,22 @@ TRIGGERS = ("", "low-threshold", "high-threshold")
 class AvgShedderSettings:
     """When a pair of brokers fires, and how much then moves."""
 
-    low_threshold_points: float = 15.0
+    low_threshold_points: NotNegative = 15.0
     """Difference in percentage points from which a pair counts towards ``low_hit_count``.
     Pulsar: ``loadBalancerAvgShedderLowThreshold``."""
-    high_threshold_points: float = 40.0
+    high_threshold_points: NotNegative = 40.0
     """Difference in percentage points from which it also counts towards ``high_hit_count``.
     Pulsar: ``loadBalancerAvgShedderHighThreshold``."""
-    low_hit_count: int = 8
+    low_hit_count: NotNegativeInt = 8
     """Rounds a broker must stand out by the low threshold; enough to wait until a burst is over.
     Pulsar: ``loadBalancerAvgShedderHitCountLowThreshold``."""
-    high_hit_count: int = 2
+    high_hit_count: NotNegativeInt = 2
     """Rounds a broker must stand out by the high threshold; few, because such a difference hurts.
     Pulsar: ``loadBalancerAvgShedderHitCountHighThreshold``."""
-    min_unload_messages_per_s: float = 1000.0
+    min_unload_messages_per_s: NotNegative = 1000.0
     """Half the difference must exceed this for message rate to guide the move; smaller moves are not worth a
     reconnect. Pulsar: ``minUnloadMessage``."""
-    min_unload_bytes_per_s: float = 1048576.0
+    min_unload_bytes_per_s: NotNegative = 1048576.0
     """The same for throughput, tried second. Pulsar: ``minUnloadMessageThroughput``."""
     max_unload_ratio: Ratio = 0.5
     """Share of the pair's difference to move; half makes them equal. Pulsar: ``maxUnloadPercentage``

@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from policies.bounds import Ratio, check_bounds
+from policies.bounds import NotNegative, Ratio, check_bounds
 from policies.columns import Bools, Code, Codes, Floats, Ints, first_code
 from policies.shedding.contract import (
     Evidence,
@@ -68,13 +68,13 @@ LOWER_BOUNDARY_MARGIN_RATIO = 0.5
 class ThresholdShedderSettings:
     """When a broker is shed, and how much then moves."""
 
-    threshold_points: float = 10.0
+    threshold_points: NotNegative = 10.0
     """Percentage points above the mean from which a broker is shed.
     Pulsar: ``loadBalancerBrokerThresholdShedderPercentage``."""
     history_ratio: Ratio = 0.9
     """Weight of the past in the smoothed usage, one step a round: 80 then 50 gives 77.
     Pulsar: ``loadBalancerHistoryResourcePercentage``."""
-    min_unload_bytes_per_s: float = 10485760.0
+    min_unload_bytes_per_s: NotNegative = 10485760.0
     """Throughput below which a move is not worth a reconnect.
     Pulsar: ``loadBalancerBundleUnloadMinThroughputThreshold`` (there in MiB/s)."""
     lower_boundary_shedding: bool = False

@@ -19,7 +19,7 @@ from typing import Annotated, Final
 import numpy as np
 from annotated_types import Predicate
 
-from policies.bounds import OffAtZero, Ratio, check_bounds
+from policies.bounds import NotNegative, OffAtZero, Ratio, check_bounds
 from policies.columns import Codes, Floats
 from policies.shedding.contract import (
     BundleOutcome,
@@ -67,9 +67,9 @@ class UniformLoadShedderSettings:
         int, Predicate(lambda count: count == NO_LIMIT or count >= 1), f"1 or more, or {NO_LIMIT} (no limit)"
     ] = NO_LIMIT
     """Largest number of bundles of one round; -1 = no limit. Pulsar: ``maxUnloadBundleNumPerShedding``."""
-    min_unload_messages_per_s: float = 1000.0
+    min_unload_messages_per_s: NotNegative = 1000.0
     """Smallest move by message rate that is worth a reconnect. Pulsar: ``minUnloadMessage``."""
-    min_unload_bytes_per_s: float = 1048576.0
+    min_unload_bytes_per_s: NotNegative = 1048576.0
     """The same for throughput. Pulsar: ``minUnloadMessageThroughput``."""
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from annotated_types import Gt, Le
 
-from policies.bounds import Count, OffAtZero, Positive, check_bounds
+from policies.bounds import Count, NotNegative, NotNegativeInt, OffAtZero, Positive, check_bounds
 from policies.columns import Bools, Code, Codes, Findings, Floats, Ints
 from policies.splitting import algorithms, balanced_flow_divide
 from policies.splitting.algorithms import ALGORITHMS, UnknownAlgorithm
@@ -37,10 +37,10 @@ class SplitSettings:
     """Where to cut: ``balanced_flow_divide``, ``flow_or_qps_equally_divide``, ``range_equally_divide`` or
     ``topic_count_equally_divide``. Pulsar: ``defaultNamespaceBundleSplitAlgorithm``, which does not have
     ``balanced_flow_divide``; the boundaries of that one are carried out as ``specified_positions_divide``."""
-    max_topics_count: int = 1000
+    max_topics_count: NotNegativeInt = 1000
     """Topics above which a bundle is split; 0: no limit.
     Pulsar: ``loadBalancerNamespaceBundleMaxTopics``."""
-    max_sessions_count: int = 1000
+    max_sessions_count: NotNegativeInt = 1000
     """Producers and consumers above which a bundle is split; 0: no limit.
     Pulsar: ``loadBalancerNamespaceBundleMaxSessions``."""
     max_messages_per_s: Positive = PULSAR_MAX_MESSAGES_PER_S
@@ -53,15 +53,15 @@ class SplitSettings:
     """Samples that rate and throughput are averaged over before they are judged: 1 is the present value, as in
     Pulsar's extensible load manager; 1000 is as in its modular one, where a burst counts only after a long time and is
     forgotten even later."""
-    difference_threshold_percent: float = 10.0
+    difference_threshold_percent: NotNegative = 10.0
     """By how much the bundle's total must exceed a limit before ``flow_or_qps_equally_divide`` cuts.
     Pulsar: ``flowOrQpsDifferenceThresholdPercentage``."""
-    hit_count: int = 3
+    hit_count: NotNegativeInt = 3
     """Rounds in a row that a bundle is above a limit before the round that splits it: with 3 the fourth round splits it.
     Pulsar: ``loadBalancerNamespaceBundleSplitConditionHitCountThreshold``; its modular load manager has none (0)."""
-    max_namespace_bundles_count: int = 128
+    max_namespace_bundles_count: NotNegativeInt = 128
     """Bundles a namespace may have; 0: any number. Pulsar: ``loadBalancerNamespaceMaximumBundles``."""
-    max_splits_per_round_count: int = 10
+    max_splits_per_round_count: NotNegativeInt = 10
     """Bundles split in one round; 0: any number. Pulsar: ``loadBalancerMaxNumberOfBundlesToSplitPerCycle``."""
     bundle_cooldown_s: OffAtZero = 1800.0
     """How long a bundle, its children included, is not split again: long enough for the children to be moved and
@@ -75,7 +75,7 @@ class SplitSettings:
     without_topic_stats: Literal["hold", "range"] = "hold"
     """What to do with a bundle above a limit of topics, rate or throughput where the statistics of its topics account for less than
     four fifths of it: ``hold`` it, or cut its ``range`` in the middle, once, and look at the parts."""
-    hot_partition_bytes_per_s: float = 20_000_000.0
+    hot_partition_bytes_per_s: NotNegative = 20_000_000.0
     """Throughput of one topic partition above which the summary advises more partitions: no split can help it.
     0: no advice. Not in Pulsar."""
 

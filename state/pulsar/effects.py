@@ -1,7 +1,8 @@
 """Judges the effects of actions, and checks what unloads promised.
 
 Only real actions with a result are judged: a failed one at once, a succeeded one by the reports that came after its result. An
-unload is good once another broker owns its bundle. A split is good once a child is listed and the parent is not. A round counts
+unload is good once its source reports without its bundle, or another broker reports it: whether a bundle has an owner at all is what
+the collector looks after (the finding ``unowned``). A split is good once a child is listed and the parent is not. A round counts
 against an action only if the broker concerned reported in it: a missing report does not mean "no effect". An action that was
 skipped, or whose brokers sent no report for too long, gets no verdict.
 

@@ -87,7 +87,7 @@ class Replay:
             self._write(self._intake.close_open(cluster), None)
 
     def _controller_of(self, cluster: str) -> Controller:
-        """The controller of a cluster, made at the first call; its memory is in a dict."""
+        """The controller of a cluster, made at the first call; it keeps its memory and commits nothing."""
         if cluster not in self._controllers:
             self._controllers[cluster] = Controller(
                 cluster, DictStore(), identity=self._identity, settings=self._settings

@@ -104,7 +104,7 @@ class ControllerSettings:
     """Whether this controller stands by while another one of its name leads, and takes over when that one is silent or says
     that it ends. When it is superseded, it stands by again instead of ending. Run two or more controllers, all with this on."""
     session_s: _Session = 10.0
-    """If no beat of the leader comes for so long, a standby takes over. A leader sends five beats in this time. A shorter time
+    """If no beat of the leader comes for so long, the first standby takes over; each other one waits as long again. A leader sends five beats in this time. A shorter time
     notices a failure sooner; a longer one tolerates brokers that are slow to accept a beat."""
     accepted_clusters: _Patterns = ("*",)
     """Names of the clusters that are accepted, or patterns with ``*`` and ``?`` as in ``east-*``; records of other clusters are

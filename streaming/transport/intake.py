@@ -1,6 +1,7 @@
 """From records to outputs: decode, give each event to its cluster's controller, refuse what cannot be used.
 
-The Spark operator and ``trimtab replay`` both use it: they differ only in where records come from and where memory is kept.
+The Spark operator and ``trimtab replay`` both use it: Spark hands over a micro-batch, control
+events first, and its memory is committed; a replay hands over lines in their order, and keeps its memory in the process.
 What the driver's metrics get about a batch is taken from the tally of its records, never computed again. These observations
 travel in a column of the operator's rows, as MessagePack arrays. They never influence a decision and are not published. The
 counts are per micro-batch; the receiver adds them up.

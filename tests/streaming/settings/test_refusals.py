@@ -196,7 +196,7 @@ def test_a_bound_holds_for_what_is_read_and_for_what_code_makes(section: type, n
 def test_every_limit_and_unit_is_visible_in_the_reference():
     reference = render_reference()
     assert "| `max_unload_ratio` | number, from 0 to 1 | `0.5` |" in reference
-    assert "| `low_threshold_points` | number | `15` |" in reference
+    assert "| `low_threshold_points` | number, 0 or more | `15` |" in reference
     assert "Pulsar: `loadBalancerAvgShedderLowThreshold` |" in reference
     assert '| `mode` | `"dry-run"` or `"act"` | `"dry-run"` |' in reference
 
