@@ -44,11 +44,11 @@ def changelog(checkpoint: Path) -> Path:
 
 QUICK_ONES: dict[str, Damage] = {"an empty offsets file": lambda at: emptied(newest(at / "offsets"))}
 SLOW_ONES: dict[str, Damage] = {
-    "an empty card": lambda at: emptied(at / "trimtab.json"),
+    "an empty manifest": lambda at: emptied(at / "trimtab.json"),
     "a torn offsets file": lambda at: torn(newest(at / "offsets")),
     "an empty commits file": lambda at: emptied(newest(at / "commits")),
     "a torn commits file": lambda at: torn(newest(at / "commits")),
-    "a torn card": lambda at: torn(at / "trimtab.json"),
+    "a torn manifest": lambda at: torn(at / "trimtab.json"),
     "an empty changelog": lambda at: emptied(changelog(at)),
     "a torn changelog": lambda at: torn(changelog(at)),
     "an empty metadata file": lambda at: emptied(at / "metadata"),
