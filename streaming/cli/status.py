@@ -24,7 +24,6 @@ from streaming.cli.options import example, settings_options
 from streaming.cli.output import (
     age_text,
     asked_text,
-    counts_text,
     format_option,
     render,
     table_lines,
@@ -43,7 +42,7 @@ from streaming.cli.published import (
     newest_processes,
     records_of,
 )
-from streaming.cli.summaries import examined_text, maintenance_lines
+from streaming.cli.summaries import examined_text, maintenance_lines, outcome_text
 from streaming.process.exits import NotFound, Refused
 from streaming.process.stop_signals import watched
 from streaming.settings import Settings
@@ -281,9 +280,8 @@ def status_text(status: ClusterStatus) -> str:
         ("settings", [f"{name} = {toml_value(value)}" for name, value in settings]),
         ("brokers", [_brokers(data)]),
         ("beside", _describe_other_balancers(data.other_balancers)),
-        ("round", [f"{data.outcome}: {data.reason}"]),
+        ("round", [outcome_text(data)]),
         ("nearest", [f"{examined_text(row)}: {row.detail}" for row in status.nearest]),
-        ("held", [counts_text(status.held)] if status.held else []),
         (
             "in flight",
             [f"{row.kind} {row.target} until {row.expires_at} ({row.id})" for row in data.in_flight],

@@ -109,7 +109,7 @@ def test_it_says_what_is_in_force_what_happened_and_why_nothing_did():
         beats=running(),
         settings=settings,
         control=CONTROL,
-        reason="0 of 5 examined fired",
+        reason="0 unloads: 5 bundles rest after a move",
         examined=rows(PAIR),
         in_flight=[UNLOAD],
         findings=rows(HOT),
@@ -124,9 +124,8 @@ def test_it_says_what_is_in_force_what_happened_and_why_nothing_did():
         '  settings    pulsar.guards.excluded_brokers = ["b9"]\n'
         "              pulsar.guards.max_unloads_per_round_count = 1000\n"
         "  brokers     3 reporting, missing b4, usage mean 60.0, max 80.0 points\n"
-        "  round       decided: 0 of 5 examined fired\n"
+        "  round       0 unloads: 5 bundles rest after a move\n"
         "  nearest     b1 with b2: hit-count 3/8\n"
-        "  held        5 cooldown\n"
         "  in flight   unload t/n/0x0_0x1 until 1970-01-01T00:11:00.000Z (a1)\n"
         "  failing     unloads are held since 1970-01-01T00:03:00.000Z, because too many failed: see `trimtab resume`\n"
         "  findings    hot-partition t/n/orders: add partitions\n"
@@ -342,11 +341,18 @@ def test_a_round_is_told_with_what_it_looked_at_judged_and_found():
     assert "Findings" not in round_text(of(ROUND, findings=section()))
 
 
-def test_a_round_in_a_line():
-    data = msgspec.structs.replace(ROUND, paused=True, actions_count=1, reason="why")
-    assert tail_round_text(data) == (
-        "1970-01-01T00:08:00.000Z east-1 round 7 [act, paused] decided, 1 action: why\n"
-    )
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"reason": "0 unloads: 1 bundle is too big"}, "0 unloads: 1 bundle is too big"),
+        ({"outcome": "warm-up", "reason": "round 1 of 3 of warm-up"}, "warm-up: round 1 of 3 of warm-up"),
+    ],
+)
+def test_a_round_is_told_in_the_same_words_everywhere(fields: dict[str, Any], said: str):
+    found = msgspec.structs.replace(ROUND, paused=True, **fields)
+    assert tail_round_text(found) == f"1970-01-01T00:08:00.000Z east-1 round 7 [act, paused] {said}\n"
+    assert f"  round       {said}\n" in status_text(status(found))
+    assert f"\n{said}\n" in round_text(of(found))
 
 
 def test_a_round_is_found_by_its_cluster_and_number():
