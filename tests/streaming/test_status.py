@@ -32,7 +32,7 @@ from streaming.cli.published import (
     read_round,
 )
 from streaming.cli.rounds import place_of, rejected_text, tail_rejected_text
-from streaming.cli.status import ClusterStatus, status_text
+from streaming.cli.status import ClusterStatus, status_text, status_tree
 from streaming.cli.summaries import round_text, tail_round_text
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
 from streaming.settings import Settings
@@ -93,10 +93,17 @@ def status(
     *,
     after_s: float = 30,
     beats: dict[str, Process] | None = None,
+    reports_come: bool | None = False,
     **fields: Any,
 ) -> ClusterStatus:
-    now_ms = round(END_MS + 1000 * after_s)
-    return ClusterStatus(event=of(data, **fields), epoch=7, waiting=None, leaders=beats, now_ms=now_ms)
+    return ClusterStatus(
+        event=of(data, **fields),
+        epoch=7,
+        waiting=None,
+        leaders=beats,
+        reports_come=reports_come,
+        now_ms=round(END_MS + 1000 * after_s),
+    )
 
 
 def record(event: Round, *, epoch: int = 1, offset: int = 0) -> TopicRecord:
@@ -241,6 +248,25 @@ def test_it_says_whether_the_controller_runs_and_so_why_no_round_comes(
     assert f"  controller  {controller}\n" in text
     (late,) = [line for line in text.splitlines() if "no newer round" in line]
     assert why in late
+
+
+@pytest.mark.parametrize(
+    ("beats", "reports_come", "behind", "said"),
+    [
+        (running(batch=None), True, 10, "catching up (10 rounds behind)"),
+        (running(), True, 10, "catching up (10 rounds behind)"),
+        (running(), False, None, "no newer round: no reports come: see the collector"),
+        (running(), None, None, "or its controller is catching up"),
+        ({}, True, None, "no newer round: its controller does not run"),
+    ],
+)
+def test_a_controller_that_has_reports_to_work_through_catches_up(
+    beats: dict[str, Process], *, reports_come: bool | None, behind: int | None, said: str
+):
+    found = status(after_s=600, beats=beats, reports_come=reports_come)
+    assert found.rounds_behind == behind
+    assert status_tree(found)["rounds_behind"] == behind
+    assert said in status_text(found).splitlines()[1]
 
 
 def test_the_newest_beat_of_each_controller_counts_unless_another_process_has_replaced_it():
