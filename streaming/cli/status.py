@@ -17,7 +17,6 @@ from state.outputs import (
     ExaminedRow,
     OtherBalancers,
     RoundSummary,
-    ThrottleSummary,
     UsageSummary,
 )
 from streaming.cli.control import Standing, read_standings
@@ -349,7 +348,7 @@ def status_text(status: ClusterStatus) -> str:
             if since is not None
         ),
         ("findings", [f"{each.kind} {each.subject}: {each.advice}" for each in data.findings.heaviest]),
-        *_throttle(data.throttle),
+        *_throttle(data),
     ]
     rows = [("" if number else name, line) for name, lines in parts for number, line in enumerate(lines)]
     mode = "acts" if data.mode == "act" else "dry-run"
@@ -434,10 +433,14 @@ def _approval(found: ApprovalSummary | None) -> Iterator[str]:
         yield from (f"{row.kind} {row.bundle} until {row.expires_at} ({row.id})" for row in found.open)
 
 
-def _throttle(throttle: ThrottleSummary | None) -> Iterator[tuple[str, list[str]]]:
+def _throttle(data: RoundSummary) -> Iterator[tuple[str, list[str]]]:
+    throttle = data.throttle
     if throttle is None:
         return
     moving = "unknown" if throttle.partitions_moving_count is None else throttle.partitions_moving_count
-    eta = "" if throttle.eta_s is None else f", done in {throttle.eta_s:.0f} s"
-    yield "throttle", [f"{throttle.outcome}, partitions moving: {moving}{eta}"]
-    yield "rates", [f"{role} {value_text(rate)} bytes/s" for role, rate in throttle.rates_bytes_per_s.items()]
+    what, takes = ("planned", "would take") if throttle.planned else ("moving", "done in")
+    eta = "" if throttle.eta_s is None else f", {takes} {throttle.eta_s:.0f} s"
+    yield "throttle", [f"{throttle.outcome}, partitions {what}: {moving}{eta}"]
+    would_be = "would be " if data.mode == "dry-run" else ""
+    rates = throttle.rates_bytes_per_s.items()
+    yield "rates", [f"{role} {would_be}{value_text(rate)} bytes/s" for role, rate in rates]

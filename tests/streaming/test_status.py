@@ -204,12 +204,21 @@ def test_a_cluster_whose_rounds_have_stopped_is_shown_as_late(*, after_s: float,
     assert ("no newer round" in status_text(found)) == is_late
 
 
-def test_of_a_kafka_cluster_it_says_what_moves_and_at_which_rates():
-    text = status_text(
-        status(of_kafka(msgspec.structs.replace(THROTTLE, outcome="kept", eta_s=90.4)), after_s=-460)
-    )
-    assert "  throttle    kept, partitions moving: 1, done in 90 s\n" in text
-    assert "  rates       leader:101 30 bytes/s\n              follower:104 40 bytes/s\n" in text
+@pytest.mark.parametrize(
+    ("mode", "planned", "throttle", "rates"),
+    [
+        ("act", False, "moving: 1, done in 90 s", "leader:101 30 bytes/s"),
+        ("dry-run", False, "moving: 1, done in 90 s", "leader:101 would be 30 bytes/s"),
+        ("act", True, "planned: 1, would take 90 s", "leader:101 30 bytes/s"),
+        ("dry-run", True, "planned: 1, would take 90 s", "leader:101 would be 30 bytes/s"),
+    ],
+)
+def test_of_a_kafka_cluster_it_says_what_moves_or_is_planned_and_at_which_rates(
+    mode: Any, throttle: str, rates: str, *, planned: bool
+):
+    found = msgspec.structs.replace(THROTTLE, outcome="unchanged", eta_s=90.4, planned=planned)
+    text = status_text(status(of_kafka(found), mode=mode, after_s=-460))
+    assert f"  throttle    unchanged, partitions {throttle}\n  rates       {rates}\n" in text
 
 
 def test_what_a_newer_control_event_asks_for_is_shown_as_waiting():
