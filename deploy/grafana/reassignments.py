@@ -58,7 +58,7 @@ _NOW = [
     ),
     number(
         "Done in",
-        "ETA of the last round. Also unknown where the move never ends at the rates in force.",
+        "ETA of the last round. Also unknown where the move never ends at its rates.",
         _or_still(_ETA),
         unit=units.Seconds,
         runbook="reassignment-late",
@@ -159,7 +159,7 @@ _RATES = [
 _DECISIONS = [
     graph(
         "Feasible and late",
-        "Feasible: 1 where the move ends at the rates in force, 0 where it never does. Late: 1 where it will miss "
+        "Feasible: 1 where the move ends at its rates, 0 where it never does. Late: 1 where it will miss "
         "its deadline.",
         Query(f"min by (cluster) ({select(families.THROTTLE_FEASIBLE)})", "{{cluster}} feasible"),
         latest(families.REASSIGNMENT_LATE, by="cluster", word="late"),

@@ -87,7 +87,7 @@ def _decide_with_reports(now: Round) -> Step:
         stretched = stretch_rates(now.memory.rates, now.lists)
         wanted = {role: stretched[role] for role in now.lists.roles()}
     if trigger is None:
-        return None, now.memory, _explain(now, "kept", None, in_force)
+        return None, now.memory, _explain(now, "unchanged", None, in_force)
     if trigger not in _AT_ONCE and now.is_resting:
         return None, now.memory, _explain(now, "resting", trigger, in_force)
     rates = _new_rates(now, trigger, wanted)

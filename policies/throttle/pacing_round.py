@@ -43,8 +43,8 @@ Trigger = Literal[
 ]
 """Why something is decided. ``finished``: nothing moves any more, whether completed or cancelled."""
 
-Outcome = Literal["nothing-moves", "decided", "kept", "resting", "infeasible", "unknown", "stale"]
-"""``kept``: the throttle is as it should be; ``resting``: it should change, but did so a moment ago; ``infeasible``: the
+Outcome = Literal["nothing-moves", "decided", "unchanged", "resting", "infeasible", "unknown", "stale"]
+"""``unchanged``: the throttle is as it should be; ``resting``: it should change, but did so a moment ago; ``infeasible``: the
 network leaves less than the minimum; ``unknown``: there is no throttle and not enough is known for one; ``stale``: reports
 are missing and the throttle stays."""
 

@@ -18,7 +18,7 @@ SUBJECT = "reassignments"
 V = TypeVar("V")
 _NAMES_SHOWN = 5
 _BECAUSE: Mapping[Trigger, str] = {
-    "first-throttle": "what moves is not paced yet, {moving}",
+    "first-throttle": "what {moves} is not paced yet, {moving}",
     "moves-joined": "partitions joined the move, or a broker of it is back",
     "throttle-lost": "throttles that are still needed are not there",
     "minimum-rose": "a minimum came near the rate, and below it the move would never end",
@@ -71,7 +71,7 @@ def _reassignments(observation: Observation) -> str:
         return "unknown"
     if not len(observation.moves):
         return "none"
-    return "running" if observation.is_running else "planned"
+    return "planned" if observation.is_planned else "running"
 
 
 def bottleneck(explanation: PacingExplanation) -> str | None:
@@ -86,7 +86,8 @@ def _texts(values: Mapping[BrokerRole, V], role: Role) -> dict[str, V]:
 
 def _reason(decision: ThrottleDecision, explanation: PacingExplanation, observation: Observation) -> str:
     moving = 0 if observation.moves is None else len(observation.moves)
-    because = _BECAUSE[decision.trigger].format(moving=counted(moving, "partition"))
+    moves, takes = ("is planned to move", "would take") if observation.is_planned else ("moves", "done in")
+    because = _BECAUSE[decision.trigger].format(moves=moves, moving=counted(moving, "partition"))
     because = because[0].upper() + because[1:]
     uncounted = "" if (names := leaderless(explanation)) is None else f" {names}."
     if not decision.set_rates:
@@ -97,7 +98,7 @@ def _reason(decision: ThrottleDecision, explanation: PacingExplanation, observat
     done = ""
     if explanation.eta is not None and explanation.eta.remaining_s is not None:
         last = bottleneck(explanation)
-        done = f", done in {explanation.eta.remaining_s:.0f} s" + (f", {last} last" if last else "")
+        done = f", {takes} {explanation.eta.remaining_s:.0f} s" + (f", {last} last" if last else "")
     return f"{because}: {rates} bytes/s for {roles}{done}.{uncounted}"
 
 

@@ -112,7 +112,8 @@ def _decide(context: RoundContext) -> list[Output]:
         context,
         explanation,
         outcome="decided",
-        reason=_verdict(explanation, decision, hold, broken),
+        reason=_verdict(explanation, decision, hold, broken)
+        + ("; the moves are planned, none runs yet" if observation.is_planned else ""),
         actions=actions,
         drift_seen=drift_seen,
         broken=broken,

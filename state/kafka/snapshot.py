@@ -51,6 +51,11 @@ class Observation:
     why_unknown: Callable[[str], str]
     """From the name of a partition to why it lacks a number."""
 
+    @property
+    def is_planned(self) -> bool:
+        """Whether there are moves, none of which Kafka carries out yet."""
+        return self.moves is not None and len(self.moves) > 0 and not self.is_running
+
 
 def observe(
     before: PartitionTable,

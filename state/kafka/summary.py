@@ -108,6 +108,7 @@ def _throttle(
         trigger=explanation.wanted_trigger,
         as_of=rfc3339(observation.at_ms),
         partitions_moving_count=None if moves is None else len(moves),
+        planned=observation.is_planned,
         fingerprint=None if moves is None or not len(moves) else moves.fingerprint(),
         differs_from_plan=explanation.differs_from_plan,
         bytes_left=_bytes_left(explanation, observation),

@@ -444,7 +444,7 @@ class ThrottleSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The reassignments of a Kafka cluster in a round summary."""
 
     outcome: str
-    """`decided`, or why nothing was decided: `nothing-moves`, `kept`, `resting`, `infeasible`, `unknown`, `stale`, `held`
+    """`decided`, or why nothing was decided: `nothing-moves`, `unchanged`, `resting`, `infeasible`, `unknown`, `stale`, `held`
     (paused, failing, off, retrying or too large; the round's `reason` says which)."""
     trigger: str | None
     """What called for a decision, whether it was held or not."""
@@ -452,6 +452,8 @@ class ThrottleSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Time of the newest report, from which the ETA counts."""
     partitions_moving_count: int | None
     """Partitions that gain a replica; null: no report says what moves."""
+    planned: bool = False
+    """Whether they are only planned, and Kafka moves none of them yet: the ETA is what they would take."""
     fingerprint: str | None
     """Fingerprint of what moves where."""
     differs_from_plan: bool
@@ -459,7 +461,7 @@ class ThrottleSummary(msgspec.Struct, frozen=True, kw_only=True):
     bytes_left: int | None
     """Sum over all replicas that are added; null: unknown."""
     rates_bytes_per_s: dict[str, int]
-    """Rates in force after this round, by role as in `leader:101`."""
+    """Rates after this round, by role as in `leader:101`; in dry-run, what they would be."""
     min_bytes_per_s: dict[str, int | None]
     """The minimum of each role that has something to do; its rate must be above it."""
     feasible: bool | None

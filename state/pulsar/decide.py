@@ -3,14 +3,14 @@
 The order is fixed: fleet, quorum and warm-up, masks, answers, drains, policy, splits, budgets, memory, outputs.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from policies.shedding.contract import FIRED, SheddingPlan
+from policies.shedding.contract import SheddingPlan
 from policies.shedding.view import Side
 from policies.splitting.plan import TopicTable
-from policies.wording import counted
 from state.closing import Closing, obstacle
 from state.ledger import Decision
 from state.memory import Header
@@ -34,8 +34,9 @@ from state.pulsar.effects import Promised, promised
 from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
 from state.pulsar.shedding import Admitted, admit, settle, shed
 from state.pulsar.splits import Splits
-from state.pulsar.summary import Decided, summarize
+from state.pulsar.summary import Decided, candidate_outcomes, summarize
 from state.pulsar.view import PolicyView, RoundContext, policy_view, round_context, shadowed_view
+from state.pulsar.wording import actions_text, stay_text
 from state.summary import fit
 
 
@@ -189,35 +190,40 @@ def judge(
         done_rows=answers.unload_rows,
     )
     settle(context, wanted, admitted.holds)
-    reason = _decision_reason(wanted.plan, admitted, decided, drained, answers)
+    reason = _decision_reason(admission, table, wanted.plan, decided, drained, answers, admitted)
     return Decided("decided", reason, wanted, admitted, decided, drained, answers)
 
 
 def _decision_reason(
+    admission: Admission,
+    table: PolicyView,
     plan: SheddingPlan,
-    admitted: Admitted,
     decided: Splits | None,
     drained: drains.Drained,
     answers: approvals.Answers,
+    admitted: Admitted,
 ) -> str:
-    fired = plan.examined.counts().get(FIRED, 0)
-    held = len(admitted.holds)
-    sentence = f"{fired} of {len(plan.examined)} examined fired, {counted(len(admitted.unloads), 'unload')} decided, {held} held back"
-    approved = len(answers.unloads) + len(answers.cuts)
-    if approved:
-        sentence += f"; {counted(approved, 'approved action')} go{'es' * (approved == 1)} out"
-    if drained.unloads:
-        sentence += f"; {counted(len(drained.unloads), 'unload')} to empty drained brokers"
-    proposed = len(admitted.proposals) + (len(decided.proposals) if decided else 0)
-    if proposed:
-        sentence += f"; {proposed} proposed"
-    if decided is None:
-        return sentence
-    outstanding = len(decided.plan.examined)
-    return (
-        f"{sentence}; {counted(outstanding, 'bundle')} stand{'s' * (outstanding == 1)} out for a split, "
-        f"{counted(len(decided.cuts), 'split')} decided"
-    )
+    """What happens and why the rest does not; while a controller without memory starts, until when that is."""
+    hold = admission.holds.unload
+    unloads = len(answers.unloads) + len(drained.unloads) + len(admitted.unloads)
+    why = stay_text(Counter(candidate_outcomes(table, plan, admitted.holds)))
+    if not why and not unloads:
+        why = ", ".join(f"{count} {name}" for name, count in plan.examined.counts().items())
+    parts = [
+        *([f"starting: {hold.detail}"] if hold is not None and hold.reason == "starting" else []),
+        actions_text(
+            unloads,
+            "unload",
+            why or ("" if unloads else "there is no broker to look at"),
+            approved=len(answers.unloads),
+            to_empty_drained_brokers=len(drained.unloads),
+        ),
+    ]
+    cuts = len(answers.cuts) + (len(decided.cuts) if decided else 0)
+    standing_out = splits.section(decided).outcomes if decided else {}
+    if cuts or standing_out:
+        parts.append(actions_text(cuts, "split", stay_text(standing_out), approved=len(answers.cuts)))
+    return "; ".join(parts)
 
 
 def remember(context: RoundContext, table: PolicyView, made: Sequence[tuple[Output, Unload | Split]]) -> None:

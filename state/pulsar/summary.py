@@ -199,19 +199,24 @@ def examined_section(context: RoundContext, table: PolicyView, shed: Shed) -> Se
     return Section(count=len(examined), outcomes=examined.counts(), heaviest=shown)
 
 
-def candidates_section(
-    table: PolicyView, plan: SheddingPlan, holds: Mapping[int, Hold]
-) -> Section[CandidateRow]:
-    """Bundles of the brokers that fired; ``holds`` says which wanted unloads (by bundle row) did not happen."""
-    bundles, brokers, rows = table.view.bundles, table.view.brokers, plan.tried_rows
-    outcomes = [
+def candidate_outcomes(table: PolicyView, plan: SheddingPlan, holds: Mapping[int, Hold]) -> list[str]:
+    """What became of each bundle that was tried; ``holds`` says which wanted unloads (by bundle row) did not happen."""
+    return [
         holds[row].reason
         if row in holds
         else MASK_REASONS[int(table.mask_codes[row])]
         if code == BundleOutcome.MASKED
         else BUNDLE_OUTCOMES[code]
-        for row, code in zip(rows.tolist(), plan.tried_outcomes.tolist(), strict=True)
+        for row, code in zip(plan.tried_rows.tolist(), plan.tried_outcomes.tolist(), strict=True)
     ]
+
+
+def candidates_section(
+    table: PolicyView, plan: SheddingPlan, holds: Mapping[int, Hold]
+) -> Section[CandidateRow]:
+    """Bundles of the brokers that fired, each with its one outcome."""
+    bundles, brokers, rows = table.view.bundles, table.view.brokers, plan.tried_rows
+    outcomes = candidate_outcomes(table, plan, holds)
     owners = bundles.owners_of(rows)
     heaviest = np.lexsort((rows, -bundles.bytes_per_s[rows], -bundles.messages_per_s[rows]))[:SHOWN_ROWS]
     shown = [

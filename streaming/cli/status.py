@@ -9,6 +9,7 @@ from typing import Any
 import click
 import msgspec
 
+from policies.wording import counted
 from state.events import System
 from state.outputs import (
     ApprovalSummary,
@@ -16,7 +17,6 @@ from state.outputs import (
     ExaminedRow,
     OtherBalancers,
     RoundSummary,
-    ThrottleSummary,
     UsageSummary,
 )
 from streaming.cli.control import Standing, read_standings
@@ -24,7 +24,6 @@ from streaming.cli.options import example, settings_options
 from streaming.cli.output import (
     age_text,
     asked_text,
-    counts_text,
     format_option,
     render,
     table_lines,
@@ -32,6 +31,7 @@ from streaming.cli.output import (
     value_text,
 )
 from streaming.cli.published import (
+    LATE_AFTER_ROUNDS,
     LOOK_BACK_S,
     Newest,
     Process,
@@ -39,17 +39,22 @@ from streaming.cli.published import (
     age_s,
     epoch_of,
     is_late,
+    length_s,
     newest_leaders,
     newest_processes,
     records_of,
 )
-from streaming.cli.summaries import examined_text, maintenance_lines
+from streaming.cli.summaries import examined_text, maintenance_lines, outcome_text
+from streaming.contract.envelope import read_envelope
+from streaming.contract.messages import KafkaLoadReportMessage, LoadReportMessage, type_of
 from streaming.process.exits import NotFound, Refused
 from streaming.process.stop_signals import watched
 from streaming.settings import Settings
 from streaming.settings.reference import toml_value
+from streaming.systems import input_side
 from streaming.transport.topics import BEATS_RETENTION_MS
 
+_REPORT_TYPES = (type_of(LoadReportMessage), type_of(KafkaLoadReportMessage))
 NEAREST_COUNT = 5
 """Pairs or brokers shown of those that did not fire; the heaviest come first."""
 _WATCH_S = 5.0
@@ -66,6 +71,8 @@ class ClusterStatus:
     leaders: Mapping[str, Process] | None
     """By their names, the controllers that lead or led last, by their beats; None where those cannot be read."""
     processes: Sequence[Process] = ()
+    reports_come: bool | None = None
+    """Whether reports of the cluster come though its rounds are late; None where that is not known."""
     now_ms: int
 
     @property
@@ -98,6 +105,12 @@ class ClusterStatus:
     def is_late(self) -> bool:
         """Whether there should be a newer round."""
         return is_late(self.event.data, self.now_ms)
+
+    @property
+    def rounds_behind(self) -> int | None:
+        """How many rounds its controller has to catch up; None where it does not."""
+        is_catching_up = self.is_late and self.runs and self.reports_come
+        return int(self.age_s // length_s(self.event.data)) if is_catching_up else None
 
     @property
     def nearest(self) -> list[ExaminedRow]:
@@ -145,11 +158,49 @@ def _statuses(settings: Settings, wanted: set[str], newest: Newest) -> Iterator[
     rounds = _newest_rounds(settings, wanted, newest, leaders)
     systems: dict[str, System] = {event.cluster: event.data.system for event, _ in rounds}
     stands = _read_standings(settings, systems)
+    reporting = _find_reporting(settings, [event.data for event, _ in rounds], now_ms)
     for event, epoch in rounds:
         waiting = _describe_waiting(event, stands.get(event.cluster, Standing()))
         yield ClusterStatus(
-            event=event, epoch=epoch, waiting=waiting, leaders=leaders, processes=processes, now_ms=now_ms
+            event=event,
+            epoch=epoch,
+            waiting=waiting,
+            leaders=leaders,
+            processes=processes,
+            reports_come=None if reporting is None else event.cluster in reporting,
+            now_ms=now_ms,
         )
+
+
+def _find_reporting(settings: Settings, rounds: Sequence[RoundSummary], now_ms: int) -> set[str] | None:
+    """Those of the clusters with late rounds of which reports come all the same; None where the input cannot be read."""
+    late = {data.cluster.encode(): length_s(data) for data in rounds if is_late(data, now_ms)}
+    found: set[str] = set()
+    if not late:
+        return found
+    begin_ms = now_ms - round(1000 * LATE_AFTER_ROUNDS * max(late.values()))
+    try:
+        with input_side(settings).reader(settings.topics.input, begin=begin_ms) as reader:
+            for record in reader.read_to_end():
+                if (
+                    record.key in late
+                    and record.key.decode() not in found
+                    and _is_report(record.value or b"")
+                ):
+                    found.add(record.key.decode())
+                    if len(found) == len(late):
+                        break
+    except Refused as error:
+        click.echo(f"it is not known whether reports come: {error}", err=True)
+        return None
+    return found
+
+
+def _is_report(value: bytes) -> bool:
+    try:
+        return read_envelope(value).type in _REPORT_TYPES
+    except msgspec.MsgspecError:
+        return False
 
 
 def _read_beats(settings: Settings, now_ms: int) -> tuple[dict[str, Process], list[Process]] | None:
@@ -211,7 +262,7 @@ def _describe_waiting(event: Round, stands: Standing) -> str | None:
 
 
 _FIELDS = (
-    "cluster system controller epoch runs beat standbys round end age_s is_late outcome reason mode paused policy settings "
+    "cluster system controller epoch runs beat standbys round end age_s is_late rounds_behind outcome reason mode paused policy settings "
     "control waiting failing_since splits_failing_since brokers_reporting_count brokers_missing brokers_failed usage "
     "other_balancers nearest held actions in_flight findings throttle shadow upkeep approval"
 )
@@ -250,6 +301,7 @@ def status_tree(status: ClusterStatus) -> dict[str, Any]:
         "standbys": standbys,
         "age_s": round(status.age_s, 3),
         "is_late": status.is_late,
+        "rounds_behind": status.rounds_behind,
         "settings": data.settings_by_name(),
         "waiting": status.waiting,
         "nearest": status.nearest,
@@ -281,9 +333,8 @@ def status_text(status: ClusterStatus) -> str:
         ("settings", [f"{name} = {toml_value(value)}" for name, value in settings]),
         ("brokers", [_brokers(data)]),
         ("beside", _describe_other_balancers(data.other_balancers)),
-        ("round", [f"{data.outcome}: {data.reason}"]),
+        ("round", [outcome_text(data)]),
         ("nearest", [f"{examined_text(row)}: {row.detail}" for row in status.nearest]),
-        ("held", [counts_text(status.held)] if status.held else []),
         (
             "in flight",
             [f"{row.kind} {row.target} until {row.expires_at} ({row.id})" for row in data.in_flight],
@@ -297,7 +348,7 @@ def status_text(status: ClusterStatus) -> str:
             if since is not None
         ),
         ("findings", [f"{each.kind} {each.subject}: {each.advice}" for each in data.findings.heaviest]),
-        *_throttle(data.throttle),
+        *_throttle(data),
     ]
     rows = [("" if number else name, line) for name, lines in parts for number, line in enumerate(lines)]
     mode = "acts" if data.mode == "act" else "dry-run"
@@ -322,12 +373,17 @@ def _controller(status: ClusterStatus) -> str:
 
 
 def _lateness(status: ClusterStatus) -> Iterator[str]:
-    if status.is_late:
+    if status.rounds_behind is not None:
+        behind = f"catching up ({counted(status.rounds_behind, 'round')} behind)"
+        yield f"{behind}; if it stays so, see `trimtab rejected tail`; the rest is as of that round"
+    elif status.is_late:
         why = {
             True: "no reports come: see the collector",
             False: "its controller does not run",
             None: "no reports come (see the collector), or no controller runs",
         }[status.runs]
+        if status.runs and status.reports_come is None:
+            why = "no reports come (see the collector), or its controller is catching up"
         yield f"no newer round: {why}; the rest is as of that round"
 
 
@@ -377,10 +433,14 @@ def _approval(found: ApprovalSummary | None) -> Iterator[str]:
         yield from (f"{row.kind} {row.bundle} until {row.expires_at} ({row.id})" for row in found.open)
 
 
-def _throttle(throttle: ThrottleSummary | None) -> Iterator[tuple[str, list[str]]]:
+def _throttle(data: RoundSummary) -> Iterator[tuple[str, list[str]]]:
+    throttle = data.throttle
     if throttle is None:
         return
     moving = "unknown" if throttle.partitions_moving_count is None else throttle.partitions_moving_count
-    eta = "" if throttle.eta_s is None else f", done in {throttle.eta_s:.0f} s"
-    yield "throttle", [f"{throttle.outcome}, partitions moving: {moving}{eta}"]
-    yield "rates", [f"{role} {value_text(rate)} bytes/s" for role, rate in throttle.rates_bytes_per_s.items()]
+    what, takes = ("planned", "would take") if throttle.planned else ("moving", "done in")
+    eta = "" if throttle.eta_s is None else f", {takes} {throttle.eta_s:.0f} s"
+    yield "throttle", [f"{throttle.outcome}, partitions {what}: {moving}{eta}"]
+    would_be = "would be " if data.mode == "dry-run" else ""
+    rates = throttle.rates_bytes_per_s.items()
+    yield "rates", [f"{role} {would_be}{value_text(rate)} bytes/s" for role, rate in rates]

@@ -26,8 +26,12 @@ _ROWS_MAX = 20
 def tail_round_text(data: RoundSummary) -> str:
     """A round in one line."""
     marks = [data.mode, *(["paused"] if data.paused else [])]
-    actions = counted(data.actions_count, "action")
-    return f"{data.end} {data.cluster} round {data.round} [{', '.join(marks)}] {data.outcome}, {actions}: {data.reason}\n"
+    return f"{data.end} {data.cluster} round {data.round} [{', '.join(marks)}] {outcome_text(data)}\n"
+
+
+def outcome_text(data: RoundSummary) -> str:
+    """What a round did, and why it did no more; the policies ran where nothing else is said."""
+    return data.reason if data.outcome == "decided" else f"{data.outcome}: {data.reason}"
 
 
 def round_text(event: Round) -> str:
@@ -35,7 +39,7 @@ def round_text(event: Round) -> str:
     data = event.data
     lines = [
         f"round {data.round} of {data.cluster} ({data.system}), {data.start} to {data.end}",
-        f"{data.outcome}: {data.reason}",
+        outcome_text(data),
         "",
         *circumstances_lines(data),
         *looked_at_lines(data),

@@ -98,11 +98,12 @@ class Patience:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """The result of a sweep: brokers asked, those that failed with the reason, and on Kafka the number of moving partitions."""
+    """The result of a sweep: brokers asked, those that failed with the reason, and on Kafka how many partitions move or are planned to."""
 
     asked: Sequence[str]
     failed: Mapping[str, str]
     moving_count: int = 0
+    planned_count: int = 0
 
 
 class EventWriter:

@@ -166,10 +166,12 @@ class KafkaSweeper:
             why = self._read_broker(kafka, broker, moves, offsets, throttle)
             if why is not None:
                 failed[broker] = why
+        planned_count = sum(not set(move.adding) <= set(move.replicas) for move in moves.values())
         swept = Swept(
             asked=list(map(str, wanted)),
             failed={str(broker): reason for broker, reason in sorted(failed.items())},
-            moving_count=len(moves),
+            moving_count=len(moves) - planned_count,
+            planned_count=planned_count,
         )
         self._writer.tick(swept.asked, swept.failed)
         return swept
@@ -330,11 +332,12 @@ class KafkaCollector(Collector):
             return self._fail("not-written", error)
         self._complete(began_s=began_s, brokers_count=len(swept.asked) - len(swept.failed))
         _LOG.info(
-            "sweep of %s: %d brokers, %d failed, %d partitions move",
+            "sweep of %s: %d brokers, %d failed, %d partitions move, %d are planned to",
             self._cluster,
             len(swept.asked),
             len(swept.failed),
             swept.moving_count,
+            swept.planned_count,
         )
         return True
 

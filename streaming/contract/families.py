@@ -213,7 +213,7 @@ REASSIGNMENT_BOTTLENECK = _gauge(
 )
 THROTTLE_FEASIBLE = _gauge(
     "throttle_feasible",
-    "1 where the move ends at the rates in force, 0 where it never does; NaN: unknown, or nothing moves.",
+    "1 where the move ends at the rates of the last round, 0 where it never does; NaN: unknown, or nothing moves.",
     "cluster",
 )
 THROTTLE_CHANGED = _gauge(
@@ -228,7 +228,11 @@ THROTTLE_FAILURES = _gauge(
     "cluster",
 )
 THROTTLE_RATE = _gauge(
-    "throttle_rate_bytes_per_second", "Throttle in force, while something moves.", "cluster", "broker", "role"
+    "throttle_rate_bytes_per_second",
+    "Throttle of the last round, while something moves; in dry-run, what it would be.",
+    "cluster",
+    "broker",
+    "role",
 )
 THROTTLE_MINIMUM = _gauge(
     "throttle_minimum_bytes_per_second",

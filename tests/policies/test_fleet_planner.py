@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.shedding.fleet_planner import FleetPlannerSettings
+from policies.shedding.contract import SheddingPlan
+from policies.shedding.fleet_planner import POLICY, FleetPlannerSettings
 from policies.shedding.view import JudgedAction, Promise, UnloadInFlight
 from tests.policies.planned_clusters import IDLE_POINTS, Cluster, even, one_hot
 
@@ -79,6 +80,31 @@ def test_a_plan_that_was_cut_short_goes_on_to_its_goal_though_the_rest_is_accept
     rounds = [cluster.round() for _ in range(20)]
     assert sum(map(bool, rounds)) > 2
     assert cluster.spread() <= 10.0
+
+
+def said(plan: SheddingPlan) -> list[str]:
+    """What a plan says of each of its unloads."""
+    return [
+        POLICY.sentences[plan.examined.trigger_of(by)]("b1", None, plan.examined.evidence_of(by))
+        for by in plan.unload_examined.tolist()
+    ]
+
+
+def test_a_plan_that_goes_on_below_the_limit_says_what_it_goes_on_to() -> None:
+    cluster = one_hot(70.0)
+    cluster.settings = FleetPlannerSettings(max_moved_ratio=0.03)
+    first: list[str] = []
+    while not first:
+        cluster.round()
+        first = said(cluster.plan)
+    assert all("15 acceptable" in each and "within" not in each for each in first)
+    below: list[str] = []
+    for _ in range(20):
+        if cluster.round() and cluster.plan.examined.evidence["apart_points"].max() < 15:
+            below += said(cluster.plan)
+    assert below
+    assert all("to bring the group within 7.5 points" in each for each in below)
+    assert not any("acceptable" in each or "to be sure" in each for each in below)
 
 
 def test_usage_that_stays_without_more_traffic_is_believed_after_some_rounds() -> None:

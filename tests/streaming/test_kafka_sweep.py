@@ -14,7 +14,7 @@ from typing import cast
 import pytest
 
 from state.events import MovesReport, Reassignment
-from streaming.collector.collector import EventWriter
+from streaming.collector.collector import EventWriter, Swept
 from streaming.collector.kafka import KafkaSweeper, find_conflicts, read_planned
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.network_metrics import NetworkMeter
@@ -83,9 +83,12 @@ class Sweeps:
     def close(self) -> None:
         """Nothing is open."""
 
-    def moves(self) -> MovesReport:
+    def swept(self) -> Swept:
         self.sent.clear()
-        self._sweeper.sweep(cast("KafkaCluster", self.cluster))
+        return self._sweeper.sweep(cast("KafkaCluster", self.cluster))
+
+    def moves(self) -> MovesReport:
+        self.swept()
         (found,) = (event for value in self.sent if isinstance(event := decode(value)[1], Reassignment))
         return found.report
 
@@ -103,6 +106,13 @@ def test_a_running_move_whose_topic_a_broker_does_not_know_yet_is_still_reported
     unknown = sweeps.moves().moves
     assert unknown.fingerprint() == known.fingerprint()
     assert (known.leader.tolist(), unknown.leader.tolist()) == ([1], [-1])
+
+
+def test_what_is_planned_is_not_counted_as_moving(tmp_path: Path):
+    found = Sweeps(file_of(tmp_path, ("u", 0, [1, 3]))).swept()
+    assert (found.moving_count, found.planned_count) == (1, 1)
+    found = Sweeps().swept()
+    assert (found.moving_count, found.planned_count) == (1, 0)
 
 
 def test_a_plan_that_cannot_be_read_for_once_is_the_one_before_and_ends_no_throttle(tmp_path: Path):

@@ -2,19 +2,21 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Self
+from typing import Any, Self
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
 from policies.shedding.registry import POLICIES
 from state.outputs import RoundSummary
 from state.pulsar.masks import MASK_REASONS
-from streaming.cli import main, published
+from streaming.cli import control, main, published, status
 from streaming.cli.actions import Action, has_id, leader_text, read_action, read_leader, tail_text, why_text
 from streaming.cli.published import StaleFilter, UnreadableEvent, epoch_of, is_round_of, read_round
 from streaming.cli.rounds import (
@@ -28,7 +30,7 @@ from streaming.contract.encode import encode_leader
 from streaming.process.exits import REFUSED
 from streaming.transport.side import TopicRecord
 from tests.streaming.golden import folders, messages
-from tests.streaming.records import on_topic
+from tests.streaming.records import BEAT, beat_on_topic, on_topic
 
 ROOT = Path(__file__).parents[2]
 RECORDING = str(ROOT / "tests" / "recordings" / "pulsar-3-brokers.ndjson.gz")
@@ -133,6 +135,17 @@ class Topic:
             yield on_topic(value, key=ACTION["cluster"].encode(), offset=offset)
 
 
+class Records(Topic):
+    """A reader of a topic that holds these records."""
+
+    def __init__(self, records: Sequence[TopicRecord]) -> None:
+        super().__init__([])
+        self._records = records
+
+    def read_to_end(self) -> Iterator[TopicRecord]:
+        yield from self._records
+
+
 def run(monkeypatch: pytest.MonkeyPatch, values: Sequence[bytes], *arguments: str) -> Result:
     side = SimpleNamespace(reader=lambda *_, **__: Topic(values))
     monkeypatch.setattr(published, "output_side", lambda _: side)
@@ -156,6 +169,40 @@ def test_a_newest_summary_of_no_use_is_named_with_its_place(
     assert done.exit_code == REFUSED, (done.output, done.exception)
     assert "trimtab.audit, offset 1: not a trimtab.round.v1: " in done.stderr
     assert "it may be from another version of trimtab" in done.stderr
+
+
+REPORT = {**ACTION, "type": "trimtab.pulsar.load-report.v1", "data": {}}
+RESULT = {**ACTION, "type": "trimtab.action-result.v1", "data": {}}
+
+
+@pytest.mark.parametrize(
+    ("on_input", "said"),
+    [
+        ([RESULT, REPORT], "catching up ("),
+        ([RESULT], "no newer round: no reports come"),
+        ([], "no newer round"),
+    ],
+    ids=["reports", "results only", "nothing"],
+)
+def test_status_looks_for_reports_where_rounds_are_late(
+    monkeypatch: pytest.MonkeyPatch, on_input: list[dict[str, Any]], said: str
+):
+    name = SUMMARY["source"].rpartition("/")[2]
+    beat = msgspec.structs.replace(BEAT, name=name)
+    held = {
+        "trimtab.audit": [on_topic(json.dumps(SUMMARY).encode(), key=SUMMARY["cluster"].encode())],
+        "trimtab.beats": [beat_on_topic(beat, at_ms=round(time.time() * 1000))],
+        "trimtab.input": [
+            on_topic(json.dumps(each).encode(), key=SUMMARY["cluster"].encode()) for each in on_input
+        ],
+        "trimtab.control": [],
+    }
+    side = SimpleNamespace(reader=lambda topic, **_: Records(held[topic]))
+    for module in (published, status, control):
+        monkeypatch.setattr(module, "output_side" if module is published else "input_side", lambda _: side)
+    done = CliRunner().invoke(main, ["status"])
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert done.stdout.splitlines()[1].strip().startswith(said), done.stdout
 
 
 def test_why_names_an_action_that_it_cannot_read(monkeypatch: pytest.MonkeyPatch):

@@ -32,7 +32,7 @@ from streaming.cli.published import (
     read_round,
 )
 from streaming.cli.rounds import place_of, rejected_text, tail_rejected_text
-from streaming.cli.status import ClusterStatus, status_text
+from streaming.cli.status import ClusterStatus, status_text, status_tree
 from streaming.cli.summaries import round_text, tail_round_text
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
 from streaming.settings import Settings
@@ -93,10 +93,17 @@ def status(
     *,
     after_s: float = 30,
     beats: dict[str, Process] | None = None,
+    reports_come: bool | None = False,
     **fields: Any,
 ) -> ClusterStatus:
-    now_ms = round(END_MS + 1000 * after_s)
-    return ClusterStatus(event=of(data, **fields), epoch=7, waiting=None, leaders=beats, now_ms=now_ms)
+    return ClusterStatus(
+        event=of(data, **fields),
+        epoch=7,
+        waiting=None,
+        leaders=beats,
+        reports_come=reports_come,
+        now_ms=round(END_MS + 1000 * after_s),
+    )
 
 
 def record(event: Round, *, epoch: int = 1, offset: int = 0) -> TopicRecord:
@@ -109,7 +116,7 @@ def test_it_says_what_is_in_force_what_happened_and_why_nothing_did():
         beats=running(),
         settings=settings,
         control=CONTROL,
-        reason="0 of 5 examined fired",
+        reason="0 unloads: 5 bundles rest after a move",
         examined=rows(PAIR),
         in_flight=[UNLOAD],
         findings=rows(HOT),
@@ -124,9 +131,8 @@ def test_it_says_what_is_in_force_what_happened_and_why_nothing_did():
         '  settings    pulsar.guards.excluded_brokers = ["b9"]\n'
         "              pulsar.guards.max_unloads_per_round_count = 1000\n"
         "  brokers     3 reporting, missing b4, usage mean 60.0, max 80.0 points\n"
-        "  round       decided: 0 of 5 examined fired\n"
+        "  round       0 unloads: 5 bundles rest after a move\n"
         "  nearest     b1 with b2: hit-count 3/8\n"
-        "  held        5 cooldown\n"
         "  in flight   unload t/n/0x0_0x1 until 1970-01-01T00:11:00.000Z (a1)\n"
         "  failing     unloads are held since 1970-01-01T00:03:00.000Z, because too many failed: see `trimtab resume`\n"
         "  findings    hot-partition t/n/orders: add partitions\n"
@@ -198,12 +204,21 @@ def test_a_cluster_whose_rounds_have_stopped_is_shown_as_late(*, after_s: float,
     assert ("no newer round" in status_text(found)) == is_late
 
 
-def test_of_a_kafka_cluster_it_says_what_moves_and_at_which_rates():
-    text = status_text(
-        status(of_kafka(msgspec.structs.replace(THROTTLE, outcome="kept", eta_s=90.4)), after_s=-460)
-    )
-    assert "  throttle    kept, partitions moving: 1, done in 90 s\n" in text
-    assert "  rates       leader:101 30 bytes/s\n              follower:104 40 bytes/s\n" in text
+@pytest.mark.parametrize(
+    ("mode", "planned", "throttle", "rates"),
+    [
+        ("act", False, "moving: 1, done in 90 s", "leader:101 30 bytes/s"),
+        ("dry-run", False, "moving: 1, done in 90 s", "leader:101 would be 30 bytes/s"),
+        ("act", True, "planned: 1, would take 90 s", "leader:101 30 bytes/s"),
+        ("dry-run", True, "planned: 1, would take 90 s", "leader:101 would be 30 bytes/s"),
+    ],
+)
+def test_of_a_kafka_cluster_it_says_what_moves_or_is_planned_and_at_which_rates(
+    mode: Any, throttle: str, rates: str, *, planned: bool
+):
+    found = msgspec.structs.replace(THROTTLE, outcome="unchanged", eta_s=90.4, planned=planned)
+    text = status_text(status(of_kafka(found), mode=mode, after_s=-460))
+    assert f"  throttle    unchanged, partitions {throttle}\n  rates       {rates}\n" in text
 
 
 def test_what_a_newer_control_event_asks_for_is_shown_as_waiting():
@@ -242,6 +257,25 @@ def test_it_says_whether_the_controller_runs_and_so_why_no_round_comes(
     assert f"  controller  {controller}\n" in text
     (late,) = [line for line in text.splitlines() if "no newer round" in line]
     assert why in late
+
+
+@pytest.mark.parametrize(
+    ("beats", "reports_come", "behind", "said"),
+    [
+        (running(batch=None), True, 10, "catching up (10 rounds behind)"),
+        (running(), True, 10, "catching up (10 rounds behind)"),
+        (running(), False, None, "no newer round: no reports come: see the collector"),
+        (running(), None, None, "or its controller is catching up"),
+        ({}, True, None, "no newer round: its controller does not run"),
+    ],
+)
+def test_a_controller_that_has_reports_to_work_through_catches_up(
+    beats: dict[str, Process], *, reports_come: bool | None, behind: int | None, said: str
+):
+    found = status(after_s=600, beats=beats, reports_come=reports_come)
+    assert found.rounds_behind == behind
+    assert status_tree(found)["rounds_behind"] == behind
+    assert said in status_text(found).splitlines()[1]
 
 
 def test_the_newest_beat_of_each_controller_counts_unless_another_process_has_replaced_it():
@@ -342,11 +376,18 @@ def test_a_round_is_told_with_what_it_looked_at_judged_and_found():
     assert "Findings" not in round_text(of(ROUND, findings=section()))
 
 
-def test_a_round_in_a_line():
-    data = msgspec.structs.replace(ROUND, paused=True, actions_count=1, reason="why")
-    assert tail_round_text(data) == (
-        "1970-01-01T00:08:00.000Z east-1 round 7 [act, paused] decided, 1 action: why\n"
-    )
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"reason": "0 unloads: 1 bundle is too big"}, "0 unloads: 1 bundle is too big"),
+        ({"outcome": "warm-up", "reason": "round 1 of 3 of warm-up"}, "warm-up: round 1 of 3 of warm-up"),
+    ],
+)
+def test_a_round_is_told_in_the_same_words_everywhere(fields: dict[str, Any], said: str):
+    found = msgspec.structs.replace(ROUND, paused=True, **fields)
+    assert tail_round_text(found) == f"1970-01-01T00:08:00.000Z east-1 round 7 [act, paused] {said}\n"
+    assert f"  round       {said}\n" in status_text(status(found))
+    assert f"\n{said}\n" in round_text(of(found))
 
 
 def test_a_round_is_found_by_its_cluster_and_number():

@@ -121,7 +121,7 @@ def assert_status_and_rounds_tell_it(stage: Stage, config: Path, action: dict[st
         config, "rounds", "show", "--cluster", "east-1", "1", code=1
     )
     every = ("rounds", "tail", "--from", "earliest", "--no-follow")
-    assert f"east-1 round {number} [act] decided, 1 action: " in output_of(config, *every)
+    assert f"east-1 round {number} [act] 1 unload" in output_of(config, *every)
     audit = stage.values(stage.topics.audit)
     assert output_of(config, *every, "--format", "json").encode().splitlines() == audit
 

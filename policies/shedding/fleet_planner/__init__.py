@@ -259,6 +259,7 @@ def _examine(
         "coldest_points": levels.score[spread.cold],
         "apart_points": spread.apart,
         "acceptable_spread_points": np.full(count, settings.acceptable_spread_points),
+        "goal_points": np.full(count, settings.goal_points),
         "needed_points": spread.needed_points,
         "error_points": spread.error,
         "noise_points": np.full(count, levels.noise_points),
@@ -364,15 +365,29 @@ def _round_shown(column: Floats) -> Floats:
 
 def _describe_source(source: str, _partner: str | None, evidence: Evidence) -> str:
     return (
-        f"{source} is at {evidence['level_points']:.1f} %, {evidence['apart_points']:.1f} points above the least used broker "
-        f"({evidence['acceptable_spread_points']:g} acceptable, {evidence['needed_points']:.1f} needed to be sure with noise of "
-        f"{evidence['noise_points']:.1f}); after the move {source} is expected at {evidence.get('source_after_points', 0):.1f} % "
+        f"{source} is at {evidence['level_points']:.1f} %, {evidence['apart_points']:.1f} points above the least used broker"
+        f"{_describe_cause(evidence)}; after the move {source} is expected at {evidence.get('source_after_points', 0):.1f} % "
         f"and the bundle's new broker at {evidence.get('destination_after_points', 0):.1f} %"
     )
 
 
+def _describe_cause(evidence: Evidence) -> str:
+    """What makes it stand out, or, where it does not by itself, to what the plan goes on."""
+    apart, needed, acceptable = (
+        float(evidence[name]) for name in ("apart_points", "needed_points", "acceptable_spread_points")
+    )
+    if apart < needed or needed < acceptable:
+        return f", and the plan goes on to bring the group within {evidence['goal_points']:g} points"
+    return f" ({acceptable:g} acceptable, {needed:.1f} needed to be sure with noise of {evidence['noise_points']:.1f})"
+
+
 def _describe_not_sure(evidence: Evidence) -> str:
-    return f"not-sure {evidence['apart_points']:.1f}/{evidence['needed_points']:.1f}"
+    apart, needed = float(evidence["apart_points"]), float(evidence["needed_points"])
+    return (
+        f"not-sure {apart:.1f}/{needed:.1f}"
+        if apart < needed
+        else "not-sure, its last reports contradict its level"
+    )
 
 
 POLICY: Final = SheddingPolicy(

@@ -49,7 +49,7 @@ def test_while_nothing_changes_the_throttle_is_kept() -> None:
     cluster = started()
     for _ in range(20):
         assert cluster.round(MOVE) is None
-        assert cluster.outcome == "kept"
+        assert cluster.outcome == "unchanged"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_traffic_that_falls_lowers_nothing() -> None:
 
 def test_room_in_the_network_is_used_once_a_minute_and_from_a_fifth_more_on() -> None:
     cluster = started()
-    for size, outcome in [(11_500_000, "kept"), (11_520_000, "resting")]:
+    for size, outcome in [(11_500_000, "unchanged"), (11_520_000, "resting")]:
         assert cluster.round(MOVE, room=Caps(default_bytes_per_s=size)) is None
         assert cluster.outcome == outcome
     for _ in range(3):
@@ -115,7 +115,7 @@ def test_a_cap_just_above_the_minimum_is_set_once_and_not_again_every_round() ->
     assert set(rates(cluster.round(MOVE, caps=caps)).values()) == {8_100_000}
     for _ in range(8):
         assert cluster.round(MOVE, caps=caps) is None
-        assert cluster.outcome == "kept"
+        assert cluster.outcome == "unchanged"
 
 
 def test_no_throttle_is_set_that_would_hold_the_move_for_ever() -> None:

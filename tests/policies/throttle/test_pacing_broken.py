@@ -366,7 +366,7 @@ def test_a_partition_that_loses_its_leader_leaves_the_throttle_as_it_is(mode: st
     cluster.round(MOVE, BACK)
     for _ in range(10):
         assert cluster.round(MOVE, DEAD) is None
-        assert told_of(cluster) == ("kept", ("t-9",))
+        assert told_of(cluster) == ("unchanged", ("t-9",))
 
 
 def test_missing_reports_then_fall_back_to_what_it_needed_when_it_had_one() -> None:

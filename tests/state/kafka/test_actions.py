@@ -87,6 +87,13 @@ def test_what_must_still_hold_is_what_the_round_saw(
     assert found.fingerprint == (moves.fingerprint() if has_fingerprint and moves is not None else None)
 
 
+def test_a_plan_is_called_a_plan_and_its_end_what_it_would_take() -> None:
+    found = action(explanation=explained(plan=plan(), eta=eta()), observation=replace(SEEN, is_running=False))
+    assert found.reason.startswith("What is planned to move is not paced yet, 1 partition: 24 bytes/s ")
+    assert ", would take " in found.reason
+    assert "done in" not in found.reason
+
+
 def test_minimums_are_named_also_where_they_are_not_known() -> None:
     unsure = needs(min_bytes_per_s={L1: 20, L2: None, F3: 10})
     found = action(explanation=explained(needs=unsure))

@@ -146,7 +146,16 @@ def test_every_event_ends_once(trace: list[Event], source: SettingsSource, seed:
     assert sum(results.values()) == sum(map(len, arrived))
 
 
-KINDS = {"first-throttle", "moves-joined", "finished", "kept", "stale", "unknown", "held", "nothing-moves"}
+KINDS = {
+    "first-throttle",
+    "moves-joined",
+    "finished",
+    "unchanged",
+    "stale",
+    "unknown",
+    "held",
+    "nothing-moves",
+}
 
 
 def test_the_traces_of_these_tests_have_decisions_and_rounds_of_every_kind():

@@ -11,7 +11,7 @@ from policies.throttle.pacing_round import PacingMemory, ThrottleDecision
 from policies.throttle.rates import ThrottleSettings
 from state.closing import Hold, Identity
 from state.controller import Controller
-from state.events import Event
+from state.events import Event, Reassignment
 from state.kafka.decide import hold_decision, hold_too_large
 from state.kafka.memory import KafkaMemory, decode_kafka
 from state.kafka.summary import RoundContext
@@ -115,7 +115,22 @@ def test_a_dry_run_decides_once_and_goes_on_as_if_it_were_done() -> None:
     outputs = played(5, mode="dry-run")
     assert sum(each["kind"] == "action" for each in outputs) == 1
     assert next(each for each in outputs if each["kind"] == "action")["dry_run"]
-    assert reasons(outputs)[-1] == "no throttle decided: kept"
+    assert reasons(outputs)[-1] == "no throttle decided: unchanged"
+
+
+def test_a_round_says_that_what_it_paces_is_only_planned() -> None:
+    controller = Controller(CLUSTER, DictStore(), identity=Identity(), settings=settings_of())
+    found = []
+    for number in range(4):
+        for event in kafka_round(number, "t"):
+            if isinstance(event, Reassignment):
+                planned = msgspec.structs.replace(event.report, is_running=False)
+                event = msgspec.structs.replace(event, report=planned)  # noqa: PLW2901
+            found += [json.loads(each.data) for each in controller.step(event).outputs]
+    assert [each["reason"] for each in found if each.get("throttle")] == [
+        "throttle decided: first-throttle; the moves are planned, none runs yet",
+        "no throttle decided: unchanged; the moves are planned, none runs yet",
+    ]
 
 
 def test_progress_is_watched_also_while_a_change_is_held() -> None:

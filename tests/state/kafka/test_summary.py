@@ -206,6 +206,15 @@ def test_where_needs_rates_and_end_are_not_known_they_are_null() -> None:
     assert (found.eta_predicted_s, found.eta_observed_low_s, found.eta_observed_high_s) == (None, None, None)
 
 
+@pytest.mark.parametrize(
+    ("observation", "planned"),
+    [(SEEN, False), (replace(SEEN, is_running=False), True), (NOTHING_MOVES, False), (NOTHING_KNOWN, False)],
+    ids=["it runs", "it is only planned", "nothing moves", "no report says what moves"],
+)
+def test_a_move_that_does_not_run_yet_is_shown_as_planned(observation: Observation, *, planned: bool) -> None:
+    assert throttle(observation=observation).planned == planned
+
+
 def test_a_decision_that_is_held_is_shown_as_held_with_what_called_for_it() -> None:
     found = throttle(explained(wanted_trigger="headroom"), is_held=True)
     assert (found.outcome, found.trigger) == ("held", "headroom")

@@ -109,11 +109,11 @@ def played(cluster: Cluster, policy: str) -> Run:
 
 
 def held(found: Run) -> list[tuple[int, dict[str, int]]]:
-    """Rounds that held unloads of the policy back, with the outcomes of its bundles."""
+    """Rounds that held unloads of the policy, which a detail explains, with the outcomes of its bundles."""
     return [
         (each["round"], each["candidates"]["outcomes"])
         for each in found.summaries
-        if "held back" in each["reason"] and ", 0 held back" not in each["reason"]
+        if any(row["detail"] != row["outcome"] for row in each["candidates"]["heaviest"])
     ]
 
 
