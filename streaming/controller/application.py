@@ -71,6 +71,7 @@ class Application:
         self._metrics.show(families.START, value=time.time())
         self._metrics.show(families.LEADER, settings.controller.name, value=0)
         self._stopping = False
+        self._metrics_url = ""
         self._start: session.Start | None = None
         """The start of Spark, while it is in progress."""
         self._health = Health(trigger_interval_s=settings.spark.trigger_interval_s)
@@ -86,7 +87,8 @@ class Application:
         )
         with stopped_by_signals(self._stop):
             with _refuse(OSError):
-                _LOG.info("metrics and health at %s", server.start())
+                self._metrics_url = server.start()
+            _LOG.info("metrics and health at %s", self._metrics_url)
             try:
                 self._run_checked()
             except StoppedWaiting:
@@ -180,6 +182,7 @@ class Application:
                 beats=beats,
                 wait=self._wait,
                 is_stopping=lambda: self._stopping,
+                metrics_url=self._metrics_url,
             )
             if controller.standby:
                 self._health.has_standbys(lambda: beats.problem)

@@ -101,8 +101,8 @@ class EnvironmentMonitor(Closeable):
             pause_s = self._every_s if problem is None else self._again_s
             if self._count == 1:
                 _LOG.warning(
-                    "the topics or the checkpoint changed while the controller runs; checking again: %s",
-                    problem,
+                    "%s; this changed while the controller runs, and is checked again",
+                    str(problem).rstrip("."),
                 )
             if self._count >= _SURE_COUNT:
                 self._problem = problem

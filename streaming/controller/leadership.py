@@ -88,6 +88,7 @@ class Leading:
     beats: Beats
     wait: Callable[[float], bool]
     is_stopping: Callable[[], bool]
+    metrics_url: str = ""
 
     @contextmanager
     def taken_over(self, wait_out: WaitingOut) -> Iterator[Begun]:
@@ -113,7 +114,7 @@ class Leading:
         if checkpoint.suits_plain_files:
             self.spark.use_plain_files()
         controller = settings.controller
-        _LOG.info("controller %s has epoch %d, mode %s", controller.name, begun.epoch, controller.mode)
+        _LOG.info("controller %s has epoch %d", controller.name, begun.epoch)
         forget_after_s = ClusterSettingsSource(settings).forget_after_s
         batches = BatchPublisher(publisher, self.metrics, settings.topics, forget_after_s=forget_after_s)
         self.duty.lead(begun.epoch, lambda: batches.newest_batch_id)
@@ -143,6 +144,7 @@ class Leading:
                     wait=self.wait,
                     is_stopping=self.is_stopping,
                     write_last_beat=self.beats.write_last_beat,
+                    metrics_url=self.metrics_url,
                 ).run()
 
     def _publish_gaps(self, begun: Begun) -> list[SkippedRange]:

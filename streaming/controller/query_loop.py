@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
+from policies.wording import counted
 from streaming.contract import families
 from streaming.controller.batches import BatchPublisher
 from streaming.controller.environment import Changed, EnvironmentMonitor, Unanswered, refuse_regrown
@@ -33,7 +34,7 @@ from streaming.spark.failures import (
     repeated_remedy,
     spark_errors,
 )
-from streaming.spark.probes import damaged_files, probe_local, probe_store
+from streaming.spark.probes import damaged_files, is_full, probe_local, probe_store
 from streaming.spark.query import Frames, Query, Runs
 from streaming.systems import validate_all
 from streaming.transport.errors import (
@@ -59,6 +60,7 @@ _DRAIN_LOOK_S = 0.1
 _DRAIN_S = 20.0
 """How long a batch in progress may take at a stop; the whole stop stays within 30 s."""
 _BACKOFF_FIRST_S, _BACKOFF_MOST_S = 1.0, 30.0
+_NAMED_MOST = 5
 _HEALTHY_S = 60.0
 """A query that ran this long begins its next back-off anew."""
 
@@ -78,7 +80,9 @@ class QueryLoop:
     wait: Callable[[float], bool]
     is_stopping: Callable[[], bool]
     write_last_beat: Callable[[], None]
+    metrics_url: str = ""
     _repeats: Repeats = field(init=False, default_factory=Repeats)
+    _has_run: bool = field(init=False, default=False)
 
     def run(self) -> None:
         """Run the query again and again, waiting longer each time it fails at once.
@@ -94,9 +98,12 @@ class QueryLoop:
                 if failure is not None:
                     if time.monotonic() - started > _HEALTHY_S:
                         backoff_s = _BACKOFF_FIRST_S
-                    text = explain(failure)
-                    _LOG.warning("the query failed and is restarted in %g s: %s", backoff_s, text)
-                    self.health.show(f"the query failed and is started again: {text}")
+                    cause = self._cause(failure)
+                    _LOG.warning(
+                        "%s; the query failed and is restarted in %g s", cause.rstrip("."), backoff_s
+                    )
+                    _LOG.debug("the whole failure: %s", failure.text)
+                    self.health.show(f"the query failed and is started again: {cause}")
                     self.metrics.count(families.QUERY_RESTARTS)
                     self.wait(backoff_s)
                     backoff_s = min(2 * backoff_s, _BACKOFF_MOST_S)
@@ -136,7 +143,7 @@ class QueryLoop:
                 refuse_regrown(self.settings, self.checkpoint.planned_batch())
             except (Unanswered, NoAnswer) as error:
                 self.health.show(f"the query waits for the brokers: {error}")
-                _LOG.warning("the query waits for the brokers: %s", error)
+                _LOG.warning("%s; the query waits for the brokers", str(error).rstrip("."))
                 self.wait(_LOOK_S)
             else:
                 return
@@ -157,6 +164,12 @@ class QueryLoop:
             raise Refused(f"{remedy}\n{failure.text}") from error
         return failure
 
+    def _cause(self, failure: Failure) -> str:
+        cause = explain(failure)
+        location = self.settings.spark.checkpoint
+        disk = f"the disk of the checkpoint {location}" if is_full(location) else "a disk"
+        return cause.replace("a disk", disk, 1) if cause.startswith("a disk is full") else cause
+
     def _is_sound(self) -> bool:
         problem = failed_probe(self.runs.frames)
         if problem is not None:
@@ -176,6 +189,9 @@ class QueryLoop:
         self.health.begin("starting the query", START_S)
         query = self.runs.start_next(f"trimtab-{self.settings.controller.name}")
         self.health.runs(query, self.batches)
+        if not self._has_run:
+            self._has_run = True
+            _LOG.info("%s", describe_run(self.settings, metrics_url=self.metrics_url))
         looks = count(1)
         try:
             while not self._is_over(query):
@@ -236,6 +252,23 @@ class QueryLoop:
             query.stop()
         finally:
             self.health.note_end()
+
+
+def describe_run(settings: Settings, *, metrics_url: str) -> str:
+    """The line about a controller that runs: what it reads and writes, which clusters its settings name, and how it decides."""
+    names, url = settings.topics, settings.input.url
+    acts = settings.controller.mode == "act"
+    to = "" if settings.output_url == url else f" at {settings.output_url}"
+    clusters = sorted({*settings.clusters, *settings.targets})
+    shown = (
+        f" ({', '.join(clusters[:_NAMED_MOST])}{', …' if clusters[_NAMED_MOST:] else ''})" if clusters else ""
+    )
+    return (
+        f"running in mode {settings.controller.mode} with the policy {settings.pulsar.shedding_policy}: reads "
+        f"{names.input} and {names.control} at {url}, writes {names.actions if acts else names.actions_dry_run} and "
+        f"{names.audit}{to}; the settings know {counted(len(clusters), 'cluster')} by name{shown}, and any other that "
+        f"reports is decided on as well; metrics and health at {metrics_url}"
+    )
 
 
 def failed_probe(frames: Frames) -> str | None:

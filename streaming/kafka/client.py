@@ -4,8 +4,9 @@ A client learns a topic's partitions with its second request for metadata, and s
 whatever its ``retry_backoff_ms`` (kafka-python 3.0.12 does not pass it on). A fail-over opens five clients, one after another.
 Nor does it pass on ``allow_auto_create_topics``: a request for a topic that is missing would make it, with the brokers' defaults.
 
-A client logs a traceback when a connection is reset, although it connects again by itself; a line with the error is enough. It also
-logs one when it has closed a connection while a task was about to wait for it; that one is dropped, because nothing is wrong.
+A client logs up to four lines for each connection that it cannot make, although it connects again by itself, and what fails for it
+is raised. One line is kept, with broker and error, and none of the search for a first broker, which ends with an error that says what
+is wrong with the address. It also logs when it has closed a connection while a task was about to wait for it: nothing is wrong.
 
 It waits without limit for metadata of a topic, for a position, and for records of a partition that has lost its leader; each of
 these is bounded here. A producer's ``close`` waits for records that cannot be delivered: without limit when none is given, and
@@ -13,6 +14,7 @@ with one it raises ``KafkaTimeoutError`` and leaves the thread that sends them r
 """
 
 import logging
+import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -32,7 +34,9 @@ from kafka.net.selector import NetworkSelector
 
 from streaming.kafka.link import KafkaLink, Operation, Resource, describe_missing
 from streaming.process.deadline import Deadline, within
+from streaming.process.logs import logs_stacks
 from streaming.transport.errors import NoAnswer
+from streaming.transport.reach import Protocol, faults_of
 
 _LOG = logging.getLogger(__name__)
 REACH_TIMEOUT_MS = 8_000
@@ -41,17 +45,39 @@ _REQUEST_TIMEOUT_S = 10.0
 """How long one request may take, as long as a target's ``timeout_s`` allows by default: a healthy broker needs well under 1 s."""
 _POLL_MS = 200
 _BETWEEN_METADATA_MS = 10
-_TRANSPORT = logging.getLogger("kafka.net.transport")
+_CONNECTION = logging.getLogger("kafka.net.connection")
+_OF_CONNECTIONS = ("kafka.cluster", "kafka.net.inet", "kafka.net.manager", "kafka.net.transport")
+"""Loggers that repeat what is said of a connection, and of its error."""
+_LOST = "%s: Connection lost: %s"
+_OTHER_NODES = ("bootstrap", "coordinator")
+"""Nodes that are no brokers of their own: the search for a first broker, and a second connection to one."""
+_DISCONNECTED = "socket disconnected"
+"""A client connects again at once; if that fails, another line says so."""
+_BATCH = logging.getLogger("kafka.producer.producer_batch")
+"""Says what is raised for each record."""
 _SELECTOR = logging.getLogger("kafka.net.selector")
 _TASK_FAILED = "Unhandled exception in task"
+_BUSY = "It is blocking the event loop"
+"""Warns that the machine is busy, when it has waited a tenth of a second for its processor."""
 _CLOSED = "Invalid file descriptor: -1"
 """What Python's selectors say of a socket that is closed."""
+_FIRST_TRY_MS = 1_000
+"""How long a search for brokers takes before the address is asked what is wrong with it."""
+_VERSIONS_KEY, _REQUEST_ID = 18, 1947
+_KAFKA = Protocol(
+    "Kafka",
+    greeting=struct.pack(">ihhih", 10, _VERSIONS_KEY, 0, _REQUEST_ID, -1),
+    is_answer=lambda answer: answer[4:8] == struct.pack(">i", _REQUEST_ID),
+)
 
 
 def connect_quickly(**options: Any) -> KafkaNetClient:
     """Make the network client; for the option ``kafka_client`` of a consumer, a producer or an admin client."""
-    _TRANSPORT.addFilter(_name_error)  # the same filter is added once
-    _SELECTOR.addFilter(_is_news)
+    _SELECTOR.addFilter(_is_news)  # the same filter is added once
+    _CONNECTION.addFilter(_name_broker)
+    _BATCH.addFilter(_is_asked_for)
+    for name in _OF_CONNECTIONS:
+        logging.getLogger(name).addFilter(_is_asked_for)
     network = NetworkSelector(**options)
     client = KafkaNetClient(network, ClosingManager(network, **options), **options)
     client.cluster.config["retry_backoff_ms"] = _BETWEEN_METADATA_MS
@@ -59,36 +85,70 @@ def connect_quickly(**options: Any) -> KafkaNetClient:
     return client
 
 
-def _name_error(record: logging.LogRecord) -> bool:
-    """Put the error into the line in place of its traceback."""
-    if record.exc_info:
-        record.msg, record.args = f"{record.getMessage()}: {record.exc_info[1]!r}", ()
-        record.exc_info = None
-    return True
+def _is_asked_for(_: logging.LogRecord) -> bool:
+    """Whether somebody asked to see everything."""
+    return logs_stacks()
+
+
+def _name_broker(record: logging.LogRecord) -> bool:
+    """Whether it is the loss of a connection to a broker that had been found; the line then names the broker, and the error."""
+    if _is_asked_for(record):
+        return True
+    if record.msg != _LOST or not isinstance(record.args, tuple):
+        return False
+    connection, error = record.args
+    broker = str(getattr(connection, "node_id", connection))
+    record.levelno, record.levelname = logging.WARNING, "WARNING"
+    record.msg, record.args = "there is no connection to Kafka's broker %s: %s", (broker, error)
+    return not broker.startswith(_OTHER_NODES) and not str(error).endswith(_DISCONNECTED)
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether it is about more than a wait for a socket that the client itself has closed."""
+    """Whether it is about more than a wait for a socket that the client itself has closed, or for the processor."""
     error = record.exc_info[1] if record.exc_info else None
     is_closed = isinstance(error, ValueError) and str(error) == _CLOSED
-    return not (is_closed and str(record.msg).startswith(_TASK_FAILED))
+    text = str(record.msg)
+    return not ((is_closed and text.startswith(_TASK_FAILED)) or _BUSY in text)
+
+
+class NoBroker(KafkaTimeoutError):  # type: ignore[misc]
+    """No broker was found at the address; the text says what is wrong with it."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    __repr__ = __str__
 
 
 class ClosingManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python has no types
-    """Closes the client's network if no broker answers.
+    """Says what is wrong with an address, and closes the client's network if no broker answers.
 
     A client of kafka-python 3.0.12 that finds no broker raises when it is made, so nobody can close it; its thread and four open
     files would stay. A standby that looks for its brokers every 45 s would be out of files after hours without them.
     """
 
     def bootstrap(self, timeout_ms: int | None = None, refresh: bool = True) -> None:  # noqa: FBT001, FBT002  its signature
-        """Find the brokers. Raises ``KafkaError``."""
+        """Find the brokers. Raises ``KafkaError``: ``NoBroker`` soon, where a longer wait is of no use."""
         try:
-            super().bootstrap(timeout_ms, refresh)
+            self._find_broker(timeout_ms, refresh=refresh)
         except BaseException:
             self.close()
             self._net.close()
             raise
+
+    def _find_broker(self, timeout_ms: int | None, *, refresh: bool) -> None:
+        if timeout_ms is None or timeout_ms <= _FIRST_TRY_MS:
+            super().bootstrap(timeout_ms, refresh)
+            return
+        try:
+            super().bootstrap(_FIRST_TRY_MS, refresh)
+        except KafkaTimeoutError as error:
+            servers = self.cluster.config["bootstrap_servers"]
+            addresses = servers.split(",") if isinstance(servers, str) else list(servers)
+            why = faults_of(addresses, _KAFKA, encrypts=self.ssl_enabled)
+            if why is not None:
+                raise NoBroker(why) from error
+            super().bootstrap(timeout_ms - _FIRST_TRY_MS, refresh=True)
 
 
 def close_producer(producer: KafkaProducer | None, *, wait_s: float = 0.0) -> None:
@@ -182,10 +242,16 @@ def connected(link: KafkaLink, *, timeout_s: float, **options: Any) -> Iterator[
         raise _no_answer_error_of(link.bootstrap, cause) from error
 
 
+def describe_unanswered(bootstrap: str, error: BaseException | None) -> str:
+    """The sentence about brokers that do not answer, its cause first if that is known."""
+    if isinstance(error, NoBroker):
+        return f"no broker of Kafka answers: {error}."
+    return f"Kafka at {bootstrap} does not answer as expected: {error!r}."
+
+
 def _no_answer_error_of(bootstrap: str, error: BaseException | None) -> ClusterError:
     return ClusterError(
-        f"Kafka at {bootstrap} does not answer as expected: {error!r}. "
-        "Check the address, whether the brokers are up, and the security settings."
+        f"{describe_unanswered(bootstrap, error)} Check the address, whether the brokers are up, and the security settings."
     )
 
 

@@ -28,6 +28,7 @@ from streaming.kafka.client import (
     REACH_TIMEOUT_MS,
     close_producer,
     denied_resource,
+    describe_unanswered,
     explain_denied,
     open_consumer,
     open_producer,
@@ -63,7 +64,7 @@ def _explain_errors(link: KafkaLink, topic: str, operation: Operation) -> Iterat
         if denied_resource(error) == "topic":
             raise Refused(describe_missing(link, "topic", topic, [operation])) from error
         raise Refused(
-            f"Kafka at {link.bootstrap} does not answer as expected: {error!r}. Check that {link.section}.url is "
+            f"{describe_unanswered(link.bootstrap, error)} Check that {link.section}.url is "
             f"right, that the brokers are up, and [{link.section}.security]."
         ) from error
 

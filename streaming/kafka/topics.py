@@ -22,7 +22,7 @@ from kafka.errors import (
 
 from policies.wording import counted
 from streaming.contract.envelope import LARGEST_RECORD_BYTES
-from streaming.kafka.client import open_admin, retry_until_answered
+from streaming.kafka.client import describe_unanswered, open_admin, retry_until_answered
 from streaming.kafka.link import (
     KafkaLink,
     TopicPermissions,
@@ -250,7 +250,7 @@ def connected_admin(link: KafkaLink) -> Iterator[KafkaAdminClient]:
     except KafkaError as error:
         kind = Unreachable if error.retriable else StartError
         raise kind(
-            f"Kafka at {link.bootstrap} does not answer as expected: {error!r}. "
+            f"{describe_unanswered(link.bootstrap, error)} "
             "Check that the address is right, that the brokers are up, and the security settings."
         ) from error
 

@@ -3,10 +3,10 @@
 It uses ordinary ``logging``; what a line is about is passed in ``extra`` under the names of ``FIELDS``. A line for people says it
 in its text, an object has it as fields.
 
-Libraries log here, too: warnings and above, and only the first few equal lines a minute, because a client whose broker is
-down repeats itself several times a second. A later line says how many were left out. Pulsar's client keeps its own console
-logger, which prints errors: it can lock up the interpreter when it is given one of Python's loggers
-(apache/pulsar-client-python#116).
+A fault is one line with its cause, however long it lasts: what is equal to a line of the last minute is counted, and a line says
+so once a minute. Its stack is logged at debug. Libraries log here, too, warnings and above, with the error in place of its stack.
+Pulsar's client keeps a console logger of its own, because it can lock up the interpreter when it is given one of Python's
+(apache/pulsar-client-python#116); see ``streaming.pulsar.clients``.
 """
 
 import logging
@@ -26,12 +26,13 @@ _CONSOLE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _LIBRARIES = ("kafka", "py4j", "httpx", "httpcore")
 """At INFO they write a line for each connection or request."""
 
-EQUAL_PER_MINUTE = 5
-"""Lines of a logger that are equal except for numbers: enough to see that the problem lasts, too few to hide other lines."""
+_OURS = ("streaming", "trimtab")
 _WINDOW_S = 60.0
 _KINDS_MAX = 1000
 """How many kinds of lines are remembered; the oldest are forgotten."""
-_NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
+_VARYING = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|0x[0-9a-f]+|\d+")
+_MEASURED = re.compile(r"(?<![\w.:/-])\d+(?:\.\d+)?(?![\w:/-])")
+"""Numbers that stand alone: in our lines those in a name tell one broker from another."""
 _KIND_CHARS = 200
 
 
@@ -39,58 +40,81 @@ _KIND_CHARS = 200
 class _Window:
     began_s: float
     first: logging.LogRecord
-    count: int = 0
+    repeats: int = 0
 
 
 class RateLimit:
-    """Decides which warnings and errors are logged: ``most`` a minute of those of a logger that are equal except for numbers."""
+    """Decides which warnings and errors are logged: of those that are equal but for what varies the first, then a count a minute."""
 
-    def __init__(self, most: int = EQUAL_PER_MINUTE) -> None:
-        self._most = most
-        self._windows: dict[tuple[str, int, str], _Window] = {}
+    def __init__(self) -> None:
+        self._windows: dict[tuple[str, int, str, str], _Window] = {}
 
     def admits(self, record: logging.LogRecord, now_s: float) -> bool:
         """Whether to log the record. Records below a warning are always logged, because a user asked for them."""
         if record.levelno < logging.WARNING:
             return True
-        kind = (record.name, record.levelno, _NUMBERS.sub("#", record.getMessage()[:_KIND_CHARS]))
-        window = self._windows.setdefault(kind, _Window(now_s, record))
-        window.count += 1
+        kind = _kind_of(record)
+        if (window := self._windows.get(kind)) is not None:
+            window.repeats += 1
+            return False
+        self._windows[kind] = _Window(now_s, record)
         if len(self._windows) > _KINDS_MAX:
             del self._windows[next(iter(self._windows))]
-        return window.count <= self._most
+        return True
 
-    def left_out(self, now_s: float) -> list[logging.LogRecord]:
-        """A record for each kind of which some were left out in the minute that is over, saying how many."""
+    def repeated(self, now_s: float) -> list[logging.LogRecord]:
+        """A record for each kind that was repeated in the minute that is over, saying how often; a kind that was not is forgotten."""
         over = [kind for kind, window in self._windows.items() if now_s - window.began_s >= _WINDOW_S]
         ended = [self._windows.pop(kind) for kind in over]
-        return [self._summary(window) for window in ended if window.count > self._most]
+        counted = [(window.first, _count(window, now_s)) for window in ended if window.repeats]
+        self._windows |= {_kind_of(first): _Window(now_s, first) for first, _ in counted}
+        return [count for _, count in counted]
 
-    def _summary(self, window: _Window) -> logging.LogRecord:
-        message = window.first.getMessage().partition("\n")[0]
-        text = f"{window.count - self._most} more like this were left out in {_WINDOW_S:g} s: {message}"
-        first = window.first
-        return logging.LogRecord(first.name, first.levelno, first.pathname, first.lineno, text, (), None)
+
+def _kind_of(record: logging.LogRecord) -> tuple[str, int, str, str]:
+    varying = _MEASURED if record.name.startswith(_OURS) else _VARYING
+    text = varying.sub("#", record.getMessage()[:_KIND_CHARS])
+    return record.name, record.levelno, str(getattr(record, "cluster", "")), text
+
+
+def _count(window: _Window, now_s: float) -> logging.LogRecord:
+    first, times = window.first, "time" if window.repeats == 1 else "times"
+    message = first.getMessage().partition("\n")[0]
+    text = f"the same {window.repeats} {times} more in {now_s - window.began_s:.0f} s: {message}"
+    return logging.LogRecord(first.name, first.levelno, first.pathname, first.lineno, text, (), None)
 
 
 class LimitedHandler(logging.StreamHandler):  # type: ignore[type-arg]
-    """Logs to standard error, with a rate limit for warnings and errors."""
+    """Logs to standard error. Equal warnings and errors are counted; ``verbose`` logs all of them, and libraries' stacks."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, verbose: bool = False) -> None:
         super().__init__()
         self._limit = RateLimit()
+        self._is_verbose = verbose
 
     def emit(self, record: logging.LogRecord) -> None:
         """Called under the handler's lock."""
+        if self._is_verbose:
+            super().emit(record)
+            return
         try:
             now_s = time.monotonic()
-            summaries, is_told = self._limit.left_out(now_s), self._limit.admits(record, now_s)
+            counts, is_told = self._limit.repeated(now_s), self._limit.admits(record, now_s)
+            shown = _without_stack(record)
         except (TypeError, ValueError):  # its arguments do not fit its text; logging says so
-            summaries, is_told = [], True
-        for summary in summaries:
-            super().emit(summary)
+            counts, is_told, shown = [], True, record
+        for count in counts:
+            super().emit(count)
         if is_told:
-            super().emit(record)
+            super().emit(shown)
+
+
+def _without_stack(record: logging.LogRecord) -> logging.LogRecord:
+    """A library's line with the error in place of its stack."""
+    if record.name.startswith(_OURS) or not record.exc_info:
+        return record
+    text = f"{record.getMessage()} {record.exc_info[1]!r}"
+    return logging.LogRecord(record.name, record.levelno, record.pathname, record.lineno, text, (), None)
 
 
 def formatter(form: Literal["console", "json"]) -> logging.Formatter:
@@ -106,12 +130,17 @@ def formatter(form: Literal["console", "json"]) -> logging.Formatter:
 
 def log_to_stderr(form: Literal["console", "json"], *, verbose: bool) -> None:
     """Set up the process's logging, in place of any earlier setup."""
-    handler = LimitedHandler()
+    handler = LimitedHandler(verbose=verbose)
     handler.setFormatter(formatter(form))
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
     sys.excepthook = _log_unforeseen
     for name in _LIBRARIES:
         logging.getLogger(name).setLevel(logging.INFO if verbose else logging.WARNING)
+
+
+def logs_stacks() -> bool:
+    """Whether the process logs everything, stacks of failures as well."""
+    return logging.getLogger().isEnabledFor(logging.DEBUG)
 
 
 def logs_objects() -> bool:

@@ -45,8 +45,16 @@ def wait_out(
             if deadline.is_over:
                 waited = f"Waited for {limit_s:g} s (controller.start_wait_s)."
                 raise NotReached(f"{error}\n{waited}") from error
-            _LOG.warning("waiting for %s, for %.0f s more at most: %s", away, deadline.left_s, error)
+            wait_s = min(pause_s, deadline.left_s)
             show(f"waiting for {away}: {error}")
-            if not pause(min(pause_s, deadline.left_s)):
+            _LOG.warning(
+                "%s; waiting for %s, for %.0f s at most; trying again in %.2g s",
+                str(error).rstrip("."),
+                away,
+                deadline.left_s,
+                wait_s,
+            )
+            _LOG.debug("the stack of this failure", exc_info=error)
+            if not pause(wait_s):
                 raise StoppedWaiting from error
         pause_s = min(2 * pause_s, _PAUSE_MOST_S)

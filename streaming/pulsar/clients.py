@@ -1,24 +1,41 @@
 """Pulsar clients, made and read the same way everywhere: verified host names, a renewable token, a quiet log, a timeout.
 
+The client prints to the console, several lines a second while its broker is down; what fails for it is raised, so its lines are shown
+with ``--verbose`` only.
+
 A client does not survive a fork: it is made in the process that uses it. What a broker refuses is explained: the permission that
 is missing, and the command that grants it. Permissions belong to a token's role, and we cannot read the role from the token: the
 commands say ROLE. docs/security.md has the permissions of every component.
 """
 
 import math
+import re
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 import pulsar
 
+from streaming.process.logs import logs_stacks
 from streaming.pulsar.http import PASSING, AdminError
 from streaming.pulsar.positions import Position, partition_index
+from streaming.transport.reach import Protocol, faults_of
 
 _OPERATION_TIMEOUT_S = 30
 """The client's own default."""
+_PORT, _TLS_PORT = 6650, 6651
+_HAS_PORT = re.compile(r":\d+$")
+_CONNECT = b"\x08\x02\x12\x09\x0a\x07trimtab"
+"""``BaseCommand`` with type CONNECT and the client's name (``PulsarApi.proto``)."""
+_PULSAR = Protocol(
+    "Pulsar",
+    greeting=struct.pack(">ii", 4 + len(_CONNECT), len(_CONNECT)) + _CONNECT,
+    is_answer=lambda answer: answer[8:9] == b"\x08",
+)
 _UNAUTHORIZED = "Unauthorized to validate"
 """The admin API's words if a role lacks a permission, with status 401 or 403; for a bad token it has other words."""
 _OUTAGES = (
@@ -55,8 +72,19 @@ def connect(
         operation_timeout_seconds=_OPERATION_TIMEOUT_S if timeout_s is None else math.ceil(timeout_s),
         tls_trust_certs_file_path=ca_file,
         tls_validate_hostname=True,
-        logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
+        logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Info if logs_stacks() else pulsar.LoggerLevel.Fatal),
     )
+
+
+def require_answer(service_url: str) -> None:
+    """Raises ``pulsar.ConnectError`` where something is wrong with the address for sure: a client goes on trying for 30 s."""
+    url = urlsplit(service_url)
+    encrypts = url.scheme == "pulsar+ssl"
+    port = _TLS_PORT if encrypts else _PORT
+    addresses = [each if _HAS_PORT.search(each) else f"{each}:{port}" for each in url.netloc.split(",")]
+    why = faults_of(addresses, _PULSAR, encrypts=encrypts)
+    if why is not None:
+        raise pulsar.ConnectError(why)
 
 
 @cache

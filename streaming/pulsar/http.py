@@ -26,6 +26,7 @@ import msgspec
 from streaming.process.closeable import Closeable
 from streaming.process.deadline import Deadline
 from streaming.settings.targets import PulsarTarget
+from streaming.transport.reach import fault_of_connection
 
 Failure = Literal[
     "unauthorized",
@@ -205,7 +206,7 @@ class HttpClient(Closeable):
             ) from error
         except (httpx.RequestError, httpx.InvalidURL) as error:
             failure: Failure = "untrusted" if _is_untrusted(error) else "unreachable"
-            raise AdminError(failure, call=call, answer=f"{type(error).__name__}: {error}") from error
+            raise AdminError(failure, call=call, answer=_fault_of(url, error)) from error
 
     def _exchange(self, request: httpx.Request, deadline: Deadline) -> tuple[httpx.Response, bytes]:
         if deadline.is_over:
@@ -295,6 +296,15 @@ def _answer_of(text: bytes) -> str:
         reason = ""
     shown = reason[:REASON_CHARS_MAX] or text.decode(errors="replace")[:PAGE_CHARS_MAX]
     return " ".join(shown.split()) or "no explanation"
+
+
+def _fault_of(url: str, error: Exception) -> str:
+    """What is wrong with the address, and the client's own words where they do not say it."""
+    address = urlsplit(url).netloc
+    found = fault_of_connection(address, error)
+    if found is None and isinstance(error, httpx.RemoteProtocolError) and "illegal" in str(error):
+        return f"{address} does not speak HTTP, which admin_url asks for ({error})"
+    return found or f"{type(error).__name__}: {error}"
 
 
 def _is_untrusted(error: BaseException | None) -> bool:

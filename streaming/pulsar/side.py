@@ -25,6 +25,7 @@ from streaming.pulsar.clients import (
     keep_ctrl_c,
     read_to_end,
     reader_after,
+    require_answer,
 )
 from streaming.pulsar.commits import WINDOW, Deliveries, NotSent
 from streaming.pulsar.executor import PulsarActions, exclusive_writer
@@ -207,7 +208,7 @@ class PulsarSide:
         self.full_name = link.full_name
         self.reader = partial(PulsarTopicReader, link)
         self.append = partial(append, link)
-        self.events = partial(PulsarEvents, link)
+        self.events = partial(open_events, link)
         self.publisher = partial(PulsarPublisher, link)
         self.actions = partial(PulsarActions, link)
         self.exclusive_writer = partial(exclusive_writer, link)
@@ -229,6 +230,15 @@ class PulsarSide:
         """None: ids of ledgers are never used again, so a position shows whether the topic is still the same."""
         del topics
         return {}
+
+
+def open_events(link: PulsarLink, topic: str, *, max_record_bytes: int = 0) -> "PulsarEvents":
+    """A producer of one topic. Raises as ``PulsarEvents`` does, and soon where something is wrong with the address for sure."""
+    try:
+        require_answer(link.service_url)
+    except pulsar.ConnectError as error:
+        raise PublishError(f"no broker of Pulsar answers: {error}. Check {link.section}.url") from error
+    return PulsarEvents(link, topic, max_record_bytes=max_record_bytes)
 
 
 @dataclass(slots=True)

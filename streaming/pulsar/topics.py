@@ -17,7 +17,7 @@ import pulsar
 
 from streaming.process.deadline import poll
 from streaming.pulsar.admin import PulsarAdmin
-from streaming.pulsar.clients import close, explain_administrator
+from streaming.pulsar.clients import close, explain_administrator, require_answer
 from streaming.pulsar.http import PASSING, AdminError, CredentialsError
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.log import partitions_count
@@ -327,6 +327,12 @@ def topics_seen(link: PulsarLink, settings: Settings, only: frozenset[str]) -> T
             for each in differences_of(admin, spec, partitions)
         ]
         warnings = tuple(time_to_live(admin, link.place.namespace))
+    try:
+        require_answer(link.service_url)
+    except pulsar.ConnectError as error:
+        raise Unreachable(
+            f"no broker of Pulsar answers, though {link.place.admin_url} does: {error}. Check {link.section}.url"
+        ) from error
     missing = [spec for spec, partitions in found.items() if partitions is None]
     optional = [spec for spec in missing if spec.is_optional or spec.name == executors]
     return TopicsSeen(

@@ -174,9 +174,17 @@ def is_outage(failure: Failure) -> bool:
 
 
 def explain(failure: Failure) -> str:
-    """The text of a failure. Where Spark's words do not say what happened, a sentence that does comes first."""
-    found = [meaning for words, meaning in _EXPLANATIONS.items() if words in failure.text]
-    return ": ".join([*found, failure.text])
+    """A failure in one line: its first cause, or what Spark's words mean where they do not say it. The rest is ``failure.text``."""
+    found = next((meaning for words, meaning in _EXPLANATIONS.items() if words in failure.text), None)
+    if found is not None:
+        return found
+    said = next((cause for cause in failure.causes if _FULL_DISK.search(cause.text)), failure.causes[-1])
+    lines = [line.strip() for line in said.text.splitlines() if line.strip()]
+    if (full := _FULL_DISK.search(said.text)) is not None:
+        return f"a disk is full: {next(line for line in lines if full[0] in line)}"
+    text = lines[0] if lines else ""
+    is_ours = said.name.startswith("streaming.")
+    return text if is_ours and text else f"{said.name}: {text}".removesuffix(": ")
 
 
 _AT_CLUSTER = re.compile(re.escape(at_cluster("x")).replace("'x'", "'([^']*)'"))

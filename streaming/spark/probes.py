@@ -8,6 +8,8 @@ line may look whole. On a Spark cluster only the driver's local directories are 
 import os
 import re
 import secrets
+import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -35,6 +37,14 @@ def probe_store(spark: SparkSession, location: str) -> None:
         finally:
             files.delete(name)
     _compare(written, read, location)
+
+
+def is_full(location: str) -> bool:
+    """Whether the disk of a checkpoint on this machine is full."""
+    place = Path(location.removeprefix("file:"))
+    with suppress(OSError):
+        return place.is_absolute() and shutil.disk_usage(place).free < PROBE_BYTES
+    return False
 
 
 def probe_local(spark: SparkSession) -> None:

@@ -5,12 +5,13 @@ RocksDB with changelog checkpoints keeps a batch's commit small; avro lets state
 ``spark.extra`` win over all of these.
 
 The JVM writes its warnings and errors to a named pipe through an appender that replaces the console's, and a thread reads the pipe:
-they are formatted and rate-limited like every other line. A pipe needs no port, and still holds the JVM's last lines when the JVM has
+they are formatted and counted like every other line, each with its first cause in place of its stack. A pipe needs no port, and still holds the JVM's last lines when the JVM has
 died. Executors on other machines keep logs of their own.
 """
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from py4j.protocol import Py4JError
 from pyspark import java_gateway
 from pyspark.sql import SparkSession
 
+from streaming.process.logs import logs_stacks
 from streaming.settings import Settings
 from streaming.spark.jars import CONNECTOR_LOCK, ensure, find_java
 
@@ -149,7 +151,9 @@ class Start:
             return jvm
 
         launcher.Popen = launch
-        threading.Thread(target=_log_lines, args=(lines, _log_output), name="jvm-output", daemon=True).start()
+        threading.Thread(
+            target=_log_lines, args=(lines, JvmOutput().log), name="jvm-output", daemon=True
+        ).start()
         try:
             yield
         finally:
@@ -175,9 +179,22 @@ def _log_lines(descriptor: int, log: Callable[[str], None]) -> None:
             log(line)
 
 
-def _log_output(line: str) -> None:
-    if text := line.rstrip():
-        _JVM_LOG.info("%s", text)
+class JvmOutput:
+    """Logs what the JVM and its workers print. What each start prints, and a worker's stack, is logged at debug."""
+
+    def __init__(self) -> None:
+        self._is_in_stack = False
+
+    def log(self, line: str) -> None:
+        """Log one line, unless it is empty."""
+        text = line.rstrip()
+        is_in_stack = text.startswith("Traceback (") or (self._is_in_stack and line[:1].isspace())
+        ends_stack = self._is_in_stack and not is_in_stack
+        is_expected = text.startswith(_AT_EACH_START) or _NO_LIBRARY in text
+        is_expected |= ends_stack and text.startswith(_GONE)
+        self._is_in_stack = is_in_stack
+        if text:
+            _JVM_LOG.log(logging.DEBUG if is_in_stack or is_expected else logging.INFO, "%s", text)
 
 
 def _is_submitted() -> bool:
@@ -203,8 +220,44 @@ _QUIETER = (
     "org.apache.kafka.clients.consumer.ConsumerConfig",
 )
 """Loggers whose warnings come in every healthy run; only their errors are logged."""
-_NO_JOB = "Failed to cancel job group"
-"""Warns, at the stop of a query between two batches, that it works on nothing. Other warnings of its logger count."""
+_STREAMING = "org.apache.spark.sql.execution.streaming."
+_KNOWN = (
+    ("", "Failed to cancel job group"),  # at the stop of a query between two batches: it works on nothing
+    (f"{_STREAMING}runtime.MicroBatchExecution", "Disabling AQE"),
+    # What ends the query: the controller says it in a line, with its cause.
+    (f"{_STREAMING}runtime.MicroBatchExecution", "Query "),
+    (f"{_STREAMING}checkpointing.CheckpointFileManager", "Error cancelling write"),
+    (f"{_STREAMING}state.", "Error "),
+    ("org.apache.spark.executor.Executor", "Exception in task"),
+    ("org.apache.spark.scheduler.TaskSetManager", "Task "),
+    # Spark tries again, and ends the query if that is of no use.
+    ("org.apache.spark.sql.kafka010.KafkaOffsetReaderAdmin", "Error in attempt"),
+    # The driver's own clients say it of the same brokers, and Spark ends the query if it cannot go on.
+    ("org.apache.kafka.clients.NetworkClient", "Bootstrap broker"),
+    ("org.apache.kafka.clients.NetworkClient", "Connection to node"),
+)
+"""Lines by logger and beginning that are logged at debug only: another line says it, or nothing is wrong."""
+_PY4J = logging.getLogger("py4j.clientserver")
+_PROXY_FAILED = "There was an exception while executing the Python Proxy"
+"""What py4j logs of an error of the batch function, which ends the query, too."""
+_LOST_HERE = ("Lost task", " executor driver)")
+"""Of a task on this machine, which is not tried again: its error ends the query."""
+_OF_QUERY = re.compile(r"(?:\[(?:queryId|batchId|Consumer clientId|AdminClient clientId)[^\]]*\] )+")
+_AT_EACH_START = (
+    "Picked up JAVA_TOOL_OPTIONS",
+    "WARNING: Using incubator modules",
+    "Using Spark's default log4j profile",
+    "Setting default log level",
+    "To adjust logging level",
+    "Setting Spark log level",
+    "Starting Streaming TransformWithState",
+    "Streaming TransformWithState",
+)
+_NO_LIBRARY = "WARN NativeCodeLoader"
+"""Hadoop's libraries for this machine are not there, and not needed."""
+_GONE = "BrokenPipeError"
+"""How a worker ends whose task was cancelled."""
+_RAISED = re.compile(r"(?:Caused by: )?([\w.$]+(?:Exception|Error)\b.*)")
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -227,6 +280,7 @@ class SparkLog:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
+        _PY4J.addFilter(_is_news)  # the same filter is added once
         pipe = Path(self._directory.name) / "pipe"
         os.mkfifo(pipe, 0o600)
         reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # before the writer, which waits for a reader
@@ -286,7 +340,24 @@ def log_line(line: str) -> None:
     except msgspec.MsgspecError:
         logging.getLogger("spark").warning("%s", line.rstrip())
         return
-    if entry.text.startswith(_NO_JOB):
-        return
-    level = _LEVELS.get(entry.level, logging.INFO)
-    logging.getLogger(entry.logger).log(level, "%s", entry.text.rstrip())
+    level = logging.DEBUG if _is_known(entry) else _LEVELS.get(entry.level, logging.INFO)
+    text = entry.text.rstrip() if logs_stacks() else _headline(entry.text)
+    logging.getLogger(entry.logger).log(level, "%s", text)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return logs_stacks() or not str(record.msg).startswith(_PROXY_FAILED)
+
+
+def _is_known(entry: _Line) -> bool:
+    text = _OF_QUERY.sub("", entry.text)
+    if text.startswith(_LOST_HERE[0]):
+        return _LOST_HERE[1] in text
+    return any(entry.logger.startswith(logger) and text.startswith(begin) for logger, begin in _KNOWN)
+
+
+def _headline(text: str) -> str:
+    """The first line, and the first cause of the stack that follows it."""
+    first, *stack = text.strip().splitlines() or [""]
+    raised = [found[1] for each in stack if (found := _RAISED.fullmatch(each))]
+    return f"{first.rstrip(': ')}: {raised[-1]}" if raised and raised[-1] not in first else first

@@ -107,8 +107,29 @@ def test_an_outage_or_a_full_disk_is_never_final_however_often_it_comes(cause: C
 def test_a_machine_too_busy_to_start_python_is_named_and_others_keep_their_words():
     busy = failure(Cause("org.apache.spark.SparkException", "Python worker failed to connect back."))
     assert explain(busy).startswith("this machine was too busy to start a Python process within the 10 s")
-    assert explain(busy).endswith("more CPU: Python worker failed to connect back.")
-    assert explain(broken(1)) == broken(1).text
+    assert explain(broken(1)).endswith(broken(1).causes[-1].text)
+
+
+@pytest.mark.parametrize(
+    ("causes", "line"),
+    [
+        (
+            [
+                Cause("org.apache.spark.SparkException", "Exception thrown in awaitResult: "),
+                Cause("java.io.IOException", "No space left on device"),
+            ],
+            "a disk is full: No space left on device",
+        ),
+        (
+            [Cause("x.Outer", "[STREAM_FAILED]\n=== Plan ==="), Cause("a.b.Deep", "what\nat a.b.C")],
+            "a.b.Deep: what",
+        ),
+        ([Cause("streaming.transport.errors.PublishError", "no producer at b:1")], "no producer at b:1"),
+        ([Cause("ValueError", "")], "ValueError"),
+    ],
+)
+def test_a_failure_is_told_in_one_line_with_its_first_cause(causes: list[Cause], line: str):
+    assert explain(failure(*causes)) == line
 
 
 def test_the_same_failure_is_final_when_it_has_come_often_enough_with_other_numbers_in_it():

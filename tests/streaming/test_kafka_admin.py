@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
@@ -112,12 +113,20 @@ def test_a_target_sets_a_requests_limit_and_a_certificate_of_no_use_is_told(admi
     assert admin.options["request_timeout_ms"] == 2_500
 
 
-def test_a_connection_to_kafka_that_is_reset_is_one_line_with_its_error(caplog: pytest.LogCaptureFixture):
+def test_a_broker_that_is_lost_is_one_line_and_the_search_for_a_first_one_is_none(
+    caplog: pytest.LogCaptureFixture,
+):
+    caplog.set_level(logging.INFO)
     connect_quickly(bootstrap_servers=["127.0.0.1:1"]).close()
     error = ConnectionResetError(104, "100% reset by peer")
     logging.getLogger("kafka.net.transport").error("%s: Error receiving", "broker 1", exc_info=error)
-    assert "broker 1: Error receiving: ConnectionResetError(104, '100% reset by peer')" in caplog.text
-    assert "Traceback" not in caplog.text
+    logging.getLogger("kafka.net.manager").error("Connection failed: %s", error)
+    for node in ("bootstrap-0", "1"):
+        connection = SimpleNamespace(node_id=node)
+        logging.getLogger("kafka.net.connection").error("%s: Connection lost: %s", connection, error)
+    assert [each.getMessage() for each in caplog.records] == [
+        "there is no connection to Kafka's broker 1: [Errno 104] 100% reset by peer"
+    ]
 
 
 def test_no_client_makes_a_topic_by_asking_for_it():

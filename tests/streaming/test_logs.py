@@ -10,7 +10,7 @@ import pytest
 
 from streaming.controller.published import OutputLog, RefusalLog, decode
 from streaming.process.exits import Refused
-from streaming.process.logs import EQUAL_PER_MINUTE, LimitedHandler, RateLimit, formatter, log_to_stderr
+from streaming.process.logs import LimitedHandler, RateLimit, formatter, log_to_stderr
 from tests.streaming.golden import folders, messages
 
 UNLOAD = messages(folders()[-1])["trimtab.action.unload.v1"]
@@ -97,23 +97,38 @@ def warning(text: str, name: str = "kafka.net", level: int = logging.WARNING) ->
     return logging.LogRecord(name, level, __file__, 1, text, (), None)
 
 
-def test_of_warnings_that_differ_in_numbers_a_few_a_minute_are_told_the_rest_counted():
+def test_of_warnings_that_differ_in_numbers_the_first_is_told_and_the_rest_counted_once_a_minute():
     limit = RateLimit()
     shown = [limit.admits(warning(f"node {n} does not answer"), n / 10) for n in range(100)]
-    assert shown == [True] * EQUAL_PER_MINUTE + [False] * (100 - EQUAL_PER_MINUTE)
+    assert shown == [True] + [False] * 99
     assert limit.admits(warning("something else"), 10)
     assert limit.admits(warning("node 7 does not answer", name="other"), 10)
-    assert limit.left_out(59) == []
-    (summary,) = limit.left_out(60)
-    assert summary.getMessage() == "95 more like this were left out in 60 s: node 0 does not answer"
-    assert (summary.name, summary.levelno) == ("kafka.net", logging.WARNING)
-    assert limit.admits(warning("node 7 does not answer"), 61), "the next minute begins anew"
+    assert limit.repeated(59) == []
+    (count,) = limit.repeated(60)
+    assert count.getMessage() == "the same 99 times more in 60 s: node 0 does not answer"
+    assert (count.name, count.levelno) == ("kafka.net", logging.WARNING)
+    assert not limit.admits(warning("node 7 does not answer"), 61), "it lasts: a line a minute is enough"
+    assert [each.getMessage() for each in limit.repeated(120)] == [
+        "the same 1 time more in 60 s: node 0 does not answer"
+    ]
+    assert limit.repeated(180) == []
+    assert limit.admits(warning("node 7 does not answer"), 181), "it was over, and begins anew"
+
+
+def test_a_line_of_ours_is_another_where_another_broker_or_cluster_is_meant():
+    limit, ours = RateLimit(), "streaming.x"
+    lines = (
+        "b-1:9092 is down; again in 1 s",
+        "b-1:9092 is down; again in 16 s",
+        "b-2:9092 is down; again in 1 s",
+    )
+    assert [limit.admits(warning(line, name=ours), 0) for line in lines] == [True, False, True]
 
 
 def test_what_somebody_asked_to_see_is_never_left_out():
     limit = RateLimit()
     assert all(limit.admits(warning("published", level=logging.INFO), 0) for _ in range(1000))
-    assert limit.left_out(100) == []
+    assert limit.repeated(100) == []
 
 
 @pytest.fixture
@@ -134,6 +149,22 @@ def test_no_library_is_silenced_and_their_warnings_reach_the_log(capsys: pytest.
     message = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     warnings = [line for line in message if line["level"] == "WARNING"]
     assert [line["logger"] for line in warnings] == ["kafka", "py4j", "httpx", "httpcore", "org.apache.spark"]
+
+
+@pytest.mark.usefixtures("process_log")
+@pytest.mark.parametrize("verbose", [False, True])
+def test_an_error_of_a_library_is_a_line_with_class_and_message_and_its_stack_is_for_debug(
+    capsys: pytest.CaptureFixture[str], *, verbose: bool
+):
+    log_to_stderr("console", verbose=verbose)
+    try:
+        int("x")
+    except ValueError:
+        logging.getLogger("py4j").exception("it failed")
+    (line, *stack) = capsys.readouterr().err.splitlines()
+    assert "it failed" in line
+    assert ("Traceback" in "".join(stack)) is verbose
+    assert "ValueError" in line + "".join(stack)
 
 
 def test_a_line_whose_arguments_do_not_fit_ends_nobody(capsys: pytest.CaptureFixture[str]):
