@@ -11,13 +11,13 @@ from typing import Literal, get_args
 import msgspec
 
 from state.events import Control
-from state.guard_settings import NO_ZONES, Approval, QuietSpan, Zones
+from state.guard_settings import JUDGED_ACTIONS_COUNT, NO_ZONES, Approval, GuardSettings, QuietSpan, Zones
 from state.ledger import ActionKind
 from state.memory import Header, OpenRound
 from state.outputs import Identified, Output, RoundSummary, output, rfc3339
 from state.outputs.actions import ROUND_TYPE
 from state.overlay import ControlData
-from state.settings import JUDGED_ACTIONS_COUNT, ClusterSettings, GuardSettings, Mode, RoundSettings
+from state.settings import ClusterSettings, Mode, RoundSettings
 
 MAX_ACTION_BYTES = 8_000_000
 """Just below the largest record that the action topics on Kafka take, the envelope included."""
@@ -28,7 +28,7 @@ Outcome = Literal["decided", "warm-up", "no-quorum", "internal-error"]
 
 
 class MemoryStart(msgspec.Struct, frozen=True):
-    """When a controller's memory began: nothing is decided for the time before it. ``UNBOUNDED`` lies before every round."""
+    """When a controller's memory began: on Pulsar nothing is done in rounds before it. ``UNBOUNDED`` lies before every round."""
 
     at_ms: int = 0
     is_fresh: bool = False

@@ -1,4 +1,4 @@
-"""Settings of guards: spans of the week, such as those of ``quiet_hours``, and which actions need no approval while others do.
+"""Settings of guards: what may not be touched and how much may happen, spans of the week, and which actions need no approval.
 
 A span is in UTC or in a zone whose offsets are given. No zone is looked up here: a decision must not depend on the zone files of
 a machine. ``streaming.settings.zones`` resolves zones into spans of UTC with one offset each.
@@ -12,9 +12,9 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Annotated, Literal
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
-from policies.bounds import check_bounds
+from policies.bounds import OffAtZero, OffAtZeroInt, check_bounds
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _DAY = f"(?:{'|'.join(DAYS)})"
@@ -169,3 +169,85 @@ class ApprovalSettings:
 
     standing: Mapping[str, StandingApproval] = field(default_factory=dict)
     """Rules, each under a name of your choice. An action goes out at once if one of them approves it."""
+
+
+UNLOADS_PER_ROUND_COUNT = 20
+UNLOADS_PER_HOUR_COUNT = 60
+MOVED_PER_HOUR_RATIO = 0.4
+JUDGED_ACTIONS_COUNT = 10
+"""How many judged actions count: enough to tell a series of failures from a single one, few enough to forget last week's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardSettings:
+    """What may not be touched, and how much may happen; 0, false and [] switch a guard off."""
+
+    bundle_cooldown_s: OffAtZero = 1800.0
+    """How long a bundle is not unloaded again after it was. With 0, actions in flight do not keep it from being touched either.
+    Pulsar: ``loadBalancerSheddingGracePeriodMinutes``."""
+    keep_sole_bundle: bool = True
+    """Never unload the only bundle of a broker: that would only move the load to another broker. Heartbeat bundles are not
+    counted, nor are bundles that were told to leave the broker and are not seen at another one yet."""
+    excluded_brokers: tuple[str, ...] = ()
+    """Broker ids that are neither paired nor averaged: draining, new, or under repair."""
+    excluded_namespaces: tuple[str, ...] = ()
+    """Namespaces (``tenant/namespace``) whose bundles never move. Pulsar 4.1:
+    ``loadBalancerSheddingExcludedNamespaces`` (PIP-380)."""
+    max_unloads_per_round_count: OffAtZeroInt | None = None
+    """Largest number of unloads in one round, of every policy; each makes every client of a bundle reconnect. Unset = 20, and for the
+    fleet planner 5 % of the cluster's bundles where that is more: it weighs what it moves, and a plan of small bundles has many moves."""
+    max_unloads_per_broker_count: OffAtZeroInt = 0
+    """Largest number of unloads from one broker in one round."""
+    max_unloads_per_namespace_count: OffAtZeroInt = 0
+    """Largest number of unloads of one namespace in one round."""
+    max_unloads_per_hour_count: OffAtZeroInt | None = None
+    """Largest number of unloads in the rounds that ended within the last hour, so that a faulty controller cannot move
+    bundles all day. Unset = 60, and for the fleet planner 40 % of the cluster's bundles where that is more."""
+    max_moved_per_hour_ratio: OffAtZero | None = None
+    """Largest share of the fleet's traffic that the unloads of the last hour may carry, those that empty brokers left out. The first
+    20 of an hour are free of it: the few bundles of a small fleet could not move else. A bundle's share is the mean of its shares
+    of messages and bytes. Unset = 0.4, because a third has to move when five brokers join ten, and none where
+    ``max_unloads_per_hour_count`` is switched off (0)."""
+    max_drain_unloads_per_hour_count: OffAtZeroInt = 300
+    """The same for the unloads that empty a drained broker, which are counted separately. With 300, a broker of 300 bundles
+    is empty within an hour."""
+    quiet_hours: tuple[str, ...] = ()
+    """Spans when nothing is touched, such as the business peak: ``08:00-18:00`` holds everything, ``08:00-18:00 splits`` and
+    ``08:00-18:00 unloads`` hold one kind of action. Days may stand before the span and a time zone after it: ``Mon-Fri
+    08:00-18:00 Europe/Berlin unloads``; without them it holds every day, in UTC. A round is in the span if its end is. A span
+    may pass midnight; it then belongs to the day it begins on."""
+    ineffective_after_rounds_count: OffAtZeroInt = 3
+    """After so many rounds in which the bundle's owner reported and a succeeded action still showed no effect, the action is
+    ``ineffective``. Three, because load reports lag behind. 0: every succeeded action counts as good."""
+    ineffective_rest_s: OffAtZero = 7200.0
+    """How long the bundle of an ineffective action is left alone; whatever undid the action would undo the next one."""
+    hold_beside_other_balancer: bool = True
+    """While Pulsar's own shedding or splitting is on at a broker, nothing is done in mode ``act``: each balancer would undo
+    what the other did. A dry-run goes on, so that its decisions can be compared with Pulsar's."""
+    hold_unsettled_brokers: bool = False
+    """Leave a broker alone, as source and as destination, while an unload it takes part in is not carried out yet or
+    does not show in the reports: on loads from before a move, a policy wants the same move again, with other bundles. The
+    hit counts prevent that as long as moves show within as many rounds. Switch it on for rounds about as long as
+    ``statsUpdateFrequencyInSecs``, for hit counts of 1 or 2, or for unloads that take long. Only in mode ``act``."""
+    failing_actions_count: Annotated[
+        int,
+        Ge(0),
+        Le(JUDGED_ACTIONS_COUNT),
+        f"0 or more (0 switches it off), and at most the {JUDGED_ACTIONS_COUNT} actions that are looked at",
+    ] = 5
+    """When so many of the last 10 judged unloads failed or were ineffective, all unloads of the cluster are held as ``failing``
+    until a person resumes it; the same for splits, which are counted separately."""
+
+    min_unload_benefit_points: OffAtZero = 0.0
+    """Percentage points of usage that an unload must take from its broker to be worth the reconnects of its clients: the
+    broker's usage times the bundle's share of its traffic. 0 holds nothing, as in Pulsar. It does not hold moves of the fleet
+    planner, which weighs a plan as a whole (``min_gain_points``)."""
+    calm_after_change_rounds: OffAtZeroInt = 0
+    """Rounds in which nothing moves after a broker joined or left, except from brokers above ``threshold_points`` of
+    ``[pulsar.overload_shedder]``: in a rolling restart the next restart undoes the move. 0 does not wait, as in Pulsar. For
+    Pulsar's policies, 5 rounds of a minute are longer than the restart of one broker takes; the fleet planner does better without."""
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+        for span in self.quiet_hours:
+            QuietSpan.parse(span)

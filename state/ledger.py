@@ -20,7 +20,8 @@ import msgspec
 from policies.shedding.view import Promise, Side, Traffic
 from policies.splitting.plan import BlindCut
 from state.events import ActionOutcome
-from state.settings import JUDGED_ACTIONS_COUNT, PulsarSettings, to_ms
+from state.guard_settings import JUDGED_ACTIONS_COUNT
+from state.settings import PulsarSettings, to_ms
 
 ActionKind = Literal["unload", "split"]
 VerdictOutcome = Literal["good", "failed", "ineffective"]

@@ -28,7 +28,7 @@ class Store(Protocol):
         """Replace the header."""
 
     def fleet(self) -> bytes | None:
-        """Brokers, bundles and the policies' memory; None before the first closed round."""
+        """What the system remembers: on Pulsar brokers, bundles and the policies' memory, on Kafka the throttle; None before the first closed round."""
 
     def put_fleet(self, value: bytes) -> None:
         """Replace the fleet."""

@@ -20,17 +20,17 @@ from policies.columns import Bools, Floats, Ints
 from policies.shedding import fleet_planner
 from policies.shedding.rules import NO_GROUP, Limit, Rules, Spread
 from policies.shedding.view import BundleTable, Traffic
-from state.memory import ForbiddenRecord
-from state.outputs import Finding
-from state.pulsar.shedding import Admitted
-from state.pulsar.view import PolicyView, RoundContext
-from state.settings import (
+from state.guard_settings import (
     MOVED_PER_HOUR_RATIO,
-    MS_PER_S,
     UNLOADS_PER_HOUR_COUNT,
     UNLOADS_PER_ROUND_COUNT,
     GuardSettings,
 )
+from state.memory import ForbiddenRecord
+from state.outputs import Finding
+from state.pulsar.shedding import Admitted
+from state.pulsar.view import PolicyView, RoundContext
+from state.settings import MS_PER_S
 
 ROUND_RATIO = 0.05
 """Share of the cluster's bundles that the fleet planner may move in a round. The default, 20, is this share of ten brokers with 40

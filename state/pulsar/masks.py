@@ -114,7 +114,7 @@ def split_mask(context: RoundContext) -> Codes:
     return _paint(context, "split", samples, overlapping=members_of(context.advanced.overlaps))
 
 
-def leave_alone(codes: Codes, *, acting: Collection[int], leaving: Collection[int]) -> Codes:
+def keep_from_splits(codes: Codes, *, acting: Collection[int], leaving: Collection[int]) -> Codes:
     """The mask of splits after the unloads of the round were chosen, by bundle row of the view.
 
     Bundles of approved actions (``acting``) are in flight. One that the policy wants to move (``leaving``) is not split as well.

@@ -96,7 +96,7 @@ def decide(
     may_split = context.pulsar.policy.plans_rounds or (held is not None and held.reason == "failing")
     leaving = plan.unload_rows[:0] if may_split else plan.unload_rows
     fleet, rows = context.fleet, table.fleet_rows
-    codes = masks.leave_alone(
+    codes = masks.keep_from_splits(
         admission.split_codes[rows], acting=acting, leaving=np.setdiff1d(leaving, proposals.rows).tolist()
     )
     snapshot = _snapshot(context, table, topics, codes == masks.OPEN)

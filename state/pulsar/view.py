@@ -31,6 +31,7 @@ from policies.usage import NOT_MEASURED, REPORTED_COUNT, percent, weighted_maxim
 from state.closing import Closing
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, BrokerReport
 from state.facts import Facts
+from state.guard_settings import GuardSettings
 from state.ledger import HOUR_MS, Decision, Ledger
 from state.memory import Header
 from state.outputs import ShadowSummary, UsageSummary
@@ -39,7 +40,7 @@ from state.pulsar.groups import Groups
 from state.pulsar.listings import match, pick
 from state.pulsar.memory import Fleet, WaitingReport
 from state.pulsar.shadow import Shadow, counted_owners, shadow_of_round
-from state.settings import MS_PER_S, GuardSettings, PulsarSettings
+from state.settings import MS_PER_S, PulsarSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

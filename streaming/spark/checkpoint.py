@@ -229,13 +229,11 @@ class CheckpointDirectory:
 
 
 def _new_memory(now_ms: int, *, is_fresh: bool) -> MemoryStart:
-    further = (
-        " On Pulsar it ends after the longest cooldown, because the last moves are not known."
-        if is_fresh
-        else ""
-    )
+    longest = " and the longest cooldown, because the last moves are not known" if is_fresh else ""
     _LOG.warning(
-        "no memory of earlier rounds: the first round that acts ends after %s.%s", rfc3339(now_ms), further
+        "no memory of earlier rounds: on Pulsar the first round that acts ends after %s%s",
+        rfc3339(now_ms),
+        longest,
     )
     return MemoryStart(now_ms, is_fresh=is_fresh)
 

@@ -91,7 +91,7 @@ UNNAMED = RanWith(version="", settings="")
 
 
 class BatchState(Enum):
-    """What a publisher did with a batch; true where it has published something."""
+    """Whether a batch is out already; true where it is still to be published."""
 
     NEW = "new"
     OUT = "out"

@@ -22,7 +22,8 @@ from policies.usage import NOT_MEASURED, RESOURCES
 from state.closing import Identity
 from state.controller import Controller
 from state.events import LoadReport
-from state.settings import ClusterSettings, GuardSettings, PulsarSettings, RoundSettings
+from state.guard_settings import GuardSettings
+from state.settings import ClusterSettings, PulsarSettings, RoundSettings
 from state.store import DictStore
 from streaming.contract.decode import decode
 from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, FixedSettings, Fleet

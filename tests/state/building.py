@@ -19,6 +19,7 @@ from policies.usage import REPORTED_COUNT, RESOURCES
 from state.closing import UNBOUNDED, Closing
 from state.events import Control, LoadReport
 from state.facts import Facts, Isolation
+from state.guard_settings import GuardSettings
 from state.ledger import Child, Decision, Ledger
 from state.memory import Header, OpenRound
 from state.outputs import Output, Split, SplitChild, Unload, output
@@ -30,7 +31,7 @@ from state.pulsar.fleet import Advanced, Sampling, advance
 from state.pulsar.holds import Calm, Holds
 from state.pulsar.memory import Fleet, ShadowMoves, WaitingReport
 from state.pulsar.view import Loads, PolicyView, RoundContext, measure, policy_view
-from state.settings import ClusterSettings, GuardSettings, PulsarSettings
+from state.settings import ClusterSettings, PulsarSettings
 from tests.policies.fleets import evidence_names
 from tests.state.traces import load
 

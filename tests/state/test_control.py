@@ -8,10 +8,10 @@ import pytest
 from state import control
 from state.closing import Hold, quiet_hold
 from state.events import Control, Rejection
-from state.guard_settings import NO_ZONES, QuietSpan
+from state.guard_settings import NO_ZONES, GuardSettings, QuietSpan
 from state.memory import Header
 from state.overlay import ControlData, MaintenanceWindow, moment_at
-from state.settings import GuardSettings, InForce, PulsarSettings, RoundSettings
+from state.settings import InForce, PulsarSettings, RoundSettings
 
 ROUNDS = RoundSettings(length_s=60.0, lateness_s=15.0)
 

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from policies.shedding.view import Traffic
+from state.guard_settings import GuardSettings
 from state.ledger import HOUR_MS, Decision, Verdict, end_watch
-from state.settings import GuardSettings, PulsarSettings
+from state.settings import PulsarSettings
 from tests.state.building import decided_split as split
 from tests.state.building import decision, ledger_of
 

@@ -13,6 +13,7 @@ from state import closing
 from state.closing import Closing, Hold, Identity
 from state.controller import SUPERSEDED, USED, Controller
 from state.events import Event, Tick
+from state.guard_settings import GuardSettings
 from state.ledger import Decision, Ledger
 from state.memory import Header, OpenRound, WaitingKey, decode_header, encode_header
 from state.outputs import Output
@@ -20,7 +21,6 @@ from state.overlay import ControlData, MaintenanceWindow, moment_at
 from state.pulsar.memory import Fleet, WaitingReport
 from state.pulsar.system import Pulsar
 from state.rounds import Memory, Round, close
-from state.settings import GuardSettings
 from state.store import DictStore
 from tests.state.building import control, decision, ledger_of
 from tests.state.traces import CLUSTER, facts, load, settings_of

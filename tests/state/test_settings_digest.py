@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from state.guard_settings import GuardSettings
 from state.settings import (
     DEFAULTS,
     LONGEST_S,
     MAX_OPEN_ROUNDS_COUNT,
     ClusterSettings,
-    GuardSettings,
     InForce,
     KafkaSettings,
     PulsarSettings,

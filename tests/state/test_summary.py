@@ -7,6 +7,7 @@ import pytest
 
 from state.closing import obstacle
 from state.events import ActionResult, Tick
+from state.guard_settings import GuardSettings
 from state.ledger import Decision, Ledger
 from state.memory import Header, OpenRound
 from state.outputs import (
@@ -22,7 +23,7 @@ from state.outputs import (
     canonical,
 )
 from state.overlay import moment_at
-from state.settings import ClusterSettings, GuardSettings, PulsarSettings, RoundSettings
+from state.settings import ClusterSettings, PulsarSettings, RoundSettings
 from state.summary import (
     MAX_BYTES,
     MAX_REMARK_CHARACTERS,

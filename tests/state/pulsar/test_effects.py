@@ -9,12 +9,13 @@ from policies.shedding.avg_shedder import AvgShedderSettings
 from policies.splitting.plan import SplitSettings
 from state.closing import Identity, MemoryStart
 from state.events import ActionResult, Event
+from state.guard_settings import GuardSettings
 from state.overlay import ControlData, MaintenanceWindow, moment_at
 from state.pulsar.approvals import Answers
 from state.pulsar.decide import judge
 from state.pulsar.splits import topic_table
 from state.pulsar.summary import Decided
-from state.settings import ClusterSettings, GuardSettings, PulsarSettings
+from state.settings import ClusterSettings, PulsarSettings
 from tests.state.building import BUNDLE, PROPOSALS_EXPIRE_MS, control, seen, split, unload
 from tests.state.traces import Run, facts, load, run, settings_of, sweep
 

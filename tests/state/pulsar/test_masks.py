@@ -10,6 +10,7 @@ import pytest
 from state.closing import MemoryStart
 from state.events import Event
 from state.facts import Facts, Isolation
+from state.guard_settings import GuardSettings
 from state.ledger import Verdict, end_watch
 from state.memory import Header, MembersChange
 from state.overlay import ControlData, MaintenanceWindow, moment_at
@@ -24,13 +25,13 @@ from state.pulsar.masks import (
     TO_BE_UNLOADED,
     carries_own_topics,
     drain_mask,
-    leave_alone,
+    keep_from_splits,
     split_mask,
     unload_mask,
     unsettled_brokers,
 )
 from state.pulsar.memory import Fleet
-from state.settings import ClusterSettings, GuardSettings, PulsarSettings, SplitSettings
+from state.settings import ClusterSettings, PulsarSettings, SplitSettings
 from state.summary import join_names
 from tests.state.building import closing, control, decision, guarded, seen
 from tests.state.building import decided_split as split
@@ -212,7 +213,7 @@ def test_what_moves_in_the_round_is_not_split_and_keeps_an_earlier_reason_agains
     acting: list[int], leaving: list[int], expected: list[int]
 ) -> None:
     codes = np.array([OPEN, OPEN, COOLDOWN], dtype=np.int8)
-    assert leave_alone(codes, acting=acting, leaving=leaving).tolist() == expected
+    assert keep_from_splits(codes, acting=acting, leaving=leaving).tolist() == expected
     assert codes.tolist() == [OPEN, OPEN, COOLDOWN], "the round's mask stays as it is"
 
 
