@@ -125,7 +125,7 @@ def _first_round(moves: Moves) -> PacingMemory:
 def _round(moves: Moves, memory: PacingMemory) -> None:
     snapshot = PacingSnapshot(now_ms=2 * _ROUND_MS, moves=moves, lists=memory.added)
     decision, _, explanation = decide(snapshot, memory, ThrottleSettings())
-    assert (decision, explanation.outcome) == (None, "kept")
+    assert (decision, explanation.outcome) == (None, "unchanged")
 
 
 def _request(columns: MoveColumns) -> bytes:
