@@ -9,6 +9,7 @@ commands say ROLE. docs/security.md has the permissions of every component.
 """
 
 import math
+import os
 import re
 import struct
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from streaming.transport.reach import Protocol, faults_of
 
 _OPERATION_TIMEOUT_S = 30
 """The client's own default."""
+_ERRORS = pulsar.LoggerLevel.Error
 _PORT, _TLS_PORT = 6650, 6651
 _HAS_PORT = re.compile(r":\d+$")
 _CONNECT = b"\x08\x02\x12\x09\x0a\x07trimtab"
@@ -72,7 +74,7 @@ def connect(
         operation_timeout_seconds=_OPERATION_TIMEOUT_S if timeout_s is None else math.ceil(timeout_s),
         tls_trust_certs_file_path=ca_file,
         tls_validate_hostname=True,
-        logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Info if logs_stacks() else pulsar.LoggerLevel.Fatal),
+        logger=pulsar.ConsoleLogger(_ERRORS) if logs_stacks() else pulsar.FileLogger(_ERRORS, os.devnull),
     )
 
 

@@ -88,7 +88,8 @@ class AdminError(Exception):
 
     def __init__(self, failure: Failure, *, call: str, answer: str, status: int | None = None) -> None:
         answered = f"{status}: {answer}" if status is not None else answer
-        super().__init__(f"{call}: {answered}. Remedy: {_REMEDIES[failure]}")
+        told = f"{answered} ({call})" if failure == "unreachable" else f"{call}: {answered}"
+        super().__init__(f"{told}. Remedy: {_REMEDIES[failure]}")
         self.failure = failure
         self.status = status
         self.answer = answer

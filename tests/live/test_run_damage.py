@@ -8,11 +8,14 @@ import pytest
 
 from streaming.process.exits import REFUSED
 from tests.support.loads import played
-from tests.support.processes import Warm, ask, cold, is_ready
+from tests.support.processes import Warm, ask, cold, is_ready, samples
 from tests.support.stage import Stage, filled, newest_start, small_disk
 
 pytestmark = pytest.mark.live
 
+RESTARTS = ("trimtab_query_restarts_total", frozenset[tuple[str, str]]())
+FAULT_LINES = 5
+"""A fault is a line; some more if it fails in different ways, however often the query is started again."""
 Damage = Callable[[Path], Path]
 
 
@@ -111,6 +114,10 @@ def test_what_a_full_disk_leaves_of_the_first_batch_does_not_end_it(stage: Stage
             with filled(disk):
                 stage.send(played(range(2)))
                 run.until(lambda: "No space left" in run.output, "a batch to fail")
+                assert f"the disk of the checkpoint {checkpoint} is full: " in run.output
+                run.until(lambda: samples(run.url)[RESTARTS] >= 3, "the query to fail again and again")
+                about = run.output.partition("running in mode")[2].splitlines()[1:]
+                assert len(about) < FAULT_LINES, about
                 (newest_start(checkpoint) / "offsets" / ".0.6c0f7fb5.tmp").touch()
             stage.wait_for(stage.topics.audit, 2, running=[run])
             assert run.terminate() == 0

@@ -10,10 +10,10 @@ from py4j.protocol import Py4JError
 from streaming.controller import query_loop
 from streaming.controller.environment import Changed
 from streaming.controller.health import Health
-from streaming.controller.query_loop import QueryLoop
+from streaming.controller.query_loop import QueryLoop, describe_run
 from streaming.process.exits import Refused
 from streaming.pulsar.positions import DataLoss
-from streaming.settings import Settings
+from streaming.settings import OutputSettings, PulsarTarget, Settings, TargetSection
 from streaming.spark.failures import REPEATS_MAX, SparkGone
 from streaming.spark.query import Query
 from streaming.transport.errors import CheckpointError, Fenced, PublishError
@@ -223,3 +223,15 @@ def test_a_stop_waits_for_the_batch_under_way_and_not_for_an_input_that_never_en
     loop.is_stopping = lambda: next(asked, True)
     loop.run()
     assert query.has_stopped_after == 1
+
+
+def test_the_line_about_a_controller_that_runs_names_what_it_reads_writes_and_decides_with():
+    settings = Settings(
+        targets={"east": TargetSection(pulsar=PulsarTarget(admin_url="http://b:8080"))},
+        output=OutputSettings(url="kafka://out:9092"),
+    )
+    assert describe_run(settings, metrics_url="http://h:9465") == (
+        "running in mode dry-run with the policy avg-shedder: reads trimtab.input and trimtab.control at "
+        "kafka://127.0.0.1:9092, writes trimtab.actions.dry-run and trimtab.audit at kafka://out:9092; the settings know "
+        "1 cluster by name (east), and any other that reports is decided on as well; metrics and health at http://h:9465"
+    )
