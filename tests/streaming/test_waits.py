@@ -63,7 +63,7 @@ ALLOWED = {
     "streaming/process/serve.py::HealthServer.stop::shutdown()": "waits for one look of the serving loop, requests have threads of their own",
     "streaming/spark/operator.py::SparkStore.header::get()": "Spark's state; the watchdog notices a batch that does not move on",
     "streaming/spark/operator.py::SparkStore.fleet::get()": "the same",
-    "streaming/process/stopping.py::stopped_by_signals.listen::get()": "a daemon that waits for signals for as long as the process lives",
+    "streaming/process/stop_signals.py::stopped_by_signals.listen::get()": "a daemon that waits for signals for as long as the process lives",
     "streaming/planner/throttle_cluster.py::_measure::wait": "sleeps for the interval it is given",
     "streaming/cli/facts.py::gather_facts::with ThreadPoolExecutor": "each look has a limit, `attempt`",
     "streaming/cli/facts.py::gather_facts::result()": "the same",
