@@ -51,7 +51,11 @@ def maintenance_command() -> None:
 )
 @_brokers_option
 @_namespaces_option
-@click.option("--until", type=Moment(), help="When it ends by itself; else `maintenance end` ends it.")
+@click.option(
+    "--until",
+    type=Moment(is_ahead=True),
+    help="When it ends by itself: RFC 3339, or 10m, 2h, 7d from now on. Else `maintenance end` ends it.",
+)
 @with_request_options
 def start_command(
     request: Request, brokers: tuple[str, ...], namespaces: tuple[str, ...], until: datetime | None
