@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
@@ -233,3 +233,16 @@ def size_text(size_bytes: int) -> str:
         if size_bytes % _UNITS[unit] == 0:
             return f"{size_bytes // _UNITS[unit]}{unit}"
     return f"{size_bytes}"
+
+
+def broker_of(typed: str, known: Collection[str]) -> str:
+    """The known broker that a person means, who may leave out the port; what fits none is returned as it is.
+
+    Raises ``WrongUse`` where several fit.
+    """
+    fitting = sorted(each for each in known if each.rpartition(":")[0] == typed)
+    if typed in known or not fitting:
+        return typed
+    if len(fitting) > 1:
+        raise WrongUse(f"broker {typed} may be {' or '.join(fitting)}: give the port, too")
+    return fitting[0]
