@@ -114,7 +114,7 @@ def record_command(
     except FileExistsError as error:
         raise WrongUse(f"{file} exists: give a new file, a recording is never overwritten") from error
     except OSError as error:
-        raise WrongUse(f"{file} cannot be written: {error}") from error
+        raise WrongUse(f"{file} cannot be written: {error.strerror or error}") from error
     click.echo(f"{count} records written to {file}", err=True)
 
 
