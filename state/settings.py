@@ -37,7 +37,7 @@ MAX_OPEN_ROUNDS_COUNT: Final = 1_000
 batch writes."""
 
 
-_RoundLength = Annotated[float, Ge(1 / MS_PER_S), Le(LONGEST_S), f"from a millisecond to {LONGEST_S:g} s"]
+_RoundLength = Annotated[float, Ge(1 / MS_PER_S), Le(LONGEST_S), f"from a millisecond to {LONGEST_S:,.0f} s"]
 
 
 def to_ms(seconds: float) -> int:

@@ -247,7 +247,7 @@ def of_topics(table: PolicyView, topics: TopicTable, settings: SplitSettings) ->
             subject=topics.names[row],
             broker=table.broker_of(bundle),
             bytes_per_s=float(topics.bytes_per_s[row]),
-            advice=f"above hot_partition_bytes_per_s {settings.hot_partition_bytes_per_s:g}: no split can help a single "
+            advice=f"above hot_partition_bytes_per_s {settings.hot_partition_bytes_per_s:,.0f}: no split can help a single "
             f"topic, more partitions can",
         )
         for row, bundle in _with_bundles(topics, hot_partitions(topics, settings).tolist())

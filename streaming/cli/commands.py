@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 import click
+from click.exceptions import NoSuchCommand
 
 from streaming.process.stop_signals import stop_requests_kept
 
@@ -87,7 +88,10 @@ class _Commands(click.Group):
         place = _PLACES.get(args[0])
         if place and place.is_endless and threading.current_thread() is threading.main_thread():
             ctx.with_resource(stop_requests_kept())  # what it imports takes a second
-        return super().resolve_command(ctx, args)
+        try:
+            return super().resolve_command(ctx, args)
+        except NoSuchCommand as error:  # click looks for a near name among commands that are loaded
+            raise NoSuchCommand(error.command_name, possibilities=_PLACES, ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

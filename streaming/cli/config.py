@@ -11,7 +11,7 @@ from streaming.cli.output import format_option, to_yaml
 from streaming.process.exits import WrongUse, raised_as
 from streaming.settings.catalog import SettingsError
 from streaming.settings.load import load
-from streaming.settings.reference import in_force, render_json, render_reference, render_toml
+from streaming.settings.reference import differing, in_force, render_json, render_reference, render_toml
 from streaming.settings.sections import NAME_PATTERN
 
 
@@ -20,7 +20,10 @@ from streaming.settings.sections import NAME_PATTERN
 @click.option("--cluster", metavar="NAME", help="What is in force for this cluster.")
 @format_option(default="toml", forms=("toml", "json", "yaml"))
 @click.option("--reference", is_flag=True, help="Print the reference of all settings, as Markdown.")
-def config_command(config: Path | None, cluster: str | None, form: str, *, reference: bool) -> None:
+@click.option("--changed", is_flag=True, help="Only what differs from the defaults.")
+def config_command(
+    config: Path | None, cluster: str | None, form: str, *, reference: bool, changed: bool
+) -> None:
     """Show the settings in force, each with its source: default, file, environment or flag.
 
     What is printed as TOML can be used as a settings file.
@@ -33,6 +36,8 @@ def config_command(config: Path | None, cluster: str | None, form: str, *, refer
     with raised_as(WrongUse, SettingsError):
         loaded = load(file=config, flags={}, environ=os.environ)
     found = in_force(loaded, cluster=cluster)
+    if changed:
+        found = differing(found)
     if form == "yaml":
         click.echo(to_yaml(json.loads(render_json(found))), nl=False)
     else:

@@ -10,15 +10,23 @@ import msgspec
 from state.outputs import RoundSummary
 from state.overlay import MaintenanceWindow
 from streaming.cli.control import Edit, Planned, maintenance_of, read_standings
-from streaming.cli.options import Moment, example, settings_options
+from streaming.cli.options import Moment, broker_of, example, settings_options
 from streaming.cli.output import format_option, render, text_of
 from streaming.cli.published import Newest, Round, pass_over_outage
-from streaming.cli.request import KnownCluster, Request, change, standing_lines, with_request_options
+from streaming.cli.request import (
+    KnownCluster,
+    Request,
+    change,
+    change_each,
+    standing_lines,
+    with_request_options,
+)
 from streaming.cli.summaries import drain_line, left_lines, own_lines
 from streaming.contract.messages import ControlData
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotAcknowledged, WrongUse
 from streaming.settings import Settings
+from streaming.settings.catalog import suggest_nearest
 
 WILL_NOT_PASS = ("excluded-namespace", "maintenance", "no-destination", "anti-affinity")
 """Reasons why a bundle stays at a drained broker that no later round changes by itself."""
@@ -31,7 +39,7 @@ _brokers_option = click.option(
     "brokers",
     multiple=True,
     metavar="ID",
-    help="The broker's id as in its reports; may be repeated.",
+    help="The broker's id as in its reports; the port may be left out where one broker fits. May be repeated.",
 )
 _namespaces_option = click.option(
     "--namespace", "namespaces", multiple=True, metavar="TENANT/NAME", help="May be repeated."
@@ -51,7 +59,11 @@ def maintenance_command() -> None:
 )
 @_brokers_option
 @_namespaces_option
-@click.option("--until", type=Moment(), help="When it ends by itself; else `maintenance end` ends it.")
+@click.option(
+    "--until",
+    type=Moment(is_ahead=True),
+    help="When it ends by itself: RFC 3339, or 10m, 2h, 7d from now on. Else `maintenance end` ends it.",
+)
 @with_request_options
 def start_command(
     request: Request, brokers: tuple[str, ...], namespaces: tuple[str, ...], until: datetime | None
@@ -59,8 +71,12 @@ def start_command(
     """Make brokers neither source nor destination, and leave the bundles of namespaces where they are."""
     _require_something(brokers, namespaces)
     window = MaintenanceWindow(since=datetime.now(UTC), until=until, who=request.who, why=request.why)
-    for event, known in change(request, begin_maintenance(brokers, namespaces, window)):
-        _warn_of_strangers(event.cluster, known, brokers)
+
+    def edit_of(cluster: str, known: KnownCluster | None, stands: ControlData) -> Edit:
+        found = brokers_of(cluster, brokers, known, stands, force=request.force)
+        return begin_maintenance(found, namespaces, window)
+
+    change_each(request, edit_of)
 
 
 @maintenance_command.command(
@@ -112,7 +128,7 @@ def list_command(settings: Settings, clusters: tuple[str, ...], form: str) -> No
     multiple=True,
     required=True,
     metavar="ID",
-    help="The broker's id as in its reports; may be repeated.",
+    help="The broker's id as in its reports; the port may be left out where one broker fits. May be repeated.",
 )
 @with_request_options
 def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
@@ -121,9 +137,14 @@ def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
     With --wait it goes on to show how far the drain is, round by round, until the brokers are empty.
     """
     window = MaintenanceWindow(since=datetime.now(UTC), who=request.who, why=request.why)
-    moving = []
-    for event, known in change(request, begin_drain(brokers, window)):
-        _warn_of_strangers(event.cluster, known, brokers)
+    moving, drained = [], set[str]()
+
+    def edit_of(cluster: str, known: KnownCluster | None, stands: ControlData) -> Edit:
+        found = brokers_of(cluster, brokers, known, stands, force=request.force)
+        drained.update(found)
+        return begin_drain(found, window)
+
+    for event, known in change_each(request, edit_of):
         observed = None if known is None else known.mode
         if (event.after.mode or observed or request.settings.controller.mode) == "dry-run":
             click.echo(
@@ -133,7 +154,7 @@ def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
         else:
             moving.append(event)
     if request.wait and moving:
-        _follow_drains(request.settings, moving, brokers)
+        _follow_drains(request.settings, moving, drained)
 
 
 def _require_something(brokers: tuple[str, ...], namespaces: tuple[str, ...]) -> None:
@@ -141,15 +162,25 @@ def _require_something(brokers: tuple[str, ...], namespaces: tuple[str, ...]) ->
         raise click.UsageError("give --broker ID or --namespace TENANT/NAME (once or more)")
 
 
-def _warn_of_strangers(cluster: str, known: KnownCluster | None, brokers: tuple[str, ...]) -> None:
-    for broker in () if known is None else brokers:
-        if known is not None and known.has_not(broker):
-            reported = ", ".join(known.brokers_reporting) or "none"
-            click.echo(
-                f"{cluster}: {broker} did not report in the newest round (those that did: {reported}); the event "
-                "is written all the same",
-                err=True,
-            )
+def brokers_of(
+    cluster: str, typed: Collection[str], known: KnownCluster | None, stands: ControlData, *, force: bool
+) -> list[str]:
+    """The brokers that a person means. Raises ``WrongUse`` for one that neither the newest summary nor the overlay names.
+
+    Where the summary does not name all, or with ``force``, they are taken as they are.
+    """
+    brokers = None if known is None or force else known.brokers
+    if not brokers:
+        return [*typed]
+    brokers |= {*stands.maintenance_brokers, *stands.drained_brokers}
+    found = [broker_of(each, brokers) for each in typed]
+    strangers = sorted({*found} - brokers)
+    if strangers:
+        hints = "; ".join(suggest_nearest(each, brokers) for each in strangers)
+        raise WrongUse(
+            f"{cluster}: the newest round names no broker {', '.join(strangers)} ({hints}). If the name is right, add --force"
+        )
+    return found
 
 
 def begin_maintenance(
@@ -170,8 +201,10 @@ def end_maintenance(brokers: Collection[str], namespaces: Collection[str]) -> Ed
     """Let brokers and namespaces take part again, drained ones too. The edit raises ``WrongUse`` for a name that is neither."""
 
     def edit(data: ControlData) -> ControlData:
+        known_brokers = {*data.maintenance_brokers, *data.drained_brokers}
+        ended = [broker_of(each, known_brokers) for each in brokers]
         for what, names, known in (
-            ("broker", brokers, {*data.maintenance_brokers, *data.drained_brokers}),
+            ("broker", ended, known_brokers),
             ("namespace", namespaces, {*data.maintenance_namespaces}),
         ):
             strangers = sorted(set(names) - known)
@@ -182,9 +215,9 @@ def end_maintenance(brokers: Collection[str], namespaces: Collection[str]) -> Ed
                 )
         return msgspec.structs.replace(
             data,
-            maintenance_brokers=_without(data.maintenance_brokers, brokers),
+            maintenance_brokers=_without(data.maintenance_brokers, ended),
             maintenance_namespaces=_without(data.maintenance_namespaces, namespaces),
-            drained_brokers=_without(data.drained_brokers, brokers),
+            drained_brokers=_without(data.drained_brokers, ended),
         )
 
     return edit

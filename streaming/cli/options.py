@@ -2,14 +2,15 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
+from state.overlay import epoch_ms
 from streaming.process.exits import WrongUse, raised_as
 from streaming.transport.side import Begin
 
@@ -133,6 +134,11 @@ class Duration(click.ParamType[timedelta]):
     _PATTERN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
     _MOST = timedelta(days=365)
 
+    @classmethod
+    def looks_like(cls, text: str) -> bool:
+        """Whether a text has the form of a duration, whatever its numbers."""
+        return bool(text) and cls._PATTERN.fullmatch(text) is not None
+
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
         """Raises ``click.BadParameter``."""
         text = str(value).strip()
@@ -149,19 +155,48 @@ class Duration(click.ParamType[timedelta]):
 
 
 class Moment(click.ParamType[datetime]):
-    """A moment as RFC 3339 writes it, with its offset: ``2026-11-25T06:00:00Z``."""
+    """A moment as RFC 3339 writes it, with its offset, ``2026-11-25T06:00:00Z``, or how far it is from now: ``10m``, ``2h``, ``7d``."""
 
     name = "time"
 
+    def __init__(self, *, is_ahead: bool = False) -> None:
+        """``is_ahead``: a span goes on from now, else back from now."""
+        self._is_ahead = is_ahead
+
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         """Raises ``click.BadParameter``."""
+        text = str(value).strip()
+        if Duration.looks_like(text):
+            span = Duration().convert(text, param, ctx)
+            return datetime.now(UTC) + (span if self._is_ahead else -span)
         try:
-            moment = datetime.fromisoformat(str(value).strip())
+            moment = datetime.fromisoformat(text)
         except ValueError:
-            self.fail(f"{value!r}: expected RFC 3339, such as 2026-11-25T06:00:00Z", param, ctx)
+            way = "from now on" if self._is_ahead else "back from now"
+            self.fail(
+                f"{value!r}: expected RFC 3339, such as 2026-11-25T06:00:00Z, or 10m, 2h or 7d {way}",
+                param,
+                ctx,
+            )
         if moment.tzinfo is None:
             self.fail(f"{value!r} has no offset: add Z for UTC", param, ctx)
         return moment.astimezone(UTC)
+
+
+TIME_HELP = "TIME is RFC 3339, or 10m, 2h, 7d back from now."
+"""What the help of an option says that takes a ``Start`` or a ``Moment``."""
+
+
+class Start(click.ParamType[Begin]):
+    """Where to begin in a topic: ``earliest``, ``latest``, or a ``Moment`` as milliseconds since the epoch."""
+
+    name = "earliest|latest|TIME"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Begin:
+        """Raises ``click.BadParameter``."""
+        if value in {"earliest", "latest"}:
+            return value
+        return epoch_ms(Moment().convert(value, param, ctx))
 
 
 _UNITS = {
@@ -200,21 +235,14 @@ def size_text(size_bytes: int) -> str:
     return f"{size_bytes}"
 
 
-def start_offset(text: str) -> Begin:
-    """Where ``--from`` says to begin; raises ``click.BadParameter`` naming it."""
-    if text in {"earliest", "latest"}:
-        return cast("Literal['earliest', 'latest']", text)
-    return parse_moment_ms(
-        text, "--from", "is not earliest, latest or RFC 3339, such as 2026-11-25T06:00:00Z"
-    )
+def broker_of(typed: str, known: Collection[str]) -> str:
+    """The known broker that a person means, who may leave out the port; what fits none is returned as it is.
 
-
-def parse_moment_ms(text: str, option: str, problem: str = "is not RFC 3339") -> int:
-    """A time as milliseconds since the epoch; raises ``click.BadParameter`` naming the option."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r} {problem}", param_hint=option) from error
-    if moment.tzinfo is None:
-        raise click.BadParameter(f"{text!r} has no offset: add Z for UTC", param_hint=option)
-    return round(moment.timestamp() * 1000)
+    Raises ``WrongUse`` where several fit.
+    """
+    fitting = sorted(each for each in known if each.rpartition(":")[0] == typed)
+    if typed in known or not fitting:
+        return typed
+    if len(fitting) > 1:
+        raise WrongUse(f"broker {typed} may be {' or '.join(fitting)}: give the port, too")
+    return fitting[0]

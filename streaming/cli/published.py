@@ -16,7 +16,7 @@ import msgspec
 
 from state.outputs import RoundSummary
 from state.outputs.actions import ROUND_TYPE
-from streaming.cli.options import cluster_option, settings_options, start_offset, with_options
+from streaming.cli.options import TIME_HELP, Start, cluster_option, settings_options, with_options
 from streaming.cli.output import format_option, to_yaml
 from streaming.contract import beat as beats
 from streaming.contract.beat import Beat
@@ -298,10 +298,11 @@ tail_options = with_options(
     click.option(
         "--from",
         "begin",
-        metavar="earliest|latest|TIME",
+        type=Start(),
+        metavar=Start.name,
         default="latest",
         show_default=True,
-        help="TIME is RFC 3339.",
+        help=TIME_HELP,
     ),
     click.option(
         "--no-follow", is_flag=True, help="Stop at the end of the topic instead of waiting for more."
@@ -317,7 +318,7 @@ def print_topic(
     *,
     settings: Settings,
     cluster: str | None,
-    begin: str,
+    begin: Begin,
     form: str,
     no_follow: bool,
 ) -> None:
@@ -326,7 +327,7 @@ def print_topic(
     ``text_of`` raises ``UnreadableEvent`` for a record that is not what the topic should hold. Ctrl-C or SIGTERM ends it.
     """
     with nullcontext() if no_follow else watched():
-        for record in records_of(settings, topic, start_offset(begin), follow=not no_follow):
+        for record in records_of(settings, topic, begin, follow=not no_follow):
             if cluster is not None and record.key != cluster.encode():
                 continue
             try:

@@ -17,14 +17,15 @@ import click
 from state.closing import UNBOUNDED, MemoryStart
 from state.overlay import epoch_ms
 from streaming.cli.options import (
+    TIME_HELP,
     Moment,
     Size,
+    Start,
     example,
     mode_option,
     setting_option,
     settings_options,
     size_text,
-    start_offset,
     with_settings,
 )
 from streaming.cli.output import progress
@@ -64,10 +65,11 @@ def _ended_by(stop: threading.Event, error: type[Exception]) -> Iterator[None]:
 @click.option(
     "--from",
     "begin",
-    metavar="earliest|latest|TIME",
+    type=Start(),
+    metavar=Start.name,
     default="earliest",
     show_default=True,
-    help="Where to begin in the input; TIME is RFC 3339. The control topic is always read whole.",
+    help=f"Where to begin in the input; the control topic is always read whole. {TIME_HELP}",
 )
 @click.option(
     "--until-now", is_flag=True, help="Stop at the present end of the topics instead of waiting for more."
@@ -87,7 +89,7 @@ def _ended_by(stop: threading.Event, error: type[Exception]) -> Iterator[None]:
 @click.argument("file", metavar="FILE")
 def record_command(
     settings: Settings,
-    begin: str,
+    begin: Begin,
     file: str,
     *,
     until_now: bool,
@@ -105,16 +107,14 @@ def record_command(
     try:
         with stopped_by_signals(lambda _: stop.set()):
             if total_bytes is None:
-                count = _record_to_file(settings, start_offset(begin), file, stop, until_now=until_now)
+                count = _record_to_file(settings, begin, file, stop, until_now=until_now)
             else:
                 sizes = total_bytes, file_bytes or min(_FILE_BYTES, total_bytes)
-                count = _record_to_folder(
-                    settings, start_offset(begin), Path(file), sizes, stop, until_now=until_now
-                )
+                count = _record_to_folder(settings, begin, Path(file), sizes, stop, until_now=until_now)
     except FileExistsError as error:
         raise WrongUse(f"{file} exists: give a new file, a recording is never overwritten") from error
     except OSError as error:
-        raise WrongUse(f"{file} cannot be written: {error}") from error
+        raise WrongUse(f"{file} cannot be written: {error.strerror or error}") from error
     click.echo(f"{count} records written to {file}", err=True)
 
 

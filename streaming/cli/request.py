@@ -79,7 +79,7 @@ _request_options = with_options(
     click.option(
         "--force",
         is_flag=True,
-        help="Also for a cluster that is not in the settings and had no round in the last hour.",
+        help="Also for a cluster that is not in the settings and had no round in the last hour, or a broker that its rounds do not name.",
     ),
     click.option("--why", required=True, metavar="TEXT", help="The reason; shown in every round summary."),
     click.option("--who", metavar="NAME", help="Your name; the login user if not given."),
@@ -109,21 +109,29 @@ class KnownCluster(msgspec.Struct, frozen=True):
     mode: Mode | None = None
     brokers_reporting: list[str] = []
     brokers_reporting_count: int = 0
+    brokers_missing: list[str] = []
+    brokers_missing_count: int = 0
 
-    def has_not(self, broker: str) -> bool:
-        """Whether a broker is known not to have reported; only the first hundred are named."""
-        return (
-            len(self.brokers_reporting) == self.brokers_reporting_count
-            and broker not in self.brokers_reporting
-        )
+    @property
+    def brokers(self) -> set[str] | None:
+        """Its brokers, those that did not report too; None where only the first hundred are named, or there is none."""
+        found = {*self.brokers_reporting, *self.brokers_missing}
+        return found if len(found) == self.brokers_reporting_count + self.brokers_missing_count else None
 
 
 _summaries = msgspec.json.Decoder(ReadEnvelope[KnownCluster])
 Known = Mapping[str, KnownCluster | None]
 """By name, what is known of a cluster that has a round; None where its summary cannot be read."""
+EditOf = Callable[[str, KnownCluster | None, ControlData], Edit]
+"""The edit for a cluster, of which this is known and in force. Raises ``WrongUse``."""
 
 
 def change(request: Request, edit: Edit) -> list[tuple[Planned, KnownCluster | None]]:
+    """``change_each`` with the same edit for every cluster."""
+    return change_each(request, lambda *_: edit)
+
+
+def change_each(request: Request, edit_of: EditOf) -> list[tuple[Planned, KnownCluster | None]]:
     """Read what is in force, write each cluster's change, read it back, print what holds from when, and wait if ``request.wait``.
 
     Returns the events that were written, each with what is known of its cluster.
@@ -137,7 +145,7 @@ def change(request: Request, edit: Edit) -> list[tuple[Planned, KnownCluster | N
     events = [
         plan(
             cluster,
-            edit=edit,
+            edit=edit_of(cluster, (known or {}).get(cluster), stands.get(cluster, Standing()).overlay),
             who=request.who,
             why=request.why,
             stands=stands.get(cluster, Standing()),

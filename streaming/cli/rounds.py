@@ -11,7 +11,7 @@ import msgspec
 
 from policies.shedding.registry import find_policy
 from state.outputs import CandidateRow, LeftRow, RoundSummary, Section, SplitRow
-from streaming.cli.options import example, settings_options
+from streaming.cli.options import broker_of, example, settings_options
 from streaming.cli.output import table_lines, text_of, value_text
 from streaming.cli.published import (
     LOOK_BACK_S,
@@ -32,6 +32,7 @@ from streaming.cli.published import (
 from streaming.cli.summaries import looked_at_lines, round_text, tail_round_text
 from streaming.process.exits import NotFound, WrongUse
 from streaming.settings import Settings
+from streaming.settings.catalog import suggest_nearest
 from streaming.transport.side import TopicRecord
 
 RowT = TypeVar("RowT", bound=msgspec.Struct)
@@ -100,7 +101,11 @@ def tail_command(settings: Settings, **options: Any) -> None:
 )
 @settings_options
 @click.option("--cluster", metavar="NAME", required=True, help="Its cluster.")
-@click.option("--broker", metavar="ID", help="Only what rounds say of this broker.")
+@click.option(
+    "--broker",
+    metavar="ID",
+    help="Only what rounds say of this broker; the port may be left out where one fits.",
+)
 @click.option(
     "--bundle", metavar="TENANT/NAMESPACE/RANGE", help="Only what rounds say of this bundle and its broker."
 )
@@ -121,10 +126,18 @@ def show_command(
             return record.key == cluster.encode()
         return is_round_of(record.value or b"", cluster=cluster, number=number)
 
+    known: set[str] = set()
     if bundle is not None or broker is not None:
         day_ago_ms = round((time.time() - LOOK_BACK_S[-1]) * 1000)
+        if broker is not None:
+            newest = Newest(settings)
+            newest.look_back((cluster,))
+            event = next(rounds_in(filter(asked, newest.records())), None)
+            if event is not None:
+                known = {*event.data.brokers_reporting, *event.data.brokers_missing}
+            broker = broker_of(broker, known)
         records = filter(asked, records_of(settings, settings.topics.audit, day_ago_ms))
-        _show_about(cluster, records, bundle or broker or "", form, is_bundle=bundle is not None)
+        _show_about(cluster, records, bundle or broker or "", form, is_bundle=bundle is not None, known=known)
         return
     newest = Newest(settings)
     newest.take(filter(asked, records_of(settings, settings.topics.audit, "earliest")))
@@ -142,7 +155,7 @@ def show_command(
 
 
 def _show_about(
-    cluster: str, records: Iterable[TopicRecord], subject: str, form: str, *, is_bundle: bool
+    cluster: str, records: Iterable[TopicRecord], subject: str, form: str, *, is_bundle: bool, known: set[str]
 ) -> None:
     rounds = newest_about(records, subject, is_bundle=is_bundle)
     if not rounds:
@@ -153,6 +166,8 @@ def _show_about(
             else "it did not report, or 100 brokers are busier; "
             f"`trimtab rounds show --cluster {cluster}` shows the newest round"
         )
+        if known and subject not in known:
+            why = f"{suggest_nearest(subject, known)}; {why}"
         raise NotFound(f"no round of {cluster} in the last day names {subject}: {why}")
     if form == "table":
         click.echo(about_text([event.data for event in rounds]), nl=False)

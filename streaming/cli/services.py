@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from streaming.cli.options import (
+    TIME_HELP,
+    Start,
     example,
     input_option,
     metrics_port_option,
     mode_option,
     output_option,
     setting_option,
-    start_offset,
     target_of,
     verbose_option,
     with_options,
@@ -64,8 +65,9 @@ CollectorKind = TypeVar("CollectorKind", bound="Collector")
 @click.option(
     "--from",
     "begin",
-    metavar="earliest|latest|TIME",
-    help="Where a first start reads the input from; TIME is RFC 3339.",
+    type=Start(),
+    metavar=Start.name,
+    help=f"Where a first start reads the input from. {TIME_HELP}",
 )
 @click.option(
     "--fresh",
@@ -84,7 +86,7 @@ CollectorKind = TypeVar("CollectorKind", bound="Collector")
 )
 @verbose_option
 def run_command(
-    settings: Settings, begin: str | None, *, fresh: bool, skip_lost: bool, adopt: bool, verbose: bool
+    settings: Settings, begin: Begin | None, *, fresh: bool, skip_lost: bool, adopt: bool, verbose: bool
 ) -> None:
     """Read load reports, decide round by round, publish the decisions exactly once.
 
@@ -105,7 +107,7 @@ def run_command(
     log_to_stderr(settings.controller.log_format, verbose=verbose)
     first: Begin = round((time.time() - settings.controller.warm_start_s) * 1000)
     if begin is not None:
-        first = start_offset(begin)
+        first = begin
 
     from streaming.controller.application import Application  # noqa: PLC0415  Spark takes a second to import
 

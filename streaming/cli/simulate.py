@@ -5,6 +5,7 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,8 @@ import msgspec
 
 from policies.shedding.registry import POLICIES
 from state.outputs import rfc3339
-from streaming.cli.options import example, parse_moment_ms, read_settings, start_offset
+from state.overlay import epoch_ms
+from streaming.cli.options import TIME_HELP, Moment, example, read_settings
 from streaming.cli.output import format_option, progress, render
 from streaming.process.exits import WrongUse, raised_as
 from streaming.settings import ClusterSettingsSource, ControllerSettings, Settings
@@ -248,8 +250,10 @@ def _show_simulation(runs: "Sequence[Run]", form: str) -> None:
     type=click.Choice([policy.name for policy in POLICIES]),
     help="Policy to compare; all other settings come from --config. More than one may be given.",
 )
-@click.option("--from", "since", metavar="TIME", help="Leave out reports before this time; RFC 3339.")
-@click.option("--to", "until", metavar="TIME", help="Leave out reports from this time on.")
+@click.option(
+    "--from", "since", type=Moment(), metavar="TIME", help=f"Leave out reports before this time. {TIME_HELP}"
+)
+@click.option("--to", "until", type=Moment(), metavar="TIME", help="Leave out reports from this time on.")
 @click.option(
     "--loop",
     type=click.Choice(["both", "open", "closed"]),
@@ -271,8 +275,8 @@ def _show_simulation(runs: "Sequence[Run]", form: str) -> None:
 def backtest_command(
     configs: tuple[Path, ...],
     policies: tuple[str, ...],
-    since: str | None,
-    until: str | None,
+    since: datetime | None,
+    until: datetime | None,
     loop: str,
     recorded_moves: str,
     html: Path | None,
@@ -296,8 +300,8 @@ def backtest_command(
     with _files(sources, address, own, since) as files, _refuse_unreadable(", ".join(sources)):
         recorded = RecordedEvents(
             files=files,
-            since_ms=None if since is None else parse_moment_ms(since, "--from"),
-            until_ms=None if until is None else parse_moment_ms(until, "--to"),
+            since_ms=None if since is None else epoch_ms(since),
+            until_ms=None if until is None else epoch_ms(until),
             max_record_bytes=own.controller.max_record_bytes,
         )
         surveys = backtest.survey(recorded())
@@ -347,7 +351,7 @@ def _backtest_candidates(
 
 @contextmanager
 def _files(
-    sources: Sequence[str], address: str | None, settings: Settings, since: str | None
+    sources: Sequence[str], address: str | None, settings: Settings, since: datetime | None
 ) -> Iterator[tuple[str, ...]]:
     """The files to read; what is on a topic is recorded first."""
     from streaming.controller.replay import NoRecording, files_of  # noqa: PLC0415  see `commands`
@@ -365,7 +369,7 @@ def _files(
 
     from streaming.cli.recordings import record_for_now  # noqa: PLC0415  see `commands`
 
-    with record_for_now(settings, start_offset(since or "earliest")) as (file, count):
+    with record_for_now(settings, "earliest" if since is None else epoch_ms(since)) as (file, count):
         click.echo(f"{count} records read from {address}", err=True)
         yield (file,)
 

@@ -221,7 +221,7 @@ def _notes(
     failed: Mapping[int, str],
     interval_s: float,
 ) -> Iterator[str]:
-    yield f"write rates are those of the last {interval_s:g} s unless the request gives them; traffic has peaks"
+    yield f"write rates are those of the last {interval_s:,.0f} s unless the request gives them; traffic has peaks"
     for broker, reason in {**sizes.failed, **failed}.items():
         yield f"broker {broker} does not answer: {reason}"
     try:

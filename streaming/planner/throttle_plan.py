@@ -97,7 +97,7 @@ def _warnings(
         yield f"some values are unknown, so figures that depend on them are missing: {names}"
     for title, plan in zip(("uniform", "per broker"), plans, strict=True):
         if rule.deadline_s is not None and plan.total_s is not None and plan.total_s > rule.deadline_s:
-            yield f"{title}: takes {plan.total_s:.0f} s and misses the deadline of {float(rule.deadline_s):g} s"
+            yield f"{title}: takes {duration(plan.total_s)} and misses the deadline of {duration(float(rule.deadline_s))}"
 
 
 def answer_of(plan: ThrottlePlan) -> dict[str, Any]:

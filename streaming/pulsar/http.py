@@ -325,7 +325,7 @@ def _tls_of(target: PulsarTarget) -> ssl.SSLContext | bool:
             context.load_cert_chain(target.certificate_file, target.key_file)
     except OSError as error:
         raise CredentialsError(
-            f"ca_file {target.ca_file!r}, certificate_file {target.certificate_file!r} or key_file cannot be read: {error}"
+            f"ca_file {target.ca_file!r}, certificate_file {target.certificate_file!r} or key_file cannot be read: {error.strerror or error}"
         ) from error
     return context
 

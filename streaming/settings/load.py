@@ -308,7 +308,7 @@ def _unusable(value: object, kind: Any, path: Path) -> str | None:
 
 def _problem_of_size(name: str, value: float) -> str | None:
     if name.endswith("_s") and not name.endswith("_per_s") and value > LONGEST_S:
-        return f"expected at most {LONGEST_S:g} seconds, found {value!r}"
+        return f"expected at most {LONGEST_S:,.0f} seconds, found {value!r}"
     if abs(value) > LARGEST:
         return f"expected at most {LARGEST:g}, up or down, found {value!r}"
     if 0 < abs(value) < SMALLEST:

@@ -27,6 +27,7 @@ from streaming.settings.catalog import (
 )
 from streaming.settings.clusters import ClusterSettingsSource
 from streaming.settings.load import DEFAULT, WHOLE_MAX, Loaded
+from streaming.settings.sections import Settings
 
 _ORIGIN = re.compile(r"(?<=[.;:)]) (?=(?:Pulsar|Kafka|Spark)(?: [\d.]+)?: )")
 _SENTENCE_END = re.compile(r"(?<=[.]) (?=[A-Z0-9`])")
@@ -161,6 +162,12 @@ def in_force(loaded: Loaded, *, cluster: str | None = None) -> Iterator[SourcedV
         source = _source(path, loaded.sources, cluster)
         if source is not None:
             yield SourcedValue(key=dotted(path), value=_guard_secret(path, value), source=source)
+
+
+def differing(found: Iterator[SourcedValue]) -> Iterator[SourcedValue]:
+    """Those that are not the defaults."""
+    defaults = {dotted(path): value for path, value in values(Settings())}
+    return (each for each in found if each.key not in defaults or each.value != defaults[each.key])
 
 
 def render_toml(settings: Iterator[SourcedValue]) -> str:

@@ -113,7 +113,7 @@ def read_lock(lock: Path) -> list[Jar]:
     try:
         lines = lock.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise JarError(f"{lock}: the lock of the jars cannot be read: {error}") from error
+        raise JarError(f"{lock}: the lock of the jars cannot be read: {error.strerror or error}") from error
     return list(_parse(lock, lines))
 
 

@@ -63,6 +63,15 @@ def test_a_name_that_is_no_command_is_refused_as_wrong_use():
     assert "No such command 'explode'" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"), [(["drian"], "drain"), (["statsu"], "status"), (["rounds", "tial"], "tail")]
+)
+def test_a_misspelt_command_is_answered_with_the_one_that_was_meant(typed: list[str], meant: str):
+    done = CliRunner().invoke(main, typed)
+    assert done.exit_code == 2
+    assert f"Did you mean '{meant}'?" in done.stderr
+
+
 LIGHT = ("contract", "settings", "process", "transport", "cli")
 HEAVY = {"kafka", "pulsar", "pyspark", "py4j"}
 PROGRAM = """
@@ -244,6 +253,21 @@ def test_a_cluster_can_be_asked_for_and_its_own_values_say_so():
     assert shown["pulsar.rounds.length_s"] == ("10", "file trimtab.toml")
     assert not any(key.startswith("clusters") for key in shown)
     assert lines(config("--cluster", "elsewhere"))["pulsar.avg_shedder.low_hit_count"] == ("8", "default")
+
+
+def test_what_was_changed_is_shown_alone_whatever_else_the_file_repeats(tmp_path: Path):
+    repeated = TOML.replace("[pulsar.rounds]", "[pulsar.rounds]\nlateness_s = 10")
+    (tmp_path / "trimtab.toml").write_text(repeated)
+    shown = lines(config("--changed", TRIMTAB_CONTROLLER__MODE="act"))
+    assert sorted(shown) == [
+        'clusters."east.1".pulsar.avg_shedder.low_hit_count',
+        "controller.mode",
+        "input.url",
+        'pulsar.capacity.brokers."b1:8080".messages_per_s',
+        "pulsar.guards.excluded_brokers",
+        "pulsar.rounds.length_s",
+        'spark.extra."spark.sql.x"',
+    ]
 
 
 def test_what_is_printed_is_a_settings_file_that_means_the_same(tmp_path: Path):

@@ -2,7 +2,7 @@
 
 import json
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
@@ -29,7 +29,7 @@ from streaming.cli.operate import (
     settings_edit,
     unset_edit,
 )
-from streaming.cli.options import Duration
+from streaming.cli.options import Duration, Moment
 from streaming.cli.request import change_text, overlay_text
 from streaming.contract.decode import decode
 from streaming.process.exits import Refused, WrongUse
@@ -148,6 +148,34 @@ def test_a_duration_is_written_as_people_do(text: str, seconds: int):
 def test_what_is_no_duration_is_refused_by_its_text(text: str):
     with pytest.raises(BadParameter, match=re.escape(repr(text))):
         Duration().convert(text, None, None)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("10m", 600), ("2h", 7200), ("7d", 7 * 86_400)])
+@pytest.mark.parametrize(("is_ahead", "sign"), [(False, -1), (True, 1)], ids=["back", "ahead"])
+def test_a_moment_may_be_a_span_from_now(text: str, seconds: int, *, is_ahead: bool, sign: int):
+    before = datetime.now(UTC)
+    moment = Moment(is_ahead=is_ahead).convert(text, None, None)
+    assert before <= moment - timedelta(seconds=sign * seconds) <= datetime.now(UTC)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["rounds", "tail", "--from"],
+        ["actions", "tail", "--from"],
+        ["rejected", "tail", "--from"],
+        ["record", "-", "--from"],
+        ["run", "--from"],
+        ["backtest", __file__, "--from"],
+        ["backtest", __file__, "--to"],
+        ["replay", "--started"],
+    ],
+    ids=" ".join,
+)
+def test_every_time_is_refused_with_the_forms_that_all_take(command: list[str]):
+    result = CliRunner().invoke(main, [*command, "yesterday"])
+    assert result.exit_code == 2
+    assert "expected RFC 3339, such as 2026-11-25T06:00:00Z, or 10m, 2h or 7d back from now" in result.stderr
 
 
 def test_what_is_written_is_an_event_the_controller_takes():

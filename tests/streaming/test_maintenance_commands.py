@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from state.outputs import DrainRow, MaintenanceSummary, Section
-from state.overlay import MaintenanceWindow
+from state.overlay import ControlData, MaintenanceWindow
 from streaming.cli.control import Edit, Planned, plan
-from streaming.cli.maintenance import begin_drain, begin_maintenance, end_maintenance, is_stuck
+from streaming.cli.maintenance import begin_drain, begin_maintenance, brokers_of, end_maintenance, is_stuck
 from streaming.cli.operate import configured_edit, mode_edit, pause_edit, resume_edit, settings_edit
-from streaming.cli.request import change_text, overlay_text
+from streaming.cli.request import KnownCluster, change_text, overlay_text
 from streaming.cli.summaries import drain_line, own_lines
 from streaming.process.exits import WrongUse
 from tests.streaming.controlling import ASKED, NOW, NOW_MS, data_of, planned, stands
@@ -186,3 +186,52 @@ def test_a_drain_cannot_end_where_all_that_is_left_stays(outcomes: dict[str, int
     data = Data()
     data.upkeep = upkeep
     assert is_stuck(data) is expected
+
+
+NAMED = KnownCluster(
+    system="pulsar",
+    brokers_reporting=["broker-1:8080", "broker-2:8080", "broker-2:8081"],
+    brokers_reporting_count=3,
+    brokers_missing=["broker-3:8080"],
+    brokers_missing_count=1,
+)
+
+
+def meant(typed: str, known: KnownCluster | None = NAMED, *, force: bool = False) -> list[str]:
+    return brokers_of("east-1", [typed], known, ControlData(drained_brokers={"b9:1": WINDOW}), force=force)
+
+
+@pytest.mark.parametrize(
+    ("typed", "broker"),
+    [
+        ("broker-1:8080", "broker-1:8080"),
+        ("broker-1", "broker-1:8080"),
+        ("broker-3", "broker-3:8080"),
+        ("b9", "b9:1"),
+    ],
+)
+def test_a_broker_is_found_without_its_port_one_that_is_away_or_drained_too(typed: str, broker: str):
+    assert meant(typed) == [broker]
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ("brokr-1:8080", "did you mean broker-1:8080"),
+        ("zzz", "known here: b9:1, broker-1:8080, .* add --force"),
+        ("broker-2", "may be broker-2:8080 or broker-2:8081: give the port"),
+    ],
+)
+def test_a_broker_that_is_not_known_is_refused_with_those_that_are(typed: str, answer: str):
+    with pytest.raises(WrongUse, match=answer):
+        meant(typed)
+
+
+def test_a_broker_is_taken_as_typed_by_force_and_where_the_summary_does_not_name_all():
+    cut = msgspec.structs.replace(NAMED, brokers_reporting_count=250)
+    assert meant("zzz", cut) == meant("zzz", None) == meant("zzz", force=True) == ["zzz"]
+
+
+def test_a_maintenance_is_ended_without_the_port():
+    begun = planned(begin_drain(["b3:8080"], WINDOW))
+    assert upkeep_of(planned(end_maintenance(["b3"], []), begun.value, now_ms=NOW_MS + 1)) == {}

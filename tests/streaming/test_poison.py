@@ -133,17 +133,19 @@ SECONDS = [
 @pytest.mark.parametrize("path", SECONDS)
 def test_seconds_that_leave_the_calendar_are_refused_when_they_come(path: str, value: float):
     desk = Desk().take(overlay(path, value), report(time_s=45), report(time_s=65))
-    assert desk.refusals == [("bad-settings", f"{path}: expected at most 1e+09 seconds, found {value!r}")]
+    assert desk.refusals == [
+        ("bad-settings", f"{path}: expected at most 1,000,000,000 seconds, found {value!r}")
+    ]
     assert [each["outcome"] for each in desk.summaries] == ["decided"]
 
 
 @pytest.mark.parametrize("name", ["lateness_s", "max_report_age_s", "max_ahead_s"])
 def test_a_file_with_seconds_that_leave_the_calendar_is_refused_at_the_start(name: str, tmp_path: Any):
     assert refusal(tmp_path, f"[pulsar.rounds]\n{name} = 1e306") == [
-        f"trimtab.toml: pulsar.rounds.{name}: expected at most 1e+09 seconds, found 1e+306"
+        f"trimtab.toml: pulsar.rounds.{name}: expected at most 1,000,000,000 seconds, found 1e+306"
     ]
     assert refusal(tmp_path, flags={"controller.action_ttl_s": "1e300"}) == [
-        "--action-ttl-s: controller.action_ttl_s: expected at most 1e+09 seconds, found 1e+300"
+        "--action-ttl-s: controller.action_ttl_s: expected at most 1,000,000,000 seconds, found 1e+300"
     ]
 
 

@@ -205,6 +205,15 @@ def test_status_looks_for_reports_where_rounds_are_late(
     assert done.stdout.splitlines()[1].strip().startswith(said), done.stdout
 
 
+def test_a_broker_is_shown_without_its_port_and_a_misspelt_one_is_answered(monkeypatch: pytest.MonkeyPatch):
+    full = SUMMARY["data"]["brokers_reporting"][0]
+    host = full.rpartition(":")[0]
+    command = ("rounds", "show", "--cluster", SUMMARY["cluster"], "--broker")
+    values = [json.dumps(SUMMARY).encode()]
+    assert f"{full} is at " in run(monkeypatch, values, *command, host).output
+    assert f"did you mean {full}?" in run(monkeypatch, values, *command, f"x{full}").stderr
+
+
 def test_why_names_an_action_that_it_cannot_read(monkeypatch: pytest.MonkeyPatch):
     broken = ACTION | {"data": {"round": 7}}
     done = run(monkeypatch, [json.dumps(broken).encode()], "actions", "why", ACTION["id"])

@@ -55,7 +55,7 @@ def test_a_deadline_a_cap_a_headroom_a_floor_and_a_rate_each_change_the_rates(
 
 def test_a_cap_that_misses_the_deadline_is_told():
     found = answer(WORKED, "--deadline", "3600", "--cap", "30000000")
-    assert "uniform: takes 10500 s and misses the deadline of 3600 s" in found["warnings"]
+    assert "uniform: takes 2 h 55 min and misses the deadline of 1 h 00 min" in found["warnings"]
 
 
 def test_decimal_headroom_is_exact():
