@@ -168,7 +168,9 @@ def test_a_child_that_fails_is_shown_with_the_end_of_its_log(tmp_path: Path) -> 
     trimtab = Trimtab(
         tmp_path, bootstrap="127.0.0.1:1", metrics_port=free_metrics_port(), settings=FLEET_SETTINGS
     )
-    with pytest.raises(LocalError, match=r"(?s)topics create ended with 5; .*127\.0\.0\.1:1 does not answer"):
+    with pytest.raises(
+        LocalError, match=r"(?s)topics create ended with 5; .*nothing listens at 127\.0\.0\.1:1"
+    ):
         trimtab.create_topics()
 
 

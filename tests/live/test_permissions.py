@@ -70,7 +70,12 @@ def test_watching_names_the_permission_that_is_missing(secure: SecureKafka, stag
     why, status = ("actions", "why", *config, action["id"]), ("status", *config)
     rejected = ("rejected", "tail", *config, "--from", "earliest", "--no-follow")
     topics = stage.topics
-    asking = {topics.control: (status, 0), topics.beats: (status, 0), topics.dead_letter: (rejected, REFUSED)}
+    asking = {
+        topics.input: (status, 0),
+        topics.control: (status, 0),
+        topics.beats: (status, 0),
+        topics.dead_letter: (rejected, REFUSED),
+    }
     for lacking in onlooker.one_less("Watching"):
         asked, code = next((asking[name] for name in asking if lacking.endswith(name)), (why, REFUSED))
         assert lacking in command(*asked, code=code).output

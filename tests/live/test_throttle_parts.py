@@ -219,7 +219,7 @@ def test_a_cluster_that_is_not_in_the_settings_or_does_not_answer_is_named(tmp_p
     missing = command("collect", "kafka", "other", *options, code=WRONG_USE)
     assert 'there is no [targets."other".kafka] in the settings (targets there: kafka-1)' in missing.output
     silent = command("collect", "kafka", "kafka-1", *options, code=REFUSED)
-    assert "Kafka at 127.0.0.1:1 does not answer as expected" in silent.output
+    assert "no broker of Kafka answers: nothing listens at 127.0.0.1:1 (connection refused)" in silent.output
 
 
 def slow(topic: str) -> ThrottleAction:

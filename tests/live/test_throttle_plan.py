@@ -153,4 +153,4 @@ def test_a_cluster_that_does_not_answer_is_named():
     asked = ("throttle", "plan", "--input", "-", "--bootstrap", "127.0.0.1:1")
     result = command(*asked, given=json.dumps(proposal(1)), code=5)
     assert result.stdout == ""
-    assert "Kafka at 127.0.0.1:1 does not answer as expected" in result.stderr
+    assert "no broker of Kafka answers: nothing listens at 127.0.0.1:1 (connection refused)" in result.stderr

@@ -35,7 +35,7 @@ def entry(logger: str, text: str, level: str = "WARN") -> str:
 def test_a_fault_in_the_jvm_is_a_line_with_its_first_cause(
     logger: str, text: str, told: list[str], caplog: pytest.LogCaptureFixture
 ):
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="spark.jvm")
     log_line(entry(logger, text))
     assert [record.getMessage() for record in caplog.records] == told
     caplog.clear()
@@ -45,7 +45,7 @@ def test_a_fault_in_the_jvm_is_a_line_with_its_first_cause(
 
 
 def test_of_a_workers_stack_the_error_is_told_and_of_each_start_nothing(caplog: pytest.LogCaptureFixture):
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="spark.jvm")
     output = JvmOutput()
     for line in (
         "Setting Spark log level to x",

@@ -97,6 +97,7 @@ def test_watching_names_the_permission_that_is_missing(stage: PulsarStage):
     status = ("status", "--config", config)
     rejected = ("rejected", "tail", "--config", config, "--from", "earliest", "--no-follow")
     asking = {
+        "trimtab.input": (status, 0),
         "trimtab.control": (status, 0),
         "trimtab.beats": (status, 0),
         "trimtab.dead-letter": (rejected, REFUSED),
