@@ -80,7 +80,7 @@ def test_what_was_there_before_comes_back_and_what_others_changed_stays(moving: 
     KafkaCluster(moving.admin).apply(
         changes_of(there, ThrottledLists(leader={moving.topic: ""}), {L1: None, F3: None})
     )
-    assert moving.throttle() == Throttle()
+    until(lambda: moving.throttle() == Throttle(), what="every broker to know that all is gone")
 
 
 def test_a_default_rate_of_all_brokers_is_never_touched(moving: Moving, memory: Memory):
