@@ -41,7 +41,6 @@ _SETTINGS = """\
 offsets.topic.num.partitions=1
 offsets.topic.replication.factor=1
 transaction.state.log.num.partitions=1
-transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 share.coordinator.state.topic.num.partitions=1
 share.coordinator.state.topic.replication.factor=1
@@ -119,7 +118,9 @@ class LocalKafka(JavaCluster):
             for number, port in enumerate(ports, start=1)
         ]
         for node in self._nodes:
-            self._settings(node).write_text(_properties(node) + self._more_properties(node), encoding="utf-8")
+            self._settings(node).write_text(
+                _properties(node, len(self._nodes)) + self._more_properties(node), encoding="utf-8"
+            )
         self.processes = {
             node.name: self.process(node.name, "kafka.Kafka", str(self._settings(node)))
             for node in self._nodes
@@ -190,8 +191,8 @@ def _cluster_id(file: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def _properties(node: Node) -> str:
-    """The settings file of one node; the keys are those of Kafka's broker configuration."""
+def _properties(node: Node, nodes_count: int) -> str:
+    """The settings file of one of `nodes_count` nodes; the keys are those of Kafka's broker configuration."""
     leads = node.number == 1
     controller = f",CONTROLLER://127.0.0.1:{node.controller_port}" if leads else ""
     own = {
@@ -203,6 +204,8 @@ def _properties(node: Node) -> str:
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{node.port}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "log.dirs": node.store,
+        # two, where there are several nodes: a producer with transactions can begin while one of them is down
+        "transaction.state.log.replication.factor": min(2, nodes_count),
     }
     return "".join(f"{key}={value}\n" for key, value in own.items()) + _SETTINGS
 

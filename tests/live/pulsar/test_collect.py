@@ -231,9 +231,10 @@ def test_a_used_bundle_that_nobody_owns_is_a_finding_until_a_lookup(pulsar: Loca
         clock_s=lambda: time.time() + ahead_s[0],
     )
 
-    def listed() -> bool:
+    def used() -> bool:
         assert collecting.sweep()
-        return any(name in each["lastStats"] for each in heard.of(LoadReportMessage).values())
+        loads = (report["lastStats"].get(name) for report in heard.of(LoadReportMessage).values())
+        return any(load and load["msgRateIn"] > 0 for load in loads)
 
     def unowned() -> object:
         ahead_s[0] += 35.0
@@ -242,7 +243,7 @@ def test_a_used_bundle_that_nobody_owns_is_a_finding_until_a_lookup(pulsar: Loca
 
     topic = lab.topic_in(bundle)
     with lab.traffic([topic]):
-        lab.until(listed, f"{name} in a report")
+        lab.until(used, f"traffic of {name} in a report")
     lab.admin.unload(bundle, destination=None)
     lab.until(lambda: lab.owner(bundle) is None, f"no owner of {name}")
     found = lab.until(unowned, f"a tick that names {name}")
