@@ -127,7 +127,7 @@ def test_a_kafka_cluster_refuses_them_by_name(edit: Edit):
 
 
 def test_what_stands_is_shown_with_its_end_and_reason():
-    text = overlay_text("east-1", stands(both().value))
+    text = overlay_text("east-1", stands(both().value), SOURCE)
     assert (
         "maintenance of broker b1: since 2023-11-14T22:13:20.000Z until 2023-11-14T23:13:20.000Z, by maria"
         in text
