@@ -9,6 +9,7 @@ import msgspec
 
 from state.outputs import RoundSummary
 from state.overlay import MaintenanceWindow
+from state.settings import Mode
 from streaming.cli.control import Edit, Planned, maintenance_of
 from streaming.cli.options import Moment, broker_of, example, settings_options
 from streaming.cli.output import format_option, render, text_of
@@ -146,8 +147,7 @@ def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
         return begin_drain(found, window)
 
     for event in change_each(request, edit_of):
-        configured = event.configured or request.settings.controller
-        if (event.after.mode or configured.mode) == "dry-run":
+        if is_dry_run(event, request.settings.controller.mode):
             click.echo(
                 f"{event.cluster}: it is in dry-run, so nothing will move; the unloads are only shown "
                 "(`trimtab mode act` lets it act)"
@@ -156,6 +156,11 @@ def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
             moving.append(event)
     if request.wait and moving:
         _follow_drains(request.settings, moving, drained)
+
+
+def is_dry_run(event: Planned, own: Mode) -> bool:
+    """Whether the cluster only shows what it would do; by the mode of the settings read here where the controller's is not known."""
+    return (event.after.mode or (own if event.configured is None else event.configured.mode)) == "dry-run"
 
 
 def _require_something(brokers: tuple[str, ...], namespaces: tuple[str, ...]) -> None:
