@@ -14,7 +14,7 @@ from state.events import Control
 from state.guard_settings import JUDGED_ACTIONS_COUNT, NO_ZONES, Approval, GuardSettings, QuietSpan, Zones
 from state.ledger import ActionKind
 from state.memory import Header, OpenRound
-from state.outputs import Identified, Output, RoundSummary, output, rfc3339
+from state.outputs import Configured, Identified, Output, RoundSummary, output, rfc3339
 from state.outputs.actions import ROUND_TYPE
 from state.overlay import ControlData
 from state.settings import ClusterSettings, Mode, RoundSettings
@@ -72,6 +72,8 @@ class Closing:
     settings_problem: str | None
     """Why the event's settings are not in force; None if they are."""
     mode: Mode
+    configured: Configured
+    """What the controller is configured with."""
     gap_rounds: int
     """Number of rounds without a summary between the last one with a summary and this one."""
     restarted: bool

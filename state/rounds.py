@@ -20,7 +20,7 @@ from state import control, summary
 from state.closing import HELD_AFTER_ROUNDS, Closing, Identity, resume
 from state.events import Control, Rejection
 from state.memory import Header, OpenRound, Waiting, WaitingKey
-from state.outputs import Output
+from state.outputs import Configured, Output
 from state.overlay import ControlData, epoch_ms, moment_at
 from state.report_buffer import silence_ms
 from state.settings import ClusterSettings, OverlayError, SettingsSource, to_ms
@@ -204,6 +204,7 @@ def _closing(
     identity = ended.identity
     overlay = ControlData() if event is None else event.data.at(moment_at(start_ms))
     mode = overlay.mode or identity.mode
+    base = ended.settings.base(ended.cluster).in_force[ended.system.name]
     needs_approval = (overlay.approval or identity.approval) == "required" and mode == "act"
     return Closing(
         cluster=ended.cluster,
@@ -217,6 +218,12 @@ def _closing(
         overlay=overlay,
         settings_problem=problem,
         mode=mode,
+        configured=Configured(
+            mode=identity.mode,
+            approval=identity.approval,
+            settings_digest=base.digest,
+            settings=base.different,
+        ),
         gap_rounds=0 if header.last_summary is None else number - header.last_summary - 1,
         restarted=silence_ms(header, number) > ended.system.rounds(settings).max_report_age_ms,
         max_action_bytes=identity.max_action_bytes,

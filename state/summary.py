@@ -39,6 +39,9 @@ UNANSWERED_COUNT = 3
 _NAMED_COUNT = 3
 MAX_BYTES = 256 * 1024
 """Size of a summary's data; Kafka's default record limit is four times that."""
+MAX_SETTINGS_BYTES = 32 * 1024
+"""Size of the file's settings in a summary, and of the control event's: an eighth of it each, enough for 300 brokers with values of
+their own."""
 MAX_REMARK_CHARACTERS = 500
 """Length of an operator's name or reason, or of a problem, in a summary, so that summaries stay small."""
 
@@ -83,6 +86,9 @@ def frame(
         control=_control(closing.control, closing.settings_problem),
         settings_digest=in_force.digest,
         settings=in_force.different,
+        configured=msgspec.structs.replace(
+            closing.configured, settings=_whole_or_none(closing.configured.settings)
+        ),
         brokers_reporting_count=len(reports_ms),
         brokers_live_count=len(live),
         brokers_reporting=sorted(reports_ms),
@@ -128,7 +134,13 @@ def _control(event: Control | None, problem: str | None) -> ControlInForce | Non
         resumed_at=None if data.resumed_at is None else rfc3339(epoch_ms(data.resumed_at)),
         problem=None if problem is None else problem[:MAX_REMARK_CHARACTERS],
         until=rfc3339(epoch_ms(data.until)) if data.paused and data.until is not None else None,
+        settings=_whole_or_none(data.settings),
     )
+
+
+def _whole_or_none(settings: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Settings that commands take for complete, so that they are not cut; None if they are too large to be shown."""
+    return settings if len(msgspec.json.encode(settings)) <= MAX_SETTINGS_BYTES else None
 
 
 def empty_section() -> Section[Any]:

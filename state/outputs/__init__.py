@@ -23,6 +23,7 @@ from state.outputs.summary import (
     BrokerLoad,
     BrokerTraffic,
     CandidateRow,
+    Configured,
     ControlInForce,
     DrainRow,
     ExaminedRow,

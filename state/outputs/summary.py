@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from state.events import System
+from state.guard_settings import Approval
 from state.settings import Mode
 
 RowT = TypeVar("RowT")
@@ -349,6 +350,22 @@ class ControlInForce(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Why its settings are not in force; null where they are."""
     until: str | None = None
     """When its pause ends by itself; left out where it has no pause, or a person has to end it."""
+    settings: dict[str, Any] | None = {}
+    """The settings that it lays over those of the file, as a tree of their names; left out where it has none, null above 32 KiB."""
+
+
+class Configured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the controller is configured with, by its settings file, environment and flags: what holds without a control event."""
+
+    mode: Mode
+    """Its `controller.mode`."""
+    approval: Approval
+    """Its `controller.approval`."""
+    settings_digest: str
+    """Hash of its decision settings for the cluster."""
+    settings: dict[str, Any] | None = {}
+    """Those that differ from the defaults, as a tree of their names below `pulsar` or `kafka`, with every broker of a table; left out
+    where there are none, null above 32 KiB."""
 
 
 class Throttle(msgspec.Struct, frozen=True, kw_only=True):
@@ -608,6 +625,8 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     settings: dict[str, Any] = {}
     """Decision settings in force that differ from the defaults, as a tree of their names below `pulsar` or `kafka`; left out
     where there are none."""
+    configured: Configured | None = None
+    """What the controller is configured with, whatever the control event says."""
     brokers_reporting_count: int
     """Brokers in the snapshot."""
     brokers_live_count: int
@@ -668,6 +687,16 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     def settings_by_name(self) -> dict[str, Any]:
         """The settings in force that differ from the defaults, by their names in ``trimtab.toml``, in order."""
         return dict(_named_values(self.settings, self.system))
+
+    def configured_by_name(self) -> dict[str, Any] | None:
+        """Those that the controller is configured with and that differ from the defaults; None where the summary does not show them."""
+        found = None if self.configured is None else self.configured.settings
+        return None if found is None else dict(_named_values(found, self.system))
+
+    def overlay_by_name(self) -> dict[str, Any]:
+        """Those of the control event; empty where they are not in force, or not shown."""
+        found = None if self.control is None or self.control.problem else self.control.settings
+        return dict(_named_values((found or {}).get(self.system, {}), self.system))
 
 
 def _named_values(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:

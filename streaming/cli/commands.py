@@ -34,39 +34,49 @@ class _Place(NamedTuple):
     """Whether it runs until it is asked to stop."""
 
 
-_PLACES = {
-    "actions": _Place("actions", "Watch what is decided, and ask why."),
-    "approve": _Place("approve", "Approve proposed actions."),
-    "backtest": _Place("simulate", "Compare settings on the recorded reports of a real cluster."),
-    "collect": _Place(
-        "services", "Write what a cluster's brokers report to the input topic.", is_endless=True
-    ),
-    "config": _Place("config", "Show the settings in force, each with its source."),
-    "control": _Place("operate", "List what operators have set, and take it back."),
-    "doctor": _Place("doctor", "Check the whole installation, and say what is wrong."),
-    "drain": _Place("maintenance", "Empty a broker, and keep it empty."),
-    "execute": _Place("services", "Carry decisions out on a cluster and verify them.", is_endless=True),
-    "feed": _Place(
-        "recordings", "Play a recording, or a made-up fleet, to the input topic.", is_endless=True
-    ),
-    "forget": _Place("operate", "Forget what the controller remembers of a cluster."),
-    "maintenance": _Place("maintenance", "Leave brokers and namespaces alone for a while."),
-    "mode": _Place("operate", "Let a cluster act, or only show what it would do."),
-    "pause": _Place("operate", "Hold every action; the policies go on counting."),
-    "policy": _Place("operate", "Change decision settings while the controller runs."),
-    "record": _Place("recordings", "Record what a controller reads, for replay.", is_endless=True),
-    "reject": _Place("approve", "Reject proposed actions."),
-    "rejected": _Place("rounds", "Read the records that could not be used, and why."),
-    "replay": _Place("recordings", "Decide on recorded events, without a broker."),
-    "resume": _Place("operate", "End a pause or a hold of a cluster that was failing."),
-    "rounds": _Place("rounds", "Read what each round saw, decided and held back."),
-    "run": _Place("services", "Read load reports, decide, publish exactly once.", is_endless=True),
-    "simulate": _Place("simulate", "See what settings do to a simulated fleet."),
-    "split": _Place("split", "Work out where to cut a bundle."),
-    "status": _Place("status", "Show what is in force for each cluster, and why nothing happens."),
-    "throttle": _Place("throttle", "Work out the replication throttle of a reassignment."),
-    "topics": _Place("topics", "Make and check the topics."),
+_GROUPS = {
+    "Run it": {
+        "topics": _Place("topics", "Make and check the topics."),
+        "run": _Place("services", "Read load reports, decide, publish exactly once.", is_endless=True),
+        "collect": _Place(
+            "services", "Write what a cluster's brokers report to the input topic.", is_endless=True
+        ),
+        "execute": _Place("services", "Carry decisions out on a cluster and verify them.", is_endless=True),
+    },
+    "Operate a cluster": {
+        "pause": _Place("operate", "Hold every action; the policies go on counting."),
+        "resume": _Place("operate", "End a pause or a hold of a cluster that was failing."),
+        "mode": _Place("operate", "Let a cluster act, or only show what it would do."),
+        "policy": _Place("operate", "Change decision settings while the controller runs."),
+        "control": _Place("operate", "List what operators have set, and take it all back."),
+        "maintenance": _Place("maintenance", "Leave brokers and namespaces alone for a while."),
+        "drain": _Place("maintenance", "Empty a broker, and keep it empty."),
+        "approve": _Place("approve", "Approve proposed actions."),
+        "reject": _Place("approve", "Reject proposed actions."),
+        "forget": _Place("operate", "Forget what the controller remembers of a cluster."),
+    },
+    "Look at what happens": {
+        "status": _Place("status", "Show what is in force for each cluster, and why nothing happens."),
+        "rounds": _Place("rounds", "Read what each round saw, decided and held back."),
+        "actions": _Place("actions", "Watch what is decided, and ask why."),
+        "rejected": _Place("rounds", "Read the records that could not be used, and why."),
+        "doctor": _Place("doctor", "Check the whole installation, and say what is wrong."),
+        "config": _Place("config", "Show the settings in force, each with its source."),
+    },
+    "Plan and try": {
+        "simulate": _Place("simulate", "See what settings do to a simulated fleet."),
+        "backtest": _Place("simulate", "Compare settings on the recorded reports of a real cluster."),
+        "record": _Place("recordings", "Record what a controller reads, for replay.", is_endless=True),
+        "replay": _Place("recordings", "Decide on recorded events, without a broker."),
+        "feed": _Place(
+            "recordings", "Play a recording, or a made-up fleet, to the input topic.", is_endless=True
+        ),
+        "split": _Place("split", "Work out where to cut a bundle."),
+        "throttle": _Place("throttle", "Work out the replication throttle of a reassignment."),
+    },
 }
+"""The commands by what a person wants to do."""
+_PLACES = {name: place for group in _GROUPS.values() for name, place in group.items()}
 
 
 class _Commands(click.Group):
@@ -94,8 +104,9 @@ class _Commands(click.Group):
             raise NoSuchCommand(error.command_name, possibilities=_PLACES, ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, place.summary) for name, place in _PLACES.items()])
+        for title, group in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, place.summary) for name, place in group.items()])
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EPILOG)

@@ -15,7 +15,7 @@ import msgspec
 
 from state.control import first_round
 from state.events import Control, System
-from state.outputs import rfc3339
+from state.outputs import Configured, rfc3339
 from state.overlay import ControlData, MaintenanceWindow, epoch_ms, moment_at
 from state.settings import ClusterSettings, OverlayError, SettingsSource
 from state.systems import refuse_maintenance, rounds_of
@@ -32,6 +32,10 @@ Edit = Callable[[ControlData], ControlData]
 """A change of one cluster's overlay; raises ``WrongUse``, naming the key or cluster, the value and what to do, where it makes no sense."""
 
 
+OWN_SETTINGS = "settings read here, because no recent round shows those of the controller"
+"""Whose settings a command has used that does not know the controller's."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """The newest control event of a cluster that the controller takes, and why a newer one was refused."""
@@ -45,16 +49,9 @@ class Standing:
         return ControlData() if self.event is None else msgspec.structs.replace(self.event.data, forget=False)
 
 
-def read_standings(
-    settings: Settings, systems: Mapping[str, System] = MappingProxyType({})
-) -> dict[str, Standing]:
-    """What stands for every cluster now. Raises ``exits.Refused``."""
-    return find_standings(read_control(settings), ClusterSettingsSource(settings), systems)
-
-
 def find_standings(
     records: Iterable[TopicRecord],
-    settings: SettingsSource,
+    settings: ClusterSettingsSource,
     systems: Mapping[str, System] = MappingProxyType({}),
 ) -> dict[str, Standing]:
     """The newest control event of every cluster on the control topic; ``systems`` has the systems that are known."""
@@ -78,15 +75,16 @@ def _key(record: TopicRecord) -> str | None:
 
 
 def _refusal(
-    cluster: str, event: Control, appended_ms: int, settings: SettingsSource, system: System | None
+    cluster: str, event: Control, appended_ms: int, settings: ClusterSettingsSource, system: System | None
 ) -> str | None:
     """Why the controller does not take an event; None where it does."""
+    whose = "" if settings.configured(cluster) else f", by the {OWN_SETTINGS}"
     if rounds_of(system, settings.base(cluster)).is_ahead(event.time_ms, appended_ms):
-        return f"{event.id} of {rfc3339(event.time_ms)} has a time ahead of its log"
+        return f"{event.id} of {rfc3339(event.time_ms)} has a time ahead of its log{whose}"
     try:
         settings.overlaid(cluster, event.data.settings_json)
     except OverlayError as error:
-        return f"{event.id} of {rfc3339(event.time_ms)} has settings that do not fit: {error}"
+        return f"{event.id} of {rfc3339(event.time_ms)} has settings that do not fit{whose}: {error}"
     wrong = refuse_maintenance(event, system)
     return None if wrong is None else f"{event.id} of {rfc3339(event.time_ms)}: {wrong.detail}"
 
@@ -108,6 +106,8 @@ class Planned:
     first_round_ms: int
     first_close_ms: int
     """When that round closes at the earliest."""
+    configured: Configured | None
+    """What the controller is configured with; None where that is not known, and changes and rounds are those of the settings read here."""
 
 
 def plan(
@@ -117,7 +117,7 @@ def plan(
     who: str,
     why: str,
     stands: Standing,
-    settings: SettingsSource,
+    settings: ClusterSettingsSource,
     now_ms: int,
     nonce: str,
     system: System | None = None,
@@ -152,6 +152,7 @@ def plan(
         first_round=number,
         first_round_ms=number * rounds.length_ms,
         first_close_ms=(number + 1) * rounds.length_ms + rounds.lateness_ms,
+        configured=settings.configured(cluster),
     )
 
 
@@ -240,13 +241,14 @@ def _encode(cluster: str, data: ControlData, *, id_: str, time_ms: int) -> bytes
 
 def differences(old: ClusterSettings, new: ClusterSettings) -> Iterator[str]:
     """Settings that differ, each as ``key: old -> new``."""
-    before, after = _by_key(old), _by_key(new)
+    before, after = by_key(old), by_key(new)
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) != after.get(key):
-            yield f"{key}: {_show(before.get(key))} -> {_show(after.get(key))}"
+            yield f"{key}: {show(before.get(key))} -> {show(after.get(key))}"
 
 
-def _by_key(settings: ClusterSettings) -> dict[str, object]:
+def by_key(settings: ClusterSettings) -> dict[str, object]:
+    """Every setting by its dotted key."""
     return {
         dotted((system, *path)): value
         for system, section in (("pulsar", settings.pulsar), ("kafka", settings.kafka))
@@ -254,18 +256,27 @@ def _by_key(settings: ClusterSettings) -> dict[str, object]:
     }
 
 
-def _show(value: object) -> str:
+def show(value: object) -> str:
+    """A value as TOML writes it, or that there is none."""
     return "unset" if value is None or value == {} else toml_value(value)
 
 
-def encode_change(settings: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
-    """Every value of an overlay as a line of TOML."""
+def overlay_lines(settings: Mapping[str, Any], configured: ClusterSettings | None = None) -> Iterator[str]:
+    """Every value of an overlay as a line of TOML, with the one that the controller is configured with where that is known."""
+    usual = {} if configured is None else by_key(configured)
+    for path, value in leaves(settings):
+        key = dotted(path)
+        beside = "" if configured is None else f"  # configured: {show(usual.get(key))}"
+        yield f"{key} = {toml_value(value)}{beside}"
+
+
+def leaves(settings: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every value of a tree of settings, with its path."""
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            yield from encode_change(value, (*path, name))
+            yield from leaves(value, (*path, name))
         else:
-            at = dotted((*path, name))
-            yield f"{at} = {toml_value(value)}"
+            yield (*path, name), value
 
 
 def read_control(settings: Settings) -> list[TopicRecord]:

@@ -9,7 +9,8 @@ import msgspec
 
 from state.outputs import RoundSummary
 from state.overlay import MaintenanceWindow
-from streaming.cli.control import Edit, Planned, maintenance_of, read_standings
+from state.settings import Mode
+from streaming.cli.control import Edit, Planned, maintenance_of
 from streaming.cli.options import Moment, broker_of, example, settings_options
 from streaming.cli.output import format_option, render, text_of
 from streaming.cli.published import Newest, Round, pass_over_outage
@@ -18,6 +19,7 @@ from streaming.cli.request import (
     Request,
     change,
     change_each,
+    read_standings,
     standing_lines,
     with_request_options,
 )
@@ -99,10 +101,10 @@ def end_command(request: Request, brokers: tuple[str, ...], namespaces: tuple[st
 @format_option("JSON and YAML are a list with one object for each.")
 def list_command(settings: Settings, clusters: tuple[str, ...], form: str) -> None:
     """Show what is under maintenance, and what is drained; `trimtab status` shows how far a drain is."""
-    stands = sorted(read_standings(settings).items())
+    stands, _ = read_standings(Request(settings=settings))
     found = {
         name: each
-        for name, each in stands
+        for name, each in stands.items()
         if (not clusters or name in clusters) and each.overlay.has_maintenance
     }
     if form != "table":
@@ -144,9 +146,8 @@ def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
         drained.update(found)
         return begin_drain(found, window)
 
-    for event, known in change_each(request, edit_of):
-        observed = None if known is None else known.mode
-        if (event.after.mode or observed or request.settings.controller.mode) == "dry-run":
+    for event in change_each(request, edit_of):
+        if is_dry_run(event, request.settings.controller.mode):
             click.echo(
                 f"{event.cluster}: it is in dry-run, so nothing will move; the unloads are only shown "
                 "(`trimtab mode act` lets it act)"
@@ -155,6 +156,11 @@ def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
             moving.append(event)
     if request.wait and moving:
         _follow_drains(request.settings, moving, drained)
+
+
+def is_dry_run(event: Planned, own: Mode) -> bool:
+    """Whether the cluster only shows what it would do; by the mode of the settings read here where the controller's is not known."""
+    return (event.after.mode or (own if event.configured is None else event.configured.mode)) == "dry-run"
 
 
 def _require_something(brokers: tuple[str, ...], namespaces: tuple[str, ...]) -> None:

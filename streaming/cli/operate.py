@@ -2,22 +2,23 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
 import msgspec
 
-from streaming.cli.control import Edit, Standing, read_standings
-from streaming.cli.options import Duration, example, settings_options
+from streaming.cli.control import Edit, leaves
+from streaming.cli.options import Duration, example
 from streaming.cli.output import format_option, render
 from streaming.cli.request import (
     Request,
     change,
-    chosen_standings,
     cluster_options,
     overlay_text,
     overlay_tree,
+    read_standings,
     with_request_options,
 )
 from streaming.contract.messages import ControlData
@@ -44,7 +45,7 @@ def pause_command(request: Request, duration: timedelta | None) -> None:
 @click.command("resume", epilog=example('trimtab resume --cluster east-1 --why "it is over"'))
 @with_request_options
 def resume_command(request: Request) -> None:
-    """End a pause, and say that what made actions fail is mended. Mode and settings stay as they are."""
+    """End a pause, and say that what made actions fail is mended. Mode and settings stay; `control delete` takes them back, too."""
     change(request, resume_edit(datetime.now(UTC)))
 
 
@@ -85,7 +86,7 @@ def policy_command() -> None:
 @click.argument("assignments", nargs=-1, required=True, metavar="KEY=VALUE...")
 @with_request_options
 def set_command(request: Request, assignments: tuple[str, ...]) -> None:
-    """Put settings over those of the file, with keys as in trimtab.toml: pulsar.avg_shedder.low_threshold_points=10."""
+    """Put settings over those of the controller's file, with keys as in trimtab.toml: pulsar.avg_shedder.low_threshold_points=10."""
     change(request, settings_edit(assignments))
 
 
@@ -98,49 +99,51 @@ def set_command(request: Request, assignments: tuple[str, ...]) -> None:
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @with_request_options
 def unset_command(request: Request, keys: tuple[str, ...]) -> None:
-    """Take settings, or whole sections, out of the overlay: those of the file hold again."""
+    """Take settings, or whole sections, out of the overlay: those of the controller's file hold again."""
     change(request, unset_edit(keys))
 
 
-@policy_command.command("show", epilog=example("trimtab policy show --cluster east-1"))
+@policy_command.command(
+    "show", epilog=example("trimtab policy show --cluster east-1\n  trimtab control list")
+)
 @cluster_options
 @format_option("JSON and YAML are a list with one object per cluster.")
 def show_command(settings: Settings, clusters: tuple[str, ...], form: str, *, every: bool) -> None:
-    """Show the newest control event of a cluster, who wrote it and why."""
-    _show(chosen_standings(Request(settings=settings, clusters=clusters, every=every)), form)
+    """Show what operators have set, who and why, beside what the controller is configured with.
 
-
-def _show(found: Mapping[str, Standing], form: str) -> None:
+    Without --cluster or --all: every cluster that is not as configured. `policy show` and `control list` are the same.
+    """
+    if clusters and every:
+        raise click.UsageError("give either --cluster NAME (once or more) or --all")
+    found, source = read_standings(Request(settings=settings, clusters=clusters, every=every))
+    if not clusters and not every:
+        found = {name: each for name, each in found.items() if each.refused or each.overlay.changes_anything}
     if form != "table":
-        click.echo(render([overlay_tree(*each) for each in found.items()], form), nl=False)
+        click.echo(render([overlay_tree(*each, source) for each in found.items()], form), nl=False)
         return
+    if not found:
+        click.echo("every cluster is as configured")
     for cluster, each in found.items():
-        click.echo(overlay_text(cluster, each), nl=False)
+        click.echo(overlay_text(cluster, each, source), nl=False)
 
 
 @click.group("control")
 def control_command() -> None:
-    """List what operators have set, and take it back."""
+    """List what operators have set, and go back to what is configured."""
 
 
-@control_command.command("list", epilog=example("trimtab control list"))
-@settings_options
-@format_option("JSON and YAML are a list with one object per cluster.")
-def list_command(settings: Settings, form: str) -> None:
-    """Show every cluster whose newest control event makes it differ from the settings file."""
-    stands = sorted(read_standings(settings).items())
-    found = {name: each for name, each in stands if each.refused or each.overlay.changes_anything}
-    if not found and form == "table":
-        click.echo("every cluster is as configured")
-    _show(found, form)
+control_command.add_command(show_command, "list")
 
 
 @control_command.command(
-    "delete", epilog=example('trimtab control delete --cluster est-1 --why "a misspelt name"')
+    "delete", epilog=example('trimtab control delete --cluster east-1 --why "as configured again"')
 )
 @with_request_options
 def delete_command(request: Request) -> None:
-    """Take back pause, mode and settings at once: the cluster is as the settings file says, and no longer listed."""
+    """Go back to what is configured: the one way to take back pause, mode, approval, settings, maintenance and drains at once.
+
+    `resume` only ends a pause or a hold. A cluster that is as configured is no longer listed.
+    """
     if request.every:
         raise click.UsageError("name the clusters to set back: --cluster NAME (once or more)")
     change(request, configured_edit())
@@ -180,6 +183,8 @@ def settings_edit(assignments: Sequence[str]) -> Edit:
     tree: Tree = {}
     for assignment in assignments:
         tree = merge(tree, _assignment(assignment))
+    for path, _ in leaves(tree):
+        _require_decision(path)
     _require_readable(tree)
     return lambda data: msgspec.structs.replace(data, settings=merge(data.settings, tree))
 
@@ -192,6 +197,29 @@ def _require_readable(tree: Tree) -> None:
         complaints = [str(each) for each in error.problems if not each.is_about_section]
         if complaints:
             raise WrongUse("; ".join(complaints)) from error
+
+
+_COMMANDS = {
+    "mode": "`trimtab mode act`, or dry-run; `trimtab mode configured` takes it back",
+    "approval": "`trimtab mode MODE --approval required`, or none; `--approval configured` takes it back",
+}
+"""By its name below ``controller``, the command that changes a setting which is no decision setting."""
+
+
+def _require_decision(path: Sequence[str]) -> None:
+    """Raises ``WrongUse`` for a setting that no overlay has, naming what changes it."""
+    section, *rest = path
+    if section == "controller" and rest and rest[0] in _COMMANDS:
+        raise WrongUse(f"{dotted(path)} is no decision setting: it is changed by {_COMMANDS[rest[0]]}")
+    if section == "clusters":
+        raise WrongUse(
+            f"{dotted(path)}: name the cluster with --cluster, and the setting as {dotted(rest[1:]) or 'pulsar.… or kafka.…'}"
+        )
+    if section in {each.name for each in fields(Settings)} - {each.name for each in fields(ClusterSection)}:
+        raise WrongUse(
+            f"{dotted(path)} is no decision setting: it is read once, at a start, so change it in the settings file and start "
+            "the program again"
+        )
 
 
 def _assignment(text: str) -> Tree:
@@ -210,6 +238,8 @@ def _assignment(text: str) -> Tree:
 def unset_edit(keys: Sequence[str]) -> Edit:
     """Take keys, or whole sections, out of the overlay; they fall back to the file's. Raises ``WrongUse``."""
     paths = [_key(key) for key in keys]
+    for path in paths:
+        _require_decision(path)
 
     def edit(data: ControlData) -> ControlData:
         tree: Mapping[str, Any] = data.settings

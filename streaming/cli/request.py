@@ -12,21 +12,20 @@ import click
 import msgspec
 
 from state.events import System
-from state.outputs import rfc3339
+from state.outputs import Configured, rfc3339
 from state.overlay import ControlData, MaintenanceWindow, epoch_ms
-from state.settings import Mode
 from streaming.cli.control import (
+    OWN_SETTINGS,
     Edit,
     Planned,
     Standing,
     check_taken,
     check_written,
-    encode_change,
     find_standings,
     maintenance_of,
+    overlay_lines,
     plan,
     read_control,
-    read_standings,
 )
 from streaming.cli.options import settings_options, with_options
 from streaming.cli.output import text_of
@@ -49,11 +48,11 @@ _PATIENCE_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The options of every command that writes a control event; one that only shows what stands has the first three."""
+    """The options of every command that writes a control event; one that only shows what stands has the first three, or the first."""
 
     settings: Settings
-    clusters: tuple[str, ...]
-    every: bool
+    clusters: tuple[str, ...] = ()
+    every: bool = False
     force: bool = False
     """Whether a named cluster may be unknown to the audit topic, the settings and the control topic."""
     why: str = ""
@@ -106,7 +105,7 @@ class KnownCluster(msgspec.Struct, frozen=True):
     """What the newest summary of a cluster says about it."""
 
     system: System
-    mode: Mode | None = None
+    configured: Configured | None = None
     brokers_reporting: list[str] = []
     brokers_reporting_count: int = 0
     brokers_missing: list[str] = []
@@ -122,24 +121,38 @@ class KnownCluster(msgspec.Struct, frozen=True):
 _summaries = msgspec.json.Decoder(ReadEnvelope[KnownCluster])
 Known = Mapping[str, KnownCluster | None]
 """By name, what is known of a cluster that has a round; None where its summary cannot be read."""
+
+
+def source_of(settings: Settings, known: Known | None) -> ClusterSettingsSource:
+    """The settings of every cluster as its controller has shown them; those read here where it has not."""
+    shown = {
+        cluster: (each.system, each.configured)
+        for cluster, each in (known or {}).items()
+        if each is not None and each.configured is not None
+    }
+    return ClusterSettingsSource(settings, shown)
+
+
 EditOf = Callable[[str, KnownCluster | None, ControlData], Edit]
 """The edit for a cluster, of which this is known and in force. Raises ``WrongUse``."""
 
 
-def change(request: Request, edit: Edit) -> list[tuple[Planned, KnownCluster | None]]:
+def change(request: Request, edit: Edit) -> list[Planned]:
     """``change_each`` with the same edit for every cluster."""
     return change_each(request, lambda *_: edit)
 
 
-def change_each(request: Request, edit_of: EditOf) -> list[tuple[Planned, KnownCluster | None]]:
+def change_each(request: Request, edit_of: EditOf) -> list[Planned]:
     """Read what is in force, write each cluster's change, read it back, print what holds from when, and wait if ``request.wait``.
 
-    Returns the events that were written, each with what is known of its cluster.
+    Returns the events that were written.
     """
+    if request.every == bool(request.clusters):
+        raise click.UsageError("give either --cluster NAME (once or more) or --all")
     settings = request.settings
     known = _find_known(request)
     before = read_control(settings)
-    source, systems = ClusterSettingsSource(settings), _systems(known)
+    source, systems = source_of(settings, known), _systems(known)
     stands = find_standings(before, source, systems)
     now_ms, nonce = round(time.time() * 1000), uuid4().hex[:8]
     events = [
@@ -172,23 +185,27 @@ def change_each(request: Request, edit_of: EditOf) -> list[tuple[Planned, KnownC
         for obeyed in _wait_until_obeyed(settings, events):
             data = obeyed.data
             click.echo(f"{obeyed.cluster}: obeyed since round {data.round}, which ended at {data.end}")
-    return [(event, (known or {}).get(event.cluster)) for event in events]
+    return events
 
 
-def chosen_standings(request: Request) -> dict[str, Standing]:
-    """What stands for the clusters of a request, by name. Raises ``exits.Refused`` and ``WrongUse``."""
+def read_standings(request: Request) -> tuple[dict[str, Standing], ClusterSettingsSource]:
+    """What stands for the clusters of a request, by name, and their settings without it; each with a control event if none is named.
+
+    Raises ``exits.Refused`` and ``WrongUse``.
+    """
     known = _find_known(request)
-    stands = read_standings(request.settings, _systems(known))
-    return {name: stands.get(name, Standing()) for name in _choose(request, stands, known)}
+    source = source_of(request.settings, known)
+    stands = find_standings(read_control(request.settings), source, _systems(known))
+    chosen = _choose(request, stands, known) if request.clusters or request.every else sorted(stands)
+    return {name: stands.get(name, Standing()) for name in chosen}, source
 
 
 def _find_known(request: Request) -> Known | None:
     """Clusters on the audit topic; None where it cannot be read.
 
-    For named clusters it only shows whether they are misspelt and how long their rounds are, so a failed read holds up no pause.
+    For named clusters it only shows whether they are misspelt and what their controller is configured with, so a failed read holds up
+    no pause.
     """
-    if request.every == bool(request.clusters):
-        raise click.UsageError("give either --cluster NAME (once or more) or --all")
     for name in request.clusters:
         if not NAME_PATTERN.fullmatch(name):
             raise click.BadParameter(f"{name!r}: a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -")
@@ -199,7 +216,7 @@ def _find_known(request: Request) -> Known | None:
         if request.every:
             raise
         click.echo(
-            f"the audit topic cannot be read, so cluster names are not checked, and the first round is computed as for Pulsar: {error}",
+            f"the audit topic cannot be read, so cluster names are not checked, and rounds are taken for those of Pulsar: {error}",
             err=True,
         )
         return None
@@ -289,8 +306,8 @@ def change_text(event: Planned) -> str:
     lines = [
         f"{event.cluster}: {since}{at_once}",
         _line("paused", _pause(before), _pause(after)),
-        _line("mode", before.mode or "as configured", after.mode or "as configured"),
-        *_describe_approval(before, after),
+        _line("mode", *(_mode(data, event.configured) for data in (before, after))),
+        *_describe_approval(before, after, event.configured),
         *(f"  {change}" for change in event.changes),
         *_maintenance_changes(before, after),
     ]
@@ -298,6 +315,8 @@ def change_text(event: Planned) -> str:
         lines.append("  actions that failed until now no longer count")
     if after.forget:
         lines.append("  forgotten: all that is remembered of the cluster; at once if the cluster is silent")
+    if event.configured is None:
+        lines.append(f"  computed with the {OWN_SETTINGS}")
     return text_of(lines)
 
 
@@ -311,33 +330,36 @@ def _maintenance_changes(before: ControlData, after: ControlData) -> Iterable[st
             yield f"  {' '.join(key)}: {_describe_end(new[key])}"
 
 
-def overlay_text(cluster: str, stands: Standing) -> str:
-    """The newest control event of a cluster, as text."""
-    event, data = stands.event, stands.overlay
+def overlay_text(cluster: str, stands: Standing, source: ClusterSettingsSource) -> str:
+    """The newest control event of a cluster, as text, beside what the controller is configured with."""
+    event, data, configured = stands.event, stands.overlay, source.configured(cluster)
     refused = [] if stands.refused is None else [f"  a newer event is not in force: {stands.refused}"]
     if event is None:
-        return text_of([f"{cluster}: as configured, no control event", *refused])
+        mode = "" if configured is None else f" (mode {configured.mode})"
+        return text_of([f"{cluster}: as configured{mode}, no control event", *refused])
+    usual = None if configured is None else source.base(cluster)
     return text_of(
         [
             f"{cluster}: {data.who or 'somebody'} at {rfc3339(event.time_ms)}: {data.why or 'no reason given'}",
             *refused,
             f"  paused: {_pause(data)}",
-            f"  mode: {data.mode or 'as configured'}",
-            *_describe_approval(data, data),
+            f"  mode: {_mode(data, configured)}",
+            *_describe_approval(data, data, configured),
             *standing_lines(data),
-            *(f"  {line}" for line in list(encode_change(data.settings)) or ["no settings"]),
+            *(f"  {line}" for line in list(overlay_lines(data.settings, usual)) or ["no settings"]),
         ]
     )
 
 
-def overlay_tree(cluster: str, stands: Standing) -> dict[str, Any]:
-    """The newest control event of a cluster, for a program."""
+def overlay_tree(cluster: str, stands: Standing, source: ClusterSettingsSource) -> dict[str, Any]:
+    """The newest control event of a cluster, for a program, and what the controller is configured with; null where that is not known."""
     event, data = stands.event, stands.overlay
     return {
         "cluster": cluster,
         "id": None if event is None else event.id,
         "time": None if event is None else rfc3339(event.time_ms),
         "refused": stands.refused,
+        "configured": msgspec.to_builtins(source.configured(cluster)),
         **msgspec.to_builtins(data),
     }
 
@@ -353,11 +375,21 @@ def _describe_end(window: MaintenanceWindow) -> str:
     return "until it is ended" if window.until is None else f"until {rfc3339(epoch_ms(window.until))}"
 
 
-def _describe_approval(before: ControlData, after: ControlData) -> list[str]:
+def _mode(data: ControlData, configured: Configured | None) -> str:
+    return _value(data.mode, None if configured is None else configured.mode)
+
+
+def _describe_approval(before: ControlData, after: ControlData, configured: Configured | None) -> list[str]:
     """A line about approval, only if it is set before or after the change."""
     if not (before.approval or after.approval):
         return []
-    return [_line("approval", before.approval or "as configured", after.approval or "as configured")]
+    usual = None if configured is None else configured.approval
+    return [_line("approval", _value(before.approval, usual), _value(after.approval, usual))]
+
+
+def _value(value: str | None, configured: str | None) -> str:
+    """A value, or that it is the configured one; which one that is, where it is known."""
+    return value or "as configured" + ("" if configured is None else f" ({configured})")
 
 
 def _pause(data: ControlData) -> str:

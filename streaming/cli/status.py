@@ -19,7 +19,7 @@ from state.outputs import (
     RoundSummary,
     UsageSummary,
 )
-from streaming.cli.control import Standing, read_standings
+from streaming.cli.control import Standing, find_standings, read_control
 from streaming.cli.options import example, settings_options
 from streaming.cli.output import (
     age_text,
@@ -44,6 +44,7 @@ from streaming.cli.published import (
     newest_processes,
     records_of,
 )
+from streaming.cli.request import KnownCluster, source_of
 from streaming.cli.summaries import examined_text, maintenance_lines, outcome_text
 from streaming.contract.envelope import read_envelope
 from streaming.contract.messages import KafkaLoadReportMessage, LoadReportMessage, type_of
@@ -156,8 +157,7 @@ def _statuses(settings: Settings, wanted: set[str], newest: Newest) -> Iterator[
     beats = _read_beats(settings, now_ms)
     leaders, processes = beats or (None, [])
     rounds = _newest_rounds(settings, wanted, newest, leaders)
-    systems: dict[str, System] = {event.cluster: event.data.system for event, _ in rounds}
-    stands = _read_standings(settings, systems)
+    stands = _read_standings(settings, [event.data for event, _ in rounds])
     reporting = _find_reporting(settings, [event.data for event, _ in rounds], now_ms)
     for event, epoch in rounds:
         waiting = _describe_waiting(event, stands.get(event.cluster, Standing()))
@@ -241,10 +241,12 @@ def _explain_missing_round(leaders: Mapping[str, Process] | None) -> str:
     return f"no report of the cluster comes to {', '.join(running)}, or its first round is not over"
 
 
-def _read_standings(settings: Settings, systems: dict[str, System]) -> dict[str, Standing]:
+def _read_standings(settings: Settings, rounds: Sequence[RoundSummary]) -> dict[str, Standing]:
     """The newest control event of each cluster. If the control topic cannot be read, there is none, and a message says so."""
+    known = {data.cluster: KnownCluster(system=data.system, configured=data.configured) for data in rounds}
+    systems: dict[str, System] = {data.cluster: data.system for data in rounds}
     try:
-        return read_standings(settings, systems)
+        return find_standings(read_control(settings), source_of(settings, known), systems)
     except Refused as error:
         click.echo(f"the newest control events are not known: {error}", err=True)
         return {}
@@ -321,7 +323,6 @@ def status_text(status: ClusterStatus) -> str:
         + (f"COULD NOT LEAD: {each.beat.problem}" if each.beat.problem else "could take over")
         for each in status.standbys
     ]
-    settings = data.settings_by_name().items()
     failing = {"unloads": data.failing_since, "splits": data.splits_failing_since}
     parts: list[tuple[str, Iterable[str]]] = [
         ("", _lateness(status)),
@@ -330,7 +331,8 @@ def status_text(status: ClusterStatus) -> str:
         ("control", [_control(data.control)]),
         ("waiting", [status.waiting] if status.waiting else []),
         ("policy", [data.policy]),
-        ("settings", [f"{name} = {toml_value(value)}" for name, value in settings]),
+        ("mode", _mode(data)),
+        ("settings", _settings(data)),
         ("brokers", [_brokers(data)]),
         ("beside", _describe_other_balancers(data.other_balancers)),
         ("round", [outcome_text(data)]),
@@ -385,6 +387,22 @@ def _lateness(status: ClusterStatus) -> Iterator[str]:
         if status.runs and status.reports_come is None:
             why = "no reports come (see the collector), or its controller is catching up"
         yield f"no newer round: {why}; the rest is as of that round"
+
+
+def _mode(data: RoundSummary) -> Iterator[str]:
+    if data.configured is not None and data.configured.mode != data.mode:
+        yield f"{data.mode} by the control event; {data.configured.mode} is configured"
+
+
+def _settings(data: RoundSummary) -> Iterator[str]:
+    """What differs from the defaults, and what the control event sets beside what is configured."""
+    set_now, configured = data.overlay_by_name(), data.configured_by_name()
+    for name, value in sorted({**set_now, **data.settings_by_name()}.items()):
+        beside = ""
+        if name in set_now and configured is not None:
+            usual = toml_value(configured[name]) if name in configured else "the default"
+            beside = f"  # by the control event; configured: {usual}"
+        yield f"{name} = {toml_value(value)}{beside}"
 
 
 def _control(control: ControlInForce | None) -> str:

@@ -6,11 +6,15 @@ a restart. It never reads files or the environment.
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 
 import msgspec
 
+from state.events import System
 from state.layouts import FRESH
+from state.outputs import Configured
 from state.settings import ClusterSettings, OverlayError
 from streaming.settings.catalog import Problem, SettingsError
 from streaming.settings.load import read_tree, show
@@ -22,12 +26,27 @@ OVERLAYS_CACHED_COUNT = 1024
 
 
 class ClusterSettingsSource:
-    """The settings of every cluster, whether or not the file names it; a ``state.settings.SettingsSource``."""
+    """The settings of every cluster, whether or not the file names it; a ``state.settings.SettingsSource``.
 
-    def __init__(self, settings: Settings) -> None:
+    An operator's command gives it what rounds have shown of their controllers, ``shown``: where the settings can be made from
+    that, they are in place of those of ``settings``, which may be another file than the controller's.
+    """
+
+    def __init__(
+        self, settings: Settings, shown: Mapping[str, tuple[System, Configured]] = MappingProxyType({})
+    ) -> None:
         self._default = _cluster_settings(settings)
         self._named = {name: _cluster_settings(section) for name, section in settings.clusters.items()}
+        self._configured: dict[str, Configured] = {}
+        for cluster, (system, configured) in shown.items():
+            made = _make(system, configured)
+            if made is not None:
+                self._named[cluster], self._configured[cluster] = made, configured
         self._forget()
+
+    def configured(self, cluster: str) -> Configured | None:
+        """What the cluster's controller is configured with; None where no round has shown it in full, or of another version."""
+        return self._configured.get(cluster)
 
     def base(self, cluster: str) -> ClusterSettings:
         """Defaults, file and environment, with the file's section of the cluster over them."""
@@ -52,6 +71,7 @@ class ClusterSettingsSource:
 
     def __setstate__(self, state: tuple[ClusterSettings, dict[str, ClusterSettings]]) -> None:
         self._default, self._named = state
+        self._configured = {}
         self._forget()
 
     def _forget(self) -> None:
@@ -66,6 +86,17 @@ class ClusterSettingsSource:
             raise OverlayError("bad-settings", error.in_one_line) from error
         except UnknownZone as error:
             raise OverlayError("bad-settings", str(error)) from error
+
+
+def _make(system: System, configured: Configured) -> ClusterSettings | None:
+    """The settings that a controller has shown; None where they are not whole, or mean something else in this version."""
+    if configured.settings is None:
+        return None
+    try:
+        made = _cluster_settings(read_tree({system: configured.settings}, ClusterSection))
+    except (SettingsError, UnknownZone):
+        return None
+    return made if made.in_force[system].digest == configured.settings_digest else None
 
 
 def _cluster_settings(section: Settings | ClusterSection) -> ClusterSettings:

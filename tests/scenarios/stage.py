@@ -197,6 +197,7 @@ class _Stage:
         """What a summary says beyond that of a quiet round of the brokers that reported, and beyond the summary before."""
         counts = ("brokers_live_count", "brokers_reporting_count", "reports_used_count")
         common = QUIET | dict.fromkeys(counts, len(data["brokers_reporting"]))
+        common["configured"] = data["configured"]  # the scenario begins with it
         standing = {name: data.get(name, {}) for name in STANDING}
         before = self._standing.get(data["cluster"], {})
         self._standing[data["cluster"]] = standing

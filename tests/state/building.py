@@ -22,7 +22,7 @@ from state.facts import Facts, Isolation
 from state.guard_settings import GuardSettings
 from state.ledger import Child, Decision, Ledger
 from state.memory import Header, OpenRound
-from state.outputs import Output, Split, SplitChild, Unload, output
+from state.outputs import Configured, Output, Split, SplitChild, Unload, output
 from state.outputs.actions import SPLIT_TYPE, UNLOAD_TYPE
 from state.overlay import ControlData, MaintenanceWindow, moment_at
 from state.pulsar.admission import Admission
@@ -119,6 +119,7 @@ def closing(**fields: Any) -> Closing:
         "control": None,
         "settings_problem": None,
         "mode": "act",
+        "configured": Configured(mode="act", approval="none", settings_digest="x"),
         "gap_rounds": 2,
         "restarted": False,
         "max_action_bytes": 1_000,

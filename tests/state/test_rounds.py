@@ -16,7 +16,7 @@ from state.events import Event, Tick
 from state.guard_settings import GuardSettings
 from state.ledger import Decision, Ledger
 from state.memory import Header, OpenRound, WaitingKey, decode_header, encode_header
-from state.outputs import Output
+from state.outputs import Configured, Output
 from state.overlay import ControlData, MaintenanceWindow, moment_at
 from state.pulsar.memory import Fleet, WaitingReport
 from state.pulsar.system import Pulsar
@@ -72,6 +72,17 @@ def closed(
 def the_closing(header: Header | None = None, **options: Any) -> Closing:
     (found,) = closed(header or header_of(), **options)[2]
     return found
+
+
+def test_a_round_shows_what_its_controller_is_configured_with_whatever_the_control_event_says() -> None:
+    event = control(mode="act", approval="none", settings={"pulsar": {"shadow": False}})
+    identity = Identity(mode="dry-run", approval="required")
+    found = the_closing(header_of(control={0: event}), identity=identity)
+    base = SETTINGS.base(CLUSTER).in_force["pulsar"]
+    assert (found.mode, found.settings.pulsar.shadow) == ("act", False)
+    assert found.configured == Configured(
+        mode="dry-run", approval="required", settings_digest=base.digest, settings=base.different
+    )
 
 
 def test_a_round_has_its_number_its_span_and_the_expiry_of_its_actions() -> None:

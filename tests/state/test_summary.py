@@ -12,6 +12,7 @@ from state.ledger import Decision, Ledger
 from state.memory import Header, OpenRound
 from state.outputs import (
     BrokerLoad,
+    Configured,
     ExaminedRow,
     Finding,
     OtherBalancers,
@@ -27,6 +28,7 @@ from state.settings import ClusterSettings, PulsarSettings, RoundSettings
 from state.summary import (
     MAX_BYTES,
     MAX_REMARK_CHARACTERS,
+    MAX_SETTINGS_BYTES,
     SHOWN_CHARACTERS,
     SHOWN_ROWS,
     cut_throttle,
@@ -93,6 +95,23 @@ def decision(id_: str, **fields: Any) -> Decision:
         "is_leaving": True,
     }
     return Decision(**usual | fields)
+
+
+def test_the_settings_of_file_and_control_event_are_shown_each_by_itself_whole_or_not_at_all() -> None:
+    brokers = {f"b{number}": {"messages_per_s": 1.0} for number in range(150)}
+    for settings in ({}, {"capacity": {"brokers": brokers}}):
+        configured = Configured(mode="dry-run", approval="none", settings_digest="d", settings=settings)
+        found = fit(framed(configured=configured, control=control(settings={"pulsar": settings})))
+        assert found.configured == configured
+        assert found.control is not None
+        assert found.control.settings == {"pulsar": settings}
+    huge = {"excluded_namespaces": ["x" * MAX_SETTINGS_BYTES]}
+    found = framed(
+        configured=msgspec.structs.replace(configured, settings=huge), control=control(settings=huge)
+    )
+    assert found.control is not None
+    assert found.configured == msgspec.structs.replace(configured, settings=None)
+    assert found.control.settings is None
 
 
 def test_settings_of_each_broker_are_cut_like_lists_of_brokers() -> None:

@@ -52,8 +52,11 @@ def test_every_command_is_found_under_its_name_and_no_command_is_left_out():
 
 def test_the_list_of_commands_says_of_each_what_it_is_for_in_one_line():
     message = CliRunner().invoke(main, ["--help"], terminal_width=80).stdout
-    chapter = message.split("Commands:\n")[1].split("\n\n")[0].splitlines()
-    assert [line.split()[0] for line in chapter] == sorted(NAMES)
+    titles = ("Run it", "Operate a cluster", "Look at what happens", "Plan and try")
+    groups = [message.split(f"{title}:\n")[1].split("\n\n")[0].splitlines() for title in titles]
+    assert [group[0].split()[0] for group in groups] == ["topics", "pause", "status", "simulate"]
+    chapter = [line for group in groups for line in group]
+    assert [line.split()[0] for line in chapter] == NAMES
     assert all(line.endswith(".") and not line.endswith("...") for line in chapter)
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
-from click import BadParameter
+from click import BadParameter, Context, Group
 from click.testing import CliRunner
 
 from state.control import first_round
@@ -30,14 +30,17 @@ from streaming.cli.operate import (
     unset_edit,
 )
 from streaming.cli.options import Duration, Moment
-from streaming.cli.request import change_text, overlay_text
+from streaming.cli.request import change_text, overlay_text, overlay_tree
 from streaming.contract.decode import decode
 from streaming.process.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.load import compose
 from tests.streaming.controlling import (
     ASKED,
+    CONTROLLERS,
     FULL,
+    HERE,
+    KNOWN,
     LOW_10,
     NOW,
     NOW_MS,
@@ -45,6 +48,7 @@ from tests.streaming.controlling import (
     data_of,
     planned,
     record,
+    shown,
     stands,
 )
 from tests.streaming.events import control
@@ -100,7 +104,9 @@ HOUR = timedelta(hours=1)
 def test_a_pause_may_end_by_itself_and_what_is_changed_meanwhile_keeps_its_end():
     event = planned(pause_edit(NOW + HOUR), FULL)
     assert "  paused: yes -> until 2023-11-14T23:13:20.000Z\n" in change_text(event)
-    assert "  paused: until 2023-11-14T23:13:20.000Z\n" in overlay_text("east-1", stands(event.value))
+    assert "  paused: until 2023-11-14T23:13:20.000Z\n" in overlay_text(
+        "east-1", stands(event.value), SETTINGS
+    )
     later = planned(mode_edit("dry-run"), event.value, now_ms=NOW_MS + 60_000)
     assert (later.after.paused, later.after.until) == (True, NOW + HOUR)
     for edit in (pause_edit(), resume_edit(NOW)):
@@ -212,7 +218,18 @@ def test_a_value_is_written_as_in_the_settings_file_quotes_may_go(assignment: st
         ("pulsar.avg_shedder.low_threshold=10", "did you mean low_threshold_points?"),
         ("pulsar.avg_shedder.low_threshold_points=90", "low_threshold_points"),
         ("pulsar.rounds.length_s=10", "not-changeable"),
-        ("controller.mode=act", "controller: unknown setting"),
+        (
+            "controller.mode=act",
+            "controller.mode is no decision setting: it is changed by `trimtab mode act`",
+        ),
+        ("controller.approval=none", "changed by `trimtab mode MODE --approval required`"),
+        ("controller.name=x", "controller.name is no decision setting: it is read once, at a start"),
+        ("input.url=kafka://a:1", "input.url is no decision setting: it is read once, at a start"),
+        (
+            "clusters.a.pulsar.shadow=true",
+            "name the cluster with --cluster, and the setting as pulsar.shadow",
+        ),
+        ("guards.bundle_cooldown_s=1", "guards: unknown setting"),
         ("low_threshold_points", "expected KEY=VALUE"),
         ("=3", "expected KEY=VALUE"),
         ("pulsar..x=3", "no line of TOML"),
@@ -237,6 +254,13 @@ def test_a_setting_that_is_not_in_the_overlay_cannot_be_taken_out():
         planned(unset_edit(["pulsar.avg_shedder.low_hit_count"]), FULL)
     with pytest.raises(WrongUse, match="policy show"):
         planned(unset_edit(["pulsar.avg_shedder.low_threshold_points.deeper"]), FULL)
+
+
+def test_a_setting_that_another_command_takes_back_is_refused_with_that_command():
+    with pytest.raises(
+        WrongUse, match=r"controller.mode is no decision setting: .*`trimtab mode configured`"
+    ):
+        unset_edit(["controller.mode"])
 
 
 def test_the_newest_event_stands_by_time_then_id_whatever_the_order_on_the_topic():
@@ -297,11 +321,41 @@ def test_the_command_says_what_changes_and_from_when():
         "  paused: yes\n"
         "  mode: act\n"
         "  pulsar.avg_shedder.low_threshold_points: 10 -> 12\n"
+        "  computed with the settings read here, because no recent round shows those of the controller\n"
     )
     assert "  paused: yes -> no\n" in change_text(planned(resume_edit(NOW), FULL))
     assert "  actions that failed until now no longer count\n" in change_text(planned(resume_edit(NOW), FULL))
     assert "failed" not in text
     assert "  mode: act -> as configured\n" in change_text(planned(mode_edit("configured"), FULL))
+
+
+def test_a_command_speaks_of_the_controllers_settings_not_of_those_where_the_operator_stands():
+    """Its rounds end 5 s late, so a change holds from the round that begins 40 s on; by those here, two later."""
+    text = change_text(planned(unset_edit(["pulsar.avg_shedder.low_threshold_points"]), FULL, settings=KNOWN))
+    assert text == (
+        "east-1: from round 28333334 on, which begins at 2023-11-14T22:14:00.000Z; executors stop at once\n"
+        "  paused: yes\n"
+        "  mode: act\n"
+        "  pulsar.avg_shedder.low_threshold_points: 10 -> 13\n"
+    )
+    here = ClusterSettingsSource(HERE)
+    assert "from round 28333336 on" in change_text(planned(pause_edit(), settings=here))
+    back = planned(mode_edit("configured", "configured"), FULL, settings=KNOWN)
+    assert "  mode: act -> as configured (dry-run)\n" in change_text(back)
+    required = planned(mode_edit("act", "required"), settings=KNOWN)
+    assert "  approval: as configured (none) -> required\n" in change_text(required)
+
+
+def test_whether_an_event_fits_is_judged_by_the_controllers_settings():
+    """Its high threshold is 35 points, so a low one of 30 fits there; here it is 25."""
+    high = {"pulsar": {"avg_shedder": {"high_threshold_points": 25, "low_threshold_points": 5}}}
+    asked = control(time_s=1, data={"settings": {"pulsar": {"avg_shedder": {"low_threshold_points": 30}}}})
+    own = ClusterSettingsSource(compose(high))
+    refused = find_standings([record(asked)], own)["east-1"].refused
+    assert refused is not None
+    assert "do not fit, by the settings read here, because no recent round shows those of the" in refused
+    known = ClusterSettingsSource(compose(high), {"east-1": shown(CONTROLLERS)})
+    assert find_standings([record(asked)], known)["east-1"].refused is None
 
 
 def test_a_change_of_a_kafka_cluster_is_told_in_its_own_settings_and_rounds():
@@ -352,13 +406,33 @@ def test_a_clock_that_is_ahead_is_judged_by_the_rounds_of_the_clusters_own_syste
 
 
 def test_what_stands_is_shown_with_who_and_why():
-    assert overlay_text("east-1", stands(FULL)) == (
+    assert overlay_text("east-1", stands(FULL), SETTINGS) == (
         "east-1: jo at 2023-11-14T21:56:40.000Z: x\n"
         "  paused: yes\n"
         "  mode: act\n"
         "  pulsar.avg_shedder.low_threshold_points = 10\n"
     )
-    assert overlay_text("east-1", Standing()) == "east-1: as configured, no control event\n"
+    assert overlay_text("east-1", Standing(), SETTINGS) == "east-1: as configured, no control event\n"
+
+
+def test_what_stands_is_shown_beside_what_the_controller_is_configured_with():
+    assert "  pulsar.avg_shedder.low_threshold_points = 10  # configured: 13\n" in overlay_text(
+        "east-1", stands(FULL), KNOWN
+    )
+    maintained = control(time_s=1, data={"paused": True})
+    assert "  mode: as configured (dry-run)\n" in overlay_text("east-1", stands(maintained), KNOWN)
+    assert overlay_text("east-1", Standing(), KNOWN) == (
+        "east-1: as configured (mode dry-run), no control event\n"
+    )
+    tree = overlay_tree("east-1", stands(FULL), KNOWN)
+    assert tree["configured"]["settings"] == CONTROLLERS["pulsar"]
+    assert overlay_tree("east-1", stands(FULL), SETTINGS)["configured"] is None
+
+
+def test_policy_show_and_control_list_are_one_view():
+    groups = [main.get_command(Context(main), name) for name in ("policy", "control")]
+    policy, listed = (group.commands for group in groups if isinstance(group, Group))
+    assert policy["show"] is listed["list"]
 
 
 def test_a_write_that_met_another_ones_is_told():
@@ -394,6 +468,8 @@ def test_a_write_that_the_controller_refuses_is_told_with_the_remedy():
         (["pause", "--cluster", "a", "--why", " "], "give a reason"),
         (["policy", "set", "--cluster", "a", "--why", "x", "pulsar.zzz=1"], "pulsar.zzz: unknown setting"),
         (["forget", "--all", "--why", "x"], "name the clusters to forget"),
+        (["control", "list", "--all", "--cluster", "a"], "give either --cluster NAME"),
+        (["pause", "--why", "x"], "give either --cluster NAME"),
         (["control", "delete", "--all", "--why", "x"], "name the clusters to set back"),
         (["pause", "--cluster", "a", "--why", "x", "--for", "soon"], "expected a duration such as 90s"),
         (["mode", "stop", "--cluster", "a", "--why", "x"], "'stop' is not one of"),

@@ -8,12 +8,19 @@ import pytest
 from state.outputs import DrainRow, MaintenanceSummary, Section
 from state.overlay import ControlData, MaintenanceWindow
 from streaming.cli.control import Edit, Planned, plan
-from streaming.cli.maintenance import begin_drain, begin_maintenance, brokers_of, end_maintenance, is_stuck
+from streaming.cli.maintenance import (
+    begin_drain,
+    begin_maintenance,
+    brokers_of,
+    end_maintenance,
+    is_dry_run,
+    is_stuck,
+)
 from streaming.cli.operate import configured_edit, mode_edit, pause_edit, resume_edit, settings_edit
 from streaming.cli.request import KnownCluster, change_text, overlay_text
 from streaming.cli.summaries import drain_line, own_lines
 from streaming.process.exits import WrongUse
-from tests.streaming.controlling import ASKED, NOW, NOW_MS, data_of, planned, stands
+from tests.streaming.controlling import ASKED, KNOWN, NOW, NOW_MS, data_of, planned, stands
 from tests.streaming.controlling import SETTINGS as SOURCE
 
 HOUR = timedelta(hours=1)
@@ -126,8 +133,15 @@ def test_a_kafka_cluster_refuses_them_by_name(edit: Edit):
         )
 
 
+def test_a_drain_in_dry_run_is_known_by_the_controllers_mode_and_by_the_own_one_only_without_it():
+    assert is_dry_run(planned(DRAIN, settings=KNOWN), "act")
+    assert not is_dry_run(planned(DRAIN, planned(mode_edit("act")).value, settings=KNOWN), "dry-run")
+    assert not is_dry_run(planned(DRAIN), "act")
+    assert is_dry_run(planned(DRAIN), "dry-run")
+
+
 def test_what_stands_is_shown_with_its_end_and_reason():
-    text = overlay_text("east-1", stands(both().value))
+    text = overlay_text("east-1", stands(both().value), SOURCE)
     assert (
         "maintenance of broker b1: since 2023-11-14T22:13:20.000Z until 2023-11-14T23:13:20.000Z, by maria"
         in text

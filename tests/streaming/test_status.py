@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from state.outputs import (
+    Configured,
     ExaminedRow,
     Finding,
     InFlightRow,
@@ -108,6 +109,26 @@ def status(
 
 def record(event: Round, *, epoch: int = 1, offset: int = 0) -> TopicRecord:
     return on_topic(canonical(event), key=event.cluster.encode(), offset=offset, epoch=epoch)
+
+
+def test_it_says_what_the_control_event_sets_beside_what_is_configured():
+    """The event puts one setting back to its default, and names two that are configured otherwise."""
+    guards = {"bundle_cooldown_s": 7.0, "keep_sole_bundle": False}
+    theirs = {"guards": {"bundle_cooldown_s": 9.0, "keep_sole_bundle": False}, "shadow": False}
+    over = {"pulsar": {"guards": {"bundle_cooldown_s": 7.0}, "shadow": True, "placement": "x"}}
+    configured = Configured(mode="dry-run", approval="none", settings_digest="", settings=theirs)
+    fields = {
+        "settings": {"guards": guards, "placement": "x"},
+        "control": msgspec.structs.replace(CONTROL, settings=over),
+    }
+    assert (
+        "  mode        act by the control event; dry-run is configured\n"
+        "  settings    pulsar.guards.bundle_cooldown_s = 7  # by the control event; configured: 9\n"
+        "              pulsar.guards.keep_sole_bundle = false\n"
+        '              pulsar.placement = "x"  # by the control event; configured: the default\n'
+        "              pulsar.shadow = true  # by the control event; configured: false\n"
+    ) in status_text(status(**fields, configured=configured))
+    assert "configured" not in status_text(status(**fields))
 
 
 def test_it_says_what_is_in_force_what_happened_and_why_nothing_did():

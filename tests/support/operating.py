@@ -35,12 +35,16 @@ def since(text: str) -> int:
 def operate(stage: Stage, warm: Warm) -> None:
     """Play the story on a stage of its own."""
     config = stage.settings(base=AHEAD)
+    elsewhere = stage.settings(
+        base=AHEAD.replace("low_hit_count = 3", "low_hit_count = 6"), file="elsewhere.toml"
+    )
     asked = ("--who", "maria", "--cluster", "east-1")
     stranger = output_of(config, "pause", *asked, "--why=the sale", code=WRONG_USE)
     assert "east-1: unknown, with no round in the last hour" in stranger
     assert stage.values(stage.topics.control) == []
     text = output_of(config, "pause", *asked, "--why=the sale", "--force", "--for=8h")
     assert "paused: no -> until " in text
+    assert "computed with the settings read here" in text
     (listed,) = json.loads(output_of(config, "control", "list", "-o", "json"))
     assert (listed["cluster"], listed["paused"], listed["why"]) == ("east-1", True, "the sale")
     first = since(text)
@@ -74,7 +78,7 @@ def operate(stage: Stage, warm: Warm) -> None:
     assert "over" in shown
     assert "pulsar.avg_shedder.low_hit_count = 2" in shown
 
-    assert "  pulsar.avg_shedder.low_hit_count = 2\n" in output_of(config, "control", "list")
+    assert output_of(config, "control", "list") == shown
     assert_status_and_rounds_tell_it(stage, config, action)
 
     actions = stage.values(stage.topics.actions)
@@ -94,7 +98,10 @@ def operate(stage: Stage, warm: Warm) -> None:
     assert "Bundles of the brokers that fired: 1 acted" in why
     assert f"no action {'0' * 8} on" in output_of(config, "actions", "why", "0" * 8, code=1)
 
-    assert "low_hit_count: 2 -> " in output_of(config, "control", "delete", *asked, "--why=as before")
+    assert "low_hit_count = 2  # configured: 3\n" in output_of(elsewhere, "control", "list")
+    text = output_of(elsewhere, "control", "delete", *asked, "--why=as before")
+    assert "low_hit_count: 2 -> 3\n" in text
+    assert "computed with" not in text
     assert output_of(config, "control", "list") == "every cluster is as configured\n"
 
 

@@ -7,11 +7,13 @@ import zoneinfo
 from importlib import resources
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from state.outputs import Configured, canonical
 from state.settings import ClusterSettings, OverlayError, PulsarSettings, SettingsSource
 from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
-from streaming.settings import Settings, SettingsError, load
+from streaming.settings import ClusterSettingsSource, Settings, SettingsError, load
 from streaming.settings.zones import offsets_of
 from tests.state.traces import settings_of
 from tests.streaming.settings.given import EAST, loaded, source
@@ -47,6 +49,22 @@ def test_equal_settings_have_equal_digests_however_they_were_written(tmp_path: P
         source(tmp_path, EAST).base("east-1").in_force["pulsar"].digest
         != source(tmp_path, EAST).base("west-1").in_force["pulsar"].digest
     )
+
+
+def test_settings_are_made_again_from_what_a_round_shows_of_them_and_only_if_it_is_all(tmp_path: Path):
+    theirs = source(tmp_path, EAST).base("east-1")
+    different = msgspec.json.decode(canonical(theirs.in_force["pulsar"].different))
+    digest = theirs.in_force["pulsar"].digest
+    configured = Configured(mode="act", approval="none", settings_digest=digest, settings=different)
+    known = ClusterSettingsSource(Settings(), {"east-1": ("pulsar", configured)})
+    assert known.base("east-1").pulsar == theirs.pulsar
+    assert known.configured("east-1") == configured
+    assert known.base("west-1").pulsar == PulsarSettings()
+    assert known.configured("west-1") is None
+    for unusable in ({"settings": None}, {"settings_digest": "another"}, {"settings": {"unknown": 1}}):
+        shown = msgspec.structs.replace(configured, **unusable)
+        unknown = ClusterSettingsSource(Settings(), {"east-1": ("pulsar", shown)})
+        assert (unknown.base("east-1").pulsar, unknown.configured("east-1")) == (PulsarSettings(), None)
 
 
 def test_an_overlay_changes_what_it_names_and_nothing_else(tmp_path: Path):
