@@ -66,10 +66,8 @@ def take(header: Header, event: Control, rounds: RoundSettings) -> bool:
     if header.control.get(since) is not event:
         return False
     if len(header.control) > MAX_WAITING_COUNT:
-        second = list(header.control)[
-            1
-        ]  # not the first: it may be in force, and stays so until another one applies
-        del header.control[second]
+        # not the first: it may be in force, and stays so until another one applies
+        del header.control[list(header.control)[1]]
     return True
 
 

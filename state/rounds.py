@@ -196,12 +196,8 @@ def _closing(
     settings: ClusterSettings,
     problem: str | None,
 ) -> Closing:
-    number, start_ms, end_ms = (
-        ended.number,
-        ended.number * header.length_ms,
-        (ended.number + 1) * header.length_ms,
-    )
-    identity = ended.identity
+    number, identity = ended.number, ended.identity
+    start_ms, end_ms = number * header.length_ms, (number + 1) * header.length_ms
     overlay = ControlData() if event is None else event.data.at(moment_at(start_ms))
     mode = overlay.mode or identity.mode
     base = ended.settings.base(ended.cluster).in_force[ended.system.name]

@@ -22,11 +22,7 @@ from policies.splitting.plan import SplitSettings
 from policies.throttle.rates import NetworkCapacitySettings, ThrottleSettings
 from policies.usage import CapacitySettings, UsageSettings
 from state.events import System
-from state.guard_settings import (
-    ApprovalSettings,
-    GuardSettings,
-    Zones,
-)
+from state.guard_settings import ApprovalSettings, GuardSettings, Zones
 
 MS_PER_S = 1000
 LONGEST_S = 1e9

@@ -7,6 +7,7 @@ side, whichever system that is. Two operators who write at once can still overwr
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
@@ -47,6 +48,13 @@ class Standing:
     def overlay(self) -> ControlData:
         """The overlay of the event, from which a change begins; empty without an event. What is forgotten is forgotten once."""
         return ControlData() if self.event is None else msgspec.structs.replace(self.event.data, forget=False)
+
+    def at(self, moment: datetime) -> "Standing":
+        """What of it holds then: without what has ended by itself."""
+        if self.event is None:
+            return self
+        event = msgspec.structs.replace(self.event, data=self.event.data.at(moment))
+        return Standing(event=event, refused=self.refused)
 
 
 def find_standings(
@@ -130,7 +138,7 @@ def plan(
 
     The event's time is after that of the event in ``stands``, so that it is the newer one whatever clock wrote the other.
     """
-    before = stands.overlay.at(moment_at(now_ms))
+    before = stands.at(moment_at(now_ms)).overlay
     after = msgspec.structs.replace(edit(before), who=who, why=why)
     _require_own_settings(cluster, system, before, after)
     _require_pulsar(cluster, system, after)

@@ -4,6 +4,7 @@ import getpass
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import wraps
 from typing import Any
 from uuid import uuid4
@@ -189,13 +190,17 @@ def change_each(request: Request, edit_of: EditOf) -> list[Planned]:
 
 
 def read_standings(request: Request) -> tuple[dict[str, Standing], ClusterSettingsSource]:
-    """What stands for the clusters of a request, by name, and their settings without it; each with a control event if none is named.
+    """What stands now for the clusters of a request, by name, and their settings without it; each with a control event if none is named.
 
     Raises ``exits.Refused`` and ``WrongUse``.
     """
     known = _find_known(request)
     source = source_of(request.settings, known)
-    stands = find_standings(read_control(request.settings), source, _systems(known))
+    now = datetime.now(UTC)
+    stands = {
+        name: each.at(now)
+        for name, each in find_standings(read_control(request.settings), source, _systems(known)).items()
+    }
     chosen = _choose(request, stands, known) if request.clusters or request.every else sorted(stands)
     return {name: stands.get(name, Standing()) for name in chosen}, source
 

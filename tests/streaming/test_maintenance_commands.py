@@ -94,6 +94,12 @@ def test_what_is_deleted_is_under_no_maintenance():
     ).overlay.changes_anything
 
 
+def test_what_has_ended_by_itself_stands_no_more():
+    stand = stands(planned(pause_edit(NOW + HOUR), planned(MAINTENANCE).value, now_ms=NOW_MS + 1).value)
+    assert stand.at(NOW + HOUR / 2).overlay.paused
+    assert not stand.at(NOW + HOUR).overlay.changes_anything
+
+
 def test_what_is_not_under_maintenance_cannot_be_ended():
     with pytest.raises(WrongUse, match="broker b9 is neither under maintenance nor drained"):
         planned(end_maintenance(["b9"], []), both().value, now_ms=NOW_MS + 2)
