@@ -155,12 +155,12 @@ class QueryLoop:
             raise raised from error
         failure, repeats = failure_of(raised or error), self._repeats
         remedy = final_remedy(failure)
-        if remedy is None and repeats.note(
-            failure, batch_id=self.batches.newest_batch_id, is_sound=self._is_sound
-        ):
+        if remedy is not None:
+            _LOG.debug("the whole failure: %s", failure.text)
+            raise Refused(f"{remedy}: {explain(failure)}") from error
+        if repeats.note(failure, batch_id=self.batches.newest_batch_id, is_sound=self._is_sound):
             location = self.settings.spark.checkpoint
             remedy = repeated_remedy(failure, repeats.count, location, self._find_damaged(location))
-        if remedy is not None:
             raise Refused(f"{remedy}\n{failure.text}") from error
         return failure
 

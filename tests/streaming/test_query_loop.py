@@ -96,7 +96,7 @@ TAKEN_OVER = Fenced("another controller has taken over")
 @pytest.mark.parametrize(
     ("around", "error", "message"),
     [
-        pytest.param({"raised": LOST}, Refused, "ledger 7 is gone", id="data is lost"),
+        pytest.param({"raised": LOST}, Refused, "has not read yet: ledger 7 is gone$", id="data is lost"),
         pytest.param(
             {"raised": LOST, "ensure_owner": at_second_call(TAKEN_OVER)},
             Fenced,
