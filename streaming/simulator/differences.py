@@ -204,10 +204,10 @@ _GROUNDS = (
     ),
 )
 CLEAR = (
-    "Compared are, in this order, the time unbalanced, the spread, the traffic moved, and the number of moves and splits. The first clear "
-    "difference says who is better; what is clearly worse behind it is the price. Clear is a difference of at least 5 % of the rounds and "
-    "3 rounds in the time unbalanced, 3 points in the spread, 5 % of the fleet's message rate and a quarter more in the traffic moved, "
-    "3 and a quarter more in moves and splits."
+    "Compared in this order: the time unbalanced, the spread, the traffic moved, and the number of moves and splits. The first clear "
+    "difference says which is better; what is clearly worse further down is its price. Clear means: 5 % of the rounds, and 3 rounds, in "
+    "the time unbalanced; 3 points in the spread; 5 % of the fleet's message rate, and a quarter more, in the traffic moved; 3, and a "
+    "quarter more, in moves and splits."
 )
 
 

@@ -202,7 +202,8 @@ def render_backtest_page(found: Backtest) -> str:
                 f"<p id='verdict'><strong>{verdicts}</strong></p><p class='note'>{escape(CLEAR)}</p>",
                 (
                     f"<h3>Closed loop: what would have happened to the cluster</h3><p class='note'>{escape(NOTE)} "
-                    "In the plots a line is a broker's usage, a red mark is a bundle that leaves it, a green one a bundle that arrives. "
+                    "The first plot shows the spread: the points between the hottest and the coldest broker. In the others a line is a "
+                    "broker's usage, a red mark is a bundle that leaves it, a green one a bundle that arrives. "
                     "Point at a column's title to see what it counts.</p>"
                 ),
                 score_table(cluster, figures[cluster], RECORDED_COLUMNS),
@@ -234,7 +235,7 @@ def _spreads(runs: Sequence[Run]) -> Figure:
             )
     figure.add_hline(y=BALANCED_POINTS, line_dash="dot", line_color="#8795a1")
     shown = [each for run in runs if run.series is not None for each in _spread(run.series)]
-    figure.update_yaxes(**_axis("points between hottest and coldest", shown, least=2 * BALANCED_POINTS))
+    figure.update_yaxes(**_axis("spread, points", shown, least=2 * BALANCED_POINTS))
     figure.update_layout(height=360, margin=_MARGIN, template="plotly_white")
     return figure
 

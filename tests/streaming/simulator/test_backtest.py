@@ -72,6 +72,17 @@ def test_the_same_recording_gives_the_same_bytes_in_one_process_or_in_two():
     assert backtest(*arguments).stdout == backtest(*arguments, "--processes", "2").stdout
 
 
+def test_in_the_example_of_the_docs_the_fleet_planner_finishes_and_the_page_tells_what_comes_out():
+    example = str(ROOT / "tests" / "recordings" / "demo-6-brokers.ndjson.gz")
+    done = backtest(*TWO_POLICIES[2:], example).stdout
+    table = done[done.index("demo, closed loop") :].split("\n\n")
+    assert re.search("^fleet-planner .* 100 ", table[0], re.MULTILINE), "it ends balanced"
+    docs = (ROOT / "docs" / "backtest.md").read_text()
+    assert table[0] in docs
+    assert table[1] in docs
+    assert table[1] in (ROOT / "README.md").read_text()
+
+
 def test_settings_files_are_compared_under_their_names(tmp_path: Path):
     text = Path(SETTINGS).read_text()
     (tmp_path / "now.toml").write_text(text)
@@ -291,7 +302,7 @@ def test_the_page_begins_with_what_was_compared_where_when_and_by_which_version(
     )
     assert notes[0].startswith("lab (3 brokers, 16 bundles): 318 load reports")
     assert any("in percent of its limit" in each for each in notes)
-    assert any("Clear is a difference of at least" in each for each in notes)
+    assert any("Clear means: 5 % of the rounds" in each for each in notes)
 
 
 def test_plots_cut_only_a_short_peak_and_leave_room_for_the_bar_of_buttons(tmp_path: Path):
@@ -351,7 +362,7 @@ NEVER = {
 
 def test_settings_of_operators_count_and_a_line_says_so_but_no_pause_and_no_policy(tmp_path: Path):
     file = with_controls(tmp_path, control(BEFORE, NEVER, paused=True))
-    found = tree(*TWO_POLICIES, file)
+    found = tree(*TWO_POLICIES, "--from", "2026-11-21T13:21:30Z", file)
     assert {each["candidate"]: each["unloads_count"] > 0 for each in found["open_loop"]} == {
         "avg-shedder": False,
         "fleet-planner": True,
