@@ -40,7 +40,7 @@ def render_page(runs: Sequence[Run], summaries: dict[str, str], *, written: str)
         f"<h1>trimtab simulate</h1>{_introduction(runs, written)}",
         "<h2>Score card</h2>",
         *(
-            f"<h3>{escape(scenario)}</h3>{score_table(scenario, figures[scenario], COLUMNS)}"
+            score_table(scenario, figures[scenario], COLUMNS)
             for scenario in ([ALL] if len(figures) > 2 else []) + [name for name in figures if name != ALL]  # noqa: PLR2004
         ),
     ]
