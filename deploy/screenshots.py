@@ -15,10 +15,9 @@ ROOT: Final = Path(__file__).parents[1]
 PICTURE: Final = ROOT / "docs" / "backtest.png"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _LIMIT_S = 120
-_SIZE = "1400,1150"
+_SIZE = "1400,1500"
 _BACKTEST = (
-    "backtest", "--config", "tests/recordings/pulsar-3-brokers.toml", "--policy", "avg-shedder", "--policy", "fleet-planner",
-    "tests/recordings/pulsar-3-brokers.ndjson.gz",
+    "backtest", "--policy", "avg-shedder", "--policy", "fleet-planner", "tests/recordings/demo-6-brokers.ndjson.gz",
 )  # fmt: skip
 
 

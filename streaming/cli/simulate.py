@@ -5,8 +5,10 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import partial
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,6 @@ import click
 import msgspec
 
 from policies.shedding.registry import POLICIES
-from state.outputs import rfc3339
 from state.overlay import epoch_ms
 from streaming.cli.options import TIME_HELP, Moment, example, read_settings
 from streaming.cli.output import format_option, progress, render
@@ -186,7 +187,8 @@ def simulate_command(
     if html is not None:
         from streaming.simulator.page import render_page  # noqa: PLC0415  the plotting library takes a second
 
-        _write_page(html, render_page(runs, {name: summary for name, _, summary in chosen}))
+        summaries = {name: summary for name, _, summary in chosen}
+        _write_page(html, render_page(runs, summaries, written=f"{datetime.now(UTC):%Y-%m-%d}"))
     _show_simulation(runs, form)
 
 
@@ -268,6 +270,13 @@ def _show_simulation(runs: "Sequence[Run]", form: str) -> None:
     show_default=True,
     help="drop: bundles stay where they were first seen; for a recording in which another balancer moved them.",
 )
+@click.option(
+    "--recorded-settings",
+    type=click.Choice(["keep", "drop"]),
+    default="keep",
+    show_default=True,
+    help="keep: settings that operators made with `policy set` count for every candidate. drop: only those of --config do.",
+)
 @_html_option
 @_processes_option
 @format_option("Score card and differences.")
@@ -279,6 +288,7 @@ def backtest_command(
     until: datetime | None,
     loop: str,
     recorded_moves: str,
+    recorded_settings: str,
     html: Path | None,
     processes: int | None,
     form: str,
@@ -287,7 +297,7 @@ def backtest_command(
     """Replay recorded reports of a real cluster under several settings or policies, and count what each would have done.
 
     A recording is a file of `trimtab record`, a folder of them, or what is on the input topic. The controller is the same one that
-    runs live. Nothing is written to a broker. The control events of operators and the results of executors are left out.
+    runs live. Nothing is written to a broker. Operators' settings count; pauses, maintenance and results of executors are left out.
     """
     from streaming.controller.replay import RecordedEvents  # noqa: PLC0415  see `commands`
     from streaming.simulator import backtest  # noqa: PLC0415
@@ -304,12 +314,14 @@ def backtest_command(
             until_ms=None if until is None else epoch_ms(until),
             max_record_bytes=own.controller.max_record_bytes,
         )
-        surveys = backtest.survey(recorded())
+        counts = recorded_settings == "keep"
+        read = partial(backtest.with_settings, recorded, count=counts, except_policy=bool(policies))
+        surveys = list(backtest.survey(read()).values())
         jobs = [
             job
-            for survey in surveys.values()
+            for survey in surveys
             for job in backtest.jobs_of(
-                recorded,
+                read,
                 survey,
                 chosen,
                 closed=loop != "open",
@@ -321,7 +333,10 @@ def backtest_command(
             results = play_all(jobs, processes, advance)
     closed = [each for each in results if not isinstance(each, backtest.Opened)]
     opened = [each for each in results if isinstance(each, backtest.Opened)]
-    found = backtest_of(_describe_input(list(surveys.values()), sources), list(surveys), closed, opened)
+    settings = [
+        line for survey in surveys for line in _describe_settings(survey, except_policy=bool(policies))
+    ]
+    found = backtest_of(_describe_input(surveys, sources), settings, surveys, closed, opened)
     if html is not None:
         from streaming.simulator.page import render_backtest_page  # noqa: PLC0415  the plotting library takes a second
 
@@ -375,12 +390,27 @@ def _files(
 
 
 def _describe_input(surveys: "Sequence[Survey]", sources: Sequence[str]) -> str:
-    reports_count = sum(each.reports_count for each in surveys)
-    first, last = min(each.first_ms for each in surveys), max(each.last_ms for each in surveys)
-    return (
-        f"{reports_count:,} load reports of {', '.join(each.cluster for each in surveys)}, {rfc3339(first)} to {rfc3339(last)}, "
-        f"from {', '.join(sources)}"
-    )
+    from streaming.simulator.differences import describe_fleet  # noqa: PLC0415  see `commands`
+
+    return f"{'; '.join(map(describe_fleet, surveys))}, from {', '.join(sources)}"
+
+
+def _describe_settings(survey: "Survey", *, except_policy: bool) -> Iterator[str]:
+    """A line with the settings that operators made in a cluster; none where they made none that count."""
+    from streaming.cli.control import overlay_lines  # noqa: PLC0415  see `commands`
+    from streaming.simulator.differences import utc  # noqa: PLC0415
+
+    made = [(utc(event.time_ms), ", ".join(overlay_lines(event.data.settings))) for event in survey.controls]
+    changes = [
+        f"{text or 'none'} from {time}"
+        for (_, before), (time, text) in pairwise([("", ""), *made])
+        if text != before
+    ]
+    if changes:
+        told = (
+            f"{survey.cluster}: settings made by `policy set` count for every candidate: {'; '.join(changes)}"
+        )
+        yield told + (" (--policy is in place of pulsar.shedding_policy)" if except_policy else "")
 
 
 def _show_backtest(found: "Backtest", form: str) -> None:
@@ -390,8 +420,8 @@ def _show_backtest(found: "Backtest", form: str) -> None:
     if form != "table":
         click.echo(render(tree_of(found), form), nl=False)
         return
-    click.echo(f"{found.sources}\n")
+    click.echo("\n".join([found.sources, *found.settings, ""]))
     for cluster, rows in list(card(found.closed).items())[1:]:
         click.echo(_card_table(f"{cluster}, closed loop", rows, RECORDED_COLUMNS))
-        click.echo(f"{verdict(rows)}\n")
+        click.echo("\n".join([*verdict(found.closed_runs(cluster)), ""]))
     click.echo(open_text(found), nl=False)

@@ -24,6 +24,7 @@ from state.controller import Controller
 from state.events import ActionOutcome, ActionResult, BrokerReport, Control, Event, LoadReport
 from state.outputs import Output, RoundSummary, Split, Unload
 from state.outputs.actions import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
+from state.overlay import ControlData
 from state.settings import PulsarSettings, SettingsSource
 from state.store import DictStore
 from streaming.settings import ClusterSettingsSource, Settings
@@ -48,6 +49,23 @@ class NoFleet(Exception):
     """A recording without a fleet that could be simulated."""
 
 
+def with_settings(read: Read, *, count: bool, except_policy: bool) -> Iterator[tuple[str, Event]]:
+    """The events of a recording. Of what operators asked for only the settings stay, because every candidate acts; or nothing stays.
+
+    ``except_policy``: without their shedding policy, in whose place each candidate has its own.
+    """
+    for cluster, event in read():
+        if not isinstance(event, Control):
+            yield cluster, event
+        elif count:
+            settings, pulsar = event.data.settings, event.data.settings.get("pulsar")
+            if except_policy and isinstance(pulsar, dict):
+                kept = {key: value for key, value in pulsar.items() if key != "shedding_policy"}
+                settings = settings | {"pulsar": kept}
+            data = ControlData(settings=settings, who=event.data.who, why=event.data.why)
+            yield cluster, msgspec.structs.replace(event, data=data)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Survey:
     """A recorded cluster."""
@@ -55,8 +73,12 @@ class Survey:
     cluster: str
     brokers: tuple[str, ...]
     """Ascending."""
+    bundles_count: int
+    """Bundles that they listed last."""
     costs: Costs
     """What traffic costs them, as it is known at the end."""
+    controls: tuple[Control, ...]
+    """What operators asked for, in order of time."""
     first_ms: int
     """Time of its first load report."""
     last_ms: int
@@ -95,14 +117,16 @@ class RecordedCosts:
         """Whether there is something to balance."""
         return len(self._newest) >= _FEWEST_BROKERS and self._has_bundles
 
-    def survey(self, cluster: str) -> Survey:
+    def survey(self, cluster: str, controls: Sequence[Control]) -> Survey:
         """What the recording shows of the cluster; there is a report."""
         brokers, costs = self.costs()
         first_ms, last_ms = self._times_ms or (0, 0)
         return Survey(
             cluster=cluster,
             brokers=brokers,
+            bundles_count=len({name for each in self._newest.values() for name in each.bundles}),
             costs=costs,
+            controls=tuple(sorted(controls, key=lambda event: event.age_key)),
             first_ms=first_ms,
             last_ms=last_ms,
             reports_count=self._reports_count,
@@ -147,10 +171,15 @@ def _rates(report: BrokerReport) -> Floats:
 def survey(events: Iterable[tuple[str, Event]]) -> dict[str, Survey]:
     """The Pulsar clusters of a recording by name, in one pass. Raises ``NoFleet`` where there is none."""
     clusters: dict[str, RecordedCosts] = defaultdict(RecordedCosts)
+    controls: dict[str, list[Control]] = defaultdict(list)
     for cluster, event in events:
         if isinstance(event, LoadReport):
             clusters[cluster].add(event)
-    found = {name: each.survey(name) for name, each in sorted(clusters.items()) if each.is_fleet}
+        elif isinstance(event, Control):
+            controls[cluster].append(event)
+    found = {
+        name: each.survey(name, controls[name]) for name, each in sorted(clusters.items()) if each.is_fleet
+    }
     if not found:
         raise NoFleet("it has no Pulsar cluster with two brokers and a bundle between --from and --to")
     return found
@@ -199,6 +228,9 @@ class _ClosedLoop:
 
     def take(self, event: Event) -> None:
         """End the rounds before an event; in a gap of the recording only the first, because nothing is known of the others."""
+        if isinstance(event, Control):
+            self._step(event)  # it may be far older than the recording
+            return
         if event.time_ms >= self._next_ms:
             self.end_round()
             self._next_ms += self._round_ms * ((event.time_ms - self._next_ms) // self._round_ms + 1)
@@ -304,7 +336,7 @@ def play_open(read: Read, cluster: str, name: str, identity: Identity, settings:
     rounds: list[OpenRound] = []
     rejected_count = 0
     for of_cluster, event in read():
-        if of_cluster != cluster or isinstance(event, Control | ActionResult):
+        if of_cluster != cluster or isinstance(event, ActionResult):
             continue
         step = controller.step(event)
         rejected_count += step.rejection is not None

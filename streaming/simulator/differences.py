@@ -2,14 +2,15 @@
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
 from state.outputs import rfc3339
-from streaming.simulator.backtest import REFERENCES, Act, Opened, OpenRound, Why
-from streaming.simulator.score import BALANCED_POINTS, COLUMNS, Figures, Run, card
+from state.overlay import moment_at
+from streaming.simulator.backtest import REFERENCES, Act, Opened, OpenRound, Survey, Why
+from streaming.simulator.score import ALL, BALANCED_POINTS, COLUMNS, Run, Score, card
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,8 +91,9 @@ _NOT_KNOWN = {"disrupted_messages", "recovery_rounds"}
 """Figures that a recording does not show: how long clients wait, and when a disturbance began."""
 RECORDED_COLUMNS = tuple(each for each in COLUMNS if each.key not in _NOT_KNOWN)
 NOTE = (
-    f"A cluster is balanced while the hottest and the coldest broker are at most {BALANCED_POINTS:g} points apart, as they report it: "
-    "the noise of their figures is included, the same for every candidate. Every candidate acts, whatever its mode."
+    "Usage is what a broker's most used resource takes, in percent of its limit and by the weights of [pulsar.usage]; a point is one "
+    f"percent of usage. A cluster is balanced while the hottest and the coldest broker are at most {BALANCED_POINTS:g} points apart, as "
+    "they report it: the noise of their figures is included, the same for every candidate. Every candidate acts, whatever its mode."
 )
 
 
@@ -112,25 +114,36 @@ class Backtest(msgspec.Struct, frozen=True, kw_only=True):
 
     sources: str
     """What was read, in one sentence."""
-    clusters: list[str]
+    settings: list[str]
+    """What operators had set in the recording, a line for each cluster; empty where nothing counts."""
+    surveys: list[Survey]
     closed: list[Run]
     decided: list[Decided]
     differences: list[Difference]
 
+    def closed_runs(self, cluster: str) -> list[Run]:
+        """The runs of a cluster in the closed loop."""
+        return [run for run in self.closed if run.scenario == cluster]
+
 
 def backtest_of(
-    sources: str, clusters: Sequence[str], closed: Sequence[Run], opened: Sequence[Opened]
+    sources: str,
+    settings: Sequence[str],
+    surveys: Sequence[Survey],
+    closed: Sequence[Run],
+    opened: Sequence[Opened],
 ) -> Backtest:
     """Both loops together, cluster by cluster."""
     return Backtest(
         sources=sources,
-        clusters=list(clusters),
+        settings=list(settings),
+        surveys=list(surveys),
         closed=list(closed),
         decided=[_count_decided(each) for each in opened],
         differences=[
             each
-            for cluster in clusters
-            for each in differences([run for run in opened if run.cluster == cluster])
+            for survey in surveys
+            for each in differences([run for run in opened if run.cluster == survey.cluster])
         ],
     )
 
@@ -147,63 +160,118 @@ def _count_decided(run: Opened) -> Decided:
     )
 
 
-def verdict(rows: dict[str, Figures]) -> str:
-    """Which candidate is better: the one that leaves the cluster unbalanced for less of the time.
+class _Ground(NamedTuple):
+    """A figure that candidates are compared by; the lower one is the better one."""
 
-    If two are equal in that, the one with the smaller spread, in whole points, is better; then the one that moves less.
-    """
-    ranked = sorted((name for name in rows if name not in REFERENCES), key=lambda name: _rank(rows[name]))
-    told = "; ".join(
-        _describe_figures(name, rows[name])
-        for name in [*ranked, *(name for name in rows if name in REFERENCES)]
-    )
-    if len(ranked) < 2:  # noqa: PLR2004  two candidates
-        return f"{told}."
-    best, second = (_rank(rows[name]) for name in ranked[:2])
-    ground = next((text for text, a, b in zip(_GROUNDS, best, second, strict=True) if a != b), None)
-    if ground is None:
-        return f"{ranked[0]} and {ranked[1]} do equally well. {told}."
-    return f"{ranked[0]} is better: {ground}. {told}."
+    value: Callable[[Score], float]
+    text: str
+    """How the figures of two candidates are told."""
+    least: float
+    """A difference is clear from this on, …"""
+    least_share: float = 0.0
+    """… and from this share of the lower figure, …"""
+    least_rounds: int = 0
+    """… and from this many rounds, for a figure in % of the rounds."""
+
+    def is_clear(self, lower: Score, higher: Score) -> bool:
+        """Whether two candidates differ in it."""
+        rounds_percent = 100.0 * self.least_rounds / lower.rounds
+        least = max(self.least, self.least_share * self.value(lower), rounds_percent)
+        return self.value(higher) - self.value(lower) >= least
 
 
 _GROUNDS = (
-    "the cluster is unbalanced for less of the time",
-    "the cluster is unbalanced for as long, with its brokers closer together",
-    "the cluster is as balanced, with less traffic moved",
+    _Ground(
+        lambda score: 100.0 * score.unbalanced_rounds / score.rounds,
+        "the cluster is unbalanced in {:.0f} % of the rounds, not in {:.0f} %",
+        least=5.0,
+        least_rounds=3,
+    ),
+    _Ground(
+        lambda score: score.spread_points, "its brokers are {:.0f} points apart in the mean, not {:.0f}", 3.0
+    ),
+    _Ground(
+        lambda score: 100.0 * score.moved_messages_ratio,
+        "{:.0f} % of the fleet's message rate moves, not {:.0f} %",
+        least=5.0,
+        least_share=0.25,
+    ),
+    _Ground(
+        lambda score: float(score.unloads + score.splits),
+        "it takes {:.0f} moves and splits, not {:.0f}",
+        least=3.0,
+        least_share=0.25,
+    ),
+)
+CLEAR = (
+    "Compared in this order: the time unbalanced, the spread, the traffic moved, and the number of moves and splits. The first clear "
+    "difference says which is better; what is clearly worse further down is its price. Clear means: 5 % of the rounds, and 3 rounds, in "
+    "the time unbalanced; 3 points in the spread; 5 % of the fleet's message rate, and a quarter more, in the traffic moved; 3, and a "
+    "quarter more, in moves and splits."
 )
 
 
-def _rank(figures: Figures) -> tuple[float, float, float]:
-    return (
-        round(figures["unbalanced_percent"] or 0.0, 1),
-        round(figures["spread_points"] or 0.0),
-        figures["moved_percent"] or 0.0,
-    )
+def verdict(runs: Sequence[Run]) -> list[str]:
+    """Each two candidates of a cluster compared, a sentence for each pair; a single one is compared with the reference. See ``CLEAR``."""
+    scores = {run.candidate: run.score for run in runs}
+    candidates = [name for name in scores if name not in REFERENCES]
+    compared = candidates if len(candidates) > 1 else list(scores)
+    return [_compare(one, other, scores) for one, other in itertools.combinations(compared, 2)]
 
 
-def _describe_figures(name: str, figures: Figures) -> str:
-    unloads, splits = figures["unloads"] or 0, figures["splits"] or 0
-    acts = f"{unloads:g} unload{'' if unloads == 1 else 's'}" + (f" and {splits:g} splits" if splits else "")
-    return (
-        f"{name}: unbalanced in {figures['unbalanced_percent'] or 0:.0f} % of the rounds, hottest broker at "
-        f"{figures['hottest_points'] or 0:.0f} % and brokers {figures['spread_points'] or 0:.0f} points apart in the mean, {acts}"
-    )
+def _compare(one: str, other: str, scores: Mapping[str, Score]) -> str:
+    lower_of = {
+        ground: lower
+        for ground in _GROUNDS
+        for lower, higher in ((one, other), (other, one))
+        if ground.is_clear(scores[lower], scores[higher])
+    }
+    if not lower_of:
+        return f"No clear difference between {_called(one)} and {_called(other)}."
+    (decisive, better), *rest = lower_of.items()
+    worse = other if better == one else one
+    told = decisive.text.format(*(decisive.value(scores[name]) for name in (better, worse)))
+    prices = [
+        ground.text.format(*(ground.value(scores[name]) for name in (better, worse)))
+        for ground, lower in rest
+        if lower == worse
+    ]
+    price, but = (" at a price", f"; but {', and '.join(prices)}") if prices else ("", "")
+    return f"{_called(better)} is better than {_called(worse)}{price}: {told}{but}."
+
+
+def _called(name: str) -> str:
+    """A reference is quoted: it is no policy, and its name no noun."""
+    return f'"{name}"' if name in REFERENCES else name
 
 
 _SHOWN_DIFFERENCES = 10
+
+
+def utc(time_ms: int) -> str:
+    """A time to the second."""
+    return f"{moment_at(time_ms):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def describe_fleet(survey: Survey) -> str:
+    """A cluster, its size and the time of its reports."""
+    return (
+        f"{survey.cluster} ({len(survey.brokers)} brokers, {survey.bundles_count:,} bundles): {survey.reports_count:,} load reports, "
+        f"{utc(survey.first_ms)} to {utc(survey.last_ms)}"
+    )
 
 
 def tree_of(found: Backtest) -> dict[str, Any]:
     """Score card, runs and differences as plain values; the series of the plots are in the page only."""
     return {
         "sources": found.sources,
+        "operators_settings": found.settings,
         "closed_loop": [
             {"cluster": run.scenario, "candidate": run.candidate, **msgspec.to_builtins(run.score)}
             for run in found.closed
         ],
-        "score_card": {
-            cluster: rows for cluster, rows in card(found.closed).items() if cluster in found.clusters
-        },
+        "score_card": {cluster: rows for cluster, rows in card(found.closed).items() if cluster != ALL},
+        "verdicts": {each.cluster: verdict(found.closed_runs(each.cluster)) for each in found.surveys},
         "open_loop": msgspec.to_builtins(found.decided),
         "differences": [_difference(each) for each in found.differences],
     }
@@ -218,22 +286,18 @@ def open_text(found: Backtest) -> str:
     """What was decided in the open loop, and the first rounds in which candidates differ; empty without it."""
     if not found.decided:
         return ""
-    width = max(len("open loop"), *(len(each.candidate) for each in found.decided))
-    lines = [f"{'open loop':{width}}  rounds  unloads  splits"]
-    lines += [
-        f"{each.candidate:{width}}  {each.rounds_count:>6,}  {each.unloads_count:>7,}  {each.splits_count:>6,}"
-        for each in found.decided
-    ]
+    tables = [_decided_table(survey.cluster, found.decided) for survey in found.surveys]
+    lines = [line for table in tables for line in (*table, "")]
     refused = {each.rejected_count for each in found.decided if each.rejected_count}
     if refused:
         lines += [
-            "",
             f"{max(refused)} events were refused, as a controller would: `trimtab replay --only rejected` says why",
+            "",
         ]
     if not found.differences:
-        return "\n".join([*lines, "", "All candidates decided the same in every round.", ""])
+        return "\n".join([*lines, "All candidates decided the same in every round.", ""])
     count = len(found.differences)
-    lines += ["", f"{count:,} round{'s' if count > 1 else ''} decided differently:"]
+    lines += [f"{count:,} round{'s' if count > 1 else ''} decided differently:"]
     for each in found.differences[:_SHOWN_DIFFERENCES]:
         lines += ["", f"{each.cluster}, round until {rfc3339(each.end_ms)}"]
         lines += [f"  {line}" for decision in each.decisions for line in _lines(decision)]
@@ -243,6 +307,15 @@ def open_text(found: Backtest) -> str:
             f"{count - _SHOWN_DIFFERENCES:,} more: --html shows them beside each other, -o json has all",
         ]
     return "\n".join([*lines, ""])
+
+
+def _decided_table(cluster: str, decided: Sequence[Decided]) -> list[str]:
+    title, rows = f"{cluster}, open loop", [each for each in decided if each.cluster == cluster]
+    width = max(len(title), *(len(each.candidate) for each in rows))
+    return [f"{title:{width}}  rounds  unloads  splits"] + [
+        f"{each.candidate:{width}}  {each.rounds_count:>6,}  {each.unloads_count:>7,}  {each.splits_count:>6,}"
+        for each in rows
+    ]
 
 
 def _lines(decision: Decision) -> Iterator[str]:

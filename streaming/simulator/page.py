@@ -1,7 +1,9 @@
 """The pages of ``trimtab simulate`` and ``backtest``: one file that needs no network, with the score card and the load of brokers over time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
+from importlib.metadata import version
+from typing import Any
 
 from plotly.colors import qualitative
 from plotly.graph_objects import Figure, Scatter
@@ -9,40 +11,59 @@ from plotly.subplots import make_subplots
 
 from state.outputs import rfc3339
 from streaming.process.pages import document, render_figure
-from streaming.simulator.differences import NOTE, RECORDED_COLUMNS, Backtest, Decision, Difference, verdict
+from streaming.simulator.backtest import REFERENCES
+from streaming.simulator.differences import (
+    CLEAR,
+    NOTE,
+    RECORDED_COLUMNS,
+    Backtest,
+    Decision,
+    Difference,
+    utc,
+    verdict,
+)
+from streaming.simulator.runs import NOBODY, PERFECT
 from streaming.simulator.score import ALL, BALANCED_POINTS, COLUMNS, Column, Figures, Run, Series, card, show
 
 _MOST_LINES = 40
 """Brokers drawn of a large fleet: those that were hottest and coldest."""
-MOST_SHOWN_POINTS = 120
-"""The highest usage that a plot shows; traffic may be any multiple of a declared capacity."""
+_PEAK = 3.0
+"""A peak that is this many times above nineteen of twenty points is cut: traffic may be any multiple of a declared capacity."""
 _LINE, _SOURCE, _DESTINATION = "rgba(70, 110, 160, 0.45)", "#c0392b", "#1e8449"
 _COLORS = qualitative.Plotly
 
 
-def render_page(runs: Sequence[Run], summaries: dict[str, str]) -> str:
-    """The page of some runs; ``summaries`` says what each scenario is."""
+def render_page(runs: Sequence[Run], summaries: dict[str, str], *, written: str) -> str:
+    """The page of some runs; ``summaries`` says what each scenario is, ``written`` on which day this is."""
     figures = card(runs)
     parts = [
-        f"<h1>trimtab simulate</h1>{_introduction(runs)}",
+        f"<h1>trimtab simulate</h1>{_introduction(runs, written)}",
         "<h2>Score card</h2>",
         *(
-            f"<h3>{escape(scenario)}</h3>{score_table(figures[scenario], COLUMNS)}"
+            score_table(scenario, figures[scenario], COLUMNS)
             for scenario in ([ALL] if len(figures) > 2 else []) + [name for name in figures if name != ALL]  # noqa: PLR2004
         ),
     ]
     for scenario in figures:
         drawn = [run for run in runs if run.scenario == scenario and run.series is not None]
         if drawn:
-            parts.append(f"<h2>{escape(scenario)}</h2><p>{escape(summaries.get(scenario, ''))}</p>")
+            size = max(len(run.series.brokers) for run in drawn if run.series is not None)
+            parts.append(
+                f"<h2>{escape(scenario)}</h2><p>{size} brokers: {escape(summaries.get(scenario, ''))}</p>"
+            )
             parts.append(render_figure(plot(drawn)))
     return document("trimtab simulate", parts)
 
 
-def _introduction(runs: Sequence[Run]) -> str:
+def _introduction(runs: Sequence[Run], written: str) -> str:
     seeds = sorted({run.seed for run in runs})
+    names = dict.fromkeys(run.candidate for run in runs if run.candidate not in {NOBODY.name, PERFECT.name})
+    fleets = dict.fromkeys(run.scenario for run in runs)
     return (
-        f"<p class='note'>Means over {len(seeds)} seed{'s' if len(seeds) > 1 else ''} ({seeds[0]} to {seeds[-1]}). A fleet is "
+        f"<p>What {escape(_listed(names))} would do with simulated fleets ({escape(', '.join(fleets))}), played by trimtab "
+        f"{version('trimtab')} on {escape(written)}.</p>"
+        f"<p class='note'>Means over {len(seeds)} seed{'s' if len(seeds) > 1 else ''} ({seeds[0]} to {seeds[-1]}). Usage is in percent of "
+        f"a broker's limit, and a point is one percent. A fleet is "
         f"balanced while the hottest and the coldest broker are at most {BALANCED_POINTS:g} points apart; measurement noise and "
         f"fast noise of the traffic do not count. <em>Perfect information</em> knows the true load; it is a floor. The plots show "
         f"seed {seeds[0]}: a line is a broker's usage, a red mark is a bundle that leaves it, a green one a bundle that arrives. "
@@ -50,8 +71,13 @@ def _introduction(runs: Sequence[Run]) -> str:
     )
 
 
-def score_table(rows: dict[str, Figures], columns: Sequence[Column]) -> str:
-    """The score card of some candidates, with a row for each."""
+def _listed(names: Iterable[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def score_table(title: str, rows: dict[str, Figures], columns: Sequence[Column]) -> str:
+    """The score card of some candidates, with a row for each; ``title`` is the cluster or scenario."""
     head = "".join(f"<th title='{escape(each.meaning)}'>{escape(each.title)}</th>" for each in columns)
     body = "".join(
         f"<tr><td>{escape(name)}</td>"
@@ -59,7 +85,7 @@ def score_table(rows: dict[str, Figures], columns: Sequence[Column]) -> str:
         + "</tr>"
         for name, figures in rows.items()
     )
-    return f"<table><tr><th></th>{head}</tr>{body}</table>"
+    return f"<table><tr><th>{escape(title)}</th>{head}</tr>{body}</table>"
 
 
 def plot(runs: Sequence[Run]) -> Figure:
@@ -77,11 +103,27 @@ def plot(runs: Sequence[Run]) -> Figure:
                 figure.add_trace(trace, row=1, col=column)
     is_dated = any(run.series is not None and run.series.start_ms is not None for run in runs)
     figure.update_xaxes(title_text="UTC" if is_dated else "minutes")
-    figure.update_yaxes(title_text="usage, %", range=[0, MOST_SHOWN_POINTS if is_dated else 100], col=1)
-    figure.update_layout(
-        height=420, showlegend=False, margin={"l": 50, "r": 10, "t": 40, "b": 40}, template="plotly_white"
-    )
+    shown = [
+        each for run in runs if run.series is not None for points in run.series.points for each in points
+    ]
+    figure.update_yaxes(**_axis("usage, %", shown, least=100.0), col=1)
+    figure.update_layout(height=440, showlegend=False, margin=_MARGIN, template="plotly_white")
     return figure
+
+
+_MARGIN = {"l": 50, "r": 10, "t": 64, "b": 40}
+"""The bar with plotly's buttons is above the titles of the plots."""
+
+
+def _axis(title: str, shown: Sequence[float | None], *, least: float) -> dict[str, Any]:
+    """An axis from 0 to the highest point, but for short peaks far above all others; its title says how high they are."""
+    points = sorted(each for each in shown if each is not None)
+    if not points:
+        return {"title_text": title, "range": [0, least]}
+    limit = max(least, _PEAK * points[len(points) * 19 // 20])
+    top = max(least, max((each for each in points if each <= limit), default=least))
+    peak = f" (a peak is at {points[-1]:,.0f})" if points[-1] > top else ""
+    return {"title_text": f"{title}{peak}", "range": [0, round(1.05 * top, 1)]}
 
 
 def _traces(series: Series) -> list[Scatter]:
@@ -146,24 +188,41 @@ _MOST_DIFFERENCES = 200
 def render_backtest_page(found: Backtest) -> str:
     """The page of a backtest."""
     figures = card(found.closed)
-    parts = [f"<h1>trimtab backtest</h1><p class='note'>{escape(found.sources)}</p>"]
-    for cluster in found.clusters:
-        closed = [run for run in found.closed if run.scenario == cluster]
+    notes = [found.sources, *found.settings]
+    parts = [
+        f"<h1>trimtab backtest</h1><p>{escape(_first_sentence(found))}</p>",
+        *(f"<p class='note'>{escape(each)}</p>" for each in notes),
+    ]
+    for survey in found.surveys:
+        cluster, closed = survey.cluster, found.closed_runs(survey.cluster)
         parts.append(f"<h2>{escape(cluster)}</h2>")
         if closed:
+            verdicts = "<br>".join(escape(each) for each in verdict(closed))
             parts += [
-                f"<p id='verdict'><strong>{escape(verdict(figures[cluster]))}</strong></p>",
+                f"<p id='verdict'><strong>{verdicts}</strong></p><p class='note'>{escape(CLEAR)}</p>",
                 (
                     f"<h3>Closed loop: what would have happened to the cluster</h3><p class='note'>{escape(NOTE)} "
-                    "In the plots a line is a broker's usage, a red mark is a bundle that leaves it, a green one a bundle that arrives. "
+                    "The first plot shows the spread: the points between the hottest and the coldest broker. In the others a line is a "
+                    "broker's usage, a red mark is a bundle that leaves it, a green one a bundle that arrives. "
                     "Point at a column's title to see what it counts.</p>"
                 ),
-                score_table(figures[cluster], RECORDED_COLUMNS),
+                score_table(cluster, figures[cluster], RECORDED_COLUMNS),
                 render_figure(_spreads(closed)),
                 render_figure(plot(closed)),
             ]
         parts += _open_loop(found, cluster)
     return document("trimtab backtest", parts)
+
+
+def _first_sentence(found: Backtest) -> str:
+    names = dict.fromkeys(each.candidate for each in found.decided)
+    names |= dict.fromkeys(run.candidate for run in found.closed if run.candidate not in REFERENCES)
+    clusters = _listed(each.cluster for each in found.surveys)
+    first, last = min(each.first_ms for each in found.surveys), max(each.last_ms for each in found.surveys)
+    return (
+        f"What {_listed(names)} would have done with {clusters} from {utc(first)} to {utc(last)}, by the controller of trimtab "
+        f"{version('trimtab')}."
+    )
 
 
 def _spreads(runs: Sequence[Run]) -> Figure:
@@ -175,8 +234,9 @@ def _spreads(runs: Sequence[Run]) -> Figure:
                 Scatter(x=times_of(run.series), y=_spread(run.series), mode="lines", name=run.candidate)
             )
     figure.add_hline(y=BALANCED_POINTS, line_dash="dot", line_color="#8795a1")
-    figure.update_yaxes(title_text="points between hottest and coldest", range=[0, MOST_SHOWN_POINTS])
-    figure.update_layout(height=320, margin={"l": 50, "r": 10, "t": 20, "b": 40}, template="plotly_white")
+    shown = [each for run in runs if run.series is not None for each in _spread(run.series)]
+    figure.update_yaxes(**_axis("spread, points", shown, least=2 * BALANCED_POINTS))
+    figure.update_layout(height=360, margin=_MARGIN, template="plotly_white")
     return figure
 
 
@@ -200,7 +260,7 @@ def _open_loop(found: Backtest, cluster: str) -> list[str]:
             "<h3>Open loop: what would have been decided</h3>"
             "<p class='note'>Every candidate decides on what was recorded, in the mode of its settings; its decisions have no effect on the "
             "reports that follow.</p>"
-            f"<table><tr><th></th><th>rounds</th><th>unloads</th><th>splits</th></tr>{rows}</table>"
+            f"<table><tr><th>{escape(cluster)}</th><th>rounds</th><th>unloads</th><th>splits</th></tr>{rows}</table>"
         )
     ]
     if not differing:
@@ -213,14 +273,14 @@ def _open_loop(found: Backtest, cluster: str) -> list[str]:
         *parts,
         (
             f"<p>{len(differing):,} rounds were decided differently:</p>"
-            f"<table class='text'><tr><th>round until, UTC</th>{head}</tr>{body}</table>{rest}"
+            f"<table class='text'><tr><th>{escape(cluster)}, round until, UTC</th>{head}</tr>{body}</table>{rest}"
         ),
     ]
 
 
 def _difference_row(difference: Difference) -> str:
     cells = "".join(f"<td>{_cell(each)}</td>" for each in difference.decisions)
-    return f"<tr><td>{rfc3339(difference.end_ms)}</td>{cells}</tr>"
+    return f"<tr><td>{utc(difference.end_ms)}</td>{cells}</tr>"
 
 
 def _cell(decision: Decision) -> str:

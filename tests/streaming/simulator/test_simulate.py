@@ -2,6 +2,7 @@
 
 import json
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
@@ -69,7 +70,8 @@ def test_the_page_is_one_file_that_asks_no_network(tmp_path: Path):
     simulate("--policy", "fleet-planner", "--html", str(page))
     text = page.read_text()
     body = text[: text.index("<script>")] + text[text.index("</script>") :]
-    assert "<h2>one-hot-broker</h2>" in body
+    assert f"played by trimtab {version('trimtab')} on 20" in body
+    assert "<h2>one-hot-broker</h2><p>10 brokers: " in body
     assert "Score card" in body
     assert " src=" not in body
     assert "@import" not in body
