@@ -19,15 +19,15 @@ def write(pages: Mapping[str, str], folder: Path, *, owned: str) -> None:
 
 def problems(pages: Mapping[str, str], folder: Path, *, owned: str) -> list[str]:
     """One line for each page that is missing, stale or surplus."""
-    found = []
+    lines = []
     for name, text in sorted(pages.items()):
         path = folder / name
         if not path.is_file():
-            found.append(f"{path} is missing")
+            lines.append(f"{path} is missing")
         elif path.read_text(encoding="utf-8") != text:
-            found.append(f"{path} is stale")
+            lines.append(f"{path} is stale")
     surplus = _find_surplus(pages, folder, owned)
-    return found + [f"{path} is surplus: nothing generates it" for path in surplus]
+    return lines + [f"{path} is surplus: nothing generates it" for path in surplus]
 
 
 def _find_surplus(pages: Mapping[str, str], folder: Path, owned: str) -> list[Path]:
@@ -55,9 +55,9 @@ def command(render: Callable[[], Mapping[str, str]], folder: Path, *, owned: str
             write(pages, target, owned=owned)
             click.echo(f"{len(pages)} pages written to {target}")
             return
-        found = problems(pages, target, owned=owned)
-        if found:
-            click.echo("\n".join([*found, "Run: make docs"]), err=True)
+        lines = problems(pages, target, owned=owned)
+        if lines:
+            click.echo("\n".join([*lines, "Run: make docs"]), err=True)
             sys.exit(1)
 
     return main

@@ -193,7 +193,7 @@ def _play(scenarios: Sequence[tuple[str, Build]], candidates: Sequence[Candidate
 
 def _table(rows: dict[str, dict[str, float | None]], first: str) -> list[str]:
     return [
-        f"| {first} | {' | '.join(each.title for each in _columns())} |",
+        f"| {first} | {' | '.join(column.title for column in _columns())} |",
         f"|---|{'--:|' * len(_columns())}",
         *(_row(name, figures) for name, figures in rows.items()),
         "",
@@ -201,17 +201,17 @@ def _table(rows: dict[str, dict[str, float | None]], first: str) -> list[str]:
 
 
 def _columns() -> list[Column]:
-    return [each for each in COLUMNS if each.key in _SHOWN]
+    return [column for column in COLUMNS if column.key in _SHOWN]
 
 
 def _row(name: str, figures: dict[str, float | None]) -> str:
-    return f"| {name} | {' | '.join(show(figures[each.key], each) for each in _columns())} |"
+    return f"| {name} | {' | '.join(show(figures[column.key], column) for column in _columns())} |"
 
 
 def with_rows(page: str, name: str, figures: dict[str, dict[str, dict[str, float | None]]]) -> str:
     """The page with the rows of one policy in its score card, in the order of all policies."""
     order = [NOBODY.name, *_POLICIES, PERFECT.name]
-    found, scenario = [], ""
+    lines, scenario = [], ""
     for line in page.splitlines():
         cells = line.split(" | ")
         title = cells[0].removeprefix("| ")
@@ -221,20 +221,20 @@ def with_rows(page: str, name: str, figures: dict[str, dict[str, dict[str, float
             if title == name:
                 continue
             if title == order[order.index(name) + 1]:
-                found.append(_row(name, figures[scenario][name]))
-        found.append(line)
-    return "\n".join(found) + "\n"
+                lines.append(_row(name, figures[scenario][name]))
+        lines.append(line)
+    return "\n".join(lines) + "\n"
 
 
 def _vary(policies: Sequence[Candidate]) -> list[str]:
-    chosen = [each for name in VARIED_SCENARIOS if (each := find_scenario(name)) is not None]
-    found: dict[str, dict[str, dict[str, float | None]]] = {each.name: {} for each in policies}
+    chosen = [scenario for name in VARIED_SCENARIOS if (scenario := find_scenario(name)) is not None]
+    by_policy: dict[str, dict[str, dict[str, float | None]]] = {policy.name: {} for policy in policies}
     for title, change in VARIATIONS:
-        runs = _play([(each.name, Varied(each.build, change)) for each in chosen], policies)
+        runs = _play([(scenario.name, Varied(scenario.build, change)) for scenario in chosen], policies)
         for name, figures in card(runs)[ALL].items():
-            found[name][title] = figures
+            by_policy[name][title] = figures
     lines = []
-    for name, rows in found.items():
+    for name, rows in by_policy.items():
         lines += [f"### {name}", "", *_table(rows, "assumption")]
     return lines
 
@@ -244,7 +244,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m deploy.simulations")
     parser.add_argument("--only", choices=_POLICIES, help="put the rows of this policy into the page")
     only = parser.parse_args().only
-    scenarios = [(each.name, each.build) for each in SCENARIOS]
+    scenarios = [(scenario.name, scenario.build) for scenario in SCENARIOS]
     if only is None:
         text = _page(scenarios)
     else:
@@ -271,11 +271,11 @@ def _page(scenarios: Sequence[tuple[str, Build]]) -> str:
         *_table(figures.pop(ALL), ALL),
     ]
     for scenario, rows in figures.items():
-        found = find_scenario(scenario)
+        known = find_scenario(scenario)
         lines += [
             f"### {scenario}",
             "",
-            f"{found.summary.capitalize() if found else ''}.",
+            f"{known.summary.capitalize() if known else ''}.",
             "",
             *_table(rows, ""),
         ]

@@ -53,9 +53,9 @@ def bounds_of(section: type) -> Mapping[str, Bounds]:
         name: _annotations(kind) for name, kind in get_type_hints(section, include_extras=True).items()
     }
     return {
-        name: Bounds(tuple(each for each in found if not isinstance(each, str)), _words(found))
-        for name, found in declared.items()
-        if found
+        name: Bounds(tuple(rule for rule in annotations if not isinstance(rule, str)), _words(annotations))
+        for name, annotations in declared.items()
+        if annotations
     }
 
 
@@ -63,15 +63,17 @@ def _annotations(kind: Any) -> tuple[Any, ...]:
     """What is annotated to a type, or to the first one of ``… | None``."""
     if get_origin(kind) is Annotated:
         return tuple(
-            each for each in kind.__metadata__ if isinstance(each, Ge | Gt | Le | MinLen | Predicate | str)
+            annotation
+            for annotation in kind.__metadata__
+            if isinstance(annotation, Ge | Gt | Le | MinLen | Predicate | str)
         )
     return next(filter(None, map(_annotations, get_args(kind) if type(None) in get_args(kind) else ())), ())
 
 
 def _words(annotations: tuple[Any, ...]) -> str:
-    for each in annotations:
-        if isinstance(each, str):
-            return each
+    for annotation in annotations:
+        if isinstance(annotation, str):
+            return annotation
     match annotations:
         case (Ge(ge=least), Le(le=most)):
             return f"from {least:g} to {most:g}"

@@ -20,7 +20,7 @@ class Code(IntEnum):
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """What people read, by code."""
-        return tuple(each.name.lower().replace("_", "-") for each in cls)
+        return tuple(member.name.lower().replace("_", "-") for member in cls)
 
 
 def first_code(tests: Sequence[tuple[Bools, int]], otherwise: int) -> Codes:
@@ -32,11 +32,11 @@ def first_code(tests: Sequence[tuple[Bools, int]], otherwise: int) -> Codes:
 
 def sum_runs(starts: Ints, column: Floats) -> Floats:
     """Sums of the rows ``starts[i]:starts[i + 1]``, (n, ...), added one after the other: the same on every processor."""
-    found = np.zeros((len(starts) - 1, *column.shape[1:]))
+    sums = np.zeros((len(starts) - 1, *column.shape[1:]))
     has_some = np.diff(starts) > 0
     if has_some.any():
-        found[has_some] = np.add.reduceat(column, starts[:-1][has_some], axis=0)
-    return found
+        sums[has_some] = np.add.reduceat(column, starts[:-1][has_some], axis=0)
+    return sums
 
 
 def empty_rows() -> Ints:
@@ -46,8 +46,8 @@ def empty_rows() -> Ints:
 
 def count_codes(codes: Codes, names: tuple[str, ...]) -> dict[str, int]:
     """How often each name occurs; names that do not occur are left out."""
-    found = np.bincount(codes, minlength=len(names))
-    return {name: int(count) for name, count in zip(names, found, strict=True) if count}
+    counts = np.bincount(codes, minlength=len(names))
+    return {name: int(count) for name, count in zip(names, counts, strict=True) if count}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -79,9 +79,9 @@ class Costs:
 
     def idle_points(self) -> Floats:
         """Percent of each resource that brokers use without traffic, (n, resources)."""
-        found = np.zeros_like(self.limits)
-        found[:, CPU] = np.where(self.limits[:, CPU] > 0, IDLE_CPU_POINTS, 0.0)
-        return found
+        points = np.zeros_like(self.limits)
+        points[:, CPU] = np.where(self.limits[:, CPU] > 0, IDLE_CPU_POINTS, 0.0)
+        return points
 
     def part(self, rows: Ints) -> "Costs":
         """The costs of some brokers."""
@@ -95,15 +95,15 @@ def figures_of(rates: Floats, counts: Floats | Ints | None = None) -> Floats:
 
     Sums of at most two values, so that they are the same on every processor.
     """
-    found = np.zeros((len(rates), len(RESOURCES), FIGURES_COUNT))
+    figures = np.zeros((len(rates), len(RESOURCES), FIGURES_COUNT))
     messages, volume = rates[:, 0] + rates[:, 1], rates[:, 2] + rates[:, 3]
-    found[:, CPU, 0], found[:, CPU, 1] = messages, volume
-    found[:, BANDWIDTH_IN] = rates[:, 2:]
-    found[:, BANDWIDTH_OUT] = rates[:, :1:-1]
-    found[:, REPORTED_COUNT, 0], found[:, REPORTED_COUNT + 1, 0] = messages, volume
+    figures[:, CPU, 0], figures[:, CPU, 1] = messages, volume
+    figures[:, BANDWIDTH_IN] = rates[:, 2:]
+    figures[:, BANDWIDTH_OUT] = rates[:, :1:-1]
+    figures[:, REPORTED_COUNT, 0], figures[:, REPORTED_COUNT + 1, 0] = messages, volume
     if counts is not None:
-        found[:, REPORTED_COUNT + 2 :, 0] = counts
-    return found
+        figures[:, REPORTED_COUNT + 2 :, 0] = counts
+    return figures
 
 
 def explain(figures: Floats, rule: Floats) -> Floats:
@@ -181,19 +181,19 @@ def _credible_share(sums: Floats, figures: Floats) -> Floats:
     """
     known, now = sums[:, [0, 2]], (1.0 - RULE_FADES) * figures**2
     most = np.divide(known, now, out=np.ones_like(now), where=(known > 0) & (now > known))
-    found: Floats = np.sqrt(most.min(axis=2))
-    return found
+    share: Floats = np.sqrt(most.min(axis=2))
+    return share
 
 
 def _add_round(sums: Floats, figures: Floats, used: Floats, measured: Bools) -> Floats:
     first, second = (np.where(measured, figures[:, :, at], 0.0) for at in range(FIGURES_COUNT))
     use = np.where(measured, used, 0.0)
-    found = RULE_FADES * sums
+    new_sums = RULE_FADES * sums
     for column, product in enumerate(
         (first * first, first * second, second * second, first * use, second * use)
     ):  # added one by one, so that a sum is the same on every processor
-        found[:, column] += (1.0 - RULE_FADES) * np.cumsum(product, axis=0)[-1]
-    return found
+        new_sums[:, column] += (1.0 - RULE_FADES) * np.cumsum(product, axis=0)[-1]
+    return new_sums
 
 
 def _rule_of(sums: Floats) -> Floats:
@@ -247,11 +247,11 @@ def _rows_of(memory: CostMemory, names: Sequence[str]) -> Floats:
     if tuple(memory.names) == tuple(names):
         return memory.factors
     row_of = {name: row for row, name in enumerate(memory.names)}
-    found = np.zeros((len(names), 2 * LEARNED_COUNT))
+    factors = np.zeros((len(names), 2 * LEARNED_COUNT))
     known = [(row, row_of[name]) for row, name in enumerate(names) if name in row_of]
     if known:
-        found[[row for row, _ in known]] = memory.factors[[row for _, row in known]]
-    return found
+        factors[[row for row, _ in known]] = memory.factors[[row for _, row in known]]
+    return factors
 
 
 def _remember(

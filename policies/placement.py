@@ -33,13 +33,13 @@ class Loads:
         destinations, least = np.full(len(sources), NOBODY, dtype=np.int64), np.zeros(len(sources))
         cost = self.cost.copy()
         for place, (source, moved) in enumerate(zip(sources.tolist(), self.moved.tolist(), strict=True)):
-            own, cost[source] = cost[source], np.inf
+            own_cost, cost[source] = cost[source], np.inf
             best = int(cost.argmin())
-            if np.isfinite(cost[best]) and cost[best] <= own:
+            if np.isfinite(cost[best]) and cost[best] <= own_cost:
                 destinations[place], least[place] = best, cost[best]
                 cost[best] += moved
-                own = max(0.0, own - moved)
-            cost[source] = own
+                own_cost = max(0.0, own_cost - moved)
+            cost[source] = own_cost
         return destinations, least
 
 
@@ -153,4 +153,4 @@ PLACEMENTS: tuple[Placement, ...] = (LEAST_MESSAGE_RATE, LEAST_RESOURCE_USAGE)
 
 def find_placement(name: str) -> Placement | None:
     """The placement of that name; None where the choice is left to Pulsar."""
-    return next((each for each in PLACEMENTS if each.name == name), None)
+    return next((placement for placement in PLACEMENTS if placement.name == name), None)

@@ -127,16 +127,17 @@ class CapacitySettings:
 
     def limits(self, brokers: tuple[str, ...]) -> Floats:
         """Declared capacity of each broker, (n, capacities); NOT_MEASURED where nothing is declared."""
-        found = np.array([_limit(getattr(self, name)) for name in CAPACITIES])[None, :].repeat(
+        limits = np.array([_limit(getattr(self, name)) for name in CAPACITIES])[None, :].repeat(
             len(brokers), axis=0
         )
         for row, name in enumerate(brokers if self.brokers else ()):
             if name in self.brokers:
-                own = [getattr(self.brokers[name], capacity) for capacity in CAPACITIES]
-                found[row] = [
-                    usual if value is None else value for usual, value in zip(found[row], own, strict=True)
+                declared = [getattr(self.brokers[name], capacity) for capacity in CAPACITIES]
+                limits[row] = [
+                    usual if value is None else value
+                    for usual, value in zip(limits[row], declared, strict=True)
                 ]
-        return found
+        return limits
 
 
 def _limit(declared: float | None) -> float:

@@ -218,11 +218,11 @@ def error_hold(header: Header) -> Hold | None:
 
 def failing_since(header: Header, guards: GuardSettings) -> dict[ActionKind, str]:
     """By kind, the time since which no action of it is done until a person resumes, in words."""
-    found = dict(header.ledger.failing_since_ms) if guards.failing_actions_count else {}
+    times_ms = dict(header.ledger.failing_since_ms) if guards.failing_actions_count else {}
     held_ms = header.error_held_since_ms
     if held_ms is not None:
-        found = {kind: min(found.get(kind, held_ms), held_ms) for kind in get_args(ActionKind)}
-    return {kind: rfc3339(since_ms) for kind, since_ms in found.items()}
+        times_ms = {kind: min(times_ms.get(kind, held_ms), held_ms) for kind in get_args(ActionKind)}
+    return {kind: rfc3339(since_ms) for kind, since_ms in times_ms.items()}
 
 
 def resume(header: Header, resumed_ms: int) -> None:

@@ -82,7 +82,7 @@ def in_force(header: Header, number: int) -> Control | None:
 
 def is_forgetting_due(header: Header, number: int, rounds: RoundSettings) -> bool:
     """Whether the memory is to be empty before this round is taken."""
-    asked = any(each <= number * header.length_ms for each in header.forget_from_ms)
+    asked = any(from_ms <= number * header.length_ms for from_ms in header.forget_from_ms)
     forget_ms = rounds.forget_cluster_ms
     longest_ms = max(forget_ms, rounds.max_report_age_ms)  # below it, silence is not even a restart
     return asked or (forget_ms > 0 and silence_ms(header, number) > longest_ms)
@@ -102,7 +102,7 @@ def forget(header: Header, number: int) -> Header:
         control=header.control,
         approvals=header.approvals,
         system=header.system,
-        forget_from_ms=[each for each in header.forget_from_ms if each > number * header.length_ms],
+        forget_from_ms=[from_ms for from_ms in header.forget_from_ms if from_ms > number * header.length_ms],
     )
 
 
@@ -145,22 +145,22 @@ def keep_pending(header: Header, event: Event, rounds: Sequence[RoundSettings]) 
         if event.time_ms < open_from_ms:
             return "late"
         header.early = _without_closed(header.early, open_from_ms)
-    replaced = [each for each in header.early if _is_replaced(each, new, rounds)]
-    if any(each.age_key >= new.age_key for each in replaced):
+    replaced = [record for record in header.early if _is_replaced(record, new, rounds)]
+    if any(record.age_key >= new.age_key for record in replaced):
         return "superseded"
-    header.early = _without_surplus([*(each for each in header.early if each not in replaced), new])
+    header.early = _without_surplus([*(record for record in header.early if record not in replaced), new])
     return "used"
 
 
 def refuse_pending(header: Header, result: ActionResult, rounds: Sequence[RoundSettings]) -> Rejection | None:
     """Why a result is not kept: so many others of rounds that may be open are."""
     open_from_ms = _open_from_ms(_newest_ms(header, result), rounds)
-    known = [each for each in header.early if each.kind == "result" and each.time_ms >= open_from_ms]
+    known = [record for record in header.early if record.kind == "result" and record.time_ms >= open_from_ms]
     rejection = memory.refused_early_result(len(known))
     if rejection is None:
         return None
     new = record_of(result, None)
-    return None if any(_is_replaced(each, new, rounds) for each in known) else rejection
+    return None if any(_is_replaced(record, new, rounds) for record in known) else rejection
 
 
 def pending_event(record: PendingEvent) -> Event:
@@ -170,7 +170,7 @@ def pending_event(record: PendingEvent) -> Event:
 
 def controls_of(header: Header) -> list[Control]:
     """The control events that are kept."""
-    events = (pending_event(each) for each in header.early if each.kind == "control")
+    events = (pending_event(record) for record in header.early if record.kind == "control")
     return [event for event in events if isinstance(event, Control)]
 
 
@@ -187,7 +187,7 @@ def _newest_ms(header: Header, event: Event) -> int:
 
 def _open_from_ms(newest_ms: int, rounds: Sequence[RoundSettings]) -> int:
     """From when on an event is in a round that some system may have open."""
-    return newest_ms - max(each.lateness_ms + each.length_ms for each in rounds)
+    return newest_ms - max(settings.lateness_ms + settings.length_ms for settings in rounds)
 
 
 def _is_replaced(known: PendingEvent, new: PendingEvent, rounds: Sequence[RoundSettings]) -> bool:
@@ -195,25 +195,31 @@ def _is_replaced(known: PendingEvent, new: PendingEvent, rounds: Sequence[RoundS
     if known.kind != new.kind:
         return False
     if new.kind in ("tick", "facts"):
-        return all(known.time_ms // each.length_ms == new.time_ms // each.length_ms for each in rounds)
+        return all(
+            known.time_ms // settings.length_ms == new.time_ms // settings.length_ms for settings in rounds
+        )
     return known.age_key == new.age_key and (new.kind == "control" or known.value == new.value)
 
 
 def _without_closed(records: list[PendingEvent], open_from_ms: int) -> list[PendingEvent]:
     """Without ticks and results of rounds that every system would have closed, and their facts but for the newest."""
-    closed_facts = [each.age_key for each in records if each.kind == "facts" and each.time_ms < open_from_ms]
+    closed_facts = [
+        record.age_key for record in records if record.kind == "facts" and record.time_ms < open_from_ms
+    ]
     return [
-        each
-        for each in records
-        if each.time_ms >= open_from_ms
-        or each.kind == "control"
-        or (each.kind == "facts" and each.age_key == max(closed_facts))
+        record
+        for record in records
+        if record.time_ms >= open_from_ms
+        or record.kind == "control"
+        or (record.kind == "facts" and record.age_key == max(closed_facts))
     ]
 
 
 def _without_surplus(records: list[PendingEvent]) -> list[PendingEvent]:
     """Without the second oldest control event if there are too many; the oldest stays, as ``control.take`` keeps it."""
-    controls = sorted((each for each in records if each.kind == "control"), key=lambda each: each.age_key)
+    controls = sorted(
+        (record for record in records if record.kind == "control"), key=lambda record: record.age_key
+    )
     if len(controls) <= MAX_WAITING_COUNT:
         return records
-    return [each for each in records if each != controls[1]]
+    return [record for record in records if record != controls[1]]

@@ -81,9 +81,9 @@ class Controller:
         self._base: ClusterSettings = settings.base(cluster)
         self._header = self._load_header()
         self._rounds = systems.rounds_of(self._header.system, self._base)
-        self._own: Any = None
+        self._remembered: Any = None
         """What the cluster's system remembers; None until it is read from the store."""
-        self._own_changed = False
+        self._remembered_changed = False
         self._is_forgotten = False
         """Whether the store still holds the memory of a cluster that is forgotten."""
         self._waiting = self._room()
@@ -140,8 +140,8 @@ class Controller:
 
     def _take(self, event: Event, where: Coordinates) -> Rejection | Result | tuple[WaitingKey, Waiting]:
         """The result of an event, or the part of it that waits for its round. A fault of ours refuses the event and changes nothing."""
-        before = HeaderSnapshot.of(self._header, event.time_ms // self._header.length_ms)
-        own, own_changed = self._own, self._own_changed
+        before = HeaderSnapshot.from_header(self._header, event.time_ms // self._header.length_ms)
+        remembered, remembered_changed = self._remembered, self._remembered_changed
         try:
             return (
                 refusals.refuse(event, where, self._header, self._cluster, self._settings)
@@ -152,7 +152,7 @@ class Controller:
             raise
         except Exception as error:  # noqa: BLE001  whatever it is, it must not end the query of all clusters
             self._header, self._known_results = before.restore(), {}
-            self._own, self._own_changed = own, own_changed
+            self._remembered, self._remembered_changed = remembered, remembered_changed
             self._rounds = systems.rounds_of(self._header.system, self._base)
             return refusal(error)
 
@@ -200,7 +200,8 @@ class Controller:
             system=system,
         )
         self._known_results = {}
-        self._own = systems.system_of(system).decode(None)  # nothing is stored before the system is known
+        # nothing is stored before the system is known
+        self._remembered = systems.system_of(system).decode(None)
         for record in before.early:
             self._move_clock(record.clock_ms)
             self._take_again(control.pending_event(record))
@@ -238,7 +239,7 @@ class Controller:
         """Forget the cluster at once, with all bytes; later events of the same batch begin a new memory."""
         self._rounds = self._base.pulsar.rounds
         self._header = control.keep_newest_control(self._header, self._rounds.length_ms)
-        self._own = None
+        self._remembered = None
         self._waiting, self._known_results = self._room(), {}
         self._is_forgotten = True
 
@@ -258,9 +259,9 @@ class Controller:
         self._waiting.flush(self._header.rounds)
         if self._header != Header(length_ms=self._header.length_ms):
             self._store.put_header(encode_header(self._header))
-        if self._own is not None and self._own_changed:
-            self._store.put_fleet(systems.system_of(self._header.system).encode(self._own))
-        self._own_changed = False
+        if self._remembered is not None and self._remembered_changed:
+            self._store.put_fleet(systems.system_of(self._header.system).encode(self._remembered))
+        self._remembered_changed = False
 
     def _count(self, event: Event, result: Result, step: Step) -> Step:
         self._results[type(event), result] += 1
@@ -345,7 +346,7 @@ class Controller:
         """Close a round. The store is read first, so that its errors are not taken for errors of the round."""
         waiting = self._waiting.take(number, self._header.rounds[number])
         header, system = self._header, systems.system_of(self._header.system)
-        own = self._load(system) if system.needs_memory(header.rounds[number]) else None
+        remembered = self._load(system) if system.needs_memory(header.rounds[number]) else None
         ended = Round(
             cluster=self._cluster,
             number=number,
@@ -354,21 +355,21 @@ class Controller:
             settings=self._settings,
             system=system,
         )
-        after, outputs = rounds.close(ended, Memory(header=header, own=own))
+        after, outputs = rounds.close(ended, Memory(header=header, own=remembered))
         self._header = after.header
         self._known_results.pop(number, None)
-        if after.own is not own:
-            self._own, self._own_changed = after.own, True
+        if after.own is not remembered:
+            self._remembered, self._remembered_changed = after.own, True
         for type_, count in Counter(
-            systems.event_of(key.kind, each) for key, each in waiting.items()
+            systems.event_of(key.kind, value) for key, value in waiting.items()
         ).items():
             self._results[type_, USED] += count
         return outputs
 
     def _load(self, system: System[Any]) -> Any:
-        if self._own is None:
-            self._own = system.decode(None if self._is_forgotten else self._store.fleet())
-        return self._own
+        if self._remembered is None:
+            self._remembered = system.decode(None if self._is_forgotten else self._store.fleet())
+        return self._remembered
 
     def _room(self) -> ReportBuffer:
         return ReportBuffer(self._store, systems.encode_waiting, systems.decode_waiting)

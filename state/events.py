@@ -50,12 +50,12 @@ class PartitionTable:
         return cls(names, columns[:, np.lexsort((columns[1], columns[0]))].T)
 
     @classmethod
-    def of(cls, moves: Moves, numbers: Ints, kept: Bools) -> "PartitionTable":
+    def from_moves(cls, moves: Moves, numbers: Ints, kept: Bools) -> "PartitionTable":
         """A table with ``numbers``, (len(moves), k), of the rows that are true in ``kept``."""
         columns = np.column_stack([moves.topic, moves.partition, numbers])[kept]
         used, place = np.unique(columns[:, 0], return_inverse=True)
         columns[:, 0] = place
-        return cls(tuple(moves.topics[each] for each in used.tolist()), columns)
+        return cls(tuple(moves.topics[topic] for topic in used.tolist()), columns)
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -77,8 +77,8 @@ class PartitionTable:
         """Row of each partition that moves, or ``MISSING``, (len(moves),)."""
         topic = places_in({name: place for place, name in enumerate(self.topics)}, moves.topics)[moves.topic]
         wanted = partition_keys(topic, moves.partition)
-        own = partition_keys(self.columns[:, 0], self.columns[:, 1])
-        return find_places(own, wanted)
+        keys = partition_keys(self.columns[:, 0], self.columns[:, 1])
+        return find_places(keys, wanted)
 
 
 def places_in(places: Mapping[str, int], names: tuple[str, ...]) -> Ints:
@@ -88,8 +88,8 @@ def places_in(places: Mapping[str, int], names: tuple[str, ...]) -> Ints:
 
 def partition_keys(topic: Ints, partition: Ints) -> Ints:
     """One integer for each partition, shapes equal; below 0 where the topic is ``MISSING``."""
-    found: Ints = (topic << BROKER_BITS) | partition
-    return found
+    keys: Ints = (topic << BROKER_BITS) | partition
+    return keys
 
 
 def find_places(keys: Ints, wanted: Ints) -> Ints:
@@ -200,7 +200,7 @@ class BrokerReport:
     @property
     def cluster_bundles(self) -> list[str]:
         """Those of Pulsar's own that serve the whole cluster; heartbeats and SLA monitors belong to the broker and end with it."""
-        return [each for each in self.pulsars_own if namespace_of(each) == SYSTEM_NAMESPACE]
+        return [bundle for bundle in self.pulsars_own if namespace_of(bundle) == SYSTEM_NAMESPACE]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

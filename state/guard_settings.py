@@ -55,19 +55,19 @@ class QuietSpan:
     @staticmethod
     def parse(text: str, *, name: str = "quiet_hours") -> "QuietSpan":
         """A span of the setting ``name``. Raises ``ValueError`` for anything else."""
-        found = _SPAN.fullmatch(text)
-        if found is not None:
-            start_min = int(found[2]) * 60 + int(found[3])
-            end_min = int(found[4]) * 60 + int(found[5])
-            minutes_fit = int(found[3]) < 60 and int(found[5]) < 60  # noqa: PLR2004  an hour
+        match = _SPAN.fullmatch(text)
+        if match is not None:
+            start_min = int(match[2]) * 60 + int(match[3])
+            end_min = int(match[4]) * 60 + int(match[5])
+            minutes_fit = int(match[3]) < 60 and int(match[5]) < 60  # noqa: PLR2004  an hour
             if minutes_fit and start_min < _DAY_MIN and end_min <= _DAY_MIN and start_min != end_min:
                 return QuietSpan(
                     text=text,
-                    days=_days(found[1]),
+                    days=_days(match[1]),
                     start_min=start_min,
                     end_min=end_min,
-                    zone=found[6] or UTC,
-                    kinds=(found[7],) if found[7] else ("splits", "unloads"),
+                    zone=match[6] or UTC,
+                    kinds=(match[7],) if match[7] else ("splits", "unloads"),
                 )
         raise ValueError(
             f"{name} has {text!r}; expected a span of the day such as '08:00-18:00', '22:00-02:00 splits', "
@@ -91,17 +91,17 @@ class QuietSpan:
         if self.zone == UTC:
             return 0
         offsets = zones[self.zone]
-        return offsets[max(0, bisect_right(offsets, time_ms, key=lambda each: each[0]) - 1)][1]
+        return offsets[max(0, bisect_right(offsets, time_ms, key=lambda change: change[0]) - 1)][1]
 
 
 def _days(text: str | None) -> frozenset[int]:
     """Days of a list such as ``Mon-Fri,Sun``; a range may pass the week's end."""
-    found: set[int] = set()
+    days: set[int] = set()
     for part in text.split(",") if text else ("Mon-Sun",):
         first, _, last = part.partition("-")
         start, end = DAYS.index(first), DAYS.index(last or first)
-        found.update(day % len(DAYS) for day in range(start, end + 1 + len(DAYS) * (end < start)))
-    return frozenset(found)
+        days.update(day % len(DAYS) for day in range(start, end + 1 + len(DAYS) * (end < start)))
+    return frozenset(days)
 
 
 def zones_named(texts: Iterable[str]) -> frozenset[str]:
@@ -156,10 +156,10 @@ class StandingApproval:
         """Whether an action of ``kind`` (``splits``, ``unloads``) on a bundle with this traffic goes out at once."""
         return (
             kind in self.kinds
-            and (not self.namespaces or any(fnmatchcase(namespace, each) for each in self.namespaces))
+            and (not self.namespaces or any(fnmatchcase(namespace, pattern) for pattern in self.namespaces))
             and (not self.max_messages_per_s or messages_per_s <= self.max_messages_per_s)
             and (not self.max_bytes_per_s or bytes_per_s <= self.max_bytes_per_s)
-            and (not self.hours or any(QuietSpan.parse(each).has(end_ms, zones) for each in self.hours))
+            and (not self.hours or any(QuietSpan.parse(text).has(end_ms, zones) for text in self.hours))
         )
 
 

@@ -76,8 +76,8 @@ def unseal(kind: Kind, value: bytes) -> bytes | memoryview:
         return memoryview(value)[1:]
     refuse_version(version, "the memory in the checkpoint")
     body = msgspec.msgpack.decode(memoryview(value)[1:])
-    for each in range(version, VERSION):
-        body = UPGRADES[each](kind, body)
+    for step in range(version, VERSION):
+        body = UPGRADES[step](kind, body)
     return _encoder.encode(body)
 
 
@@ -88,7 +88,7 @@ def refuse_version(version: int, name: str) -> None:
             f"{name} was written by a newer trimtab (memory version {version}, this one knows {VERSION}): "
             f"run the trimtab that wrote it or a newer one, or start over with {FRESH}"
         )
-    if any(each not in UPGRADES for each in range(version, VERSION)):
+    if any(step not in UPGRADES for step in range(version, VERSION)):
         raise OlderStateError(
             f"{name} was written by an older trimtab (memory version {version}, this one reads {VERSION}): start over with {FRESH}"
         )

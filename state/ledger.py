@@ -163,16 +163,16 @@ class Ledger(msgspec.Struct, array_like=True):
     def draft(self) -> "Ledger":
         """The same ledger, to be changed while this one stays."""
         return Ledger(
-            decisions=[copy.copy(each) for each in self.decisions],
+            decisions=[copy.copy(decision) for decision in self.decisions],
             failing_since_ms=dict(self.failing_since_ms),
             unanswered=self.unanswered,
         )
 
     def record(self, decisions: Sequence[Decision]) -> None:
         """Add the decisions of a round; an older unload of a bundle no longer says that the bundle leaves."""
-        unloaded = {each.bundle for each in decisions if each.kind == "unload"}
-        for each in self.decisions:
-            each.is_leaving = each.is_leaving and each.bundle not in unloaded
+        unloaded = {decision.bundle for decision in decisions if decision.kind == "unload"}
+        for decision in self.decisions:
+            decision.is_leaving = decision.is_leaving and decision.bundle not in unloaded
         self.decisions.extend(decisions)
 
     def apply_results(self, results: Iterable[tuple[str, ActionOutcome, int]]) -> None:
@@ -182,8 +182,8 @@ class Ledger(msgspec.Struct, array_like=True):
         somebody obeyed up to its action, so no earlier one counts as unanswered.
         """
         by_id: dict[str, list[int]] = defaultdict(list)
-        for place, each in enumerate(self.decisions):
-            by_id[each.id].append(place)
+        for place, decision in enumerate(self.decisions):
+            by_id[decision.id].append(place)
         newest = -1
         for action_id, outcome, time_ms in results:
             for place in by_id.get(action_id, ()):
@@ -191,8 +191,8 @@ class Ledger(msgspec.Struct, array_like=True):
                 newest = max(newest, place)
         if newest >= 0:
             self.unanswered = None
-        for each in self.decisions[: newest + 1]:
-            each.is_counted = True
+        for decision in self.decisions[: newest + 1]:
+            decision.is_counted = True
 
     def count_unanswered(self, *, decided_ms: int, had_effect: bool) -> None:
         """Count one more action that expired without a result, behind those that did so before it."""
@@ -203,7 +203,7 @@ class Ledger(msgspec.Struct, array_like=True):
 
     def forget_dry_run(self) -> None:
         """The mode becomes ``act``: drop what the dry-run decided, which never happened; what was done before it is kept."""
-        self.decisions = [each for each in self.decisions if not each.dry_run]
+        self.decisions = [decision for decision in self.decisions if not decision.dry_run]
         self.unanswered = None
 
     def resume(self, resumed_ms: int) -> None:
@@ -211,11 +211,11 @@ class Ledger(msgspec.Struct, array_like=True):
 
         A second call with the same moment changes nothing, so that an event may be applied in every round it is in force.
         """
-        for each in self.decisions:
-            if each.verdict is None:
-                each.is_watched = each.is_watched and each.decided_ms > resumed_ms
-            elif each.verdict.judged_ms <= resumed_ms:
-                each.verdict = each.promise = None
+        for decision in self.decisions:
+            if decision.verdict is None:
+                decision.is_watched = decision.is_watched and decision.decided_ms > resumed_ms
+            elif decision.verdict.judged_ms <= resumed_ms:
+                decision.verdict = decision.promise = None
         self.failing_since_ms = {
             kind: since_ms for kind, since_ms in self.failing_since_ms.items() if since_ms > resumed_ms
         }
@@ -224,15 +224,20 @@ class Ledger(msgspec.Struct, array_like=True):
 
     def forget_old(self, pulsar: PulsarSettings, *, end_ms: int) -> None:
         """Drop what no question needs any more."""
-        for each in self.decisions:
-            each.is_resting = each.is_resting and end_ms < _rests_until_ms(each, pulsar)
+        for decision in self.decisions:
+            decision.is_resting = decision.is_resting and end_ms < _rests_until_ms(decision, pulsar)
         kept = {
-            id(each)
+            id(decision)
             for kind in _KINDS
-            for each in (*self.judged(kind), *self._last_judged(kind, lambda each: each.plan[::2]))
+            for decision in (
+                *self.judged(kind),
+                *self._last_judged(kind, lambda decision: decision.plan[::2]),
+            )
         }
         self.decisions = [
-            each for each in self.decisions if id(each) in kept or _is_needed(each, pulsar, end_ms=end_ms)
+            decision
+            for decision in self.decisions
+            if id(decision) in kept or _is_needed(decision, pulsar, end_ms=end_ms)
         ]
 
     def resting(self, kind: ActionKind, pulsar: PulsarSettings, *, end_ms: int) -> Resting:
@@ -242,87 +247,95 @@ class Ledger(msgspec.Struct, array_like=True):
         """
         cooldown_ms = _cooldown_ms(kind, pulsar)
         newest: dict[str, tuple[Decision, bool]] = {}
-        for each in self.decisions if cooldown_ms else ():
-            if each.kind == kind and each.is_resting:
-                newest[each.bundle] = (each, True)
-                newest |= {child.bundle: (each, False) for child in each.children}
+        for decision in self.decisions if cooldown_ms else ():
+            if decision.kind == kind and decision.is_resting:
+                newest[decision.bundle] = (decision, True)
+                newest |= {child.bundle: (decision, False) for child in decision.children}
         return Resting(
             in_flight=frozenset(
-                name for name, (each, is_own) in newest.items() if is_own and each.is_in_flight(end_ms)
+                name
+                for name, (decision, is_own) in newest.items()
+                if is_own and decision.is_in_flight(end_ms)
             ),
             cooling=frozenset(
                 name
-                for name, (each, _) in newest.items()
-                if each.result != "failed" and end_ms < each.decided_ms + cooldown_ms
+                for name, (decision, _) in newest.items()
+                if decision.result != "failed" and end_ms < decision.decided_ms + cooldown_ms
             ),
         )
 
     def ineffective(self, rest_s: float, *, end_ms: int) -> dict[str, Decision]:
         """By bundle, the newest action that had no effect, for as long as its bundle is left alone."""
         return {
-            each.bundle: each
-            for each in self._judged_decisions()
-            if each.verdict
-            and each.verdict.outcome == "ineffective"
-            and end_ms < each.verdict.judged_ms + to_ms(rest_s)
+            decision.bundle: decision
+            for decision in self._judged_decisions()
+            if decision.verdict
+            and decision.verdict.outcome == "ineffective"
+            and end_ms < decision.verdict.judged_ms + to_ms(rest_s)
         }
 
     def unloads_of_last_hour(self, *, is_drain: bool, end_ms: int) -> list[Decision]:
         """Unloads that the rounds that ended within the last hour decided, to empty brokers or else."""
         return [
-            each
-            for each in self.decisions
-            if each.kind == "unload" and each.is_drain == is_drain and each.decided_ms > end_ms - HOUR_MS
+            decision
+            for decision in self.decisions
+            if decision.kind == "unload"
+            and decision.is_drain == is_drain
+            and decision.decided_ms > end_ms - HOUR_MS
         ]
 
     def unloads_in_flight_count(self, *, end_ms: int) -> int:
         """How many unloads an executor may still have to carry out."""
         return sum(
-            each.kind == "unload" and not each.dry_run and each.is_in_flight(end_ms)
-            for each in self.decisions
+            decision.kind == "unload" and not decision.dry_run and decision.is_in_flight(end_ms)
+            for decision in self.decisions
         )
 
     def awaited_bundles(self, *, end_ms: int) -> frozenset[str]:
         """Bundles of actions that may still be carried out, or whose effect is looked for, whatever the cooldowns are."""
         return frozenset(
-            each.bundle
-            for each in self.decisions
-            if each.is_in_flight(end_ms) or (each.is_watched and each.succeeded_ms is not None)
+            decision.bundle
+            for decision in self.decisions
+            if decision.is_in_flight(end_ms) or (decision.is_watched and decision.succeeded_ms is not None)
         )
 
     def unloads_on_their_way(self) -> list[Decision]:
         """Unloads that do not show in the reports yet."""
-        return [each for each in self.decisions if each.is_leaving]
+        return [decision for decision in self.decisions if decision.is_leaving]
 
     def unloaded_ms(self, *, end_ms: int) -> dict[str, int]:
         """By broker, the end of the last round that decided an unload from it that was or may be carried out, or is a dry-run's."""
         return {
-            each.source: each.decided_ms
-            for each in sorted(self.decisions, key=lambda each: each.decided_ms)
-            if each.kind == "unload"
-            and (each.dry_run or each.result == "succeeded" or each.is_in_flight(end_ms))
+            decision.source: decision.decided_ms
+            for decision in sorted(self.decisions, key=lambda decision: decision.decided_ms)
+            if decision.kind == "unload"
+            and (decision.dry_run or decision.result == "succeeded" or decision.is_in_flight(end_ms))
         }
 
     def expected_children(self, *, end_ms: int) -> Iterator[tuple[str, Sequence[Child]]]:
         """Split bundles whose children may appear for the first time, with what is known of the children."""
-        newest = {each.bundle: each for each in self.decisions if each.kind == "split"}
-        for name, each in newest.items():
-            if end_ms < each.until_ms:
-                yield name, each.children
+        newest = {decision.bundle: decision for decision in self.decisions if decision.kind == "split"}
+        for name, decision in newest.items():
+            if end_ms < decision.until_ms:
+                yield name, decision.children
 
     def unsettled_brokers(self, *, end_ms: int) -> frozenset[str]:
         """Brokers of unloads that are being carried out, or do not show in the reports yet, or show only since this round."""
-        newest = {each.bundle: each for each in self.decisions if each.kind == "unload"}
-        found: set[str | None] = set()
-        for each in self.decisions:
-            shows_now = each.verdict and each.verdict.outcome == "good" and each.verdict.judged_ms == end_ms
-            awaited = each.is_watched and (
-                each.succeeded_ms is not None
-                or (newest.get(each.bundle) is each and each.is_in_flight(end_ms))
+        newest = {decision.bundle: decision for decision in self.decisions if decision.kind == "unload"}
+        brokers: set[str | None] = set()
+        for decision in self.decisions:
+            shows_now = (
+                decision.verdict
+                and decision.verdict.outcome == "good"
+                and decision.verdict.judged_ms == end_ms
             )
-            if each.kind == "unload" and (shows_now or awaited):
-                found |= {each.source, each.destination}
-        return frozenset(name for name in found if name is not None)
+            awaited = decision.is_watched and (
+                decision.succeeded_ms is not None
+                or (newest.get(decision.bundle) is decision and decision.is_in_flight(end_ms))
+            )
+            if decision.kind == "unload" and (shows_now or awaited):
+                brokers |= {decision.source, decision.destination}
+        return frozenset(name for name in brokers if name is not None)
 
     def expected_traffic(self, decision: Decision) -> dict[Side, Traffic]:
         """Load its brokers should have by now: what it was at the decision, changed by the unloads carried out since then."""
@@ -342,24 +355,28 @@ class Ledger(msgspec.Struct, array_like=True):
     def last_promises(self, *, end_ms: int) -> list[Promise]:
         """Promises checked within the hour, of the last judged unloads, the oldest first."""
         return [
-            each.promise.promise
-            for each in self.judged("unload")
-            if each.promise and each.promise.checked_ms > end_ms - HOUR_MS
+            decision.promise.promise
+            for decision in self.judged("unload")
+            if decision.promise and decision.promise.checked_ms > end_ms - HOUR_MS
         ]
 
     def _carried_out_since(self, decision: Decision) -> list[Decision]:
         return [
-            each
-            for each in self.decisions
-            if each.result == "succeeded" and each.decided_ms >= decision.decided_ms and not each.dry_run
+            later
+            for later in self.decisions
+            if later.result == "succeeded" and later.decided_ms >= decision.decided_ms and not later.dry_run
         ]
 
     def list_verdicts(self) -> list[Decision]:
         """Decisions judged since the last call, the oldest verdict first."""
-        found = [each for each in self._judged_decisions() if each.verdict and not each.verdict.is_listed]
-        for each in found:
-            each.verdict = each.verdict and msgspec.structs.replace(each.verdict, is_listed=True)
-        return found
+        unlisted = [
+            decision
+            for decision in self._judged_decisions()
+            if decision.verdict and not decision.verdict.is_listed
+        ]
+        for decision in unlisted:
+            decision.verdict = decision.verdict and msgspec.structs.replace(decision.verdict, is_listed=True)
+        return unlisted
 
     def judged(self, kind: ActionKind | None = None) -> list[Decision]:
         """The last judged actions, of one kind or of both, at most ten of each kind, the oldest first.
@@ -368,29 +385,29 @@ class Ledger(msgspec.Struct, array_like=True):
         as most of them did, and one of them stands for all, that with the checked promise if there is one.
         """
         if kind is None:
-            return sorted((each for one in _KINDS for each in self.judged(one)), key=_judged_ms)
-        return self._last_judged(kind, lambda each: each.plan)
+            return sorted((decision for one in _KINDS for decision in self.judged(one)), key=_judged_ms)
+        return self._last_judged(kind, lambda decision: decision.plan)
 
     def failures_count(self, kind: ActionKind) -> int:
         """How many of the last ten actions failed or had no effect; the unloads of a round to one broker count as one."""
-        return sum(_is_bad(each) for each in self._last_judged(kind, lambda each: each.plan[::2]))
+        return sum(_is_bad(action) for action in self._last_judged(kind, lambda decision: decision.plan[::2]))
 
     def _last_judged(
         self, kind: ActionKind, plan_of: Callable[[Decision], tuple[object, ...]]
     ) -> list[Decision]:
         plans: dict[tuple[object, ...], list[Decision]] = defaultdict(list)
-        for each in self._judged_decisions():
-            if each.kind == kind:
-                plans[plan_of(each)].append(each)
+        for decision in self._judged_decisions():
+            if decision.kind == kind:
+                plans[plan_of(decision)].append(decision)
         return sorted(map(_representative, plans.values()), key=_judged_ms)[-JUDGED_ACTIONS_COUNT:]
 
     def outcome_counts(self) -> dict[str, int]:
         """How the last judged actions of both kinds ended."""
-        last = [each.verdict.outcome for each in self.judged() if each.verdict][-JUDGED_ACTIONS_COUNT:]
+        last = [action.verdict.outcome for action in self.judged() if action.verdict][-JUDGED_ACTIONS_COUNT:]
         return dict(sorted(Counter(last).items()))
 
     def _judged_decisions(self) -> Sequence[Decision]:
-        return sorted((each for each in self.decisions if each.verdict), key=_judged_ms)
+        return sorted((decision for decision in self.decisions if decision.verdict), key=_judged_ms)
 
 
 _KINDS: tuple[ActionKind, ...] = ("unload", "split")
@@ -402,10 +419,13 @@ def _is_bad(decision: Decision) -> bool:
 
 def _representative(plan: Sequence[Decision]) -> Decision:
     """The action that stands for those of a plan: of the outcome of most, bad if as many are good."""
-    bad = [each for each in plan if _is_bad(each)]
+    bad = [decision for decision in plan if _is_bad(decision)]
     if 2 * len(bad) >= len(plan):
         return bad[-1]
-    return max((each for each in plan if not _is_bad(each)), key=lambda each: each.promise is not None)
+    return max(
+        (decision for decision in plan if not _is_bad(decision)),
+        key=lambda decision: decision.promise is not None,
+    )
 
 
 def _judged_ms(decision: Decision) -> int:
@@ -414,20 +434,20 @@ def _judged_ms(decision: Decision) -> int:
 
 def _moved(before: Traffic, broker: str | None, moves: Iterable[Decision]) -> Traffic:
     messages_per_s, bytes_per_s = before
-    for each in moves:
-        if each.traffic is not None:
-            sign = (each.destination == broker) - (each.source == broker)
-            messages_per_s += sign * each.traffic.messages_per_s
-            bytes_per_s += sign * each.traffic.bytes_per_s
+    for move in moves:
+        if move.traffic is not None:
+            sign = (move.destination == broker) - (move.source == broker)
+            messages_per_s += sign * move.traffic.messages_per_s
+            bytes_per_s += sign * move.traffic.bytes_per_s
     return Traffic(max(0.0, messages_per_s), max(0.0, bytes_per_s))
 
 
 def _promised_to(broker: str | None, moves: Iterable[Decision]) -> float:
     return math.fsum(
         points
-        for each in moves
-        for side, points in each.promised_points.items()
-        if each.broker_of(side) == broker
+        for move in moves
+        for side, points in move.promised_points.items()
+        if move.broker_of(side) == broker
     )
 
 

@@ -62,7 +62,7 @@ class OpenRound(msgspec.Struct, array_like=True):
     @property
     def senders_count(self) -> int:
         """Values that count at its close."""
-        return sum(len(each.senders) for each in self.waiters.values())
+        return sum(len(waiter.senders) for waiter in self.waiters.values())
 
 
 class MembersChange(msgspec.Struct, frozen=True, array_like=True):

@@ -71,13 +71,13 @@ class ReportBuffer:
 
     def take(self, number: int, open_round: OpenRound) -> dict[WaitingKey, Waiting]:
         """Take out all that waits for a round."""
-        found: dict[WaitingKey, Waiting] = {}
+        newest: dict[WaitingKey, Waiting] = {}
         if open_round.stored_count:
             for key, waiting in self._stored(number, self._left):
-                if key not in found or found[key].age_key < waiting.age_key:
-                    found[key] = waiting
-        found.update(self._new.pop(number, {}))
-        return found
+                if key not in newest or newest[key].age_key < waiting.age_key:
+                    newest[key] = waiting
+        newest.update(self._new.pop(number, {}))
+        return newest
 
     def flush(self, rounds: Mapping[int, OpenRound]) -> None:
         """Write what came. A round whose store holds more replaced values than others is written anew."""
@@ -86,7 +86,7 @@ class ReportBuffer:
             if open_round.stored_count + len(new) > 2 * open_round.senders_count:
                 self._new[number] = self.take(number, open_round)
                 open_round.stored_count = 0
-        self._remove(is_empty=not any(each.stored_count for each in rounds.values()))
+        self._remove(is_empty=not any(open_round.stored_count for open_round in rounds.values()))
         for number, new in self._new.items():
             self._write(number, rounds[number], new)
         self._new = {}
@@ -114,7 +114,7 @@ class ReportBuffer:
         self._left = []
 
     def _write(self, number: int, open_round: OpenRound, new: Mapping[WaitingKey, Waiting]) -> None:
-        entries = (Entry(key.kind, key.broker, self._encode(key, each)) for key, each in new.items())
+        entries = (Entry(key.kind, key.broker, self._encode(key, waiting)) for key, waiting in new.items())
         for batch in _cut(entries):
             key = StoredKey(number, open_round.stored_count)
             self._store.put_waiting(key, encode_batch(batch))

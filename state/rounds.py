@@ -34,10 +34,10 @@ _OUR_PACKAGES = ("policies", "state", "streaming")
 
 def place_of(error: Exception) -> str:
     """Class and place of an error, such as ``OverflowError at state.settings:14 to_ms``."""
-    found = [frame for frame in walk_tb(error.__traceback__) if _is_ours(frame[0])]
-    if not found:
+    frames = [frame for frame in walk_tb(error.__traceback__) if _is_ours(frame[0])]
+    if not frames:
         return type(error).__name__
-    frame, line = found[-1]
+    frame, line = frames[-1]
     return f"{type(error).__name__} at {frame.f_globals['__name__']}:{line} {frame.f_code.co_name}"
 
 
@@ -64,13 +64,13 @@ class HeaderSnapshot:
     open_round: OpenRound | None
 
     @staticmethod
-    def of(header: Header, number: int) -> "HeaderSnapshot":
+    def from_header(header: Header, number: int) -> "HeaderSnapshot":
         """``number`` is the round of the record."""
-        found = header.rounds.get(number)
+        open_round = header.rounds.get(number)
         kept = None
-        if found is not None:
-            kept = copy.copy(found)
-            kept.spans = list(found.spans)
+        if open_round is not None:
+            kept = copy.copy(open_round)
+            kept.spans = list(open_round.spans)
         return HeaderSnapshot(copy.copy(header), dict(header.rounds), number, kept)
 
     def restore(self) -> Header:
@@ -144,16 +144,16 @@ def _draft(ended: Round[MemoryT], memory: Memory[MemoryT]) -> Memory[MemoryT]:
 
 
 def _forgotten(ended: Round[MemoryT], draft: Memory[MemoryT]) -> Memory[MemoryT]:
-    own = None if draft.own is None else ended.system.forgotten(draft.own)
-    return Memory(header=control.forget(draft.header, ended.number), own=own)
+    remembered = None if draft.own is None else ended.system.forgotten(draft.own)
+    return Memory(header=control.forget(draft.header, ended.number), own=remembered)
 
 
 def _close(ended: Round[MemoryT], draft: Memory[MemoryT]) -> tuple[Memory[MemoryT], list[Output]]:
     header, system = draft.header, ended.system
     open_round = header.rounds[ended.number]
-    own = system.observe(header, draft.own, open_round)
-    if own is None or not system.has_summary(header, open_round):
-        return Memory(header=header, own=own), []
+    remembered = system.observe(header, draft.own, open_round)
+    if remembered is None or not system.has_summary(header, open_round):
+        return Memory(header=header, own=remembered), []
     event = control.in_force(header, ended.number)
     settings, problem = _settings_in_force(ended, event)
     closing = _closing(ended, header, event, settings, problem)
@@ -164,12 +164,12 @@ def _close(ended: Round[MemoryT], draft: Memory[MemoryT]) -> tuple[Memory[Memory
     header.last_mode = closing.mode
     if closing.overlay.resumed_at is not None:
         resume(header, epoch_ms(closing.overlay.resumed_at))
-    own, outputs = system.decide(closing, header, own, ended.waiting)
+    remembered, outputs = system.decide(closing, header, remembered, ended.waiting)
     header.rounds_since_start += 1
     header.last_summary = ended.number
     if open_round.spans:
         header.last_report_ms = open_round.spans[-1][1]
-    return Memory(header=header, own=own), outputs
+    return Memory(header=header, own=remembered), outputs
 
 
 def _settings_in_force(ended: Round[MemoryT], event: Control | None) -> tuple[ClusterSettings, str | None]:
@@ -238,7 +238,7 @@ def _fail(
     settings = _settings_after_error(ended, event)
     closing = replace(_closing(ended, header, event, settings, None), restarted=False)
     reports_ms = {
-        key.broker: each.time_ms for key, each in ended.waiting.items() if key.kind == ended.system.report
+        key.broker: report.time_ms for key, report in ended.waiting.items() if key.kind == ended.system.report
     }
     summary_ = summary.frame(
         closing,

@@ -147,16 +147,16 @@ DEFAULTS = 2
 
 def differing(settings: Any, defaults: Any) -> dict[str, Any]:
     """The values of a settings dataclass that differ from ``defaults``, as a tree of field names."""
-    found: dict[str, Any] = {}
-    for each in fields(settings):
-        value, default = getattr(settings, each.name), getattr(defaults, each.name)
+    tree: dict[str, Any] = {}
+    for setting in fields(settings):
+        value, default = getattr(settings, setting.name), getattr(defaults, setting.name)
         if is_dataclass(value) and type(value) is type(default):
             inner = differing(value, default)
             if inner:
-                found[each.name] = inner
+                tree[setting.name] = inner
         elif value != default:
-            found[each.name] = value
-    return found
+            tree[setting.name] = value
+    return tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +193,10 @@ def _with_policies(*, after: str) -> Callable[[type[ClassT]], type[ClassT]]:
     """Give a class a section for the settings of each shedding policy, behind the field ``after``."""
 
     def declare(kind: type[ClassT]) -> type[ClassT]:
-        own = dict(kind.__annotations__)
-        place = list(own).index(after) + 1
+        annotations = dict(kind.__annotations__)
+        place = list(annotations).index(after) + 1
         sections = {policy.section: policy.settings for policy in registry.POLICIES}
-        head, tail = list(own.items())[:place], list(own.items())[place:]
+        head, tail = list(annotations.items())[:place], list(annotations.items())[place:]
         kind.__annotations__ = {**dict(head), **sections, **dict(tail)}
         for name, settings in sections.items():
             setattr(kind, name, field(default_factory=settings))

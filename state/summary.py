@@ -55,9 +55,9 @@ def frame(
     reason: str,
     reports_ms: Mapping[str, int],
     live: Sequence[str],
-    found: Sequence[Finding] = (),
+    findings: Sequence[Finding] = (),
 ) -> RoundSummary:
-    """A summary without the system's own part, but with what it ``found``.
+    """A summary without the system's own part, but with its ``findings``.
 
     ``reports_ms`` has the time of each broker's report of the round.
     """
@@ -105,7 +105,7 @@ def frame(
         examined=empty_section(),
         candidates=empty_section(),
         splits=empty_section(),
-        findings=findings_section([*_unanswered(closing, header), *_skipped_after_pause(closing), *found]),
+        findings=findings_section([*_unanswered(closing, header), *_skipped_after_pause(closing), *findings]),
         actions_count=0,
         actions=[],
         in_flight=_in_flight(header, closing.end_ms),
@@ -115,9 +115,14 @@ def frame(
 
 def _in_flight(header: Header, end_ms: int) -> list[InFlightRow]:
     return [
-        InFlightRow(id=each.id, kind=each.kind, target=each.bundle, expires_at=rfc3339(each.expires_ms))
-        for each in header.ledger.decisions
-        if each.id and not each.dry_run and each.is_in_flight(end_ms)
+        InFlightRow(
+            id=decision.id,
+            kind=decision.kind,
+            target=decision.bundle,
+            expires_at=rfc3339(decision.expires_ms),
+        )
+        for decision in header.ledger.decisions
+        if decision.id and not decision.dry_run and decision.is_in_flight(end_ms)
     ]
 
 
@@ -157,14 +162,14 @@ def _skipped_after_pause(closing: Closing) -> list[Finding]:
     return [
         Finding(
             kind="skipped-after-pause",
-            subject=each.action_id,
+            subject=result.action_id,
             broker="",
             bytes_per_s=None,
             advice=f"the pause ended by itself at {rfc3339(until_ms)} and its executor still takes the cluster for paused: "
             "update the executor, or run `trimtab resume`",
         )
-        for each in sorted(closing.open_round.results)
-        if each.is_held and control.paused and each.time_ms >= until_ms
+        for result in sorted(closing.open_round.results)
+        if result.is_held and control.paused and result.time_ms >= until_ms
     ]
 
 
@@ -201,11 +206,11 @@ def join_names(names: Sequence[str], most: int = _NAMED_COUNT) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def findings_section(found: Sequence[Finding]) -> Section[Finding]:
+def findings_section(findings: Sequence[Finding]) -> Section[Finding]:
     """All of a round's findings; the first are shown."""
-    outcomes = Counter(finding.kind for finding in found)
+    outcomes = Counter(finding.kind for finding in findings)
     return Section(
-        count=len(found), outcomes=dict(sorted(outcomes.items())), heaviest=list(found[:SHOWN_ROWS])
+        count=len(findings), outcomes=dict(sorted(outcomes.items())), heaviest=list(findings[:SHOWN_ROWS])
     )
 
 
@@ -219,50 +224,50 @@ def fit(summary: RoundSummary) -> RoundSummary:
         shown //= 2
 
 
-def _cut_balancers(found: OtherBalancers | None, shown: int) -> OtherBalancers | None:
-    if found is None:
+def _cut_balancers(balancers: OtherBalancers | None, shown: int) -> OtherBalancers | None:
+    if balancers is None:
         return None
     return OtherBalancers(
-        shedding_brokers=found.shedding_brokers[:shown],
-        splitting_brokers=found.splitting_brokers[:shown],
-        unknown_brokers=found.unknown_brokers[:shown],
+        shedding_brokers=balancers.shedding_brokers[:shown],
+        splitting_brokers=balancers.splitting_brokers[:shown],
+        unknown_brokers=balancers.unknown_brokers[:shown],
     )
 
 
-def _cut_shadow(found: ShadowSummary | None, shown: int) -> ShadowSummary | None:
-    return None if found is None else msgspec.structs.replace(found, heaviest=found.heaviest[:shown])
+def _cut_shadow(shadow: ShadowSummary | None, shown: int) -> ShadowSummary | None:
+    return None if shadow is None else msgspec.structs.replace(shadow, heaviest=shadow.heaviest[:shown])
 
 
-def _cut_judged(found: Section[JudgedRow] | None, shown: int) -> Section[JudgedRow] | None:
-    return None if found is None else msgspec.structs.replace(found, heaviest=found.heaviest[:shown])
+def _cut_judged(judged: Section[JudgedRow] | None, shown: int) -> Section[JudgedRow] | None:
+    return None if judged is None else msgspec.structs.replace(judged, heaviest=judged.heaviest[:shown])
 
 
-def _cut_promises(found: PromisesSummary | None, shown: int) -> PromisesSummary | None:
-    if found is None:
+def _cut_promises(promises: PromisesSummary | None, shown: int) -> PromisesSummary | None:
+    if promises is None:
         return None
-    checked = msgspec.structs.replace(found.checked, heaviest=found.checked.heaviest[:shown])
-    return msgspec.structs.replace(found, checked=checked)
+    checked = msgspec.structs.replace(promises.checked, heaviest=promises.checked.heaviest[:shown])
+    return msgspec.structs.replace(promises, checked=checked)
 
 
-def _cut_maintenance(found: MaintenanceSummary | None, shown: int) -> MaintenanceSummary | None:
-    if found is None:
+def _cut_maintenance(maintenance: MaintenanceSummary | None, shown: int) -> MaintenanceSummary | None:
+    if maintenance is None:
         return None
     return MaintenanceSummary(
-        brokers=found.brokers[:shown],
-        namespaces=found.namespaces[:shown],
-        drains=found.drains[:shown],
-        left=msgspec.structs.replace(found.left, heaviest=found.left.heaviest[:shown]),
+        brokers=maintenance.brokers[:shown],
+        namespaces=maintenance.namespaces[:shown],
+        drains=maintenance.drains[:shown],
+        left=msgspec.structs.replace(maintenance.left, heaviest=maintenance.left.heaviest[:shown]),
     )
 
 
-def _cut_approval(found: ApprovalSummary | None, shown: int) -> ApprovalSummary | None:
-    if found is None:
+def _cut_approval(approval: ApprovalSummary | None, shown: int) -> ApprovalSummary | None:
+    if approval is None:
         return None
     return ApprovalSummary(
-        open_count=found.open_count,
-        open=found.open[:shown],
-        expired=found.expired[:shown],
-        answers=found.answers[:shown],
+        open_count=approval.open_count,
+        open=approval.open[:shown],
+        expired=approval.expired[:shown],
+        answers=approval.answers[:shown],
     )
 
 
@@ -307,20 +312,20 @@ SHOWN_CHARACTERS = 500
 """Characters shown of a list that somebody else set."""
 
 
-def cut_throttle(found: ThrottleSummary, shown: int) -> ThrottleSummary:
+def cut_throttle(throttle: ThrottleSummary, shown: int) -> ThrottleSummary:
     """Tables of at most ``shown`` rows; the counts show how much is cut off."""
     return msgspec.structs.replace(
-        found,
-        rates_bytes_per_s=_first(found.rates_bytes_per_s, 10 * shown),
-        min_bytes_per_s=_first(found.min_bytes_per_s, 10 * shown),
-        violations=found.violations[:shown],
-        unknown=found.unknown[:shown],
-        others_leader_throttled_replicas=_texts(found.others_leader_throttled_replicas, shown),
-        others_follower_throttled_replicas=_texts(found.others_follower_throttled_replicas, shown),
-        others_rates_bytes_per_s=_first(found.others_rates_bytes_per_s, shown),
-        lost_leader_throttled_replicas=_texts(found.lost_leader_throttled_replicas, shown),
-        lost_follower_throttled_replicas=_texts(found.lost_follower_throttled_replicas, shown),
-        changed_rates_bytes_per_s=_first(found.changed_rates_bytes_per_s, shown),
+        throttle,
+        rates_bytes_per_s=_first(throttle.rates_bytes_per_s, 10 * shown),
+        min_bytes_per_s=_first(throttle.min_bytes_per_s, 10 * shown),
+        violations=throttle.violations[:shown],
+        unknown=throttle.unknown[:shown],
+        others_leader_throttled_replicas=_texts(throttle.others_leader_throttled_replicas, shown),
+        others_follower_throttled_replicas=_texts(throttle.others_follower_throttled_replicas, shown),
+        others_rates_bytes_per_s=_first(throttle.others_rates_bytes_per_s, shown),
+        lost_leader_throttled_replicas=_texts(throttle.lost_leader_throttled_replicas, shown),
+        lost_follower_throttled_replicas=_texts(throttle.lost_follower_throttled_replicas, shown),
+        changed_rates_bytes_per_s=_first(throttle.changed_rates_bytes_per_s, shown),
     )
 
 

@@ -15,14 +15,14 @@ from state.pulsar.system import Pulsar
 from state.settings import ClusterSettings, RoundSettings
 from state.system import HasSettings, System
 
-SYSTEMS: Mapping[SystemName, System[Any]] = {each.name: each for each in (Pulsar(), Kafka())}
+SYSTEMS: Mapping[SystemName, System[Any]] = {system.name: system for system in (Pulsar(), Kafka())}
 _OF_EVENT = {
-    type_: each
-    for each in SYSTEMS.values()
-    for kind in (*each.events.values(), *each.others)
+    type_: system
+    for system in SYSTEMS.values()
+    for kind in (*system.events.values(), *system.others)
     for type_ in (kind, *kind.__subclasses__())
 }
-_OF_KIND = {kind: each for each in SYSTEMS.values() for kind in each.events}
+_OF_KIND = {kind: system for system in SYSTEMS.values() for kind in system.events}
 
 
 def system_of(name: SystemName | None) -> System[Any]:
@@ -37,14 +37,14 @@ def rounds_of(name: SystemName | None, base: HasSettings) -> RoundSettings:
 
 def all_rounds(base: HasSettings) -> list[RoundSettings]:
     """The rounds that a cluster may have whose system is not known."""
-    return [each.rounds(base) for each in SYSTEMS.values()]
+    return [system.rounds(base) for system in SYSTEMS.values()]
 
 
 def waiting_of(event: Event, number: int) -> tuple[WaitingKey, Waiting] | None:
     """The part of an event that waits until its round closes; None for an event that goes into the header."""
     system = _OF_EVENT.get(type(event))
-    found = None if system is None else system.waiting_of(event)
-    return None if found is None else (WaitingKey(number, found[0], found[1]), found[2])
+    part = None if system is None else system.waiting_of(event)
+    return None if part is None else (WaitingKey(number, part[0], part[1]), part[2])
 
 
 def event_of(kind: WaitingKind, waiting: Waiting) -> type[Event]:

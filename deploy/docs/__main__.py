@@ -61,11 +61,11 @@ def _lines() -> Iterator[str]:
 
 def _texts() -> dict[str, OutcomeText]:
     """Every outcome once, in the order of the policies."""
-    found: dict[str, OutcomeText] = {}
+    texts: dict[str, OutcomeText] = {}
     for policy in POLICIES:
         for outcome in policy.outcomes:
-            found.setdefault(outcome, policy.text_of(outcome))
-    return found
+            texts.setdefault(outcome, policy.text_of(outcome))
+    return texts
 
 
 main = command(render, REPOSITORY / "docs", owned="schemas/*")

@@ -79,10 +79,10 @@ def _channel(name: str) -> Json:
 
 def _binding(topic: str) -> Json:
     """How `trimtab topics create` makes a topic."""
-    found = specs_of(
+    specs = specs_of(
         TopicNames(), input_partitions=None, max_record_bytes=ControllerSettings().max_record_bytes
     )
-    spec = next(each for each in found if each.name == topic)
+    spec = next(spec for spec in specs if spec.name == topic)
     configs = {name: spec.configs[name] for name in _BOUND_SETTINGS if name in spec.configs}
     return {
         "topic": topic,

@@ -49,8 +49,8 @@ def select(family: Family, *matchers: str, sample: str = "") -> str:
     if name not in family.samples:
         raise ValueError(f"{family.name} is a {family.kind}: it has {', '.join(family.samples)}, not {name}")
     for matcher in matchers:
-        found = _MATCHER.fullmatch(matcher)
-        if found is None or found[1] not in family.labels:
+        match = _MATCHER.fullmatch(matcher)
+        if match is None or match[1] not in family.labels:
             labels = ", ".join(family.labels) or "no labels"
             raise ValueError(f"{matcher} does not select from {family.name}, which has {labels}")
     parts = [_OF_CLUSTER, *matchers] if "cluster" in family.labels else matchers

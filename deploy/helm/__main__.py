@@ -33,11 +33,11 @@ def render() -> str:
 
 def _table(section: type) -> _Json:
     """A section: every setting that is no secret, and nothing else."""
-    own = [member for member in members(section).values() if not is_secret(member.kind)]
+    settings = [member for member in members(section).values() if not is_secret(member.kind)]
     return {
         "type": "object",
         "additionalProperties": False,
-        "properties": {member.name: _describe(_value(member.kind), member.doc) for member in own},
+        "properties": {member.name: _describe(_value(member.kind), member.doc) for member in settings},
     }
 
 

@@ -195,7 +195,7 @@ def _properties(node: Node, nodes_count: int) -> str:
     """The settings file of one of `nodes_count` nodes; the keys are those of Kafka's broker configuration."""
     leads = node.number == 1
     controller = f",CONTROLLER://127.0.0.1:{node.controller_port}" if leads else ""
-    own = {
+    properties = {
         "process.roles": "broker,controller" if leads else "broker",
         "node.id": node.number,
         "controller.quorum.voters": f"1@127.0.0.1:{node.controller_port}",
@@ -207,7 +207,7 @@ def _properties(node: Node, nodes_count: int) -> str:
         # two, where there are several nodes: a producer with transactions can begin while one of them is down
         "transaction.state.log.replication.factor": min(2, nodes_count),
     }
-    return "".join(f"{key}={value}\n" for key, value in own.items()) + _SETTINGS
+    return "".join(f"{key}={value}\n" for key, value in properties.items()) + _SETTINGS
 
 
 def _main() -> None:

@@ -59,13 +59,13 @@ class LocalError(RuntimeError):
 
 def free_ports(count: int) -> list[int]:
     """Return distinct ports that nothing on loopback has bound at this moment."""
-    found: set[int] = set()
-    while len(found) < count:
+    ports: set[int] = set()
+    while len(ports) < count:
         port = secrets.choice(_PORTS)
         with suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
-            found.add(port)
-    return list(found)
+            ports.add(port)
+    return list(ports)
 
 
 def claim(port: int) -> None:
@@ -132,9 +132,9 @@ class Process:
         process, self.process = self.process, None
         if process is None:
             return
-        for each in (number, signal.SIGKILL):
+        for signal_ in (number, signal.SIGKILL):
             if process.poll() is None:
-                os.killpg(process.pid, each)
+                os.killpg(process.pid, signal_)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(STOP_TIMEOUT_S)
                 return
@@ -269,7 +269,7 @@ class JavaCluster(Server):
             return condition()
 
         if not poll(is_done, timeout_s=self.ready_timeout_s, pause_s=POLL_S):
-            logs = "\n".join(each.log_end() for each in self.processes.values())
+            logs = "\n".join(process.log_end() for process in self.processes.values())
             raise LocalError(f"{what} is not ready after {self.ready_timeout_s:.0f} s:\n{logs}")
 
     def _start_or_kill(self) -> None:
@@ -280,7 +280,7 @@ class JavaCluster(Server):
             raise
 
     def _has_lost_port(self) -> bool:
-        return any("Address already in use" in each.log_end() for each in self.processes.values())
+        return any("Address already in use" in process.log_end() for process in self.processes.values())
 
 
 def run_until_stopped(

@@ -30,18 +30,18 @@ INSTALL = "sudo apt-get install --no-install-recommends prometheus prometheus-al
 
 def find(program: str) -> Path | None:
     """`prometheus` or `promtool`, on the PATH or in the cache."""
-    found = _find_on_path(program) or shutil.which(program, path=_unpack() / "usr" / "bin")
-    return None if found is None else Path(found)
+    path = _find_on_path(program) or shutil.which(program, path=_unpack() / "usr" / "bin")
+    return None if path is None else Path(path)
 
 
 def ensure() -> Path:
     """The server, fetched if need be; raises LocalError with the command that installs it."""
     if find("prometheus") is None or find("promtool") is None:
         _fetch()
-    found = find("prometheus")
-    if found is None or find("promtool") is None:
+    server = find("prometheus")
+    if server is None or find("promtool") is None:
         raise LocalError(f"Prometheus is not installed; on Debian and Ubuntu: {INSTALL}")
-    return found
+    return server
 
 
 def _find_on_path(program: str) -> str | None:

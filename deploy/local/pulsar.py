@@ -112,8 +112,8 @@ class LocalPulsar(_PulsarCluster):
             number: (ports[2 * index], ports[2 * index + 1]) for index, number in enumerate(self._numbers)
         }
         self.processes = {
-            each.name: each
-            for each in (
+            process.name: process
+            for process in (
                 self._zookeeper(),
                 self._bookie(bookie_port),
                 *(self._broker_process(number) for number in self._numbers),
@@ -153,8 +153,8 @@ class LocalPulsar(_PulsarCluster):
         return self.write(f"broker{number}.conf", values)
 
     def groups(self) -> Iterable[list[Process]]:
-        each = list(self.processes.values())
-        return filter(None, ([*each[:1]], [*each[1:2]], each[2:]))
+        processes = list(self.processes.values())
+        return filter(None, ([*processes[:1]], [*processes[1:2]], processes[2:]))
 
     def start_all(self) -> None:
         zookeeper, bookie, *brokers = self.processes.values()
@@ -185,7 +185,7 @@ class LocalPulsar(_PulsarCluster):
     def _wait_until_ready(self) -> None:
         running = [number for number in self._numbers if self._broker(number).running()]
         ids = {f"127.0.0.1:{self._ports[number][1]}" for number in running}
-        self.wait_for("Pulsar", lambda: all(_is_healthy(each, self.cluster, ids) for each in ids))
+        self.wait_for("Pulsar", lambda: all(_is_healthy(broker, self.cluster, ids) for broker in ids))
 
 
 class StandalonePulsar(_PulsarCluster):
@@ -258,18 +258,18 @@ def _get(address: str, path: str) -> httpx.Response | None:
     return None
 
 
-def _is_healthy(broker: str, cluster: str, others: set[str]) -> bool:
-    """Whether a broker can produce and consume, and lists at least `others` as alive."""
+def _is_healthy(broker: str, cluster: str, brokers: set[str]) -> bool:
+    """Whether a broker can produce and consume, and lists at least `brokers` as alive."""
     listed = _get(broker, f"brokers/{cluster}")
-    if listed is None or listed.status_code != httpx.codes.OK or not others <= set(listed.json()):
+    if listed is None or listed.status_code != httpx.codes.OK or not brokers <= set(listed.json()):
         return False
     health = _get(broker, "brokers/health")
     return health is not None and health.status_code == httpx.codes.OK
 
 
 def _has_default_namespace(broker: str) -> bool:
-    found = _get(broker, "namespaces/public")
-    return found is not None and found.status_code == httpx.codes.OK and "public/default" in found.json()
+    answer = _get(broker, "namespaces/public")
+    return answer is not None and answer.status_code == httpx.codes.OK and "public/default" in answer.json()
 
 
 def _is_zookeeper_healthy(port: int) -> bool:

@@ -52,10 +52,10 @@ class Grafana(HttpServer):
         self._prometheus_url = prometheus_url
 
     def _prepare(self) -> list[str]:
-        found = find()
-        if found is None:
+        grafana = find()
+        if grafana is None:
             raise LocalError(f"Grafana is not installed: {INSTALL}")
-        program, home = found
+        program, home = grafana
         self._provision()
         self._lay_pages_out(home)
         return [str(program), "server", "--homepath", str(home)]

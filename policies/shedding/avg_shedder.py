@@ -160,14 +160,14 @@ def settle(proposal: Proposal[_Pending], fates: Codes) -> AvgShedderMemory:
     Brokers that were not in the view keep their hits, unless no pair at all stands out: that clears every hit, as in
     Pulsar.
     """
-    found = proposal.pending
-    if not found.stands_out:
+    pending = proposal.pending
+    if not pending.stands_out:
         return AvgShedderMemory()
-    spends = found.fires & ~proposal.plan.waits(fates)
-    spent = np.concatenate([found.pairs.low[spends], found.pairs.high[spends]])
+    spends = pending.fires & ~proposal.plan.waits(fates)
+    spent = np.concatenate([pending.pairs.low[spends], pending.pairs.high[spends]])
     return AvgShedderMemory(
-        low_hits=_merge(found.before.low_hits, found.names, found.low_hits, spent),
-        high_hits=_merge(found.before.high_hits, found.names, found.high_hits, spent),
+        low_hits=_merge(pending.before.low_hits, pending.names, pending.low_hits, spent),
+        high_hits=_merge(pending.before.high_hits, pending.names, pending.high_hits, spent),
     )
 
 

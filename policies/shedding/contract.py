@@ -269,4 +269,4 @@ class SheddingPolicy(Generic[SettingsT, MemoryT, PendingT]):
 
 def vars_of(memory: Any) -> dict[str, Any]:
     """The fields of a memory by name."""
-    return {each.name: getattr(memory, each.name) for each in fields(memory)}
+    return {field.name: getattr(memory, field.name) for field in fields(memory)}

@@ -138,11 +138,11 @@ class Spread:
         decides, there, here = self.compare(namespace, source, destination)
         if there <= here:
             return None
-        others = f"bundles of {there} other namespaces of anti-affinity group {self.groups[group]}"
+        bundles = f"bundles of {there} other namespaces of anti-affinity group {self.groups[group]}"
         if not decides:
-            return f"{names[destination]} owns {others}, {names[source]} of {here}"
+            return f"{names[destination]} owns {bundles}, {names[source]} of {here}"
         to, from_ = (self._domain_of(broker) for broker in (destination, source))
-        return f"brokers of {to} own {others}, those of {from_} of {here}"
+        return f"brokers of {to} own {bundles}, those of {from_} of {here}"
 
     def _domain_of(self, broker: int) -> str:
         domain = int(self.domain[broker])
@@ -162,11 +162,11 @@ class Spread:
 
     def draft(self) -> "Spread":
         """A copy, to be changed by moves that may not happen after all."""
-        found = replace(self)
+        spread = replace(self)
         if "counts" in self.__dict__:  # else nobody has asked for them, and no move has changed them
             has, others, others_in = self.counts
-            found.counts = has.copy(), others.copy(), others_in.copy()
-        return found
+            spread.counts = has.copy(), others.copy(), others_in.copy()
+        return spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -202,7 +202,7 @@ class Rules:
         return replace(
             self,
             spread=self.spread and self.spread.draft(),
-            limits=tuple(each.draft() for each in self.limits),
+            limits=tuple(limit.draft() for limit in self.limits),
             leaving=self.leaving.copy(),
             staying_counts=self.staying_counts.copy(),
         )
@@ -224,16 +224,16 @@ class Rules:
         for limit in self.limits:
             if not limit.drains:
                 leaves &= self._fits(limit, rows, sources)
-        found: Bools = leaves[:, None] & self.may_receive[destinations]
+        may_go: Bools = leaves[:, None] & self.may_receive[destinations]
         if self.isolation is not None:
-            found &= self.isolation[sources][:, None] == self.isolation[destinations]
+            may_go &= self.isolation[sources][:, None] == self.isolation[destinations]
         if self.spread is not None and self.namespace is not None:
             grouped = np.flatnonzero(self.spread.group[self.namespace[rows]] != NO_GROUP)
             if len(grouped):
                 namespaces, here = self.namespace[rows[grouped]], sources[grouped]
                 _, theirs, ours = self.spread.compare(namespaces[:, None], here[:, None], destinations)
-                found[grouped] &= theirs <= ours
-        return found
+                may_go[grouped] &= theirs <= ours
+        return may_go
 
     def keeps(self, row: int) -> Forbidden | None:
         """Why a bundle may not leave its broker now, wherever it would go, if so; whether it is movable is not asked."""
@@ -275,9 +275,11 @@ class Rules:
     def left_count(self) -> int | None:
         """How many more moves the counts for the whole cluster leave; None: any number."""
         counts = [
-            each for each in self.limits if each.by == "cluster" and each.costs is None and not each.drains
+            limit
+            for limit in self.limits
+            if limit.by == "cluster" and limit.costs is None and not limit.drains
         ]
-        return min((max(0, int(each.most - each.spent[0])) for each in counts), default=None)
+        return min((max(0, int(limit.most - limit.spent[0])) for limit in counts), default=None)
 
     def first_row_of(self, broker: str) -> int:
         """Row of the first bundle of a broker, which may be drained."""
@@ -312,7 +314,7 @@ class Rules:
 
     def _limits_of(self, row: int) -> Iterator[Limit]:
         is_drained = row >= len(self.movable)
-        return (each for each in self.limits if each.drains in (None, is_drained))
+        return (limit for limit in self.limits if limit.drains in (None, is_drained))
 
     def _keys(self, limit: Limit, rows: Ints | int, sources: Ints | int) -> Any:
         """Which entry of ``spent`` counts each of these bundles."""

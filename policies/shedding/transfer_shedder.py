@@ -151,9 +151,9 @@ class Spread:
     def from_usage(usage: list[float]) -> "Spread":
         """The sums of these usages, added up in the order of names, in plain doubles, as Pulsar adds them up."""
         total = squares = 0.0
-        for each in usage:
-            total += each
-            squares += each * each
+        for value in usage:
+            total += value
+            squares += value * value
         mean = total / len(usage)
         variance = squares / len(usage) - mean * mean
         return Spread(squares, len(usage), mean, math.sqrt(variance) if variance >= 0 else math.nan)
@@ -321,8 +321,8 @@ class Round:
                 taken.append(row)
                 high, low = high + returning, low - returning
                 if low <= high < before * SWAPPED_RATIO:
-                    for each in taken:
-                        transfer.note(each, BundleOutcome.ACTED, transfer.high, in_return_for=leaving)
+                    for returned in taken:
+                        transfer.note(returned, BundleOutcome.ACTED, transfer.high, in_return_for=leaving)
                     return True
         return False
 

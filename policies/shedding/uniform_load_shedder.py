@@ -119,11 +119,11 @@ def plan(view: RoundView, memory: NoMemory, settings: UniformLoadShedderSettings
     if len(brokers) == 0:
         return Proposal(builder.build(examine_nothing(OUTCOMES, TRIGGERS)), memory)
     rate, volume = _spread(brokers.messages_per_s), _spread(brokers.bytes_per_s)
-    found = _find(view, rate, volume, settings)
-    examined = _examine(brokers, rate, volume, found, settings)
+    finding = _find(view, rate, volume, settings)
+    examined = _examine(brokers, rate, volume, finding, settings)
     if examined.outcome[0] == FIRED:
-        need = int(found.spread.excess_load(settings.max_unload_ratio)[found.spread.busiest])
-        _choose(view, builder, examined, found.traffic, need, settings.max_unload_bundles_count)
+        need = int(finding.spread.excess_load(settings.max_unload_ratio)[finding.spread.busiest])
+        _choose(view, builder, examined, finding.traffic, need, settings.max_unload_bundles_count)
     return Proposal(builder.build(examined), memory)
 
 
@@ -152,17 +152,17 @@ def _examine(
     brokers: BrokerTable,
     rate: _Spread,
     volume: _Spread,
-    found: _Finding,
+    finding: _Finding,
     settings: UniformLoadShedderSettings,
 ) -> Examined:
     """Every broker, the busiest first; it alone is compared, and its partner is the idlest other."""
-    spread, count = found.spread, len(brokers)
+    spread, count = finding.spread, len(brokers)
     order = np.argsort(-spread.load, kind="stable")
     low = np.full(count, NOBODY, dtype=np.int64)
     low[0] = spread.idlest if spread.idlest != spread.busiest else NOBODY
-    outcome = _outcome(brokers, found, settings)[order]
+    outcome = _outcome(brokers, finding, settings)[order]
     trigger = np.zeros(count, dtype=np.int8)
-    trigger[0] = found.trigger
+    trigger[0] = finding.trigger
     return Examined(
         high=order,
         low=low,
@@ -185,16 +185,16 @@ def _examine(
     )
 
 
-def _outcome(brokers: BrokerTable, found: _Finding, settings: UniformLoadShedderSettings) -> Codes:
+def _outcome(brokers: BrokerTable, finding: _Finding, settings: UniformLoadShedderSettings) -> Codes:
     """Outcome of each broker row, (n,)."""
-    count, spread = len(brokers), found.spread
+    count, spread = len(brokers), finding.spread
     if count < FEWEST_BROKERS:
         return np.full(count, SOLE_BROKER, dtype=np.int8)
-    if not found.trigger:
+    if not finding.trigger:
         return np.full(count, BELOW_THRESHOLD, dtype=np.int8)
     outcome = np.full(count, NOT_BUSIEST, dtype=np.int8)
     busiest = spread.busiest
-    if spread.excess_load(settings.max_unload_ratio)[busiest] < found.minimum:
+    if spread.excess_load(settings.max_unload_ratio)[busiest] < finding.minimum:
         outcome[busiest] = BELOW_MIN_TRAFFIC
     elif brokers.listed_bundle_counts[busiest] <= 1:
         outcome[busiest] = SOLE_BUNDLE

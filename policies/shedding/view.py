@@ -278,13 +278,13 @@ class RoundView:
             present_rates=None if present is None else lambda rows: present(taken[rows]),
             published=self.published and self.published.part(rows, taken, bundles_count=len(self.bundles)),
             rules=self.rules and self.rules.part(rows, taken),
-            in_flight=lambda: [each for each in self.in_flight() if each.source in names],
+            in_flight=lambda: [unload for unload in self.in_flight() if unload.source in names],
         )
         return part, taken
 
 
 def _take_room(table: TableT, rows: Ints, **given: Any) -> TableT:
-    for name in {each.name for each in fields(table)} - set(given):
+    for name in {column.name for column in fields(table)} - set(given):
         column = getattr(table, name)
         is_array = isinstance(column, np.ndarray)
         given[name] = column[rows] if is_array else tuple(column[row] for row in rows.tolist())

@@ -231,7 +231,7 @@ def _names(question: SplitQuestion, atoms: _Atoms, atom: int) -> str:
     end = int(atoms.firsts[atom + 1]) if atom + 1 < len(atoms) else len(topics)
     rows = range(int(atoms.firsts[atom]), end)
     measures = (topics.messages_per_s, topics.bytes_per_s, topics.sessions)
-    loaded = [at for at in rows if any(each[at] > 0 for each in measures)]
+    loaded = [at for at in rows if any(measure[at] > 0 for measure in measures)]
     names = [topics.names[at] for at in loaded or rows]
     more = f" and {len(names) - _SHOWN_TOPICS} more at one position" if len(names) > _SHOWN_TOPICS else ""
     return " and ".join(names[:_SHOWN_TOPICS]) + more

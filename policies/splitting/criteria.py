@@ -73,7 +73,10 @@ class _Candidates:
     def triggers_of(self, at: int) -> list[int]:
         """All triggers of one candidate, the first of them first."""
         first = int(self.trigger[at])
-        return [first, *(each for each in np.flatnonzero(self.passed[:, at]).tolist() if each != first)]
+        return [
+            first,
+            *(trigger for trigger in np.flatnonzero(self.passed[:, at]).tolist() if trigger != first),
+        ]
 
 
 @dataclass(slots=True)
@@ -97,38 +100,40 @@ def split(
     ``proposals`` need no hits: the shedding policy behind them has counted its own. A candidate whose range Pulsar would
     refuse gets the outcome ``range-too-narrow``.
     """
-    found = _candidates(snapshot, memory, settings, proposals)
-    outcome = _rule_out(snapshot, found, settings)
+    candidates = _candidates(snapshot, memory, settings, proposals)
+    outcome = _rule_out(snapshot, candidates, settings)
     so_far = _Round()
     for at in np.flatnonzero(outcome == _OPEN).tolist():
         if 0 < settings.max_splits_per_round_count <= len(so_far.decisions):
             outcome[outcome == _OPEN] = Outcome.BUDGET
             break
-        outcome[at] = _judge(snapshot, found, memory, settings, at, so_far)
-    heaviest = np.full(len(found.rows), NO_TOPIC, dtype=np.int64)
+        outcome[at] = _judge(snapshot, candidates, memory, settings, at, so_far)
+    heaviest = np.full(len(candidates.rows), NO_TOPIC, dtype=np.int64)
     for at in np.flatnonzero((outcome == Outcome.SOLE_TOPIC) | (outcome == Outcome.ONE_TOPIC)).tolist():
-        heaviest[at] = heaviest_topic(snapshot.topic_table, int(found.rows[at]), int(found.trigger[at]))[0]
+        heaviest[at] = heaviest_topic(
+            snapshot.topic_table, int(candidates.rows[at]), int(candidates.trigger[at])
+        )[0]
     examined = Examined(
-        rows=found.rows,
+        rows=candidates.rows,
         outcome=outcome,
         outcomes=OUTCOMES,
-        trigger=found.trigger,
+        trigger=candidates.trigger,
         triggers=TRIGGERS,
         heaviest_topic=heaviest,
         evidence={
-            "bundle_topics_count": snapshot.topic_counts[found.rows],
-            "bundle_sessions_count": snapshot.session_counts[found.rows],
-            "bundle_messages_per_s": snapshot.messages_per_s[found.rows],
-            "bundle_bytes_per_s": snapshot.bytes_per_s[found.rows],
-            "load_ratio": found.load_ratio,
-            "limit": found.limits,
-            "hit_count": found.hits,
-            "needed_hit_count": np.where(found.is_proposed, 0, settings.hit_count + 1),
+            "bundle_topics_count": snapshot.topic_counts[candidates.rows],
+            "bundle_sessions_count": snapshot.session_counts[candidates.rows],
+            "bundle_messages_per_s": snapshot.messages_per_s[candidates.rows],
+            "bundle_bytes_per_s": snapshot.bytes_per_s[candidates.rows],
+            "load_ratio": candidates.load_ratio,
+            "limit": candidates.limits,
+            "hit_count": candidates.hits,
+            "needed_hit_count": np.where(candidates.is_proposed, 0, settings.hit_count + 1),
         },
         reasons=so_far.reasons,
     )
     hits = np.zeros(len(snapshot), dtype=np.int64)
-    hits[found.rows] = np.where((outcome == Outcome.ACTED) | ~found.is_above, 0, found.hits)
+    hits[candidates.rows] = np.where((outcome == Outcome.ACTED) | ~candidates.is_above, 0, candidates.hits)
     few = _has_few_topics(snapshot)
     hits[few] = memory.hits[few]
     after = replace(memory, hits=hits)
@@ -198,13 +203,13 @@ def _configured_limits(settings: SplitSettings) -> Floats:
     return limits
 
 
-def _rule_out(snapshot: SplitSnapshot, found: _Candidates, settings: SplitSettings) -> Codes:
+def _rule_out(snapshot: SplitSnapshot, candidates: _Candidates, settings: SplitSettings) -> Codes:
     """Outcome of the candidates that checks on the columns rule out; ``_OPEN`` for the others."""
     tests = [
-        (_has_few_topics(snapshot)[found.rows], Outcome.SOLE_TOPIC),
-        ((found.hits <= settings.hit_count) & ~found.is_proposed, Outcome.HIT_COUNT),
-        (~snapshot.may_split[found.rows], Outcome.MASKED),
-        (snapshot.topic_counts[found.rows] == 0, Outcome.NO_TOPIC_STATS),
+        (_has_few_topics(snapshot)[candidates.rows], Outcome.SOLE_TOPIC),
+        ((candidates.hits <= settings.hit_count) & ~candidates.is_proposed, Outcome.HIT_COUNT),
+        (~snapshot.may_split[candidates.rows], Outcome.MASKED),
+        (snapshot.topic_counts[candidates.rows] == 0, Outcome.NO_TOPIC_STATS),
     ]
     return first_code(tests, _OPEN)
 
@@ -217,7 +222,7 @@ def _has_few_topics(snapshot: SplitSnapshot) -> Bools:
 
 def _judge(
     snapshot: SplitSnapshot,
-    found: _Candidates,
+    candidates: _Candidates,
     memory: SplitMemory,
     settings: SplitSettings,
     at: int,
@@ -227,7 +232,7 @@ def _judge(
 
     Limits against which the evidence is complete come first.
     """
-    row = int(found.rows[at])
+    row = int(candidates.rows[at])
     try:
         range_ = Bundle.parse(snapshot.names[row]).range
     except BadRange as error:
@@ -244,19 +249,20 @@ def _judge(
         topics=topics,
         difference_threshold_percent=settings.difference_threshold_percent,
         boundary=settings.flow_or_qps_boundary,
-        boundaries_count=int(found.boundaries_counts[at]) or None,
+        boundaries_count=int(candidates.boundaries_counts[at]) or None,
         max_boundaries_count=MOST_BOUNDARIES if room is None else min(room, MOST_BOUNDARIES),
         max_child_ratio=settings.max_child_ratio,
     )
     tried: dict[int, tuple[int, str]] = {}
-    evidence = (Evidence(snapshot, row, trigger, topics) for trigger in found.triggers_of(at))
-    for each in sorted(evidence, key=lambda each: not each.is_known):
-        tried[each.trigger] = _judge_measure(each, memory, settings, question, at, so_far)
-        if tried[each.trigger][0] == Outcome.ACTED:
-            if each.trigger != found.trigger[at]:
-                found.trigger[at], found.limits[at] = each.trigger, _configured_limits(settings)[each.trigger]
+    evidence = (Evidence(snapshot, row, trigger, topics) for trigger in candidates.triggers_of(at))
+    for measure in sorted(evidence, key=lambda measure: not measure.is_known):
+        tried[measure.trigger] = _judge_measure(measure, memory, settings, question, at, so_far)
+        if tried[measure.trigger][0] == Outcome.ACTED:
+            if measure.trigger != candidates.trigger[at]:
+                candidates.trigger[at] = measure.trigger
+                candidates.limits[at] = _configured_limits(settings)[measure.trigger]
             return Outcome.ACTED
-    outcome, reason = tried[int(found.trigger[at])]
+    outcome, reason = tried[int(candidates.trigger[at])]
     if reason:
         so_far.reasons[at] = reason
     return outcome
@@ -303,9 +309,9 @@ def _judge_measure(
             cut=cut,
             children=children(question, cut.boundaries),
             known=frozenset(
-                MEASURES[each]
-                for each in (BY_TOPICS, BY_SESSIONS, BY_MESSAGES, BY_BYTES)
-                if evidence.by(each).is_known
+                MEASURES[trigger]
+                for trigger in (BY_TOPICS, BY_SESSIONS, BY_MESSAGES, BY_BYTES)
+                if evidence.by(trigger).is_known
             ),
         )
     )

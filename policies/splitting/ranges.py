@@ -51,13 +51,13 @@ class BundleRange:
     @classmethod
     def parse(cls, text: str) -> Self:
         """The range written as ``0x00000000_0x40000000``. Raises ``BadRange``."""
-        found = _RANGE.fullmatch(text)
-        if found is None:
+        match = _RANGE.fullmatch(text)
+        if match is None:
             raise BadRange(
                 f"invalid bundle range {text[:_SHOWN_CHARACTERS]!r}: expected two bounds of at most 8 hexadecimal "
                 f"digits, such as 0x00000000_0x40000000"
             )
-        return cls(int(found[1], 16), int(found[2], 16))
+        return cls(int(match[1], 16), int(match[2], 16))
 
     @property
     def last(self) -> int:
@@ -116,7 +116,7 @@ class Bundle:
 
     def cut(self, boundaries: Iterable[int]) -> tuple["Bundle", ...]:
         """The bundles between the boundaries, ascending. Raises ``BadRange``."""
-        return tuple(Bundle(self.namespace, each) for each in self.range.cut(sorted(set(boundaries))))
+        return tuple(Bundle(self.namespace, part) for part in self.range.cut(sorted(set(boundaries))))
 
     def holds_name(self, topic: str) -> bool:
         """Whether a full topic name belongs to the namespace; says nothing about its position."""
@@ -161,8 +161,8 @@ class NamespaceBundles:
             raise BadRange(
                 f"positions are {positions.min()} to {positions.max()}; expected 0 to {FULL_UPPER}"
             )
-        found: Ints = np.searchsorted(self.boundaries, positions, side="right").astype(np.int64) - 1
-        return np.minimum(found, len(self) - 1)
+        rows: Ints = np.searchsorted(self.boundaries, positions, side="right").astype(np.int64) - 1
+        return np.minimum(rows, len(self) - 1)
 
     def row(self, wanted: BundleRange) -> int:
         """Row of a bundle. Raises ``BadRange`` where the namespace has no such bundle."""

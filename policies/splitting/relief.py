@@ -29,7 +29,7 @@ def relief(view: RoundView, plan: SheddingPlan) -> Proposals:
     broker would be without it; and the other moves away from its broker do not help enough.
     """
     brokers, bundles = view.brokers, view.bundles
-    found: dict[int, tuple[int, int, float]] = {}
+    proposals: dict[int, tuple[int, int, float]] = {}
     for broker in _shedding_brokers(plan):
         rows = bundles.rows_of(broker)
         by_messages = float(brokers.messages_per_s[broker]) > float(brokers.messages_per_s.mean())
@@ -45,29 +45,29 @@ def relief(view: RoundView, plan: SheddingPlan) -> Proposals:
         count = _children_count(load, brokers.may_receive, broker, kept=kept, bundle=float(traffic[row]))
         if count:
             trigger = BY_BROKER_MESSAGES if by_messages else BY_BROKER_BYTES
-            found[row] = (trigger, count - 1, float(load.mean()))
-    rows_found = sorted(found)
+            proposals[row] = (trigger, count - 1, float(load.mean()))
+    rows_found = sorted(proposals)
     return Proposals(
         rows=np.array(rows_found, dtype=np.int64),
-        triggers=np.array([found[row][0] for row in rows_found], dtype=np.int8),
-        boundaries_counts=np.array([found[row][1] for row in rows_found], dtype=np.int64),
-        means_per_s=np.array([found[row][2] for row in rows_found], dtype=np.float64),
+        triggers=np.array([proposals[row][0] for row in rows_found], dtype=np.int8),
+        boundaries_counts=np.array([proposals[row][1] for row in rows_found], dtype=np.int64),
+        means_per_s=np.array([proposals[row][2] for row in rows_found], dtype=np.float64),
     )
 
 
 def _shedding_brokers(plan: SheddingPlan) -> list[int]:
     codes = [code for code, name in enumerate(plan.examined.outcomes) if name in _SHEDDING]
-    found = plan.examined.high[np.isin(plan.examined.outcome, codes)]
-    return sorted(set(found[found != NOBODY].tolist()))
+    brokers = plan.examined.high[np.isin(plan.examined.outcome, codes)]
+    return sorted(set(brokers[brokers != NOBODY].tolist()))
 
 
 def _children_count(load: Floats, may_receive: Bools, broker: int, *, kept: float, bundle: float) -> int:
     """How many parts to cut a load of ``bundle`` into, on a broker that has ``kept`` after its other moves; 0: do not cut."""
-    mean, others = float(load.mean()), may_receive.copy()
-    others[broker] = False
-    if not others.any() or not kept - bundle <= mean < kept:
+    mean, receivers = float(load.mean()), may_receive.copy()
+    receivers[broker] = False
+    if not receivers.any() or not kept - bundle <= mean < kept:
         return 0
-    fits = (kept - float(load[others].min())) / 2
+    fits = (kept - float(load[receivers].min())) / 2
     if fits <= 0 or bundle <= fits:
         return 0
     count = max(2, math.ceil(bundle / fits))

@@ -41,8 +41,8 @@ class ThrottledLists:
     ) -> "ThrottledLists":
         """What ``function`` makes of the leaders' lists, and of the followers'."""
         return cls(
-            leader=function(*(each.leader for each in lists)),
-            follower=function(*(each.follower for each in lists)),
+            leader=function(*(throttled.leader for throttled in lists)),
+            follower=function(*(throttled.follower for throttled in lists)),
         )
 
     @property
@@ -156,10 +156,10 @@ def _join(text: str, now: str) -> str:
     return text_of(entries_of(now) | entries_of(text))
 
 
-def _subtract(text: str, other: str) -> str:
-    if text in ("", EVERYTHING) or not other:
+def _subtract(text: str, removed: str) -> str:
+    if text in ("", EVERYTHING) or not removed:
         return text
-    return "" if other in (text, EVERYTHING) else text_of(entries_of(text) - entries_of(other))
+    return "" if removed in (text, EVERYTHING) else text_of(entries_of(text) - entries_of(removed))
 
 
 def _intersect(text: str, now: str) -> str:
@@ -168,15 +168,15 @@ def _intersect(text: str, now: str) -> str:
 
 def entries_of(text: str) -> set[Entry]:
     """Partition and broker of each entry. Raises ``BadList``; ``*`` is no entry."""
-    found = set()
+    entries = set()
     for part in text.split(",") if text.strip() else ():
         match = _ENTRY.fullmatch(part)
         if match is None:
             raise BadList(
                 f"{part[:100]!r} is no entry of a throttled replica list; expected partition:broker"
             )
-        found.add((int(match[1]), int(match[2])))
-    return found
+        entries.add((int(match[1]), int(match[2])))
+    return entries
 
 
 def text_of(entries: Iterable[Entry]) -> str:

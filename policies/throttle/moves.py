@@ -54,8 +54,8 @@ class ReplicaSet:
         if len(self.keys) == 0:
             return np.zeros(keys.shape, dtype=np.bool_)
         places = np.minimum(self.keys.searchsorted(keys), len(self.keys) - 1)
-        found: Bools = self.keys[places] == keys
-        return found
+        is_here: Bools = self.keys[places] == keys
+        return is_here
 
     def __or__(self, other: "ReplicaSet") -> "ReplicaSet":
         more = other - self
@@ -180,8 +180,8 @@ class Moves:
 
     def is_led(self) -> Bools:
         """Whether a partition has a leader, (n,)."""
-        found: Bools = self.leader != NO_LEADER
-        return found
+        is_led: Bools = self.leader != NO_LEADER
+        return is_led
 
     def fingerprint(self) -> str:
         """What moves where, and nothing that changes while it runs: 16 hex digits of SHA-256."""
@@ -356,16 +356,16 @@ class _SortedColumns:
         if None in given:
             is_known = np.array([value is not None for value in given], dtype=np.bool_)
         values = [value for value in given if value is not None]
-        found = np.full(len(given), UNKNOWN, dtype=np.int64)
+        numbers = np.full(len(given), UNKNOWN, dtype=np.int64)
         try:
-            found[is_known] = values
+            numbers[is_known] = values
         except OverflowError as error:
             raise BadMove(f"a {kind} is above {LARGEST_NUMBER}, the largest number Kafka holds") from error
         self.refuse(
-            ((found < 0) & is_known)[self.order],
+            ((numbers < 0) & is_known)[self.order],
             lambda at: f"{kind} is {given[at]}; expected 0 or more, or null for unknown",
         )
-        return found[self.order]
+        return numbers[self.order]
 
 
 _KEYS = {
@@ -418,8 +418,8 @@ def _of_rows(replicas: ReplicaSet, rows: Bools) -> ReplicaSet:
 
 
 def _names(moves: Moves, replicas: ReplicaSet, down: Collection[int]) -> PartitionsByBroker:
-    found: PartitionsByBroker = {}
+    names: PartitionsByBroker = {}
     is_down = _is_down(replicas, down)
     for row, broker in zip(replicas.rows[is_down].tolist(), replicas.brokers[is_down].tolist(), strict=True):
-        found.setdefault(broker, []).append(moves.name(row))
-    return dict(sorted(found.items()))
+        names.setdefault(broker, []).append(moves.name(row))
+    return dict(sorted(names.items()))

@@ -147,10 +147,10 @@ def bytes_left(moves: Moves, *, counts_whole_logs: bool = True) -> Ints:
 
 
 def _has_all(moves: Moves) -> Bools:
-    found: Bools = moves.in_sync.contains(moves.added.keys) | (
+    has_all: Bools = moves.in_sync.contains(moves.added.keys) | (
         moves.leader[moves.added.rows] == moves.added.brokers
     )
-    return found
+    return has_all
 
 
 def total_by_broker(brokers: Ints, values: Ints, *, times: Ints | None = None) -> dict[int, int | None]:
@@ -158,16 +158,16 @@ def total_by_broker(brokers: Ints, values: Ints, *, times: Ints | None = None) -
 
     Shapes are equal. Exact for any int64: each half of a value is added up by itself and joined as a Python integer.
     """
-    found, place = np.unique(brokers, return_inverse=True)
+    ids, place = np.unique(brokers, return_inverse=True)
     factor = np.ones(len(values), dtype=np.int64) if times is None else times
     known = np.where(values == UNKNOWN, 0, values)
-    halves = np.zeros((2, len(found)), dtype=np.int64)
+    halves = np.zeros((2, len(ids)), dtype=np.int64)
     np.add.at(halves[0], place, (known >> _HALF_BITS) * factor)
     np.add.at(halves[1], place, (known & _HALF) * factor)
-    lacking = np.bincount(place[values == UNKNOWN], minlength=len(found)).tolist()
+    lacking = np.bincount(place[values == UNKNOWN], minlength=len(ids)).tolist()
     return {
         broker: None if lacks else (high << _HALF_BITS) + low
-        for broker, high, low, lacks in zip(found.tolist(), *halves.tolist(), lacking, strict=True)
+        for broker, high, low, lacks in zip(ids.tolist(), *halves.tolist(), lacking, strict=True)
     }
 
 

@@ -116,9 +116,9 @@ def _wanted_rates(now: Round) -> tuple[dict[BrokerRole, int], RatePlan]:
     """
     rule = now.rule()
     if now.settings.rates == "uniform":
-        found = uniform_plan(now.known_loads, rule)
-        rate = found.rate_bytes_per_s or 0
-        return dict.fromkeys(now.lists.roles(), rate), found.plan
+        uniform = uniform_plan(now.known_loads, rule)
+        rate = uniform.rate_bytes_per_s or 0
+        return dict.fromkeys(now.lists.roles(), rate), uniform.plan
     plan = per_broker_plan(now.known_loads, rule)
     spare = per_broker_plan(safe_loads(now.memory), replace(rule, deadline_s=None)).rates
     highest = max((rate for rate in plan.rates.values() if rate is not None), default=0)

@@ -133,7 +133,7 @@ def extend_watch(
         watch = Watch(begun_ms=at_ms)
     if len(known) < len(bytes_left):
         return watch
-    settled = [each for each in watch.samples if each.at_ms - watch.begun_ms >= SETTLED_AFTER_MS]
+    settled = [sample for sample in watch.samples if sample.at_ms - watch.begun_ms >= SETTLED_AFTER_MS]
     if len(settled) > 1 and settled[-1].at_ms - settled[-2].at_ms < SAMPLE_STEP_MS:
         settled.pop()
     return Watch(
@@ -215,9 +215,9 @@ def _slope(samples: tuple[Sample, ...], role: BrokerRole) -> float:
     """Least squares over the samples that have the role, which the first and the last do."""
     now = samples[-1]
     points = [
-        (each.at_ms - now.at_ms, each.bytes_left[role] - now.bytes_left[role])
-        for each in samples
-        if role in each.bytes_left
+        (sample.at_ms - now.at_ms, sample.bytes_left[role] - now.bytes_left[role])
+        for sample in samples
+        if role in sample.bytes_left
     ]
     mean_ms = sum(at_ms for at_ms, _ in points) / len(points)
     spread = sum((at_ms - mean_ms) ** 2 for at_ms, _ in points)

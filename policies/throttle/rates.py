@@ -146,8 +146,10 @@ def per_broker_plan(loads: tuple[Load, ...], rule: RateRule) -> RatePlan:
 def plan_at(rates: Mapping[BrokerRole, int | None], loads: Iterable[Load]) -> RatePlan:
     """What follows from given rates; every load's role must have one."""
     loads = tuple(loads)
-    violations = tuple(found for load in loads if (found := _violation(load, rates[load.role])) is not None)
-    failing = {found.role for found in violations}
+    violations = tuple(
+        violation for load in loads if (violation := _violation(load, rates[load.role])) is not None
+    )
+    failing = {violation.role for violation in violations}
     durations = {load.role: _duration_s(load, rates[load.role]) for load in loads if load.role not in failing}
     is_known = all(rates[load.role] is not None and load.min_bytes_per_s is not None for load in loads)
     total_s, bottleneck = _longest(durations) if not violations and is_known else (None, None)
@@ -301,10 +303,10 @@ class NetworkCapacitySettings:
 
     def network_of(self, broker: int) -> int | None:
         """Bytes per second of one broker; None: not declared."""
-        own = self.brokers.get(str(broker))
-        if own is None or own.network_bytes_per_s is None:
+        declared = self.brokers.get(str(broker))
+        if declared is None or declared.network_bytes_per_s is None:
             return self.network_bytes_per_s
-        return own.network_bytes_per_s
+        return declared.network_bytes_per_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,14 +337,14 @@ def network_limits(
         if used is None:
             caps[role] = max(most, 1)
         else:
-            other, over = max(used - rates_in_force.get(role, 0), 0), max(used - declared, 0)
-            caps[role] = rooms[role] = max(most - other - over, 1)
+            other_traffic, over = max(used - rates_in_force.get(role, 0), 0), max(used - declared, 0)
+            caps[role] = rooms[role] = max(most - other_traffic - over, 1)
     return (Caps(roles=caps), Caps(roles=rooms)) if caps else (NO_CAPS, NO_CAPS)
 
 
 def _used_bytes_per_s(role: BrokerRole, use: Mapping[int, NetworkUse]) -> int | None:
     """Leaders send, followers receive."""
-    found = use.get(role.broker)
-    if found is None:
+    used = use.get(role.broker)
+    if used is None:
         return None
-    return found.out_bytes_per_s if role.role == "leader" else found.in_bytes_per_s
+    return used.out_bytes_per_s if role.role == "leader" else used.in_bytes_per_s

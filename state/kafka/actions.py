@@ -116,22 +116,22 @@ def _evidence(
     decision: ThrottleDecision, explanation: PacingExplanation, observation: Observation
 ) -> dict[str, float | int | str]:
     """The numbers that the decision was made on; those that are not known are left out."""
-    found: dict[str, float | int | str] = {
+    evidence: dict[str, float | int | str] = {
         "partitions_moving_count": 0 if observation.moves is None else len(observation.moves),
         "brokers_reporting_count": len(observation.brokers),
     }
     needs = explanation.needs
     if needs is not None:
-        known = [each for each in needs.min_bytes_per_s.values() if each is not None]
+        known = [rate for rate in needs.min_bytes_per_s.values() if rate is not None]
         if known:
-            found["largest_min_bytes_per_s"] = max(known)
+            evidence["largest_min_bytes_per_s"] = max(known)
         if needs.total_bytes_left is not None:
-            found["bytes_left"] = needs.total_bytes_left
+            evidence["bytes_left"] = needs.total_bytes_left
     if decision.set_rates:
-        found["lowest_rate_bytes_per_s"] = min(decision.set_rates.values())
+        evidence["lowest_rate_bytes_per_s"] = min(decision.set_rates.values())
     if explanation.eta is not None:
-        found["eta_basis"] = explanation.eta.basis
-    return found
+        evidence["eta_basis"] = explanation.eta.basis
+    return evidence
 
 
 def _expected(explanation: PacingExplanation) -> dict[str, dict[str, float]]:

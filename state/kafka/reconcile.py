@@ -337,8 +337,8 @@ def _contain_none(there: Mapping[str, str], removed: Mapping[str, str], moving: 
     The list of a topic that does not move is not reported, so only a result can show that it is shorter.
     """
     for topic, text in removed.items():
-        found = there.get(topic, "").strip()
-        if topic not in moving or (found != EVERYTHING and entries_of(text) & entries_of(found)):
+        present = there.get(topic, "").strip()
+        if topic not in moving or (present != EVERYTHING and entries_of(text) & entries_of(present)):
             return False
     return True
 

@@ -110,7 +110,7 @@ def _observe_moves(
     known: PartitionTable,
     hold_ms: int,
 ) -> Observation:
-    logs = _Logs.of(reports, moves)
+    logs = _Logs.from_reports(reports, moves)
     old, new = _Readings.remembered(before, moves), logs.readings_of_leaders(moves)
     measured = write_rates(old.logs(), new.logs())
     measured[~(old.is_there & new.is_there)] = UNKNOWN
@@ -130,7 +130,9 @@ def _observe_moves(
             present_bytes=logs.present_bytes(moves),
         ),
         readings=_keep_readings(moves, old, new),
-        rates=PartitionTable.of(moves, np.where(is_measured[:, None], now, earlier), is_measured | is_recent),
+        rates=PartitionTable.from_moves(
+            moves, np.where(is_measured[:, None], now, earlier), is_measured | is_recent
+        ),
         held_over_count=int(np.count_nonzero(is_held)),
         why_unknown=_Reasons(moves, old, new, observation.brokers, rates != UNKNOWN),
     )
@@ -138,10 +140,10 @@ def _observe_moves(
 
 def _rows_at(columns: Ints, places: Ints) -> Ints:
     """The rows at ``places``, (len(places), k); zeros, which mean nothing, at a ``MISSING`` place."""
-    found = np.zeros((len(places), columns.shape[1]), dtype=np.int64)
+    rows = np.zeros((len(places), columns.shape[1]), dtype=np.int64)
     is_there = places != MISSING
-    found[is_there] = columns[places[is_there]]
-    return found
+    rows[is_there] = columns[places[is_there]]
+    return rows
 
 
 def _rates(reports: Mapping[str, KafkaLoadReport]) -> Iterator[tuple[BrokerRole, int]]:
@@ -193,24 +195,24 @@ class _Logs:
     """Brokers that reported."""
 
     @classmethod
-    def of(cls, reports: Mapping[str, KafkaLoadReport], moves: Moves) -> "_Logs":
+    def from_reports(cls, reports: Mapping[str, KafkaLoadReport], moves: Moves) -> "_Logs":
         topics = {name: place for place, name in enumerate(moves.topics)}
-        tables = [(each.logs.broker, each.time_ms, each.logs.replicas) for each in reports.values()]
+        tables = [(report.logs.broker, report.time_ms, report.logs.replicas) for report in reports.values()]
         brokers = np.array([broker for broker, _, _ in tables], dtype=np.int64)
         times_ms = np.array([time_ms for _, time_ms, _ in tables], dtype=np.int64)
         counts = np.array([len(table) for _, _, table in tables], dtype=np.int64)
         read = [np.zeros((0, 4), dtype=np.int64), *(table.columns for _, _, table in tables)]
         topic, partition, log_size_bytes, end_offset = np.concatenate(read).T
         places = np.concatenate(
-            [places_in(topics, ()), *(places_in(topics, each.topics) for *_, each in tables)]
+            [places_in(topics, ()), *(places_in(topics, table.topics) for *_, table in tables)]
         )
-        starts = np.cumsum([0, *(len(each.topics) for *_, each in tables)])[:-1]
+        starts = np.cumsum([0, *(len(table.topics) for *_, table in tables)])[:-1]
         keys = partition_keys(places[topic + np.repeat(starts, counts)], partition)
         rows = find_places(partition_keys(moves.topic, moves.partition), keys)
-        found = rows != MISSING
+        is_moving = rows != MISSING
         broker = np.repeat(brokers, counts)
         columns = np.column_stack([np.repeat(times_ms, counts), broker, log_size_bytes, end_offset])
-        return cls(rows[found], broker[found], columns[found], brokers)
+        return cls(rows[is_moving], broker[is_moving], columns[is_moving], brokers)
 
     def readings_of_leaders(self, moves: Moves) -> _Readings:
         """The log at each partition's leader, where the leader reported it."""
@@ -237,7 +239,7 @@ def _keep_readings(moves: Moves, old: _Readings, new: _Readings) -> PartitionTab
     )
     keeps_old = old.is_there & (~new.is_there | is_too_soon)
     columns = np.where(keeps_old[:, None], old.columns, new.columns)
-    return PartitionTable.of(moves, columns, old.is_there | new.is_there)
+    return PartitionTable.from_moves(moves, columns, old.is_there | new.is_there)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

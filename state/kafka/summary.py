@@ -73,9 +73,9 @@ def round_summary(
         policy=NAME,
         outcome=outcome,
         reason=reason,
-        reports_ms={name: each.time_ms for name, each in context.reports.items()},
+        reports_ms={name: report.time_ms for name, report in context.reports.items()},
         live=list(context.memory.last_ms),
-        found=list(broken.findings()),
+        findings=list(broken.findings()),
     )
     throttle = (
         None if explanation is None else _throttle(context, explanation, drift_seen, broken, is_held=is_held)
@@ -119,11 +119,11 @@ def _throttle(
         feasible=None if plan is None else plan.feasible,
         violations=[
             RateViolation(
-                role=str(each.role),
-                rate_bytes_per_s=each.rate_bytes_per_s,
-                required_more_than_bytes_per_s=each.required_more_than_bytes_per_s,
+                role=str(violation.role),
+                rate_bytes_per_s=violation.rate_bytes_per_s,
+                required_more_than_bytes_per_s=violation.required_more_than_bytes_per_s,
             )
-            for each in (plan.violations if plan else ())
+            for violation in (plan.violations if plan else ())
         ],
         eta_s=None if eta is None else eta.remaining_s,
         eta_basis=None if eta is None else eta.basis,

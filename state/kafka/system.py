@@ -96,6 +96,6 @@ class Kafka(System[KafkaMemory]):
     def decide(
         self, closing: Closing, header: Header, memory: KafkaMemory, waiting: Mapping[WaitingKey, Any]
     ) -> tuple[KafkaMemory, list[Output]]:
-        reports = {key.broker: each for key, each in waiting.items() if key.kind == "logs"}
-        moves = next((each for key, each in waiting.items() if key.kind == "moves"), None)
+        reports = {key.broker: report for key, report in waiting.items() if key.kind == "logs"}
+        moves = next((value for key, value in waiting.items() if key.kind == "moves"), None)
         return memory, decide.decide(closing, header, memory, reports, moves)

@@ -690,13 +690,13 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     def configured_by_name(self) -> dict[str, Any] | None:
         """Those that the controller is configured with and that differ from the defaults; None where the summary does not show them."""
-        found = None if self.configured is None else self.configured.settings
-        return None if found is None else dict(_named_values(found, self.system))
+        configured = None if self.configured is None else self.configured.settings
+        return None if configured is None else dict(_named_values(configured, self.system))
 
     def overlay_by_name(self) -> dict[str, Any]:
         """Those of the control event; empty where they are not in force, or not shown."""
-        found = None if self.control is None or self.control.problem else self.control.settings
-        return dict(_named_values((found or {}).get(self.system, {}), self.system))
+        overlay = None if self.control is None or self.control.problem else self.control.settings
+        return dict(_named_values((overlay or {}).get(self.system, {}), self.system))
 
 
 def _named_values(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:

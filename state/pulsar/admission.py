@@ -90,7 +90,7 @@ class ApprovalGate:
     """Brokers of the actions that were approved and go out in this round."""
 
     @staticmethod
-    def of(context: RoundContext) -> "ApprovalGate | None":
+    def from_context(context: RoundContext) -> "ApprovalGate | None":
         """The state at the beginning of a round; None where its actions need no approval."""
         closing = context.closing
         if closing.proposals_expire_ms is None:
@@ -101,9 +101,9 @@ class ApprovalGate:
             end_ms=closing.end_ms,
             expires_ms=closing.proposals_expire_ms,
             waiting={
-                broker: each.id
-                for each in context.header.proposals
-                for broker in (each.source, each.destination)
+                broker: proposal.id
+                for proposal in context.header.proposals
+                for broker in (proposal.source, proposal.destination)
                 if broker is not None
             },
         )
@@ -129,7 +129,7 @@ class ApprovalGate:
             if broker in self.acting:
                 detail = f"an approved action of {broker} goes out in this round"
                 return Hold(
-                    "proposed", detail, spends=self.acting.issuperset(each for each in brokers if each)
+                    "proposed", detail, spends=self.acting.issuperset(broker for broker in brokers if broker)
                 )
         for broker in brokers:
             if broker is not None and broker in self.waiting:
@@ -175,7 +175,7 @@ class Admission:
         self.context, self.table, self.rules = context, table, rules
         self.after = After(table.loads)
         self.holds, self.calm = holds_of(context), find_calm(context)
-        self.asking = ApprovalGate.of(context)
+        self.asking = ApprovalGate.from_context(context)
         """None if actions go out at once."""
         plans_rounds = context.pulsar.policy.plans_rounds
         self._min_benefit_points = 0.0 if plans_rounds else context.guards.min_unload_benefit_points

@@ -59,56 +59,58 @@ class Answers:
 
 def begin(context: RoundContext) -> Answers:
     """Drop proposals that have expired, all of them where no approval is required any more, and those that are answered."""
-    found, header, closing = Answers(), context.header, context.closing
+    answers, header, closing = Answers(), context.header, context.closing
     is_asked = closing.proposals_expire_ms is not None
     kept: list[ProposalRecord] = []
-    for each in header.proposals:
-        (kept if is_asked and closing.end_ms < each.expires_ms else found.expired).append(each)
+    for proposal in header.proposals:
+        (kept if is_asked and closing.end_ms < proposal.expires_ms else answers.expired).append(proposal)
     header.rejected = {
         bundle: until_ms
         for bundle, until_ms in header.rejected.items()
         if is_asked and closing.end_ms < until_ms
     }
-    expired = {each.id for each in found.expired}
+    expired = {proposal.id for proposal in answers.expired}
     for record in header.approvals:
-        answered = [each for each in kept if record.proposal_id in (each.id, f"{ROUND}{each.round}")]
+        answered = [
+            proposal for proposal in kept if record.proposal_id in (proposal.id, f"{ROUND}{proposal.round}")
+        ]
         if not answered:
             outcome = "expired" if record.proposal_id in expired else "unknown"
             detail = "it is not open: it has expired, was answered before, or is of another cluster"
-            found.given.append(Answer(record, outcome, detail))
+            answers.given.append(Answer(record, outcome, detail))
         for proposal in answered:
             kept.remove(proposal)
             named = msgspec.structs.replace(record, proposal_id=proposal.id)
             if record.verdict == "rejected":
                 header.rejected[proposal.bundle] = closing.proposals_expire_ms or closing.end_ms
-                found.given.append(Answer(named, "rejected", "rejected", kind=proposal.kind))
+                answers.given.append(Answer(named, "rejected", "rejected", kind=proposal.kind))
             else:
-                found.approved.append((len(found.given), proposal))
-                found.given.append(Answer(named, "", ""))
+                answers.approved.append((len(answers.given), proposal))
+                answers.given.append(Answer(named, "", ""))
     header.proposals, header.approvals = kept, []
-    return found
+    return answers
 
 
-def answer_none(found: Answers, *, outcome: str, reason: str) -> None:
+def answer_none(answers: Answers, *, outcome: str, reason: str) -> None:
     """Answer all approvals in a round in which the policies do not run, so that no approved action goes out."""
-    for place, proposal in found.approved:
-        found.given[place] = Answer(found.given[place].record, outcome, reason, kind=proposal.kind)
+    for place, proposal in answers.approved:
+        answers.given[place] = Answer(answers.given[place].record, outcome, reason, kind=proposal.kind)
 
 
-def answer(found: Answers, admission: Admission) -> None:
+def answer(answers: Answers, admission: Admission) -> None:
     """Decide on what was approved, in the order of the log."""
     usage_ratio = admission.table.view.brokers.usage_ratio.copy()
-    for place, proposal in found.approved:
-        made = _act(found, admission, found.given[place].record, proposal, usage_ratio)
-        found.given[place] = replace(made, kind=proposal.kind)
+    for place, proposal in answers.approved:
+        made = _act(answers, admission, answers.given[place].record, proposal, usage_ratio)
+        answers.given[place] = replace(made, kind=proposal.kind)
         if admission.asking is not None and made.action is not None:
             admission.asking.acting.update(
-                each for each in (proposal.source, proposal.destination) if each is not None
+                broker for broker in (proposal.source, proposal.destination) if broker is not None
             )
 
 
 def _act(
-    found: Answers,
+    answers: Answers,
     admission: Admission,
     record: Approval,
     proposal: ProposalRecord,
@@ -122,18 +124,18 @@ def _act(
     if not len(at):
         return Answer(record, "maintenance", f"{proposal.source} takes no part in balancing")
     view_row = int(at[0])
-    if view_row in found.unload_rows | found.split_rows:
+    if view_row in answers.unload_rows | answers.split_rows:
         return Answer(record, "in-flight", "another approved action on it goes out in this round")
     if proposal.kind == "unload":
         made = _unload(admission, record, proposal, view_row, usage_ratio)
     else:
         made = _split(admission, record, proposal, row)
     if isinstance(made.action, Unload):
-        found.unload_rows.add(view_row)
-        found.unloads.append(made.action)
+        answers.unload_rows.add(view_row)
+        answers.unloads.append(made.action)
     elif made.action is not None:
-        found.split_rows.add(view_row)
-        found.cuts.append(made.action)
+        answers.split_rows.add(view_row)
+        answers.cuts.append(made.action)
     return made
 
 
@@ -208,16 +210,16 @@ def _split(admission: Admission, record: Approval, proposal: ProposalRecord, row
 def children_of(split: Split) -> list[Child]:
     """The bundles that a split makes, each with its share of the topics' traffic when it was decided."""
     namespace, blind_cut = namespace_of(split.bundle), _blind_cut(split)
-    messages = sum(each.messages_per_s or 0.0 for each in split.children)
-    volume = sum(each.bytes_per_s or 0.0 for each in split.children)
+    messages = sum(child.messages_per_s or 0.0 for child in split.children)
+    volume = sum(child.bytes_per_s or 0.0 for child in split.children)
     return [
         Child(
-            f"{namespace}/{each.range}",
-            None if each.messages_per_s is None else each.messages_per_s / messages if messages else 0.0,
-            None if each.bytes_per_s is None else each.bytes_per_s / volume if volume else 0.0,
+            f"{namespace}/{child.range}",
+            None if child.messages_per_s is None else child.messages_per_s / messages if messages else 0.0,
+            None if child.bytes_per_s is None else child.bytes_per_s / volume if volume else 0.0,
             blind_cut,
         )
-        for each in split.children
+        for child in split.children
     ]
 
 
@@ -253,40 +255,40 @@ def record_proposals(context: RoundContext, proposed: Sequence[tuple[Output, Unl
 
 
 def section(
-    context: RoundContext, found: Answers, made: Sequence[tuple[Output, Unload | Split]]
+    context: RoundContext, answers: Answers, made: Sequence[tuple[Output, Unload | Split]]
 ) -> ApprovalSummary | None:
     """The section of the summary; None where no approval is required, no answer came and no proposal was dropped."""
     proposals = context.header.proposals
-    if context.closing.proposals_expire_ms is None and not found.given and not found.expired:
+    if context.closing.proposals_expire_ms is None and not answers.given and not answers.expired:
         return None
     ids = {action.proposal_id: output.id for output, action in made}
     return ApprovalSummary(
         open_count=len(proposals),
         open=[
             ProposalRow(
-                id=each.id,
-                kind=each.kind,
-                bundle=each.bundle,
-                source=each.source,
-                destination=each.destination,
-                round=each.round,
-                expires_at=rfc3339(each.expires_ms),
+                id=proposal.id,
+                kind=proposal.kind,
+                bundle=proposal.bundle,
+                source=proposal.source,
+                destination=proposal.destination,
+                round=proposal.round,
+                expires_at=rfc3339(proposal.expires_ms),
             )
-            for each in proposals[:SHOWN_ROWS]
+            for proposal in proposals[:SHOWN_ROWS]
         ],
-        expired=[each.id for each in found.expired[:SHOWN_ROWS]],
+        expired=[proposal.id for proposal in answers.expired[:SHOWN_ROWS]],
         answers=[
             ApprovalRow(
-                id=each.record.id[:MAX_REMARK_CHARACTERS],
-                proposal_id=each.record.proposal_id[:MAX_REMARK_CHARACTERS],
-                kind=each.kind,
-                verdict=each.record.verdict,
-                who=each.record.who,
-                why=each.record.why,
-                outcome=each.outcome,
-                detail=each.detail,
-                action_id=ids.get(each.record.proposal_id) if each.action is not None else None,
+                id=given.record.id[:MAX_REMARK_CHARACTERS],
+                proposal_id=given.record.proposal_id[:MAX_REMARK_CHARACTERS],
+                kind=given.kind,
+                verdict=given.record.verdict,
+                who=given.record.who,
+                why=given.record.why,
+                outcome=given.outcome,
+                detail=given.detail,
+                action_id=ids.get(given.record.proposal_id) if given.action is not None else None,
             )
-            for each in found.given[:SHOWN_ROWS]
+            for given in answers.given[:SHOWN_ROWS]
         ],
     )

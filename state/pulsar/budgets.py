@@ -50,7 +50,9 @@ def limits_of(
 ) -> tuple[Limit, ...]:
     """The limits that are on, in the order in which a hold names them; the counts include drained brokers and their bundles."""
     guards, ledger, end_ms = context.guards, context.ledger, context.end_ms
-    unloads, drained = (ledger.unloads_of_last_hour(is_drain=each, end_ms=end_ms) for each in (False, True))
+    unloads, drained = (
+        ledger.unloads_of_last_hour(is_drain=is_drain, end_ms=end_ms) for is_drain in (False, True)
+    )
     plans_rounds = context.pulsar.policy.plans_rounds
     shared_count = bundles_count if plans_rounds else None
 
@@ -75,14 +77,14 @@ def limits_of(
     if ratio is None:
         ratio = 0.0 if guards.max_unloads_per_hour_count == 0 else MOVED_PER_HOUR_RATIO
     if ratio:
-        limits.append(_moved(ratio, [each.traffic for each in unloads], bundles))
+        limits.append(_moved(ratio, [unload.traffic for unload in unloads], bundles))
     if plans_rounds:
         lifetime_s = (context.closing.expires_ms - end_ms) / MS_PER_S
         most = max(1, int(UNLOADS_PER_S * lifetime_s))
         flying_count = ledger.unloads_in_flight_count(end_ms=end_ms)
         text = f"an executor carries out {most} unloads within {lifetime_s:g} s, and as many are on their way or decided"
         limits.append(Limit("action_ttl_s", most, _spent(flying_count), text=text))
-    return tuple(each for each in limits if each.most)
+    return tuple(limit for limit in limits if limit.most)
 
 
 def _count(
@@ -114,11 +116,11 @@ def _moved(ratio: float, moved: Sequence[Traffic | None], bundles: BundleTable) 
     average_ratio = 1.0 / max(1, len(known))
 
     def share(*rates: Floats) -> Floats:
-        parts = [each / total for each, total in zip(rates, totals, strict=True) if total > 0]
+        parts = [rate / total for rate, total in zip(rates, totals, strict=True) if total > 0]
         return np.mean(parts, axis=0) if parts else np.zeros(len(rates[0]))
 
-    spent = share(*np.array([each for each in moved if each is not None]).reshape(-1, 2).T).sum()
-    unknown_count = sum(each is None for each in moved)
+    spent = share(*np.array([traffic for traffic in moved if traffic is not None]).reshape(-1, 2).T).sum()
+    unknown_count = sum(traffic is None for traffic in moved)
     return Limit(
         "max_moved_per_hour_ratio",
         ratio,
@@ -205,38 +207,38 @@ def _spread(
 
 def _told_to_leave(table: PolicyView, leaving: Mapping[str, Collection[str]], *, count: int) -> Bools:
     """Whether a bundle was told to leave its broker, by row of the rules, (count,)."""
-    found = np.zeros(count, dtype=np.bool_)
+    told = np.zeros(count, dtype=np.bool_)
     bundles = table.view.bundles
     for row, broker in enumerate(table.view.brokers.names if leaving else ()):
         for name in leaving.get(broker, ()):
             at = bundles.row_of(row, name)
             if at is not None:
-                found[at] = True
-    return found
+                told[at] = True
+    return told
 
 
-def _numbers(known: Mapping[str, int], names: Sequence[str], other: int) -> Ints:
-    return np.array([known.get(name, other) for name in names], dtype=np.int64)
+def _numbers(known: Mapping[str, int], names: Sequence[str], default: int) -> Ints:
+    return np.array([known.get(name, default) for name in names], dtype=np.int64)
 
 
 def watch_forbidden(context: RoundContext, table: PolicyView, admitted: Admitted) -> None:
     """Remember what a rule forbids, until a bundle leaves the broker, or nothing was forbidden for too long."""
     header, number = context.header, context.number
     before = {
-        broker: each
-        for broker, each in header.forbidden.items()
-        if number - each.last_round <= FORBIDDEN_ROUNDS
+        broker: record
+        for broker, record in header.forbidden.items()
+        if number - record.last_round <= FORBIDDEN_ROUNDS
     }
-    found = dict(before)
+    forbidden = dict(before)
     for row, hold in reversed(admitted.holds.items()):  # what the policy chose first is what is named
         if hold.reason in ("anti-affinity", "sole-bundle"):
             broker, bundle = table.broker_of(row), table.view.bundles.names[row]
             known = before.get(broker)
             since_round = known.since_round if known and known.rule == hold.reason else number
-            found[broker] = ForbiddenRecord(hold.reason, bundle, hold.detail, since_round, number)
+            forbidden[broker] = ForbiddenRecord(hold.reason, bundle, hold.detail, since_round, number)
     for unload in admitted.unloads:
-        found.pop(unload.source_broker, None)
-    header.forbidden = found
+        forbidden.pop(unload.source_broker, None)
+    header.forbidden = forbidden
 
 
 def find_forbidden(context: RoundContext) -> list[Finding]:
@@ -245,14 +247,14 @@ def find_forbidden(context: RoundContext) -> list[Finding]:
     return [
         Finding(
             kind="forbidden",
-            subject=each.bundle,
+            subject=record.bundle,
             broker=broker,
             bytes_per_s=None,
-            advice=f"{policy} chooses it again and again, and the rule {each.rule} forbids it since round {each.since_round}: "
-            f"{each.detail}. No bundle leaves {broker} meanwhile. The {fleet_planner.NAME} asks this rule while it plans, and "
+            advice=f"{policy} chooses it again and again, and the rule {record.rule} forbids it since round {record.since_round}: "
+            f"{record.detail}. No bundle leaves {broker} meanwhile. The {fleet_planner.NAME} asks this rule while it plans, and "
             "takes another bundle or broker where one may",
         )
-        for broker, each in sorted(context.header.forbidden.items())
-        if each.last_round - each.since_round >= FORBIDDEN_ROUNDS - 1
-        and context.number - each.last_round <= FORBIDDEN_ROUNDS
+        for broker, record in sorted(context.header.forbidden.items())
+        if record.last_round - record.since_round >= FORBIDDEN_ROUNDS - 1
+        and context.number - record.last_round <= FORBIDDEN_ROUNDS
     ]

@@ -207,10 +207,10 @@ def _encode_published(published: Published | None) -> tuple[float, float, int, s
     return published.usage_ratio, published.bytes_per_s, published.updated_ms, names, volumes
 
 
-def _decode_published(found: tuple[float, float, int, str, bytes] | None) -> Published | None:
-    if found is None:
+def _decode_published(encoded: tuple[float, float, int, str, bytes] | None) -> Published | None:
+    if encoded is None:
         return None
-    usage_ratio, bytes_per_s, updated_ms, names, volumes = found
+    usage_ratio, bytes_per_s, updated_ms, names, volumes = encoded
     return Published(
         usage_ratio=usage_ratio,
         bytes_per_s=bytes_per_s,

@@ -86,7 +86,7 @@ def _advance(
         ),
         round_end_ms=closing.end_ms,
         max_report_age_ms=pulsar.rounds.max_report_age_ms,
-        left={each.bundle for each in ledger.unloads_on_their_way()} if pulsar.policy.plans_rounds else None,
+        left={move.bundle for move in ledger.unloads_on_their_way()} if pulsar.policy.plans_rounds else None,
     )
 
 
@@ -145,7 +145,7 @@ def _decide(
     actions = [output for output, _ in made]
     outputs = [*actions, *(output for output, _ in proposed)]
     summary = msgspec.structs.replace(
-        summarize(context, table, decided, actions=actions, found=found),
+        summarize(context, table, decided, actions=actions, findings=found),
         promises=promised_,
         approval=approvals.section(context, answers, made),
         upkeep=drains.section(context, decided.drained),

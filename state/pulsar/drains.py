@@ -82,8 +82,8 @@ class PutBack:
 def begin(context: RoundContext) -> list[PutBack]:
     """Remember drains as they begin and forget those that ended; returns the bundles that were put back at drained brokers."""
     header, advanced, drains = context.header, context.advanced, context.closing.overlay.drained_brokers
-    header.drains = {name: each for name, each in header.drains.items() if name in drains}
-    found = []
+    header.drains = {name: drain for name, drain in header.drains.items() if name in drains}
+    put_back = []
     for broker in sorted(drains):
         rows = advanced.rows_of(broker)
         if rows is None:
@@ -95,12 +95,12 @@ def begin(context: RoundContext) -> list[PutBack]:
             header.drains[broker] = DrainRecord(report_ms, len(rows))
             continue
         begun_ms = advanced.runs_begun_ms(broker)
-        found += [
+        put_back += [
             PutBack(bundle=advanced.fleet.bundles[row], broker=broker)
             for row in rows
             if begun_ms[row] > known.report_ms
         ]
-    return found
+    return put_back
 
 
 def decide(admission: Admission) -> Drained:
@@ -218,8 +218,8 @@ class _Desk:
         group = int(self._admission.context.groups.of_namespaces([namespace])[0])
         rows = np.flatnonzero(self._table.broker_groups == group)
         is_unmeasured = ~self._table.view.brokers.is_measured[rows]
-        found: list[int] = rows[np.lexsort((rows, self._usage_ratio[rows], is_unmeasured))].tolist()
-        return found
+        least_used: list[int] = rows[np.lexsort((rows, self._usage_ratio[rows], is_unmeasured))].tolist()
+        return least_used
 
     def _let_go(self, source: _Source, leaving: _Leaving, place: int) -> Unload:
         usage_points = 100.0 * float(self._usage_ratio[place])
@@ -251,8 +251,8 @@ def _shown_already(context: RoundContext) -> dict[str, Refusal]:
     if not context.closing.is_dry_run:
         return {}
     cooling = context.ledger.resting("unload", context.pulsar, end_ms=context.end_ms).cooling
-    found = dict.fromkeys(cooling, ("cooldown", "cooldown: the dry-run has shown it"))
-    return found | {
+    shown = dict.fromkeys(cooling, ("cooldown", "cooldown: the dry-run has shown it"))
+    return shown | {
         bundle: ("dry-run", f"the dry-run has moved it to {there}")
         for bundle, (_, there) in context.fleet.shadow.items()
     }
@@ -302,23 +302,23 @@ def _drain_row(context: RoundContext, window: MaintenanceRow, report: WaitingRep
 
 def _left(drained: Drained) -> Section[LeftRow]:
     """Bundles at drained brokers; those that stay are named before those that leave."""
-    order = sorted(drained.left, key=lambda each: each.outcome == "acted")
-    outcomes = Counter(each.outcome for each in drained.left)
+    order = sorted(drained.left, key=lambda row: row.outcome == "acted")
+    outcomes = Counter(row.outcome for row in drained.left)
     return Section(
         count=len(drained.left), outcomes=dict(sorted(outcomes.items())), heaviest=order[:SHOWN_ROWS]
     )
 
 
-def find_put_back(found: Sequence[PutBack]) -> list[Finding]:
+def find_put_back(put_back: Sequence[PutBack]) -> list[Finding]:
     """Bundles that Pulsar placed at a drained broker again, while they are there."""
     return [
         Finding(
             kind="put-back",
-            subject=each.bundle,
-            broker=each.broker,
+            subject=placed.bundle,
+            broker=placed.broker,
             bytes_per_s=None,
             advice="it came to the broker after its drain began, because Pulsar placed it there or somebody moved it: it is "
             "moved off again in the next rounds",
         )
-        for each in found
+        for placed in put_back
     ]

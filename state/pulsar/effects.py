@@ -63,31 +63,35 @@ def judge(context: RoundContext) -> Effects:
     """Judge earlier actions by the reports of a round."""
     ledger, guards, end_ms = context.ledger, context.guards, context.end_ms
     patience_ms = guards.ineffective_after_rounds_count * context.header.length_ms + context.max_report_age_ms
-    for each in ledger.decisions:
-        last_ms = each.until_ms if each.succeeded_ms is None else each.succeeded_ms + patience_ms
-        each.is_watched = each.is_watched and end_ms < last_ms
-    watched = [each for each in ledger.decisions if each.is_watched and each.succeeded_ms is not None]
-    expired = [each for each in ledger.decisions if each.is_unanswered(end_ms)]
+    for decision in ledger.decisions:
+        last_ms = decision.until_ms if decision.succeeded_ms is None else decision.succeeded_ms + patience_ms
+        decision.is_watched = decision.is_watched and end_ms < last_ms
+    watched = [
+        decision for decision in ledger.decisions if decision.is_watched and decision.succeeded_ms is not None
+    ]
+    expired = [decision for decision in ledger.decisions if decision.is_unanswered(end_ms)]
     names = {
         name
-        for each in watched + expired
-        for name in (each.bundle, *(child.bundle for child in each.children))
+        for decision in watched + expired
+        for name in (decision.bundle, *(child.bundle for child in decision.children))
     }
     owners = context.advanced.owners_of(names) if names else {}
-    elsewhere = [found for each in watched for found in _judge_one(context, each, owners)]
-    for each in expired:  # counted as soon as reports show whether it had an effect
-        found = _has_effect(each, owners, context.reports)
-        if found is not None:
-            each.is_counted = True
-            ledger.count_unanswered(decided_ms=each.decided_ms, had_effect=found)
+    elsewhere = [landed for decision in watched for landed in _judge_one(context, decision, owners)]
+    for decision in expired:  # counted as soon as reports show whether it had an effect
+        had_effect = _has_effect(decision, owners, context.reports)
+        if had_effect is not None:
+            decision.is_counted = True
+            ledger.count_unanswered(decided_ms=decision.decided_ms, had_effect=had_effect)
     leaving = _see_departures(ledger, context.advanced, end_ms=end_ms)
     for kind in get_args(ActionKind):
         if 0 < guards.failing_actions_count <= ledger.failures_count(kind):
             ledger.failing_since_ms.setdefault(kind, end_ms)
     ineffective = {
-        each.bundle: each
-        for each in ledger.decisions
-        if each.verdict and each.verdict.outcome == "ineffective" and each.verdict.judged_ms == end_ms
+        decision.bundle: decision
+        for decision in ledger.decisions
+        if decision.verdict
+        and decision.verdict.outcome == "ineffective"
+        and decision.verdict.judged_ms == end_ms
     }
     return Effects(elsewhere=elsewhere, ineffective=ineffective, leaving=leaving)
 
@@ -96,12 +100,12 @@ def _judge_one(context: RoundContext, decision: Decision, owners: Mapping[str, s
     """Judge an action that succeeded, if the round shows its effect; the result is where it landed, if not as decided."""
     most_count, owner = context.guards.ineffective_after_rounds_count, owners.get(decision.bundle, "")
     elsewhere = []
-    found = _has_effect(decision, owners, context.reports) if most_count else True
-    if found:
+    has_effect = _has_effect(decision, owners, context.reports) if most_count else True
+    if has_effect:
         end_watch(decision, Verdict("good", context.end_ms, owner, decision.rounds_count))
         if decision.destination is not None and owner not in ("", decision.source, decision.destination):
             elsewhere = [Elsewhere(decision.bundle, owner, decision.destination)]
-    elif found is False:
+    elif has_effect is False:
         decision.rounds_count += 1
         if decision.rounds_count >= most_count:
             end_watch(decision, Verdict("ineffective", context.end_ms, owner, decision.rounds_count))
@@ -147,17 +151,17 @@ def _has_reported_since(decision: Decision, reports: Mapping[str, WaitingReport]
 
 def _see_departures(ledger: Ledger, advanced: Advanced, *, end_ms: int) -> dict[str, set[str]]:
     """By broker, bundles that are still leaving. One that is seen at another broker has left; one whose unload is over stays."""
-    found: dict[str, set[str]] = defaultdict(set)
+    leaving: dict[str, set[str]] = defaultdict(set)
     on_their_way = ledger.unloads_on_their_way()
-    stays = [advanced.owns(each.source, each.bundle) for each in on_their_way]
-    gone = {each.bundle for each, is_there in zip(on_their_way, stays, strict=True) if not is_there}
+    stays = [advanced.owns(unload.source, unload.bundle) for unload in on_their_way]
+    gone = {unload.bundle for unload, is_there in zip(on_their_way, stays, strict=True) if not is_there}
     elsewhere = advanced.owners_of(gone) if gone else {}
-    for each, is_there in zip(on_their_way, stays, strict=True):
-        may_leave = is_there or each.bundle not in elsewhere
-        each.is_leaving = may_leave and (end_ms < each.until_ms or each.is_watched)
-        if each.is_leaving and is_there:
-            found[each.source].add(each.bundle)
-    return found
+    for unload, is_there in zip(on_their_way, stays, strict=True):
+        may_leave = is_there or unload.bundle not in elsewhere
+        unload.is_leaving = may_leave and (end_ms < unload.until_ms or unload.is_watched)
+        if unload.is_leaving and is_there:
+            leaving[unload.source].add(unload.bundle)
+    return leaving
 
 
 SETTLED_ROUNDS = 2
@@ -224,35 +228,37 @@ def check_promises(context: RoundContext) -> list[Decision]:
     """Check the promises that can be checked in this round; returns their decisions, in order."""
     ledger, loads = context.ledger, context.loads
     due = [
-        each
-        for each in ledger.decisions
-        if _is_due(each, length_ms=context.header.length_ms, end_ms=context.end_ms)
+        decision
+        for decision in ledger.decisions
+        if _is_due(decision, length_ms=context.header.length_ms, end_ms=context.end_ms)
     ]
     if not due:
         return []
     reported, moving = set(loads.names), ledger.unsettled_brokers(end_ms=context.end_ms)
-    plans = {each.plan for each in ledger.decisions if each.promise is not None}
-    found = []
-    for each in due:
+    plans = {decision.plan for decision in ledger.decisions if decision.promise is not None}
+    checked = []
+    for decision in due:
         brokers = {
-            side: broker for side in each.before_points if (broker := each.broker_of(side)) is not None
+            side: broker
+            for side in decision.before_points
+            if (broker := decision.broker_of(side)) is not None
         }
         if (
-            each.plan in plans
+            decision.plan in plans
             or not reported.issuperset(brokers.values())
             or moving.intersection(brokers.values())
         ):
             continue
         promise = Promise(
-            before_points=each.before_points,
-            expected_points=ledger.expected_points(each),
+            before_points=decision.before_points,
+            expected_points=ledger.expected_points(decision),
             seen_points={side: loads.points_of(broker) for side, broker in brokers.items()},
         )
         if promise.expected_closer_points >= LEAST_CLOSER_POINTS:
-            each.promise = CheckedPromise(checked_ms=context.end_ms, promise=promise)
-            plans.add(each.plan)
-            found.append(each)
-    return found
+            decision.promise = CheckedPromise(checked_ms=context.end_ms, promise=promise)
+            plans.add(decision.plan)
+            checked.append(decision)
+    return checked
 
 
 def _is_due(decision: Decision, *, length_ms: int, end_ms: int) -> bool:
@@ -272,27 +278,27 @@ def summarize_promises(context: RoundContext, checked: Sequence[Decision]) -> Pr
     last = context.ledger.last_promises(end_ms=context.end_ms)
     if not last:
         return None
-    kept_count = sum(each.is_kept for each in last)
+    kept_count = sum(promise.is_kept for promise in last)
     rows = [
         PromiseRow(
-            id=each.id,
-            bundle=each.bundle,
-            brokers={side: broker for side in promise.before_points if (broker := each.broker_of(side))},
+            id=decision.id,
+            bundle=decision.bundle,
+            brokers={side: broker for side in promise.before_points if (broker := decision.broker_of(side))},
             before_points=dict(promise.before_points),
             expected_points=dict(promise.expected_points),
             seen_points=dict(promise.seen_points),
             outcome="kept" if promise.is_kept else "failed",
         )
-        for each in checked
-        if each.promise and (promise := each.promise.promise)
+        for decision in checked
+        if decision.promise and (promise := decision.promise.promise)
     ]
-    outcomes = Counter(each.outcome for each in rows)
+    outcomes = Counter(row.outcome for row in rows)
     return PromisesSummary(
         kept_count=kept_count,
         failed_count=len(last) - kept_count,
-        expected_gain_points=math.fsum(each.expected_gain_points for each in last) / len(last),
-        gain_points=math.fsum(each.gain_points for each in last) / len(last),
-        error_points=math.fsum(each.error_points for each in last) / len(last),
+        expected_gain_points=math.fsum(promise.expected_gain_points for promise in last) / len(last),
+        gain_points=math.fsum(promise.gain_points for promise in last) / len(last),
+        error_points=math.fsum(promise.error_points for promise in last) / len(last),
         checked=Section(count=len(rows), outcomes=dict(sorted(outcomes.items())), heaviest=rows[:SHOWN_ROWS]),
     )
 

@@ -134,10 +134,10 @@ def _not_measured(fleet: Fleet, table: PolicyView, loads: Loads) -> Iterator[Fin
     alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for group in np.unique(table.broker_groups[lacking.any(axis=1)]).tolist():
         rows = np.flatnonzero(table.broker_groups == group)
-        others = brokers.measured[rows].any(axis=0)
-        for row in rows[(lacking[rows] & others).any(axis=1)].tolist():
+        group_measures = brokers.measured[rows].any(axis=0)
+        for row in rows[(lacking[rows] & group_measures).any(axis=1)].tolist():
             measured = {RESOURCES[at] for at in np.flatnonzero(brokers.measured[row]).tolist()}
-            missing = {RESOURCES[at] for at in np.flatnonzero(lacking[row] & others).tolist()}
+            missing = {RESOURCES[at] for at in np.flatnonzero(lacking[row] & group_measures).tolist()}
             if "bytes" in measured:
                 missing.difference_update(_BANDWIDTH)
             if measured.issuperset(_BANDWIDTH):
@@ -145,7 +145,7 @@ def _not_measured(fleet: Fleet, table: PolicyView, loads: Loads) -> Iterator[Fin
             alike[tuple(name for name in RESOURCES if name in missing)].append(brokers.names[row])
     for lacks, names in alike.items():
         if lacks:
-            remedies = dict.fromkeys(_LACK_REMEDIES.get(each, _DECLARE) for each in lacks)
+            remedies = dict.fromkeys(_LACK_REMEDIES.get(lack, _DECLARE) for lack in lacks)
             yield Finding(
                 kind="not-measured",
                 subject=", ".join(lacks),
@@ -178,7 +178,7 @@ def _idle(context: RoundContext, table: PolicyView) -> Iterator[Finding]:
             )
 
 
-def of_actions(context: RoundContext, found: Effects) -> list[Finding]:
+def of_actions(context: RoundContext, effects: Effects) -> list[Finding]:
     """Actions without effect while their bundles rest, and unloads that landed elsewhere."""
     resting = context.ledger.ineffective(context.guards.ineffective_rest_s, end_ms=context.end_ms)
     return [
@@ -186,23 +186,23 @@ def of_actions(context: RoundContext, found: Effects) -> list[Finding]:
             Finding(
                 kind="ineffective",
                 subject=bundle,
-                broker=each.verdict.broker,
+                broker=decision.verdict.broker,
                 bytes_per_s=None,
-                advice=f"its {each.kind} is said to have succeeded, {each.verdict.rounds_count} rounds of reports show no "
+                advice=f"its {decision.kind} is said to have succeeded, {decision.verdict.rounds_count} rounds of reports show no "
                 f"effect: look for who undoes it; the bundle is left alone for ineffective_rest_s",
             )
-            for bundle, each in sorted((resting | found.ineffective).items())
-            if each.verdict
+            for bundle, decision in sorted((resting | effects.ineffective).items())
+            if decision.verdict
         ),
         *(
             Finding(
                 kind="landed-elsewhere",
-                subject=each.bundle,
-                broker=each.owner,
+                subject=landed.bundle,
+                broker=landed.owner,
                 bytes_per_s=None,
-                advice=f"it was to go to {each.destination}: Pulsar's own placement may have overruled that",
+                advice=f"it was to go to {landed.destination}: Pulsar's own placement may have overruled that",
             )
-            for each in found.elsewhere
+            for landed in effects.elsewhere
         ),
     ]
 
@@ -283,12 +283,12 @@ def of_unowned(tick: Tick | None, bundles_count: int) -> list[Finding]:
 def of_splits(splits: Splits) -> list[Finding]:
     """Topics that keep their bundles above a limit of splits, so that no split can help."""
     examined = splits.plan.examined
-    found = []
+    findings = []
     for row in np.flatnonzero(examined.heaviest_topic != NO_TOPIC).tolist():
         bundle, trigger = int(examined.rows[row]), examined.trigger_of(row)
         topic, share = one_topic(splits, row)
         amount = f"{examined.evidence_of(row)[evidence_name(trigger)]:.0f} {UNITS[TRIGGERS.index(trigger)]}"
-        found.append(
+        findings.append(
             Finding(
                 kind="one-topic",
                 subject=topic,
@@ -298,7 +298,7 @@ def of_splits(splits: Splits) -> list[Finding]:
                 f"more partitions, or raise the limit",
             )
         )
-    return found
+    return findings
 
 
 def _with_bundles(topics: TopicTable, rows: list[int]) -> list[tuple[int, int | None]]:
@@ -323,7 +323,9 @@ _BROKERS_COUNT = 3
 def _watch_coordinators(context: RoundContext) -> Gathered | None:
     """The broker that alone has bundles of ``pulsar/system``, more than one, and since when; a missing report proves nothing."""
     before, reports = None if context.closing.restarted else context.before.gathered, context.reports
-    counts = {name: len(found) for name, each in reports.items() if (found := each.report.cluster_bundles)}
+    counts = {
+        name: len(bundles) for name, report in reports.items() if (bundles := report.report.cluster_bundles)
+    }
     if before is not None and before.broker not in reports and not counts:
         return before
     [(broker, count)] = counts.items() if len(counts) == 1 else [("", 0)]

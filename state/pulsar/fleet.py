@@ -88,9 +88,9 @@ class Advanced:
         if is_all and self.is_sampled.all() and not len(self.uncounted_rows):
             return self.reported
         at = slice(len(rows)) if is_all else rows
-        found: Floats = np.where(self.is_sampled[at, None], self.reported[at], self.fleet.averages[at])
-        found[self.is_uncounted(rows)] = 0.0
-        return found
+        rates: Floats = np.where(self.is_sampled[at, None], self.reported[at], self.fleet.averages[at])
+        rates[self.is_uncounted(rows)] = 0.0
+        return rates
 
     def is_uncounted(self, rows: Ints) -> Bools:
         """Whether finer bundles count instead of these leading rows, (k,)."""
@@ -214,7 +214,7 @@ def inherit(
 
     They become rows of ``fleet`` that the next ``advance`` treats as known: owned by the parent's owner, last listed when the parent was.
     """
-    blind = {each.bundle: each.blind_cut for _, children in splits for each in children if each.blind_cut}
+    blind = {child.bundle: child.blind_cut for _, children in splits for child in children if child.blind_cut}
     fleet.blind_cuts = fleet.blind_cuts | {name: cut for name, cut in blind.items() if listed(name)}
     row_of = dict(zip(fleet.bundles, range(len(fleet.bundles)), strict=True))
     born = [
@@ -227,14 +227,14 @@ def inherit(
     if not born:
         return
     parents = np.array([row for row, _, _, _ in born], dtype=np.int64)
-    messages, volume = (np.array([each[at] for each in born]) for at in (2, 3))
+    messages, volume = (np.array([child[at] for child in born]) for at in (2, 3))
     shares = np.column_stack([messages, messages, volume, volume])
     fleet.bundles = [*fleet.bundles, *(name for _, name, _, _ in born)]
     for name in ("owner", "last_ms", "namespace", *_AVERAGED, *_BEGUN):
         column = getattr(fleet, name)
-        own = np.zeros_like(column[parents]) if name in _BEGUN else column[parents]
-        own = own * {"averages": shares, "split_averages": shares[:, 1:3]}.get(name, 1)
-        setattr(fleet, name, np.concatenate([column, own]))
+        inherited = np.zeros_like(column[parents]) if name in _BEGUN else column[parents]
+        inherited = inherited * {"averages": shares, "split_averages": shares[:, 1:3]}.get(name, 1)
+        setattr(fleet, name, np.concatenate([column, inherited]))
 
 
 def _carry_bundles(

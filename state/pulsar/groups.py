@@ -74,7 +74,7 @@ class Groups:
     isolation: tuple[Isolation, ...] = ()
 
     @staticmethod
-    def of(facts: Facts | None) -> "Groups":
+    def from_facts(facts: Facts | None) -> "Groups":
         """The groups that are in force with ``facts``."""
         return Groups() if facts is None else Groups(tuple(facts.isolation))
 
@@ -110,18 +110,18 @@ class Groups:
         """Which of the fleet's leading ``count`` bundles are at a broker of another group than their own, (count,)."""
         if self.is_one:
             return np.zeros(count, dtype=np.bool_)
-        own = self.of_namespaces(fleet.namespaces)[fleet.namespace[:count]]
-        foreign: Bools = own != self.of_brokers(fleet.brokers)[fleet.owner[:count]]
+        groups = self.of_namespaces(fleet.namespaces)[fleet.namespace[:count]]
+        foreign: Bools = groups != self.of_brokers(fleet.brokers)[fleet.owner[:count]]
         return foreign
 
     def split_by_broker(self, values: Mapping[str, ValueT]) -> dict[int, dict[str, ValueT]]:
         """``values`` by broker, split up by the group of the broker."""
         if self.is_one:
             return {DEFAULT: dict(values)}
-        found: dict[int, dict[str, ValueT]] = {}
+        by_group: dict[int, dict[str, ValueT]] = {}
         for group, (name, value) in zip(self.of_brokers(list(values)).tolist(), values.items(), strict=True):
-            found.setdefault(group, {})[name] = value
-        return found
+            by_group.setdefault(group, {})[name] = value
+        return by_group
 
 
 def host_of(broker: str) -> str:
@@ -131,14 +131,14 @@ def host_of(broker: str) -> str:
 
 
 def _first_matches(names: Iterable[str], patterns: Sequence[Sequence[str]]) -> Ints:
-    matchers = [list(map(compile_pattern, each)) for each in patterns]
+    matchers = [list(map(compile_pattern, of_group)) for of_group in patterns]
     return np.array(
         [
             next(
                 (
                     group
-                    for group, each in enumerate(matchers, start=1)
-                    if any(pattern.fullmatch(name) for pattern in each)
+                    for group, of_group in enumerate(matchers, start=1)
+                    if any(pattern.fullmatch(name) for pattern in of_group)
                 ),
                 DEFAULT,
             )
@@ -171,18 +171,18 @@ def remember_policy(
     memory: PolicyMemory, policy: AnyPolicy, groups: Groups, after: Mapping[int, Any]
 ) -> PolicyMemory:
     """The memory with what the policy now remembers about these groups; groups that did not run keep theirs."""
-    kept, new = memory.get(policy.name, {}), {number: vars_of(each) for number, each in after.items()}
-    found: dict[str, dict[str, Any]] = {}
+    kept, new = memory.get(policy.name, {}), {number: vars_of(value) for number, value in after.items()}
+    merged: dict[str, dict[str, Any]] = {}
     for name in policy.broker_fields:
         before = groups.split_by_broker(kept.get(name, {})) if not groups.is_one else {}
-        others = [values for number, values in before.items() if number not in after]
-        found[name] = dict(
-            chain.from_iterable(each.items() for each in (*others, *(t[name] for t in new.values())))
+        idle = [values for number, values in before.items() if number not in after]
+        merged[name] = dict(
+            chain.from_iterable(values.items() for values in (*idle, *(t[name] for t in new.values())))
         )
     for name in policy.group_fields:
         now = {groups.key_of(number): values[name] for number, values in new.items()}
-        found[name] = {**kept.get(name, {}), **now}
-    return {policy.name: found}
+        merged[name] = {**kept.get(name, {}), **now}
+    return {policy.name: merged}
 
 
 def keep_policy(memory: PolicyMemory, policy: AnyPolicy) -> PolicyMemory:

@@ -42,10 +42,10 @@ def covers(bundles: Collection[str], bundle: str) -> bool:
     if wanted is None:
         return False
     reached = wanted.lower
-    for each in sorted(found for found in map(range_of, bundles) if found is not None):
-        if each.lower > reached:
+    for range_ in sorted(range_ for range_ in map(range_of, bundles) if range_ is not None):
+        if range_.lower > reached:
             break
-        reached = max(reached, each.upper)
+        reached = max(reached, range_.upper)
     return reached >= wanted.upper
 
 
@@ -53,8 +53,8 @@ def find_overlaps(bundles: Iterable[str]) -> dict[str, list[str]]:
     """By bundle that overlaps finer ones of its namespace, these; of equally wide ones the first counts as the finer."""
     by_namespace = defaultdict(list)
     for bundle in bundles:
-        if (found := range_of(bundle)) is not None:
-            by_namespace[namespace_of(bundle)].append((found, bundle))
+        if (range_ := range_of(bundle)) is not None:
+            by_namespace[namespace_of(bundle)].append((range_, bundle))
     overlaps: dict[str, list[str]] = {}
     for ranges in by_namespace.values():
         ranges.sort()
@@ -67,19 +67,19 @@ def _overlaps_in(ranges: list[tuple[BundleRange, str]]) -> dict[str, list[str]]:
     """The same for one namespace."""
     counted: list[tuple[BundleRange, str]] = []  # ascending, none overlaps another
     wider = []
-    for each in sorted(ranges, key=lambda each: (each[0].upper - each[0].lower, each)):
-        place = _overlapped_by(each[0], counted)
+    for pair in sorted(ranges, key=lambda pair: (pair[0].upper - pair[0].lower, pair)):
+        place = _overlapped_by(pair[0], counted)
         if len(place):
-            wider.append(each)
+            wider.append(pair)
         else:
-            counted.insert(place.start, each)
-    return {bundle: [counted[at][1] for at in _overlapped_by(found, counted)] for found, bundle in wider}
+            counted.insert(place.start, pair)
+    return {bundle: [counted[at][1] for at in _overlapped_by(range_, counted)] for range_, bundle in wider}
 
 
-def _overlapped_by(found: BundleRange, counted: list[tuple[BundleRange, str]]) -> range:
+def _overlapped_by(range_: BundleRange, counted: list[tuple[BundleRange, str]]) -> range:
     """Places in ``counted`` of those that a range overlaps; the place for it where there are none."""
-    first = bisect_right(counted, found.lower, key=lambda each: each[0].upper)
-    return range(first, bisect_left(counted, found.upper, key=lambda each: each[0].lower))
+    first = bisect_right(counted, range_.lower, key=lambda pair: pair[0].upper)
+    return range(first, bisect_left(counted, range_.upper, key=lambda pair: pair[0].lower))
 
 
 def members_of(overlaps: Mapping[str, Collection[str]]) -> frozenset[str]:
@@ -139,7 +139,7 @@ def listings_of(
         and before.bundle_names.begin_with(bundles)
     )
     time_ms = np.repeat(times, counts)
-    found = Listings(
+    listings = Listings(
         broker=np.repeat(np.arange(len(names), dtype=np.int64), counts),
         bundles=bundles,
         run_start_ms=before.run_start_ms if is_as_before else time_ms,
@@ -151,7 +151,7 @@ def listings_of(
         is_as_before=is_as_before,
     )
     if is_as_before:
-        return found
+        return listings
     known = _known_rows(before, names, times, max_age_ms)
     entries = np.concatenate(
         [
@@ -160,8 +160,8 @@ def listings_of(
         ]
     )
     run_start_ms = np.where(entries == _NEW, time_ms, np.append(before.run_start_ms, 0)[entries])
-    found = replace(found, run_start_ms=run_start_ms)
-    return found if gaps is None else _with_absent(found, before, entries, known, gaps, times)
+    listings = replace(listings, run_start_ms=run_start_ms)
+    return listings if gaps is None else _with_absent(listings, before, entries, known, gaps, times)
 
 
 def first_rows(count: int) -> Ints:
@@ -204,22 +204,26 @@ def _with_absent(
     listings: Listings, before: Fleet, entries: Ints, known: list[int], gaps: Gaps, times: Ints
 ) -> Listings:
     """The listings and the bundles that stay, each at its place."""
-    absent = [each for each in _left_out(before, entries, known, gaps, times) if each.bundle not in gaps.left]
+    absent = [
+        missing
+        for missing in _left_out(before, entries, known, gaps, times)
+        if missing.bundle not in gaps.left
+    ]
     stays = sorted(_not_elsewhere(absent, listings, before, entries)) if absent else []
     if not stays:
         return listings
     bundles, starts = listings.bundles.copy(), np.searchsorted(listings.broker, np.arange(len(known) + 1))
     at = [
-        bisect_left(bundles, each.bundle, int(starts[each.broker]), int(starts[each.broker + 1]))
-        for each in stays
+        bisect_left(bundles, missing.bundle, int(starts[missing.broker]), int(starts[missing.broker + 1]))
+        for missing in stays
     ]
-    for place, each in zip(reversed(at), reversed(stays), strict=True):
-        bundles.insert(place, each.bundle)
+    for place, missing in zip(reversed(at), reversed(stays), strict=True):
+        bundles.insert(place, missing.bundle)
     return Listings(
-        broker=np.insert(listings.broker, at, [each.broker for each in stays]),
+        broker=np.insert(listings.broker, at, [missing.broker for missing in stays]),
         bundles=bundles,
-        run_start_ms=np.insert(listings.run_start_ms, at, [each.run_start_ms for each in stays]),
-        time_ms=np.insert(listings.time_ms, at, [each.last_ms for each in stays]),
+        run_start_ms=np.insert(listings.run_start_ms, at, [missing.run_start_ms for missing in stays]),
+        time_ms=np.insert(listings.time_ms, at, [missing.last_ms for missing in stays]),
         traffic=np.insert(listings.traffic, at, 0.0, axis=0),
         has_traffic=np.insert(listings.has_traffic, at, False),
         counts=np.insert(listings.counts, at, 0, axis=0),
@@ -252,7 +256,7 @@ def _left_out(before: Fleet, entries: Ints, known: list[int], gaps: Gaps, times:
 
 def _not_elsewhere(absent: list[_Absent], listings: Listings, before: Fleet, entries: Ints) -> list[_Absent]:
     """Those that no other broker lists in a later run, and whose range listed ranges of their namespace do not cover."""
-    listed: dict[str, dict[str, tuple[int, int]]] = {namespace_of(each.bundle): {} for each in absent}
+    listed: dict[str, dict[str, tuple[int, int]]] = {namespace_of(missing.bundle): {} for missing in absent}
     is_near = np.array([name in listed for name in before.namespaces], dtype=np.bool_)
     near = is_near[before.namespace[before.listed_rows]]
     for at in np.flatnonzero((entries == _NEW) | near[entries]).tolist():
@@ -261,13 +265,13 @@ def _not_elsewhere(absent: list[_Absent], listings: Listings, before: Fleet, ent
         runs = listed.get(namespace_of(bundle))
         if runs is not None:
             runs[bundle] = max(run, runs.get(bundle, run))
-    found = []
-    for each in absent:
-        runs = listed[namespace_of(each.bundle)]
-        is_later = runs.get(each.bundle, (-1, -1)) > (each.run_start_ms, each.broker)
-        if not is_later and not covers(runs.keys() - {each.bundle}, each.bundle):
-            found.append(each)
-    return found
+    stays = []
+    for missing in absent:
+        runs = listed[namespace_of(missing.bundle)]
+        is_later = runs.get(missing.bundle, (-1, -1)) > (missing.run_start_ms, missing.broker)
+        if not is_later and not covers(runs.keys() - {missing.bundle}, missing.bundle):
+            stays.append(missing)
+    return stays
 
 
 def match(known: Sequence[str], wanted: Sequence[str]) -> Ints:
@@ -350,7 +354,9 @@ def compare(
     after.overlapping = sorted(members_of(overlaps))
     last = set(before.overlapping)
     confirmed = {
-        wide: [each for each in finer if each in last] for wide, finer in overlaps.items() if wide in last
+        wide: [bundle for bundle in finer if bundle in last]
+        for wide, finer in overlaps.items()
+        if wide in last
     }
     return {wide: finer for wide, finer in confirmed.items() if finer}, returned
 
@@ -358,11 +364,11 @@ def compare(
 def _was_listed(before: Fleet) -> Bools:
     """Whether the last snapshot listed each bundle, (b + 1,); the last one stands for those that were not known."""
     count = before.listed_count
-    found = np.zeros(len(before.owner) + 1, dtype=np.bool_)
-    found[:count] = True
+    was_listed = np.zeros(len(before.owner) + 1, dtype=np.bool_)
+    was_listed[:count] = True
     if before.has_absent:
-        found[:count] = before.last_ms[:count] >= before.broker_last_ms[before.owner[:count]]
-    return found
+        was_listed[:count] = before.last_ms[:count] >= before.broker_last_ms[before.owner[:count]]
+    return was_listed
 
 
 def _returned(
@@ -370,15 +376,15 @@ def _returned(
 ) -> dict[str, list[str]]:
     """By broker, bundles with traffic that its last report left out and that it lists again."""
     rows = np.flatnonzero((old >= 0) & ~was_listed[old] & ~is_absent)
-    found = defaultdict(list)
+    returned = defaultdict(list)
     for row, known in zip(rows.tolist(), old[rows].tolist(), strict=True):
         broker = after.brokers[int(after.owner[row])]
         owner = int(before.owner[known])
         if owner == NOBODY or before.brokers[owner] != broker or not before.averages[known].any():
             continue
         if before.last_ms[known] < before.broker_last_ms[owner]:  # else the broker sent no report
-            found[broker].append(after.bundles[row])
-    return found
+            returned[broker].append(after.bundles[row])
+    return returned
 
 
 def _suspects(before: Fleet, after: Fleet, is_listed: Bools, *, is_new: Bools) -> list[str]:

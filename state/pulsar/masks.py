@@ -27,20 +27,20 @@ _SHARE_RATIO = 0.5
 
 def carries_own_topics(fleet: Fleet, count: int, facts: Facts | None) -> Bools:
     """Which of the fleet's leading ``count`` bundles carry little but this program's own topics, (count,)."""
-    found = np.zeros(count, dtype=np.bool_)
+    carries = np.zeros(count, dtype=np.bool_)
     if facts is None or not facts.own_topics:
-        return found
-    own = facts.own_topics
-    named = np.fromiter(map(own.__contains__, fleet.bundles[:count]), dtype=np.bool_, count=count)
+        return carries
+    own_topics = facts.own_topics
+    named = np.fromiter(map(own_topics.__contains__, fleet.bundles[:count]), dtype=np.bool_, count=count)
     for row in np.flatnonzero(named).tolist():
-        messages, volume = own[fleet.bundles[row]]
+        messages, volume = own_topics[fleet.bundles[row]]
         average = fleet.averages[row]
-        found[row] = (
+        carries[row] = (
             messages + volume > 0
             and messages >= _SHARE_RATIO * (average[RATE_IN] + average[RATE_OUT])
             and volume >= _SHARE_RATIO * (average[THROUGHPUT_IN] + average[THROUGHPUT_OUT])
         )
-    return found
+    return carries
 
 
 MASK_REASONS = (
@@ -161,16 +161,16 @@ def _paint(context: RoundContext, kind: ActionKind, samples: Ints, *, overlappin
     codes = np.where(samples == 0, NO_SAMPLES, OPEN).astype(np.int8)
     codes[context.advanced.is_absent] = ABSENT
     _paint_namespaces(codes, context)
-    own = ledger.resting(kind, pulsar, end_ms=end_ms)
-    other = ledger.resting("split" if kind == "unload" else "unload", pulsar, end_ms=end_ms)
+    resting = ledger.resting(kind, pulsar, end_ms=end_ms)
+    other_resting = ledger.resting("split" if kind == "unload" else "unload", pulsar, end_ms=end_ms)
     _paint_bundles(
         codes,
         context.fleet,
         (OVERLAPPING, overlapping),
         (REJECTED, context.header.rejected),
-        (COOLDOWN, own.cooling),
+        (COOLDOWN, resting.cooling),
         (INEFFECTIVE, ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=end_ms)),
-        (IN_FLIGHT, own.in_flight | other.in_flight),
+        (IN_FLIGHT, resting.in_flight | other_resting.in_flight),
     )
     return codes
 
@@ -190,5 +190,5 @@ def _paint_bundles(codes: Codes, fleet: Fleet, *named: tuple[int, Iterable[str]]
         reasons |= dict.fromkeys(names, reason)
     if reasons:
         painted = map(reasons.get, fleet.bundles[: len(codes)], repeat(OPEN))
-        found = np.fromiter(painted, dtype=np.int8, count=len(codes))
-        np.copyto(codes, found, where=found != OPEN)
+        new_codes = np.fromiter(painted, dtype=np.int8, count=len(codes))
+        np.copyto(codes, new_codes, where=new_codes != OPEN)

@@ -94,15 +94,15 @@ def keep(moves: ShadowMoves, advanced: Advanced, *, end_ms: int, max_report_age_
 def shadow_of_round(moves: ShadowMoves, advanced: Advanced, costs: Costs) -> Shadow | None:
     """The bundles that count at another broker in a round: those that their broker owns in it; None if there are none."""
     row_of = {bundle: advanced.row_of(owner, bundle) for bundle, (owner, _) in sorted(moves.items())}
-    found = {bundle: row for bundle, row in row_of.items() if row is not None}
-    if not found:
+    owned = {bundle: row for bundle, row in row_of.items() if row is not None}
+    if not owned:
         return None
-    rows = np.array(list(found.values()), dtype=np.int64)
+    rows = np.array(list(owned.values()), dtype=np.int64)
     return Shadow(
-        bundles=tuple(found),
+        bundles=tuple(owned),
         rows=rows,
-        owners=tuple(moves[bundle][0] for bundle in found),
-        destinations=tuple(moves[bundle][1] for bundle in found),
+        owners=tuple(moves[bundle][0] for bundle in owned),
+        destinations=tuple(moves[bundle][1] for bundle in owned),
         figures=figures_of(advanced.fleet.averages[rows], advanced.counts[rows]),
         costs=costs,
     )
@@ -110,12 +110,12 @@ def shadow_of_round(moves: ShadowMoves, advanced: Advanced, costs: Costs) -> Sha
 
 def record(moves: ShadowMoves, unloads: list[Unload]) -> ShadowMoves:
     """The entries after a round's unloads; a bundle that goes back to the broker that really has it needs none."""
-    found = dict(moves)
+    entries = dict(moves)
     for unload in unloads:
-        owner, _ = found.pop(unload.bundle, (unload.source_broker, ""))
+        owner, _ = entries.pop(unload.bundle, (unload.source_broker, ""))
         if unload.destination_broker not in {None, owner}:
-            found[unload.bundle] = (owner, str(unload.destination_broker))
-    return found
+            entries[unload.bundle] = (owner, str(unload.destination_broker))
+    return entries
 
 
 def counted_owners(fleet: Fleet, owned_count: int, shadow: Shadow) -> tuple[Ints, Ints]:

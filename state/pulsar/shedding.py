@@ -70,16 +70,18 @@ class Shed:
 
     def proposals(self) -> Proposals:
         """Bundles that alone overload their broker within their group."""
-        found = [relief(part.view, part.plan) for part in self.parts]
-        if len(found) == 1:
-            return found[0]
-        rows = np.concatenate([part.bundles[each.rows] for part, each in zip(self.parts, found, strict=True)])
+        by_part = [relief(part.view, part.plan) for part in self.parts]
+        if len(by_part) == 1:
+            return by_part[0]
+        rows = np.concatenate(
+            [part.bundles[proposals.rows] for part, proposals in zip(self.parts, by_part, strict=True)]
+        )
         order = np.argsort(rows, kind="stable")
         return Proposals(
             rows=rows[order],
-            triggers=np.concatenate([each.triggers for each in found])[order],
-            boundaries_counts=np.concatenate([each.boundaries_counts for each in found])[order],
-            means_per_s=np.concatenate([each.means_per_s for each in found])[order],
+            triggers=np.concatenate([proposals.triggers for proposals in by_part])[order],
+            boundaries_counts=np.concatenate([proposals.boundaries_counts for proposals in by_part])[order],
+            means_per_s=np.concatenate([proposals.means_per_s for proposals in by_part])[order],
         )
 
 
@@ -166,17 +168,17 @@ def _merge(parts: Sequence[Part]) -> SheddingPlan:
 
 def _merge_examined(parts: Sequence[Part]) -> Examined:
     all_examined = [part.plan.examined for part in parts]
-    seen = [each for each in all_examined if len(each)]
+    seen = [examined for examined in all_examined if len(examined)]
     first = all_examined[0]
     return Examined(
         high=np.concatenate([_brokers(part, part.plan.examined.high) for part in parts]),
         low=np.concatenate([_brokers(part, part.plan.examined.low) for part in parts]),
-        outcome=np.concatenate([each.outcome for each in all_examined]),
+        outcome=np.concatenate([examined.outcome for examined in all_examined]),
         outcomes=first.outcomes,
-        trigger=np.concatenate([each.trigger for each in all_examined]),
+        trigger=np.concatenate([examined.trigger for examined in all_examined]),
         triggers=first.triggers,
         evidence={
-            name: np.concatenate([each.evidence[name] for each in seen])
+            name: np.concatenate([examined.evidence[name] for examined in seen])
             for name in (seen[0].evidence if seen else ())
         },
     )
@@ -208,7 +210,7 @@ def admit(
     desk = _Desk(admission, plan, split_rows)
     for _, places in groupby(range(len(plan.unload_rows)), key=plan.unload_swap_group.tolist().__getitem__):
         wanted = [desk.wanted(place) for place in places]
-        desk.decide([each for each in wanted if each.move.row not in done_rows])
+        desk.decide([unload for unload in wanted if unload.move.row not in done_rows])
     return desk.admitted
 
 
@@ -243,16 +245,16 @@ class _Desk:
 
     def decide(self, swapped: Sequence[_Wanted]) -> None:
         """Decide on unloads that happen together or not at all; mostly it is only one."""
-        waits = any(self._admission.needs_approval("unloads", each.move.row) for each in swapped)
+        waits = any(self._admission.needs_approval("unloads", wanted.move.row) for wanted in swapped)
         rules = self._proposing if waits else self._admission.rules
         if len(swapped) > 1 and self._hold_all(swapped, rules.draft(), waits=waits):
             return
-        for each in swapped:
-            hold = self._hold(each, rules, waits=waits)
+        for wanted in swapped:
+            hold = self._hold(wanted, rules, waits=waits)
             if hold is not None:
-                self.admitted.holds[each.move.row] = hold
+                self.admitted.holds[wanted.move.row] = hold
             else:
-                self._let_go(each, waits=waits)
+                self._let_go(wanted, waits=waits)
 
     def _hold_all(self, swapped: Sequence[_Wanted], rules: Rules, *, waits: bool) -> bool:
         """Hold all unloads of a swap if one of them is held; returns whether that is so."""
@@ -260,61 +262,61 @@ class _Desk:
             hold = self._hold(held, rules, waits=waits)
             if hold is None:
                 continue
-            for each in swapped:
-                detail = hold.detail if each is held else f"swapped with {held.bundle}: {hold.detail}"
-                self.admitted.holds[each.move.row] = replace(hold, detail=detail)
+            for wanted in swapped:
+                detail = hold.detail if wanted is held else f"swapped with {held.bundle}: {hold.detail}"
+                self.admitted.holds[wanted.move.row] = replace(hold, detail=detail)
             return True
         return False
 
-    def _hold(self, each: _Wanted, rules: Rules, *, waits: bool) -> Hold | None:
-        return self._admission.hold(each.move, split_rows=self._split_rows, is_proposed=waits, rules=rules)
+    def _hold(self, wanted: _Wanted, rules: Rules, *, waits: bool) -> Hold | None:
+        return self._admission.hold(wanted.move, split_rows=self._split_rows, is_proposed=waits, rules=rules)
 
-    def _let_go(self, each: _Wanted, *, waits: bool) -> None:
+    def _let_go(self, wanted: _Wanted, *, waits: bool) -> None:
         """Let an unload happen, as an action or as a proposal."""
         asking = self._admission.asking
         if waits and asking is not None:
-            self.admitted.proposals.append(asking.propose(self._unload(each, self._after_proposals)))
-            self.admitted.holds[each.move.row] = PROPOSED
+            self.admitted.proposals.append(asking.propose(self._unload(wanted, self._after_proposals)))
+            self.admitted.holds[wanted.move.row] = PROPOSED
         else:
-            self._proposing.gather(each.move.row, each.move.destination)
-            self.admitted.unloads.append(self._unload(each, self._admission.after))
+            self._proposing.gather(wanted.move.row, wanted.move.destination)
+            self.admitted.unloads.append(self._unload(wanted, self._admission.after))
 
-    def _unload(self, each: _Wanted, after: After) -> Unload:
-        view, destination = self._view, name_of(self._view, each.move.destination)
-        owner, evidence = view.brokers.names[each.move.source], self._evidence(each)
+    def _unload(self, wanted: _Wanted, after: After) -> Unload:
+        view, destination = self._view, name_of(self._view, wanted.move.destination)
+        owner, evidence = view.brokers.names[wanted.move.source], self._evidence(wanted)
         return self._admission.unload(
-            each.bundle,
+            wanted.bundle,
             source=owner,
             destination=destination,
             policy=self._admission.context.pulsar.policy.name,
-            trigger=self._plan.examined.trigger_of(each.by),
-            reason=self._reason(each, owner, destination, evidence),
+            trigger=self._plan.examined.trigger_of(wanted.by),
+            reason=self._reason(wanted, owner, destination, evidence),
             evidence=evidence,
             after=after,
         )
 
-    def _reason(self, each: _Wanted, owner: str, destination: str | None, evidence: Evidence) -> str:
+    def _reason(self, wanted: _Wanted, owner: str, destination: str | None, evidence: Evidence) -> str:
         """What the policy found, what moves, and why it moves there if a placement chose the destination.
 
         The owner is not the broker that the policy found too busy where a swap brings a bundle back.
         """
         examined, policy = self._plan.examined, self._admission.context.pulsar.policy
-        source = name_of(self._view, int(examined.high[each.by])) or owner
-        partner = name_of(self._view, int(examined.low[each.by]))
-        finding = policy.sentences[examined.trigger_of(each.by)](source, partner, evidence)
+        source = name_of(self._view, int(examined.high[wanted.by])) or owner
+        partner = name_of(self._view, int(examined.low[wanted.by]))
+        finding = policy.sentences[examined.trigger_of(wanted.by)](source, partner, evidence)
         returning = "" if owner == source else f" from {owner} in return"
         messages, volume = traffic_in(evidence)
         placement = next((chosen for chosen in PLACEMENTS if chosen.evidence in evidence), None)
         to = "" if placement is None or destination is None else placement.sentence(destination, evidence)
-        return f"{finding}: moving {each.bundle}{returning} ({messages:.0f} messages/s, {volume:.0f} bytes/s){to}"
+        return f"{finding}: moving {wanted.bundle}{returning} ({messages:.0f} messages/s, {volume:.0f} bytes/s){to}"
 
-    def _evidence(self, each: _Wanted) -> Evidence:
-        bundles, source, table = self._view.bundles, each.move.source, self._admission.table
+    def _evidence(self, wanted: _Wanted) -> Evidence:
+        bundles, source, table = self._view.bundles, wanted.move.source, self._admission.table
         group = self._admission.context.groups.name_of(int(table.broker_groups[source]))
         return {
-            **self._plan.examined.evidence_of(each.by),
-            **{name: column[each.place].item() for name, column in self._plan.unload_evidence.items()},
-            **bundle_traffic(bundles.messages_per_s[each.move.row], bundles.bytes_per_s[each.move.row]),
+            **self._plan.examined.evidence_of(wanted.by),
+            **{name: column[wanted.place].item() for name, column in self._plan.unload_evidence.items()},
+            **bundle_traffic(bundles.messages_per_s[wanted.move.row], bundles.bytes_per_s[wanted.move.row]),
             **self._admission.compared(source),
             **({} if group is None else {"group": group}),
         }

@@ -66,7 +66,7 @@ class Splits:
     def rows(self) -> frozenset[int]:
         """Bundle rows of the splits that happen or are proposed."""
         return frozenset(
-            each.row for each in self.plan.decisions if self.hold_of(each.row) in (None, PROPOSED)
+            decision.row for decision in self.plan.decisions if self.hold_of(decision.row) in (None, PROPOSED)
         )
 
     def hold_of(self, row: int) -> Hold | None:
@@ -101,22 +101,22 @@ def decide(
     )
     snapshot = _snapshot(context, table, topics, codes == masks.OPEN)
     memory = SplitMemory(hits=fleet.split_hits[rows], blind_cuts=fleet.blind_cuts)
-    found, after = split(snapshot, memory, context.pulsar.split, proposals)
+    split_plan, after = split(snapshot, memory, context.pulsar.split, proposals)
     splits = Splits(
         table=table,
         snapshot=snapshot,
-        plan=found,
+        plan=split_plan,
         mask_codes=codes,
         hold=hold,
-        waiting={} if hold else _waiting(admission, found),
+        waiting={} if hold else _waiting(admission, split_plan),
     )
     hits = np.where(context.advanced.is_absent[rows], memory.hits, after.hits)
-    for decision in found.decisions:
+    for decision in split_plan.decisions:
         reason = splits.hold_of(decision.row)
         if reason is None:
             splits.cuts.append(_action(splits, decision, context))
             continue
-        hits[decision.row] = int(found.examined.evidence["hit_count"][decision.examined])
+        hits[decision.row] = int(split_plan.examined.evidence["hit_count"][decision.examined])
         if reason is PROPOSED and admission.asking is not None:
             splits.proposals.append(admission.asking.propose(_action(splits, decision, context)))
     fleet.split_hits[rows] = hits
@@ -129,9 +129,9 @@ def _waiting(admission: Admission, plan: SplitPlan) -> dict[int, Hold]:
     if asking is None:
         return {}
     return {
-        each.row: asking.hold(admission.table.broker_of(each.row)) or PROPOSED
-        for each in plan.decisions
-        if admission.needs_approval("splits", each.row)
+        decision.row: asking.hold(admission.table.broker_of(decision.row)) or PROPOSED
+        for decision in plan.decisions
+        if admission.needs_approval("splits", decision.row)
     }
 
 
@@ -161,9 +161,9 @@ def topic_table(table: PolicyView, topics: Mapping[str, WaitingTopics]) -> Topic
     bundles, brokers = table.view.bundles, table.view.brokers
     starts = np.zeros(len(bundles), dtype=np.int64)
     ends = np.full(len(bundles), -1, dtype=np.int64)
-    found = [(at, topics[name].traffic) for at, name in enumerate(brokers.names) if name in topics]
+    statistics = [(at, topics[name].traffic) for at, name in enumerate(brokers.names) if name in topics]
     base = 0
-    for at, traffic in found:
+    for at, traffic in statistics:
         owned = bundles.rows_of(at)
         row_of = dict(zip(bundles.names[owned], range(owned.start, owned.stop), strict=True))
         rows: Ints = np.fromiter(
@@ -175,10 +175,12 @@ def topic_table(table: PolicyView, topics: Mapping[str, WaitingTopics]) -> Topic
         ends[rows[known]] = edges[known]
         base += len(traffic.topics)
     return TopicTable(
-        names=[name for _, traffic in found for name in traffic.topics],
-        messages_per_s=np.concatenate([np.zeros(0), *(traffic.messages_per_s for _, traffic in found)]),
-        bytes_per_s=np.concatenate([np.zeros(0), *(traffic.bytes_per_s for _, traffic in found)]),
-        sessions=np.concatenate([np.zeros(0, dtype=np.int64), *(traffic.sessions for _, traffic in found)]),
+        names=[name for _, traffic in statistics for name in traffic.topics],
+        messages_per_s=np.concatenate([np.zeros(0), *(traffic.messages_per_s for _, traffic in statistics)]),
+        bytes_per_s=np.concatenate([np.zeros(0), *(traffic.bytes_per_s for _, traffic in statistics)]),
+        sessions=np.concatenate(
+            [np.zeros(0, dtype=np.int64), *(traffic.sessions for _, traffic in statistics)]
+        ),
         starts=starts,
         ends=ends,
     )
@@ -191,8 +193,12 @@ def as_in(table: PolicyView, measured: PolicyView, topics: TopicTable) -> TopicT
     largest = max(measured.fleet_rows.max(initial=-1), table.fleet_rows.max(initial=-1))
     rows = np.full(largest + 1, -1, dtype=np.int64)
     rows[measured.fleet_rows] = np.arange(len(measured.fleet_rows))
-    found = rows[table.fleet_rows]  # -1, where it was not measured, is the entry behind the last
-    return replace(topics, starts=np.append(topics.starts, 0)[found], ends=np.append(topics.ends, -1)[found])
+    measured_rows = rows[table.fleet_rows]  # -1, where it was not measured, is the entry behind the last
+    return replace(
+        topics,
+        starts=np.append(topics.starts, 0)[measured_rows],
+        ends=np.append(topics.ends, -1)[measured_rows],
+    )
 
 
 def _action(splits: Splits, decision: SplitDecision, context: RoundContext) -> Split:

@@ -73,7 +73,7 @@ def summarize(
     decided: Decided,
     *,
     actions: Sequence[Output],
-    found: Sequence[Finding],
+    findings: Sequence[Finding],
 ) -> RoundSummary:
     """The summary of a round; ``table`` is the view that it was decided on."""
     framed = frame(
@@ -82,9 +82,9 @@ def summarize(
         policy=context.pulsar.shedding_policy,
         outcome=decided.outcome,
         reason=decided.reason,
-        reports_ms={name: each.time_ms for name, each in context.reports.items()},
+        reports_ms={name: report.time_ms for name, report in context.reports.items()},
         live=context.live,
-        found=found,
+        findings=findings,
     )
     loads, shed = context.loads, decided.shed
     return msgspec.structs.replace(
@@ -112,13 +112,13 @@ def summarize(
 
 def resource_summaries(loads: Loads) -> dict[str, UsageSummary]:
     """Usage of each resource over the included brokers that measured it."""
-    found = {}
+    summaries = {}
     for column, name in enumerate(RESOURCES):
         rows = loads.included & loads.measured[:, column]
         summary = usage_summary(loads.percents[rows, column])
         if summary is not None:
-            found[name] = summary
-    return found
+            summaries[name] = summary
+    return summaries
 
 
 def broker_rows(context: RoundContext) -> list[BrokerLoad]:
@@ -150,20 +150,20 @@ def judged_section(decisions: Sequence[Decision]) -> Section[JudgedRow] | None:
     """Earlier actions whose effect became known, the oldest verdict first; None without one."""
     if not decisions:
         return None
-    outcomes = Counter(each.verdict.outcome for each in decisions if each.verdict)
+    outcomes = Counter(decision.verdict.outcome for decision in decisions if decision.verdict)
     rows = [
         JudgedRow(
-            id=each.id,
-            kind=each.kind,
-            bundle=each.bundle,
-            outcome=each.verdict.outcome,
-            brokers=brokers_of(each),
-            before=_traffic(each.before),
-            expected=_traffic(each.verdict.expected),
-            seen=_traffic(each.verdict.seen),
+            id=decision.id,
+            kind=decision.kind,
+            bundle=decision.bundle,
+            outcome=decision.verdict.outcome,
+            brokers=brokers_of(decision),
+            before=_traffic(decision.before),
+            expected=_traffic(decision.verdict.expected),
+            seen=_traffic(decision.verdict.seen),
         )
-        for each in decisions[:SHOWN_ROWS]
-        if each.verdict
+        for decision in decisions[:SHOWN_ROWS]
+        if decision.verdict
     ]
     return Section(count=len(decisions), outcomes=dict(sorted(outcomes.items())), heaviest=rows)
 

@@ -69,11 +69,11 @@ class Pulsar(System[Fleet]):
 
     def observe(self, header: Header, memory: Fleet | None, open_round: OpenRound) -> Fleet | None:
         header.ledger.apply_results(
-            (each.action_id, each.outcome, each.time_ms) for each in sorted(open_round.results)
+            (result.action_id, result.outcome, result.time_ms) for result in sorted(open_round.results)
         )
         if memory is None or open_round.facts is None:
             return memory
-        before, after = Groups.of(header.facts), Groups.of(open_round.facts.facts)
+        before, after = Groups.from_facts(header.facts), Groups.from_facts(open_round.facts.facts)
         header.facts = open_round.facts.facts
         if before == after:
             return memory
@@ -87,6 +87,6 @@ class Pulsar(System[Fleet]):
     def decide(
         self, closing: Closing, header: Header, memory: Fleet, waiting: Mapping[WaitingKey, Any]
     ) -> tuple[Fleet, list[Output]]:
-        reports = {key.broker: each for key, each in waiting.items() if key.kind == "report"}
-        topics = {key.broker: each for key, each in waiting.items() if key.kind == "topics"}
+        reports = {key.broker: report for key, report in waiting.items() if key.kind == "report"}
+        topics = {key.broker: statistics for key, statistics in waiting.items() if key.kind == "topics"}
         return decide.decide(closing, header, copy.copy(memory), reports, topics)

@@ -132,7 +132,7 @@ class RoundContext:
     @property
     def groups(self) -> Groups:
         """Its isolation groups."""
-        return Groups.of(self.header.facts)
+        return Groups.from_facts(self.header.facts)
 
     @property
     def fleet(self) -> Fleet:
@@ -203,7 +203,9 @@ class PolicyView:
         return self.view.brokers.names[int(self.view.bundles.owners_of(np.array([row]))[0])]
 
 
-_BROKER_COLUMNS = [each.name for each in fields(BrokerTable) if each.name not in ("names", "may_receive")]
+_BROKER_COLUMNS = [
+    column.name for column in fields(BrokerTable) if column.name not in ("names", "may_receive")
+]
 """Columns that ``Loads`` has under the same name."""
 
 
@@ -218,30 +220,30 @@ def measure(
     """
     settings = closing.settings.pulsar
     names = tuple(sorted(reports))
-    found = [reports[name].report for name in names]
+    ordered = [reports[name].report for name in names]
     times_ms = np.array([reports[name].time_ms for name in names], dtype=np.int64)
-    resources = np.array([report.resources for report in found])
-    messages = np.array([report.messages_per_s for report in found])
-    volume = np.array([report.bytes_per_s for report in found])
+    resources = np.array([report.resources for report in ordered])
+    messages = np.array([report.messages_per_s for report in ordered])
+    volume = np.array([report.bytes_per_s for report in ordered])
     declared = settings.capacity.limits(names)
-    counts = _counts(found) if (declared[:, 2:] > 0).any() else np.full((len(names), 2), NOT_MEASURED)
+    counts = _counts(ordered) if (declared[:, 2:] > 0).any() else np.full((len(names), 2), NOT_MEASURED)
     for broker, carried in advanced.twice.items():
         row = names.index(broker)
         counts[row] -= np.where(counts[row] >= 0, (carried.topics_count, carried.sessions_count), 0.0)
-        if found[row].published is None:
+        if ordered[row].published is None:
             messages[row] = max(0.0, messages[row] - carried.messages_per_s)
             volume[row] = max(0.0, volume[row] - carried.bytes_per_s)
     for broker, carried in advanced.unreported.items():
         row = names.index(broker)
         counts[row] += np.where(counts[row] >= 0, (carried.topics_count, carried.sessions_count), 0.0)
-        if found[row].published is not None:
+        if ordered[row].published is not None:
             continue
-        listed = [math.fsum(column) for column in found[row].traffic.T.tolist()]
+        listed = [math.fsum(column) for column in ordered[row].traffic.T.tolist()]
         messages[row] += max(0.0, carried.messages_per_s - max(0.0, messages[row] - sum(listed[:2])))
         volume[row] += max(0.0, carried.bytes_per_s - max(0.0, volume[row] - sum(listed[2:])))
     used = np.column_stack([resources[:, :, 0], messages, volume, counts])
     limits = np.column_stack([resources[:, :, 1], declared])
-    listed_counts = Counter({name: report.listed_count for name, report in zip(names, found, strict=True)})
+    listed_counts = Counter({name: report.listed_count for name, report in zip(names, ordered, strict=True)})
     if shadow is not None:
         shadow.shift(names, used, limits)
         listed_counts.update(shadow.destinations)
@@ -410,9 +412,9 @@ def _missing(context: RoundContext) -> list[str]:
 def _in_flight(ledger: Ledger, *, arrived: Collection[str]) -> list[UnloadInFlight]:
     """Unloads that do not show yet, but for bundles that count at their destination all the same."""
     return [
-        UnloadInFlight(each.bundle, each.source, each.destination, each.traffic)
-        for each in sorted(ledger.unloads_on_their_way(), key=lambda each: each.bundle)
-        if each.bundle not in arrived
+        UnloadInFlight(unload.bundle, unload.source, unload.destination, unload.traffic)
+        for unload in sorted(ledger.unloads_on_their_way(), key=lambda unload: unload.bundle)
+        if unload.bundle not in arrived
     ]
 
 
@@ -420,19 +422,19 @@ def _judged_actions(ledger: Ledger, end_ms: int) -> list[JudgedAction]:
     """The last judged actions; a promise counts for an hour after it was checked."""
     return [
         JudgedAction(
-            kind=each.kind,
-            outcome=each.verdict.outcome,
-            age_s=(end_ms - each.verdict.judged_ms) / MS_PER_S,
-            brokers=brokers_of(each),
-            before=each.before,
-            expected=each.verdict.expected,
-            seen=each.verdict.seen,
-            promise=each.promise.promise
-            if each.promise and each.promise.checked_ms > end_ms - HOUR_MS
+            kind=decision.kind,
+            outcome=decision.verdict.outcome,
+            age_s=(end_ms - decision.verdict.judged_ms) / MS_PER_S,
+            brokers=brokers_of(decision),
+            before=decision.before,
+            expected=decision.verdict.expected,
+            seen=decision.verdict.seen,
+            promise=decision.promise.promise
+            if decision.promise and decision.promise.checked_ms > end_ms - HOUR_MS
             else None,
         )
-        for each in ledger.judged()
-        if each.verdict
+        for decision in ledger.judged()
+        if decision.verdict
     ]
 
 
@@ -446,17 +448,19 @@ def published_loads(
     context: RoundContext, names: Sequence[str], bundles: BundleTable
 ) -> PublishedLoads | None:
     """What the brokers ``names``, with their ``bundles``, publish; None unless each of them published something."""
-    found = [each for name in names if (each := context.reports[name].report.published) is not None]
-    if not names or len(found) < len(names):
+    published = [load for name in names if (load := context.reports[name].report.published) is not None]
+    if not names or len(published) < len(names):
         return None
-    rows = [[bundles.row_of(broker, name) for name in each.top_bundles] for broker, each in enumerate(found)]
+    rows = [
+        [bundles.row_of(broker, name) for name in load.top_bundles] for broker, load in enumerate(published)
+    ]
     return PublishedLoads(
-        usage_ratio=np.array([each.usage_ratio for each in found]),
-        bytes_per_s=np.array([each.bytes_per_s for each in found]),
-        age_s=np.array([(context.end_ms - each.updated_ms) / MS_PER_S for each in found]),
+        usage_ratio=np.array([load.usage_ratio for load in published]),
+        bytes_per_s=np.array([load.bytes_per_s for load in published]),
+        age_s=np.array([(context.end_ms - load.updated_ms) / MS_PER_S for load in published]),
         top_starts=np.cumsum([0, *map(len, rows)]).astype(np.int64),
         top_rows=np.array(
-            [NOT_OWNED if row is None else row for each in rows for row in each], dtype=np.int64
+            [NOT_OWNED if row is None else row for broker_rows in rows for row in broker_rows], dtype=np.int64
         ),
-        top_bytes_per_s=np.concatenate([each.top_bytes_per_s for each in found]),
+        top_bytes_per_s=np.concatenate([load.top_bytes_per_s for load in published]),
     )

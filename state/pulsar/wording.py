@@ -55,7 +55,7 @@ _SINGULARS = {"are": "is", "do": "does", "have": "has", "would": "would"}
 def stay_text(outcomes: Mapping[str, int]) -> str:
     """How many bundles stay for which reason, most first, such as ``11 bundles rest after a move, 2 are too big``; empty if none do."""
     staying = [(name, count) for name, count in outcomes.items() if name != _ACTED and count]
-    staying.sort(key=lambda each: (-each[1], each[0]))
+    staying.sort(key=lambda reason: (-reason[1], reason[0]))
     parts = []
     for place, (name, count) in enumerate(staying):
         verb, _, rest = _STAY[name].partition(" ")

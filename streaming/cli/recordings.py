@@ -257,7 +257,7 @@ def replay_command(
     if not keep_open:
         replay.close_open()
     tally = replay.tally
-    ends = [f"{tally.of(result)} {result}" for result in ("used", "superseded", "late", "rejected")]
+    ends = [f"{tally.count_of(result)} {result}" for result in ("used", "superseded", "late", "rejected")]
     if waiting_count := replay.taken_count - sum(tally.results.values()):
         ends.append(f"{waiting_count} waiting in open rounds")
     click.echo(

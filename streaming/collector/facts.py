@@ -58,17 +58,21 @@ class OwnTopics:
         return name in self.names or name.startswith(self.commits)
 
 
-def read_own_topics(admin: PulsarAdmin, pool: Executor, own: OwnTopics) -> dict[str, dict[str, Traffic]]:
+def read_own_topics(
+    admin: PulsarAdmin, pool: Executor, own_topics: OwnTopics
+) -> dict[str, dict[str, Traffic]]:
     """Traffic by bundle and topic. A topic that no broker serves is left out. Raises ``AdminError``."""
-    found: dict[str, dict[str, Traffic]] = defaultdict(dict)
-    for namespace in sorted(own.namespaces):
-        topics = [topic for topic in _topics(admin, namespace) if own.holds(topic)]
+    by_bundle: dict[str, dict[str, Traffic]] = defaultdict(dict)
+    for namespace in sorted(own_topics.namespaces):
+        topics = [topic for topic in _topics(admin, namespace) if own_topics.holds(topic)]
         bundles = admin.bundles(namespace) if topics else []
-        for topic, traffic in zip(topics, pool.map(lambda each: _traffic(admin, each), topics), strict=True):
-            bundle = next(each for each in bundles if each.range.contains(position_of(topic)))
+        for topic, traffic in zip(
+            topics, pool.map(lambda topic: _traffic(admin, topic), topics), strict=True
+        ):
+            bundle = next(bundle for bundle in bundles if bundle.range.contains(position_of(topic)))
             if traffic is not None:
-                found[str(bundle)][topic] = traffic
-    return dict(sorted(found.items()))
+                by_bundle[str(bundle)][topic] = traffic
+    return dict(sorted(by_bundle.items()))
 
 
 def _topics(admin: PulsarAdmin, namespace: str) -> list[str]:
@@ -90,14 +94,16 @@ def _traffic(admin: PulsarAdmin, topic: str) -> Traffic | None:
 
 
 def read_facts(
-    admin: PulsarAdmin, pool: Executor, own: OwnTopics, *, pulsar_cluster: str, brokers: Sequence[str]
+    admin: PulsarAdmin, pool: Executor, own_topics: OwnTopics, *, pulsar_cluster: str, brokers: Sequence[str]
 ) -> PulsarClusterData:
     """Read all facts anew; a broker that cannot be asked is unknown, any other failure raises ``AdminError``."""
     configurations = pool.map(lambda broker: _configuration(admin, broker), brokers)
-    namespaces = [each for found in pool.map(admin.namespaces, admin.tenants()) for each in found]
+    namespaces = [
+        namespace for of_tenant in pool.map(admin.namespaces, admin.tenants()) for namespace in of_tenant
+    ]
     groups: dict[str, list[str]] = defaultdict(list)
     for namespace, group in zip(
-        namespaces, pool.map(lambda each: _group(admin, each), namespaces), strict=True
+        namespaces, pool.map(lambda namespace: _group(admin, namespace), namespaces), strict=True
     ):
         if group is not None:
             groups[group].append(namespace)
@@ -111,20 +117,20 @@ def read_facts(
         ),
         anti_affinity_groups={group: sorted(groups[group]) for group in sorted(groups)},
         failure_domains=admin.failure_domains(pulsar_cluster),
-        own_topics=read_own_topics(admin, pool, own),
+        own_topics=read_own_topics(admin, pool, own_topics),
     )
 
 
 def _configuration(admin: PulsarAdmin, broker: str) -> PulsarBrokerFacts:
     try:
-        found = admin.configuration(broker)
+        configuration = admin.configuration(broker)
     except AdminError:
         return PulsarBrokerFacts()
     return PulsarBrokerFacts(
-        load_manager=found.load_manager,
-        shedding_enabled=found.sheds,
-        auto_split_enabled=found.splits,
-        split_algorithms=found.split_algorithms,
+        load_manager=configuration.load_manager,
+        shedding_enabled=configuration.sheds,
+        auto_split_enabled=configuration.splits,
+        split_algorithms=configuration.split_algorithms,
     )
 
 
@@ -148,12 +154,12 @@ class WrongLoadManager(Exception):
     """The cluster's load manager makes no reports a collector could read; the text says which and what to do."""
 
 
-def require_reports(found: BrokerConfiguration, *, cluster: str) -> None:
+def require_reports(configuration: BrokerConfiguration, *, cluster: str) -> None:
     """Raises ``WrongLoadManager`` for a load manager that is known to make no full reports."""
-    why = _NO_REPORTS.get(found.load_manager)
+    why = _NO_REPORTS.get(configuration.load_manager)
     if why is not None:
         raise WrongLoadManager(
-            f"cluster {cluster}: its brokers run {found.load_manager}, which {why}. There is nothing to collect: set "
+            f"cluster {cluster}: its brokers run {configuration.load_manager}, which {why}. There is nothing to collect: set "
             "loadManagerClassName=org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl or "
             "…loadbalance.extensions.ExtensibleLoadManagerImpl at every broker, with loadBalancerSheddingEnabled=false "
             "and loadBalancerAutoBundleSplitEnabled=false"
@@ -169,7 +175,7 @@ class LoadManagers:
         self._metrics = metrics
         self._cluster = cluster
         self._common = first
-        self._own: dict[str, str] = {}
+        self._managers: dict[str, str] = {}
         self._next = -1
         self._due: set[str] = set()
         self._has_changed = False
@@ -178,7 +184,7 @@ class LoadManagers:
     def manager(self, broker: str) -> str:
         """Class of a broker's load manager, without the package."""
         with self._lock:
-            return self._own.get(broker, self._common)
+            return self._managers.get(broker, self._common)
 
     def is_extensible(self, broker: str) -> bool:
         """Whether a broker publishes its load instead of answering with a report."""
@@ -209,29 +215,29 @@ class LoadManagers:
     def ask(self, broker: str) -> bool:
         """Ask a broker for its manager; returns whether it is another than before. False if the broker does not answer."""
         try:
-            found = self._admin.configuration(broker).load_manager
+            manager = self._admin.configuration(broker).load_manager
         except AdminError:
             return False
-        return self._note(broker, found)
+        return self._note(broker, manager)
 
-    def note(self, found: Mapping[str, str | None]) -> None:
+    def note(self, managers: Mapping[str, str | None]) -> None:
         """Note the managers that brokers reported; None: not reported."""
-        for broker, manager in found.items():
+        for broker, manager in managers.items():
             if manager is not None:
                 self._note(broker, manager)
 
-    def _note(self, broker: str, found: str) -> bool:
+    def _note(self, broker: str, manager: str) -> bool:
         before = self.manager(broker)
-        if not found or found == before:
+        if not manager or manager == before:
             return False
         with self._lock:
-            self._own[broker] = found
+            self._managers[broker] = manager
             self._has_changed = True
         _LOG.warning(
             "the load manager of %s has changed: broker %s runs %s now, and ran %s before",
             self._cluster,
             broker,
-            found,
+            manager,
             before,
         )
         return True

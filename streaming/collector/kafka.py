@@ -75,14 +75,14 @@ def read_planned(path: str | None, before: Planned) -> tuple[Planned, list[str]]
     if path is None:
         return {}, []
     try:
-        found = msgspec.json.decode(Path(path).read_bytes(), type=_File)
+        file = msgspec.json.decode(Path(path).read_bytes(), type=_File)
     except FileNotFoundError:
         return {}, []
     except (OSError, msgspec.MsgspecError) as error:
         return before, [f"{path} cannot be read, so the plan before it counts: {error}"]
     planned: dict[Partition, tuple[int, ...]] = {}
     odd = []
-    for row in found.partitions:
+    for row in file.partitions:
         name = f"{row.topic}-{row.partition}"
         if not row.replicas or len(set(row.replicas)) < len(row.replicas) or min(row.replicas) < 0:
             odd.append(f"{name} is left out: replicas is {row.replicas}; give one broker or more, each once")
@@ -211,15 +211,15 @@ class KafkaSweeper:
     ) -> str | None:
         """Report one broker; returns why that failed, None if it did not."""
         mine = [where for where, move in moves.items() if broker in (*move.replicas, *move.adding)]
-        found = kafka.log_sizes(mine, [broker]) if mine else None
-        why = throttle.failed.get(broker) or (None if found is None else found.failed.get(broker))
+        log_sizes = kafka.log_sizes(mine, [broker]) if mine else None
+        why = throttle.failed.get(broker) or (None if log_sizes is None else log_sizes.failed.get(broker))
         if why is not None:
             self._metrics.count_read("failed")
             self._patience.note_failure(str(broker))
             return why
         self._metrics.count_read("ok")
         self._patience.note_answer(str(broker))
-        sizes = {} if found is None else found.sizes_bytes
+        sizes = {} if log_sizes is None else log_sizes.sizes_bytes
         replicas = [
             Replica(
                 topic=where[0],

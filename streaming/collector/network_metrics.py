@@ -90,8 +90,8 @@ class NetworkMeter:
     ) -> None:
         self._url = target.metrics_url or ""
         self._timeout_s = target.timeout_s
-        self._received = [_Counter.parse(each) for each in target.received_metrics]
-        self._sent = [_Counter.parse(each) for each in target.sent_metrics]
+        self._received = [_Counter.parse(metric) for metric in target.received_metrics]
+        self._sent = [_Counter.parse(metric) for metric in target.sent_metrics]
         self._names = tuple(counter.name.encode() for counter in (*self._received, *self._sent))
         self._window_s = max(_WINDOW_S, 2 * interval_s)
         self._fresh_s = _FRESH_INTERVALS * interval_s
@@ -118,8 +118,8 @@ class NetworkMeter:
         if not readings or self._clock_s() - readings[-1].at_s > self._fresh_s:
             return Network()
         return Network(
-            in_bytes_per_s=_rate([(each.at_s, each.received) for each in readings]),
-            out_bytes_per_s=_rate([(each.at_s, each.sent) for each in readings]),
+            in_bytes_per_s=_rate([(reading.at_s, reading.received) for reading in readings]),
+            out_bytes_per_s=_rate([(reading.at_s, reading.sent) for reading in readings]),
         )
 
     def close(self) -> None:
@@ -138,11 +138,11 @@ class NetworkMeter:
             self._note_problem(broker, page, f"{url} cannot be read: {error!r}")
             self._failed()
             return
-        found = [(sample.name, sample.labels, sample.value) for sample in samples]
-        reading = _Reading(self._clock_s(), _values(self._received, found), _values(self._sent, found))
+        values = [(sample.name, sample.labels, sample.value) for sample in samples]
+        reading = _Reading(self._clock_s(), _values(self._received, values), _values(self._sent, values))
         with self._lock:
             oldest_s = reading.at_s - self._window_s
-            page.readings = [*(each for each in page.readings if each.at_s >= oldest_s), reading]
+            page.readings = [*(earlier for earlier in page.readings if earlier.at_s >= oldest_s), reading]
         self._note_problem(broker, page, self._describe_missing(url, reading))
 
     def _wanted_lines(self, url: str) -> Iterator[bytes]:

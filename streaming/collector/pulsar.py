@@ -201,19 +201,19 @@ class Sweeper:
 
     def _look_for_pulsars_own(self, brokers: Sequence[str]) -> None:
         """Who owns the bundles of ``pulsar/system``, for the reports from then on; an error keeps what was known."""
-        found: dict[str, list[str]] = defaultdict(list)
+        by_broker: dict[str, list[str]] = defaultdict(list)
         bundles: list[Bundle] | None = None
         try:
             bundles = self._admin.bundles(SYSTEM_NAMESPACE)
             for bundle in bundles:
-                found[self._admin.owner(bundle, brokers) or ""].append(str(bundle))
+                by_broker[self._admin.owner(bundle, brokers) or ""].append(str(bundle))
         except AdminError as error:
             if bundles is not None or error.failure != "not-found":
                 if self._is_own_known:
                     _LOG.warning("who owns the bundles of %s could not be read: %s", SYSTEM_NAMESPACE, error)
                 self._is_own_known = False
                 return
-        self._pulsars_own, self._is_own_known = found, True
+        self._pulsars_own, self._is_own_known = by_broker, True
 
     def _write_published(self, broker: str) -> None:
         """What a broker published, with what it owns.
@@ -221,13 +221,13 @@ class Sweeper:
         Known to do badly: ``owned_bundles`` can hang a broker that takes bundles over just then (``PulsarAdmin.owner`` says why). Once
         a broker and sweep that is rare, and nothing else tells bundles that are too light to be published.
         """
-        found = read_published(self._load_data.newest(broker, within_s=self._wait_s))
+        answer = read_published(self._load_data.newest(broker, within_s=self._wait_s))
         owned = self._admin.owned_bundles(self._pulsar_cluster, broker)
-        loads = {name: load for name, load in found.bundles.items() if name in owned}
+        loads = {name: load for name, load in answer.bundles.items() if name in owned}
         self._unowned.note(broker, loads, owned)
-        topics = self._topics(broker, found.bundles)
+        topics = self._topics(broker, answer.bundles)
         everything = topics if self._target.topic_stats == "all" else {}
-        data = broker_load(found, owned, everything)
+        data = broker_load(answer, owned, everything)
         self._writer.write("broker-load", type_of(BrokerLoadMessage), broker, data)
         self._write_topics(broker, topics)
 
@@ -269,10 +269,12 @@ class PulsarCollector(Collector):
             clock_s=clock_s,
         )
         self._target = target
-        self._own = OwnTopics.from_settings(settings)
-        self._http, self._admin, found = self._connect()
-        self._pulsar_cluster = found.cluster_name
-        self._managers = LoadManagers(self._admin, self.metrics, cluster=cluster, first=found.load_manager)
+        self._own_topics = OwnTopics.from_settings(settings)
+        self._http, self._admin, configuration = self._connect()
+        self._pulsar_cluster = configuration.cluster_name
+        self._managers = LoadManagers(
+            self._admin, self.metrics, cluster=cluster, first=configuration.load_manager
+        )
         self._load_data = LoadData(self._admin, self._http, target)
         self._sweeper = Sweeper(
             self._admin,
@@ -326,13 +328,13 @@ class PulsarCollector(Collector):
             raise StartRefused(str(error)) from error
         admin = PulsarAdmin(http, self._target)
         try:
-            found = admin.configuration()
-            require_reports(found, cluster=self._cluster)
-            admin.brokers(found.cluster_name)
+            configuration = admin.configuration()
+            require_reports(configuration, cluster=self._cluster)
+            admin.brokers(configuration.cluster_name)
         except (AdminError, CredentialsError, WrongLoadManager) as error:
             http.close()
             raise StartRefused(str(error)) from error
-        return http, admin, found
+        return http, admin, configuration
 
     def _read_facts(self, brokers: Sequence[str]) -> None:
         """Runs beside the sweeps: a cluster with thousands of namespaces takes a while."""
@@ -340,11 +342,11 @@ class PulsarCollector(Collector):
             require_reports(self._admin.configuration(), cluster=self._cluster)
             with ThreadPoolExecutor(_FACTS_THREADS, thread_name_prefix="facts") as pool:
                 facts = read_facts(
-                    self._admin, pool, self._own, pulsar_cluster=self._pulsar_cluster, brokers=brokers
+                    self._admin, pool, self._own_topics, pulsar_cluster=self._pulsar_cluster, brokers=brokers
                 )
             data = msgspec.json.encode(facts)
             self._writer.write("cluster", type_of(PulsarClusterMessage), "cluster", data)
-            self._managers.note({broker: each.load_manager for broker, each in facts.brokers.items()})
+            self._managers.note({broker: reported.load_manager for broker, reported in facts.brokers.items()})
         except WrongLoadManager as error:
             self._refusal = StartRefused(str(error))
             return
@@ -353,14 +355,14 @@ class PulsarCollector(Collector):
                 "whether Pulsar itself balances %s could not be read this time: %s", self._cluster, error
             )
             return
-        shedding = [broker for broker, each in facts.brokers.items() if each.shedding_enabled]
-        splitting = [broker for broker, each in facts.brokers.items() if each.auto_split_enabled]
+        shedding = [broker for broker, reported in facts.brokers.items() if reported.shedding_enabled]
+        splitting = [broker for broker, reported in facts.brokers.items() if reported.auto_split_enabled]
         self.metrics.show_balancers(shedding_count=len(shedding), splitting_count=len(splitting))
-        for kind, key, found in (
+        for kind, key, names in (
             ("sheds", "loadBalancerSheddingEnabled", shedding),
             ("splits", "loadBalancerAutoBundleSplitEnabled", splitting),
         ):
-            if found:
+            if names:
                 _LOG.warning(
-                    "Pulsar %s %s by itself, too (%s is on at %s)", kind, self._cluster, key, ", ".join(found)
+                    "Pulsar %s %s by itself, too (%s is on at %s)", kind, self._cluster, key, ", ".join(names)
                 )

@@ -93,16 +93,16 @@ def read_report(answer: bytes) -> LoadReportAnswer:
     return report
 
 
-def with_pulsars_own(report: bytes, own: Collection[str]) -> bytes:
-    """A load report with ``own``, the bundles of ``pulsar/system`` that its broker owns; verbatim where there are none.
+def with_pulsars_own(report: bytes, bundles: Collection[str]) -> bytes:
+    """A load report with ``bundles``, those of ``pulsar/system`` that its broker owns; verbatim where there are none.
 
     The modular load manager lists a bundle only while a topic of it is loaded, but owning one is what makes a broker a transaction
     coordinator.
     """
-    if not own:
+    if not bundles:
         return report
     return msgspec.json.encode(
-        {**msgspec.json.decode(report, type=dict[str, msgspec.Raw]), "pulsarsOwn": sorted(own)}
+        {**msgspec.json.decode(report, type=dict[str, msgspec.Raw]), "pulsarsOwn": sorted(bundles)}
     )
 
 
@@ -143,9 +143,9 @@ def topic_traffic(answer: bytes, wanted: set[str] | None) -> dict[str, dict[str,
     try:
         return {
             name: {
-                topic: _topic_load(each)
+                topic: _topic_load(stats)
                 for topics in _topics.decode(kinds).values()
-                for topic, each in topics.items()
+                for topic, stats in topics.items()
             }
             for namespace, ranges in _bundles.decode(answer).items()
             for range_, kinds in ranges.items()
@@ -157,7 +157,9 @@ def topic_traffic(answer: bytes, wanted: set[str] | None) -> dict[str, dict[str,
 
 def _topic_load(answer: _TopicAnswer) -> TopicLoad:
     consumers = (
-        None if answer.subscriptions is None else [each.consumers for each in answer.subscriptions.values()]
+        None
+        if answer.subscriptions is None
+        else [subscription.consumers for subscription in answer.subscriptions.values()]
     )
     return TopicLoad(
         msgRateIn=answer.msgRateIn,
@@ -199,13 +201,13 @@ def read_published(published: PublishedLoad) -> PublishedAnswer:
         raise NoLoadData(f"what it published is not JSON of Pulsar's BrokerLoadData ({error})") from error
     top_bundles = fields.get("topBundlesLoadData", msgspec.Raw(b"[]"))
     try:
-        found = _top_bundles.decode(top_bundles)
+        top = _top_bundles.decode(top_bundles)
     except msgspec.DecodeError:
-        found = []
+        top = []
     return PublishedAnswer(
         load=load,
         top_bundles=top_bundles,
-        bundles={each.bundleName: each.stats for each in found},
+        bundles={bundle.bundleName: bundle.stats for bundle in top},
     )
 
 
@@ -213,25 +215,25 @@ def broker_load(
     answer: PublishedAnswer, owned: Iterable[str], topics: Mapping[str, Mapping[str, TopicLoad]]
 ) -> bytes:
     """`data` of the event; ``topics`` of bundles that are not among the heaviest are summed up."""
-    others = {
-        bundle: _sum(each)
-        for bundle, each in topics.items()
+    other_bundles = {
+        bundle: _sum(loads)
+        for bundle, loads in topics.items()
         if bundle not in answer.bundles and not bundle.startswith("pulsar/")
     }
     data = {
         **answer.load,
         "topBundlesLoadData": answer.top_bundles,
-        "otherBundles": others,
+        "otherBundles": other_bundles,
         "bundles": sorted(owned),
     }
     return msgspec.json.encode(data)
 
 
 def _sum(topics: Mapping[str, TopicLoad]) -> dict[str, float]:
-    sums = {name: sum(getattr(each, name) or 0.0 for each in topics.values()) for name in RATES}
+    sums = {name: sum(getattr(load, name) or 0.0 for load in topics.values()) for name in RATES}
     for name, counts in (
-        ("producerCount", [each.producers for each in topics.values()]),
-        ("consumerCount", [each.consumers for each in topics.values()]),
+        ("producerCount", [load.producers for load in topics.values()]),
+        ("consumerCount", [load.consumers for load in topics.values()]),
     ):
         if None not in counts:
             sums[name] = sum(filter(None, counts))

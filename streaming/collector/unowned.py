@@ -52,20 +52,20 @@ class Unowned:
 
     def note(self, broker: str, loads: Mapping[str, BundleLoad], bundles: Iterable[str]) -> None:
         """Take what a broker lists now; ``bundles`` may be without a load."""
-        own = frozenset(name for name in (*loads, *bundles) if not is_system_bundle(name))
+        listed = frozenset(name for name in (*loads, *bundles) if not is_system_bundle(name))
         used = frozenset(
             name
             for name, load in loads.items()
-            if name in own and load.messages_per_s + load.bytes_per_s + load.sessions_count > 0
+            if name in listed and load.messages_per_s + load.bytes_per_s + load.sessions_count > 0
         )
-        self._listed[broker] = own, used
+        self._listed[broker] = listed, used
 
     def find(self, brokers: Sequence[str], pool: Executor, *, within_s: float) -> dict[str, int]:
         """``found``, after a sweep that read all ``brokers``; as it was if owners or ranges are not known ``within_s``."""
         deadline = Deadline(within_s)
         # a broker that left and came back while it was being read has no listing yet
         self._listed = {broker: self._listed[broker] for broker in brokers if broker in self._listed}
-        listed = frozenset[str]().union(*(own for own, _ in self._listed.values()))
+        listed = frozenset[str]().union(*(bundles for bundles, _ in self._listed.values()))
         gone = self._used - listed
         self._used = gone.union(*(used for _, used in self._listed.values()))
         self._missing = [

@@ -47,14 +47,14 @@ class Family:
 def _headlines() -> str:
     """Which number each shedding policy shows, in one sentence."""
     shown = [
-        f"{each.headline.meaning} ({each.name})"
-        for each in registry.POLICIES
-        if each.headline.stand_of is not None
+        f"{policy.headline.meaning} ({policy.name})"
+        for policy in registry.POLICIES
+        if policy.headline.stand_of is not None
     ]
     without = [
-        f"; NaN for {each.name}, {each.headline.meaning}"
-        for each in registry.POLICIES
-        if each.headline.stand_of is None
+        f"; NaN for {policy.name}, {policy.headline.meaning}"
+        for policy in registry.POLICIES
+        if policy.headline.stand_of is None
     ]
     return f"{', '.join(shown[:-1])}, or {shown[-1]}{''.join(without)}"
 

@@ -78,9 +78,9 @@ def broker_report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerRepor
     _known_bundles.check({*(data.pulsarsOwn or ())})
     columns = _columns(stats.values(), _STATS_ROW)
     _check_stats(columns, listing.with_stats, BundleStats)
-    found = columns.take(listing.stats_rows, axis=0)
-    topics, producers, consumers = found[:, len(RATES) :].T
-    counts = np.empty((len(found), 2), dtype=np.int64)
+    rows = columns.take(listing.stats_rows, axis=0)
+    topics, producers, consumers = rows[:, len(RATES) :].T
+    counts = np.empty((len(rows), 2), dtype=np.int64)
     counts[:, TOPICS], counts[:, SESSIONS] = topics, producers + consumers
     rate_in, rate_out, volume_in, volume_out = _broker_rates(data, stats)
     return BrokerReport(
@@ -89,7 +89,7 @@ def broker_report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerRepor
         bytes_per_s=volume_in + volume_out,
         listed_count=listing.listed_count,
         bundles=listing.bundles,
-        traffic=found[:, : len(RATES)],
+        traffic=rows[:, : len(RATES)],
         has_traffic=listing.has_stats,
         counts=counts,
         pulsars_own=sorted({*listing.pulsars_own, *filter(is_system_bundle, data.pulsarsOwn)})
@@ -111,8 +111,8 @@ def _columns(rows: Collection[Traffic], packed_row: "np.dtype[np.void]") -> Floa
     head_bytes = len(packed) - len(rows) * packed_row.itemsize
     has_null = head_bytes <= 0  # a null takes 8 bytes less than a number, the mark of the list at most 5
     if has_null:
-        found = np.array(list(map(attrgetter(*names), rows)), dtype=np.float64)
-        columns[:-1] = np.where(np.isnan(found), 0.0, found)
+        values = np.array(list(map(attrgetter(*names), rows)), dtype=np.float64)
+        columns[:-1] = np.where(np.isnan(values), 0.0, values)
     elif rows:
         table = np.frombuffer(packed, dtype=packed_row, offset=head_bytes)
         for column, name in enumerate(names):
@@ -162,7 +162,7 @@ def _broker_rates(data: LocalBrokerData, stats: Mapping[str, Traffic]) -> list[f
 
 def _resources(data: LocalBrokerData) -> Floats:
     """Usage and limit, (4, 2); heap memory is checked like the others and left out."""
-    found = []
+    measured = []
     for name, resource in (
         ("cpu", data.cpu),
         ("bandwidthIn", data.bandwidthIn),
@@ -173,8 +173,8 @@ def _resources(data: LocalBrokerData) -> Floats:
         usage, limit = _measurement(resource)
         if not (0 <= usage <= MAX_NUMBER and (limit <= 0 or _MIN_LIMIT <= limit <= MAX_NUMBER)):
             _check_resource(name, usage, limit)
-        found.append((usage, limit))
-    return np.array(found[:4])
+        measured.append((usage, limit))
+    return np.array(measured[:4])
 
 
 def _measurement(resource: Resource | None) -> tuple[float, float]:
@@ -226,14 +226,14 @@ _LAST_MS = 221_845_392_000_000
 
 def published_report(data: BrokerLoadData, broker: tuple[str, str]) -> BrokerReport:
     """The report of ``broker`` (its cluster and id). Raises ``Refusal``."""
-    names = [each.bundleName for each in data.topBundlesLoadData]
+    names = [bundle.bundleName for bundle in data.topBundlesLoadData]
     _check(data, names)
-    stats = {**data.otherBundles, **{each.bundleName: each.stats for each in data.topBundlesLoadData}}
+    stats = {**data.otherBundles, **{bundle.bundleName: bundle.stats for bundle in data.topBundlesLoadData}}
     given = {name: getattr(data, name) for name in LocalBrokerData.__struct_fields__ if hasattr(data, name)}
     report = broker_report(LocalBrokerData(**given, lastStats=stats), broker)
     volumes = [
-        (each.stats.msgThroughputIn or 0.0) + (each.stats.msgThroughputOut or 0.0)
-        for each in data.topBundlesLoadData
+        (bundle.stats.msgThroughputIn or 0.0) + (bundle.stats.msgThroughputOut or 0.0)
+        for bundle in data.topBundlesLoadData
     ]
     published = Published(
         usage_ratio=data.weightedMaxEMA,
@@ -263,17 +263,17 @@ def _check(data: BrokerLoadData, names: list[str]) -> None:
         raise Refusal("bad-data", f"topBundlesLoadData has {twice[:SHOWN_CHARACTERS]!r} twice")
 
 
-def facts_of(found: PulsarClusterData) -> Facts:
+def facts_of(data: PulsarClusterData) -> Facts:
     """The facts of a cluster. Raises ``Refusal``."""
-    check_lengths("broker", found.brokers)
-    check_lengths("isolation policy", found.isolation_policies)
-    check_lengths("anti-affinity group", found.anti_affinity_groups)
-    check_lengths("bundle", found.own_topics)
-    check_lengths("failure domain", found.failure_domains)
-    for name, policy in found.isolation_policies.items():
+    check_lengths("broker", data.brokers)
+    check_lengths("isolation policy", data.isolation_policies)
+    check_lengths("anti-affinity group", data.anti_affinity_groups)
+    check_lengths("bundle", data.own_topics)
+    check_lengths("failure domain", data.failure_domains)
+    for name, policy in data.isolation_policies.items():
         for pattern in (*policy.namespaces, *policy.primary):
             _check_pattern(name, pattern)
-    brokers = sorted(found.brokers.items())
+    brokers = sorted(data.brokers.items())
     return Facts(
         shedding_brokers=[name for name, broker in brokers if broker.shedding_enabled],
         splitting_brokers=[name for name, broker in brokers if broker.auto_split_enabled],
@@ -282,24 +282,24 @@ def facts_of(found: PulsarClusterData) -> Facts:
         ],
         isolation=[
             Isolation(name, policy.namespaces, policy.primary)
-            for name, policy in sorted(found.isolation_policies.items())
+            for name, policy in sorted(data.isolation_policies.items())
         ],
         anti_affinity={
-            group: sorted(found.anti_affinity_groups[group]) for group in sorted(found.anti_affinity_groups)
+            group: sorted(data.anti_affinity_groups[group]) for group in sorted(data.anti_affinity_groups)
         },
         restricted_brokers=[
             name
             for name, broker in brokers
             if broker.split_algorithms is not None and SPLIT_ALGORITHM not in broker.split_algorithms
         ],
-        failure_domains={name: sorted(found.failure_domains[name]) for name in sorted(found.failure_domains)},
-        own_topics={bundle: _sums(bundle, found.own_topics[bundle]) for bundle in sorted(found.own_topics)},
+        failure_domains={name: sorted(data.failure_domains[name]) for name in sorted(data.failure_domains)},
+        own_topics={bundle: _sums(bundle, data.own_topics[bundle]) for bundle in sorted(data.own_topics)},
     )
 
 
 def _sums(bundle: str, topics: Mapping[str, Traffic]) -> tuple[float, float]:
     """Messages/s and bytes/s of some topics, in + out."""
-    rates = np.array([[getattr(each, name) or 0.0 for name in RATES] for each in topics.values()])
+    rates = np.array([[getattr(topic, name) or 0.0 for name in RATES] for topic in topics.values()])
     rates = rates.reshape(-1, len(RATES))
     if len(rates):
         check_traffic(rates, [f"a topic of {bundle}"] * len(rates))

@@ -117,8 +117,8 @@ class ThrottleExecutor:
         existing = {topic for topic, _ in kafka.partitions(topics)}  # those deleted meanwhile have no lists
         brokers = {role.broker for role in (*aim.rates, *aim.clear)}
         down = brokers - kafka.brokers().keys() if brokers else set()
-        found = kafka.throttle(topics=existing, brokers=brokers - down)
-        there, unread = found.throttle, {*found.failed, *down}
+        throttles = kafka.throttle(topics=existing, brokers=brokers - down)
+        there, unread = throttles.throttle, {*throttles.failed, *down}
         lists, added = _lists(there.lists, remembered.added, aim.add, aim.remove, existing)
         wanted = {role: rate for role, rate in aim.rates.items() if role.broker not in unread}
         restored = _restore(there, remembered, [role for role in aim.clear if role.broker not in unread])
@@ -145,7 +145,7 @@ class ThrottleExecutor:
             *(f"set and read back: {change}" for change in changes),
             *(
                 f"NOT set or taken off, broker {broker}: {why}"
-                for broker, why in sorted(found.failed.items())
+                for broker, why in sorted(throttles.failed.items())
             ),
             *(f"LATER, broker {broker} is down: its rates stay as they are" for broker in sorted(down)),
         ]
@@ -230,13 +230,13 @@ def _restore(
     there: Throttle, remembered: Remembered, clear: Iterable[BrokerRole]
 ) -> dict[BrokerRole, int | None]:
     """The value that each rate to take off gets; a rate that somebody changed since stays as it is."""
-    found = {}
+    rates = {}
     for role in clear:
         ours = remembered.rates.get(str(role))
         now = there.rates_bytes_per_s.get(role)
         if ours is not None:
-            found[role] = ours.before if now is not None and now in (ours.ours, ours.earlier) else now
-    return found
+            rates[role] = ours.before if now is not None and now in (ours.ours, ours.earlier) else now
+    return rates
 
 
 def _rate_to_remember(role: BrokerRole, rate: int, remembered: Remembered, there: Throttle) -> SetRate:

@@ -100,15 +100,15 @@ class Memory:
 
     def read(self) -> Remembered:
         """Read the topic to its end, without taking the memory."""
-        found: bytes | None = None
+        value: bytes | None = None
         with (
             _explain_refused(f"the topic {self.side.full_name(self.topic)}"),
             self.side.reader(self.topic, compacted=True) as reader,
         ):
             for record in reader.read_to_end():
                 if record.key == self.cluster.encode():
-                    found = record.value
-        return Remembered.parse(found)
+                    value = record.value
+        return Remembered.parse(value)
 
     @contextmanager
     def hold(self) -> Iterator[HeldMemory]:

@@ -104,15 +104,15 @@ class Executor:
 
     def _unload(self, action: UnloadAction, recheck: Callable[[], None]) -> Done | Skip:
         bundle, destination = action.bundle, action.destination_broker
-        found = self._boundaries(bundle)
-        if isinstance(found, Skip):
-            return found
+        edges = self._boundaries(bundle)
+        if isinstance(edges, Skip):
+            return edges
         owner = self._retry(lambda: self._owner(bundle))
         if destination is not None and owner == destination:
             return Done(outcome="succeeded", broker=owner, was_done_before=True)
-        if destination is None and owner != action.precondition.owner and _has(found, [bundle]):
+        if destination is None and owner != action.precondition.owner and _has(edges, [bundle]):
             return self._finish_left(action, owner, recheck)
-        skip = self._check_precondition(action, found, owner) or self._skip_if_unreachable(destination)
+        skip = self._check_precondition(action, edges, owner) or self._skip_if_unreachable(destination)
         if skip is not None:
             return skip
         if self._dry_run:
@@ -138,21 +138,23 @@ class Executor:
 
     def _split(self, action: SplitAction, recheck: Callable[[], None]) -> Done | Skip:
         bundle, boundaries = action.bundle, sorted(set(action.boundaries))
-        if not boundaries or not all(bundle.range.lower < each < bundle.range.upper for each in boundaries):
+        if not boundaries or not all(
+            bundle.range.lower < boundary < bundle.range.upper for boundary in boundaries
+        ):
             return Skip("bad-boundaries", f"{action.boundaries} are not all strictly inside {bundle.range}")
-        found, children = self._boundaries(bundle), bundle.cut(boundaries)
-        if isinstance(found, Skip):
-            return found
-        if _has(found, children):
+        edges, children = self._boundaries(bundle), bundle.cut(boundaries)
+        if isinstance(edges, Skip):
+            return edges
+        if _has(edges, children):
             return Done(outcome="succeeded", bundles=tuple(map(str, children)), was_done_before=True)
         owner = self._retry(lambda: self._owner(bundle))
-        skip = self._check_precondition(action, found, owner)
+        skip = self._check_precondition(action, edges, owner)
         if skip is not None:
             return skip
         if self._dry_run:
             return Skip(
                 "executor-dry-run",
-                f"{bundle} would be cut into {', '.join(str(each.range) for each in children)}",
+                f"{bundle} would be cut into {', '.join(str(child.range) for child in children)}",
             )
         if len(boundaries) > 1 and self._cuts_one_by_one(action.precondition.owner):
             failure = self._split_one_by_one(bundle, boundaries, recheck)
@@ -207,8 +209,8 @@ class Executor:
         if error.failure != "not-found":
             return None
         with suppress(AdminError):
-            found = self._boundaries(bundle)
-            return found if isinstance(found, Skip) else None
+            edges = self._boundaries(bundle)
+            return edges if isinstance(edges, Skip) else None
         return None
 
     def _check_precondition(
@@ -333,9 +335,12 @@ class Executor:
     def _is_foreign(self, bundle: Bundle, broker: str) -> bool:
         """Whether a broker is of another isolation group than a bundle's namespace."""
         try:
-            found = self._retry(lambda: self._admin.isolation_policies(self._pulsar_cluster))
+            policies = self._retry(lambda: self._admin.isolation_policies(self._pulsar_cluster))
             groups = Groups(
-                tuple(Isolation(name, each.namespaces, each.primary) for name, each in sorted(found.items()))
+                tuple(
+                    Isolation(name, policy.namespaces, policy.primary)
+                    for name, policy in sorted(policies.items())
+                )
             )
             return bool(groups.of_brokers([broker])[0] != groups.of_namespaces([bundle.namespace])[0])
         except Exception as error:  # noqa: BLE001  it moved all the same; a pattern may be Java's only
@@ -359,20 +364,20 @@ class Executor:
         wanted = {edge for child in children for edge in (child.range.lower, child.range.upper)}
         deadline = Deadline(self._verify_timeout_s)
         while True:
-            found: list[int] = []
+            edges: list[int] = []
             blind: AdminError | None = None
             try:
-                found = self._admin.boundaries(bundle.namespace)
+                edges = self._admin.boundaries(bundle.namespace)
             except AdminError as error:
                 blind, gone = error, self._skip_if_gone(bundle, error)
                 if gone is not None:
                     return gone
-            if wanted <= set(found):
+            if wanted <= set(edges):
                 return Done(outcome="succeeded", bundles=tuple(map(str, children)))
             refused = blind is None and failure is not None and failure.failure != "no-answer"
             if refused or deadline.is_over:
                 why = str(failure or blind or _NOT_CUT)
-                made = len(wanted & set(found) - {bundle.range.lower, bundle.range.upper})
+                made = len(wanted & set(edges) - {bundle.range.lower, bundle.range.upper})
                 there = (
                     f"only {made} of {len(children) - 1} cuts were made"
                     if made
@@ -385,7 +390,7 @@ class Executor:
 def _has(boundaries: list[int], bundles: Sequence[Bundle]) -> bool:
     """Whether each of the bundles is exactly one range between neighbouring boundaries."""
     ranges = set(pairwise(boundaries))
-    return all((each.range.lower, each.range.upper) in ranges for each in bundles)
+    return all((bundle.range.lower, bundle.range.upper) in ranges for bundle in bundles)
 
 
 def _probe(bundle: Bundle) -> str:

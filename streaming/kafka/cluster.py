@@ -159,9 +159,9 @@ class KafkaCluster:
     @_explain_errors()
     def partitions(self, topics: Iterable[str]) -> dict[Partition, PartitionState]:
         """All partitions of the topics that exist. Raises ``ClusterError`` for a topic that is hidden from us."""
-        found = self._admin.describe_topics(sorted(set(topics))) if topics else []
+        described = self._admin.describe_topics(sorted(set(topics))) if topics else []
         hidden = [
-            topic["name"] for topic in found if topic["error_code"] == TopicAuthorizationFailedError.errno
+            topic["name"] for topic in described if topic["error_code"] == TopicAuthorizationFailedError.errno
         ]
         if hidden:
             raise ClusterError(
@@ -173,7 +173,7 @@ class KafkaCluster:
                 leader=entry["leader_id"],
                 in_sync=tuple(entry["isr_nodes"]),
             )
-            for topic in found
+            for topic in described
             if topic["error_code"] == 0
             for entry in topic["partitions"]
         }
@@ -182,7 +182,7 @@ class KafkaCluster:
     def reassignments(self) -> dict[Partition, RunningMove]:
         """All running moves of the cluster; empty when nothing moves. Raises ``ClusterError`` if we may not read them."""
         try:
-            found = self._admin.list_partition_reassignments()
+            moves = self._admin.list_partition_reassignments()
         except ClusterAuthorizationFailedError as error:
             raise ClusterError(
                 "the running reassignments cannot be read: is DESCRIBE on the cluster allowed?"
@@ -193,7 +193,7 @@ class KafkaCluster:
                 adding=tuple(entry["adding_replicas"]),
                 removing=tuple(entry["removing_replicas"]),
             )
-            for where, entry in found.items()
+            for where, entry in moves.items()
         }
 
     @_explain_errors()
@@ -229,8 +229,8 @@ class KafkaCluster:
         if not led:
             return {}
         with suppress(KafkaError):
-            found = self._admin.list_partition_offsets(dict.fromkeys(led, OffsetSpec.LATEST))
-            return {(where.topic, where.partition): each.offset for where, each in found.items()}
+            ends = self._admin.list_partition_offsets(dict.fromkeys(led, OffsetSpec.LATEST))
+            return {(where.topic, where.partition): end.offset for where, end in ends.items()}
         return {}
 
     @_explain_errors()
@@ -244,16 +244,16 @@ class KafkaCluster:
         failed: dict[int, str] = {}
         for broker in sorted(set(brokers)):
             try:
-                (found,) = _read(
+                (settings,) = _read(
                     self._admin, ConfigResourceType.BROKER, [str(broker)], [rate_key(role) for role in ROLES]
                 ).values()
             except (KafkaError, ClusterError) as error:
                 failed[broker] = str(error) or repr(error)
                 continue
             for role in ROLES:
-                own, default = map(_rate, found.get(rate_key(role), _Value(None)))
-                if own is not None:
-                    rates[BrokerRole(role, broker)] = own
+                rate, default = map(_rate, settings.get(rate_key(role), _Value(None)))
+                if rate is not None:
+                    rates[BrokerRole(role, broker)] = rate
                 if default is not None:
                     defaults[role] = default
         throttle = Throttle(
@@ -308,8 +308,8 @@ def list_key(role: Role) -> str:
     return f"{role}.replication.throttled.replicas"
 
 
-def _lists(found: Mapping[str, Mapping[str, _Value]], role: Role) -> dict[str, str]:
-    values = {topic: settings.get(list_key(role), _Value(None)).own for topic, settings in found.items()}
+def _lists(topics: Mapping[str, Mapping[str, _Value]], role: Role) -> dict[str, str]:
+    values = {topic: settings.get(list_key(role), _Value(None)).own for topic, settings in topics.items()}
     return {topic: text for topic, text in values.items() if text}
 
 
@@ -325,8 +325,8 @@ def _read(
     if not names:
         return {}
     asked = [ConfigResource(kind, name, dict.fromkeys([*keys, _ALWAYS_THERE[kind]])) for name in names]
-    found = admin.describe_configs(asked, include_synonyms=True, config_filter="all")
-    answers = found.get(kind.name.lower(), {})
+    described = admin.describe_configs(asked, include_synonyms=True, config_filter="all")
+    answers = described.get(kind.name.lower(), {})
     for name in names:
         if _ALWAYS_THERE[kind] not in answers.get(name, {}):
             raise ClusterError(
@@ -341,7 +341,7 @@ def _read(
 
 def _value(kind: ConfigResourceType, entry: Mapping[str, Any]) -> _Value:
     """The own value and the default: ``value`` alone would show the default as if it were the broker's own."""
-    set_at = {each["source"]: each["value"] for each in entry["synonyms"]}
+    set_at = {synonym["source"]: synonym["value"] for synonym in entry["synonyms"]}
     return _Value(set_at.get(_OWN[kind]), set_at.get("DYNAMIC_DEFAULT_BROKER_CONFIG"))
 
 
@@ -393,8 +393,8 @@ def _wait_until_seen(admin: KafkaAdminClient, change: Change) -> None:
         timeout_s=_SEEN_TIMEOUT_S,
         pause_s=_POLL_S,
     ):
-        found = _read_value_in_force(admin, change)
-        raise ClusterError(f"{change}: accepted by Kafka, but it shows {found} after {_SEEN_TIMEOUT_S:.0f} s")
+        shown = _read_value_in_force(admin, change)
+        raise ClusterError(f"{change}: accepted by Kafka, but it shows {shown} after {_SEEN_TIMEOUT_S:.0f} s")
 
 
 def _read_value_in_force(admin: KafkaAdminClient, change: Change) -> str | None:

@@ -82,11 +82,11 @@ class KafkaActions(Closeable):
         self._consumer.subscribe([topic], listener=self._assigned)
         try:
             with self._explain_errors("the topics cannot be listed"):
-                found = partitions_of(self._consumer, topic, timeout_s=_TIMEOUT_S)
+                partitions = partitions_of(self._consumer, topic, timeout_s=_TIMEOUT_S)
         except PublishError:
             self.close()
             raise
-        if not found:
+        if not partitions:
             self.close()
             raise PublishError(describe_hidden_topic(link, topic, "Read"))
 
@@ -166,11 +166,11 @@ class KafkaActions(Closeable):
             return
         self._epochs.begin(partition.partition, {})
         asked = {partition: self._start_ms}
-        found = self._consumer.offsets_for_times(asked, timeout_ms=_REQUEST_TIMEOUT_MS)[partition]
-        if found is None:
+        start = self._consumer.offsets_for_times(asked, timeout_ms=_REQUEST_TIMEOUT_MS)[partition]
+        if start is None:
             self._consumer.seek_to_end(partition)
         else:
-            self._consumer.seek(partition, found.offset)
+            self._consumer.seek(partition, start.offset)
 
     def _check_connection(self) -> None:
         if time.monotonic() - self._looked_s < _LOOK_INTERVAL_S:

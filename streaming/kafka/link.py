@@ -54,36 +54,36 @@ class KafkaLink:
 
     def client_options(self) -> dict[str, object]:
         """Options of any client of kafka-python, without the addresses; raises ``WrongUse`` for a file it cannot read."""
-        found: dict[str, object] = {"security_protocol": self.security.protocol.upper()}
+        options: dict[str, object] = {"security_protocol": self.security.protocol.upper()}
         if self.security.encrypts:
             files = {"ca_file": "ssl_cafile", "certificate_file": "ssl_certfile", "key_file": "ssl_keyfile"}
             given = {name: option for name, option in files.items() if getattr(self.security, name)}
             for name, option in given.items():
                 self._text(name)
-                found[option] = getattr(self.security, name)
+                options[option] = getattr(self.security, name)
         if self.security.names_a_user:
-            found["sasl_mechanism"] = self.security.mechanism
-            found["sasl_plain_username"] = self.security.username
-            found["sasl_plain_password"] = self._password()
-        return found
+            options["sasl_mechanism"] = self.security.mechanism
+            options["sasl_plain_username"] = self.security.username
+            options["sasl_plain_password"] = self._password()
+        return options
 
     def spark_options(self) -> dict[str, str]:
         """Options of Spark's Kafka source; raises ``WrongUse`` for a file it cannot read.
 
         Source: Kafka's client configuration, PEM stores by KIP-651.
         """
-        found = {"kafka.security.protocol": self.security.protocol.upper()}
+        options = {"kafka.security.protocol": self.security.protocol.upper()}
         if self.security.ca_file is not None:
-            found["kafka.ssl.truststore.type"] = "PEM"
-            found["kafka.ssl.truststore.certificates"] = self._text("ca_file")
+            options["kafka.ssl.truststore.type"] = "PEM"
+            options["kafka.ssl.truststore.certificates"] = self._text("ca_file")
         if self.security.certificate_file is not None:
-            found["kafka.ssl.keystore.type"] = "PEM"
-            found["kafka.ssl.keystore.certificate.chain"] = self._text("certificate_file")
-            found["kafka.ssl.keystore.key"] = self._text("key_file")
+            options["kafka.ssl.keystore.type"] = "PEM"
+            options["kafka.ssl.keystore.certificate.chain"] = self._text("certificate_file")
+            options["kafka.ssl.keystore.key"] = self._text("key_file")
         if self.security.names_a_user:
-            found["kafka.sasl.mechanism"] = self.security.mechanism
-            found["kafka.sasl.jaas.config"] = self._jaas()
-        return found
+            options["kafka.sasl.mechanism"] = self.security.mechanism
+            options["kafka.sasl.jaas.config"] = self._jaas()
+        return options
 
     def _jaas(self) -> str:
         module = _LOGIN_MODULES[self.security.mechanism]
@@ -157,7 +157,7 @@ def find_denied(
     """What the controller must be allowed, and is not, by topic."""
     needed = controller_operations(names)
     for topic in permissions:
-        operations = [each for each in needed.get(topic.name, ()) if _is_missing(topic, each)]
+        operations = [operation for operation in needed.get(topic.name, ()) if _is_missing(topic, operation)]
         if operations:
             yield Denied(
                 what=f"{link.principal} lacks the permission {' and '.join(operations)} on topic {topic.name}",
@@ -191,7 +191,7 @@ def describe_hidden_topic(link: KafkaLink, topic: str, operation: Operation) -> 
 
 def acl_command(link: KafkaLink, resource: Resource, name: str, operations: Sequence[Operation]) -> str:
     """The command that grants the operations; an administrator of the brokers runs it."""
-    asked = " ".join(f"--operation {each}" for each in operations)
+    asked = " ".join(f"--operation {operation}" for operation in operations)
     return (
         f"kafka-acls.sh --bootstrap-server {link.bootstrap} --add "
         f"--allow-principal '{link.principal}' {asked} --{resource} {name}"

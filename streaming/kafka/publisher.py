@@ -276,8 +276,8 @@ class KafkaMarkers:
             consumer.close()
 
     def _end_of(self, consumer: KafkaConsumer) -> int:
-        found = consumer.end_offsets([self._partition], timeout_ms=self._request_timeout_ms)
-        return int(found[self._partition])
+        ends = consumer.end_offsets([self._partition], timeout_ms=self._request_timeout_ms)
+        return int(ends[self._partition])
 
     def _read(self, record: ConsumerRecord) -> None:
         if record.key != self._key:

@@ -126,10 +126,10 @@ class KafkaTopicReader(Closeable):
         elif begin == "latest":
             consumer.seek_to_end(*partitions)
         else:
-            found = consumer.offsets_for_times(dict.fromkeys(partitions, max(0, begin)))
+            offsets = consumer.offsets_for_times(dict.fromkeys(partitions, max(0, begin)))
             ends = consumer.end_offsets(partitions)
             for at in partitions:
-                consumer.seek(at, ends[at] if found[at] is None else found[at].offset)
+                consumer.seek(at, ends[at] if offsets[at] is None else offsets[at].offset)
 
 
 @contextmanager
@@ -150,8 +150,8 @@ def first_offsets(link: KafkaLink, topic: str, begin: Begin) -> dict[str, int]:
         if not isinstance(begin, int):
             return dict.fromkeys(map(str, partitions), _EARLIEST if begin == "earliest" else _LATEST)
         asked = {TopicPartition(topic, number): max(0, begin) for number in partitions}
-        found = consumer.offsets_for_times(asked)
-    return {str(at.partition): _LATEST if offset is None else offset.offset for at, offset in found.items()}
+        offsets = consumer.offsets_for_times(asked)
+    return {str(at.partition): _LATEST if offset is None else offset.offset for at, offset in offsets.items()}
 
 
 def find_lost(link: KafkaLink, places: Sequence[Place]) -> list[SkippedRange]:

@@ -177,31 +177,33 @@ def create(
     specs = _specs(settings, only, input_partitions=input_partitions)
     with connected_admin(link) as admin:
         replicas = min(REPLICAS_MAX, len(admin.describe_cluster()["brokers"]))
-        found, _ = describe(admin, [spec.name for spec in specs])
-        made = {spec.name for spec in specs if spec.name not in found and _make(admin, spec, replicas, link)}
-        found |= describe(admin, [spec.name for spec in specs if spec.name not in found])[0]
+        existing, _ = describe(admin, [spec.name for spec in specs])
+        made = {
+            spec.name for spec in specs if spec.name not in existing and _make(admin, spec, replicas, link)
+        }
+        existing |= describe(admin, [spec.name for spec in specs if spec.name not in existing])[0]
     return [
         TopicOutcome(topic=spec.name, outcome=Outcome.CREATED)
         if spec.name in made
-        else _compare(spec, found[spec.name], link)
+        else _compare(spec, existing[spec.name], link)
         for spec in specs
     ]
 
 
-def _compare(spec: TopicSpec, found: TopicFound, link: KafkaLink) -> TopicOutcome:
-    differences = tuple(differences_of(spec, found, link))
+def _compare(spec: TopicSpec, topic: TopicFound, link: KafkaLink) -> TopicOutcome:
+    differences = tuple(differences_of(spec, topic, link))
     outcome = Outcome.DIFFERS if differences else Outcome.ALREADY_RIGHT
     return TopicOutcome(topic=spec.name, outcome=outcome, differences=differences)
 
 
-def differences_of(spec: TopicSpec, found: TopicFound, link: KafkaLink) -> Iterator[Difference]:
+def differences_of(spec: TopicSpec, topic: TopicFound, link: KafkaLink) -> Iterator[Difference]:
     """Differences that keep a controller from starting, or from reading the largest records (tolerable)."""
-    if spec.partitions_needed is not None and found.partitions != spec.partitions_needed:
-        yield _partition_difference(spec, found.partitions, link)
+    if spec.partitions_needed is not None and topic.partitions != spec.partitions_needed:
+        yield _partition_difference(spec, topic.partitions, link)
     for setting, expected in spec.fixed.items():
-        if found.configs.get(setting) != expected:
-            yield setting_difference(spec, setting, found.configs.get(setting, "unset"), expected, link)
-    size = int(found.configs.get("max.message.bytes", 0))
+        if topic.configs.get(setting) != expected:
+            yield setting_difference(spec, setting, topic.configs.get(setting, "unset"), expected, link)
+    size = int(topic.configs.get("max.message.bytes", 0))
     if spec.min_message_bytes is not None and size < spec.min_message_bytes:
         expected = str(spec.min_message_bytes)
         yield setting_difference(spec, "max.message.bytes", str(size), expected, link, tolerable=True)
@@ -268,15 +270,15 @@ def describe(
     states = {topic["name"]: tuple(_states(topic)) for topic in described if topic["error_code"] == 0}
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in states]
     configs = admin.describe_configs(resources, config_filter="all").get("topic", {}) if resources else {}
-    found = {
+    topics = {
         name: TopicFound(served, {key: str(entry["value"]) for key, entry in configs.get(name, {}).items()})
         for name, served in states.items()
     }
-    return found, list(_permissions(described))
+    return topics, list(_permissions(described))
 
 
 def _states(topic: Mapping[str, Any]) -> Iterator[PartitionFound]:
-    for entry in sorted(topic["partitions"], key=lambda each: int(each["partition_index"])):
+    for entry in sorted(topic["partitions"], key=lambda entry: int(entry["partition_index"])):
         leader = int(entry["leader_id"])
         yield PartitionFound(
             number=int(entry["partition_index"]),
@@ -323,9 +325,9 @@ def brokers_seen(link: KafkaLink, topic: str) -> BrokersSeen:
     del topic
     with connected_admin(link) as admin:
         brokers = admin.describe_cluster()["brokers"]
-        found = admin.get_broker_version_data(int(brokers[0]["broker_id"])).broker_version
+        version = admin.get_broker_version_data(int(brokers[0]["broker_id"])).broker_version
     count = len(brokers)
-    return BrokersSeen(text=f"{counted(count, 'broker')} of Kafka", version=".".join(map(str, found)))
+    return BrokersSeen(text=f"{counted(count, 'broker')} of Kafka", version=".".join(map(str, version)))
 
 
 def topics_seen(link: KafkaLink, settings: Settings, only: frozenset[str]) -> TopicsSeen:
@@ -333,11 +335,11 @@ def topics_seen(link: KafkaLink, settings: Settings, only: frozenset[str]) -> To
     names = settings.topics
     specs = _specs(settings, only)
     with connected_admin(link) as admin:
-        found, permissions = describe(admin, [spec.name for spec in specs])
-    hidden = {each.name for each in permissions if each.hidden}
+        existing, permissions = describe(admin, [spec.name for spec in specs])
+    hidden = {topic.name for topic in permissions if topic.hidden}
     optional = {names.executor_kafka, *(spec.name for spec in specs if spec.optional)}
-    gone = [spec.name for spec in specs if spec.name not in found and spec.name not in hidden]
-    there = [(spec, found[spec.name]) for spec in specs if spec.name in found]
+    gone = [spec.name for spec in specs if spec.name not in existing and spec.name not in hidden]
+    there = [(spec, existing[spec.name]) for spec in specs if spec.name in existing]
     return TopicsSeen(
         count=len(specs),
         missing=tuple(name for name in gone if name not in optional),
@@ -357,9 +359,9 @@ def topics_seen(link: KafkaLink, settings: Settings, only: frozenset[str]) -> To
     )
 
 
-def _find_shorter_retention(spec: TopicSpec, found: TopicFound, link: KafkaLink) -> Iterator[Difference]:
+def _find_shorter_retention(spec: TopicSpec, topic: TopicFound, link: KafkaLink) -> Iterator[Difference]:
     for setting in _AT_LEAST:
-        wanted, kept = int(spec.chosen.get(setting, 0)), int(found.configs.get(setting, _WITHOUT_LIMIT))
+        wanted, kept = int(spec.chosen.get(setting, 0)), int(topic.configs.get(setting, _WITHOUT_LIMIT))
         if _WITHOUT_LIMIT < kept < wanted:
             yield setting_difference(
                 spec,
@@ -372,9 +374,9 @@ def _find_shorter_retention(spec: TopicSpec, found: TopicFound, link: KafkaLink)
             )
 
 
-def _find_unwell(spec: TopicSpec, found: TopicFound, link: KafkaLink) -> Iterator[Difference]:
-    needed = int(found.configs.get("min.insync.replicas", 1))
-    for state in found.states:
+def _find_unwell(spec: TopicSpec, topic: TopicFound, link: KafkaLink) -> Iterator[Difference]:
+    needed = int(topic.configs.get("min.insync.replicas", 1))
+    for state in topic.states:
         if state.leader is None:
             yield _make_difference(spec, f"leader of partition {state.number}", "none", "a broker", link)
         elif state.in_sync_count < state.replicas_count:

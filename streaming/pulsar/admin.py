@@ -53,7 +53,7 @@ class BrokerConfiguration(msgspec.Struct, frozen=True, rename="camel"):
     def split_algorithms(self) -> list[str] | None:
         """The algorithms that a split may use, ascending; None where this broker does not report them."""
         text = self.supported_namespace_bundle_split_algorithms
-        names = (each.strip() for each in text.strip("[] ").split(","))
+        names = (name.strip() for name in text.strip("[] ").split(","))
         return sorted(filter(None, names)) if text else None
 
 
@@ -93,7 +93,7 @@ class PulsarAdmin:
         self._target = target
         self._scheme = target.admin_url.partition("://")[0]
         self._entries = addresses(target.admin_url)
-        self._found: tuple[str, ...] = ()
+        self._broker_urls: tuple[str, ...] = ()
         self._lock = threading.Lock()
 
     def address_of(self, broker: str) -> str:
@@ -117,10 +117,10 @@ class PulsarAdmin:
 
     def brokers(self, cluster: str) -> list[str]:
         """Ids of the brokers that are alive, ascending; ``cluster`` is Pulsar's own name."""
-        found = sorted(self.read(f"/admin/v2/brokers/{quote(cluster)}", list[str]))
+        brokers = sorted(self.read(f"/admin/v2/brokers/{quote(cluster)}", list[str]))
         with self._lock:
-            self._found = tuple(map(self.address_of, found))
-        return found
+            self._broker_urls = tuple(map(self.address_of, brokers))
+        return brokers
 
     def load_report(self, broker: str) -> bytes:
         """A broker's load report as it sends it; empty where its load manager has none."""
@@ -137,8 +137,8 @@ class PulsarAdmin:
 
     def boundaries(self, namespace: str) -> list[int]:
         """Boundaries of a namespace's bundles, ascending, both ends included."""
-        found = self.read(f"/admin/v2/namespaces/{quote(namespace)}/bundles", _Bundles)
-        return sorted(int(each, 16) for each in found.boundaries)
+        bundles = self.read(f"/admin/v2/namespaces/{quote(namespace)}/bundles", _Bundles)
+        return sorted(int(boundary, 16) for boundary in bundles.boundaries)
 
     def bundles(self, namespace: str) -> list[Bundle]:
         """The bundles of a namespace, ascending."""
@@ -154,18 +154,18 @@ class PulsarAdmin:
         at the owner alone, and redirects there; a topic that is not there keeps the answer short. Brokers are asked at their own
         addresses, because another one that is in ``admin_url`` (of a load balancer, or ``localhost``) does not tell who answered.
         """
-        brokers = {self.address_of(each): each for each in alive}
+        brokers = {self.address_of(broker): broker for broker in alive}
         path = f"/admin/v2/namespaces/{quote(bundle.namespace)}/{bundle.range}/topicHashPositions"
         query = {"topics": f"persistent://{bundle.namespace}/none"}
         try:
-            found = self._try_each_address(
+            url = self._try_each_address(
                 lambda base: self._http.find(base + path, query=query), bases=list(brokers)
             )
         except AdminError as error:
             if error.status != _NOBODY_OWNS:
                 raise
             return None
-        return next((each for base, each in brokers.items() if found.startswith(base + "/")), None)
+        return next((broker for base, broker in brokers.items() if url.startswith(base + "/")), None)
 
     def topics(self, bundle: Bundle) -> list[str]:
         """Full names of the persistent topics in a bundle, Pulsar's own (``__change_events``) left out, ascending.
@@ -174,9 +174,9 @@ class PulsarAdmin:
         metadata thread: if a split changes them meanwhile, it blocks that thread, and with it the broker, for ever
         (``PersistentTopicsBase.internalGetListAsync``, seen with 4.0.7).
         """
-        found = self.read(f"/admin/v2/persistent/{quote(bundle.namespace)}", list[str])
-        others = (topic for topic in found if not topic.rpartition("/")[2].startswith("__"))
-        return sorted(topic for topic in others if bundle.range.contains(position_of(topic)))
+        topics = self.read(f"/admin/v2/persistent/{quote(bundle.namespace)}", list[str])
+        kept = (topic for topic in topics if not topic.rpartition("/")[2].startswith("__"))
+        return sorted(topic for topic in kept if bundle.range.contains(position_of(topic)))
 
     def lookup(self, topic: str) -> str | None:
         """Address (``host:port``) of the broker that owns a topic's bundle; assigns the bundle to one if no broker owns it."""
@@ -223,12 +223,12 @@ class PulsarAdmin:
         """Brokers of each failure domain, ascending; Pulsar answers 404 where none was ever made."""
         path = f"/admin/v2/clusters/{quote(cluster)}/failureDomains"
         try:
-            found = self.read(path, dict[str, _FailureDomain])
+            domains = self.read(path, dict[str, _FailureDomain])
         except AdminError as error:
             if error.failure != "not-found":
                 raise
             return {}
-        return {name: sorted(found[name].brokers) for name in sorted(found)}
+        return {name: sorted(domains[name].brokers) for name in sorted(domains)}
 
     def tenants(self) -> list[str]:
         """Names of all tenants, ascending."""
@@ -276,7 +276,7 @@ class PulsarAdmin:
     def _try_each_address(self, ask: Callable[[str], Value], bases: Sequence[str] = ()) -> Value:
         """The answer of the first of ``bases`` that can be reached, else of all known addresses; raises the last one's error."""
         with self._lock:
-            bases = bases or list(dict.fromkeys((*self._entries, *self._found)))
+            bases = bases or list(dict.fromkeys((*self._entries, *self._broker_urls)))
         for base in bases[:-1]:
             try:
                 return ask(base)

@@ -83,7 +83,7 @@ def require_answer(service_url: str) -> None:
     url = urlsplit(service_url)
     encrypts = url.scheme == "pulsar+ssl"
     port = _TLS_PORT if encrypts else _PORT
-    addresses = [each if _HAS_PORT.search(each) else f"{each}:{port}" for each in url.netloc.split(",")]
+    addresses = [host if _HAS_PORT.search(host) else f"{host}:{port}" for host in url.netloc.split(",")]
     why = faults_of(addresses, _PULSAR, encrypts=encrypts)
     if why is not None:
         raise pulsar.ConnectError(why)

@@ -73,21 +73,23 @@ class PulsarActions(Closeable):
         if self._connection is None:
             self._connection = self._open()
         wait_ms = round(1000 * timeout_s)
-        found: list[pulsar.Message] = []
+        messages: list[pulsar.Message] = []
         try:
-            while len(found) < self._records_max:
-                found.append(self._connection.consumer.receive(timeout_millis=wait_ms))
+            while len(messages) < self._records_max:
+                messages.append(self._connection.consumer.receive(timeout_millis=wait_ms))
                 wait_ms = _NEXT_MS
         except pulsar.Timeout:
             self._require_connected(self._connection)
         except pulsar.PulsarException as error:
             raise self._unreadable(error) from error
-        if found:
-            self._read_epochs_before(self._connection, found[0].message_id())
-        self._taken += found
+        if messages:
+            self._read_epochs_before(self._connection, messages[0].message_id())
+        self._taken += messages
         return [
-            ActionRecord(value=each.data(), epoch_header=_epoch_of(each), partition=_partition_of(each))
-            for each in found
+            ActionRecord(
+                value=message.data(), epoch_header=_epoch_of(message), partition=_partition_of(message)
+            )
+            for message in messages
         ]
 
     def keep_polled(self) -> None:
@@ -149,14 +151,14 @@ class PulsarActions(Closeable):
     def _subscribe_from(self, begin_ms: int) -> None:
         """Make the subscription if there is none yet; it begins at ``begin_ms``: older actions have expired."""
         path = topic_path(self._topic)
-        own = f"{path}/subscription/{quote(self._subscription, safe='')}"
+        subscription = f"{path}/subscription/{quote(self._subscription, safe='')}"
         try:
             with self._link.admin() as admin:
                 if self._subscription in admin.read(f"{path}/subscriptions", list[str]):
                     return
                 earliest = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1}
-                admin.call("PUT", own, body=earliest)
-                admin.call("POST", f"{own}/resetcursor/{max(0, begin_ms)}")
+                admin.call("PUT", subscription, body=earliest)
+                admin.call("POST", f"{subscription}/resetcursor/{max(0, begin_ms)}")
         except AdminError as error:
             if error.failure == "refused":  # there is nothing to go back to
                 return

@@ -302,10 +302,10 @@ def _answer_of(text: bytes) -> str:
 def _fault_of(url: str, error: Exception) -> str:
     """What is wrong with the address, and the client's own words where they do not say it."""
     address = urlsplit(url).netloc
-    found = fault_of_connection(address, error)
-    if found is None and isinstance(error, httpx.RemoteProtocolError) and "illegal" in str(error):
+    fault = fault_of_connection(address, error)
+    if fault is None and isinstance(error, httpx.RemoteProtocolError) and "illegal" in str(error):
         return f"{address} does not speak HTTP, which admin_url asks for ({error})"
-    return found or f"{type(error).__name__}: {error}"
+    return fault or f"{type(error).__name__}: {error}"
 
 
 def _is_untrusted(error: BaseException | None) -> bool:

@@ -70,19 +70,19 @@ class PartitionReader:
         reader = self._reader_after(start)
         self._at = None
         try:
-            while (found := self._next(reader)) is not None:
-                id_ = found.message_id()
+            while (message := self._next(reader)) is not None:
+                id_ = message.message_id()
                 position = Position(id_.ledger_id(), id_.entry_id())
                 if position > end:
-                    self._at, self._ahead = end, found
+                    self._at, self._ahead = end, message
                     return
                 if position > start:
                     yield Message(
                         position=position,
                         batch_index=id_.batch_index(),
-                        key=found.partition_key(),
-                        value=found.data(),
-                        publish_ms=found.publish_timestamp(),
+                        key=message.partition_key(),
+                        value=message.data(),
+                        publish_ms=message.publish_timestamp(),
                     )
                     if position == end and id_.batch_index() + 1 >= _batch_size(id_.serialize()):
                         self._at = end
@@ -218,8 +218,8 @@ class PartitionLogs:
                 f"{topic} is not persistent: its messages are gone once sent, and a batch could not be read again after "
                 f"a crash. Use a {_PERSISTENT}… topic"
             )
-        found = self._admin.read(f"{topic_path(topic)}/partitions", _Partitions).partitions
-        return partition_names(topic, found)
+        count = self._admin.read(f"{topic_path(topic)}/partitions", _Partitions).partitions
+        return partition_names(topic, count)
 
     def log(self, partition: str) -> Log:
         """The log as it is now. The newest ledger is still being written, so its entries are in a field of their own."""
@@ -228,15 +228,15 @@ class PartitionLogs:
         newest = Ledger(open_.ledgerId, max(open_.entries, stats.currentLedgerEntries))
         cursor = stats.cursors.get(self._subscription)
         return Log(
-            [*(Ledger(each.ledgerId, each.entries) for each in closed), newest],
+            [*(Ledger(ledger.ledgerId, ledger.entries) for ledger in closed), newest],
             written=None if stats.lastConfirmedEntry is None else Position.parse(stats.lastConfirmedEntry),
             acknowledged=None if cursor is None else Position.parse(cursor.markDeletePosition),
         )
 
     def before(self, partition: str, time_ms: int) -> Position:
         """The position before the first message published at ``time_ms`` or later; the end if there is none."""
-        found = position_before(self._admin, partition, time_ms)
-        return min(found, self.log(partition).last)
+        position = position_before(self._admin, partition, time_ms)
+        return min(position, self.log(partition).last)
 
     def protect(self, partition: str) -> None:
         """Make the subscription at the beginning, so that nothing that is there now is trimmed; an existing one stays as it is."""
@@ -255,14 +255,14 @@ def partitions_count(admin: PulsarAdmin, topic: str) -> int | None:
     """Number of partitions, 0 for a topic without partitions; None where there is no such topic. Raises ``AdminError``."""
     path = topic_path(topic)
     try:
-        found = admin.read(f"{path}/partitions", _Partitions).partitions
-        if not found:
+        count = admin.read(f"{path}/partitions", _Partitions).partitions
+        if not count:
             admin.get(f"{path}/internalStats")
     except AdminError as error:
         if error.failure != "not-found":
             raise
         return None
-    return found
+    return count
 
 
 def position_before(admin: PulsarAdmin, partition: str, time_ms: int) -> Position:
@@ -270,5 +270,5 @@ def position_before(admin: PulsarAdmin, partition: str, time_ms: int) -> Positio
 
     The broker searches its log for it (``getMessageIdByTimestamp``). Raises ``AdminError``.
     """
-    found = admin.read(f"{topic_path(partition)}/messageid/{max(0, time_ms)}", _Found)
-    return Position(found.ledgerId, found.entryId - 1)
+    first = admin.read(f"{topic_path(partition)}/messageid/{max(0, time_ms)}", _Found)
+    return Position(first.ledgerId, first.entryId - 1)

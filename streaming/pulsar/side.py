@@ -88,11 +88,11 @@ class PulsarTopicReader(Closeable):
                 names = partition_names(self._topic, count)
                 self.partitions_count = len(names)
                 partitions = names if partition is None else [names[partition]]
-                first = [_first_place(admin, each, begin) for each in partitions]
+                first = [_first_place(admin, name, begin) for name in partitions]
             self._client = link.client(timeout_s=_TIMEOUT_S)
             self._readers = [
-                self._reader(each, done, compacted=compacted)
-                for each, done in zip(partitions, first, strict=True)
+                self._reader(name, done, compacted=compacted)
+                for name, done in zip(partitions, first, strict=True)
             ]
 
     def read_to_end(self) -> Iterator[TopicRecord]:
@@ -107,10 +107,10 @@ class PulsarTopicReader(Closeable):
             for reader in self._readers:
                 with self._explain_errors():
                     try:
-                        found = reader.read_next(timeout_millis=_POLL_MS)
+                        message = reader.read_next(timeout_millis=_POLL_MS)
                     except pulsar.Timeout:
                         continue
-                yield record_of(found)
+                yield record_of(message)
 
     def close(self) -> None:
         """Close the connections."""
@@ -152,10 +152,10 @@ def find_lost(link: PulsarLink, places: Sequence[Place]) -> list[SkippedRange]:
     try:
         with link.admin() as admin:
             logs = PartitionLogs(admin, subscription=link.subscription)
-            found = [_gap(logs.log(place.log), place) for place in places]
+            gaps = [_gap(logs.log(place.log), place) for place in places]
     except AdminError as error:
         raise PublishError(f"[{link.section}.pulsar]: {error}") from error
-    return [gap for gap in found if gap is not None]
+    return [gap for gap in gaps if gap is not None]
 
 
 def _gap(log: Log, place: Place) -> SkippedRange | None:

@@ -56,10 +56,10 @@ class _Retention(msgspec.Struct, frozen=True):
     retentionTimeInMinutes: int = 0  # noqa: N815  Pulsar's names
     retentionSizeInMB: int = 0  # noqa: N815
 
-    def covers(self, other: "_Retention") -> bool:
+    def covers(self, wanted: "_Retention") -> bool:
         """Whether it keeps at least as much."""
-        return _is_at_least(self.retentionTimeInMinutes, other.retentionTimeInMinutes) and _is_at_least(
-            self.retentionSizeInMB, other.retentionSizeInMB
+        return _is_at_least(self.retentionTimeInMinutes, wanted.retentionTimeInMinutes) and _is_at_least(
+            self.retentionSizeInMB, wanted.retentionSizeInMB
         )
 
     def __str__(self) -> str:
@@ -120,9 +120,9 @@ def specs_of(
             name=names.beats, retention=_retention(BEATS_RETENTION_MS), is_single=True, is_optional=True
         ),
     ]
-    own = {names.commits: commits_topic_of(names.commits, settings.controller.name)}
+    own_names = {names.commits: commits_topic_of(names.commits, settings.controller.name)}
     return [
-        replace(spec, name=link.full_name(own.get(spec.name, spec.name)))
+        replace(spec, name=link.full_name(own_names.get(spec.name, spec.name)))
         for spec in specs
         if spec.name in only
     ]
@@ -259,8 +259,8 @@ def _is_deduplicated(admin: PulsarAdmin, topic: str) -> bool:
 
 def _is_deleted_when_idle(admin: PulsarAdmin, topic: str) -> bool:
     """Whether Pulsar deletes the topic while idle, by the same policies; the brokers' setting is yes by default."""
-    found = _policy_in_force(admin, topic, "inactiveTopicPolicies", _Inactive)
-    return found is not None and found.deleteWhileInactive
+    policy = _policy_in_force(admin, topic, "inactiveTopicPolicies", _Inactive)
+    return policy is not None and policy.deleteWhileInactive
 
 
 def _policy_in_force(admin: PulsarAdmin, topic: str, policy: str, kind: type[Value]) -> Value | None:
@@ -269,8 +269,8 @@ def _policy_in_force(admin: PulsarAdmin, topic: str, policy: str, kind: type[Val
     return None if text in {b"", b"null"} else msgspec.json.decode(text, type=kind)
 
 
-def _is_at_least(limit: int, other: int) -> bool:
-    return limit < 0 or (other >= 0 and limit >= other)
+def _is_at_least(limit: int, wanted: int) -> bool:
+    return limit < 0 or (wanted >= 0 and limit >= wanted)
 
 
 @contextmanager
@@ -319,12 +319,12 @@ def topics_seen(link: PulsarLink, settings: Settings, only: frozenset[str]) -> T
     specs = specs_of(link, settings, only)
     executors = link.full_name(settings.topics.executor_kafka)
     with open_admin(link) as admin:
-        found = {spec: partitions_count(admin, spec.name) for spec in specs}
+        counts = {spec: partitions_count(admin, spec.name) for spec in specs}
         differences = [
-            each
-            for spec, partitions in found.items()
+            difference
+            for spec, partitions in counts.items()
             if partitions is not None
-            for each in differences_of(admin, spec, partitions)
+            for difference in differences_of(admin, spec, partitions)
         ]
         warnings = tuple(time_to_live(admin, link.place.namespace))
     try:
@@ -333,7 +333,7 @@ def topics_seen(link: PulsarLink, settings: Settings, only: frozenset[str]) -> T
         raise Unreachable(
             f"no broker of Pulsar answers, though {link.place.admin_url} does: {error}. Check {link.section}.url"
         ) from error
-    missing = [spec for spec, partitions in found.items() if partitions is None]
+    missing = [spec for spec, partitions in counts.items() if partitions is None]
     optional = [spec for spec in missing if spec.is_optional or spec.name == executors]
     return TopicsSeen(
         count=len(specs),

@@ -130,24 +130,24 @@ def members(section: type) -> Mapping[str, Member]:
     """The names of a section, in the order of their declaration."""
     kinds = get_type_hints(section)
     return {
-        each.name: Member(
+        setting.name: Member(
             section=section,
-            name=each.name,
-            kind=kinds[each.name],
-            default=each.default if each.default_factory is MISSING else each.default_factory(),
-            recommended=each.metadata.get("recommended"),
+            name=setting.name,
+            kind=kinds[setting.name],
+            default=setting.default if setting.default_factory is MISSING else setting.default_factory(),
+            recommended=setting.metadata.get("recommended"),
         )
-        for each in fields(section)
+        for setting in fields(section)
     }
 
 
 def sections(root: type = Settings, path: Path = ()) -> Iterator[Section]:
     """Every table of the file, each before those below it; those of single clusters are not repeated."""
-    own = members(root)
-    settings = tuple(member for member in own.values() if not is_section(member.kind))
+    declared = members(root)
+    settings = tuple(member for member in declared.values() if not is_section(member.kind))
     if path:
         yield Section(path=path, doc=inspect.cleandoc(root.__doc__ or ""), settings=settings)
-    for member in own.values():
+    for member in declared.values():
         below = free_names_of(member.kind)
         if is_section(member.kind):
             yield from sections(member.kind, (*path, member.name))
@@ -193,10 +193,12 @@ def _docs(section: type) -> Mapping[str, str]:
     """The string below each setting of a section and of those it extends, in one line, as pydantic finds it."""
     config = ConfigDict(use_attribute_docstrings=True)
     schema = create_model("Documented", __config__=config, section=(section, ...)).model_json_schema()
-    own = schema["$defs"][section.__name__]["properties"]
+    properties = schema["$defs"][section.__name__]["properties"]
     inherited = {
         name: doc for base in section.__bases__ if is_dataclass(base) for name, doc in _docs(base).items()
     }
     return inherited | {
-        name: " ".join(each["description"].split()) for name, each in own.items() if "description" in each
+        name: " ".join(node["description"].split())
+        for name, node in properties.items()
+        if "description" in node
     }

@@ -158,7 +158,7 @@ class _Written:
                 continue
             section = name.rsplit("__", 1)[0]
             near = suggest_nearest(
-                name, [each for each in paths if each.rsplit("__", 1)[0] == section] or paths
+                name, [known for known in paths if known.rsplit("__", 1)[0] == section] or paths
             )
             self.problems.append(Problem(name, (), f"unknown variable; {near}"))
 
@@ -186,7 +186,7 @@ class _Written:
             self._put(path, read, source)
 
     def _put(self, path: Path, value: object, source: str) -> None:
-        self.sources.update((each, source) for each in _leaves(value, path))
+        self.sources.update((leaf, source) for leaf in _leaves(value, path))
         for part in reversed(path):
             value = {part: value}
         self.tree = merge(self.tree, cast("Tree", value))
@@ -200,12 +200,15 @@ def compose(tree: Mapping[str, Any]) -> Settings:
     base = {system: tree[system] for system in ("pulsar", "kafka") if system in tree}
     clusters = tree.get("clusters")
     if isinstance(clusters, Mapping):
-        over = {name: merge(base, own) if isinstance(own, Mapping) else own for name, own in clusters.items()}
+        over = {
+            name: merge(base, section) if isinstance(section, Mapping) else section
+            for name, section in clusters.items()
+        }
         tree = {**tree, "clusters": over}
     settings = read_tree(tree, Settings)
     complaints = []
     sections: dict[Path, PulsarSettings] = {(): settings.pulsar}
-    sections |= {("clusters", name): each.pulsar for name, each in settings.clusters.items()}
+    sections |= {("clusters", name): cluster.pulsar for name, cluster in settings.clusters.items()}
     for path, pulsar in sections.items():
         try:
             resolve_zones(pulsar)
@@ -224,13 +227,13 @@ def read_tree(tree: Mapping[str, Any], section: type[SectionT]) -> SectionT:
         text = json.dumps(_json_of(tree, kind, (), complaints))
     except RecursionError as error:
         raise SettingsError([Problem("", (), "the settings are nested too deeply")]) from error
-    refused = {each.path for each in complaints}
+    refused = {problem.path for problem in complaints}
     try:
         return cast("SectionT", _validator(kind).validate_json(text))
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
-        found = (_complaint(detail, tree, kind) for detail in details)
-        complaints += islice((each for each in found if each.path not in refused), COMPLAINTS_MAX)
+        problems = (_complaint(detail, tree, kind) for detail in details)
+        complaints += islice((problem for problem in problems if problem.path not in refused), COMPLAINTS_MAX)
         raise SettingsError(complaints) from error
 
 
@@ -279,11 +282,11 @@ def _json_of(value: object, kind: Any, path: Path, complaints: list[Problem]) ->
     """The value as JSON can hold it. Complains about numbers that cannot be computed with, and about text that is not UTF-8."""
     if isinstance(value, Mapping):
         return {
-            name: _json_of(each, _kind_below(kind, name), (*path, name), complaints)
-            for name, each in value.items()
+            name: _json_of(item, _kind_below(kind, name), (*path, name), complaints)
+            for name, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_json_of(each, None, path, complaints) for each in value]
+        return [_json_of(item, None, path, complaints) for item in value]
     problem = _unusable(value, kind, path)
     if problem is not None:
         complaints.append(Problem("", path, problem))
@@ -321,21 +324,21 @@ def _complaint(detail: ErrorDetails, tree: Mapping[str, Any], root: type) -> Pro
     path: Path = ()
     kind: Any = root
     bounds: Bounds | None = None
-    found: Any = tree
+    value: Any = tree
     for part in map(str, detail["loc"]):
         if part == "[key]":
             return Problem("", path, "a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -")
         below = _kind_below(kind, part)
         if below is None and is_section(kind):
             return Problem("", (*path, part), f"unknown setting; {_suggestion(part, kind, path)}")
-        if below is None or not isinstance(found, Mapping):
+        if below is None or not isinstance(value, Mapping):
             break  # pydantic goes on below a value that should have been a table
         bounds = bounds_of(kind).get(part) if is_section(kind) else None
-        path, kind, found = (*path, part), below, found[part]
+        path, kind, value = (*path, part), below, value[part]
     if detail["type"] == "value_error":
         return Problem("", path, detail["msg"].removeprefix("Value error, "), is_about_section=True)
     expected = bounds.words if bounds and detail["type"] in _OUT_OF_BOUNDS else _expectation(kind)
-    return Problem("", path, f"expected {expected}, found {_describe(found, kind)}")
+    return Problem("", path, f"expected {expected}, found {_describe(value, kind)}")
 
 
 def _describe(value: object, kind: Any) -> str:
@@ -380,13 +383,13 @@ def _locate(
     A cluster's section is checked together with the ``[pulsar]`` and ``[kafka]`` below it; what is already wrong there is not
     reported for the cluster again.
     """
-    known = {(each.path, each.complaint) for each in complaints}
-    wrong = {each.path for each in complaints if not each.is_about_section}
-    for each in complaints:
-        origins, below = _origins(each, sources), each.path[2:]
-        is_inherited = (below, each.complaint) in known or (not origins and below in wrong)
-        if each.path[:1] != ("clusters",) or not is_inherited:
-            yield replace(each, origin=origins or otherwise)
+    known = {(complaint.path, complaint.complaint) for complaint in complaints}
+    wrong = {complaint.path for complaint in complaints if not complaint.is_about_section}
+    for complaint in complaints:
+        origins, below = _origins(complaint, sources), complaint.path[2:]
+        is_inherited = (below, complaint.complaint) in known or (not origins and below in wrong)
+        if complaint.path[:1] != ("clusters",) or not is_inherited:
+            yield replace(complaint, origin=origins or otherwise)
 
 
 def _origins(complaint: Problem, sources: Mapping[Path, str]) -> str:
@@ -394,7 +397,7 @@ def _origins(complaint: Problem, sources: Mapping[Path, str]) -> str:
     path = complaint.path
     if complaint.is_about_section:
         below = path[2:] if path[:1] == ("clusters",) else path
-        written = [source for each, source in sources.items() if each[:-1] in (path, below)]
+        written = [source for at, source in sources.items() if at[:-1] in (path, below)]
     else:
-        written = [source for each, source in sources.items() if each[: len(path)] == path]
+        written = [source for at, source in sources.items() if at[: len(path)] == path]
     return ", ".join(dict.fromkeys(source.split(" ", 1)[1] for source in written))

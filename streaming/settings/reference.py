@@ -105,8 +105,8 @@ def _row(member: Member) -> str:
 
 def _split_origin(doc: str) -> tuple[str, str, str]:
     """A docstring's meaning, and what the setting is called in Pulsar, Kafka or Spark."""
-    found = _ORIGIN.search(doc)
-    return (doc[: found.start()], " ", doc[found.end() :].rstrip(".")) if found else (doc, "", "")
+    match = _ORIGIN.search(doc)
+    return (doc[: match.start()], " ", doc[match.end() :].rstrip(".")) if match else (doc, "", "")
 
 
 def _markdown(text: str) -> str:
@@ -164,22 +164,26 @@ def in_force(loaded: Loaded, *, cluster: str | None = None) -> Iterator[SourcedV
             yield SourcedValue(key=dotted(path), value=_guard_secret(path, value), source=source)
 
 
-def differing(found: Iterator[SourcedValue]) -> Iterator[SourcedValue]:
+def differing(settings: Iterator[SourcedValue]) -> Iterator[SourcedValue]:
     """Those that are not the defaults."""
     defaults = {dotted(path): value for path, value in values(Settings())}
-    return (each for each in found if each.key not in defaults or each.value != defaults[each.key])
+    return (
+        setting
+        for setting in settings
+        if setting.key not in defaults or setting.value != defaults[setting.key]
+    )
 
 
 def render_toml(settings: Iterator[SourcedValue]) -> str:
     """A line for each setting, ``key = value  # source``; an unset setting, or a secret, is a comment."""
-    lines = [(_assignment(each), each.source) for each in settings]
+    lines = [(_assignment(setting), setting.source) for setting in settings]
     width = max((len(assignment) for assignment, _ in lines), default=0)
     return "".join(f"{assignment:<{width}}  # {source}\n" for assignment, source in lines)
 
 
 def render_json(settings: Iterator[SourcedValue]) -> str:
     """One object, ``{key: {"value": …, "source": …}}``."""
-    tree = {each.key: {"value": each.value, "source": each.source} for each in settings}
+    tree = {setting.key: {"value": setting.value, "source": setting.source} for setting in settings}
     return json.dumps(tree, indent=2, ensure_ascii=False, default=str) + "\n"
 
 
@@ -205,17 +209,21 @@ def is_unset(value: object) -> bool:
     return value is None or value == {}
 
 
-def _assignment(each: SourcedValue) -> str:
-    if isinstance(each.value, SecretStr):
-        return f"# {each.key} is set and not shown"
-    return f"# {each.key} is unset" if is_unset(each.value) else f"{each.key} = {toml_value(each.value)}"
+def _assignment(setting: SourcedValue) -> str:
+    if isinstance(setting.value, SecretStr):
+        return f"# {setting.key} is set and not shown"
+    return (
+        f"# {setting.key} is unset"
+        if is_unset(setting.value)
+        else f"{setting.key} = {toml_value(setting.value)}"
+    )
 
 
 def _source(path: Path, sources: Mapping[str, str], cluster: str | None) -> str | None:
     """Where a value comes from; None for what a cluster's section inherits, or where there is none."""
     if path[:1] == ("clusters",):
         return sources.get(dotted(path))
-    own = sources.get(dotted(("clusters", cluster, *path))) if cluster is not None else None
-    if own is not None:
-        return f"{own}, {dotted(('clusters', cluster or ''))}"
+    source = sources.get(dotted(("clusters", cluster, *path))) if cluster is not None else None
+    if source is not None:
+        return f"{source}, {dotted(('clusters', cluster or ''))}"
     return sources.get(dotted(path), DEFAULT)

@@ -294,8 +294,8 @@ class MetricsSettings:
         """The port that this program listens on; 0 is any free one."""
         if program == "controller":
             return self.port
-        own, usual = (self.collector_port, 9465) if program == "collector" else (self.executor_port, 9466)
-        return own if own is not None else usual if self.port else 0
+        port, usual = (self.collector_port, 9465) if program == "collector" else (self.executor_port, 9466)
+        return port if port is not None else usual if self.port else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,15 +31,15 @@ def resolve_zones(pulsar: PulsarSettings) -> Zones:
 def offsets_of(name: str) -> Offsets:
     """Spans with one offset of a zone, from 2000 to 2100. Raises ``UnknownZone``."""
     zone = _zone(name)
-    found = [(_ms(_FIRST), _offset_min(zone, _FIRST))]
+    spans = [(_ms(_FIRST), _offset_min(zone, _FIRST))]
     day = timedelta(days=1)
     moment = _FIRST
     while moment < _LAST:
         after = _offset_min(zone, moment + day)
-        if after != found[-1][1]:
-            found.append((_ms(_change(zone, moment, after)), after))
+        if after != spans[-1][1]:
+            spans.append((_ms(_change(zone, moment, after)), after))
         moment += day
-    return tuple(found)
+    return tuple(spans)
 
 
 def _zone(name: str) -> ZoneInfo:

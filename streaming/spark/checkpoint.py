@@ -54,11 +54,11 @@ class CheckpointDirectory:
     ) -> None:
         self.location = location
         self._topic_ids = topic_ids
-        self._own: Start | None = None
+        self._start: Start | None = None
         self._copied_commit: int | None = None
         self._is_alone = False
         self._is_safe = False
-        self._others: Mapping[str, Mapping[str, Any]] = {}
+        self._unfinished_settings: Mapping[str, Mapping[str, Any]] = {}
         with self._explain_errors():
             self._files = Files(spark, location)
 
@@ -70,14 +70,14 @@ class CheckpointDirectory:
     @property
     def in_use(self) -> str:
         """Where this start's query keeps its files, once it has begun."""
-        assert self._own is not None, "call begin() first"
-        return self._files.address(self._own.directory)
+        assert self._start is not None, "call begin() first"
+        return self._files.address(self._start.directory)
 
     def is_there(self) -> bool:
         """Whether this start's directory still exists; True also where the store does not answer."""
-        assert self._own is not None, "call begin() first"
+        assert self._start is not None, "call begin() first"
         try:
-            return self._files.exists(self._own.file(MANIFEST))
+            return self._files.exists(self._start.file(MANIFEST))
         except (Py4JJavaError, OSError) as error:
             _LOG.warning("the checkpoint %s could not be checked: %s", self.location, error)
             return True
@@ -93,7 +93,7 @@ class CheckpointDirectory:
     def _progress(self, log: str) -> Progress:
         """What the offsets file of the newest batch in one of Spark's logs says."""
         with self._explain_errors():
-            start = self._own or newest_start(self._files) or Start(0)
+            start = self._start or newest_start(self._files) or Start(0)
             number = newest_number(self._files, start, log)
             text = None if number is None else self._files.read(start.file("offsets", str(number)))
         try:
@@ -136,7 +136,7 @@ class CheckpointDirectory:
     def memory_start(self) -> MemoryStart | None:
         """When the memory in it began; None while it holds none."""
         with self._explain_errors():
-            newest = self._own or newest_start(self._files)
+            newest = self._start or newest_start(self._files)
             return None if newest is None else read_manifest(self._files, self.location, newest).memory_start
 
     def begin(self, settings: Settings, marker: Marker, start_with: StartWith, *, now_ms: int) -> None:
@@ -144,28 +144,30 @@ class CheckpointDirectory:
 
         Raises CheckpointError.
         """
-        own = Start(marker.epoch)
+        start = Start(marker.epoch)
         with self._explain_errors():
             if start_with == "fresh":
                 self._move_aside()
-            self._others = self._settings_of(marker, without=kept_digest(settings))
+            self._unfinished_settings = self._settings_of(marker, without=kept_digest(settings))
             memory_start = self.memory_start() or _new_memory(now_ms, is_fresh=bool(marker.over))
             manifest = manifest_of(settings, self._topic_ids, memory_start)
-            manifest = msgspec.structs.replace(manifest, settings={**manifest.settings, **self._others})
-            begin_start(self._files, own, msgspec.json.encode(manifest))
-            self._copied_commit = newest_number(self._files, own, "commits")
-        self._own = own
+            manifest = msgspec.structs.replace(
+                manifest, settings={**manifest.settings, **self._unfinished_settings}
+            )
+            begin_start(self._files, start, msgspec.json.encode(manifest))
+            self._copied_commit = newest_number(self._files, start, "commits")
+        self._start = start
 
     def settings_of_unfinished(self, marker: Marker) -> Mapping[str, Any] | None:
         """The settings of a published batch that Spark has still to commit, if they are not this start's; else None."""
-        own = self._own
-        assert own is not None, "call begin() first"
+        start = self._start
+        assert start is not None, "call begin() first"
         with self._explain_errors():
-            planned = newest_number(self._files, own, "offsets")
-            committed = newest_number(self._files, own, "commits")
+            planned = newest_number(self._files, start, "offsets")
+            committed = newest_number(self._files, start, "commits")
         if marker.ran_with is None or marker.batch_id != planned or planned == committed:
             return None
-        return self._others.get(marker.ran_with.settings)
+        return self._unfinished_settings.get(marker.ran_with.settings)
 
     def _settings_of(self, marker: Marker, *, without: str) -> dict[str, dict[str, Any]]:
         digest = None if marker.ran_with is None else marker.ran_with.settings
@@ -177,13 +179,13 @@ class CheckpointDirectory:
 
     def drop_older(self) -> None:
         """Delete what was there before this start, once this start has committed a batch of its own; call it again until then."""
-        own = self._own
-        if own is None or self._is_alone:
+        start = self._start
+        if start is None or self._is_alone:
             return
         try:
-            if newest_number(self._files, own, "commits") == self._copied_commit:
+            if newest_number(self._files, start, "commits") == self._copied_commit:
                 return
-            drop_older_starts(self._files, own)
+            drop_older_starts(self._files, start)
         except (Py4JJavaError, OSError) as error:
             _LOG.warning("older checkpoints below %s could not be deleted: %s", self.location, error)
         self._is_alone = True
@@ -198,8 +200,8 @@ class CheckpointDirectory:
         if newest is None:
             refuse_strangers(self._files, self.location)
             return Checkpoint(query_id=None, last_batch_id=None)
-        found = read_manifest(self._files, self.location, newest)
-        refuse_other_manifests(self.location, found, manifest_of(settings, self._topic_ids))
+        manifest = read_manifest(self._files, self.location, newest)
+        refuse_other_manifests(self.location, manifest, manifest_of(settings, self._topic_ids))
         return read_query(self._files, self.location, newest)
 
     def _move_aside(self) -> None:
@@ -245,73 +247,73 @@ _SCHEMA_PATH = re.compile(rb'"[^"]*(/state/\d+/_stateSchema/[^"]*)"')
 _ATTEMPTS = 3
 
 
-def begin_start(files: Files, own: Start, manifest: bytes) -> None:
+def begin_start(files: Files, start: Start, manifest: bytes) -> None:
     """Copy what counts into the directory of this start, and make it count.
 
     A process that ends while we copy may still delete what it wrote, so the same start must be the newest before and after the copy.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         before = newest_start(files)
-        _claim(files, own)
+        _claim(files, start)
         try:
             if before is not None:
-                _copy(files, before, own)
+                _copy(files, before, start)
             if newest_start(files) == before:
-                files.write_whole(own.file(MANIFEST), manifest)
+                files.write_whole(start.file(MANIFEST), manifest)
                 return
         except (Py4JJavaError, OSError):
             if attempt == _ATTEMPTS:
-                files.delete(own.directory)
+                files.delete(start.directory)
                 raise
-        files.delete(own.directory)
+        files.delete(start.directory)
     raise OSError(f"{files.address('')} is changed by another process while it is copied")
 
 
-def _claim(files: Files, own: Start) -> None:
+def _claim(files: Files, start: Start) -> None:
     """Let only one process work in a directory, even if two have the same epoch because their commits topics are not the same."""
     try:
-        files.write_new(own.file(CLAIM), b"")
+        files.write_new(start.file(CLAIM), b"")
     except FileExistsError as error:
         raise OSError(
-            f"{files.address(own.directory)} belongs to another process with the same epoch: do two controllers with "
+            f"{files.address(start.directory)} belongs to another process with the same epoch: do two controllers with "
             "different brokers share this checkpoint?"
         ) from error
 
 
-def drop_older_starts(files: Files, own: Start) -> None:
+def drop_older_starts(files: Files, start: Start) -> None:
     """Delete what was written before this start, its manifest first."""
-    for start in sorted(all_starts(files)):
-        if start >= own:
+    for older in sorted(all_starts(files)):
+        if older >= start:
             continue
-        files.delete(start.file(MANIFEST))
-        for name in [start.directory] if start.directory else _PARTS:
+        files.delete(older.file(MANIFEST))
+        for name in [older.directory] if older.directory else _PARTS:
             files.delete(name)
 
 
-def _copy(files: Files, before: Start, own: Start) -> None:
+def _copy(files: Files, before: Start, start: Start) -> None:
     for part in _PARTS:
         if files.exists(before.file(part)):
-            files.copy(before.file(part), own.file(part))
-    _forget_unplanned(files, own)
-    for operator in files.names(own.file("state")):
-        _move_schemas(files, own, own.file("state", operator, "_metadata", "v2"))
+            files.copy(before.file(part), start.file(part))
+    _forget_unplanned(files, start)
+    for operator in files.names(start.file("state")):
+        _move_schemas(files, start, start.file("state", operator, "_metadata", "v2"))
 
 
-def _forget_unplanned(files: Files, own: Start) -> None:
+def _forget_unplanned(files: Files, start: Start) -> None:
     """Keep only one planned batch: another one may have been committed and the next planned since the commits were copied."""
-    committed = newest_number(files, own, "commits")
+    committed = newest_number(files, start, "commits")
     most = 0 if committed is None else committed + 1
-    for name in files.names(own.file("offsets")):
+    for name in files.names(start.file("offsets")):
         if name.isdecimal() and int(name) > most:
-            files.delete(own.file("offsets", name))
+            files.delete(start.file("offsets", name))
 
 
-def _move_schemas(files: Files, own: Start, directory: str) -> None:
-    here = files.address(own.directory).encode()
+def _move_schemas(files: Files, start: Start, directory: str) -> None:
+    here = files.address(start.directory).encode()
     for name in files.names(directory):
         text = files.read(f"{directory}/{name}")
         if text is not None:
-            moved = _SCHEMA_PATH.sub(lambda found: b'"%b%b"' % (here, found[1]), text)
+            moved = _SCHEMA_PATH.sub(lambda match: b'"%b%b"' % (here, match[1]), text)
             files.write(f"{directory}/{name}", moved)
 
 

@@ -146,9 +146,9 @@ def causes_in_traceback(text: str) -> Iterator[Cause]:
     for block in reversed(blocks):
         lines = block.lstrip("\n").splitlines()
         first_line = next((n for n, line in enumerate(lines) if line and not line[0].isspace()), None)
-        found = None if first_line is None else _RAISED.fullmatch("\n".join(lines[first_line:]).strip())
-        if found is not None:
-            yield Cause(found[1], (found[2] or "").strip())
+        match = None if first_line is None else _RAISED.fullmatch("\n".join(lines[first_line:]).strip())
+        if match is not None:
+            yield Cause(match[1], (match[2] or "").strip())
 
 
 def final_remedy(failure: Failure) -> str | None:
@@ -175,9 +175,9 @@ def is_outage(failure: Failure) -> bool:
 
 def explain(failure: Failure) -> str:
     """A failure in one line: its first cause, or what Spark's words mean where they do not say it. The rest is ``failure.text``."""
-    found = next((meaning for words, meaning in _EXPLANATIONS.items() if words in failure.text), None)
-    if found is not None:
-        return found
+    meaning = next((meaning for words, meaning in _EXPLANATIONS.items() if words in failure.text), None)
+    if meaning is not None:
+        return meaning
     said = next((cause for cause in failure.causes if _FULL_DISK.search(cause.text)), failure.causes[-1])
     lines = [line.strip() for line in said.text.splitlines() if line.strip()]
     if (full := _FULL_DISK.search(said.text)) is not None:

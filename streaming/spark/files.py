@@ -155,9 +155,9 @@ class Files:
 
     def _statuses(self, name: str) -> Iterator[JavaObject]:
         """Hadoop's status of a file, or of all files below a directory."""
-        found = self._fs.listFiles(self._path(name), True)
-        while found.hasNext():
-            yield found.next()
+        statuses = self._fs.listFiles(self._path(name), True)
+        while statuses.hasNext():
+            yield statuses.next()
 
     def _copy_file(self, status: JavaObject, to: str) -> None:
         copy = self._jvm.org.apache.hadoop.fs.FileUtil.copy
@@ -188,8 +188,8 @@ class Files:
             yield
         finally:
             with suppress(Py4JJavaError):  # another process has begun to use it
-                for each in made:
-                    self._fs.delete(each, False)
+                for directory in made:
+                    self._fs.delete(directory, False)
 
     def _path(self, name: str) -> JavaObject:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, name) if name else self._root
@@ -199,14 +199,14 @@ class Files:
         return Path(str(self._path(name).toUri().getPath()))
 
 
-def _copy(one: Path, other: Path) -> None:
-    if one.is_dir():
-        shutil.copytree(one, other)
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target)
         return
-    other.parent.mkdir(parents=True, exist_ok=True)
-    for name in (one.name, f".{one.name}.crc"):  # the checksum that Hadoop keeps beside it
-        if one.with_name(name).exists():
-            shutil.copy2(one.with_name(name), other.with_name(name))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for name in (source.name, f".{source.name}.crc"):  # the checksum that Hadoop keeps beside it
+        if source.with_name(name).exists():
+            shutil.copy2(source.with_name(name), target.with_name(name))
 
 
 _MOUNTS = Path("/proc/mounts")
@@ -272,6 +272,6 @@ def unsafe_mount(path: Path, mounts: str) -> str | None:
         source, point, kind, *_ = line.split()
         at = Path(point.replace("\\040", " "))
         if resolved.is_relative_to(at):
-            best = max(best, (len(at.parts), source, kind), key=lambda each: each[0])
-    found = {best[1], best[2].removeprefix("fuse.")} & _OBJECT_STORE_MOUNTS
-    return min(found, default=None)
+            best = max(best, (len(at.parts), source, kind), key=lambda mount: mount[0])
+    unfit = {best[1], best[2].removeprefix("fuse.")} & _OBJECT_STORE_MOUNTS
+    return min(unfit, default=None)

@@ -120,26 +120,26 @@ def read_lock(lock: Path) -> list[Jar]:
 def find_java() -> Path:
     """Return the `java` of `JAVA_HOME`, else of the PATH. Raises JavaError unless it is Java 17 or newer."""
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
+    java = shutil.which("java", path=str(Path(home, "bin")) if home else None)
     where = f"JAVA_HOME ({home})" if home else "the PATH"
-    if found is None:
+    if java is None:
         raise JavaError(
             f"no java on {where}: Java {JAVA_VERSION_MIN} or newer is needed; install one or set JAVA_HOME"
         )
     try:
         asked = subprocess.run(
-            [found, "-version"], capture_output=True, text=True, check=False, timeout=_VERSION_TIMEOUT_S
+            [java, "-version"], capture_output=True, text=True, check=False, timeout=_VERSION_TIMEOUT_S
         )
     except subprocess.TimeoutExpired as error:
-        raise JavaError(f"{found} (from {where}) does not say its version: {error}") from error
+        raise JavaError(f"{java} (from {where}) does not say its version: {error}") from error
     answer = asked.stderr
     version = re.search(r'version "(?:1\.)?(\d+)', answer)
     if version is None or int(version[1]) < JAVA_VERSION_MIN:
         says = answer.strip().partition("\n")[0] or "nothing"
         raise JavaError(
-            f"{found} (from {where}) says {says!r}: Java {JAVA_VERSION_MIN} or newer is needed; set JAVA_HOME"
+            f"{java} (from {where}) says {says!r}: Java {JAVA_VERSION_MIN} or newer is needed; set JAVA_HOME"
         )
-    return Path(found)
+    return Path(java)
 
 
 def _parse(lock: Path, lines: Sequence[str]) -> Iterator[Jar]:
@@ -161,10 +161,10 @@ def _default_cache() -> Path:
 
 def _check(jar: Jar, file: Path) -> None:
     with file.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if found != jar.sha256:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    if digest != jar.sha256:
         raise JarError(
-            f"{jar.coordinates}: expected SHA-256 {jar.sha256}, found {found} in {file}. If the lock is right, the "
+            f"{jar.coordinates}: expected SHA-256 {jar.sha256}, found {digest} in {file}. If the lock is right, the "
             "file was damaged or replaced: delete it and run again; do not change the lock to make this pass"
         )
 

@@ -76,8 +76,8 @@ class SparkStore:
         self._waiting.clear()
 
 
-def _value(found: tuple[Any, ...] | None) -> bytes | None:
-    return None if found is None else unpack(found[0])
+def _value(row: tuple[Any, ...] | None) -> bytes | None:
+    return None if row is None else unpack(row[0])
 
 
 @cache

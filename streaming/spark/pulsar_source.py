@@ -93,7 +93,7 @@ class Options:
         return cls(
             service_url=options["service_url"],
             admin_url=options["admin_url"],
-            topics=tuple(each.strip() for each in options["topics"].split(",")),
+            topics=tuple(topic.strip() for topic in options["topics"].split(",")),
             subscription=options["subscription"],
             starting=starting,
             max_entries_per_trigger=None if most is None else int(most),
@@ -156,11 +156,14 @@ class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         partitions = list(self._frozen or self._partitions())
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         share = None if most is None else max(1, most // len(partitions))
-        return {**start, **{each: self._end(each, start.get(each), share) for each in partitions}}
+        return {
+            **start,
+            **{partition: self._end(partition, start.get(partition), share) for partition in partitions},
+        }
 
     def reportLatestOffset(self) -> dict[str, str]:  # noqa: N802
         """How far the logs go, for progress reports."""
-        return {each: str(self._logs.log(each).last) for each in self._partitions()}
+        return {partition: str(self._logs.log(partition).last) for partition in self._partitions()}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Stop at what is there now."""
@@ -204,7 +207,7 @@ class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _partitions(self) -> list[str]:
         """All partitions of the topics."""
-        return [each for topic in self._options.topics for each in self._logs.partitions(topic)]
+        return [partition for topic in self._options.topics for partition in self._logs.partitions(topic)]
 
     def _begin(self, partition: str) -> Position:
         log, starting = self._logs.log(partition), self._options.starting

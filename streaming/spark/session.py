@@ -359,5 +359,5 @@ def _is_known(entry: _Line) -> bool:
 def _headline(text: str) -> str:
     """The first line, and the first cause of the stack that follows it."""
     first, *stack = text.strip().splitlines() or [""]
-    raised = [found[1] for each in stack if (found := _RAISED.fullmatch(each))]
+    raised = [match[1] for line in stack if (match := _RAISED.fullmatch(line))]
     return f"{first.rstrip(': ')}: {raised[-1]}" if raised and raised[-1] not in first else first

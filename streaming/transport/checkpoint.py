@@ -67,8 +67,8 @@ def is_start(name: str) -> bool:
 
 def all_starts(files: Listing) -> list[Start]:
     """The checkpoint itself, and the directories in it, whether they count or not."""
-    found = [_NAME.fullmatch(name) for name in files.names()]
-    return [Start(0), *(Start(int(name[1])) for name in found if name is not None)]
+    matches = [_NAME.fullmatch(name) for name in files.names()]
+    return [Start(0), *(Start(int(name[1])) for name in matches if name is not None)]
 
 
 def newest_start(files: Listing) -> Start | None:
@@ -138,8 +138,10 @@ def manifest_of(
 
 def _lengths(settings: Settings, system: System) -> tuple[float, dict[str, float]]:
     default = rounds_of(system, settings).length_s
-    own = {name: rounds_of(system, section).length_s for name, section in sorted(settings.clusters.items())}
-    return default, {name: length_s for name, length_s in own.items() if length_s != default}
+    lengths_s = {
+        name: rounds_of(system, section).length_s for name, section in sorted(settings.clusters.items())
+    }
+    return default, {name: length_s for name, length_s in lengths_s.items() if length_s != default}
 
 
 def read_manifest(files: Listing, location: str, start: Start) -> Manifest:
@@ -176,31 +178,31 @@ def refuse_strangers(files: Listing, location: str) -> None:
         )
 
 
-def refuse_other_manifests(location: str, found: Manifest, wanted: Manifest) -> None:
+def refuse_other_manifests(location: str, stored: Manifest, wanted: Manifest) -> None:
     """Raise ``CheckpointError`` for the checkpoint of another version, controller, input or length of rounds."""
     try:
-        refuse_version(found.memory_version, location)
+        refuse_version(stored.memory_version, location)
     except (NewerStateError, OlderStateError) as error:
         raise CheckpointError(str(error)) from error
-    refuse_other_controller(location, found, wanted.controller)
-    problem = describe_exchanged(found.topic_ids, wanted.topic_ids)
+    refuse_other_controller(location, stored, wanted.controller)
+    problem = describe_exchanged(stored.topic_ids, wanted.topic_ids)
     if problem is not None:
         raise CheckpointError(f"{location}: {problem}")
     for system in _SYSTEMS:
-        _refuse_other_lengths(location, system, found, wanted)
+        _refuse_other_lengths(location, system, stored, wanted)
 
 
-def refuse_other_controller(location: str, found: Manifest, name: str) -> None:
+def refuse_other_controller(location: str, stored: Manifest, name: str) -> None:
     """Raise ``CheckpointError`` for the checkpoint of a controller of another name."""
-    if found.controller != name:
+    if stored.controller != name:
         raise CheckpointError(
-            f"{location} belongs to the controller {found.controller!r}, this one is {name!r}: "
+            f"{location} belongs to the controller {stored.controller!r}, this one is {name!r}: "
             f"set controller.name back, or give this controller its own spark.checkpoint"
         )
 
 
-def _refuse_other_lengths(location: str, system: System, found: Manifest, wanted: Manifest) -> None:
-    was_s, own_before = found.lengths_of(system)
+def _refuse_other_lengths(location: str, system: System, stored: Manifest, wanted: Manifest) -> None:
+    was_s, own_before = stored.lengths_of(system)
     is_s, own_now = wanted.lengths_of(system)
     for cluster in ["", *sorted({*own_before, *own_now})]:
         before, now = own_before.get(cluster, was_s), own_now.get(cluster, is_s)

@@ -94,7 +94,7 @@ class Tally:
     action_results: Counter[str] = field(default_factory=Counter)
     """Used results of actions, by outcome."""
 
-    def of(self, result: Result) -> int:
+    def count_of(self, result: Result) -> int:
         """How many records had this result."""
         return sum(count for (_, _, ended), count in self.results.items() if ended == result)
 
@@ -163,14 +163,14 @@ class Intake:
 
     def _refuse(self, record: Record, rejection: Rejection, cluster: str) -> RefusedRecord:
         self.tally.reasons[rejection.reason] += 1
-        found = encode_refused_event(
+        refused = encode_refused_event(
             record.value or b"",
             origin=record.origin,
             rejection=rejection,
             cluster=cluster,
             appended_ms=record.appended_ms,
         )
-        return found if record.oversize is None else found.of_size(*record.oversize)
+        return refused if record.oversize is None else refused.of_size(*record.oversize)
 
     def _count(self, cluster: str, controller: Controller) -> Counter[tuple[type[Event], Result]]:
         """Move what the controller counted since the last look into the tally; returns it."""

@@ -196,10 +196,10 @@ def _adopt(marker: Marker | None, checkpoint: Checkpoint, epoch: int) -> Marker:
     return Marker(query_id=query_id, batch_id=None, digest=None, epoch=epoch, over=over)
 
 
-def _ended_queries_of(marker: Marker | None, *others: str | None, going_on: str | None) -> tuple[str, ...]:
+def _ended_queries_of(marker: Marker | None, *queries: str | None, going_on: str | None) -> tuple[str, ...]:
     """The queries that are over once this start has claimed its epoch; ``going_on`` is not, even if it was before."""
     before = () if marker is None else (*marker.over, marker.query_id)
-    ended = dict.fromkeys(each for each in (*before, *others) if each is not None and each != going_on)
+    ended = dict.fromkeys(query for query in (*before, *queries) if query is not None and query != going_on)
     return tuple(ended)[-_MOST_OVER:]
 
 

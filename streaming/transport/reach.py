@@ -29,9 +29,9 @@ def faults_of(addresses: Sequence[str], protocol: Protocol, *, encrypts: bool) -
 
     ``encrypts`` says whether the settings ask for TLS.
     """
-    found = [_fault_of(each, protocol, encrypts=encrypts) for each in addresses]
-    known = [each for each in found if each is not None]
-    return "; ".join(dict.fromkeys(known)) if known and len(known) == len(found) else None
+    faults = [_fault_of(address, protocol, encrypts=encrypts) for address in addresses]
+    known = [fault for fault in faults if fault is not None]
+    return "; ".join(dict.fromkeys(known)) if known and len(known) == len(faults) else None
 
 
 def fault_of_connection(address: str, error: BaseException | None) -> str | None:

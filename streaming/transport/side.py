@@ -57,9 +57,9 @@ def is_past(ranges: Sequence[SkippedRange], places: Sequence[Place]) -> bool:
     """Whether reading is past every gap."""
     at = {(place.topic, place.partition): place.at for place in places}
     return all(
-        each.where not in at
-        or (at[each.where] != each.read_until and order_of(at[each.where]) >= order_of(each.goes_on_from))
-        for each in ranges
+        gap.where not in at
+        or (at[gap.where] != gap.read_until and order_of(at[gap.where]) >= order_of(gap.goes_on_from))
+        for gap in ranges
     )
 
 

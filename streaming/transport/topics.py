@@ -107,19 +107,19 @@ class TopicsSeen:
         The error names every obstacle: missing topics and settings that would lose order, markers or exactly-once
         publishing; or, before anything else, the permissions that the controller lacks.
         """
-        if refused := [str(each) for each in self.denied if not each.tolerable]:
+        if refused := [str(denied) for denied in self.denied if not denied.tolerable]:
             raise TopicsWrong("\n".join(refused))
         run = "Run: trimtab topics create"
         problems = [f"topics missing at {address}: {', '.join(self.missing)}. {run}"] if self.missing else []
-        wrong = [each for each in self.differences if not each.tolerable]
-        problems += [str(each) for each in wrong if each.topic != beats]
+        wrong = [difference for difference in self.differences if not difference.tolerable]
+        problems += [str(difference) for difference in wrong if difference.topic != beats]
         if problems:
             raise TopicsWrong("\n".join(problems))
         lost = "Until then `trimtab status` cannot say whether this controller runs."
         return [
-            *(str(each) for each in self.differences if each.tolerable),
-            *(f"{each} {lost}" for each in self.denied),
+            *(str(difference) for difference in self.differences if difference.tolerable),
+            *(f"{denied} {lost}" for denied in self.denied),
             *(f"topic {topic} is missing at {address}. {run}. {lost}" for topic in self.missing_optional),
-            *(f"{each} {lost}" for each in wrong),
+            *(f"{difference} {lost}" for difference in wrong),
             *map(str, self.warnings),
         ]

@@ -117,7 +117,7 @@ def test_every_record_is_counted_once_by_cluster_type_and_end():
             ("", "unknown", "rejected"): 1,
         }
     )
-    assert desk.intake.tally.of("rejected") == 3
+    assert desk.intake.tally.count_of("rejected") == 3
     assert desk.intake.tally.reasons == {"not-json": 1, "no-subject": 1, "bad-settings": 1}
 
 

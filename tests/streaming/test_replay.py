@@ -250,7 +250,7 @@ def played_recording(*flags: tuple[str, object]) -> bytes:
     with gzip.open(RECORDING) as stream:
         replay.play(io.BytesIO(stream.read()), RECORDING.name)
     replay.close_open()
-    assert replay.tally.of("rejected") == 0
+    assert replay.tally.count_of("rejected") == 0
     return out.getvalue()
 
 

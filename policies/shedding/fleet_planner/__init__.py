@@ -284,9 +284,9 @@ def _why_nobody_gives(view: RoundView, spread: _Spread, settings: FleetPlannerSe
 
 
 def _have_promises_failed(view: RoundView, settings: FleetPlannerSettings) -> bool:
-    promises = [each.promise for each in view.judged() if each.promise is not None]
+    promises = [action.promise for action in view.judged() if action.promise is not None]
     last = promises[-settings.promises_count :] if settings.promises_count else []
-    failed_count = sum(not each.is_kept for each in last)
+    failed_count = sum(not promise.is_kept for promise in last)
     return failed_count > 0 and failed_count >= settings.failed_promises_ratio * settings.promises_count
 
 

@@ -275,19 +275,19 @@ def _belief(learned: Floats, burst: Floats, largest: Ints) -> Floats:
     return np.clip(share, 0.0, 1.0)
 
 
-def _follow(learned: Floats, fleet: Floats, kind: Residual, found: Floats, is_false: Bools) -> Floats:
+def _follow(learned: Floats, fleet: Floats, kind: Residual, shown: Floats, is_false: Bools) -> Floats:
     """Move the offsets towards what reports show, in place; returns the standard error that is left, (n, resources).
 
     Reports that show the past (``is_false``, (n, 1)) move nothing.
     """
     noise, before = _noise_of(learned, fleet, kind), learned[:, kind.offset].copy()
-    new = found - before
+    new = shown - before
     run = _count_run(learned, kind, new, noise, is_false)
     gain = np.maximum(_gain(noise), 1.0 / (learned[:, ROUNDS, None] + 1.0))
     gain = np.where(np.abs(run) >= _lasting_rounds(kind), 1.0, gain)
     most = np.where(np.abs(run) <= 1, BEYOND_NOISES * noise, np.inf)
     learned[:, kind.offset] = np.where(is_false, before, before + gain * np.clip(new, -most, most))
-    _learn_noise(learned, fleet, kind, found, new, is_false)
+    _learn_noise(learned, fleet, kind, shown, new, is_false)
     unknown = 1.0 + UNKNOWN_ROUNDS / (learned[:, ROUNDS, None] + 1.0)
     weight = gain if kind is COST else gain + (1.0 - gain) / AVERAGED_ROUNDS
     return noise * _averaged_share(weight, _lasting_share(fleet, kind)) * np.sqrt(unknown)
@@ -336,7 +336,7 @@ def _noise_of(learned: Floats, fleet: Floats, kind: Residual) -> Floats:
 
 
 def _learn_noise(
-    learned: Floats, fleet: Floats, kind: Residual, found: Floats, new: Floats, is_false: Bools
+    learned: Floats, fleet: Floats, kind: Residual, shown: Floats, new: Floats, is_false: Bools
 ) -> None:
     """Learn from this round's reports, in place.
 
@@ -344,12 +344,12 @@ def _learn_noise(
     round to the next: what lasts longer is a change of the load. A broker's own is a mean, so that it does count, but of these
     differences alone.
     """
-    last, own = learned[:, kind.last].copy(), learned[:, kind.variance].copy()
-    learned[:, kind.last] = np.where(is_false, last, found)
+    last, variance = learned[:, kind.last].copy(), learned[:, kind.variance].copy()
+    learned[:, kind.last] = np.where(is_false, last, shown)
     counts = ~np.any(is_false, axis=1) & (learned[:, ROUNDS] > 1)
     if not counts.any():
         return
-    steps = (found - last)[counts]
+    steps = (shown - last)[counts]
     step = (_MEDIAN_TO_DEVIATION * np.median(np.abs(steps), axis=0)) ** 2 / 2.0
     whole = (_MEDIAN_TO_DEVIATION * np.median(np.abs(new[counts]), axis=0)) ** 2
     whole = np.clip(whole, step, MOST_STEPS**2 * step)
@@ -358,10 +358,10 @@ def _learn_noise(
     for at, now in ((kind.noise, whole), (kind.steps, step)):
         fleet[at] = kept * fleet[at] + (1.0 - kept) * np.minimum(now, MOST_GROWTH**2 * fleet[at])
         fleet[at] = np.maximum(fleet[at], LEAST_NOISE_POINTS**2)
-    most = BEYOND_NOISES * np.sqrt(np.maximum(fleet[kind.noise], own[counts]))
+    most = BEYOND_NOISES * np.sqrt(np.maximum(fleet[kind.noise], variance[counts]))
     squares = np.clip(steps, -most, most) ** 2 / (2.0 * (1.0 - _lasting_share(fleet, kind)))
-    own[counts] = NOISE_FADES * own[counts] + (1.0 - NOISE_FADES) * squares
-    learned[:, kind.variance] = own
+    variance[counts] = NOISE_FADES * variance[counts] + (1.0 - NOISE_FADES) * squares
+    learned[:, kind.variance] = variance
 
 
 def _lasting_share(fleet: Floats, kind: Residual) -> Floats:

@@ -103,8 +103,8 @@ class Fleet:
         """Brokers so much colder than ``source`` that it may give to, as far as it is known what a bundle would cost there, coldest first."""
         is_open = self.may_receive & self.comparable[self.kind[source]]
         is_open &= self.score < self.score[source] - least_points
-        found: Ints = self.order[is_open[self.order]]
-        return found
+        receivers: Ints = self.order[is_open[self.order]]
+        return receivers
 
     def coldest(self) -> Ints:
         """The coldest broker that each may give to, (n,); itself where there is none."""
@@ -123,8 +123,8 @@ class Fleet:
 
     def scores_after(self, broker: int, change: Floats) -> Floats:
         """Score of a broker with its points changed, (k,), from (k, a)."""
-        found: Floats = (np.maximum(self.points[broker] + change, 0.0) * self.weights).max(axis=-1)
-        return found
+        scores: Floats = (np.maximum(self.points[broker] + change, 0.0) * self.weights).max(axis=-1)
+        return scores
 
 
 @dataclass(slots=True, eq=False)
@@ -190,12 +190,12 @@ def _is_worth_it(levels: Levels, moves: list[Move], settings: FleetPlannerSettin
 
 def traffic_shares(view: RoundView) -> Floats:
     """Each bundle's share of the group's traffic, of messages or bytes, whichever is larger, (m,)."""
-    found = np.zeros(len(view.bundles))
+    shares = np.zeros(len(view.bundles))
     for traffic in (view.bundles.messages_per_s, view.bundles.bytes_per_s):
         total = float(np.cumsum(traffic)[-1]) if len(traffic) else 0.0
         if total > 0:
-            found = np.maximum(found, traffic / total)
-    return found
+            shares = np.maximum(shares, traffic / total)
+    return shares
 
 
 def _best_move(

@@ -345,7 +345,7 @@ def kept(*rows: bool) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 
 FOUR_MOVES = moving("t-0", "t-2", "u-1", "v-0")
-TABLE = PartitionTable.of(FOUR_MOVES, numbers(1, 2, 3, 4), kept(True, True, True, True))
+TABLE = PartitionTable.from_moves(FOUR_MOVES, numbers(1, 2, 3, 4), kept(True, True, True, True))
 
 
 def test_a_table_has_topic_partition_and_numbers_of_each_row_that_is_kept() -> None:
@@ -355,10 +355,10 @@ def test_a_table_has_topic_partition_and_numbers_of_each_row_that_is_kept() -> N
 
 
 def test_a_table_names_only_the_topics_of_its_rows_and_counts_them_anew() -> None:
-    found = PartitionTable.of(FOUR_MOVES, numbers(1, 2, 3, 4), kept(False, True, False, True))
+    found = PartitionTable.from_moves(FOUR_MOVES, numbers(1, 2, 3, 4), kept(False, True, False, True))
     assert found.topics == ("t", "v")
     assert found.columns.tolist() == [[0, 2, 2, 20], [1, 0, 4, 40]]
-    none = PartitionTable.of(FOUR_MOVES, numbers(1, 2, 3, 4), kept(False, False, False, False))
+    none = PartitionTable.from_moves(FOUR_MOVES, numbers(1, 2, 3, 4), kept(False, False, False, False))
     assert none == PartitionTable.empty(2)
 
 

@@ -261,7 +261,7 @@ def test_nothing_is_done_beside_another_balancer_and_no_unload_leaves_its_group(
             action["dry_run"] or shown is None or not shown["shedding_brokers"] + shown["splitting_brokers"]
         )
         newest = [event for event in known if event.time_ms // 10_000 <= action["round"]]
-        groups = Groups.of(newest[-1].facts if newest else None)
+        groups = Groups.from_facts(newest[-1].facts if newest else None)
         source_broker, destination = action.get("source_broker"), action.get("destination_broker")
         if source_broker is not None:
             own = groups.of_namespaces([namespace_of(action["bundle"])])
