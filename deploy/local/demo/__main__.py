@@ -32,6 +32,7 @@ from deploy.local.demo.trimtab import (
     Pair,
     Trimtab,
     free_metrics_port,
+    typed_program,
 )
 from deploy.local.demo.wording import Lines
 from deploy.local.demo.worlds import World, fleet_world, pulsar_world
@@ -132,7 +133,7 @@ def _set_stage(directory: Path, view: View, args: argparse.Namespace) -> Iterato
             acceptable_points=settings.pulsar.section_of(fleet_planner.POLICY).acceptable_spread_points,
             limits=settings.pulsar.split.limits(),
             metrics_url=controller.metrics_url,
-            bootstrap=kafka.bootstrap,
+            command=f"{typed_program()} status --input kafka://{kafka.bootstrap}",
             settings_file=str(world.settings_file.relative_to(ROOT)),
         )
         yield Stage(kafka=kafka, world=world, programs=programs, pair=pair, topics=topics, story=story)

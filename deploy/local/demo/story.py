@@ -22,6 +22,7 @@ from deploy.local.demo.topics import Closed, Decided, Received
 from policies.columns import Floats
 from policies.splitting.cut import BundleLimits, Cut, SplitQuestion, children, topic_loads
 from policies.splitting.ranges import Bundle, positions_of
+from state.events import Control
 from state.outputs import RoundSummary, Split, Unload
 from streaming.contract.messages import Traffic
 from streaming.planner.split import Plan
@@ -88,7 +89,8 @@ class Story:
     acceptable_points: float
     limits: BundleLimits
     metrics_url: str
-    bootstrap: str
+    command: str
+    """What shows more in a second terminal, to be pasted there."""
     settings_file: str
     clock: Callable[[], float] = time.time
     bundles_count: int = 0
@@ -110,6 +112,8 @@ class Story:
     """Unix time of the first sweep."""
     happenings: list[str] = field(default_factory=list)
     """What was done to trimtab itself, and what followed."""
+    controls: list[Control] = field(default_factory=list)
+    """What people set from another terminal, in the order of the topic."""
     balanced_after_s: float | None = None
     """Seconds from the first sweep to the first moment it was balanced; None before that."""
 
@@ -124,6 +128,8 @@ class Story:
                 self._observe_result(received)
             case Sweep():
                 self._observe_sweep(received)
+            case Control():
+                self.controls.append(received)
 
     def _observe_sweep(self, sweep: Sweep) -> None:
         self.bundles_count = sweep.bundles_count

@@ -5,6 +5,7 @@ of this module has two controllers: one leads, the other stands by, and after a 
 """
 
 import os
+import shlex
 import signal
 import sys
 import time
@@ -39,6 +40,12 @@ _LEFTOVERS_TIMEOUT_S = 2.0
 """How long Spark's JVM and Python workers may take to end after the process that started them."""
 
 _COMMAND = (sys.executable, "-c", "from streaming.cli import main; main(prog_name='trimtab')")
+
+
+def typed_program() -> str:
+    """What a person in this folder types to start the `trimtab` that belongs to this Python."""
+    program, here = Path(sys.executable).with_name("trimtab"), Path.cwd()
+    return shlex.quote(str(program.relative_to(here) if program.is_relative_to(here) else program))
 
 
 class Trimtab:
