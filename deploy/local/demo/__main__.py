@@ -26,9 +26,9 @@ from deploy.local.demo.screen import Screen, save_picture
 from deploy.local.demo.story import Story
 from deploy.local.demo.topics import Topics
 from deploy.local.demo.trimtab import (
-    METRICS_PORT,
     ROOT,
     STANDBY_ENVIRONMENT,
+    USUAL_PORTS,
     Pair,
     Trimtab,
     free_metrics_port,
@@ -95,11 +95,11 @@ def _set_stage(directory: Path, view: View, args: argparse.Namespace) -> Iterato
             else fleet_world(kafka.bootstrap)
         )
 
-        def program(command: Sequence[str], *, port: int = 0, log: str) -> Trimtab:
+        def program(command: Sequence[str], *, log: str, port: int | None = None) -> Trimtab:
             made = Trimtab(
                 directory,
                 bootstrap=kafka.bootstrap,
-                metrics_port=port,
+                metrics_port=free_metrics_port(command[0]) if port is None else port,
                 settings=world.settings_file,
                 command=command,
                 log=log,
@@ -108,8 +108,7 @@ def _set_stage(directory: Path, view: View, args: argparse.Namespace) -> Iterato
             stack.callback(made.stop)
             return made
 
-        port = free_metrics_port() if args.metrics_port is None else args.metrics_port
-        controller = program(["run"], port=port, log="trimtab.log")
+        controller = program(["run"], port=args.metrics_port, log="trimtab.log")
         programs = [controller, *(program(each, log=f"{each[0]}.log") for each in world.commands)]
         with view.show_step("creating the topics"):
             controller.create_topics()
@@ -123,7 +122,7 @@ def _set_stage(directory: Path, view: View, args: argparse.Namespace) -> Iterato
             controller.wait_until_ready()
         pair = None
         if args.standby:
-            standby = program(["run"], port=free_metrics_port(), log="standby.log")
+            standby = program(["run"], log="standby.log")
             pair = Pair(controller, standby)
             programs.append(standby)
             with view.show_step("starting a second trimtab, which stands by"):
@@ -208,7 +207,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--metrics-port",
         type=int,
-        help=f"serve metrics here (default: {METRICS_PORT}, where Prometheus looks, or another if it is taken)",
+        help=f"serve metrics here (default: {USUAL_PORTS['run']}, where Prometheus looks, or another if it is taken)",
     )
     parser.add_argument("--picture", type=Path, metavar="FILE.svg", help="write the last screen as SVG")
     return parser.parse_args()
