@@ -15,8 +15,10 @@ from rich.console import Console
 from deploy.local.demo import wording
 from deploy.local.demo.screen import render
 from deploy.local.demo.story import Story
+from deploy.local.demo.topics import Closed
 from deploy.local.demo.wording import Lines
 from state.events import Control
+from state.outputs import ControlInForce
 from state.overlay import ControlData, MaintenanceWindow
 from tests.live.rehearsal import COMMAND, START_MS, play
 from tests.live.terminal import ROOT, on_terminal
@@ -80,6 +82,41 @@ def test_a_demo_shows_what_people_changed_and_ends_with_it(overlays: list[Contro
             assert change.partition("by jane (a look): ")[2].startswith(what)
     [newest] = [line for line in drawn(story, width=100, height=30) if "by jane" in line]
     assert told[-1] in newest
+
+
+def with_round(
+    story: Story, *, above_mean_points: float, drained: bool = False, acceptable_points: float | None = None
+) -> None:
+    """A round as the last one, but one broker is so far above the mean."""
+    last = story.last_round
+    assert last is not None
+    assert last.usage is not None
+    first, *others = last.brokers
+    usage_points = last.usage.mean_points + above_mean_points
+    far = msgspec.structs.replace(first, usage_points=usage_points, excluded=drained)
+    over = {"pulsar": {"fleet_planner": {"acceptable_spread_points": acceptable_points}}}
+    control = ControlInForce(
+        id="c",
+        time="2027-01-15T08:00:00.000Z",
+        who="jane",
+        why="a look",
+        arrived_late=False,
+        resumed_at=None,
+        problem=None,
+        settings={} if acceptable_points is None else over,
+    )
+    summary = msgspec.structs.replace(last, brokers=[far, *others], control=control)
+    story.observe(Closed(summary=summary, lag_s=1.0))
+
+
+def test_whether_it_is_balanced_is_judged_by_what_people_have_set():
+    story, _ = play(60)
+    with_round(story, above_mean_points=50.0, drained=True)
+    with_round(story, above_mean_points=25.0, acceptable_points=30.0)
+    assert story.is_balanced
+    with_round(story, above_mean_points=45.0, acceptable_points=40.0)
+    assert not story.is_balanced
+    assert "45.0 points from the mean, 40 are allowed" in "".join(story.problems())
 
 
 def output_of(command: str) -> str:

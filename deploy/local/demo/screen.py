@@ -141,7 +141,7 @@ def _brokers(story: Story, width: int) -> Panel:
     mean = statistics.fmean(broker.usage_points for broker in story.now.values()) if story.now else 0.0
     for broker in story.now.values():
         first = story.first.get(broker.broker, broker)
-        style = _style(broker.usage_points - mean, story.acceptable_points / 2)
+        style = _style(broker.usage_points - mean, story.allowed_points / 2)
         table.add_row(
             wording.short_name_of(broker.broker),
             _bar(broker, first, columns=bar_columns, style=style),

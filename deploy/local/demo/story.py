@@ -54,6 +54,7 @@ def _sums(topics: Mapping[str, Traffic], *rates: str) -> Floats:
     return np.array([sum(getattr(traffic, rate) for rate in rates) for traffic in topics.values()])
 
 
+_ACCEPTABLE = "pulsar.fleet_planner.acceptable_spread_points"
 CALM_ROUNDS = 4
 """Long enough that a difference that persists would have been acted on."""
 KEPT_DECISIONS = 200
@@ -81,7 +82,7 @@ class Decision:
 
 @dataclass(slots=True, kw_only=True)
 class Story:
-    """Grows with every sweep and every record that is read. ``acceptable_points`` is how far apart brokers may be.
+    """Grows with every sweep and every record that is read. ``acceptable_points`` is how far apart brokers may be by the file.
 
     ``limits`` are what a bundle may carry before it is split.
     """
@@ -184,6 +185,12 @@ class Story:
         return self.moved_count > 0 and self.calm_rounds_count >= CALM_ROUNDS
 
     @property
+    def allowed_points(self) -> float:
+        """How far apart brokers may be, by what people have set or by the file."""
+        changed = {} if self.last_round is None else self.last_round.overlay_by_name()
+        return float(changed.get(_ACCEPTABLE, self.acceptable_points))
+
+    @property
     def lag_s(self) -> float | None:
         """Median seconds from a round's end to its decision being readable, over the last rounds; None before the first."""
         return statistics.median(self.lags_s) if self.lags_s else None
@@ -200,7 +207,7 @@ class Story:
         if self.calm_rounds_count < CALM_ROUNDS:
             found.append(
                 f"only {self.calm_rounds_count} calm rounds in a row, {CALM_ROUNDS} are needed: a broker is "
-                f"{_farthest_points(self.last_round):.1f} points from the mean, {self.acceptable_points:g} are allowed; "
+                f"{_farthest_points(self.last_round):.1f} points from the mean, {self.allowed_points:g} are allowed; "
                 f"last round: {self.last_round.outcome}, {self.last_round.reason}"
             )
         return found
@@ -208,13 +215,14 @@ class Story:
     def _is_calm(self, summary: RoundSummary) -> bool:
         fired_count = summary.examined.outcomes.get("fired", 0)
         splits_count = summary.splits.outcomes.get("acted", 0)
-        within = _farthest_points(summary) < self.acceptable_points
+        within = _farthest_points(summary) < self.allowed_points
         return summary.outcome == "decided" and not fired_count and not splits_count and within
 
 
 def _farthest_points(summary: RoundSummary) -> float:
-    """How far the broker that is farthest from the mean usage is from it, by the figures of the summary."""
+    """How far the broker that is farthest from the mean usage is from it, of those that take part, by the figures of the summary."""
     if summary.usage is None:
         return 0.0
     mean = summary.usage.mean_points
-    return max((abs(load.usage_points - mean) for load in summary.brokers), default=0.0)
+    points = (abs(load.usage_points - mean) for load in summary.brokers if not load.excluded)
+    return max(points, default=0.0)
