@@ -96,9 +96,9 @@ $(PACKAGES): requirements.lock pyproject.toml
 	  echo "Python 3.11 or newer is needed; none of python3.11, python3.12, python3.13, python3 on the PATH is." >&2; \
 	  echo "On Debian and Ubuntu: sudo apt-get install python3 python3-venv; then run make again." >&2; exit 1; \
 	fi; \
-	echo "setting up $(VENV) with $$("$$chosen" --version) (once; pyspark alone is about 450 MB)"; \
+	echo "setting up $(VENV) with $$("$$chosen" --version), once, in a minute or two (pyspark alone is about 450 MB)"; \
 	"$$chosen" -m venv $(VENV)
-	@$(PYTHON) -m pip install --quiet --require-hashes -r requirements.lock
+	@set -o pipefail; $(PYTHON) -m pip install --progress-bar off --require-hashes -r requirements.lock | $(PYTHON) -m deploy.local.packages requirements.lock
 	@$(PYTHON) -m pip install --quiet --no-deps --editable .
 	@rm -f $(VENV)/lib/python3*/site-packages/pyspark/python/lib/*.zip
 	@touch $@

@@ -7,6 +7,7 @@ Invariants: a server binds loopback only and keeps its data in the directory it 
 process that started it.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import tempfile
 import urllib.error
 import urllib.request
 from abc import abstractmethod
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
@@ -80,8 +82,8 @@ def _download(apt: str, directory: str) -> bool:
     return done.returncode == 0
 
 
-def configuration(target: str, *, interval_s: float) -> str:
-    """A configuration that scrapes one controller and evaluates the rules of deploy/prometheus as often."""
+def configuration(target: str, *, interval_s: float, programs: Sequence[str] = ()) -> str:
+    """A configuration that scrapes one controller, collectors and executors, and evaluates the rules of deploy/prometheus as often."""
     return f"""\
 global:
   scrape_interval: {round(interval_s * 1000)}ms
@@ -91,6 +93,9 @@ scrape_configs:
   - job_name: trimtab
     static_configs:
       - targets: ["{target}"]
+  - job_name: trimtab-programs
+    static_configs:
+      - targets: {json.dumps(list(programs))}
 """
 
 
@@ -152,15 +157,23 @@ def is_ready(url: str) -> bool:
 
 
 class Prometheus(HttpServer):
-    """A server on loopback that watches one controller, with its data and log in `directory`."""
+    """A server on loopback that watches one controller, collectors and executors, with its data and log in `directory`."""
 
     name = "Prometheus"
     ready_path = "/-/ready"
     ready_timeout_s = 30.0
 
-    def __init__(self, directory: Path, *, target: str, port: int, interval_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        target: str,
+        port: int,
+        programs: Sequence[str] = (),
+        interval_s: float = 5.0,
+    ) -> None:
         super().__init__(directory, port=port)
-        self._configuration = configuration(target, interval_s=interval_s)
+        self._configuration = configuration(target, interval_s=interval_s, programs=programs)
 
     def _prepare(self) -> list[str]:
         program = ensure()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from deploy.local.demo.trimtab import METRICS_PORT
+from deploy.local.demo.trimtab import USUAL_PORTS
 from deploy.local.processes import LocalError, interrupt_once
 from deploy.local.prometheus import HttpServer, Prometheus
 
@@ -102,13 +102,21 @@ CHECK_S = 1.0
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m deploy.local.watch",
-        description="Watch a controller on this machine with Prometheus, and Grafana if installed.",
+        description="Watch a controller, its collectors and executors on this machine with Prometheus, and Grafana if installed.",
     )
     parser.add_argument(
         "--metrics-port",
         type=int,
-        default=METRICS_PORT,
+        default=USUAL_PORTS["run"],
         help="port of the controller's metrics (%(default)s)",
+    )
+    parser.add_argument(
+        "--program-ports",
+        type=int,
+        nargs="*",
+        metavar="PORT",
+        default=[USUAL_PORTS["collect"], USUAL_PORTS["execute"]],
+        help="ports of collectors' and executors' metrics (%(default)s); one that nobody serves is shown as down",
     )
     parser.add_argument("--port", type=int, default=PORT, help="port for Prometheus (%(default)s)")
     parser.add_argument(
@@ -137,10 +145,11 @@ def main() -> int:
 
 def _start(args: argparse.Namespace, directory: Path, servers: ExitStack) -> list[HttpServer]:
     """Start Prometheus, and Grafana if possible; otherwise print why there is none."""
-    target = f"127.0.0.1:{args.metrics_port}"
-    prometheus = Prometheus(directory / "prometheus", target=target, port=args.port)
+    target, *programs = (f"127.0.0.1:{port}" for port in (args.metrics_port, *args.program_ports))
+    prometheus = Prometheus(directory / "prometheus", target=target, programs=programs, port=args.port)
     servers.enter_context(prometheus)
-    print(f"alerts at {prometheus.url}/alerts, watching {target}/metrics; Ctrl-C ends it", flush=True)
+    watched = ", ".join(f"{each}/metrics" for each in (target, *programs))
+    print(f"alerts at {prometheus.url}/alerts, watching {watched}; Ctrl-C ends it", flush=True)
     grafana = Grafana(directory / "grafana", prometheus_url=prometheus.url, port=args.grafana_port)
     try:
         servers.enter_context(grafana)

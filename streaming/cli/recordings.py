@@ -288,8 +288,8 @@ def replay_command(
 def feed_command(settings: Settings, recording: str | None, *, fast: bool) -> None:
     """Write the events of RECORDING to the input topic with the times of today, at the pace at which they came.
 
-    RECORDING is a file of `trimtab record`, or of events as lines; .gz is unpacked. Without one, four made-up brokers report for
-    an hour as the cluster `sample`, and one of them carries half of the traffic. Decisions have no effect. Ctrl-C ends it.
+    RECORDING is a file of `trimtab record`, or of events as lines; .gz is unpacked; its end ends the command. Without one, four
+    made-up brokers report as the cluster `sample` until Ctrl-C, and one of them carries half of the traffic. Decisions have no effect.
     """
     from streaming.systems import event_sink_of  # noqa: PLC0415  a broker's client is loaded when needed
 
@@ -302,13 +302,15 @@ def feed_command(settings: Settings, recording: str | None, *, fast: bool) -> No
         with _ended_by(stop, PublishError):
             sink = stack.enter_context(closing(event_sink_of(settings)))
         if sink is not None:
-            click.echo(f"feeding {recording or f'the cluster {CLUSTER}'} to {settings.input.url}", err=True)
+            what = f"the cluster {CLUSTER}, until Ctrl-C," if recording is None else recording
+            click.echo(f"feeding {what} to {settings.input.url}", err=True)
             fed = shift_to(lines, round(time.time() * 1000), speed=FAST if fast else 1)
             try:
                 count = _feed(fed, sink, stop)
             except (BadRecording, EOFError, gzip.BadGzipFile) as error:
                 raise WrongUse(f"{recording}: {error}") from error
-    click.echo(f"{count} records fed", err=True)
+    how = "stopped" if stop.is_set() else f"{recording} has ended"
+    click.echo(f"{how}: {count} records fed", err=True)
 
 
 def _feed(records: Iterator[Fed], sink: EventSink, stop: threading.Event) -> int:

@@ -10,6 +10,7 @@ The fleet is a small Pulsar cluster, four brokers, one of which carries half of 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -97,28 +98,28 @@ _BROKERS = {"broker-1:8080": 12, "broker-2:8080": 5, "broker-3:8080": 4, "broker
 """Bundles of each broker; all carry about the same."""
 _MESSAGES_PER_S, _BYTES_PER_MESSAGE = 900.0, 1_000.0
 _CPU_POINTS_PER_BUNDLE, _IDLE_CPU_POINTS = 6.5, 5.0
-_SWEEP_S, _SWEEPS_COUNT = 20, 3 * 60
-"""Three sweeps in a round of a minute, for an hour."""
+_SWEEP_S = 20
+"""Three sweeps in a round of a minute."""
 _LOAD_REPORT, _TICK = type_of(LoadReportMessage), type_of(TickMessage)
 
 
 def sample_events() -> Iterator[bytes]:
-    """Load reports and ticks as lines, from the epoch on."""
-    for number in range(_SWEEPS_COUNT):
+    """Load reports and ticks as lines, from the epoch on, without end."""
+    for number in count():
         time_ms = 1000 * _SWEEP_S * number
-        for broker, count in _BROKERS.items():
-            yield _event(_LOAD_REPORT, broker, time_ms, _report(broker, count, number))
+        for broker, bundles_count in _BROKERS.items():
+            yield _event(_LOAD_REPORT, broker, time_ms, _report(broker, bundles_count, number))
         yield _event(_TICK, "tick", time_ms, {"asked": list(_BROKERS), "failed": {}})
 
 
-def _report(broker: str, count: int, number: int) -> dict[str, object]:
+def _report(broker: str, bundles_count: int, number: int) -> dict[str, object]:
     """Traffic swings a little from sweep to sweep, so that no two rounds are equal."""
     wave = 1.0 + 0.02 * ((7 * number) % 5 - 2)
-    bundles = [_bundle(broker, place) for place in range(count)]
+    bundles = [_bundle(broker, place) for place in range(bundles_count)]
     traffic = _traffic(_MESSAGES_PER_S * wave)
     return {
-        "cpu": {"usage": _IDLE_CPU_POINTS + _CPU_POINTS_PER_BUNDLE * count * wave, "limit": 100.0},
-        **_traffic(_MESSAGES_PER_S * wave * count),
+        "cpu": {"usage": _IDLE_CPU_POINTS + _CPU_POINTS_PER_BUNDLE * bundles_count * wave, "limit": 100.0},
+        **_traffic(_MESSAGES_PER_S * wave * bundles_count),
         "bundles": bundles,
         "lastStats": dict.fromkeys(bundles, traffic),
     }

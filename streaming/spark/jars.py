@@ -21,8 +21,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import groupby
@@ -41,6 +43,9 @@ FETCH_TIMEOUT_S = 1800
 
 IVY_JARS_MAX = 100
 """Ivy asks for one module after the other, about one a second; Maven, where there is one, fetches 300 in a minute."""
+
+_TOLD_EVERY_S = 10.0
+"""A fetch says as often how far it is."""
 
 _COORDINATE = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 _LINE = re.compile(
@@ -178,13 +183,35 @@ def _fetch(jars: Sequence[Jar], root: Path) -> None:
         # Ivy is always there, but so many jars would take it minutes
         if len(jars) > IVY_JARS_MAX and shutil.which("mvn") is not None:
             clients.reverse()
-        for fetch in clients:
-            problems += fetch(left, staging)
-            left = [jar for jar in jars if not (staging / jar.path).is_file()]
-            if not left:
-                break
+        with _telling(staging, len(jars)):
+            for fetch in clients:
+                problems += fetch(left, staging)
+                left = [jar for jar in jars if not (staging / jar.path).is_file()]
+                if not left:
+                    break
         for jar in jars:
             _adopt(jar, staging, root, problems)
+
+
+@contextmanager
+def _telling(staging: Path, count: int) -> Iterator[None]:
+    """While the block runs, say what has come; Ivy first reads the descriptions of all jars, which takes longest."""
+    is_over = threading.Event()
+
+    def tell() -> None:
+        while not is_over.wait(_TOLD_EVERY_S):
+            names = {name for _, _, files in os.walk(staging) for name in files}
+            described_count = sum(name.startswith("ivy-") and name.endswith(".xml") for name in names)
+            jars_count = sum(name.endswith(".jar") for name in names)
+            _log.info("  %d descriptions, %d of %d jars", described_count, jars_count, count)
+
+    teller = threading.Thread(target=tell, name="jars-told", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        teller.join(_TOLD_EVERY_S)
 
 
 def _adopt(jar: Jar, staging: Path, root: Path, problems: str) -> None:

@@ -72,7 +72,7 @@ def test_what_a_drain_cannot_move_is_what_the_commands_call_so():
 
 def test_prometheus_accepts_the_configuration_for_the_demo_and_the_one_of_make_watch(tmp_path: Path):
     ours = tmp_path / "prometheus.yml"
-    ours.write_text(configuration("127.0.0.1:9464", interval_s=0.5))
+    ours.write_text(configuration("127.0.0.1:9464", interval_s=0.5, programs=["127.0.0.1:9465"]))
     for path in (RULES / "prometheus.yml", ours):
         done = promtool("check", "config", path)
         assert done.returncode == 0, done.stdout + done.stderr

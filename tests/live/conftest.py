@@ -56,6 +56,7 @@ BY_FILE = {
     **dict.fromkeys(
         (
             "test_demo",
+            "test_demo_screen",
             "test_extensible",
             "test_local",
             "test_permissions_pulsar",

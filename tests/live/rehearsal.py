@@ -20,6 +20,7 @@ from streaming.settings import ClusterSettingsSource, load
 
 START_MS = 1_800_000_001_000
 SWEEP_MS = 2_000
+COMMAND = ".venv/bin/trimtab status --input kafka://127.0.0.1:29092"
 
 
 def unload_of(
@@ -126,7 +127,7 @@ def play(
         acceptable_points=settings.pulsar.section_of(fleet_planner.POLICY).acceptable_spread_points,
         limits=settings.pulsar.split.limits(),
         metrics_url="http://127.0.0.1:9464/metrics",
-        bootstrap="127.0.0.1:29092",
+        command=COMMAND,
         settings_file="deploy/local/demo/demo.toml",
         clock=lambda: sweeps[-1].time_ms / 1000 if sweeps else 0.0,
     )

@@ -10,7 +10,10 @@ import sys
 import termios
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from subprocess import Popen
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,10 +75,11 @@ def output_without_terminal(module: str, directory: Path, *arguments: str, timeo
     return done.stdout
 
 
-def assert_ctrl_c_ends(module: str, directory: Path, *arguments: str, moment: str, within_s: float) -> None:
-    """Ctrl-C, twice, once the demo shows ``moment``: it ends in time, and neither process nor file is left."""
+@contextmanager
+def on_terminal(module: str, directory: Path, *arguments: str) -> Iterator[tuple[Terminal, Popen[bytes]]]:
+    """A demo that draws on a terminal; the caller ends it."""
     terminal = Terminal()
-    with subprocess.Popen(
+    with Popen(
         [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
         env=os.environ | {"TMPDIR": str(directory), "TERM": "xterm-256color"},
@@ -83,6 +87,12 @@ def assert_ctrl_c_ends(module: str, directory: Path, *arguments: str, moment: st
         stdout=terminal.slave,
         stderr=terminal.slave,
     ) as process:
+        yield terminal, process
+
+
+def assert_ctrl_c_ends(module: str, directory: Path, *arguments: str, moment: str, within_s: float) -> None:
+    """Ctrl-C, twice, once the demo shows ``moment``: it ends in time, and neither process nor file is left."""
+    with on_terminal(module, directory, *arguments) as (terminal, process):
         assert terminal.wait_for(moment, 300), terminal.text
         began = time.monotonic()
         process.send_signal(signal.SIGINT)

@@ -2,8 +2,10 @@
 
 import os
 import re
+import socket
 import subprocess
 import sys
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 
@@ -17,10 +19,10 @@ from deploy.local.demo.fleet import BROKERS, CLUSTER, Fleet
 from deploy.local.demo.screen import render, save_picture
 from deploy.local.demo.story import CALM_ROUNDS
 from deploy.local.demo.topics import reports_of
-from deploy.local.demo.trimtab import Trimtab, free_metrics_port, members
+from deploy.local.demo.trimtab import USUAL_PORTS, Trimtab, free_metrics_port, members
 from deploy.local.demo.wording import Lines
 from deploy.local.demo.worlds import FLEET_SETTINGS
-from deploy.local.processes import LocalError
+from deploy.local.processes import LocalError, claim
 from state.events import LoadReport, TopicStats
 from streaming.contract.decode import decode
 from tests.live.rehearsal import START_MS, SWEEP_MS, assert_skipped, bundle_of, listed_by, play, unload_of
@@ -163,10 +165,24 @@ def test_a_stop_ends_processes_that_left_the_group_of_trimtab_but_not_its_sessio
     assert members(session) == []
 
 
+@pytest.mark.parametrize("command", ["run", "collect", "execute"])
+def test_each_program_serves_its_metrics_where_prometheus_looks_unless_that_is_taken(command: str):
+    usual = USUAL_PORTS[command]
+    with suppress(OSError):
+        claim(usual)
+        assert free_metrics_port(command) == usual
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):  # by another demo, which is as good
+            other.bind(("127.0.0.1", usual))
+            other.listen()
+        assert free_metrics_port(command) != usual
+
+
 @pytest.mark.live
 def test_a_child_that_fails_is_shown_with_the_end_of_its_log(tmp_path: Path) -> None:
     trimtab = Trimtab(
-        tmp_path, bootstrap="127.0.0.1:1", metrics_port=free_metrics_port(), settings=FLEET_SETTINGS
+        tmp_path, bootstrap="127.0.0.1:1", metrics_port=free_metrics_port("run"), settings=FLEET_SETTINGS
     )
     with pytest.raises(
         LocalError, match=r"(?s)topics create ended with 5; .*nothing listens at 127\.0\.0\.1:1"

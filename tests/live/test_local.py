@@ -135,11 +135,18 @@ def test_prometheus_watches_until_it_is_stopped_and_one_that_cannot_start_says_w
     assert ask(f"{running.url}/-/ready").status == 0
 
 
+def targets(port: int) -> set[tuple[str, str]]:
+    """Jobs and pages that a Prometheus asks."""
+    found = answer(f"http://127.0.0.1:{port}/api/v1/targets")["data"]["activeTargets"]
+    return {(each["scrapePool"], each["scrapeUrl"]) for each in found}
+
+
 def test_make_watch_says_where_to_look_and_ends_with_ctrl_c():
     need("prometheus")
     port, grafana_port = free_ports(2)
     ports = {"--port": port, "--grafana-port": grafana_port, "--metrics-port": 1}
     arguments = [word for option, value in ports.items() for word in (option, str(value))]
+    arguments += ["--program-ports", "2", "3"]
     command = [sys.executable, "-m", "deploy.local.watch", *arguments]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
@@ -147,6 +154,12 @@ def test_make_watch_says_where_to_look_and_ends_with_ctrl_c():
         assert f"http://127.0.0.1:{port}/alerts" in process.stdout.readline()
         groups = answer(f"http://127.0.0.1:{port}/api/v1/rules")["data"]["groups"]
         assert {group["name"] for group in groups} == {"trimtab", "trimtab-recording"}
+        scraped = {
+            ("trimtab", "http://127.0.0.1:1/metrics"),
+            ("trimtab-programs", "http://127.0.0.1:2/metrics"),
+            ("trimtab-programs", "http://127.0.0.1:3/metrics"),
+        }
+        until(lambda: targets(port) == scraped, what="what it scrapes")
         process.send_signal(signal.SIGINT)
         assert process.wait(2 * STOP_TIMEOUT_S + 5) == 0
     assert ask(f"http://127.0.0.1:{port}/-/ready").status == 0

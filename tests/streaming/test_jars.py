@@ -1,6 +1,7 @@
 """Jars by lock file: what is refused, and what a user is told."""
 
 import hashlib
+import logging
 import os
 import subprocess
 import sys
@@ -57,6 +58,18 @@ def test_a_missing_jar_is_fetched_and_then_kept(tmp_path: Path, cache: Path, mon
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))  # there is no Java here, so a second fetch fails
     assert ensure(lock, cache=cache) == [file]
     assert [place.name for place in cache.iterdir()] == ["org.example"]
+
+
+@pytest.mark.usefixtures("published")
+def test_a_fetch_says_what_it_fetches_and_how_far_it_is(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr("streaming.spark.jars._TOLD_EVERY_S", 0.01)
+    with caplog.at_level(logging.INFO):
+        ensure(lock_of(tmp_path, f"org.example:thing:1.0 {SHA256}"), cache=cache)
+    first, *others = caplog.messages
+    assert first == "fetching 1 of the 1 jars of some.lock (once)"
+    assert "  0 descriptions, 0 of 1 jars" in others
 
 
 @pytest.mark.usefixtures("published")

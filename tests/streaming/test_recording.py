@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -322,10 +323,42 @@ def test_the_made_up_fleet_leads_to_a_decision_in_its_third_round():
         accepted=AcceptedClusters(settings.controller.accepted_clusters),
         only="actions",
     )
-    lines = b"".join(record.value + b"\n" for record in shift_to(sample_events(), NOW_MS, speed=FAST))
+    minutes = islice(sample_events(), 100)
+    lines = b"".join(record.value + b"\n" for record in shift_to(minutes, NOW_MS, speed=FAST))
     replay.play(io.BytesIO(lines), "sample")
     first = json.loads(out.getvalue().partition(b"\n")[0])
     assert (first["cluster"], first["data"]["source_broker"]) == (FLEET, "broker-1:8080")
     assert first["time"] == "2023-11-14T22:13:35.000Z", (
         "fifteen seconds after the start: two hits after the warm-up"
     )
+
+
+def test_the_made_up_fleet_reports_for_days():
+    late = next(islice(sample_events(), 100_000, None))
+    assert json.loads(late)["time"] > "1970-01-05"
+
+
+class Taking:
+    """An input topic that takes events."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+
+    def send(self, _key: str, value: bytes) -> None:
+        self.values.append(value)
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_a_feed_of_a_recording_says_that_the_recording_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file, taking = tmp_path / "mine.ndjson", Taking()
+    file.write_bytes(report(time_s=0) + b"\n" + report("b2", time_s=0) + b"\n")
+    monkeypatch.setattr("streaming.systems.event_sink_of", lambda _settings: taking)
+    done = CliRunner().invoke(main, ["feed", "--input", "kafka://127.0.0.1:1", str(file)])
+    assert done.exit_code == 0, done.output
+    assert done.stderr.endswith("mine.ndjson has ended: 2 records fed\n")
+    assert len(taking.values) == 2

@@ -26,12 +26,13 @@ from deploy.local.demo.screen import Screen, save_picture
 from deploy.local.demo.story import Story
 from deploy.local.demo.topics import Topics
 from deploy.local.demo.trimtab import (
-    METRICS_PORT,
     ROOT,
     STANDBY_ENVIRONMENT,
+    USUAL_PORTS,
     Pair,
     Trimtab,
     free_metrics_port,
+    typed_program,
 )
 from deploy.local.demo.wording import Lines
 from deploy.local.demo.worlds import World, fleet_world, pulsar_world
@@ -94,11 +95,11 @@ def _set_stage(directory: Path, view: View, args: argparse.Namespace) -> Iterato
             else fleet_world(kafka.bootstrap)
         )
 
-        def program(command: Sequence[str], *, port: int = 0, log: str) -> Trimtab:
+        def program(command: Sequence[str], *, log: str, port: int | None = None) -> Trimtab:
             made = Trimtab(
                 directory,
                 bootstrap=kafka.bootstrap,
-                metrics_port=port,
+                metrics_port=free_metrics_port(command[0]) if port is None else port,
                 settings=world.settings_file,
                 command=command,
                 log=log,
@@ -107,8 +108,7 @@ def _set_stage(directory: Path, view: View, args: argparse.Namespace) -> Iterato
             stack.callback(made.stop)
             return made
 
-        port = free_metrics_port() if args.metrics_port is None else args.metrics_port
-        controller = program(["run"], port=port, log="trimtab.log")
+        controller = program(["run"], port=args.metrics_port, log="trimtab.log")
         programs = [controller, *(program(each, log=f"{each[0]}.log") for each in world.commands)]
         with view.show_step("creating the topics"):
             controller.create_topics()
@@ -122,7 +122,7 @@ def _set_stage(directory: Path, view: View, args: argparse.Namespace) -> Iterato
             controller.wait_until_ready()
         pair = None
         if args.standby:
-            standby = program(["run"], port=free_metrics_port(), log="standby.log")
+            standby = program(["run"], log="standby.log")
             pair = Pair(controller, standby)
             programs.append(standby)
             with view.show_step("starting a second trimtab, which stands by"):
@@ -132,7 +132,7 @@ def _set_stage(directory: Path, view: View, args: argparse.Namespace) -> Iterato
             acceptable_points=settings.pulsar.section_of(fleet_planner.POLICY).acceptable_spread_points,
             limits=settings.pulsar.split.limits(),
             metrics_url=controller.metrics_url,
-            bootstrap=kafka.bootstrap,
+            command=f"{typed_program()} status --input kafka://{kafka.bootstrap}",
             settings_file=str(world.settings_file.relative_to(ROOT)),
         )
         yield Stage(kafka=kafka, world=world, programs=programs, pair=pair, topics=topics, story=story)
@@ -207,7 +207,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--metrics-port",
         type=int,
-        help=f"serve metrics here (default: {METRICS_PORT}, where Prometheus looks, or another if it is taken)",
+        help=f"serve metrics here (default: {USUAL_PORTS['run']}, where Prometheus looks, or another if it is taken)",
     )
     parser.add_argument("--picture", type=Path, metavar="FILE.svg", help="write the last screen as SVG")
     return parser.parse_args()

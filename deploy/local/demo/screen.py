@@ -2,6 +2,7 @@
 
 import re
 import statistics
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,8 +25,8 @@ from streaming.planner.split import bar
 
 PICTURE_WIDTH, PICTURE_HEIGHT = 100, 30
 _HEADER_LINES = 1
-_FOOTER_LINES = 4
 _BORDER_LINES = 2
+_BORDER_COLUMNS = 4
 _LINES_BESIDE_BROKERS = 2
 """Column titles, and the spread."""
 _FIXED_COLUMNS = 46
@@ -44,8 +45,10 @@ _FATE_STYLES = {
     "dry-run": "cyan",
 }
 _NOT_DONE = ("skipped", "failed")
-_LINES_FOR_REASON = 10
-"""With at least so many lines for decisions, the split that stays in view shows its reason, too."""
+_LINES_FOR_REASONS = 10
+"""With at least so many lines for decisions, reasons are shown whole, and the split that stays in view shows its own, too."""
+_REASON_INDENT = " " * 9
+_CUT_REASON_LINES = 3
 _SVG_FORMAT = re.sub(r"\s*@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 """Rich's own format, without the fonts that it would load from the network."""
 
@@ -104,12 +107,13 @@ def save_picture(story: Story, file: Path) -> None:
 def render(story: Story, *, width: int, height: int) -> RenderableType:
     """The whole screen, at most ``height`` lines."""
     brokers_lines = len(story.now) + _LINES_BESIDE_BROKERS + _BORDER_LINES
-    decisions_lines = max(3, height - _HEADER_LINES - _FOOTER_LINES - len(story.happenings) - brokers_lines)
+    lines = height - _HEADER_LINES - brokers_lines
+    footer = _footer(story, width, has_room=lines >= 2 * _LINES_FOR_REASONS)
     return Group(
         _header(story, width),
         _brokers(story, width),
-        _decisions(story, decisions_lines),
-        *_footer(story),
+        _decisions(story, width, max(3, lines - len(footer))),
+        *footer,
     )
 
 
@@ -137,7 +141,7 @@ def _brokers(story: Story, width: int) -> Panel:
     mean = statistics.fmean(broker.usage_points for broker in story.now.values()) if story.now else 0.0
     for broker in story.now.values():
         first = story.first.get(broker.broker, broker)
-        style = _style(broker.usage_points - mean, story.acceptable_points / 2)
+        style = _style(broker.usage_points - mean, story.allowed_points / 2)
         table.add_row(
             wording.short_name_of(broker.broker),
             _bar(broker, first, columns=bar_columns, style=style),
@@ -190,15 +194,19 @@ def _spark(values: list[float], columns: int) -> str:
     return "".join(_SPARKS[min(7, int(8 * mean / highest))] for mean in means)
 
 
-def _decisions(story: Story, lines: int) -> Panel:
-    inside = lines - _BORDER_LINES
+def _decisions(story: Story, width: int, lines: int) -> Panel:
+    inside, columns = lines - _BORDER_LINES, width - _BORDER_COLUMNS
+    has_room = inside >= _LINES_FOR_REASONS
     split = max(
         (each for each in story.decisions if each.plan is not None), key=_messages_per_s, default=None
     )
-    kept = [] if split is None else _cut(split, has_room=inside >= _LINES_FOR_REASON)
+    kept = [] if split is None else _cut(split, columns, has_room=has_room)
     kept = kept if len(kept) < inside else []
     others = [decision for decision in reversed(story.decisions) if not kept or decision is not split]
-    rows = [line for decision in others[:inside] for line in _decision(decision)][: inside - len(kept)]
+    rows: list[Text] = []
+    for decision in others:
+        left = inside - len(kept) - len(rows)
+        rows += _decision(decision, columns, reason_lines=left - 1 if has_room else 1)[:left]
     rows.extend(kept)
     if not rows:
         rows = [Text(_waiting(story), style="dim", no_wrap=True, overflow="ellipsis")]
@@ -214,7 +222,8 @@ def _waiting(story: Story) -> str:
     return "no decision yet: a finding has to persist for some rounds before anything moves"
 
 
-def _decision(decision: Decision) -> tuple[Text, Text]:
+def _decision(decision: Decision, columns: int, *, reason_lines: int) -> list[Text]:
+    """A line for what is to happen, and at most so many for the reason."""
     at = time.strftime("%H:%M:%S", time.localtime(decision.heard_at))
     rate = f"{_messages_per_s(decision):,.0f}/s"
     first = _line(
@@ -224,7 +233,23 @@ def _decision(decision: Decision) -> tuple[Text, Text]:
         f"{decision.action.bundle} {rate}",
     )
     why = decision.why if decision.fate in _NOT_DONE else wording.reason(decision)
-    return first, _line((f"         {why}", "dim"))
+    return [first, *_wrapped(why, columns, "dim", lines=reason_lines, indent=_REASON_INDENT)]
+
+
+def _wrapped(text: str, columns: int, style: str, *, lines: int, indent: str) -> list[Text]:
+    """A text in at most so many lines, cut where they do not hold it."""
+    if lines < 1:
+        return []
+    wrapped = textwrap.wrap(
+        text,
+        columns,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        max_lines=lines,
+        placeholder=" …",
+        break_on_hyphens=False,
+    )
+    return [_line((line, style)) for line in wrapped]
 
 
 def _messages_per_s(decision: Decision) -> float:
@@ -232,30 +257,31 @@ def _messages_per_s(decision: Decision) -> float:
     return float(decision.action.evidence["bundle_messages_per_s"])
 
 
-def _cut(decision: Decision, *, has_room: bool) -> list[Text]:
+def _cut(decision: Decision, columns: int, *, has_room: bool) -> list[Text]:
     """A split with the loads of its topics and the cuts; the heaviest one stays in view while others come and go."""
     if decision.plan is None:
         return []
-    first, why = _decision(decision)
+    says_why = has_room or decision.fate in _NOT_DONE
+    told = _decision(decision, columns, reason_lines=_CUT_REASON_LINES if says_why else 0)
     loads, cuts = bar(decision.plan)
-    pictured = [_line((f"         {loads}", "cyan")), _line(f"         {cuts}")]
-    return [first, *([why] if has_room or decision.fate in _NOT_DONE else []), *pictured]
+    return [*told, _line((f"{_REASON_INDENT}{loads}", "cyan")), _line(f"{_REASON_INDENT}{cuts}")]
 
 
-def _footer(story: Story) -> list[Text]:
+def _footer(story: Story, width: int, *, has_room: bool) -> list[Text]:
+    """Facts, and a command that stands alone on its line, so that it can be taken whole."""
     summary = story.last_round
     last = "none yet" if summary is None else wording.outcome(summary)
     return [
         *(_line((f" {text}", "bold red")) for text in story.happenings),
-        _line(
-            (" rounds ", "dim"),
-            str(story.rounds_count),
-            ("  lag ", "dim"),
-            wording.lag(story),
-            ("  last ", "dim"),
-            last,
+        *(_line((" changed ", "dim"), text) for text in wording.changes(story)[-1:]),
+        *_wrapped(
+            f"rounds {story.rounds_count}, lag {wording.lag(story)}, the last: {last}",
+            width - 1,
+            "",
+            lines=2 if has_room else 1,
+            indent=" ",
         ),
-        _line((" metrics ", "dim"), story.metrics_url, ("  Kafka ", "dim"), story.bootstrap),
-        _line((" settings ", "dim"), story.settings_file),
-        _line((" Ctrl-C ", "bold"), ("stops everything", "dim")),
+        _line((" metrics ", "dim"), story.metrics_url, ("  settings ", "dim"), story.settings_file),
+        _line((" Ctrl-C ", "bold"), ("stops everything; a second terminal shows more with", "dim")),
+        *(_line((line, "bold")) for line in textwrap.wrap(story.command, width, initial_indent=" ")),
     ]

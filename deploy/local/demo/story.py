@@ -22,6 +22,7 @@ from deploy.local.demo.topics import Closed, Decided, Received
 from policies.columns import Floats
 from policies.splitting.cut import BundleLimits, Cut, SplitQuestion, children, topic_loads
 from policies.splitting.ranges import Bundle, positions_of
+from state.events import Control
 from state.outputs import RoundSummary, Split, Unload
 from streaming.contract.messages import Traffic
 from streaming.planner.split import Plan
@@ -53,6 +54,7 @@ def _sums(topics: Mapping[str, Traffic], *rates: str) -> Floats:
     return np.array([sum(getattr(traffic, rate) for rate in rates) for traffic in topics.values()])
 
 
+_ACCEPTABLE = "pulsar.fleet_planner.acceptable_spread_points"
 CALM_ROUNDS = 4
 """Long enough that a difference that persists would have been acted on."""
 KEPT_DECISIONS = 200
@@ -80,7 +82,7 @@ class Decision:
 
 @dataclass(slots=True, kw_only=True)
 class Story:
-    """Grows with every sweep and every record that is read. ``acceptable_points`` is how far apart brokers may be.
+    """Grows with every sweep and every record that is read. ``acceptable_points`` is how far apart brokers may be by the file.
 
     ``limits`` are what a bundle may carry before it is split.
     """
@@ -88,7 +90,8 @@ class Story:
     acceptable_points: float
     limits: BundleLimits
     metrics_url: str
-    bootstrap: str
+    command: str
+    """What shows more in a second terminal, to be pasted there."""
     settings_file: str
     clock: Callable[[], float] = time.time
     bundles_count: int = 0
@@ -110,6 +113,8 @@ class Story:
     """Unix time of the first sweep."""
     happenings: list[str] = field(default_factory=list)
     """What was done to trimtab itself, and what followed."""
+    controls: list[Control] = field(default_factory=list)
+    """What people set from another terminal, in the order of the topic."""
     balanced_after_s: float | None = None
     """Seconds from the first sweep to the first moment it was balanced; None before that."""
 
@@ -124,6 +129,8 @@ class Story:
                 self._observe_result(received)
             case Sweep():
                 self._observe_sweep(received)
+            case Control():
+                self.controls.append(received)
 
     def _observe_sweep(self, sweep: Sweep) -> None:
         self.bundles_count = sweep.bundles_count
@@ -178,6 +185,12 @@ class Story:
         return self.moved_count > 0 and self.calm_rounds_count >= CALM_ROUNDS
 
     @property
+    def allowed_points(self) -> float:
+        """How far apart brokers may be, by what people have set or by the file."""
+        changed = {} if self.last_round is None else self.last_round.overlay_by_name()
+        return float(changed.get(_ACCEPTABLE, self.acceptable_points))
+
+    @property
     def lag_s(self) -> float | None:
         """Median seconds from a round's end to its decision being readable, over the last rounds; None before the first."""
         return statistics.median(self.lags_s) if self.lags_s else None
@@ -194,7 +207,7 @@ class Story:
         if self.calm_rounds_count < CALM_ROUNDS:
             found.append(
                 f"only {self.calm_rounds_count} calm rounds in a row, {CALM_ROUNDS} are needed: a broker is "
-                f"{_farthest_points(self.last_round):.1f} points from the mean, {self.acceptable_points:g} are allowed; "
+                f"{_farthest_points(self.last_round):.1f} points from the mean, {self.allowed_points:g} are allowed; "
                 f"last round: {self.last_round.outcome}, {self.last_round.reason}"
             )
         return found
@@ -202,13 +215,14 @@ class Story:
     def _is_calm(self, summary: RoundSummary) -> bool:
         fired_count = summary.examined.outcomes.get("fired", 0)
         splits_count = summary.splits.outcomes.get("acted", 0)
-        within = _farthest_points(summary) < self.acceptable_points
+        within = _farthest_points(summary) < self.allowed_points
         return summary.outcome == "decided" and not fired_count and not splits_count and within
 
 
 def _farthest_points(summary: RoundSummary) -> float:
-    """How far the broker that is farthest from the mean usage is from it, by the figures of the summary."""
+    """How far the broker that is farthest from the mean usage is from it, of those that take part, by the figures of the summary."""
     if summary.usage is None:
         return 0.0
     mean = summary.usage.mean_points
-    return max((abs(load.usage_points - mean) for load in summary.brokers), default=0.0)
+    points = (abs(load.usage_points - mean) for load in summary.brokers if not load.excluded)
+    return max(points, default=0.0)

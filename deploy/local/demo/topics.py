@@ -14,15 +14,17 @@ import msgspec
 from kafka import KafkaConsumer, TopicPartition
 
 from deploy.local.demo.fleet import CLUSTER, BrokerNow, Result, Sweep
-from state.events import is_system_bundle
+from state.events import Control, is_system_bundle
 from state.outputs import RoundSummary, Split, Unload
 from state.outputs.actions import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
+from streaming.contract.decode import decode
 from streaming.contract.envelope import EPOCH_HEADER, ReadEnvelope, read_envelope
 from streaming.contract.messages import (
     ActionResultData,
     ActionResultMessage,
     BrokerLoadData,
     BrokerLoadMessage,
+    ControlMessage,
     Envelope,
     LoadReportMessage,
     LocalBrokerData,
@@ -54,7 +56,7 @@ class Closed:
     lag_s: float
 
 
-Received = Sweep | Result | Decided | Closed
+Received = Sweep | Result | Decided | Closed | Control
 _Topics = dict[str, dict[str, TopicLoad]]
 
 _actions: dict[str, msgspec.json.Decoder[Unload] | msgspec.json.Decoder[Split]] = {
@@ -196,7 +198,8 @@ class Topics(Closeable):
             event
             for partition in sorted(batches)
             for record in batches[partition]
-            if (event := self._read(record.value, dict(record.headers))) is not None
+            if record.value is not None
+            and (event := self._read(record.value, dict(record.headers))) is not None
         ]
         return sorted(received, key=lambda each: isinstance(each, Result))
 
@@ -212,6 +215,9 @@ class Topics(Closeable):
         if event.type == type_of(ActionResultMessage):
             data = msgspec.json.decode(event.data, type=ActionResultData)
             return Result(action_id=event.subject, outcome=data.outcome, reason=data.reason or "")
+        if event.type == type_of(ControlMessage):
+            _, control, _ = decode(value, key=CLUSTER)
+            return control if isinstance(control, Control) else None
         return self._read_load(event)
 
     def _read_load(self, event: ReadEnvelope[msgspec.Raw]) -> Sweep | None:
@@ -234,4 +240,4 @@ class Topics(Closeable):
 
 
 def _read_topics(names: TopicNames) -> tuple[str, ...]:
-    return names.input, names.actions, names.actions_dry_run, names.audit
+    return names.input, names.actions, names.actions_dry_run, names.audit, names.control

@@ -5,6 +5,7 @@ of this module has two controllers: one leads, the other stands by, and after a 
 """
 
 import os
+import shlex
 import signal
 import sys
 import time
@@ -18,10 +19,15 @@ from deploy.local.demo.story import Story
 from deploy.local.processes import POLL_S, LocalError, Process, claim, free_ports
 from deploy.local.prometheus import is_ready
 from streaming.process.deadline import poll
+from streaming.settings import MetricsSettings
 
 ROOT = Path(__file__).parents[3]
-METRICS_PORT = 9464
-"""The default of `metrics.port`; if another process uses it, a free one is taken."""
+USUAL_PORTS: Mapping[str, int] = {
+    "run": MetricsSettings().port_of("controller"),
+    "collect": MetricsSettings().port_of("collector"),
+    "execute": MetricsSettings().port_of("executor"),
+}
+"""Where the metrics of each command are served, and Prometheus looks; if another process uses a port, a free one is taken."""
 SESSION_S = 3.0
 """How long the standby waits for a beat of the leader."""
 STANDBY_ENVIRONMENT = {
@@ -39,6 +45,12 @@ _LEFTOVERS_TIMEOUT_S = 2.0
 """How long Spark's JVM and Python workers may take to end after the process that started them."""
 
 _COMMAND = (sys.executable, "-c", "from streaming.cli import main; main(prog_name='trimtab')")
+
+
+def typed_program() -> str:
+    """What a person in this folder types to start the `trimtab` that belongs to this Python."""
+    program, here = Path(sys.executable).with_name("trimtab"), Path.cwd()
+    return shlex.quote(str(program.relative_to(here) if program.is_relative_to(here) else program))
 
 
 class Trimtab:
@@ -153,13 +165,13 @@ def _wait_until_empty(session: int) -> None:
     poll(lambda: not members(session), timeout_s=_LEFTOVERS_TIMEOUT_S, pause_s=POLL_S)
 
 
-def free_metrics_port() -> int:
-    """The usual port of the metrics page, or another one that nothing on loopback has bound at this moment."""
+def free_metrics_port(command: str) -> int:
+    """The usual port of a command's metrics, or another one that nothing on loopback has bound at this moment."""
     try:
-        claim(METRICS_PORT)
+        claim(USUAL_PORTS[command])
     except OSError:
         return free_ports(1)[0]
-    return METRICS_PORT
+    return USUAL_PORTS[command]
 
 
 _KILL_AFTER_ROUNDS = 8

@@ -12,6 +12,8 @@ from typing import TextIO
 
 from deploy.local.demo.story import Decision, Fate, Story
 from state.outputs import RoundSummary, Split
+from state.overlay import ControlData, moment_at
+from streaming.cli.control import maintenance_of, overlay_lines
 from streaming.planner.split import draw
 
 
@@ -56,30 +58,8 @@ def picture(decision: Decision) -> list[str]:
 
 
 def outcome(summary: RoundSummary) -> str:
-    """The outcome of a round, with what was held back and why."""
-    if summary.outcome != "decided":
-        return f"{summary.outcome}: {summary.reason}"
-    others = ", ".join(
-        f"{count} {name}" for name, count in sorted(summary.examined.outcomes.items()) if name != "fired"
-    )
-    held = [
-        f"{summary.candidates.outcomes[name]} held: {name}"
-        for name in ("budget", "paused", "cooldown", "in-flight")
-        if summary.candidates.outcomes.get(name)
-    ]
-    fired = summary.examined.outcomes.get("fired", 0)
-    splits_count = summary.splits.outcomes.get("acted", 0)
-    unloads = _count_text(summary.actions_count - splits_count, "unload")
-    parts = [f"{unloads} from {fired} of {summary.examined.count} brokers", *held, *_splits(summary)]
-    return "; ".join([*parts, others] if others else parts)
-
-
-def _splits(summary: RoundSummary) -> list[str]:
-    """What became of the bundles that stand out for a split."""
-    outcomes = summary.splits.outcomes
-    decided = [_count_text(outcomes["acted"], "split")] if "acted" in outcomes else []
-    waiting = [f"{count} not split: {name}" for name, count in sorted(outcomes.items()) if name != "acted"]
-    return [*decided, *waiting]
+    """What a round decided, and why no more, in the words of the commands."""
+    return summary.reason if summary.outcome == "decided" else f"{summary.outcome}: {summary.reason}"
 
 
 def _count_text(count: int, noun: str) -> str:
@@ -100,6 +80,39 @@ def lag(story: Story) -> str:
     return "unknown yet" if story.lag_s is None else f"{story.lag_s:.1f} s"
 
 
+def changes(story: Story) -> list[str]:
+    """What people changed from another terminal, oldest first."""
+    lines, before = [], ControlData()
+    for event in story.controls:
+        at, data = moment_at(event.time_ms), event.data
+        what = ", ".join(_changed(before.at(at), data)) or "nothing new"
+        who, why = data.who or "somebody", data.why or "no reason given"
+        lines.append(f"{at.astimezone():%H:%M:%S} by {who} ({why}): {what}")
+        before = data
+    return lines
+
+
+def _changed(before: ControlData, after: ControlData) -> Iterator[str]:
+    old, new = list(_set_in(before)), list(_set_in(after))
+    if after.forget:
+        yield "all memory forgotten"
+    yield from (each for each in new if each not in old)
+    yield from (f"no longer {each}" for each in old if each not in new)
+
+
+def _set_in(data: ControlData) -> Iterator[str]:
+    """All that a control event sets, each part in a few words."""
+    if data.paused:
+        yield "paused" if data.until is None else f"paused until {data.until.astimezone():%H:%M:%S}"
+    if data.mode:
+        yield f"mode {data.mode}"
+    if data.approval:
+        yield f"approval {data.approval}"
+    for (what, name), _ in maintenance_of(data):
+        yield f"{what} {name}"
+    yield from overlay_lines(data.settings)
+
+
 def ending(story: Story) -> list[str]:
     """The last lines of a run: what came of it."""
     if not story.first:
@@ -107,9 +120,12 @@ def ending(story: Story) -> list[str]:
     spread = f"spread {story.first_spread_points:.1f} → {story.spreads_points[-1]:.1f} points"
     split = f"{_count_text(story.split_count, 'bundle')} split"
     facts = f"{split}, {story.moved_count} moved, {story.rounds_count} rounds, lag {lag(story)}"
+    changed = [f"  {change}" for change in changes(story)]
+    if changed:
+        changed.insert(0, "changed from another terminal:")
     if story.is_balanced:
-        return [f"balanced, first after {story.balanced_after_s or 0:.0f} s: {spread}, {facts}"]
-    return [f"not balanced: {spread}, {facts}", *(f"  {problem}" for problem in story.problems())]
+        return [f"balanced, first after {story.balanced_after_s or 0:.0f} s: {spread}, {facts}", *changed]
+    return [f"not balanced: {spread}, {facts}", *(f"  {each}" for each in story.problems()), *changed]
 
 
 @dataclass(slots=True)
@@ -121,6 +137,7 @@ class Lines:
     _rounds_count: int = 0
     _fleet_shown: bool = False
     _happenings_count: int = 0
+    _changes_count: int = 0
 
     @contextmanager
     def show_step(self, what: str) -> Iterator[None]:
@@ -135,8 +152,8 @@ class Lines:
         """Say where things are."""
         for place in (
             f"metrics {story.metrics_url}",
-            f"Kafka {story.bootstrap}",
             f"settings {story.settings_file}",
+            f"in a second terminal: {story.command}",
         ):
             self._line(place)
         yield
@@ -151,6 +168,9 @@ class Lines:
         for text in story.happenings[self._happenings_count :]:
             self._line(text)
         self._happenings_count = len(story.happenings)
+        for text in changes(story)[self._changes_count :]:
+            self._line(f"changed {text}")
+        self._changes_count = len(story.controls)
         for decision in story.decisions:
             if self._fates.get(decision.action_id) != decision.fate:
                 self._decision(decision, is_new=decision.action_id not in self._fates)
