@@ -122,9 +122,9 @@ class BrokerLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     group: str | None
     """Isolation policy it is primary in; null: the default group."""
     gives_none: str | None = None
-    """Why no bundle of it may move away now, for a person; left out where one may, if nothing holds the whole round."""
+    """Why balancing moves no bundle away from it now, for a person; left out where nothing but a hold of the whole round would keep it."""
     receives_none: str | None = None
-    """Why no bundle may move to it now, for a person; left out where one may, if nothing holds the whole round."""
+    """Why balancing moves no bundle to it now, for a person; left out likewise."""
 
 
 class KafkaBrokerLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -139,9 +139,9 @@ class KafkaBrokerLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     out_bytes_per_s: int | None = None
     """Network traffic out."""
     leading_count: int | None = None
-    """Partitions it leads of those that move."""
+    """Partitions it leads of those that move, or are planned to."""
     gaining_count: int | None = None
-    """Replicas it gains of those that move."""
+    """Replicas it gains of them."""
 
 
 class ExaminedRow(msgspec.Struct, frozen=True, kw_only=True):
