@@ -75,14 +75,15 @@ _HEADS = ("broker", "usage", "by resource", "bundles", "messages/s", "bytes/s", 
 
 
 def _cells(row: dict[str, Any], data: RoundSummary) -> tuple[str, ...]:  # noqa: ARG001  the same form as for Kafka
-    measured = {name: value for name, value in row["resources"].items() if value != "not-measured"}
+    measured = [(value, name) for name, value in row["resources"].items() if value != "not-measured"]
+    measured.sort(reverse=True)
     rests = f", {row['resting_count']} rest" if row["resting_count"] else ""
     group = [] if row["group"] is None else [f"group {row['group']}"]
     standing = standing_text(row["gives_none"], row["receives_none"])
     return (
         row["broker"],
         f"{row['usage_points']:.1f} %" if measured else _UNKNOWN,
-        ", ".join(f"{name} {value:.1f}" for name, value in measured.items()) or "not measured",
+        ", ".join(f"{name} {value:.1f}" for value, name in measured) or "not measured",
         f"{row['bundles_count']}{rests}",
         _both(row, "messages_per_s"),
         _both(row, "bytes_per_s"),

@@ -82,7 +82,7 @@ east-1 (pulsar): acts, round 7 ended 30 s ago
   why
   usage mean 60.0, max 80.0 points
   broker  usage    by resource                                    bundles      messages/s           bytes/s
-  b1      62.1 %   cpu 62.1, bandwidth-in 8.0, bandwidth-out 9.0  40, 11 rest  1,200 in, 2,400 out  234,567 in, 1,000,000 out  group east
+  b1      62.1 %   cpu 62.1, bandwidth-out 9.0, bandwidth-in 8.0  40, 11 rest  1,200 in, 2,400 out  234,567 in, 1,000,000 out  group east
   b2      unknown  not measured                                   1            1 in + out           2 in + out                 gives and receives none: it is under maintenance
 """
     )
