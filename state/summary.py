@@ -290,6 +290,7 @@ def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
         other_balancers=_cut_balancers(summary.other_balancers, shown),
         brokers_failed=dict(list(summary.brokers_failed.items())[:shown]),
         brokers=summary.brokers[:shown],
+        kafka_brokers=summary.kafka_brokers[:shown],
         examined=msgspec.structs.replace(summary.examined, heaviest=summary.examined.heaviest[:shown]),
         candidates=msgspec.structs.replace(summary.candidates, heaviest=summary.candidates.heaviest[:shown]),
         splits=msgspec.structs.replace(summary.splits, heaviest=summary.splits.heaviest[:shown]),

@@ -11,7 +11,7 @@ from prometheus_client.samples import Sample
 
 from deploy.docs.examples import kafka_rounds
 from state.events import ActionOutcome, RejectReason
-from state.outputs import RoundSummary, Section, UsageSummary
+from state.outputs import BrokerLoad, RoundSummary, Section, UsageSummary
 from streaming.collector.kafka import EVENTS as KAFKA_EVENTS
 from streaming.collector.kafka import READ_RESULTS as KAFKA_RESULTS
 from streaming.collector.metrics import EVENTS as PULSAR_EVENTS
@@ -31,7 +31,7 @@ _HEAD = """\
 Each program serves its metrics at `/metrics` in the Prometheus format, beside `/healthz` and `/readyz`. Names that begin
 with `trimtab_collector_` belong to `trimtab collect`, with `trimtab_executor_` to `trimtab execute`; all
 others belong to the controller. Its counters rise when a batch has been published; a batch that is skipped because it was already published does not count. Bundles and topics are never labels,
-brokers only while a reassignment moves their replicas. A cluster's series exist from its first round, or its first
+brokers only for the usage of at most 100 of a cluster, and while a reassignment moves their replicas. A cluster's series exist from its first round, or its first
 event that was used.
 
 | metric | type | labels | meaning |
@@ -58,6 +58,17 @@ _EVENTS = EventObservation(
     counts=[EventCount(EVENT_TYPES[0], "used", 3)],
     rejected={"not-json": 1},
     action_results={"succeeded": 1},
+)
+
+_BUSY = BrokerLoad(
+    broker="b1",
+    usage_points=80.0,
+    resources={"cpu": 80.0},
+    messages_per_s=0.0,
+    bytes_per_s=0.0,
+    bundles_count=1,
+    excluded=False,
+    group=None,
 )
 
 
@@ -129,6 +140,7 @@ def _rounds() -> Iterable[Published]:
         system="pulsar",
         policy="avg-shedder",
         usage=UsageSummary(mean_points=50.0, max_points=80.0, stdev_points=20.0),
+        brokers=[_BUSY],
         examined=counted,
         candidates=counted,
         throttle=None,

@@ -1,8 +1,9 @@
 """Cluster: load of the fleet over time, how far it is from firing, what was done about it and with what effect."""
 
-from grafana_foundation_sdk.models import dashboard, units
+from grafana_foundation_sdk.builders import common as common_builders
+from grafana_foundation_sdk.models import common, dashboard, units
 
-from deploy.grafana.panels import POINTS, bars, frame, graph
+from deploy.grafana.panels import POINTS, WIDTH, bars, frame, graph
 from deploy.grafana.queries import SPLITS, UNLOADS, age, each_step, latest, rate, share_of_time
 from streaming.contract import families
 
@@ -44,6 +45,22 @@ _LOAD = [
         "Mean over the brokers that measured it. A resource that no broker measures is absent.",
         latest(families.BROKER_USAGE, 'resource!="overall"', 'stat="mean"', by="cluster, resource"),
         unit=POINTS,
+    ),
+    graph(
+        "Usage by broker",
+        "Each broker of the last round; of more than 100 the 100 heaviest. On Kafka the larger of network traffic in and out, where "
+        "[kafka.capacity] is declared. `trimtab status --brokers` says more about each.",
+        latest(families.USAGE_BY_BROKER, by="cluster, broker"),
+        unit=POINTS,
+        width=WIDTH,
+    ).legend(
+        common_builders.VizLegendOptions()
+        .show_legend(True)
+        .display_mode(common.LegendDisplayMode.TABLE)
+        .placement(common.LegendPlacement.RIGHT)
+        .calcs(["lastNotNull"])
+        .sort_by("Last *")
+        .sort_desc(True)
     ),
 ]
 

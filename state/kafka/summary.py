@@ -7,7 +7,9 @@ from math import inf
 from typing import Literal
 
 import msgspec
+import numpy as np
 
+from policies.columns import Ints
 from policies.throttle.lists import difference
 from policies.throttle.pacing_round import PacingExplanation
 from policies.throttle.rates import loads_of
@@ -22,6 +24,7 @@ from state.kafka.snapshot import Observation
 from state.memory import Header
 from state.outputs import (
     InFlightRow,
+    KafkaBrokerLoad,
     Output,
     RateViolation,
     RoundSummary,
@@ -90,9 +93,42 @@ def round_summary(
             actions_count=len(actions),
             actions=[action.id for action in actions],
             in_flight=in_flight,
+            kafka_brokers=_broker_rows(context),
             throttle=throttle,
         )
     )
+
+
+def _broker_rows(context: RoundContext) -> list[KafkaBrokerLoad]:
+    """The brokers with the most traffic, those without a measurement last, ties by id."""
+    observation, capacity = context.observation, context.settings.capacity
+    traffic = {
+        broker: [each for each in (use.in_bytes_per_s, use.out_bytes_per_s) if each is not None]
+        for broker, use in observation.use.items()
+    }
+    moves, leading, gaining = observation.moves, {}, {}
+    if moves is not None:
+        leading, gaining = _counts_of(moves.leader), _counts_of(moves.added.brokers)
+
+    def row(broker: int) -> KafkaBrokerLoad:
+        use, declared = observation.use[broker], capacity.network_of(broker)
+        return KafkaBrokerLoad(
+            broker=str(broker),
+            usage_points=100.0 * max(traffic[broker]) / declared if declared and traffic[broker] else None,
+            in_bytes_per_s=use.in_bytes_per_s,
+            out_bytes_per_s=use.out_bytes_per_s,
+            leading_count=None if moves is None else leading.get(broker, 0),
+            gaining_count=None if moves is None else gaining.get(broker, 0),
+        )
+
+    order = sorted(traffic, key=lambda broker: (not traffic[broker], -sum(traffic[broker]), broker))
+    return list(map(row, order[: summary.SHOWN_ROWS]))
+
+
+def _counts_of(brokers: Ints) -> dict[int, int]:
+    """How often each broker occurs."""
+    found, counts = np.unique(brokers, return_counts=True)
+    return dict(zip(found.tolist(), counts.tolist(), strict=True))
 
 
 def _throttle(

@@ -30,6 +30,7 @@ from state.outputs.summary import (
     Finding,
     InFlightRow,
     JudgedRow,
+    KafkaBrokerLoad,
     LeftRow,
     MaintenanceRow,
     MaintenanceSummary,

@@ -96,7 +96,7 @@ class ShadowSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The first 100 by name."""
 
 
-class BrokerLoad(msgspec.Struct, frozen=True, kw_only=True):
+class BrokerLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One broker in a round summary."""
 
     broker: str
@@ -109,12 +109,39 @@ class BrokerLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Message rate in + out."""
     bytes_per_s: float
     """Throughput in + out."""
+    in_messages_per_s: float | None = None
+    """How much of the message rate comes in, by the rates of its bundles; left out where they show no traffic."""
+    in_bytes_per_s: float | None = None
+    """The same of the throughput."""
     bundles_count: int
     """Bundles it owns, system bundles left out."""
+    resting_count: int = 0
+    """How many of them rest after a move (`cooldown`)."""
     excluded: bool
     """Whether it takes no part: excluded by the settings, under maintenance, or drained."""
     group: str | None
     """Isolation policy it is primary in; null: the default group."""
+    gives_none: str | None = None
+    """Why balancing moves no bundle away from it now, for a person; left out where nothing but a hold of the whole round would keep it."""
+    receives_none: str | None = None
+    """Why balancing moves no bundle to it now, for a person; left out likewise."""
+
+
+class KafkaBrokerLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One broker of a Kafka cluster in a round summary, as far as its reports say; what is left out is not known."""
+
+    broker: str
+    """Broker id."""
+    usage_points: float | None = None
+    """Traffic in or out, whichever is more, of the network capacity that `[kafka.capacity]` declares, 100 = fully used."""
+    in_bytes_per_s: int | None = None
+    """Network traffic in."""
+    out_bytes_per_s: int | None = None
+    """Network traffic out."""
+    leading_count: int | None = None
+    """Partitions it leads of those that move, or are planned to."""
+    gaining_count: int | None = None
+    """Replicas it gains of them."""
 
 
 class ExaminedRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -653,6 +680,8 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The same for each resource that at least one broker measured."""
     brokers: list[BrokerLoad]
     """The brokers with the highest usage, at most 100."""
+    kafka_brokers: list[KafkaBrokerLoad] = []
+    """The brokers of a Kafka cluster with the most traffic, at most 100; left out where none reported."""
     examined: Section[ExaminedRow]
     """Pairs or brokers the policy looked at."""
     candidates: Section[CandidateRow]

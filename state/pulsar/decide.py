@@ -145,7 +145,7 @@ def _decide(
     actions = [output for output, _ in made]
     outputs = [*actions, *(output for output, _ in proposed)]
     summary = msgspec.structs.replace(
-        summarize(context, table, decided, actions=actions, findings=found),
+        summarize(context, table, decided, mask_codes=codes, actions=actions, findings=found),
         promises=promised_,
         approval=approvals.section(context, answers, made),
         upkeep=drains.section(context, decided.drained),

@@ -8,13 +8,13 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from policies.columns import Codes
 from policies.shedding.contract import BUNDLE_OUTCOMES, BundleOutcome, SheddingPlan
 from policies.shedding.view import Side, Traffic
 from policies.usage import RESOURCES
 from state.closing import Hold
 from state.ledger import Decision
 from state.outputs import (
-    BrokerLoad,
     BrokerTraffic,
     CandidateRow,
     ExaminedRow,
@@ -29,6 +29,7 @@ from state.outputs import (
 )
 from state.pulsar import splits
 from state.pulsar.approvals import Answers
+from state.pulsar.brokers import broker_rows
 from state.pulsar.drains import Drained
 from state.pulsar.holds import other_balancers
 from state.pulsar.masks import MASK_REASONS
@@ -72,10 +73,11 @@ def summarize(
     table: PolicyView,
     decided: Decided,
     *,
+    mask_codes: Codes,
     actions: Sequence[Output],
     findings: Sequence[Finding],
 ) -> RoundSummary:
-    """The summary of a round; ``table`` is the view that it was decided on."""
+    """The summary of a round; ``table`` is the view that it was decided on, ``mask_codes`` are those of the fleet's leading bundles."""
     framed = frame(
         context.closing,
         context.header,
@@ -93,7 +95,7 @@ def summarize(
         brokers_excluded=[name for name, kept in zip(loads.names, loads.included, strict=True) if not kept],
         usage=loads.usage_summary(),
         resources=resource_summaries(loads),
-        brokers=broker_rows(context),
+        brokers=broker_rows(context, table, mask_codes),
         judged=judged_section(context.ledger.list_verdicts()),
         shadow=table.shadow,
         actions_count=len(actions),
@@ -119,31 +121,6 @@ def resource_summaries(loads: Loads) -> dict[str, UsageSummary]:
         if summary is not None:
             summaries[name] = summary
     return summaries
-
-
-def broker_rows(context: RoundContext) -> list[BrokerLoad]:
-    """The heaviest brokers, ties by name."""
-    loads, groups = context.loads, context.groups
-    order = np.argsort(-loads.usage_ratio, kind="stable")[:SHOWN_ROWS].tolist()
-    names = [loads.names[row] for row in order]
-    return [
-        BrokerLoad(
-            broker=name,
-            usage_points=float(100.0 * loads.usage_ratio[row]),
-            resources={
-                resource: float(loads.percents[row, column])
-                if loads.measured[row, column]
-                else "not-measured"
-                for column, resource in enumerate(RESOURCES)
-            },
-            messages_per_s=float(loads.messages_per_s[row]),
-            bytes_per_s=float(loads.bytes_per_s[row]),
-            bundles_count=len(context.advanced.rows_of(name) or ()),
-            excluded=not bool(loads.included[row]),
-            group=group,
-        )
-        for row, name, group in zip(order, names, groups.names_of(names), strict=True)
-    ]
 
 
 def judged_section(decisions: Sequence[Decision]) -> Section[JudgedRow] | None:

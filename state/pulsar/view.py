@@ -106,6 +106,8 @@ class RoundContext:
     reports: dict[str, WaitingReport]
     loads: Loads
     """As they were measured."""
+    rates: Floats
+    """What each broker of ``loads`` carries, (n, 4): see ``broker_rates``."""
     costs: Costs
     """What traffic costs the brokers that reported."""
 
@@ -171,6 +173,7 @@ def round_context(
 ) -> RoundContext:
     """The round with its loads, after what traffic costs was learned from them."""
     loads = measure(closing, advanced, reports)
+    rates = broker_rates(advanced, loads)
     return RoundContext(
         closing=closing,
         header=header,
@@ -178,7 +181,8 @@ def round_context(
         advanced=advanced,
         reports=reports,
         loads=loads,
-        costs=learn_costs(advanced, loads, header.ledger.unsettled_brokers(end_ms=closing.end_ms)),
+        rates=rates,
+        costs=learn_costs(advanced, loads, rates, header.ledger.unsettled_brokers(end_ms=closing.end_ms)),
     )
 
 
@@ -276,19 +280,28 @@ def _counts(reports: list[BrokerReport]) -> Floats:
     return counts
 
 
-def learn_costs(advanced: Advanced, measured: Loads, moving: Collection[str]) -> Costs:
+def broker_rates(advanced: Advanced, measured: Loads) -> Floats:
+    """Messages/s in and out and bytes/s in and out of each broker that reported, (n, 4).
+
+    Their sums are what the broker reports; how much of it goes in and out is as its bundles say. All 0 where none of them has traffic.
+    """
+    fleet = advanced.fleet
+    edges = np.searchsorted(fleet.owner[: advanced.owned_count], np.arange(len(fleet.brokers) + 1))
+    rates = sum_runs(edges, advanced.present_rates(np.arange(advanced.owned_count)))
+    rates = rates[match(fleet.brokers, measured.names)]
+    for first, reported in ((0, measured.messages_per_s), (2, measured.bytes_per_s)):
+        total = rates[:, first] + rates[:, first + 1]
+        share = np.divide(reported, total, out=np.ones_like(total), where=total > 0)
+        rates[:, first : first + 2] *= share[:, None]
+    return rates
+
+
+def learn_costs(advanced: Advanced, measured: Loads, rates: Floats, moving: Collection[str]) -> Costs:
     """Learn in ``advanced.fleet`` what traffic costs, and give the costs of the brokers that reported.
 
     Brokers with a bundle on its way, or just arrived (``moving``), teach nothing: their reports show the past, or clients that reconnect.
     """
     fleet, names = advanced.fleet, measured.names
-    edges = np.searchsorted(fleet.owner[: advanced.owned_count], np.arange(len(fleet.brokers) + 1))
-    rates = sum_runs(edges, advanced.present_rates(np.arange(advanced.owned_count)))
-    rates = rates[match(fleet.brokers, names)]
-    for first, reported in ((0, measured.messages_per_s), (2, measured.bytes_per_s)):
-        total = rates[:, first] + rates[:, first + 1]
-        share = np.divide(reported, total, out=np.ones_like(total), where=total > 0)
-        rates[:, first : first + 2] *= share[:, None]
     fleet.costs, costs = learn(
         fleet.costs,
         names,

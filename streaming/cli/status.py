@@ -19,6 +19,7 @@ from state.outputs import (
     RoundSummary,
     UsageSummary,
 )
+from streaming.cli.brokers import broker_lines, list_brokers
 from streaming.cli.control import Standing, find_standings, read_control
 from streaming.cli.options import example, settings_options
 from streaming.cli.output import (
@@ -132,20 +133,29 @@ class ClusterStatus:
 @click.option(
     "--cluster", "clusters", multiple=True, metavar="NAME", help="May be repeated; all if not given."
 )
+@click.option(
+    "--brokers",
+    "shows_brokers",
+    is_flag=True,
+    help="Show who carries what instead: usage, bundles and traffic of the 100 heaviest brokers, and why one gives or receives no bundle.",
+)
 @click.option("--watch", is_flag=True, help="Show it again every few seconds; Ctrl-C or SIGTERM ends it.")
 @format_option("JSON and YAML are a list with one object per cluster.")
-def status_command(settings: Settings, clusters: tuple[str, ...], form: str, *, watch: bool) -> None:
+def status_command(
+    settings: Settings, clusters: tuple[str, ...], form: str, *, watch: bool, shows_brokers: bool
+) -> None:
     """Show what is in force for each cluster as its controller applied it, and why nothing happens."""
     newest = Newest(settings)
+    text_of_, tree_of = (brokers_text, brokers_tree) if shows_brokers else (status_text, status_tree)
     with watched() if watch else nullcontext():
         while True:
             statuses = list(_statuses(settings, set(clusters), newest))
             if watch:
                 click.clear()
             if form == "table":
-                click.echo("\n".join(map(status_text, statuses)), nl=False)
+                click.echo("\n".join(map(text_of_, statuses)), nl=False)
             else:
-                click.echo(render(list(map(status_tree, statuses)), form), nl=False)
+                click.echo(render(list(map(tree_of, statuses)), form), nl=False)
             if not watch:
                 return
             time.sleep(_WATCH_S)
@@ -315,6 +325,25 @@ def status_tree(status: ClusterStatus) -> dict[str, Any]:
     return tree
 
 
+_BROKERS_FIELDS = (
+    "cluster system round end age_s is_late outcome reason mode paused failing_since brokers_reporting_count "
+    "brokers_missing_count usage"
+)
+
+
+def brokers_tree(status: ClusterStatus) -> dict[str, Any]:
+    """Who carries what, for a program."""
+    whole = status_tree(status) | {"brokers_missing_count": status.event.data.brokers_missing_count}
+    return {name: whole[name] for name in _BROKERS_FIELDS.split()} | list_brokers(status.event.data)
+
+
+def brokers_text(status: ClusterStatus) -> str:
+    """Who carries what, for a person, below what holds the whole round."""
+    data = status.event.data
+    above = [*_lateness(status), outcome_text(data), *([] if data.usage is None else [_usage(data.usage)])]
+    return text_of([_head(status), *(f"  {line}" for line in above), *broker_lines(data)])
+
+
 def status_text(status: ClusterStatus) -> str:
     """For a person: what is in force, what happened last, and why nothing did."""
     data = status.event.data
@@ -353,12 +382,16 @@ def status_text(status: ClusterStatus) -> str:
         *_throttle(data),
     ]
     rows = [("" if number else name, line) for name, lines in parts for number, line in enumerate(lines)]
+    return text_of([_head(status), *table_lines(rows)])
+
+
+def _head(status: ClusterStatus) -> str:
+    data = status.event.data
     mode = "acts" if data.mode == "act" else "dry-run"
     if data.paused:
         until = "" if data.control is None or data.control.until is None else f" until {data.control.until}"
         mode = f"{mode}, PAUSED{until}"
-    head = f"{data.cluster} ({data.system}): {mode}, round {data.round} ended {age_text(status.age_s)}"
-    return text_of([head, *table_lines(rows)])
+    return f"{data.cluster} ({data.system}): {mode}, round {data.round} ended {age_text(status.age_s)}"
 
 
 def _controller(status: ClusterStatus) -> str:

@@ -2,7 +2,7 @@
 
 These are pure declarations, so that dashboards, alert rules and documentation can name metrics without loading the code
 that serves them. Invariants: names are those that Prometheus scrapes; bundles and topics are never labels; brokers are
-labels only while a reassignment moves their replicas.
+labels only for the usage of at most 100 of a cluster, and while a reassignment moves their replicas.
 """
 
 from dataclasses import dataclass
@@ -95,6 +95,14 @@ BROKER_USAGE = _gauge(
     "cluster",
     "resource",
     "stat",
+)
+USAGE_BY_BROKER = _gauge(
+    "usage_by_broker_points",
+    "Usage of each broker in the last round, in percentage points; of a cluster with more than 100 brokers, of the 100 heaviest: on Pulsar "
+    "those with the highest usage, on Kafka those with the most network traffic, where [kafka.capacity] is declared. No series where it "
+    "is not measured.",
+    "cluster",
+    "broker",
 )
 BROKERS = _gauge("brokers", "Brokers in the last round.", "cluster", "state")
 OUTLIERS = _gauge(

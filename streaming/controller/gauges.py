@@ -1,7 +1,7 @@
 """The gauges of all clusters: one collector of Prometheus' client over what each cluster's newest summaries say.
 
 A round's values are worked out when it is published, so that a summary that cannot be shown never spoils a scrape. What is unknown is NaN.
-Bundles and topics are never labels, and brokers only while a reassignment moves their replicas: they come and go with it.
+Bundles and topics are never labels, and brokers only those of the last round's summary, at most 100 of a cluster: they come and go with it.
 """
 
 import math
@@ -101,6 +101,7 @@ class ClusterGauges(Collector):
             for stat in ("mean", "max", "stdev"):
                 points = None if usage is None else getattr(usage, f"{stat}_points")
                 yield families.BROKER_USAGE, (resource, stat), points
+        yield from _usage_by_broker(summary)
         findings = summary.findings.outcomes
         for kind in {*self._finding_kinds, *findings}:
             yield families.FINDINGS, (kind,), findings.get(kind, 0)
@@ -127,6 +128,16 @@ class ClusterGauges(Collector):
         yield families.THRESHOLD, (), stand.threshold_points if stand else None
         yield families.HIT_COUNT, (), stand.hit_count if stand else None
         yield families.NEEDED_HIT_COUNT, (), stand.needed_hit_count if stand else None
+
+
+def _usage_by_broker(summary: RoundSummary) -> Iterator[Sample]:
+    """What is known of the brokers that the summary shows; a broker that measures nothing has no usage of 0."""
+    for row in summary.brokers:
+        if any(value != "not-measured" for value in row.resources.values()):
+            yield families.USAGE_BY_BROKER, (row.broker,), row.usage_points
+    for broker in summary.kafka_brokers:
+        if broker.usage_points is not None:
+            yield families.USAGE_BY_BROKER, (broker.broker,), broker.usage_points
 
 
 def strip_numbers(outcome: str) -> str:

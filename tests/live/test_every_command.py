@@ -100,6 +100,7 @@ def test_each_command_does_its_work_as_a_process(stage: Stage, tmp_path: Path):
     assert action["id"] in show("actions tail", *config, *newest)
     assert action["data"]["reason"] in show("actions why", *config, action["id"])
     assert "east-1 (pulsar): acts" in show("status", *config)
+    assert "by resource" in show("status", *config, "--brokers")
     assert f"east-1 round {number} " in show("rounds tail", *config, *newest)
     assert action["id"] in show("rounds show", *config, "--cluster", "east-1", number)
     assert "closed loop" in show(

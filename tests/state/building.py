@@ -30,7 +30,7 @@ from state.pulsar.budgets import with_rules
 from state.pulsar.fleet import Advanced, Sampling, advance
 from state.pulsar.holds import Calm, Holds
 from state.pulsar.memory import Fleet, ShadowMoves, WaitingReport
-from state.pulsar.view import Loads, PolicyView, RoundContext, measure, policy_view
+from state.pulsar.view import Loads, PolicyView, RoundContext, broker_rates, measure, policy_view
 from state.settings import ClusterSettings, PulsarSettings
 from tests.policies.fleets import evidence_names
 from tests.state.traces import load
@@ -234,6 +234,7 @@ def seen(
         advanced=advanced,
         reports=found,
         loads=loads,
+        rates=broker_rates(advanced, loads),
         costs=plain_costs(loads.limits),
     )
     return Seen(context=context, table=policy_view(context, open_to_all(context), ()))

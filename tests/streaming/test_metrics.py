@@ -8,7 +8,16 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from state.outputs import BrokerTraffic, JudgedRow, PromiseRow, PromisesSummary, RoundSummary, Section
+from state.outputs import (
+    BrokerLoad,
+    BrokerTraffic,
+    JudgedRow,
+    KafkaBrokerLoad,
+    PromiseRow,
+    PromisesSummary,
+    RoundSummary,
+    Section,
+)
 from streaming.contract import families
 from streaming.controller.metrics import KnownLabels, Metrics
 from streaming.controller.published import Repeat
@@ -128,6 +137,40 @@ def test_a_cluster_has_all_its_series_from_its_first_round_with_nan_for_what_nob
 ):
     found = value(after(ROUND), f"trimtab_{name}", cluster="east-1", **labels)
     assert found == pytest.approx(expected, nan_ok=True)
+
+
+def busy(broker: str, usage_points: float, cpu: Any = 1.0) -> BrokerLoad:
+    return BrokerLoad(
+        broker=broker,
+        usage_points=usage_points,
+        resources={"cpu": cpu},
+        messages_per_s=0.0,
+        bytes_per_s=0.0,
+        bundles_count=0,
+        excluded=False,
+        group=None,
+    )
+
+
+def usage_by_broker(metrics: Metrics) -> dict[str, float]:
+    """The samples by broker."""
+    name = "trimtab_usage_by_broker_points"
+    page = text_string_to_metric_families(generate_latest(metrics.registry).decode())
+    return {
+        each.labels["broker"]: each.value for family in page for each in family.samples if each.name == name
+    }
+
+
+def test_each_broker_of_the_last_round_has_its_usage_if_it_was_measured_and_no_other_has_a_series():
+    first = msgspec.structs.replace(ROUND, brokers=[busy("b1", 60.0), busy("b2", 0.0, "not-measured")])
+    assert usage_by_broker(after(first)) == {"b1": 60.0}
+    assert usage_by_broker(after(first, msgspec.structs.replace(ROUND, brokers=[busy("b3", 5.0)]))) == {
+        "b3": 5.0
+    }
+    rows = [KafkaBrokerLoad(broker="101", usage_points=40.0), KafkaBrokerLoad(broker="102")]
+    kafka = msgspec.structs.replace(ROUND, system="kafka", kafka_brokers=rows)
+    assert usage_by_broker(after(kafka)) == {"101": 40.0}
+    assert not usage_by_broker(after(ROUND))
 
 
 def test_counters_add_up_and_the_numbers_in_an_outcome_do_not_become_series():

@@ -9,7 +9,14 @@ from policies.throttle.lists import ThrottledLists
 from policies.throttle.needs import Lack
 from policies.throttle.pacing_round import PacingExplanation, PacingMemory
 from policies.throttle.progress import Basis, Eta
-from policies.throttle.rates import BrokerRole, ThrottleSettings, Violation
+from policies.throttle.rates import (
+    BrokerNetwork,
+    BrokerRole,
+    NetworkCapacitySettings,
+    NetworkUse,
+    ThrottleSettings,
+    Violation,
+)
 from policies.throttle.roles import by_role
 from state.events import BrokerLogs, KafkaLoadReport
 from state.kafka import summary
@@ -17,7 +24,14 @@ from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs
 from state.kafka.reconcile import NO_DRIFT, NOTHING_BROKEN, Broken, Drift
 from state.kafka.snapshot import Observation
 from state.memory import Header
-from state.outputs import InFlightRow, RateViolation, RoundSummary, ThrottleSummary, UnknownNumber
+from state.outputs import (
+    InFlightRow,
+    KafkaBrokerLoad,
+    RateViolation,
+    RoundSummary,
+    ThrottleSummary,
+    UnknownNumber,
+)
 from state.settings import ClusterSettings, KafkaSettings
 from tests.state.building import closing, published, unload
 from tests.state.kafka.reporting import (
@@ -123,9 +137,10 @@ def summarized(
     broken: Broken = NOTHING_BROKEN,
     is_held: bool = False,
     actions_count: int = 0,
+    settings: ClusterSettings | None = None,
 ) -> RoundSummary:
     context = summary.RoundContext(
-        closing=closing(),
+        closing=closing(settings=settings or ClusterSettings()),
         header=Header(length_ms=60_000, system="kafka"),
         memory=memory or KafkaMemory(),
         reports=REPORTS,
@@ -160,6 +175,41 @@ def test_a_round_says_who_reported_and_which_live_broker_did_not() -> None:
     assert found.brokers_reporting == ["1", "2"]
     assert (found.brokers_live_count, found.brokers_missing) == (3, ["4"])
     assert found.oldest_report_age_s == 10.0
+
+
+def test_brokers_say_what_they_carry_the_busiest_first_and_what_is_not_known_is_left_out() -> None:
+    """One partition moves: broker 1 leads it, and it goes to broker 3. Of broker 2 nothing is known, of broker 5 only what it sends."""
+    capacity = NetworkCapacitySettings(
+        network_bytes_per_s=1_000, brokers={"5": BrokerNetwork(network_bytes_per_s=50)}
+    )
+    use = {
+        2: NetworkUse(),
+        1: NetworkUse(in_bytes_per_s=100, out_bytes_per_s=40),
+        5: NetworkUse(out_bytes_per_s=20),
+    }
+    settings = ClusterSettings(kafka=KafkaSettings(capacity=capacity))
+    found = summarized(observation=replace(SEEN, use=use), settings=settings).kafka_brokers
+    assert found == [
+        KafkaBrokerLoad(
+            broker="1",
+            usage_points=10.0,
+            in_bytes_per_s=100,
+            out_bytes_per_s=40,
+            leading_count=1,
+            gaining_count=0,
+        ),
+        KafkaBrokerLoad(broker="5", usage_points=40.0, out_bytes_per_s=20, leading_count=0, gaining_count=0),
+        KafkaBrokerLoad(broker="2", leading_count=0, gaining_count=0),
+    ]
+
+
+def test_without_a_report_of_the_moves_no_broker_is_said_to_lead_or_gain_none_and_a_hundred_are_shown() -> (
+    None
+):
+    use = {broker: NetworkUse(in_bytes_per_s=broker) for broker in range(101)}
+    found = summarized(observation=replace(NOTHING_KNOWN, use=use)).kafka_brokers
+    assert [row.broker for row in found] == [str(broker) for broker in range(100, 0, -1)]
+    assert {(row.leading_count, row.gaining_count, row.usage_points) for row in found} == {(None, None, None)}
 
 
 def test_where_nothing_was_judged_nothing_is_said_of_the_throttle() -> None:
