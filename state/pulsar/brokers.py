@@ -28,7 +28,7 @@ _NOT_MEASURED = "it measures nothing that counts as usage"
 
 def broker_rows(context: RoundContext, table: PolicyView, mask_codes: Codes) -> list[BrokerLoad]:
     """The heaviest brokers, ties by name; ``mask_codes`` are those of the fleet's leading bundles."""
-    loads, standing = context.loads, _Standing.of(context, table, mask_codes)
+    loads, standing = context.loads, _Standing.from_round(context, table, mask_codes)
     order = np.argsort(-loads.usage_ratio, kind="stable")[:SHOWN_ROWS]
     names = [loads.names[row] for row in order.tolist()]
     groups, counts = context.groups.names_of(names), standing.counts_of(names)
@@ -87,7 +87,7 @@ class _Standing:
     calm: Calm
 
     @staticmethod
-    def of(context: RoundContext, table: PolicyView, mask_codes: Codes) -> "_Standing":
+    def from_round(context: RoundContext, table: PolicyView, mask_codes: Codes) -> "_Standing":
         fleet, brokers, width = context.fleet, table.view.brokers, len(masks.MASK_REASONS)
         codes = fleet.owner[: len(mask_codes)] * width + mask_codes
         sizes = np.bincount(table.broker_groups)
