@@ -31,7 +31,7 @@ from streaming.cli.options import (
 from streaming.cli.output import progress
 from streaming.controller.feed import CLUSTER, FAST, Fed, sample_events, shift_to
 from streaming.controller.recording import STANDARD, BadRecording, opened_for_reading, opened_for_recording
-from streaming.process.exits import Refused, WrongUse, raised_as
+from streaming.process.exits import Refused, WrongUse, raised_as, words_of
 from streaming.process.stop_signals import stopped_by_signals
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.identity import AcceptedClusters, identity_of
@@ -114,7 +114,7 @@ def record_command(
     except FileExistsError as error:
         raise WrongUse(f"{file} exists: give a new file, a recording is never overwritten") from error
     except OSError as error:
-        raise WrongUse(f"{file} cannot be written: {error.strerror or error}") from error
+        raise WrongUse(f"{file} cannot be written: {words_of(error)}") from error
     click.echo(f"{count} records written to {file}", err=True)
 
 

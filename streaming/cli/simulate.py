@@ -18,7 +18,7 @@ from state.outputs import rfc3339
 from state.overlay import epoch_ms
 from streaming.cli.options import TIME_HELP, Moment, example, read_settings
 from streaming.cli.output import format_option, progress, render
-from streaming.process.exits import WrongUse, raised_as
+from streaming.process.exits import WrongUse, raised_as, words_of
 from streaming.settings import ClusterSettingsSource, ControllerSettings, Settings
 from streaming.simulator.scenarios import SCENARIOS, limit_hours
 from streaming.simulator.setup import SESSIONS_COUNT
@@ -70,7 +70,10 @@ def _name_configs(configs: Sequence[Path]) -> list[tuple[str, Path]]:
 
 def _write_page(file: Path, page: str) -> None:
     """Write the page, and say so."""
-    file.write_text(page, encoding="utf-8")
+    try:
+        file.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise WrongUse(f"--html {file} cannot be written: {words_of(error)}") from error
     click.echo(f"page written to {file}", err=True)
 
 

@@ -41,6 +41,7 @@ from streaming.kafka.cluster import (
     ThrottlesFound,
     cluster_of,
 )
+from streaming.process.exits import words_of
 from streaming.settings import ClusterSettingsSource, KafkaTarget, Settings
 from streaming.transport.errors import PublishError
 from streaming.transport.side import EventSink
@@ -79,7 +80,7 @@ def read_planned(path: str | None, before: Planned) -> tuple[Planned, list[str]]
     except FileNotFoundError:
         return {}, []
     except (OSError, msgspec.MsgspecError) as error:
-        return before, [f"{path} cannot be read, so the plan before it counts: {error}"]
+        return before, [f"{path} cannot be read, so the plan before it counts: {words_of(error)}"]
     planned: dict[Partition, tuple[int, ...]] = {}
     odd = []
     for row in found.partitions:
