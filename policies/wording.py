@@ -1,9 +1,19 @@
-"""Sentences that people read: counts in singular and plural."""
+"""Sentences that people read: counts in singular and plural, numbers in digits."""
+
+from decimal import Decimal
 
 
 def counted(count: int, noun: str) -> str:
     """A count with its noun, such as ``1 round`` and ``8 rounds``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def digits(value: float, significant: int = 6) -> str:
+    """A number with so many significant digits, never with an exponent: ``0.25``, ``0.0000123``, ``1,500,000``."""
+    text = f"{value:.{significant}g}"
+    if "e+" in text:
+        return f"{value:,.0f}"
+    return f"{Decimal(text):f}" if "e-" in text else text
 
 
 def found_in(hit_count: int, needed_count: int) -> str:

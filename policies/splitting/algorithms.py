@@ -12,6 +12,7 @@ import numpy as np
 from policies.splitting.balanced_flow_divide import BALANCED_FLOW_DIVIDE, balanced_flow_divide
 from policies.splitting.cut import Boundary, BundleLimits, Cut, SplitQuestion, cut_at, no_cut
 from policies.splitting.ranges import BadRange
+from policies.wording import digits
 
 RANGE_EQUALLY_DIVIDE = "range_equally_divide"
 TOPIC_COUNT_EQUALLY_DIVIDE = "topic_count_equally_divide"
@@ -101,8 +102,8 @@ def flow_or_qps_equally_divide(question: SplitQuestion) -> Cut:
     totals = math.fsum(messages.tolist()), math.fsum(volume.tolist())
     if totals[0] < limits.messages_per_s * allowed and totals[1] < limits.bytes_per_s * allowed:
         return no_cut(
-            f"{totals[0]:g} messages/s and {totals[1]:g} bytes/s are below the limits of "
-            f"{limits.messages_per_s:g} and {limits.bytes_per_s:g} and {question.difference_threshold_percent:g} %"
+            f"{digits(totals[0])} messages/s and {digits(totals[1])} bytes/s are below the limits of "
+            f"{digits(limits.messages_per_s)} and {digits(limits.bytes_per_s)} and {digits(question.difference_threshold_percent)} %"
         )
     loads = messages[stands_for].tolist(), volume[stands_for].tolist()
     wanted = _walk(positions.tolist(), *loads, limits, question.boundary)

@@ -16,7 +16,7 @@ from policies.columns import Bools
 from policies.splitting.criteria import hot_partitions
 from policies.splitting.plan import NO_TOPIC, TRIGGERS, UNITS, SplitSettings, TopicTable, evidence_name
 from policies.usage import RESOURCES
-from policies.wording import counted
+from policies.wording import counted, digits
 from state.events import SESSIONS, TOPICS, Tick
 from state.ledger import HOUR_MS
 from state.outputs import Finding, rfc3339
@@ -121,7 +121,7 @@ def _above_limit(lasting: Bools, loads: Loads) -> Iterator[Finding]:
                 broker=loads.names[row],
                 bytes_per_s=None,
                 advice=f"the {resource} of {loads.names[row]} is at {loads.percents[row, column]:.1f} % of its limit "
-                f"{loads.limits[row, column]:g}, and above {MOST_USAGE_POINTS:g} % for {LASTING_ROUNDS} rounds or longer: the limit is "
+                f"{digits(loads.limits[row, column])}, and above {MOST_USAGE_POINTS:g} % for {LASTING_ROUNDS} rounds or longer: the limit is "
                 f"wrong; {_LIMIT_REMEDIES[resource]}",
             )
 
