@@ -12,7 +12,7 @@ import numpy as np
 from policies.splitting.balanced_flow_divide import BALANCED_FLOW_DIVIDE, balanced_flow_divide
 from policies.splitting.cut import Boundary, BundleLimits, Cut, SplitQuestion, cut_at, no_cut
 from policies.splitting.ranges import BadRange
-from policies.wording import digits
+from policies.wording import counted, digits
 
 RANGE_EQUALLY_DIVIDE = "range_equally_divide"
 TOPIC_COUNT_EQUALLY_DIVIDE = "topic_count_equally_divide"
@@ -40,7 +40,7 @@ def topic_count_equally_divide(question: SplitQuestion) -> Cut:
     """
     where, count = question.topics.positions, len(question.topics)
     if count < _FEWEST_TOPICS:
-        return no_cut(f"{count} topic in the bundle, two are needed")
+        return no_cut(f"{counted(count, 'topic')} in the bundle, two are needed")
     start, end = int(where[count // 2 - 1]), int(where[count // 2])
     reason = f"half of {count} topics on each side"
     if end - start <= 1:
@@ -70,7 +70,7 @@ def specified_positions_divide(question: SplitQuestion) -> Cut:
         raise PositionsMissing
     count = len(question.topics)
     if count < _FEWEST_TOPICS:
-        return no_cut(f"{count} topic in the bundle, two are needed")
+        return no_cut(f"{counted(count, 'topic')} in the bundle, two are needed")
     inside = [at for at in question.positions if question.range.lower < at < question.range.upper]
     if not inside:
         return no_cut(f"none of the positions given is strictly inside {question.range}")
@@ -90,7 +90,7 @@ def flow_or_qps_equally_divide(question: SplitQuestion) -> Cut:
     """
     topics, limits = question.topics, question.limits
     if len(topics) <= 1:
-        return no_cut(f"{len(topics)} topic in the bundle, two are needed")
+        return no_cut(f"{counted(len(topics), 'topic')} in the bundle, two are needed")
     loaded = np.flatnonzero((topics.messages_per_s > 0) | (topics.bytes_per_s > 0))
     positions, messages, volume = (
         column[loaded] for column in (topics.positions, topics.messages_per_s, topics.bytes_per_s)

@@ -202,9 +202,11 @@ def hold_decision(decision: ThrottleDecision, context: RoundContext) -> Hold | N
         return Hold("off", "kafka.throttle.enabled is false")
     if end_ms < memory.retry_ms:
         waits_s = (memory.retry_ms - end_ms) / 1000
+        count = memory.failures_count
+        failed = "the last decision was" if count == 1 else f"{count} decisions in a row were"
         return Hold(
             "retrying",
-            f"{memory.failures_count} decisions in a row were not carried out, the next is made in {digits(waits_s)} s",
+            f"{failed} not carried out, the next is made in {digits(waits_s)} s",
         )
     return None
 

@@ -20,7 +20,7 @@ from policies.columns import Bools, Floats, Ints
 from policies.shedding import fleet_planner
 from policies.shedding.rules import NO_GROUP, Limit, Rules, Spread
 from policies.shedding.view import BundleTable, Traffic
-from policies.wording import digits
+from policies.wording import counted, digits
 from state.guard_settings import (
     MOVED_PER_HOUR_RATIO,
     UNLOADS_PER_HOUR_COUNT,
@@ -81,7 +81,7 @@ def limits_of(
         lifetime_s = (context.closing.expires_ms - end_ms) / MS_PER_S
         most = max(1, int(UNLOADS_PER_S * lifetime_s))
         flying_count = ledger.unloads_in_flight_count(end_ms=end_ms)
-        text = f"an executor carries out {most} unloads within {digits(lifetime_s)} s, and as many are on their way or decided"
+        text = f"an executor carries out {counted(most, 'unload')} within {digits(lifetime_s)} s, and as many are on their way or decided"
         limits.append(Limit("action_ttl_s", most, _spent(flying_count), text=text))
     return tuple(each for each in limits if each.most)
 

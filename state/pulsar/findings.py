@@ -188,7 +188,8 @@ def of_actions(context: RoundContext, found: Effects) -> list[Finding]:
                 subject=bundle,
                 broker=each.verdict.broker,
                 bytes_per_s=None,
-                advice=f"its {each.kind} is said to have succeeded, {each.verdict.rounds_count} rounds of reports show no "
+                advice=f"its {each.kind} is said to have succeeded, {counted(each.verdict.rounds_count, 'round')} of reports "
+                f"show{'s' * (each.verdict.rounds_count == 1)} no "
                 f"effect: look for who undoes it; the bundle is left alone for ineffective_rest_s",
             )
             for bundle, each in sorted((resting | found.ineffective).items())

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, TypeVar, get_args
 import click
 import msgspec
 
+from policies.wording import counted
 from streaming.cli.facts import REJECTED_COUNT, CheckpointSeen, Facts, Missed, gather_facts
 from streaming.cli.options import example, settings_options
 from streaming.cli.output import age_text, counts_text, format_option, render, table_lines, text_of
@@ -275,7 +276,7 @@ def _rejected(facts: Facts) -> Iterator[Finding]:
     counts, topic = _known(facts.rejected), facts.settings.topics.dead_letter
     total = sum(counts.values())
     many = "at least " if total >= REJECTED_COUNT else ""
-    text = f"{many}{total} records went to {topic} in the last hour: {counts_text(counts)}"
+    text = f"{many}{counted(total, 'record')} went to {topic} in the last hour: {counts_text(counts)}"
     yield _warning(text) if counts else _ok(f"no record went to {topic} in the last hour")
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from policies.wording import counted
 from state.closing import UNBOUNDED, MemoryStart
 from state.overlay import epoch_ms
 from streaming.cli.options import (
@@ -115,7 +116,7 @@ def record_command(
         raise WrongUse(f"{file} exists: give a new file, a recording is never overwritten") from error
     except OSError as error:
         raise WrongUse(f"{file} cannot be written: {words_of(error)}") from error
-    click.echo(f"{count} records written to {file}", err=True)
+    click.echo(f"{counted(count, 'record')} written to {file}", err=True)
 
 
 @contextmanager
@@ -261,7 +262,8 @@ def replay_command(
     if waiting_count := replay.taken_count - sum(tally.results.values()):
         ends.append(f"{waiting_count} waiting in open rounds")
     click.echo(
-        f"{replay.taken_count} records: {', '.join(ends)}; {replay.written_count} events written", err=True
+        f"{counted(replay.taken_count, 'record')}: {', '.join(ends)}; {counted(replay.written_count, 'event')} written",
+        err=True,
     )
     for reason, count in sorted(tally.reasons.items()):
         click.echo(f"  rejected {reason}: {count}", err=True)
@@ -308,7 +310,7 @@ def feed_command(settings: Settings, recording: str | None, *, fast: bool) -> No
                 count = _feed(fed, sink, stop)
             except (BadRecording, EOFError, gzip.BadGzipFile) as error:
                 raise WrongUse(f"{recording}: {error}") from error
-    click.echo(f"{count} records fed", err=True)
+    click.echo(f"{counted(count, 'record')} fed", err=True)
 
 
 def _feed(records: Iterator[Fed], sink: EventSink, stop: threading.Event) -> int:
@@ -320,7 +322,7 @@ def _feed(records: Iterator[Fed], sink: EventSink, stop: threading.Event) -> int
             sink.flush()
             if time.monotonic() - said_s > _SAID_EVERY_S:
                 said_s = time.monotonic()
-                click.echo(f"{count} records fed", err=True)
+                click.echo(f"{counted(count, 'record')} fed", err=True)
             if stop.wait(wait_s):
                 break
         sink.send(record.key, record.value)

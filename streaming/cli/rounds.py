@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from policies.shedding.registry import find_policy
+from policies.wording import counted
 from state.outputs import CandidateRow, LeftRow, RoundSummary, Section, SplitRow
 from streaming.cli.options import broker_of, example, settings_options
 from streaming.cli.output import table_lines, text_of, value_text
@@ -236,7 +237,7 @@ def _round_lines(data: RoundSummary) -> Iterator[str]:
             f"{name} {value_text(value)}" for name, value in load.resources.items() if value != "not-measured"
         )
         mean = "" if data.usage is None else f", the mean is {data.usage.mean_points:.1f}"
-        yield f"  {load.broker} is at {load.usage_points:.1f} %{mean}: {', '.join(measured)}; {load.bundles_count} bundles"
+        yield f"  {load.broker} is at {load.usage_points:.1f} %{mean}: {', '.join(measured)}; {counted(load.bundles_count, 'bundle')}"
     for name in data.brokers_missing:
         yield f"  {name} did not report: {data.brokers_failed.get(name, 'the reason is not known')}"
     yield from looked_at_lines(data)

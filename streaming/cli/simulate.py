@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from policies.shedding.registry import POLICIES
+from policies.wording import counted
 from state.outputs import rfc3339
 from state.overlay import epoch_ms
 from streaming.cli.options import TIME_HELP, Moment, example, read_settings
@@ -373,7 +374,7 @@ def _files(
     from streaming.cli.recordings import record_for_now  # noqa: PLC0415  see `commands`
 
     with record_for_now(settings, "earliest" if since is None else epoch_ms(since)) as (file, count):
-        click.echo(f"{count} records read from {address}", err=True)
+        click.echo(f"{counted(count, 'record')} read from {address}", err=True)
         yield (file,)
 
 

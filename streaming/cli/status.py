@@ -440,13 +440,17 @@ def _describe_other_balancers(others: OtherBalancers | None) -> Iterator[str]:
 
 def _shadow(data: RoundSummary) -> Iterator[str]:
     if data.shadow is not None:
-        moved = f"{data.shadow.count} bundles are counted where the dry-run moved them"
-        yield f"{moved}: {_usage(data.shadow.usage)}"
+        moved = f"counted where the dry-run moved them: {counted(data.shadow.count, 'bundle')}"
+        yield f"{moved}; {_usage(data.shadow.usage)}"
 
 
 def _approval(found: ApprovalSummary | None) -> Iterator[str]:
     if found is not None:
-        waiting = f"{found.open_count} wait for `trimtab approve`" if found.open_count else "nothing waits"
+        waiting = (
+            f"{counted(found.open_count, 'proposal')} open, see `trimtab approve`"
+            if found.open_count
+            else "nothing waits"
+        )
         yield f"required for unloads and splits: {waiting}"
         yield from (f"{row.kind} {row.bundle} until {row.expires_at} ({row.id})" for row in found.open)
 

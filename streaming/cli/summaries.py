@@ -131,14 +131,14 @@ def _aftermath_lines(data: RoundSummary) -> Iterator[str]:
 
 def drain_line(row: DrainRow) -> str:
     """A drain in words."""
-    if row.state == "silent":
+    if row.state == "silent" or row.bundles_left_count is None:
         return f"drain of {row.name}: no report of it"
     if row.state == "empty":
         return f"drain of {row.name}: empty, under maintenance until it is ended"
     if row.state == "only-pulsars-own":
         bundles = f"{counted(row.pulsars_own_count or 0, 'bundle')} of Pulsar's own"
         return f"drain of {row.name}: empty but for {bundles}, under maintenance until it is ended"
-    return f"drain of {row.name}: {row.bundles_left_count} bundles left of {row.bundles_at_start_count}"
+    return f"drain of {row.name}: {counted(row.bundles_left_count, 'bundle')} left of {row.bundles_at_start_count}"
 
 
 def own_lines(row: DrainRow) -> Iterable[str]:

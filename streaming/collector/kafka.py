@@ -19,6 +19,7 @@ import msgspec
 
 from policies.throttle.moves import NO_LEADER
 from policies.throttle.rates import BrokerRole
+from policies.wording import counted
 from streaming.collector.collector import Cadence, Collector, EventWriter, Patience, Swept
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.network_metrics import NetworkMeter
@@ -333,9 +334,9 @@ class KafkaCollector(Collector):
             return self._fail("not-written", error)
         self._complete(began_s=began_s, brokers_count=len(swept.asked) - len(swept.failed))
         _LOG.info(
-            "sweep of %s: %d brokers, %d failed, %d partitions move, %d are planned to",
+            "sweep of %s: %s, %d failed; partitions that move: %d, that are planned to: %d",
             self._cluster,
-            len(swept.asked),
+            counted(len(swept.asked), "broker"),
             len(swept.failed),
             swept.moving_count,
             swept.planned_count,

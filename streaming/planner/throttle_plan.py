@@ -22,6 +22,7 @@ from policies.throttle.rates import (
     uniform_plan,
 )
 from policies.throttle.roles import BrokerRole, Role, of_role
+from policies.wording import counted
 from streaming.planner.throttle_request import Checked, NotPlanned, show
 
 PRICE = (
@@ -88,8 +89,9 @@ def _warnings(
     if still and len(reassignment.moves):
         yield f"no throttle is needed where nothing is copied: {show(still)}"
     if needs.whole_logs_count:
+        one_whole = "is counted with its" if needs.whole_logs_count == 1 else "are counted with their"
         yield (
-            f"{needs.whole_logs_count} new replicas are counted with their whole log: "
+            f"{counted(needs.whole_logs_count, 'new replica')} {one_whole} whole log: "
             "it is not known what they have already"
         )
     if needs.lacking:
@@ -184,7 +186,7 @@ def draw(plan: ThrottlePlan) -> str:
     fingerprint = plan.reassignment.moves.fingerprint()
     left_out = f", {len(plan.not_planned):,} not planned" if plan.not_planned else ""
     lines = [
-        f"{moving:,} partitions move, {still:,} without data movement{left_out}; fingerprint {fingerprint}",
+        f"{moving:,} {'partition moves' if moving == 1 else 'partitions move'}, {still:,} without data movement{left_out}; fingerprint {fingerprint}",
         *_draw_lists("leader", plan.lists.leader),
         *_draw_lists("follower", plan.lists.follower),
         *_table(plan),

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from policies.wording import counted
 from state.outputs import rfc3339
 from streaming.simulator.backtest import REFERENCES, Act, Opened, OpenRound, Why
 from streaming.simulator.score import BALANCED_POINTS, COLUMNS, Figures, Run, card
@@ -183,7 +184,8 @@ def _rank(figures: Figures) -> tuple[float, float, float]:
 
 def _describe_figures(name: str, figures: Figures) -> str:
     unloads, splits = figures["unloads"] or 0, figures["splits"] or 0
-    acts = f"{unloads:g} unload{'' if unloads == 1 else 's'}" + (f" and {splits:g} splits" if splits else "")
+    decided = [(unloads, "unload"), *([(splits, "split")] if splits else [])]
+    acts = " and ".join(f"{count:g} {noun}{'' if count == 1 else 's'}" for count, noun in decided)
     return (
         f"{name}: unbalanced in {figures['unbalanced_percent'] or 0:.0f} % of the rounds, hottest broker at "
         f"{figures['hottest_points'] or 0:.0f} % and brokers {figures['spread_points'] or 0:.0f} points apart in the mean, {acts}"
@@ -228,7 +230,7 @@ def open_text(found: Backtest) -> str:
     if refused:
         lines += [
             "",
-            f"{max(refused)} events were refused, as a controller would: `trimtab replay --only rejected` says why",
+            f"{counted(max(refused), 'event')} refused, as a controller would: `trimtab replay --only rejected` says why",
         ]
     if not found.differences:
         return "\n".join([*lines, "", "All candidates decided the same in every round.", ""])

@@ -7,6 +7,7 @@ from plotly.colors import qualitative
 from plotly.graph_objects import Figure, Scatter
 from plotly.subplots import make_subplots
 
+from policies.wording import counted
 from state.outputs import rfc3339
 from streaming.process.pages import document, render_figure
 from streaming.simulator.differences import NOTE, RECORDED_COLUMNS, Backtest, Decision, Difference, verdict
@@ -42,7 +43,7 @@ def render_page(runs: Sequence[Run], summaries: dict[str, str]) -> str:
 def _introduction(runs: Sequence[Run]) -> str:
     seeds = sorted({run.seed for run in runs})
     return (
-        f"<p class='note'>Means over {len(seeds)} seed{'s' if len(seeds) > 1 else ''} ({seeds[0]} to {seeds[-1]}). A fleet is "
+        f"<p class='note'>Means over {counted(len(seeds), 'seed')} ({seeds[0]} to {seeds[-1]}). A fleet is "
         f"balanced while the hottest and the coldest broker are at most {BALANCED_POINTS:g} points apart; measurement noise and "
         f"fast noise of the traffic do not count. <em>Perfect information</em> knows the true load; it is a floor. The plots show "
         f"seed {seeds[0]}: a line is a broker's usage, a red mark is a bundle that leaves it, a green one a bundle that arrives. "
@@ -212,7 +213,7 @@ def _open_loop(found: Backtest, cluster: str) -> list[str]:
     return [
         *parts,
         (
-            f"<p>{len(differing):,} rounds were decided differently:</p>"
+            f"<p>{counted(len(differing), 'round')} decided differently:</p>"
             f"<table class='text'><tr><th>round until, UTC</th>{head}</tr>{body}</table>{rest}"
         ),
     ]

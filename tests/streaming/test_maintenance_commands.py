@@ -158,6 +158,7 @@ def drain(state: str, left: int | None) -> DrainRow:
 
 
 def test_how_far_a_drain_is_is_said_in_bundles():
+    assert drain_line(drain("draining", 1)) == "drain of b3: 1 bundle left of 9"
     assert drain_line(drain("draining", 4)) == "drain of b3: 4 bundles left of 9"
     assert drain_line(drain("silent", None)) == "drain of b3: no report of it"
     assert drain_line(drain("empty", 0)) == "drain of b3: empty, under maintenance until it is ended"

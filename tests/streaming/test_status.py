@@ -190,7 +190,7 @@ def test_a_broker_paired_with_itself_is_near_nothing():
         ({}, "  control     as configured, no control event\n"),
         (
             {"shadow": SHADOW},
-            "  shadow      3 bundles are counted where the dry-run moved them: usage mean 50.0, max 60.0 points\n",
+            "  shadow      counted where the dry-run moved them: 3 bundles; usage mean 50.0, max 60.0 points\n",
         ),
         ({"brokers_failed": {"b3": "timeout"}}, "3 reporting, b3 failed (timeout)"),
         (

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from deploy.local.demo.story import Decision, Fate, Story
+from policies.wording import counted
 from state.outputs import RoundSummary, Split
 from streaming.planner.split import draw
 
@@ -69,7 +70,7 @@ def outcome(summary: RoundSummary) -> str:
     ]
     fired = summary.examined.outcomes.get("fired", 0)
     splits_count = summary.splits.outcomes.get("acted", 0)
-    unloads = _count_text(summary.actions_count - splits_count, "unload")
+    unloads = counted(summary.actions_count - splits_count, "unload")
     parts = [f"{unloads} from {fired} of {summary.examined.count} brokers", *held, *_splits(summary)]
     return "; ".join([*parts, others] if others else parts)
 
@@ -77,13 +78,9 @@ def outcome(summary: RoundSummary) -> str:
 def _splits(summary: RoundSummary) -> list[str]:
     """What became of the bundles that stand out for a split."""
     outcomes = summary.splits.outcomes
-    decided = [_count_text(outcomes["acted"], "split")] if "acted" in outcomes else []
+    decided = [counted(outcomes["acted"], "split")] if "acted" in outcomes else []
     waiting = [f"{count} not split: {name}" for name, count in sorted(outcomes.items()) if name != "acted"]
     return [*decided, *waiting]
-
-
-def _count_text(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def state(summary: RoundSummary | None) -> str:
@@ -105,8 +102,8 @@ def ending(story: Story) -> list[str]:
     if not story.first:
         return ["stopped before the fleet reported"]
     spread = f"spread {story.first_spread_points:.1f} → {story.spreads_points[-1]:.1f} points"
-    split = f"{_count_text(story.split_count, 'bundle')} split"
-    facts = f"{split}, {story.moved_count} moved, {story.rounds_count} rounds, lag {lag(story)}"
+    split = f"{counted(story.split_count, 'bundle')} split"
+    facts = f"{split}, {story.moved_count} moved, {counted(story.rounds_count, 'round')}, lag {lag(story)}"
     if story.is_balanced:
         return [f"balanced, first after {story.balanced_after_s or 0:.0f} s: {spread}, {facts}"]
     return [f"not balanced: {spread}, {facts}", *(f"  {problem}" for problem in story.problems())]
