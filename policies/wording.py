@@ -1,6 +1,9 @@
-"""Sentences that people read: counts in singular and plural, numbers in digits."""
+"""Sentences that people read: counts in singular and plural, numbers in digits, times to the second."""
 
+import re
 from decimal import Decimal
+
+_PART_OF_A_SECOND = re.compile(r"\.\d+(?=Z$)")
 
 
 def counted(count: int, noun: str) -> str:
@@ -14,6 +17,11 @@ def digits(value: float, significant: int = 6) -> str:
     if "e+" in text:
         return f"{value:,.0f}"
     return f"{Decimal(text):f}" if "e-" in text else text
+
+
+def time_text(time: str, *, is_exact: bool = False) -> str:
+    """A time of RFC 3339 to the second; an exact one, such as a round's end, only loses zeros."""
+    return time.replace(".000Z", "Z") if is_exact else _PART_OF_A_SECOND.sub("", time)
 
 
 def found_in(hit_count: int, needed_count: int) -> str:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from policies.shedding.registry import find_policy
-from policies.wording import counted
+from policies.wording import counted, time_text
 from state.outputs import CandidateRow, LeftRow, RoundSummary, Section, SplitRow
 from streaming.cli.options import broker_of, example, settings_options
 from streaming.cli.output import table_lines, text_of, value_text
@@ -318,7 +318,7 @@ def place_of(event: Rejected) -> str:
 def tail_rejected_text(event: Rejected) -> str:
     """A record that could not be used, in one line."""
     cluster = f" {event.cluster}" if event.cluster else ""
-    return f"{event.time or 'at an unknown time'}{cluster} {place_of(event)} {event.data.reason}: {event.data.detail}\n"
+    return f"{time_text(event.time or 'at an unknown time')}{cluster} {place_of(event)} {event.data.reason}: {event.data.detail}\n"
 
 
 def rejected_text(event: Rejected) -> str:
@@ -329,7 +329,7 @@ def rejected_text(event: Rejected) -> str:
     facts = [
         ("reason", data.reason),
         ("cluster", event.cluster or "not known"),
-        ("time", event.time or "not known"),
+        ("time", time_text(event.time or "not known")),
         ("size", f"{data.size_bytes} bytes"),
         ("sha256", data.sha256),
         ("id", event.id),

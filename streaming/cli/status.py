@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from policies.wording import counted
+from policies.wording import counted, time_text
 from state.events import System
 from state.outputs import (
     ApprovalSummary,
@@ -339,13 +339,19 @@ def status_text(status: ClusterStatus) -> str:
         ("nearest", [f"{examined_text(row)}: {row.detail}" for row in status.nearest]),
         (
             "in flight",
-            [f"{row.kind} {row.target} until {row.expires_at} ({row.id})" for row in data.in_flight],
+            [
+                f"{row.kind} {row.target} until {time_text(row.expires_at)} ({row.id})"
+                for row in data.in_flight
+            ],
         ),
         ("shadow", _shadow(data)),
         ("approval", _approval(data.approval)),
         ("upkeep", maintenance_lines(data.upkeep)),
         *(
-            ("failing", [f"{kind} are held since {since}, because too many failed: see `trimtab resume`"])
+            (
+                "failing",
+                [f"{kind} are held since {time_text(since)}, because too many failed: see `trimtab resume`"],
+            )
             for kind, since in failing.items()
             if since is not None
         ),
@@ -355,7 +361,11 @@ def status_text(status: ClusterStatus) -> str:
     rows = [("" if number else name, line) for name, lines in parts for number, line in enumerate(lines)]
     mode = "acts" if data.mode == "act" else "dry-run"
     if data.paused:
-        until = "" if data.control is None or data.control.until is None else f" until {data.control.until}"
+        until = (
+            ""
+            if data.control is None or data.control.until is None
+            else f" until {time_text(data.control.until)}"
+        )
         mode = f"{mode}, PAUSED{until}"
     head = f"{data.cluster} ({data.system}): {mode}, round {data.round} ended {age_text(status.age_s)}"
     return text_of([head, *table_lines(rows)])
@@ -409,7 +419,7 @@ def _control(control: ControlInForce | None) -> str:
     if control is None:
         return "as configured, no control event"
     problem = f"; its settings are not in force: {control.problem}" if control.problem else ""
-    return f"{control.who or 'somebody'} at {control.time}: {control.why or 'no reason given'}{problem}"
+    return f"{control.who or 'somebody'} at {time_text(control.time)}: {control.why or 'no reason given'}{problem}"
 
 
 def _brokers(data: RoundSummary) -> str:
@@ -452,7 +462,9 @@ def _approval(found: ApprovalSummary | None) -> Iterator[str]:
             else "nothing waits"
         )
         yield f"required for unloads and splits: {waiting}"
-        yield from (f"{row.kind} {row.bundle} until {row.expires_at} ({row.id})" for row in found.open)
+        yield from (
+            f"{row.kind} {row.bundle} until {time_text(row.expires_at)} ({row.id})" for row in found.open
+        )
 
 
 def _throttle(data: RoundSummary) -> Iterator[tuple[str, list[str]]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from policies.wording import counted
+from policies.wording import counted, time_text
 from state.outputs import rfc3339
 from streaming.simulator.backtest import REFERENCES, Act, Opened, OpenRound, Why
 from streaming.simulator.score import BALANCED_POINTS, COLUMNS, Figures, Run, card
@@ -237,7 +237,7 @@ def open_text(found: Backtest) -> str:
     count = len(found.differences)
     lines += ["", f"{count:,} round{'s' if count > 1 else ''} decided differently:"]
     for each in found.differences[:_SHOWN_DIFFERENCES]:
-        lines += ["", f"{each.cluster}, round until {rfc3339(each.end_ms)}"]
+        lines += ["", f"{each.cluster}, round until {time_text(rfc3339(each.end_ms), is_exact=True)}"]
         lines += [f"  {line}" for decision in each.decisions for line in _lines(decision)]
     if count > _SHOWN_DIFFERENCES:
         lines += [

@@ -7,7 +7,7 @@ from plotly.colors import qualitative
 from plotly.graph_objects import Figure, Scatter
 from plotly.subplots import make_subplots
 
-from policies.wording import counted
+from policies.wording import counted, time_text
 from state.outputs import rfc3339
 from streaming.process.pages import document, render_figure
 from streaming.simulator.differences import NOTE, RECORDED_COLUMNS, Backtest, Decision, Difference, verdict
@@ -221,7 +221,7 @@ def _open_loop(found: Backtest, cluster: str) -> list[str]:
 
 def _difference_row(difference: Difference) -> str:
     cells = "".join(f"<td>{_cell(each)}</td>" for each in difference.decisions)
-    return f"<tr><td>{rfc3339(difference.end_ms)}</td>{cells}</tr>"
+    return f"<tr><td>{time_text(rfc3339(difference.end_ms), is_exact=True)}</td>{cells}</tr>"
 
 
 def _cell(decision: Decision) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from policies.wording import counted, digits
+from policies.wording import counted, digits, time_text
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,15 @@ def test_a_number_has_digits_and_no_exponent(value: float, significant: int, tex
 @pytest.mark.parametrize(("count", "text"), [(0, "0 rounds"), (1, "1 round"), (2, "2 rounds")])
 def test_a_noun_agrees_with_its_count(count: int, text: str):
     assert counted(count, "round") == text
+
+
+@pytest.mark.parametrize(
+    ("time", "text", "exact"),
+    [
+        ("2026-11-21T13:23:20.000Z", "2026-11-21T13:23:20Z", "2026-11-21T13:23:20Z"),
+        ("2026-11-21T13:23:17.123Z", "2026-11-21T13:23:17Z", "2026-11-21T13:23:17.123Z"),
+        ("at an unknown time", "at an unknown time", "at an unknown time"),
+    ],
+)
+def test_a_time_is_said_to_the_second_unless_less_matters(time: str, text: str, exact: str):
+    assert (time_text(time), time_text(time, is_exact=True)) == (text, exact)
