@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from policies.shedding.registry import POLICIES
-from policies.wording import counted
+from policies.wording import counted, time_text
 from state.outputs import rfc3339
 from state.overlay import epoch_ms
 from streaming.cli.options import TIME_HELP, Moment, example, read_settings
@@ -382,7 +382,7 @@ def _describe_input(surveys: "Sequence[Survey]", sources: Sequence[str]) -> str:
     reports_count = sum(each.reports_count for each in surveys)
     first, last = min(each.first_ms for each in surveys), max(each.last_ms for each in surveys)
     return (
-        f"{reports_count:,} load reports of {', '.join(each.cluster for each in surveys)}, {rfc3339(first)} to {rfc3339(last)}, "
+        f"{reports_count:,} load reports of {', '.join(each.cluster for each in surveys)}, {time_text(rfc3339(first))} to {time_text(rfc3339(last))}, "
         f"from {', '.join(sources)}"
     )
 
