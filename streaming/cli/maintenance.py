@@ -64,7 +64,7 @@ def maintenance_command() -> None:
 @click.option(
     "--until",
     type=Moment(is_ahead=True),
-    help="When it ends by itself: RFC 3339, or 10m, 2h, 7d from now on. Else `maintenance end` ends it.",
+    help="When it ends by itself. TIME is RFC 3339, or 10m, 2h, 7d from now on. Else `maintenance end` ends it.",
 )
 @with_request_options
 def start_command(

@@ -206,7 +206,8 @@ def _record(
 @click.option(
     "--started",
     type=Moment(),
-    help="When `trimtab run` began without memory: nothing is done in rounds that ended before it. Else every round acts.",
+    help="When `trimtab run` began without memory: nothing is done in rounds that ended before it. Else every round acts. "
+    f"{TIME_HELP}",
 )
 @click.option("--fresh", is_flag=True, help="With --started: `trimtab run` began with this option.")
 @click.option("--keep-open", is_flag=True, help="Leave the rounds open that the input does not close.")

@@ -82,9 +82,7 @@ def rounds_command() -> None:
     """Read the round summaries of the audit topic."""
 
 
-@rounds_command.command(
-    "tail", epilog=example("trimtab rounds tail --cluster east-1 --from 2026-11-21T10:00:00Z")
-)
+@rounds_command.command("tail", epilog=example("trimtab rounds tail --cluster east-1 --from 2h"))
 @tail_options
 def tail_command(settings: Settings, **options: Any) -> None:
     """Print a line for each round as it closes; Ctrl-C ends it."""

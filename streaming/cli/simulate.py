@@ -257,7 +257,9 @@ def _show_simulation(runs: "Sequence[Run]", form: str) -> None:
 @click.option(
     "--from", "since", type=Moment(), metavar="TIME", help=f"Leave out reports before this time. {TIME_HELP}"
 )
-@click.option("--to", "until", type=Moment(), metavar="TIME", help="Leave out reports from this time on.")
+@click.option(
+    "--to", "until", type=Moment(), metavar="TIME", help=f"Leave out reports from this time on. {TIME_HELP}"
+)
 @click.option(
     "--loop",
     type=click.Choice(["both", "open", "closed"]),

@@ -104,9 +104,7 @@ HOUR = timedelta(hours=1)
 def test_a_pause_may_end_by_itself_and_what_is_changed_meanwhile_keeps_its_end():
     event = planned(pause_edit(NOW + HOUR), FULL)
     assert "  paused: yes -> until 2023-11-14T23:13:20Z\n" in change_text(event)
-    assert "  paused: until 2023-11-14T23:13:20Z\n" in overlay_text(
-        "east-1", stands(event.value), SETTINGS
-    )
+    assert "  paused: until 2023-11-14T23:13:20Z\n" in overlay_text("east-1", stands(event.value), SETTINGS)
     later = planned(mode_edit("dry-run"), event.value, now_ms=NOW_MS + 60_000)
     assert (later.after.paused, later.after.until) == (True, NOW + HOUR)
     for edit in (pause_edit(), resume_edit(NOW)):
@@ -122,9 +120,7 @@ def test_a_change_after_the_pauses_end_does_not_carry_it_on():
 def test_a_pause_that_no_round_could_obey_is_refused():
     """The first round that can obey it begins 40 s later."""
     assert planned(pause_edit(NOW + timedelta(seconds=41))).after.paused
-    with pytest.raises(
-        WrongUse, match=r"would end at .*14:00Z, .* begins at .*14:00Z: let it last longer"
-    ):
+    with pytest.raises(WrongUse, match=r"would end at .*14:00Z, .* begins at .*14:00Z: let it last longer"):
         planned(pause_edit(NOW + timedelta(seconds=40)))
 
 

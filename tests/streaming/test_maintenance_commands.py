@@ -142,10 +142,7 @@ def test_a_drain_in_dry_run_is_known_by_the_controllers_mode_and_by_the_own_one_
 
 def test_what_stands_is_shown_with_its_end_and_reason():
     text = overlay_text("east-1", stands(both().value), SOURCE)
-    assert (
-        "maintenance of broker b1: since 2023-11-14T22:13:20Z until 2023-11-14T23:13:20Z, by maria"
-        in text
-    )
+    assert "maintenance of broker b1: since 2023-11-14T22:13:20Z until 2023-11-14T23:13:20Z, by maria" in text
     assert "drain of broker b3: since 2023-11-14T22:13:20Z until it is ended, by maria: the sale" in text
 
 

@@ -383,9 +383,7 @@ def test_a_round_is_told_with_what_it_looked_at_judged_and_found():
     )
     pair = msgspec.structs.replace(PAIR, evidence={"difference_points": 31.25, "needed_hit_count": 8})
     text = round_text(of(ROUND, examined=rows(pair), judged=rows(judged), findings=rows(HOT), actions=["a1"]))
-    assert text.startswith(
-        "round 7 of east-1 (pulsar), 1970-01-01T00:07:00Z to 1970-01-01T00:08:00Z\n"
-    )
+    assert text.startswith("round 7 of east-1 (pulsar), 1970-01-01T00:07:00Z to 1970-01-01T00:08:00Z\n")
     for expected in (
         "  b1 with b2  hit-count 3/8  difference_points 31.25, needed_hit_count 8\n",
         "Bundles of the brokers that fired: 2 acted, 5 cooldown\n  and 7 more, counted above\n",
