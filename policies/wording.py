@@ -1,8 +1,9 @@
-"""Sentences that people read: counts in singular and plural, numbers in digits, times to the second."""
+"""Sentences that people read: counts in singular and plural, numbers in digits, times to the second, spans in two units."""
 
 import re
 from decimal import Decimal
 
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 _PART_OF_A_SECOND = re.compile(r"\.\d+(?=Z$)")
 
 
@@ -22,6 +23,20 @@ def digits(value: float, significant: int = 6) -> str:
 def time_text(time: str, *, is_exact: bool = False) -> str:
     """A time of RFC 3339 to the second; an exact one, such as a round's end, only loses zeros."""
     return time.replace(".000Z", "Z") if is_exact else _PART_OF_A_SECOND.sub("", time)
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as text in their two largest units; ? for unknown."""
+    if seconds is None:
+        return "?"
+    if seconds < _MINUTE_S:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < _HOUR_S:
+        return f"{whole // _MINUTE_S} min {whole % _MINUTE_S:02} s"
+    if whole < _DAY_S:
+        return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S:02} min"
+    return f"{whole // _DAY_S:,} d {whole % _DAY_S // _HOUR_S:02} h"
 
 
 def found_in(hit_count: int, needed_count: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from policies.wording import counted, time_text
+from policies.wording import counted, duration, time_text
 from state.events import System
 from state.outputs import (
     ApprovalSummary,
@@ -473,7 +473,7 @@ def _throttle(data: RoundSummary) -> Iterator[tuple[str, list[str]]]:
         return
     moving = "unknown" if throttle.partitions_moving_count is None else throttle.partitions_moving_count
     what, takes = ("planned", "would take") if throttle.planned else ("moving", "done in")
-    eta = "" if throttle.eta_s is None else f", {takes} {throttle.eta_s:.0f} s"
+    eta = "" if throttle.eta_s is None else f", {takes} {duration(throttle.eta_s)}"
     yield "throttle", [f"{throttle.outcome}, partitions {what}: {moving}{eta}"]
     would_be = "would be " if data.mode == "dry-run" else ""
     rates = throttle.rates_bytes_per_s.items()

@@ -22,7 +22,7 @@ from policies.throttle.rates import (
     uniform_plan,
 )
 from policies.throttle.roles import BrokerRole, Role, of_role
-from policies.wording import counted
+from policies.wording import counted, duration
 from streaming.planner.throttle_request import Checked, NotPlanned, show
 
 PRICE = (
@@ -177,7 +177,6 @@ def _batches_answer(found: BatchPlan, all_at_once: UniformPlan) -> dict[str, Any
 _KILO = 1000
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 _LIST_CHARACTERS = 100
-_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 
 def draw(plan: ThrottlePlan) -> str:
@@ -215,20 +214,6 @@ def size(value: float | None) -> str:
 def rate(value: float | None) -> str:
     """Bytes/s in the same form."""
     return "?" if value is None else f"{size(value)}/s"
-
-
-def duration(seconds: float | None) -> str:
-    """Seconds as text in their two largest units; ? for unknown."""
-    if seconds is None:
-        return "?"
-    if seconds < _MINUTE_S:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < _HOUR_S:
-        return f"{whole // _MINUTE_S} min {whole % _MINUTE_S:02} s"
-    if whole < _DAY_S:
-        return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S:02} min"
-    return f"{whole // _DAY_S:,} d {whole % _DAY_S // _HOUR_S:02} h"
 
 
 def _draw_lists(role: str, lists: Mapping[str, str]) -> Iterator[str]:

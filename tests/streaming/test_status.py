@@ -215,6 +215,9 @@ def test_each_of_these_is_said(fields: dict[str, Any], expected: str):
         (0, "0 s ago", False),
         (180, "3 min ago", False),
         (180.1, "3 min ago", True),
+        (7_199, "120 min ago", True),
+        (7_260, "2 h 01 min ago", True),
+        (864_000, "10 d 00 h ago", True),
         (-5, "in the future", False),
     ],
 )
@@ -228,10 +231,10 @@ def test_a_cluster_whose_rounds_have_stopped_is_shown_as_late(*, after_s: float,
 @pytest.mark.parametrize(
     ("mode", "planned", "throttle", "rates"),
     [
-        ("act", False, "moving: 1, done in 90 s", "leader:101 30 bytes/s"),
-        ("dry-run", False, "moving: 1, done in 90 s", "leader:101 would be 30 bytes/s"),
-        ("act", True, "planned: 1, would take 90 s", "leader:101 30 bytes/s"),
-        ("dry-run", True, "planned: 1, would take 90 s", "leader:101 would be 30 bytes/s"),
+        ("act", False, "moving: 1, done in 1 min 30 s", "leader:101 30 bytes/s"),
+        ("dry-run", False, "moving: 1, done in 1 min 30 s", "leader:101 would be 30 bytes/s"),
+        ("act", True, "planned: 1, would take 1 min 30 s", "leader:101 30 bytes/s"),
+        ("dry-run", True, "planned: 1, would take 1 min 30 s", "leader:101 would be 30 bytes/s"),
     ],
 )
 def test_of_a_kafka_cluster_it_says_what_moves_or_is_planned_and_at_which_rates(
