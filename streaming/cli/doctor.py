@@ -336,7 +336,7 @@ _STALLED = "See the other checks, the collector's log, and docs/runbooks/not-dec
 _LETTERS = "Run: trimtab rejected tail --from earliest --no-follow"
 CHECKS = (
     Check("addresses", "Do the brokers answer?", _REACH, _addresses),
-    Check("permissions", "May its user do what a controller does?", _SECURITY, _permissions),
+    Check("permissions", "May the controller's user do what it has to do?", _SECURITY, _permissions),
     Check("topics", "Are they as they must be, and served?", "Run: trimtab topics create", _topics),
     Check("clocks", "Do all of them agree?", "Keep all clocks by NTP: timedatectl status", _clocks),
     Check("checkpoint", "Would a start go on with it, the marker and the epochs?", _REFUSED, _checkpoint),

@@ -79,7 +79,7 @@ def _ended_by(stop: threading.Event, error: type[Exception]) -> Iterator[None]:
     "--max-total-size",
     "total_bytes",
     type=Size(),
-    help="FILE is a folder of packed files; if they are larger than this together, the oldest is removed.",
+    help="FILE is a folder of packed files. Once they are larger than this together, the oldest are removed.",
 )
 @click.option(
     "--max-file-size",
@@ -225,9 +225,8 @@ def replay_command(
 
     Lines are events, or what `trimtab record` wrote. A folder stands for the recordings in it, in the order of their names.
 
-    It decides as `trimtab run` does, byte for byte; a held action of a controller without memory (`starting`) names the time that
-    --started takes. Files ending in .gz are unpacked. A summary goes to standard
-    error.
+    It decides as `trimtab run` does, byte for byte. Give --started for a controller that began without memory: the reason of actions
+    that it held as `starting` names the time. Files ending in .gz are unpacked. A summary goes to standard error.
     """
     from streaming.controller.replay import NoRecording, Replay, files_of  # noqa: PLC0415  see `commands`
 
@@ -283,7 +282,7 @@ def replay_command(
 @click.option(
     "--fast",
     is_flag=True,
-    help=f"{FAST} times as fast: a minute is five seconds. Give the controller [pulsar.rounds] length_s = 5, lateness_s = 1.",
+    help=f"{FAST} times as fast: a minute takes five seconds. Give the controller [pulsar.rounds] length_s = 5, lateness_s = 1.",
 )
 @click.argument(
     "recording", required=False, type=click.Path(exists=True, dir_okay=False), metavar="[RECORDING]"

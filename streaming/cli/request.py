@@ -63,7 +63,9 @@ class Request:
 
 cluster_options = with_options(
     settings_options,
-    click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="May be repeated."),
+    click.option(
+        "--cluster", "clusters", multiple=True, metavar="NAME", help="The cluster. May be repeated."
+    ),
     click.option(
         "--all",
         "every",

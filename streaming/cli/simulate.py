@@ -138,7 +138,7 @@ Example:
     "policies",
     multiple=True,
     type=click.Choice([policy.name for policy in POLICIES]),
-    help=f"Policy to compare; all other settings are the defaults, with `[pulsar.capacity] sessions_count` of these brokers. More than one may be given.  [default: {', '.join(_FIRST_POLICIES)}]",
+    help=f"Policy to compare. All other settings are the defaults; `[pulsar.capacity] sessions_count` is that of the simulated brokers. More than one may be given.  [default: {', '.join(_FIRST_POLICIES)}]",
 )
 @click.option(
     "--seeds",

@@ -130,7 +130,7 @@ class ClusterStatus:
 @click.command("status", epilog=example("trimtab status --cluster east-1 --watch"))
 @settings_options
 @click.option(
-    "--cluster", "clusters", multiple=True, metavar="NAME", help="May be repeated; all if not given."
+    "--cluster", "clusters", multiple=True, metavar="NAME", help="Only this cluster. May be repeated."
 )
 @click.option("--watch", is_flag=True, help="Show it again every few seconds; Ctrl-C or SIGTERM ends it.")
 @format_option("JSON and YAML are a list with one object per cluster.")

@@ -136,7 +136,12 @@ TALKING = [
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_its_help_shows_an_example_that_calls_it(path: tuple[str, ...]):
     text = CliRunner().invoke(main, [*path, "--help"]).output
-    assert f"trimtab {' '.join(path)}" in text.partition("Example")[2]
+    assert f"    trimtab {' '.join(path)}" in text.partition("\n  Example:\n")[2]
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_its_help_has_no_number_that_only_a_machine_needs(path: tuple[str, ...]):
+    assert not re.search(r"\d{12}", CliRunner().invoke(main, [*path, "--help"]).output.partition("{")[0])
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)

@@ -169,13 +169,13 @@ def test_bad_input_is_exit_code_2_with_a_message_alone(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--rate", "0"], "0 is not in the range"),
+        (["--rate", "0"], "0: expected 1 byte/s or more"),
         (["--rate", "1", "--deadline", "1"], "give one of them"),
         (["--rate", "5", "--cap", "4"], "--rate 5 is above --cap 4"),
         (["--deadline", "0"], "0 is not above 0"),
         (["--headroom", "-0.1"], "-0.1 is not 0 or more"),
         (["--headroom", "nan"], "'nan' is no number"),
-        (["--floor", "0"], "0 is not in the range"),
+        (["--floor", "0"], "0: expected 1 byte/s or more"),
         (["--batches", "0"], "'0' is neither auto nor a whole number from 1"),
         (["--batches", "auto"], "without a cap"),
         (["--batches", "2"], "1 moving partition cannot go in 2 batches"),
