@@ -136,7 +136,8 @@ class NetworkMeter:
                 sample for family in text_string_to_metric_families(text + "\n") for sample in family.samples
             ]
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
-            self._note_problem(broker, page, f"{url} cannot be read: {words_of(error)}")
+            why, *_ = words_of(error).splitlines()
+            self._note_problem(broker, page, f"{url} cannot be read: {why}")
             self._failed()
             return
         found = [(sample.name, sample.labels, sample.value) for sample in samples]

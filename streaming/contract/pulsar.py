@@ -140,7 +140,7 @@ def _check_stats(columns: Floats, names: Sequence[str], struct: type[Traffic]) -
     if len(bad):
         row, column = bad[0].tolist()
         count = struct.__struct_fields__[len(RATES) + column]
-        detail = f"{count} of {names[row][:SHOWN_CHARACTERS]} is {digits(counts[row, column])}, expected 0 to {_MAX_COUNT}"
+        detail = f"{count} of {names[row][:SHOWN_CHARACTERS]} is {digits(counts[row, column])}, expected 0 to {digits(_MAX_COUNT)}"
         raise Refusal("bad-data", detail)
 
 
