@@ -233,7 +233,7 @@ def _leader(facts: Facts) -> Iterator[Finding]:
         last = min(own, key=lambda each: each.age_s, default=None)
         heard = "no beat of it in the last hour"
         if last is not None:
-            heard = f"its last beat was {last.age_s / 60:.1f} min ago, from {last.beat.instance}"
+            heard = f"its last beat was {age_text(last.age_s)}, from {last.beat.instance}"
         yield _problem(f"no controller {name} runs: {heard}")
     elif len(leaders) == 1:
         yield _ok(f"{leaders[0].instance} runs, epoch {leaders[0].epoch}, batch {_number(leaders[0].batch)}")
