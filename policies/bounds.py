@@ -12,6 +12,8 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 
 from annotated_types import Ge, Gt, Le, MinLen, Predicate
 
+from policies.wording import digits
+
 Positive = Annotated[float, Gt(0)]
 NotNegative = Annotated[float, Ge(0)]
 Ratio = Annotated[float, Ge(0), Le(1)]
@@ -76,14 +78,18 @@ def _words(annotations: tuple[Any, ...]) -> str:
             return annotation
     match annotations:
         case (Ge(ge=least), Le(le=most)):
-            return f"from {least:g} to {most:g}"
+            return f"from {_said(least)} to {_said(most)}"
         case (Gt(gt=least), Le(le=most)):
-            return f"more than {least:g} and at most {most:g}"
+            return f"more than {_said(least)} and at most {_said(most)}"
         case (Ge(ge=least),):
-            return f"{least:g} or more"
+            return f"{_said(least)} or more"
         case (Gt(gt=least),):
-            return f"more than {least:g}"
+            return f"more than {_said(least)}"
     raise TypeError(f"{annotations} need a text that says what is expected")
+
+
+def _said(bound: Any) -> str:
+    return digits(bound)
 
 
 def _keeps(value: Any, rule: object) -> bool:

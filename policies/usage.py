@@ -17,6 +17,7 @@ from annotated_types import Ge, Le, Predicate
 
 from policies.bounds import check_bounds
 from policies.columns import Floats
+from policies.wording import digits
 
 RESOURCES = (
     "cpu",
@@ -46,7 +47,7 @@ _Weight = Annotated[float, Ge(0), Le(LARGEST_WEIGHT)]
 _Capacity = Annotated[
     float,
     Predicate(lambda value: value == 0 or value >= SMALLEST_CAPACITY),
-    f"0 (not declared) or at least {SMALLEST_CAPACITY:g}",
+    f"0 (not declared) or at least {digits(SMALLEST_CAPACITY)}",
 ]
 
 

@@ -1,9 +1,42 @@
-"""Sentences that people read: counts in singular and plural."""
+"""Sentences that people read: counts in singular and plural, numbers in digits, times to the second, spans in two units."""
+
+import re
+from decimal import Decimal
+
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
+_PART_OF_A_SECOND = re.compile(r"\.\d+(?=Z$)")
 
 
 def counted(count: int, noun: str) -> str:
     """A count with its noun, such as ``1 round`` and ``8 rounds``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def digits(value: float, significant: int = 6) -> str:
+    """A number with so many significant digits, never with an exponent: ``0.25``, ``0.0000123``, ``1,500,000``."""
+    text = f"{value:.{significant}g}"
+    if "e+" in text:
+        return f"{value:,.0f}"
+    return f"{Decimal(text):f}" if "e-" in text else text
+
+
+def time_text(time: str, *, is_exact: bool = False) -> str:
+    """A time of RFC 3339 to the second; an exact one, such as a round's end, only loses zeros."""
+    return time.replace(".000Z", "Z") if is_exact else _PART_OF_A_SECOND.sub("", time)
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as text in their two largest units; ? for unknown."""
+    if seconds is None:
+        return "?"
+    if seconds < _MINUTE_S:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < _HOUR_S:
+        return f"{whole // _MINUTE_S} min {whole % _MINUTE_S:02} s"
+    if whole < _DAY_S:
+        return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S:02} min"
+    return f"{whole // _DAY_S:,} d {whole % _DAY_S // _HOUR_S:02} h"
 
 
 def found_in(hit_count: int, needed_count: int) -> str:

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from policies.wording import digits
 from state import control, memory, refusals, rounds, systems
 from state.closing import Identity
 from state.events import (
@@ -101,8 +102,8 @@ class Controller:
         length_ms = systems.rounds_of(header.system, self._base).length_ms
         if header.length_ms != length_ms:
             raise RoundLengthError(
-                f"cluster {self._cluster}: its memory has rounds of {header.length_ms / 1000:g} s, the settings say "
-                f"length_s = {length_ms / 1000:g}: set it back, or start over with {FRESH}"
+                f"cluster {self._cluster}: its memory has rounds of {digits(header.length_ms / 1000)} s, the settings say "
+                f"length_s = {digits(length_ms / 1000)}: set it back, or start over with {FRESH}"
             )
         return header
 

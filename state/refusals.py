@@ -1,5 +1,6 @@
 """Why an event is refused, for reasons that only the cluster's memory or settings show."""
 
+from policies.wording import digits
 from state import systems
 from state.events import Approval, Control, Coordinates, Event, Rejection
 from state.memory import Header
@@ -24,8 +25,8 @@ def _refuse_ahead(event: Event, appended_ms: int | None, limits: RoundSettings) 
     if appended_ms is not None and limits.is_ahead(event.time_ms, appended_ms):
         return Rejection(
             reason="ahead-of-log",
-            detail=f"time {rfc3339(event.time_ms)} is {(event.time_ms - appended_ms) / 1000:g} s ahead of the "
-            f"log, at most {limits.max_ahead_s:g} s are allowed: set the sender's clock",
+            detail=f"time {rfc3339(event.time_ms)} is {digits((event.time_ms - appended_ms) / 1000)} s ahead of the "
+            f"log, at most {digits(limits.max_ahead_s)} s are allowed: set the sender's clock",
         )
     return None
 

@@ -21,6 +21,7 @@ from policies.shedding.contract import SettingsT, SheddingPolicy
 from policies.splitting.plan import SplitSettings
 from policies.throttle.rates import NetworkCapacitySettings, ThrottleSettings
 from policies.usage import CapacitySettings, UsageSettings
+from policies.wording import digits
 from state.events import System
 from state.guard_settings import ApprovalSettings, GuardSettings, Zones
 
@@ -69,7 +70,7 @@ class RoundSettings:
         check_bounds(self)
         if self.lateness_s > MAX_OPEN_ROUNDS_COUNT * self.length_s:
             raise ValueError(
-                f"lateness_s is {self.lateness_s}; at most {MAX_OPEN_ROUNDS_COUNT} rounds of {self.length_s:g} s may be open at "
+                f"lateness_s is {self.lateness_s}; at most {MAX_OPEN_ROUNDS_COUNT} rounds of {digits(self.length_s)} s may be open at "
                 f"once"
             )
 

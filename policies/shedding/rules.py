@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints
+from policies.wording import digits
 
 NO_GROUP = -1
 """A namespace that is in no anti-affinity group."""
@@ -249,7 +250,9 @@ class Rules:
             if not self._fits(limit, row, source):
                 spent = float(limit.spent[self._keys(limit, row, source)])
                 cost = 1.0 if limit.costs is None else float(limit.costs[row])
-                detail = limit.text.format(name=limit.name, most=limit.most, spent=spent, cost=cost)
+                detail = limit.text.format(
+                    name=limit.name, most=limit.most, spent=digits(spent, 3), cost=digits(cost, 3)
+                )
                 return Forbidden("budget", detail)
         return None
 

@@ -12,6 +12,7 @@ import numpy as np
 from policies.splitting.balanced_flow_divide import BALANCED_FLOW_DIVIDE, balanced_flow_divide
 from policies.splitting.cut import Boundary, BundleLimits, Cut, SplitQuestion, cut_at, no_cut
 from policies.splitting.ranges import BadRange
+from policies.wording import counted, digits
 
 RANGE_EQUALLY_DIVIDE = "range_equally_divide"
 TOPIC_COUNT_EQUALLY_DIVIDE = "topic_count_equally_divide"
@@ -39,7 +40,7 @@ def topic_count_equally_divide(question: SplitQuestion) -> Cut:
     """
     where, count = question.topics.positions, len(question.topics)
     if count < _FEWEST_TOPICS:
-        return no_cut(f"{count} topic in the bundle, two are needed")
+        return no_cut(f"{counted(count, 'topic')} in the bundle, two are needed")
     start, end = int(where[count // 2 - 1]), int(where[count // 2])
     reason = f"half of {count} topics on each side"
     if end - start <= 1:
@@ -69,7 +70,7 @@ def specified_positions_divide(question: SplitQuestion) -> Cut:
         raise PositionsMissing
     count = len(question.topics)
     if count < _FEWEST_TOPICS:
-        return no_cut(f"{count} topic in the bundle, two are needed")
+        return no_cut(f"{counted(count, 'topic')} in the bundle, two are needed")
     inside = [at for at in question.positions if question.range.lower < at < question.range.upper]
     if not inside:
         return no_cut(f"none of the positions given is strictly inside {question.range}")
@@ -89,7 +90,7 @@ def flow_or_qps_equally_divide(question: SplitQuestion) -> Cut:
     """
     topics, limits = question.topics, question.limits
     if len(topics) <= 1:
-        return no_cut(f"{len(topics)} topic in the bundle, two are needed")
+        return no_cut(f"{counted(len(topics), 'topic')} in the bundle, two are needed")
     loaded = np.flatnonzero((topics.messages_per_s > 0) | (topics.bytes_per_s > 0))
     positions, messages, volume = (
         column[loaded] for column in (topics.positions, topics.messages_per_s, topics.bytes_per_s)
@@ -101,8 +102,8 @@ def flow_or_qps_equally_divide(question: SplitQuestion) -> Cut:
     totals = math.fsum(messages.tolist()), math.fsum(volume.tolist())
     if totals[0] < limits.messages_per_s * allowed and totals[1] < limits.bytes_per_s * allowed:
         return no_cut(
-            f"{totals[0]:g} messages/s and {totals[1]:g} bytes/s are below the limits of "
-            f"{limits.messages_per_s:g} and {limits.bytes_per_s:g} and {question.difference_threshold_percent:g} %"
+            f"{digits(totals[0])} messages/s and {digits(totals[1])} bytes/s are below the limits of "
+            f"{digits(limits.messages_per_s)} and {digits(limits.bytes_per_s)} and {digits(question.difference_threshold_percent)} %"
         )
     loads = messages[stands_for].tolist(), volume[stands_for].tolist()
     wanted = _walk(positions.tolist(), *loads, limits, question.boundary)

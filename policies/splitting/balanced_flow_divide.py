@@ -184,7 +184,7 @@ def _choose(question: SplitQuestion, row: LoadRow) -> tuple[list[int], list[int]
     cuts, alone = _find_fewest_cuts(row, bound)
     if most is None or len(cuts) <= most:
         return cuts, alone, ""
-    note = f"{len(cuts)} boundaries would be needed and {most} are allowed"
+    note = f"{len(cuts)} boundaries would be needed and {most} {'is' if most == 1 else 'are'} allowed"
     return find_lightest_cuts(row, 0, len(row), most_cuts=most), [], note
 
 

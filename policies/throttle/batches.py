@@ -15,6 +15,7 @@ from policies.columns import Ints
 from policies.throttle.moves import UNKNOWN, Moves
 from policies.throttle.needs import followers_of, needs_of
 from policies.throttle.rates import RateRule, UniformPlan, ceil_ratio, loads_of, uniform_plan
+from policies.wording import counted
 
 LARGEST_SUM = 1 << 62
 """Batches add needs up in int64; no real cluster needs more than this together."""
@@ -58,7 +59,7 @@ def batches_of(moves: Moves, rule: RateRule, *, count: int | None) -> BatchPlan:
     else:
         if not 1 <= count <= max(len(moves), 1):
             raise CannotBatch(
-                f"{count} batches of {len(moves)} moving partitions; expected 1 to {len(moves)}"
+                f"{counted(len(moves), 'moving partition')} cannot go in {count} batches; expected 1 to {len(moves)}"
             )
         places = _assign(needs, _choose_least_loaded(needs, count))
     parts = [moves.take(places == number) for number in np.unique(places).tolist()]

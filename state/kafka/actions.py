@@ -94,7 +94,8 @@ def _reason(decision: ThrottleDecision, explanation: PacingExplanation, observat
         return f"{because}.{uncounted}"
     lowest, highest = min(decision.set_rates.values()), max(decision.set_rates.values())
     rates = f"{lowest}" if lowest == highest else f"{lowest} to {highest}"
-    roles = f"{len(decision.set_rates)} roles of {len({role.broker for role in decision.set_rates})} brokers"
+    brokers = counted(len({role.broker for role in decision.set_rates}), "broker")
+    roles = f"{counted(len(decision.set_rates), 'role')} of {brokers}"
     done = ""
     if explanation.eta is not None and explanation.eta.remaining_s is not None:
         last = bottleneck(explanation)

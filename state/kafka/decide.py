@@ -17,6 +17,7 @@ from policies.throttle.pacing_round import (
 )
 from policies.throttle.progress import Watch, extend_watch
 from policies.throttle.rates import Caps, loads_of, network_limits
+from policies.wording import digits
 from state.closing import Closing, Hold, error_hold, obstacle
 from state.events import KafkaLoadReport, Reassignment
 from state.kafka import reconcile
@@ -201,9 +202,11 @@ def hold_decision(decision: ThrottleDecision, context: RoundContext) -> Hold | N
         return Hold("off", "kafka.throttle.enabled is false")
     if end_ms < memory.retry_ms:
         waits_s = (memory.retry_ms - end_ms) / 1000
+        count = memory.failures_count
+        failed = "the last decision was" if count == 1 else f"{count} decisions in a row were"
         return Hold(
             "retrying",
-            f"{memory.failures_count} decisions in a row were not carried out, the next is made in {waits_s:g} s",
+            f"{failed} not carried out, the next is made in {digits(waits_s)} s",
         )
     return None
 

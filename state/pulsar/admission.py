@@ -20,6 +20,7 @@ import msgspec
 from policies.columns import Codes
 from policies.shedding.rules import Forbidden, Rules
 from policies.shedding.view import NOBODY, RoundView, Traffic
+from policies.wording import digits
 from state.closing import Hold
 from state.events import namespace_of
 from state.guard_settings import StandingApproval, Zones
@@ -238,7 +239,7 @@ class Admission:
         points = 100.0 * float(view.brokers.usage_ratio[move.source]) * share_of(view, move)
         if points >= least:
             return None
-        detail = f"it would lower {source} by {points:.3g} points, min_unload_benefit_points is {least:g}"
+        detail = f"it would lower {source} by {digits(points, 3)} points, min_unload_benefit_points is {digits(least)}"
         return Hold("too-little-benefit", detail)
 
     def compared(self, broker: int) -> Evidence:

@@ -20,6 +20,7 @@ from policies.columns import Bools, Floats, Ints
 from policies.shedding import fleet_planner
 from policies.shedding.rules import NO_GROUP, Limit, Rules, Spread
 from policies.shedding.view import BundleTable, Traffic
+from policies.wording import counted, digits
 from state.guard_settings import (
     MOVED_PER_HOUR_RATIO,
     UNLOADS_PER_HOUR_COUNT,
@@ -82,7 +83,7 @@ def limits_of(
         lifetime_s = (context.closing.expires_ms - end_ms) / MS_PER_S
         most = max(1, int(UNLOADS_PER_S * lifetime_s))
         flying_count = ledger.unloads_in_flight_count(end_ms=end_ms)
-        text = f"an executor carries out {most} unloads within {lifetime_s:g} s, and as many are on their way or decided"
+        text = f"an executor carries out {counted(most, 'unload')} within {digits(lifetime_s)} s, and as many are on their way or decided"
         limits.append(Limit("action_ttl_s", most, _spent(flying_count), text=text))
     return tuple(limit for limit in limits if limit.most)
 
@@ -129,7 +130,7 @@ def _moved(ratio: float, moved: Sequence[Traffic | None], bundles: BundleTable) 
         costs=np.where(known, share(bundles.messages_per_s, bundles.bytes_per_s), average_ratio),
         free_count=UNLOADS_PER_ROUND_COUNT,
         taken_count=np.array([len(moved)]),
-        text="{name} {most} is spent: {spent:.3g} of the fleet's traffic was moved within the hour, and this bundle carries {cost:.3g}",
+        text="{name} {most} is spent: {spent} of the fleet's traffic was moved within the hour, and this bundle carries {cost}",
     )
 
 

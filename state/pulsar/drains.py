@@ -22,6 +22,7 @@ import numpy as np
 
 from policies.columns import Floats
 from policies.shedding.view import Traffic
+from policies.wording import counted
 from state.closing import GeneralReason
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, namespace_of
 from state.memory import DrainRecord
@@ -235,8 +236,8 @@ class _Desk:
             policy=POLICY,
             trigger=POLICY,
             reason=f"{source.broker} is drained by {window.who or 'somebody'} ({window.why or 'no reason given'}): moving {bundle} "
-            f"({messages:.0f} messages/s, {volume:.0f} bytes/s) to {target}, at {usage_points:.1f} %; it has {source.left_count} "
-            "bundles after that",
+            f"({messages:.0f} messages/s, {volume:.0f} bytes/s) to {target}, at {usage_points:.1f} %; it has "
+            f"{counted(source.left_count, 'bundle')} after that",
             evidence={
                 **bundle_traffic(messages, volume),
                 "bundles_left_count": source.left_count,

@@ -16,7 +16,7 @@ from policies.columns import Bools
 from policies.splitting.criteria import hot_partitions
 from policies.splitting.plan import NO_TOPIC, TRIGGERS, UNITS, SplitSettings, TopicTable, evidence_name
 from policies.usage import RESOURCES
-from policies.wording import counted
+from policies.wording import counted, digits
 from state.events import SESSIONS, TOPICS, Tick
 from state.ledger import HOUR_MS
 from state.outputs import Finding, rfc3339
@@ -121,7 +121,7 @@ def _above_limit(lasting: Bools, loads: Loads) -> Iterator[Finding]:
                 broker=loads.names[row],
                 bytes_per_s=None,
                 advice=f"the {resource} of {loads.names[row]} is at {loads.percents[row, column]:.1f} % of its limit "
-                f"{loads.limits[row, column]:g}, and above {MOST_USAGE_POINTS:g} % for {LASTING_ROUNDS} rounds or longer: the limit is "
+                f"{digits(loads.limits[row, column])}, and above {MOST_USAGE_POINTS:g} % for {LASTING_ROUNDS} rounds or longer: the limit is "
                 f"wrong; {_LIMIT_REMEDIES[resource]}",
             )
 
@@ -188,7 +188,8 @@ def of_actions(context: RoundContext, effects: Effects) -> list[Finding]:
                 subject=bundle,
                 broker=decision.verdict.broker,
                 bytes_per_s=None,
-                advice=f"its {decision.kind} is said to have succeeded, {decision.verdict.rounds_count} rounds of reports show no "
+                advice=f"its {decision.kind} is said to have succeeded, {counted(decision.verdict.rounds_count, 'round')} of reports "
+                f"show{'s' * (decision.verdict.rounds_count == 1)} no "
                 f"effect: look for who undoes it; the bundle is left alone for ineffective_rest_s",
             )
             for bundle, decision in sorted((resting | effects.ineffective).items())

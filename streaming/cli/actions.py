@@ -9,6 +9,7 @@ from typing import Any
 import click
 import msgspec
 
+from policies.wording import time_text
 from state.outputs import RoundSummary
 from state.outputs.actions import ACTION_PREFIX
 from streaming.cli.approve import ID_MIN, newest_rounds, open_proposals, proposal_text
@@ -148,7 +149,7 @@ def list_command(settings: Settings, cluster: str | None, form: str, *, pending:
     for each in waiting:
         click.echo(f"waits for approval: {proposal_text(*each)}")
     for name, row in flying:
-        click.echo(f"in flight: {row.id} {name}: {row.kind} {row.target}, until {row.expires_at}")
+        click.echo(f"in flight: {row.id} {name}: {row.kind} {row.target}, until {time_text(row.expires_at)}")
     if not waiting and not flying:
         click.echo("nothing waits for approval" + ("" if pending else " or is in flight"))
 
@@ -218,13 +219,13 @@ def tail_text(action: Action, *, epoch: int | None, stale: bool) -> str:
     marks = ["proposal" if action.data.proposal else "dry-run"] if action.data.dry_run else []
     marks += [f"epoch {epoch} is stale: do not obey it"] if stale else []
     marked = f" [{', '.join(marks)}]" if marks else ""
-    return f"{action.time} {action.cluster} {_headline(action)}{marked} ({action.id})\n    {action.data.reason}\n"
+    return f"{time_text(action.time, is_exact=True)} {action.cluster} {_headline(action)}{marked} ({action.id})\n    {action.data.reason}\n"
 
 
 def leader_text(leader: ReadEnvelope[LeaderData]) -> str:
     """The new leader, in a line."""
     data = leader.data
-    return f"{leader.time} controller {data.controller} has a new leader, epoch {data.epoch}\n"
+    return f"{time_text(leader.time)} controller {data.controller} has a new leader, epoch {data.epoch}\n"
 
 
 def _headline(action: Action) -> str:
@@ -252,9 +253,9 @@ def why_text(action: Action, summary: RoundSummary | None, *, missing: str) -> s
         _headline(action),
         data.reason,
         "",
-        f"decided   in round {data.round} of {action.cluster}, which ended at {action.time}",
+        f"decided   in round {data.round} of {action.cluster}, which ended at {time_text(action.time, is_exact=True)}",
         f"by        {data.policy}, {data.trigger}",
-        f"until     {data.expires_at}{obeyed}",
+        f"until     {time_text(data.expires_at)}{obeyed}",
         *([f"approved  proposal {data.proposal_id}"] if data.proposal_id else []),
         f"requires  {', '.join(requires) or 'nothing'}",
         f"id        {action.id}",

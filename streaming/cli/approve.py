@@ -10,6 +10,7 @@ from uuid import uuid4
 import click
 import msgspec
 
+from policies.wording import time_text
 from state.outputs import ApprovalRow, ProposalRow, rfc3339
 from state.pulsar.approvals import ROUND
 from streaming.cli.options import cluster_option, example, settings_options, with_options
@@ -117,7 +118,7 @@ def proposal_text(cluster: str, row: ProposalRow) -> str:
         if row.kind == "unload"
         else f" at {row.source}"
     )
-    return f"{row.id} {cluster} round {row.round}: {row.kind} {row.bundle}{way}, until {row.expires_at}"
+    return f"{row.id} {cluster} round {row.round}: {row.kind} {row.bundle}{way}, until {time_text(row.expires_at)}"
 
 
 def newest_rounds(settings: Settings, *, cluster: str | None = None) -> list[Round]:

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from policies.wording import time_text
 from state.control import first_round
 from state.events import Control, System
 from state.outputs import Configured, rfc3339
@@ -88,13 +89,15 @@ def _refusal(
     """Why the controller does not take an event; None where it does."""
     whose = "" if settings.configured(cluster) else f", by the {OWN_SETTINGS}"
     if rounds_of(system, settings.base(cluster)).is_ahead(event.time_ms, appended_ms):
-        return f"{event.id} of {rfc3339(event.time_ms)} has a time ahead of its log{whose}"
+        return f"{event.id} of {time_text(rfc3339(event.time_ms))} has a time ahead of its log{whose}"
     try:
         settings.overlaid(cluster, event.data.settings_json)
     except OverlayError as error:
-        return f"{event.id} of {rfc3339(event.time_ms)} has settings that do not fit{whose}: {error}"
+        return (
+            f"{event.id} of {time_text(rfc3339(event.time_ms))} has settings that do not fit{whose}: {error}"
+        )
     wrong = refuse_maintenance(event, system)
-    return None if wrong is None else f"{event.id} of {rfc3339(event.time_ms)}: {wrong.detail}"
+    return None if wrong is None else f"{event.id} of {time_text(rfc3339(event.time_ms))}: {wrong.detail}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,8 +209,8 @@ def _require_lasting(cluster: str, before: ControlData, after: ControlData, *, s
     for what, until in ends.items():
         if until is not None and epoch_ms(until) <= since_ms:
             raise WrongUse(
-                f"{cluster}: the {what} would end at {rfc3339(epoch_ms(until))}, and the first round that can obey it begins at "
-                f"{rfc3339(since_ms)}: let it last longer"
+                f"{cluster}: the {what} would end at {time_text(rfc3339(epoch_ms(until)))}, and the first round that can obey it begins at "
+                f"{time_text(rfc3339(since_ms), is_exact=True)}: let it last longer"
             )
 
 

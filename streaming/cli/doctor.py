@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, TypeVar, get_args
 import click
 import msgspec
 
+from policies.wording import counted
 from streaming.cli.facts import REJECTED_COUNT, CheckpointSeen, Facts, Missed, gather_facts
 from streaming.cli.options import example, settings_options
 from streaming.cli.output import age_text, counts_text, format_option, render, table_lines, text_of
@@ -232,7 +233,7 @@ def _leader(facts: Facts) -> Iterator[Finding]:
         last = min(own, key=lambda each: each.age_s, default=None)
         heard = "no beat of it in the last hour"
         if last is not None:
-            heard = f"its last beat was {last.age_s / 60:.1f} min ago, from {last.beat.instance}"
+            heard = f"its last beat was {age_text(last.age_s)}, from {last.beat.instance}"
         yield _problem(f"no controller {name} runs: {heard}")
     elif len(leaders) == 1:
         yield _ok(f"{leaders[0].instance} runs, epoch {leaders[0].epoch}, batch {_number(leaders[0].batch)}")
@@ -275,7 +276,7 @@ def _rejected(facts: Facts) -> Iterator[Finding]:
     counts, topic = _known(facts.rejected), facts.settings.topics.dead_letter
     total = sum(counts.values())
     many = "at least " if total >= REJECTED_COUNT else ""
-    text = f"{many}{total} records went to {topic} in the last hour: {counts_text(counts)}"
+    text = f"{many}{counted(total, 'record')} went to {topic} in the last hour: {counts_text(counts)}"
     yield _warning(text) if counts else _ok(f"no record went to {topic} in the last hour")
 
 
@@ -335,7 +336,7 @@ _STALLED = "See the other checks, the collector's log, and docs/runbooks/not-dec
 _LETTERS = "Run: trimtab rejected tail --from earliest --no-follow"
 CHECKS = (
     Check("addresses", "Do the brokers answer?", _REACH, _addresses),
-    Check("permissions", "May its user do what a controller does?", _SECURITY, _permissions),
+    Check("permissions", "May the controller's user do what it has to do?", _SECURITY, _permissions),
     Check("topics", "Are they as they must be, and served?", "Run: trimtab topics create", _topics),
     Check("clocks", "Do all of them agree?", "Keep all clocks by NTP: timedatectl status", _clocks),
     Check("checkpoint", "Would a start go on with it, the marker and the epochs?", _REFUSED, _checkpoint),

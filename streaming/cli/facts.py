@@ -28,7 +28,7 @@ from streaming.cli.published import (
     records_of,
 )
 from streaming.process.deadline import within
-from streaming.process.exits import Refused, WrongUse
+from streaming.process.exits import Refused, WrongUse, words_of
 from streaming.settings import Settings
 from streaming.systems import input_side
 from streaming.transport import checkpoint as checkpoints
@@ -238,7 +238,7 @@ def checkpoint_seen(settings: Settings, topic_ids: Mapping[str, str]) -> Checkpo
                 )
                 query = checkpoints.read_query(files, location, start)
         except (CheckpointError, OSError) as error:
-            refusal = str(error)
+            refusal = words_of(str(error))
         if refusal is None or newest_start(files) == start:
             break
     return CheckpointSeen(checkpoint=query, refusal=refusal)

@@ -44,7 +44,7 @@ _brokers_option = click.option(
     help="The broker's id as in its reports; the port may be left out where one broker fits. May be repeated.",
 )
 _namespaces_option = click.option(
-    "--namespace", "namespaces", multiple=True, metavar="TENANT/NAME", help="May be repeated."
+    "--namespace", "namespaces", multiple=True, metavar="TENANT/NAME", help="The namespace. May be repeated."
 )
 
 
@@ -55,16 +55,14 @@ def maintenance_command() -> None:
 
 @maintenance_command.command(
     "start",
-    epilog=example(
-        "trimtab maintenance start --cluster east-1 --broker b3:8080 --until 2026-11-25T06:00:00Z --why disk"
-    ),
+    epilog=example('trimtab maintenance start --cluster east-1 --broker b3:8080 --until 2h --why "new disk"'),
 )
 @_brokers_option
 @_namespaces_option
 @click.option(
     "--until",
     type=Moment(is_ahead=True),
-    help="When it ends by itself: RFC 3339, or 10m, 2h, 7d from now on. Else `maintenance end` ends it.",
+    help="When it ends by itself. TIME is RFC 3339, or 10m, 2h, 7d from now on. Else `maintenance end` ends it.",
 )
 @with_request_options
 def start_command(
@@ -96,7 +94,7 @@ def end_command(request: Request, brokers: tuple[str, ...], namespaces: tuple[st
 @maintenance_command.command("list", epilog=example("trimtab maintenance list --cluster east-1"))
 @settings_options
 @click.option(
-    "--cluster", "clusters", multiple=True, metavar="NAME", help="May be repeated; all if not given."
+    "--cluster", "clusters", multiple=True, metavar="NAME", help="Only this cluster. May be repeated."
 )
 @format_option("JSON and YAML are a list with one object for each.")
 def list_command(settings: Settings, clusters: tuple[str, ...], form: str) -> None:

@@ -52,9 +52,9 @@ def resume_command(request: Request) -> None:
 @click.command("forget", epilog=example('trimtab forget --cluster east-1 --why "dismantled"'))
 @with_request_options
 def forget_command(request: Request) -> None:
-    """Forget what is remembered of a cluster: averages, hits, cooldowns, budgets, failures. Its pause, mode and settings stay.
+    """Forget what is remembered of a cluster: averages, hit counts, cooldowns, budgets, failures. Its pause, mode and settings stay.
 
-    For a cluster that is gone, this frees its memory. Take a Kafka throttle off before: afterwards it is not known to be ours.
+    For a cluster that is gone, this frees its memory. Take a Kafka throttle off first: afterwards trimtab does not know that it set it.
     """
     if request.every:
         raise click.UsageError("name the clusters to forget: --cluster NAME (once or more)")
@@ -70,7 +70,7 @@ def forget_command(request: Request) -> None:
 )
 @with_request_options
 def mode_command(request: Request, mode: str, approval: str | None) -> None:
-    """Let a cluster act, or only show what it would do; `configured` takes controller.mode (and controller.approval)."""
+    """Let a cluster act, or only show what it would do; `configured` goes back to controller.mode (and controller.approval)."""
     change(request, mode_edit(mode, approval))
 
 

@@ -10,10 +10,12 @@ from typing import Any
 
 import click
 
+from policies.wording import duration
 from streaming.cli.options import Option
 
 _FORMS = ("table", "json", "yaml")
 _SHOWN_IN_SECONDS_S = 120
+_SHOWN_IN_MINUTES_S = 7200
 _UNCUT_CHARACTERS = 10_000_000
 """Wider than any row: what is piped stays one line a row."""
 
@@ -50,7 +52,9 @@ def age_text(age_s: float) -> str:
     """How long ago something was."""
     if age_s < 0:
         return "in the future"
-    return f"{age_s:.0f} s ago" if age_s < _SHOWN_IN_SECONDS_S else f"{age_s / 60:.0f} min ago"
+    if age_s < _SHOWN_IN_SECONDS_S:
+        return f"{age_s:.0f} s ago"
+    return f"{age_s / 60:.0f} min ago" if age_s < _SHOWN_IN_MINUTES_S else f"{duration(age_s)} ago"
 
 
 def asked_text(who: str | None, why: str | None) -> str:

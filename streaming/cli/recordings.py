@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from policies.wording import counted
 from state.closing import UNBOUNDED, MemoryStart
 from state.overlay import epoch_ms
 from streaming.cli.options import (
@@ -31,7 +32,7 @@ from streaming.cli.options import (
 from streaming.cli.output import progress
 from streaming.controller.feed import CLUSTER, FAST, Fed, sample_events, shift_to
 from streaming.controller.recording import STANDARD, BadRecording, opened_for_reading, opened_for_recording
-from streaming.process.exits import Refused, WrongUse, raised_as
+from streaming.process.exits import Refused, WrongUse, raised_as, words_of
 from streaming.process.stop_signals import stopped_by_signals
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.identity import AcceptedClusters, identity_of
@@ -78,7 +79,7 @@ def _ended_by(stop: threading.Event, error: type[Exception]) -> Iterator[None]:
     "--max-total-size",
     "total_bytes",
     type=Size(),
-    help="FILE is a folder of packed files; if they are larger than this together, the oldest is removed.",
+    help="FILE is a folder of packed files. Once they are larger than this together, the oldest are removed.",
 )
 @click.option(
     "--max-file-size",
@@ -114,8 +115,8 @@ def record_command(
     except FileExistsError as error:
         raise WrongUse(f"{file} exists: give a new file, a recording is never overwritten") from error
     except OSError as error:
-        raise WrongUse(f"{file} cannot be written: {error.strerror or error}") from error
-    click.echo(f"{count} records written to {file}", err=True)
+        raise WrongUse(f"{file} cannot be written: {words_of(error)}") from error
+    click.echo(f"{counted(count, 'record')} written to {file}", err=True)
 
 
 @contextmanager
@@ -205,7 +206,8 @@ def _record(
 @click.option(
     "--started",
     type=Moment(),
-    help="When `trimtab run` began without memory: nothing is done in rounds that ended before it. Else every round acts.",
+    help="When `trimtab run` began without memory: nothing is done in rounds that ended before it. Else every round acts. "
+    f"{TIME_HELP}",
 )
 @click.option("--fresh", is_flag=True, help="With --started: `trimtab run` began with this option.")
 @click.option("--keep-open", is_flag=True, help="Leave the rounds open that the input does not close.")
@@ -223,9 +225,8 @@ def replay_command(
 
     Lines are events, or what `trimtab record` wrote. A folder stands for the recordings in it, in the order of their names.
 
-    It decides as `trimtab run` does, byte for byte; a held action of a controller without memory (`starting`) names the time that
-    --started takes. Files ending in .gz are unpacked. A summary goes to standard
-    error.
+    It decides as `trimtab run` does, byte for byte. Give --started for a controller that began without memory: the reason of actions
+    that it held as `starting` names the time. Files ending in .gz are unpacked. A summary goes to standard error.
     """
     from streaming.controller.replay import NoRecording, Replay, files_of  # noqa: PLC0415  see `commands`
 
@@ -261,7 +262,8 @@ def replay_command(
     if waiting_count := replay.taken_count - sum(tally.results.values()):
         ends.append(f"{waiting_count} waiting in open rounds")
     click.echo(
-        f"{replay.taken_count} records: {', '.join(ends)}; {replay.written_count} events written", err=True
+        f"{counted(replay.taken_count, 'record')}: {', '.join(ends)}; {counted(replay.written_count, 'event')} written",
+        err=True,
     )
     for reason, count in sorted(tally.reasons.items()):
         click.echo(f"  rejected {reason}: {count}", err=True)
@@ -280,7 +282,7 @@ def replay_command(
 @click.option(
     "--fast",
     is_flag=True,
-    help=f"{FAST} times as fast: a minute is five seconds. Give the controller [pulsar.rounds] length_s = 5, lateness_s = 1.",
+    help=f"{FAST} times as fast: a minute takes five seconds. Give the controller [pulsar.rounds] length_s = 5, lateness_s = 1.",
 )
 @click.argument(
     "recording", required=False, type=click.Path(exists=True, dir_okay=False), metavar="[RECORDING]"
@@ -310,7 +312,7 @@ def feed_command(settings: Settings, recording: str | None, *, fast: bool) -> No
             except (BadRecording, EOFError, gzip.BadGzipFile) as error:
                 raise WrongUse(f"{recording}: {error}") from error
     how = "stopped" if stop.is_set() else f"{recording} has ended"
-    click.echo(f"{how}: {count} records fed", err=True)
+    click.echo(f"{how}: {counted(count, 'record')} fed", err=True)
 
 
 def _feed(records: Iterator[Fed], sink: EventSink, stop: threading.Event) -> int:
@@ -322,7 +324,7 @@ def _feed(records: Iterator[Fed], sink: EventSink, stop: threading.Event) -> int
             sink.flush()
             if time.monotonic() - said_s > _SAID_EVERY_S:
                 said_s = time.monotonic()
-                click.echo(f"{count} records fed", err=True)
+                click.echo(f"{counted(count, 'record')} fed", err=True)
             if stop.wait(wait_s):
                 break
         sink.send(record.key, record.value)

@@ -12,6 +12,7 @@ from uuid import uuid4
 import click
 import msgspec
 
+from policies.wording import time_text
 from state.events import System
 from state.outputs import Configured, rfc3339
 from state.overlay import ControlData, MaintenanceWindow, epoch_ms
@@ -63,7 +64,9 @@ class Request:
 
 cluster_options = with_options(
     settings_options,
-    click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="May be repeated."),
+    click.option(
+        "--cluster", "clusters", multiple=True, metavar="NAME", help="The cluster. May be repeated."
+    ),
     click.option(
         "--all",
         "every",
@@ -185,7 +188,9 @@ def change_each(request: Request, edit_of: EditOf) -> list[Planned]:
     if request.wait:
         for obeyed in _wait_until_obeyed(settings, events):
             data = obeyed.data
-            click.echo(f"{obeyed.cluster}: obeyed since round {data.round}, which ended at {data.end}")
+            click.echo(
+                f"{obeyed.cluster}: obeyed since round {data.round}, which ended at {time_text(data.end, is_exact=True)}"
+            )
     return events
 
 
@@ -283,7 +288,8 @@ def _wait_until_obeyed(settings: Settings, events: Sequence[Planned]) -> list[Ro
     missing = [event for event in events if event.cluster not in found]
     if missing:
         names = ", ".join(
-            f"{event.cluster} (expected from {rfc3339(event.first_close_ms)} on)" for event in missing
+            f"{event.cluster} (expected from {time_text(rfc3339(event.first_close_ms))} on)"
+            for event in missing
         )
         raise NotAcknowledged(
             f"written, but no round obeys it yet: {names}. No controller runs, or no report of the cluster comes: see "
@@ -306,7 +312,7 @@ def acknowledging_rounds(rounds: Iterable[Round], events: Sequence[Planned]) -> 
 def change_text(event: Planned) -> str:
     """What an event changes, and from when."""
     before, after = event.before, event.after
-    since = f"from round {event.first_round} on, which begins at {rfc3339(event.first_round_ms)}"
+    since = f"from round {event.first_round} on, which begins at {time_text(rfc3339(event.first_round_ms), is_exact=True)}"
     at_once = "; executors stop at once" if after.paused else ""
     lines = [
         f"{event.cluster}: {since}{at_once}",
@@ -345,7 +351,7 @@ def overlay_text(cluster: str, stands: Standing, source: ClusterSettingsSource) 
     usual = None if configured is None else source.base(cluster)
     return text_of(
         [
-            f"{cluster}: {data.who or 'somebody'} at {rfc3339(event.time_ms)}: {data.why or 'no reason given'}",
+            f"{cluster}: {data.who or 'somebody'} at {time_text(rfc3339(event.time_ms))}: {data.why or 'no reason given'}",
             *refused,
             f"  paused: {_pause(data)}",
             f"  mode: {_mode(data, configured)}",
@@ -373,11 +379,13 @@ def standing_lines(data: ControlData) -> Iterable[str]:
     """What is under maintenance or drained, with who asked for it and why."""
     for key, each in maintenance_of(data):
         asked = f"by {each.who or 'somebody'}: {each.why or 'no reason given'}"
-        yield f"  {' '.join(key)}: since {rfc3339(epoch_ms(each.since))} {_describe_end(each)}, {asked}"
+        yield f"  {' '.join(key)}: since {time_text(rfc3339(epoch_ms(each.since)))} {_describe_end(each)}, {asked}"
 
 
 def _describe_end(window: MaintenanceWindow) -> str:
-    return "until it is ended" if window.until is None else f"until {rfc3339(epoch_ms(window.until))}"
+    return (
+        "until it is ended" if window.until is None else f"until {time_text(rfc3339(epoch_ms(window.until)))}"
+    )
 
 
 def _mode(data: ControlData, configured: Configured | None) -> str:
@@ -400,7 +408,7 @@ def _value(value: str | None, configured: str | None) -> str:
 def _pause(data: ControlData) -> str:
     if not data.paused:
         return "no"
-    return "yes" if data.until is None else f"until {rfc3339(epoch_ms(data.until))}"
+    return "yes" if data.until is None else f"until {time_text(rfc3339(epoch_ms(data.until)))}"
 
 
 def _line(name: str, before: str, after: str) -> str:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from policies.shedding.registry import find_policy
-from policies.wording import counted
+from policies.wording import counted, time_text
 from state.outputs import CandidateRow, LeftRow, RoundSummary, Section, SplitRow
 from streaming.cli.brokers import standing_text
 from streaming.cli.options import broker_of, example, settings_options
@@ -83,9 +83,7 @@ def rounds_command() -> None:
     """Read the round summaries of the audit topic."""
 
 
-@rounds_command.command(
-    "tail", epilog=example("trimtab rounds tail --cluster east-1 --from 2026-11-21T10:00:00Z")
-)
+@rounds_command.command("tail", epilog=example("trimtab rounds tail --cluster east-1 --from 2h"))
 @tail_options
 def tail_command(settings: Settings, **options: Any) -> None:
     """Print a line for each round as it closes; Ctrl-C ends it."""
@@ -325,7 +323,7 @@ def place_of(event: Rejected) -> str:
 def tail_rejected_text(event: Rejected) -> str:
     """A record that could not be used, in one line."""
     cluster = f" {event.cluster}" if event.cluster else ""
-    return f"{event.time or 'at an unknown time'}{cluster} {place_of(event)} {event.data.reason}: {event.data.detail}\n"
+    return f"{time_text(event.time or 'at an unknown time')}{cluster} {place_of(event)} {event.data.reason}: {event.data.detail}\n"
 
 
 def rejected_text(event: Rejected) -> str:
@@ -336,7 +334,7 @@ def rejected_text(event: Rejected) -> str:
     facts = [
         ("reason", data.reason),
         ("cluster", event.cluster or "not known"),
-        ("time", event.time or "not known"),
+        ("time", time_text(event.time or "not known")),
         ("size", f"{data.size_bytes} bytes"),
         ("sha256", data.sha256),
         ("id", event.id),

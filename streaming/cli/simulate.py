@@ -16,10 +16,11 @@ import click
 import msgspec
 
 from policies.shedding.registry import POLICIES
+from policies.wording import counted
 from state.overlay import epoch_ms
 from streaming.cli.options import TIME_HELP, Moment, example, read_settings
 from streaming.cli.output import format_option, progress, render
-from streaming.process.exits import WrongUse, raised_as
+from streaming.process.exits import WrongUse, raised_as, words_of
 from streaming.settings import ClusterSettingsSource, ControllerSettings, Settings
 from streaming.simulator.scenarios import SCENARIOS, limit_hours
 from streaming.simulator.setup import SESSIONS_COUNT
@@ -71,7 +72,10 @@ def _name_configs(configs: Sequence[Path]) -> list[tuple[str, Path]]:
 
 def _write_page(file: Path, page: str) -> None:
     """Write the page, and say so."""
-    file.write_text(page, encoding="utf-8")
+    try:
+        file.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise WrongUse(f"--html {file} cannot be written: {words_of(error)}") from error
     click.echo(f"page written to {file}", err=True)
 
 
@@ -135,7 +139,7 @@ Example:
     "policies",
     multiple=True,
     type=click.Choice([policy.name for policy in POLICIES]),
-    help=f"Policy to compare; all other settings are the defaults, with `[pulsar.capacity] sessions_count` of these brokers. More than one may be given.  [default: {', '.join(_FIRST_POLICIES)}]",
+    help=f"Policy to compare. All other settings are the defaults; `[pulsar.capacity] sessions_count` is that of the simulated brokers. More than one may be given.  [default: {', '.join(_FIRST_POLICIES)}]",
 )
 @click.option(
     "--seeds",
@@ -255,7 +259,9 @@ def _show_simulation(runs: "Sequence[Run]", form: str) -> None:
 @click.option(
     "--from", "since", type=Moment(), metavar="TIME", help=f"Leave out reports before this time. {TIME_HELP}"
 )
-@click.option("--to", "until", type=Moment(), metavar="TIME", help="Leave out reports from this time on.")
+@click.option(
+    "--to", "until", type=Moment(), metavar="TIME", help=f"Leave out reports from this time on. {TIME_HELP}"
+)
 @click.option(
     "--loop",
     type=click.Choice(["both", "open", "closed"]),
@@ -385,7 +391,7 @@ def _files(
     from streaming.cli.recordings import record_for_now  # noqa: PLC0415  see `commands`
 
     with record_for_now(settings, "earliest" if since is None else epoch_ms(since)) as (file, count):
-        click.echo(f"{count} records read from {address}", err=True)
+        click.echo(f"{counted(count, 'record')} read from {address}", err=True)
         yield (file,)
 
 

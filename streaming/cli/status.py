@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from policies.wording import counted
+from policies.wording import counted, duration, time_text
 from state.events import System
 from state.outputs import (
     ApprovalSummary,
@@ -131,7 +131,7 @@ class ClusterStatus:
 @click.command("status", epilog=example("trimtab status --cluster east-1 --watch"))
 @settings_options
 @click.option(
-    "--cluster", "clusters", multiple=True, metavar="NAME", help="May be repeated; all if not given."
+    "--cluster", "clusters", multiple=True, metavar="NAME", help="Only this cluster. May be repeated."
 )
 @click.option(
     "--brokers",
@@ -368,13 +368,19 @@ def status_text(status: ClusterStatus) -> str:
         ("nearest", [f"{examined_text(row)}: {row.detail}" for row in status.nearest]),
         (
             "in flight",
-            [f"{row.kind} {row.target} until {row.expires_at} ({row.id})" for row in data.in_flight],
+            [
+                f"{row.kind} {row.target} until {time_text(row.expires_at)} ({row.id})"
+                for row in data.in_flight
+            ],
         ),
         ("shadow", _shadow(data)),
         ("approval", _approval(data.approval)),
         ("upkeep", maintenance_lines(data.upkeep)),
         *(
-            ("failing", [f"{kind} are held since {since}, because too many failed: see `trimtab resume`"])
+            (
+                "failing",
+                [f"{kind} are held since {time_text(since)}, because too many failed: see `trimtab resume`"],
+            )
             for kind, since in failing.items()
             if since is not None
         ),
@@ -389,7 +395,11 @@ def _head(status: ClusterStatus) -> str:
     data = status.event.data
     mode = "acts" if data.mode == "act" else "dry-run"
     if data.paused:
-        until = "" if data.control is None or data.control.until is None else f" until {data.control.until}"
+        until = (
+            ""
+            if data.control is None or data.control.until is None
+            else f" until {time_text(data.control.until)}"
+        )
         mode = f"{mode}, PAUSED{until}"
     return f"{data.cluster} ({data.system}): {mode}, round {data.round} ended {age_text(status.age_s)}"
 
@@ -442,7 +452,7 @@ def _control(control: ControlInForce | None) -> str:
     if control is None:
         return "as configured, no control event"
     problem = f"; its settings are not in force: {control.problem}" if control.problem else ""
-    return f"{control.who or 'somebody'} at {control.time}: {control.why or 'no reason given'}{problem}"
+    return f"{control.who or 'somebody'} at {time_text(control.time)}: {control.why or 'no reason given'}{problem}"
 
 
 def _brokers(data: RoundSummary) -> str:
@@ -473,15 +483,21 @@ def _describe_other_balancers(others: OtherBalancers | None) -> Iterator[str]:
 
 def _shadow(data: RoundSummary) -> Iterator[str]:
     if data.shadow is not None:
-        moved = f"{data.shadow.count} bundles are counted where the dry-run moved them"
-        yield f"{moved}: {_usage(data.shadow.usage)}"
+        moved = f"counted where the dry-run moved them: {counted(data.shadow.count, 'bundle')}"
+        yield f"{moved}; {_usage(data.shadow.usage)}"
 
 
 def _approval(found: ApprovalSummary | None) -> Iterator[str]:
     if found is not None:
-        waiting = f"{found.open_count} wait for `trimtab approve`" if found.open_count else "nothing waits"
+        waiting = (
+            f"{counted(found.open_count, 'proposal')} open, see `trimtab approve`"
+            if found.open_count
+            else "nothing waits"
+        )
         yield f"required for unloads and splits: {waiting}"
-        yield from (f"{row.kind} {row.bundle} until {row.expires_at} ({row.id})" for row in found.open)
+        yield from (
+            f"{row.kind} {row.bundle} until {time_text(row.expires_at)} ({row.id})" for row in found.open
+        )
 
 
 def _throttle(data: RoundSummary) -> Iterator[tuple[str, list[str]]]:
@@ -490,7 +506,7 @@ def _throttle(data: RoundSummary) -> Iterator[tuple[str, list[str]]]:
         return
     moving = "unknown" if throttle.partitions_moving_count is None else throttle.partitions_moving_count
     what, takes = ("planned", "would take") if throttle.planned else ("moving", "done in")
-    eta = "" if throttle.eta_s is None else f", {takes} {throttle.eta_s:.0f} s"
+    eta = "" if throttle.eta_s is None else f", {takes} {duration(throttle.eta_s)}"
     yield "throttle", [f"{throttle.outcome}, partitions {what}: {moving}{eta}"]
     would_be = "would be " if data.mode == "dry-run" else ""
     rates = throttle.rates_bytes_per_s.items()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from policies.wording import counted
+from policies.wording import counted, time_text
 from state.outputs import (
     CandidateRow,
     DrainRow,
@@ -26,7 +26,7 @@ _ROWS_MAX = 20
 def tail_round_text(data: RoundSummary) -> str:
     """A round in one line."""
     marks = [data.mode, *(["paused"] if data.paused else [])]
-    return f"{data.end} {data.cluster} round {data.round} [{', '.join(marks)}] {outcome_text(data)}\n"
+    return f"{time_text(data.end, is_exact=True)} {data.cluster} round {data.round} [{', '.join(marks)}] {outcome_text(data)}\n"
 
 
 def outcome_text(data: RoundSummary) -> str:
@@ -38,7 +38,7 @@ def round_text(event: Round) -> str:
     """What a round saw, decided and held back."""
     data = event.data
     lines = [
-        f"round {data.round} of {data.cluster} ({data.system}), {data.start} to {data.end}",
+        f"round {data.round} of {data.cluster} ({data.system}), {time_text(data.start, is_exact=True)} to {time_text(data.end, is_exact=True)}",
         outcome_text(data),
         "",
         *circumstances_lines(data),
@@ -131,14 +131,14 @@ def _aftermath_lines(data: RoundSummary) -> Iterator[str]:
 
 def drain_line(row: DrainRow) -> str:
     """A drain in words."""
-    if row.state == "silent":
+    if row.state == "silent" or row.bundles_left_count is None:
         return f"drain of {row.name}: no report of it"
     if row.state == "empty":
         return f"drain of {row.name}: empty, under maintenance until it is ended"
     if row.state == "only-pulsars-own":
         bundles = f"{counted(row.pulsars_own_count or 0, 'bundle')} of Pulsar's own"
         return f"drain of {row.name}: empty but for {bundles}, under maintenance until it is ended"
-    return f"drain of {row.name}: {row.bundles_left_count} bundles left of {row.bundles_at_start_count}"
+    return f"drain of {row.name}: {counted(row.bundles_left_count, 'bundle')} left of {row.bundles_at_start_count}"
 
 
 def own_lines(row: DrainRow) -> Iterable[str]:
@@ -167,7 +167,7 @@ def maintenance_lines(found: MaintenanceSummary | None) -> Iterable[str]:
         return
     for what, rows in (("broker", found.brokers), ("namespace", found.namespaces)):
         for each in rows:
-            until = "until it is ended" if each.until is None else f"until {each.until}"
+            until = "until it is ended" if each.until is None else f"until {time_text(each.until)}"
             yield f"{what} {each.name} under maintenance {until}, by {asked_text(each.who, each.why)}"
     for row in found.drains:
         yield f"{drain_line(row)}, by {asked_text(row.who, row.why)}"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import msgspec
@@ -16,7 +16,7 @@ from policies.throttle.batches import CannotBatch, batches_of
 from policies.throttle.moves import LARGEST_NUMBER
 from policies.throttle.needs import MIN_INTERVAL_MS
 from policies.throttle.rates import MIB, Caps, RateRule
-from streaming.cli.options import example, read_settings, target_of
+from streaming.cli.options import Option, example, read_settings, target_of
 from streaming.cli.output import format_option, to_yaml
 from streaming.planner.throttle_plan import ThrottlePlan, answer_of, draw, make_plan
 from streaming.planner.throttle_request import (
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from streaming.settings import KafkaTarget
 
 STDIN = "-"
-_RATE = click.IntRange(1, LARGEST_NUMBER)
 
 _REQUEST = """
 \b
@@ -45,10 +44,20 @@ _REQUEST = """
 
 or Kafka's own {"version": 1, "partitions": [{"topic", "partition", "replicas"}]} with a cluster to look at.
 
-Exit codes: 0 planned (what cannot be planned is named on standard error and under not_planned),
-            2 bad input, or nothing of it can be planned, 3 it would never end (the plan is printed all the same),
-            5 the cluster does not answer or refuses it.
+\b
+Exit codes: 0 planned (what cannot be planned is named on standard error
+              and under not_planned)
+            2 bad input, or nothing of it can be planned
+            3 it would never end (the plan is printed all the same)
+            5 the cluster does not answer, or refuses it
+
 """
+
+
+def _rate(_context: click.Context, _option: click.Parameter, rate: int | None) -> int | None:
+    if rate is not None and not 1 <= rate <= LARGEST_NUMBER:
+        raise click.BadParameter(f"{rate}: expected {'1 byte/s or more' if rate < 1 else 'less'}")
+    return rate
 
 
 def _ratio(_context: click.Context, option: click.Parameter, text: str | None) -> Fraction | None:
@@ -72,6 +81,10 @@ def _batch_count(_context: click.Context, _option: click.Parameter, text: str | 
     return int(text)
 
 
+def _rate_option(name: str, **attributes: Any) -> Option:
+    return click.option(name, type=int, callback=_rate, metavar="BYTES/S", **attributes)
+
+
 @click.group("throttle")
 def throttle_command() -> None:
     """Work out the replication throttle of a reassignment."""
@@ -89,9 +102,9 @@ def throttle_command() -> None:
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
     help="The reassignment in JSON; - is standard input.",
 )
-@click.option("--rate", type=_RATE, help="This many bytes/s everywhere, instead of a recommended rate.")
+@_rate_option("--rate", help="The rate of every broker, in place of a recommended one.")
 @click.option("--deadline", callback=_ratio, metavar="SECONDS", help="Seconds in which it must be done.")
-@click.option("--cap", type=_RATE, help="Bytes/s that no broker may exceed.")
+@_rate_option("--cap", help="The rate that no broker may exceed.")
 @click.option(
     "--headroom",
     callback=_ratio,
@@ -100,7 +113,7 @@ def throttle_command() -> None:
     show_default=True,
     help="A recommended rate is this much above the minimum.",
 )
-@click.option("--floor", type=_RATE, default=MIB, show_default=True, help="Lowest rate, in bytes/s.")
+@_rate_option("--floor", default=MIB, show_default=True, help="The lowest rate.")
 @click.option(
     "--batches",
     callback=_batch_count,

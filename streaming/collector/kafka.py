@@ -19,6 +19,7 @@ import msgspec
 
 from policies.throttle.moves import NO_LEADER
 from policies.throttle.rates import BrokerRole
+from policies.wording import counted
 from streaming.collector.collector import Cadence, Collector, EventWriter, Patience, Swept
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.network_metrics import NetworkMeter
@@ -41,6 +42,7 @@ from streaming.kafka.cluster import (
     ThrottlesFound,
     cluster_of,
 )
+from streaming.process.exits import words_of
 from streaming.settings import ClusterSettingsSource, KafkaTarget, Settings
 from streaming.transport.errors import PublishError
 from streaming.transport.side import EventSink
@@ -79,7 +81,7 @@ def read_planned(path: str | None, before: Planned) -> tuple[Planned, list[str]]
     except FileNotFoundError:
         return {}, []
     except (OSError, msgspec.MsgspecError) as error:
-        return before, [f"{path} cannot be read, so the plan before it counts: {error}"]
+        return before, [f"{path} cannot be read, so the plan before it counts: {words_of(error)}"]
     planned: dict[Partition, tuple[int, ...]] = {}
     odd = []
     for row in file.partitions:
@@ -332,9 +334,9 @@ class KafkaCollector(Collector):
             return self._fail("not-written", error)
         self._complete(began_s=began_s, brokers_count=len(swept.asked) - len(swept.failed))
         _LOG.info(
-            "sweep of %s: %d brokers, %d failed, %d partitions move, %d are planned to",
+            "sweep of %s: %s, %d failed; partitions that move: %d, that are planned to: %d",
             self._cluster,
-            len(swept.asked),
+            counted(len(swept.asked), "broker"),
             len(swept.failed),
             swept.moving_count,
             swept.planned_count,

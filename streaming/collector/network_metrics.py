@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.contract.kafka import Network
 from streaming.process.deadline import Deadline
+from streaming.process.exits import words_of
 from streaming.settings import KafkaTarget
 
 _LOG = logging.getLogger(__name__)
@@ -135,7 +136,8 @@ class NetworkMeter:
                 sample for family in text_string_to_metric_families(text + "\n") for sample in family.samples
             ]
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
-            self._note_problem(broker, page, f"{url} cannot be read: {error!r}")
+            why, *_ = words_of(error).splitlines()
+            self._note_problem(broker, page, f"{url} cannot be read: {why}")
             self._failed()
             return
         values = [(sample.name, sample.labels, sample.value) for sample in samples]

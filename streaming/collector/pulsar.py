@@ -19,6 +19,7 @@ import msgspec
 
 from policies.splitting.plan import SplitSettings
 from policies.splitting.ranges import Bundle
+from policies.wording import counted
 from state.events import SYSTEM_NAMESPACE
 from streaming.collector.collector import Cadence, Collector, EventWriter, Patience, Swept
 from streaming.collector.facts import LoadManagers, OwnTopics, WrongLoadManager, read_facts, require_reports
@@ -300,7 +301,12 @@ class PulsarCollector(Collector):
         except PublishError as error:
             return self._fail("not-written", error)
         ended_s = self._complete(began_s=began_s, brokers_count=len(swept.asked))
-        _LOG.info("sweep of %s: %d brokers, %d failed", self._cluster, len(swept.asked), len(swept.failed))
+        _LOG.info(
+            "sweep of %s: %s, %d failed",
+            self._cluster,
+            counted(len(swept.asked), "broker"),
+            len(swept.failed),
+        )
         if ended_s >= self._facts_due_s:
             self._facts_due_s = ended_s + self._target.cluster_interval_s
             self._facts_reader = threading.Thread(

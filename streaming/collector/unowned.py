@@ -17,6 +17,7 @@ from functools import partial
 from itertools import islice
 
 from policies.splitting.ranges import BadRange, Bundle
+from policies.wording import counted
 from state.events import is_system_bundle
 from streaming.collector.reports import BundleLoad
 from streaming.process.deadline import Deadline
@@ -75,7 +76,7 @@ class Unowned:
         try:
             self.found = self._lost(brokers, pool, deadline)
         except TimeoutError:
-            _LOG.warning("who owns %d bundles without a listing is not known yet", len(gone))
+            _LOG.warning("who owns %s without a listing is not known yet", counted(len(gone), "bundle"))
         return self.found
 
     def _lost(self, brokers: Collection[str], pool: Executor, deadline: Deadline) -> dict[str, int]:
@@ -109,7 +110,9 @@ class Unowned:
             answers[name] = None if isinstance(answer, AdminError) else answer
         if errors:
             _LOG.warning(
-                "whether %d bundles without a listing are owned is not known: %s", len(errors), errors[0]
+                "whether anybody owns %s without a listing is not known: %s",
+                counted(len(errors), "bundle"),
+                errors[0],
             )
         if True in answers.values():
             return answers

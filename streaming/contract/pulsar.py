@@ -14,6 +14,7 @@ import numpy as np
 
 from policies.columns import Floats
 from policies.usage import NOT_MEASURED
+from policies.wording import digits
 from state.events import (
     RATE_IN,
     RATE_OUT,
@@ -139,7 +140,7 @@ def _check_stats(columns: Floats, names: Sequence[str], struct: type[Traffic]) -
     if len(bad):
         row, column = bad[0].tolist()
         count = struct.__struct_fields__[len(RATES) + column]
-        detail = f"{count} of {names[row][:SHOWN_CHARACTERS]} is {counts[row, column]:g}, expected 0 to {_MAX_COUNT}"
+        detail = f"{count} of {names[row][:SHOWN_CHARACTERS]} is {digits(counts[row, column])}, expected 0 to {digits(_MAX_COUNT)}"
         raise Refusal("bad-data", detail)
 
 

@@ -10,8 +10,7 @@ import logging
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from typing import TypeVar
@@ -24,7 +23,7 @@ from streaming.controller.leadership import Leading, outage_of
 from streaming.controller.metrics import KNOWN_LABELS, Metrics
 from streaming.controller.standby import StandingBy
 from streaming.process.deadline import Deadline
-from streaming.process.exits import FencedOff, Refused, SparkEnded
+from streaming.process.exits import FencedOff, Refused, SparkEnded, raised_as
 from streaming.process.outage import StoppedWaiting, wait_out
 from streaming.process.serve import HealthServer
 from streaming.process.stop_signals import stopped_by_signals
@@ -44,15 +43,6 @@ Value = TypeVar("Value")
 
 _LOOK_S = 1
 """A stop request ends a wait within this time."""
-
-
-@contextmanager
-def _refuse(*kinds: type[Exception]) -> Iterator[None]:
-    """Raise ``Refused`` for errors of these kinds."""
-    try:
-        yield
-    except kinds as error:
-        raise Refused(str(error)) from error
 
 
 class Application:
@@ -86,7 +76,7 @@ class Application:
             port=self._settings.metrics.port,
         )
         with stopped_by_signals(self._stop):
-            with _refuse(OSError):
+            with raised_as(Refused, OSError):
                 self._metrics_url = server.start()
             _LOG.info("metrics and health at %s", self._metrics_url)
             try:
@@ -102,7 +92,7 @@ class Application:
                 server.stop()
 
     def _run_checked(self) -> None:
-        with _refuse(JavaError, StartError):
+        with raised_as(Refused, JavaError, StartError):
             session.require_java()
             for warning in self._wait_out(lambda: validate_all(self._settings)):
                 _LOG.warning("%s", warning)
@@ -152,7 +142,7 @@ class Application:
         if self._stopping:
             start.cancel()
         try:
-            with _refuse(JarError, JavaError):
+            with raised_as(Refused, JarError, JavaError):
                 return start.connect(self._settings)
         except Refused:
             raise

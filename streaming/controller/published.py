@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from policies.wording import counted
 from state.outputs import RoundSummary, Split, Throttle, Unload
 from state.outputs.actions import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
 from streaming.contract.envelope import ReadEnvelope, read_envelope
@@ -78,9 +79,15 @@ class OutputLog:
         about = {"cluster": data.cluster, "round": data.round}
         if isinstance(data, RoundSummary):
             self._log_changes(data, about)
-            text = "%s, round %d: %s, %d actions: %s"
+            text = "%s, round %d: %s, %s: %s"
             _OUTPUTS_LOG.debug(
-                text, data.cluster, data.round, data.outcome, data.actions_count, data.reason, extra=about
+                text,
+                data.cluster,
+                data.round,
+                data.outcome,
+                counted(data.actions_count, "action"),
+                data.reason,
+                extra=about,
             )
         else:
             about["action_id"] = event.id
@@ -179,9 +186,9 @@ class RefusalLog:
             del self._windows[next(iter(self._windows))]
         cluster, reason = kind
         _REFUSED_LOG.warning(
-            "%s: %d records refused as %s%s, such as %s/%d@%d: %s (`trimtab rejected tail` shows all)",
+            "%s: %s refused as %s%s, such as %s/%d@%d: %s (`trimtab rejected tail` shows all)",
             cluster or "no valid cluster",
-            count + (0 if window is None else window.untold_count),
+            counted(count + (0 if window is None else window.untold_count), "record"),
             reason,
             "" if window is None else " since the last such line",
             refused.topic,

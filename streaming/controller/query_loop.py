@@ -20,7 +20,7 @@ from streaming.controller.environment import Changed, EnvironmentMonitor, Unansw
 from streaming.controller.health import START_S, STOP_S, Health
 from streaming.controller.metrics import Metrics
 from streaming.process.deadline import Deadline
-from streaming.process.exits import Refused
+from streaming.process.exits import Refused, words_of
 from streaming.settings import Settings
 from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.failures import (
@@ -280,5 +280,5 @@ def failed_probe(frames: Frames) -> str | None:
     except SparkGone:
         raise
     except (StartError, SparkError, OSError) as error:
-        return str(error)
+        return words_of(str(error))
     return None

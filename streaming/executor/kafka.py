@@ -24,6 +24,7 @@ import msgspec
 
 from policies.throttle.lists import ThrottledLists, common, difference, merge, union, without
 from policies.throttle.rates import BrokerRole
+from policies.wording import counted
 from streaming.executor.loop import ActionLoop, Topics, open_topics
 from streaming.executor.memory import HeldMemory, Memory, Remembered, SetRate, memory_of
 from streaming.executor.metrics import ExecutorMetrics
@@ -81,7 +82,7 @@ class ThrottleExecutor:
             return changed
         if self._dry_run:
             aim = _aim(action, self._memory.read())
-            detail = f"{len(aim.rates)} rates would be set and {len(aim.clear)} taken off"
+            detail = f"{counted(len(aim.rates), 'rate')} would be set and {len(aim.clear)} taken off"
             return Skip("executor-dry-run", detail)
         with self._memory.hold() as held:
             done = self._change_to(kafka, held, _aim(action, held.remembered), recheck)
@@ -209,7 +210,9 @@ def _check_precondition(kafka: KafkaCluster, action: ThrottleAction) -> Skip | N
     if expected == "running" and not running:
         return Skip("not-moving", "nothing moves in the cluster any more, so nothing is throttled")
     if expected == "none" and running:
-        return Skip("still-moving", f"{len(running)} partitions move, so their throttle stays")
+        return Skip(
+            "still-moving", f"{counted(len(running), 'partition')} still moving, so the throttle stays"
+        )
     return None
 
 

@@ -12,6 +12,9 @@ from policies.splitting.ranges import Bundle
 from policies.throttle.lists import ThrottledLists, entries_of
 from policies.throttle.moves import LARGEST_NUMBER
 from policies.throttle.roles import BrokerRole, by_role
+from policies.wording import time_text
+from state.outputs import rfc3339
+from state.overlay import epoch_ms
 from streaming.contract.envelope import read_envelope
 from streaming.contract.messages import ControlData, Time, type_of
 from streaming.contract.published import SplitMessage, ThrottleMessage, UnloadMessage
@@ -248,7 +251,10 @@ def gate(order: Order[ActionKind], *, control: ControlData | None, now: datetime
         return Skip("dry-run", "it is an action of a dry run")
     if now >= order.action.expires_at:
         age_s = (now - order.action.expires_at).total_seconds()
-        return Skip("expired", f"it expired {age_s:.0f} s ago, at {order.action.expires_at.isoformat()}")
+        return Skip(
+            "expired",
+            f"it expired {age_s:.0f} s ago, at {time_text(rfc3339(epoch_ms(order.action.expires_at)))}",
+        )
     return _skip_if_held(control, now) or _skip_if_under_maintenance(order.action, control, now)
 
 

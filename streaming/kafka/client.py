@@ -34,6 +34,7 @@ from kafka.net.selector import NetworkSelector
 
 from streaming.kafka.link import KafkaLink, Operation, Resource, describe_missing
 from streaming.process.deadline import Deadline, within
+from streaming.process.exits import words_of
 from streaming.process.logs import logs_stacks
 from streaming.transport.errors import NoAnswer
 from streaming.transport.reach import Protocol, faults_of
@@ -99,7 +100,10 @@ def _name_broker(record: logging.LogRecord) -> bool:
     connection, error = record.args
     broker = str(getattr(connection, "node_id", connection))
     record.levelno, record.levelname = logging.WARNING, "WARNING"
-    record.msg, record.args = "there is no connection to Kafka's broker %s: %s", (broker, error)
+    record.msg, record.args = (
+        "there is no connection to Kafka's broker %s: %s",
+        (broker, words_of(str(error))),
+    )
     return not broker.startswith(_OTHER_NODES) and not str(error).endswith(_DISCONNECTED)
 
 
@@ -246,7 +250,7 @@ def describe_unanswered(bootstrap: str, error: BaseException | None) -> str:
     """The sentence about brokers that do not answer, its cause first if that is known."""
     if isinstance(error, NoBroker):
         return f"no broker of Kafka answers: {error}."
-    return f"Kafka at {bootstrap} does not answer as expected: {error!r}."
+    return f"Kafka at {bootstrap} does not answer as expected: {words_of(error) if error else 'no answer'}."
 
 
 def _no_answer_error_of(bootstrap: str, error: BaseException | None) -> ClusterError:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from streaming.process.exits import WrongUse
+from streaming.process.exits import WrongUse, words_of
 from streaming.settings import SecuritySettings, Settings, TopicNames
 from streaming.transport.topics import Denied
 
@@ -100,7 +100,9 @@ class KafkaLink:
         try:
             return Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise WrongUse(f"{self.section}.security.{name}: {path} cannot be read: {error}") from error
+            raise WrongUse(
+                f"{self.section}.security.{name}: {path} cannot be read: {words_of(error)}"
+            ) from error
 
 
 def input_link(settings: Settings) -> KafkaLink:

@@ -21,6 +21,7 @@ from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
 from kafka.future import Future
 
+from policies.wording import counted
 from state.layouts import FRESH
 from streaming.contract.encode import SkippedRange
 from streaming.kafka import topics
@@ -303,7 +304,7 @@ class KafkaEvents(Closeable):
                 failures.append(error)
         if failures:
             raise PublishError(
-                f"{len(failures)} of {len(sent)} events were not written to {self._topic} at "
+                f"{len(failures)} of {counted(len(sent), 'event')} not written to {self._topic} at "
                 f"{self._link.bootstrap}; the first: {self._explain(failures[0])}"
             )
 

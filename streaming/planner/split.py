@@ -34,6 +34,7 @@ from policies.splitting.cut import (
     topic_loads,
 )
 from policies.splitting.ranges import FULL_UPPER, Bundle, is_full_name, positions_of
+from policies.wording import counted
 from streaming.contract import diagnose
 from streaming.contract.messages import MAX_NUMBER, SHOWN_CHARACTERS, Traffic
 from streaming.contract.pulsar import RATES
@@ -260,7 +261,8 @@ def _warnings(request: PlanRequest, bundle: Bundle, found: TopicLoads) -> Iterat
     else:
         hashed = list(dict.fromkeys(request.topics or ()))
         if len(hashed) < len(request.topics or ()):
-            yield f"{len(request.topics or ()) - len(hashed)} topics are given more than once and counted once"
+            repeats_count = len(request.topics or ()) - len(hashed)
+            yield f"{counted(repeats_count, 'topic')} {'is' if repeats_count == 1 else 'are'} given more than once and counted once"
     yield from name_warnings(hashed, bundle)
     inside = bundle.range.contains_each(found.positions)
     outside = [found.names[row] for row in np.flatnonzero(~inside).tolist()]

@@ -22,6 +22,7 @@ from policies.throttle.rates import (
     uniform_plan,
 )
 from policies.throttle.roles import BrokerRole, Role, of_role
+from policies.wording import counted, duration
 from streaming.planner.throttle_request import Checked, NotPlanned, show
 
 PRICE = (
@@ -88,8 +89,9 @@ def _warnings(
     if still and len(reassignment.moves):
         yield f"no throttle is needed where nothing is copied: {show(still)}"
     if needs.whole_logs_count:
+        one_whole = "is counted with its" if needs.whole_logs_count == 1 else "are counted with their"
         yield (
-            f"{needs.whole_logs_count} new replicas are counted with their whole log: "
+            f"{counted(needs.whole_logs_count, 'new replica')} {one_whole} whole log: "
             "it is not known what they have already"
         )
     if needs.lacking:
@@ -175,7 +177,6 @@ def _batches_answer(found: BatchPlan, all_at_once: UniformPlan) -> dict[str, Any
 _KILO = 1000
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 _LIST_CHARACTERS = 100
-_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 
 def draw(plan: ThrottlePlan) -> str:
@@ -184,7 +185,7 @@ def draw(plan: ThrottlePlan) -> str:
     fingerprint = plan.reassignment.moves.fingerprint()
     left_out = f", {len(plan.not_planned):,} not planned" if plan.not_planned else ""
     lines = [
-        f"{moving:,} partitions move, {still:,} without data movement{left_out}; fingerprint {fingerprint}",
+        f"{moving:,} {'partition moves' if moving == 1 else 'partitions move'}, {still:,} without data movement{left_out}; fingerprint {fingerprint}",
         *_draw_lists("leader", plan.lists.leader),
         *_draw_lists("follower", plan.lists.follower),
         *_table(plan),
@@ -213,20 +214,6 @@ def size(value: float | None) -> str:
 def rate(value: float | None) -> str:
     """Bytes/s in the same form."""
     return "?" if value is None else f"{size(value)}/s"
-
-
-def duration(seconds: float | None) -> str:
-    """Seconds as text in their two largest units; ? for unknown."""
-    if seconds is None:
-        return "?"
-    if seconds < _MINUTE_S:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < _HOUR_S:
-        return f"{whole // _MINUTE_S} min {whole % _MINUTE_S:02} s"
-    if whole < _DAY_S:
-        return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S:02} min"
-    return f"{whole // _DAY_S:,} d {whole % _DAY_S // _HOUR_S:02} h"
 
 
 def _draw_lists(role: str, lists: Mapping[str, str]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Exit codes of ``trimtab``, and the errors that carry them to the command line."""
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
@@ -83,10 +84,22 @@ class SparkEnded(_Exit):
     exit_code = FAILED
 
 
+_FOR_MACHINES = re.compile(r"\[(?:Errno|Error) -?\d+\] |\[(?:SSL|X509)\b[^\]]*\] | \(_ssl\.c:\d+\)")
+"""Numbers of the operating system and of Kafka, and places in OpenSSL's source."""
+
+
+def words_of(error: BaseException | str) -> str:
+    """What an error, or its text, says in words. The file of an operating system's error is in its text only: messages name it."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not text in UTF-8"
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return _FOR_MACHINES.sub("", said) or type(error).__name__
+
+
 @contextmanager
 def raised_as(end: type[_Exit], *kinds: type[Exception]) -> Iterator[None]:
     """An error of these kinds ends the process with its text and the code of ``end``, not with a traceback."""
     try:
         yield
     except kinds as error:
-        raise end(str(error)) from error
+        raise end(words_of(error)) from error

@@ -25,6 +25,7 @@ import msgspec
 
 from streaming.process.closeable import Closeable
 from streaming.process.deadline import Deadline
+from streaming.process.exits import words_of
 from streaming.settings.targets import PulsarTarget
 from streaming.transport.reach import fault_of_connection
 
@@ -305,7 +306,7 @@ def _fault_of(url: str, error: Exception) -> str:
     fault = fault_of_connection(address, error)
     if fault is None and isinstance(error, httpx.RemoteProtocolError) and "illegal" in str(error):
         return f"{address} does not speak HTTP, which admin_url asks for ({error})"
-    return fault or f"{type(error).__name__}: {error}"
+    return fault or f"{type(error).__name__}: {words_of(error)}"
 
 
 def _is_untrusted(error: BaseException | None) -> bool:
@@ -325,7 +326,7 @@ def _tls_of(target: PulsarTarget) -> ssl.SSLContext | bool:
             context.load_cert_chain(target.certificate_file, target.key_file)
     except OSError as error:
         raise CredentialsError(
-            f"ca_file {target.ca_file!r}, certificate_file {target.certificate_file!r} or key_file cannot be read: {error.strerror or error}"
+            f"ca_file {target.ca_file!r}, certificate_file {target.certificate_file!r} or key_file cannot be read: {words_of(error)}"
         ) from error
     return context
 
@@ -334,7 +335,7 @@ def _read_text(file: str, name: str) -> str:
     try:
         text = Path(file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise CredentialsError(f"{name} {file} cannot be read: {error}") from error
+        raise CredentialsError(f"{name} {file} cannot be read: {words_of(error)}") from error
     if not text:
         raise CredentialsError(f"{name} {file} is empty")
     return text

@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 import pulsar
 
+from policies.wording import counted
 from streaming.process.deadline import poll
 from streaming.pulsar.admin import PulsarAdmin
 from streaming.pulsar.clients import close, explain_administrator, require_answer
@@ -63,7 +64,7 @@ class _Retention(msgspec.Struct, frozen=True):
         )
 
     def __str__(self) -> str:
-        return f"{self.retentionTimeInMinutes} minutes, {self.retentionSizeInMB} MB (-1: without limit)"
+        return f"{counted(self.retentionTimeInMinutes, 'minute')}, {self.retentionSizeInMB} MiB (-1: without limit)"
 
 
 class _Inactive(msgspec.Struct, frozen=True):

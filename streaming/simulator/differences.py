@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from policies.wording import time_text
 from state.outputs import rfc3339
 from state.overlay import moment_at
 from streaming.simulator.backtest import REFERENCES, Act, Opened, OpenRound, Survey, Why
@@ -291,7 +292,7 @@ def open_text(found: Backtest) -> str:
     refused = {each.rejected_count for each in found.decided if each.rejected_count}
     if refused:
         lines += [
-            f"{max(refused)} events were refused, as a controller would: `trimtab replay --only rejected` says why",
+            f"{counted(max(refused), 'event')} refused, as a controller would: `trimtab replay --only rejected` says why",
             "",
         ]
     if not found.differences:
@@ -299,7 +300,7 @@ def open_text(found: Backtest) -> str:
     count = len(found.differences)
     lines += [f"{count:,} round{'s' if count > 1 else ''} decided differently:"]
     for each in found.differences[:_SHOWN_DIFFERENCES]:
-        lines += ["", f"{each.cluster}, round until {rfc3339(each.end_ms)}"]
+        lines += ["", f"{each.cluster}, round until {time_text(rfc3339(each.end_ms), is_exact=True)}"]
         lines += [f"  {line}" for decision in each.decisions for line in _lines(decision)]
     if count > _SHOWN_DIFFERENCES:
         lines += [

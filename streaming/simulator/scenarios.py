@@ -347,7 +347,7 @@ SCENARIOS: Final = (
     Scenario("scale-in", "two brokers leave and one dies", Shape(brokers_count=14), (_leave,)),
     Scenario(
         "rolling-restart",
-        "every 12 minutes a broker leaves for two, and returns empty",
+        "every 12 minutes a broker leaves for two minutes, and returns empty",
         Shape(mean_points=30.0, topic_spread=1.3),
         (partial(_restart, every_minutes=12, away_minutes=2),),
     ),

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from state.closing import MemoryStart
 from state.outputs import rfc3339
+from streaming.process.exits import words_of
 from streaming.settings import Settings
 from streaming.settings.identity import kept_digest
 from streaming.spark.files import Files, UnsafeStore, require_promises
@@ -79,7 +80,7 @@ class CheckpointDirectory:
         try:
             return self._files.exists(self._start.file(MANIFEST))
         except (Py4JJavaError, OSError) as error:
-            _LOG.warning("the checkpoint %s could not be checked: %s", self.location, error)
+            _LOG.warning("the checkpoint %s could not be checked: %s", self.location, _cause_of(error))
             return True
 
     def places(self) -> list[Place]:
@@ -187,7 +188,9 @@ class CheckpointDirectory:
                 return
             drop_older_starts(self._files, start)
         except (Py4JJavaError, OSError) as error:
-            _LOG.warning("older checkpoints below %s could not be deleted: %s", self.location, error)
+            _LOG.warning(
+                "older checkpoints below %s could not be deleted: %s", self.location, _cause_of(error)
+            )
         self._is_alone = True
 
     def _inspect_start(self, newest: Start | None, settings: Settings, *, is_fresh: bool) -> Checkpoint:
@@ -223,11 +226,15 @@ class CheckpointDirectory:
         except ConnectionError:
             raise
         except (Py4JJavaError, OSError) as error:
-            cause = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
             raise CheckpointError(
-                f"the checkpoint {self.location} cannot be read or written ({cause}): "
+                f"the checkpoint {self.location} cannot be read or written ({_cause_of(error)}): "
                 f"check the path and its permissions, or set spark.checkpoint"
             ) from error
+
+
+def _cause_of(error: Py4JJavaError | OSError) -> str:
+    """What the file system says, with its file."""
+    return words_of(error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error))
 
 
 def _new_memory(now_ms: int, *, is_fresh: bool) -> MemoryStart:

@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 
 from state.controller import RoundLengthError
 from state.layouts import FRESH, NewerStateError, OlderStateError
+from streaming.process.exits import words_of
 from streaming.pulsar.http import AdminError
 from streaming.pulsar.positions import DataLoss
 from streaming.spark.operator import at_cluster
@@ -181,8 +182,8 @@ def explain(failure: Failure) -> str:
     said = next((cause for cause in failure.causes if _FULL_DISK.search(cause.text)), failure.causes[-1])
     lines = [line.strip() for line in said.text.splitlines() if line.strip()]
     if (full := _FULL_DISK.search(said.text)) is not None:
-        return f"a disk is full: {next(line for line in lines if full[0] in line)}"
-    text = lines[0] if lines else ""
+        return f"a disk is full: {words_of(next(line for line in lines if full[0] in line))}"
+    text = words_of(lines[0]) if lines else ""
     is_ours = said.name.startswith("streaming.")
     return text if is_ours and text else f"{said.name}: {text}".removesuffix(": ")
 

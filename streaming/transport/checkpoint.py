@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from policies.wording import digits
 from state.closing import UNBOUNDED, MemoryStart
 from state.events import System
 from state.layouts import FRESH, VERSION, NewerStateError, OlderStateError, refuse_version
@@ -209,7 +210,7 @@ def _refuse_other_lengths(location: str, system: System, stored: Manifest, wante
         if before != now:
             where = f"[clusters.{cluster}.{system}.rounds]" if cluster else f"[{system}.rounds]"
             raise CheckpointError(
-                f"{location} holds rounds of {before:g} s, the settings say length_s = {now:g} in {where}: "
+                f"{location} holds rounds of {digits(before)} s, the settings say length_s = {digits(now)} in {where}: "
                 f"set it back, or start over with {FRESH}"
             )
 

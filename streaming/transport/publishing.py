@@ -136,7 +136,7 @@ class Checkpoint:
 
 
 _MOST_OVER = 100
-"""How many queries are remembered as over: they take 4 KB of a marker."""
+"""How many queries are remembered as over: they take 4 kB of a marker."""
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(Marker)

@@ -97,7 +97,7 @@ def test_waiting_proposals_and_a_cluster_without_a_leader_reach_slack_and_the_pa
         )
     server.shutdown()
     thread.join()
-    assert "3 proposals of east-1 wait for approval." in to_slack[0]
+    assert "Proposals of east-1 that wait for approval: 3." in to_slack[0]
     assert "trimtab actions list --pending --cluster east-1" in to_slack[0]
     assert {alert["labels"]["severity"] for alert in to_pager} == {"critical"}
     assert "TrimtabNoLeader" in {alert["labels"]["alertname"] for alert in to_pager}

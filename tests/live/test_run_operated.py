@@ -84,7 +84,7 @@ def test_a_kafka_clusters_policy_is_changed_by_its_own_settings_and_rounds(stage
     assert " -> 5000000" in moving
     begins = datetime.fromisoformat(re.search(r"begins at (\S+Z)", moving)[1])  # type: ignore[index]
     assert begins - datetime.now(UTC) < timedelta(seconds=30)
-    assert re.search(r"begins at \S+T\d\d:00:00.000Z", resting)
+    assert re.search(r"begins at \S+T\d\d:00:00Z", resting)
     shown = output_of(config, "policy", "show", "--cluster", "moving")
     assert "kafka.throttle.floor_bytes_per_s = 5000000" in shown
     text = output_of(config, "policy", "unset", "--cluster", "moving", "--why=over", "kafka.throttle")
@@ -123,7 +123,7 @@ def test_a_command_that_waits_says_which_round_obeys_it(stage: Stage):
         written = json.loads(stage.values(stage.topics.control)[0])["id"]
         stage.send([of_control("another"), of_control(written)], to=stage.topics.audit)
         assert waiting.wait() == 0
-    assert "east-1: obeyed since round 7, which ended at 1970-01-01T00:08:00.000Z\n" in log.read_text()
+    assert "east-1: obeyed since round 7, which ended at 1970-01-01T00:08:00Z\n" in log.read_text()
 
 
 def test_a_command_that_waits_says_by_its_code_that_nobody_obeys(

@@ -131,11 +131,11 @@ class Small:
 SMALL = {
     "collect": Small(("collect", "kafka", "here"), is_ready),
     "execute": Small(("execute", "kafka", "here"), is_ready),
-    "record": Small(("record", "{folder}/recorded.ndjson"), has_recorded, "records written"),
+    "record": Small(("record", "{folder}/recorded.ndjson"), has_recorded, "written to"),
     "rotating record": Small(
-        ("record", "--max-total-size", "1GiB", "{folder}/recordings"), has_recorded, "records written"
+        ("record", "--max-total-size", "1GiB", "{folder}/recordings"), has_recorded, "written to"
     ),
-    "feed": Small(("feed",), said("feeding"), "records fed"),
+    "feed": Small(("feed",), said("feeding"), " fed"),
 }
 EACH_SMALL = pytest.mark.parametrize("program", SMALL.values(), ids=SMALL)
 

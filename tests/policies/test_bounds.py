@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
-from annotated_types import Ge, Le, MinLen, Predicate
+from annotated_types import Ge, Gt, Le, MinLen, Predicate
 
 from policies.bounds import Count, NotNegative, OffAtZeroInt, Positive, Ratio, bounds_of, check_bounds
 
@@ -20,6 +20,8 @@ class Bounded:
     size: Annotated[str, Predicate(re.compile("[0-9]+g").fullmatch), 'a size such as "1g"'] = "1g"
     name: Annotated[str, MinLen(1), "a name"] = "a"
     port: Annotated[int, Ge(1), Le(65535)] | None = None
+    weight: Annotated[float, Ge(0), Le(1e6)] = 1.0
+    capacity: Annotated[float, Gt(1e-5)] = 1.0
     free: float = 0.0
 
     def __post_init__(self) -> None:
@@ -39,6 +41,8 @@ class Bounded:
         ({"size": "1t"}, "size is '1t'; expected a size such as \"1g\""),
         ({"name": ""}, "name is ''; expected a name"),
         ({"port": 65536}, "port is 65536; expected from 1 to 65535"),
+        ({"weight": -1.0}, "weight is -1.0; expected from 0 to 1,000,000"),
+        ({"capacity": 0.0}, "capacity is 0.0; expected more than 0.00001"),
     ],
 )
 def test_a_value_outside_its_bounds_is_refused_by_name(field: dict[str, Any], complaint: str) -> None:

@@ -118,7 +118,7 @@ PROBLEMS: list[tuple[str, dict[str, Any], str, str]] = [
     (
         "leader",
         {"processes": [process(age_s=600.0)]},
-        "its last beat was 10.0 min ago, from a:1",
+        "its last beat was 10 min ago, from a:1",
         "trimtab run",
     ),
     ("leader", {"processes": [process(**STANDBY)]}, "no controller trimtab runs", "trimtab run"),

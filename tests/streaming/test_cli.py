@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 import streaming.cli
 from streaming.cli import main
 from streaming.cli.config import config_command
+from streaming.cli.options import Moment, Start
 from streaming.cli.output import render, table_lines, to_yaml
 from streaming.process import exits
 from streaming.settings import ClusterSettingsSource, load
@@ -135,7 +136,12 @@ TALKING = [
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_its_help_shows_an_example_that_calls_it(path: tuple[str, ...]):
     text = CliRunner().invoke(main, [*path, "--help"]).output
-    assert f"trimtab {' '.join(path)}" in text.partition("Example")[2]
+    assert f"    trimtab {' '.join(path)}" in text.partition("\n  Example:\n")[2]
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_its_help_has_no_number_that_only_a_machine_needs(path: tuple[str, ...]):
+    assert not re.search(r"\d{12}", CliRunner().invoke(main, [*path, "--help"]).output.partition("{")[0])
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
@@ -146,6 +152,13 @@ def test_its_defaults_are_values_that_its_options_take(path: tuple[str, ...]):
         default = option.get_default(context)
         if isinstance(default, str) and isinstance(option, click.Option):
             option.type.convert(default, option, context)
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_each_option_that_takes_a_time_shows_the_same_forms(path: tuple[str, ...]):
+    for option in COMMANDS[path].params:
+        if isinstance(option, click.Option) and isinstance(option.type, Moment | Start):
+            assert "TIME is RFC 3339, or 10m, 2h, 7d" in (option.help or ""), option.opts
 
 
 @pytest.mark.parametrize("path", SHOWING, ids=" ".join)

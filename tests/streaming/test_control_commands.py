@@ -103,10 +103,8 @@ HOUR = timedelta(hours=1)
 
 def test_a_pause_may_end_by_itself_and_what_is_changed_meanwhile_keeps_its_end():
     event = planned(pause_edit(NOW + HOUR), FULL)
-    assert "  paused: yes -> until 2023-11-14T23:13:20.000Z\n" in change_text(event)
-    assert "  paused: until 2023-11-14T23:13:20.000Z\n" in overlay_text(
-        "east-1", stands(event.value), SETTINGS
-    )
+    assert "  paused: yes -> until 2023-11-14T23:13:20Z\n" in change_text(event)
+    assert "  paused: until 2023-11-14T23:13:20Z\n" in overlay_text("east-1", stands(event.value), SETTINGS)
     later = planned(mode_edit("dry-run"), event.value, now_ms=NOW_MS + 60_000)
     assert (later.after.paused, later.after.until) == (True, NOW + HOUR)
     for edit in (pause_edit(), resume_edit(NOW)):
@@ -122,9 +120,7 @@ def test_a_change_after_the_pauses_end_does_not_carry_it_on():
 def test_a_pause_that_no_round_could_obey_is_refused():
     """The first round that can obey it begins 40 s later."""
     assert planned(pause_edit(NOW + timedelta(seconds=41))).after.paused
-    with pytest.raises(
-        WrongUse, match=r"would end at .*14:00.000Z, .* begins at .*14:00.000Z: let it last longer"
-    ):
+    with pytest.raises(WrongUse, match=r"would end at .*14:00Z, .* begins at .*14:00Z: let it last longer"):
         planned(pause_edit(NOW + timedelta(seconds=40)))
 
 
@@ -275,7 +271,7 @@ def test_an_event_the_controller_refuses_does_not_stand_and_is_named():
     bad = control(time_s=20, id="bad", data={"settings": {"pulsar": {"rounds": {"length_s": 1}}}})
     ahead = control(time_s=NOW_MS / 1000 + 11, id="ahead", data={"paused": True})
     assert stands(good, bad).overlay.mode == "act"
-    assert "bad of 1970-01-01T00:00:20.000Z has settings that do not fit" in str(stands(good, bad).refused)
+    assert "bad of 1970-01-01T00:00:20Z has settings that do not fit" in str(stands(good, bad).refused)
     assert stands(good, ahead).overlay.mode == "act"
     assert "ahead of its log" in str(stands(good, ahead).refused)
     assert stands(bad).event is None
@@ -317,7 +313,7 @@ def test_a_change_holds_from_the_first_round_that_starts_two_latenesses_later(ti
 def test_the_command_says_what_changes_and_from_when():
     text = change_text(planned(settings_edit(["pulsar.avg_shedder.low_threshold_points=12"]), FULL))
     assert text == (
-        "east-1: from round 28333334 on, which begins at 2023-11-14T22:14:00.000Z; executors stop at once\n"
+        "east-1: from round 28333334 on, which begins at 2023-11-14T22:14:00Z; executors stop at once\n"
         "  paused: yes\n"
         "  mode: act\n"
         "  pulsar.avg_shedder.low_threshold_points: 10 -> 12\n"
@@ -333,7 +329,7 @@ def test_a_command_speaks_of_the_controllers_settings_not_of_those_where_the_ope
     """Its rounds end 5 s late, so a change holds from the round that begins 40 s on; by those here, two later."""
     text = change_text(planned(unset_edit(["pulsar.avg_shedder.low_threshold_points"]), FULL, settings=KNOWN))
     assert text == (
-        "east-1: from round 28333334 on, which begins at 2023-11-14T22:14:00.000Z; executors stop at once\n"
+        "east-1: from round 28333334 on, which begins at 2023-11-14T22:14:00Z; executors stop at once\n"
         "  paused: yes\n"
         "  mode: act\n"
         "  pulsar.avg_shedder.low_threshold_points: 10 -> 13\n"
@@ -407,7 +403,7 @@ def test_a_clock_that_is_ahead_is_judged_by_the_rounds_of_the_clusters_own_syste
 
 def test_what_stands_is_shown_with_who_and_why():
     assert overlay_text("east-1", stands(FULL), SETTINGS) == (
-        "east-1: jo at 2023-11-14T21:56:40.000Z: x\n"
+        "east-1: jo at 2023-11-14T21:56:40Z: x\n"
         "  paused: yes\n"
         "  mode: act\n"
         "  pulsar.avg_shedder.low_threshold_points = 10\n"

@@ -107,6 +107,8 @@ def test_an_outage_or_a_full_disk_is_never_final_however_often_it_comes(cause: C
 def test_a_machine_too_busy_to_start_python_is_named_and_others_keep_their_words():
     busy = failure(Cause("org.apache.spark.SparkException", "Python worker failed to connect back."))
     assert explain(busy).startswith("this machine was too busy to start a Python process within the 10 s")
+    full = Cause("OSError", "[Errno 28] No space left on device: '/tmp/x'")
+    assert explain(failure(full)) == "a disk is full: No space left on device: '/tmp/x'"
     assert explain(broken(1)).endswith(broken(1).causes[-1].text)
 
 

@@ -24,7 +24,7 @@ from streaming.settings import KafkaTarget, SecuritySettings, Settings
 from streaming.transport.errors import NoAnswer, StartError, Unreachable
 
 LINK = KafkaLink("b1:9092", "input", SecuritySettings())
-NO_ANSWER = r"Kafka at b1:9092 does not answer as expected: KafkaTimeoutError\(\)\."
+NO_ANSWER = r"Kafka at b1:9092 does not answer as expected: KafkaTimeoutError\."
 
 
 class Admin:
@@ -125,7 +125,7 @@ def test_a_broker_that_is_lost_is_one_line_and_the_search_for_a_first_one_is_non
         connection = SimpleNamespace(node_id=node)
         logging.getLogger("kafka.net.connection").error("%s: Connection lost: %s", connection, error)
     assert [each.getMessage() for each in caplog.records] == [
-        "there is no connection to Kafka's broker 1: [Errno 104] 100% reset by peer"
+        "there is no connection to Kafka's broker 1: 100% reset by peer"
     ]
 
 

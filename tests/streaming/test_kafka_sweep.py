@@ -159,6 +159,12 @@ def test_a_partition_that_cannot_be_is_named_and_keeps_no_other_from_being_plann
     assert odd == [message]
 
 
+def test_a_plan_that_cannot_be_read_is_named_in_words(tmp_path: Path):
+    planned, odd = read_planned(str(tmp_path), BEFORE)
+    assert planned == BEFORE
+    assert odd == [f"{tmp_path} cannot be read, so the plan before it counts: Is a directory"]
+
+
 def test_what_is_no_json_is_named_and_leaves_the_plan_as_it_was(tmp_path: Path):
     (tmp_path / "plan.json").write_text("{")
     planned, (line,) = read_planned(str(tmp_path / "plan.json"), BEFORE)

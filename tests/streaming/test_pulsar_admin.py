@@ -157,7 +157,10 @@ def test_a_token_is_read_anew_for_every_call_and_is_part_of_no_error(brokers: Br
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        (PulsarTarget(token_file="/nowhere/token"), "token_file /nowhere/token cannot be read"),  # noqa: S106
+        (
+            PulsarTarget(token_file="/nowhere/token"),  # noqa: S106
+            "token_file /nowhere/token cannot be read: No such file or directory$",
+        ),
         (PulsarTarget(token_env="NO_SUCH_TOKEN"), "NO_SUCH_TOKEN, which is unset or empty"),  # noqa: S106
         (PulsarTarget(admin_url="https://b:8443", ca_file="/nowhere/ca"), "ca_file '/nowhere/ca'"),
     ],

@@ -185,7 +185,7 @@ def test_a_name_ending_in_gz_is_packed(tmp_path: Path):
     with opened_for_recording(str(file)) as out:
         out.write(encode_recorded(recorded(tick(time_s=1))) + b"\n")
     done = CliRunner().invoke(main, ["replay", str(file)])
-    assert "1 records: 1 used" in done.stderr
+    assert "1 record: 1 used" in done.stderr
 
 
 class Log(closing["Log"]):

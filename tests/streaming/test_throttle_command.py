@@ -169,16 +169,16 @@ def test_bad_input_is_exit_code_2_with_a_message_alone(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--rate", "0"], "0 is not in the range"),
+        (["--rate", "0"], "0: expected 1 byte/s or more"),
         (["--rate", "1", "--deadline", "1"], "give one of them"),
         (["--rate", "5", "--cap", "4"], "--rate 5 is above --cap 4"),
         (["--deadline", "0"], "0 is not above 0"),
         (["--headroom", "-0.1"], "-0.1 is not 0 or more"),
         (["--headroom", "nan"], "'nan' is no number"),
-        (["--floor", "0"], "0 is not in the range"),
+        (["--floor", "0"], "0: expected 1 byte/s or more"),
         (["--batches", "0"], "'0' is neither auto nor a whole number from 1"),
         (["--batches", "auto"], "without a cap"),
-        (["--batches", "2"], "2 batches of 1 moving partitions"),
+        (["--batches", "2"], "1 moving partition cannot go in 2 batches"),
         (["--apply"], "--apply needs --bootstrap or --cluster"),
         (["--bootstrap", "a:1", "--cluster", "east-1"], "--bootstrap and --cluster both say where to look"),
         (["--bootstrap", "nonsense"], "--bootstrap: bootstrap is 'nonsense'; expected host:port"),
@@ -208,3 +208,22 @@ def test_text_names_the_role_that_never_ends(tmp_path: Path):
     assert result.exit_code == 3
     assert "uniform: INFEASIBLE, it would never end" in result.stdout
     assert "leader:101: 21.6 MB/s is not above its minimum of 26.0 MB/s" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("count", "head", "warning"),
+    [
+        (1, "1 partition moves, 0 without data movement;", "1 new replica is counted with its whole log:"),
+        (
+            2,
+            "2 partitions move, 0 without data movement;",
+            "2 new replicas are counted with their whole log:",
+        ),
+    ],
+)
+def test_a_table_counts_in_singular_and_plural(count: int, head: str, warning: str):
+    rows = [{**GOOD, "partition": number} for number in range(count)]
+    command = ["throttle", "plan", "--input", "-", "--format", "table"]
+    shown = CliRunner().invoke(main, command, input=json.dumps({"partitions": rows})).stdout
+    assert shown.startswith(head)
+    assert f"warning: {warning}" in shown

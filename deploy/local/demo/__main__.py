@@ -39,6 +39,7 @@ from deploy.local.demo.worlds import World, fleet_world, pulsar_world
 from deploy.local.kafka import LocalKafka
 from deploy.local.processes import LocalError, interrupt_once
 from policies.shedding import fleet_planner
+from streaming.process.exits import words_of
 from streaming.pulsar.http import AdminError
 from streaming.settings import load
 from streaming.spark.jars import JarError, JavaError
@@ -170,7 +171,7 @@ def main() -> int:
     except INTERRUPTIONS:
         print("stopped", file=sys.stderr)
     except ERRORS as error:
-        print(f"the demo failed: {error}", file=sys.stderr)
+        print(f"the demo failed: {words_of(error)}", file=sys.stderr)
         return 1
     if story is not None:
         view.end(story)

@@ -22,6 +22,7 @@ from deploy.local.demo.topics import Closed, Decided, Received
 from policies.columns import Floats
 from policies.splitting.cut import BundleLimits, Cut, SplitQuestion, children, topic_loads
 from policies.splitting.ranges import Bundle, positions_of
+from policies.wording import counted
 from state.events import Control
 from state.outputs import RoundSummary, Split, Unload
 from streaming.contract.messages import Traffic
@@ -203,10 +204,10 @@ class Story:
             return ["no round was closed: trimtab has published no summary"]
         found = []
         if self.moved_count == 0:
-            found.append(f"no unload was followed; {self.decided_count} actions were decided")
+            found.append(f"no unload was followed; {counted(self.decided_count, 'action')} decided")
         if self.calm_rounds_count < CALM_ROUNDS:
             found.append(
-                f"only {self.calm_rounds_count} calm rounds in a row, {CALM_ROUNDS} are needed: a broker is "
+                f"only {counted(self.calm_rounds_count, 'calm round')} in a row, {CALM_ROUNDS} are needed: a broker is "
                 f"{_farthest_points(self.last_round):.1f} points from the mean, {self.allowed_points:g} are allowed; "
                 f"last round: {self.last_round.outcome}, {self.last_round.reason}"
             )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from deploy.local.demo.story import Decision, Fate, Story
+from policies.wording import counted
 from state.outputs import RoundSummary, Split
 from state.overlay import ControlData, moment_at
 from streaming.cli.control import maintenance_of, overlay_lines
@@ -60,10 +61,6 @@ def picture(decision: Decision) -> list[str]:
 def outcome(summary: RoundSummary) -> str:
     """What a round decided, and why no more, in the words of the commands."""
     return summary.reason if summary.outcome == "decided" else f"{summary.outcome}: {summary.reason}"
-
-
-def _count_text(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def state(summary: RoundSummary | None) -> str:
@@ -118,8 +115,8 @@ def ending(story: Story) -> list[str]:
     if not story.first:
         return ["stopped before the fleet reported"]
     spread = f"spread {story.first_spread_points:.1f} → {story.spreads_points[-1]:.1f} points"
-    split = f"{_count_text(story.split_count, 'bundle')} split"
-    facts = f"{split}, {story.moved_count} moved, {story.rounds_count} rounds, lag {lag(story)}"
+    split = f"{counted(story.split_count, 'bundle')} split"
+    facts = f"{split}, {story.moved_count} moved, {counted(story.rounds_count, 'round')}, lag {lag(story)}"
     changed = [f"  {change}" for change in changes(story)]
     if changed:
         changed.insert(0, "changed from another terminal:")

@@ -83,7 +83,7 @@ def test_topics_are_made_once_and_what_exists_is_told_what_it_lacks(bare: Pulsar
 
     message = create(bare, code=REFUSED)
     assert message["trimtab.actions"] == "deduplication switched on"
-    assert "retention is 5 minutes, 10 MB" in message[""]
+    assert "retention is 5 minutes, 10 MiB" in message[""]
     assert (
         f"set-retention persistent://{lab.namespace}/{bare.topics.actions} --time 10080m --size -1"
         in message[""]

@@ -95,7 +95,7 @@ def test_a_namespace_without_room_gets_the_best_it_has_room_for() -> None:
     topics = by_rate(a=600, b=600, c=600, d=600)
     found, reason = balanced(topics, max_boundaries_count=1)
     assert found == [["a", "b"], ["c", "d"]]
-    assert "3 boundaries would be needed and 1 are allowed" in reason
+    assert "3 boundaries would be needed and 1 is allowed" in reason
 
 
 def test_the_number_of_topics_can_be_a_load_as_well() -> None:

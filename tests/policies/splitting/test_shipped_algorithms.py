@@ -27,7 +27,7 @@ PIP_169 = {
         pytest.param((10, 20, 80), (15,), "half of 3 topics", id="of three the first is alone"),
         pytest.param((10, 21), (15,), "half of 2 topics", id="rounded down"),
         pytest.param((10,), (), "1 topic in the bundle", id="one topic"),
-        pytest.param((), (), "0 topic in the bundle", id="no topic"),
+        pytest.param((), (), "0 topics in the bundle", id="no topic"),
         pytest.param((10, 11), (10,), "separates nothing", id="neighbours: the boundary is a topic's own"),
         pytest.param((10, 10), (10,), "separates nothing", id="a collision cannot be separated"),
         pytest.param(

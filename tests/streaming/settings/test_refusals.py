@@ -108,7 +108,7 @@ def test_every_problem_is_listed_at_once(tmp_path: Path):
     assert [line.split(":")[0] for line in lines] == [
         "TRIMTAB_CONTROLER__MODE", "--metrics-port", "trimtab.toml", "trimtab.toml", "trimtab.toml",
     ]  # fmt: skip
-    assert lines[-1] == "trimtab.toml: pulsar.usage.cpu_weight: expected from 0 to 1e+06, found -1"
+    assert lines[-1] == "trimtab.toml: pulsar.usage.cpu_weight: expected from 0 to 1,000,000, found -1"
 
 
 def test_a_section_with_an_unreadable_value_is_not_judged_by_its_default(tmp_path: Path):

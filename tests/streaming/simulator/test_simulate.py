@@ -145,3 +145,9 @@ def test_without_the_extra_a_page_is_refused_before_the_first_run(
     done = CliRunner().invoke(main, [*command, "--html", str(page)])
     assert (done.exit_code, page.exists()) == (2, False)
     assert 'pip install "trimtab[pages]"' in done.stderr
+
+
+def test_a_page_that_cannot_be_written_is_named_with_the_reason(tmp_path: Path):
+    page = tmp_path / "nowhere" / "page.html"
+    done = CliRunner().invoke(main, [*SHORT, "--policy", "fleet-planner", "--html", str(page)])
+    assert f"--html {page} cannot be written: No such file or directory" in done.stderr

@@ -1,0 +1,39 @@
+"""Counts and numbers in sentences that people read."""
+
+import pytest
+
+from policies.wording import counted, digits, time_text
+
+
+@pytest.mark.parametrize(
+    ("value", "significant", "text"),
+    [
+        (0.0, 6, "0"),
+        (2.50, 6, "2.5"),
+        (999_999.0, 6, "999999"),
+        (1_500_000.4, 6, "1,500,000"),
+        (34_560_000, 6, "34,560,000"),
+        (-1e9, 6, "-1,000,000,000"),
+        (0.0000123456, 3, "0.0000123"),
+        (1234.5, 3, "1,234"),
+    ],
+)
+def test_a_number_has_digits_and_no_exponent(value: float, significant: int, text: str):
+    assert digits(value, significant) == text
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 rounds"), (1, "1 round"), (2, "2 rounds")])
+def test_a_noun_agrees_with_its_count(count: int, text: str):
+    assert counted(count, "round") == text
+
+
+@pytest.mark.parametrize(
+    ("time", "text", "exact"),
+    [
+        ("2026-11-21T13:23:20.000Z", "2026-11-21T13:23:20Z", "2026-11-21T13:23:20Z"),
+        ("2026-11-21T13:23:17.123Z", "2026-11-21T13:23:17Z", "2026-11-21T13:23:17.123Z"),
+        ("at an unknown time", "at an unknown time", "at an unknown time"),
+    ],
+)
+def test_a_time_is_said_to_the_second_unless_less_matters(time: str, text: str, exact: str):
+    assert (time_text(time), time_text(time, is_exact=True)) == (text, exact)

@@ -1,0 +1,38 @@
+"""What people read of an error: its words, without numbers that only machines look up."""
+
+import ssl
+
+import pytest
+from kafka.errors import TopicAuthorizationFailedError
+
+from streaming.process.exits import Refused, raised_as, words_of
+
+DENIED = PermissionError(13, "Permission denied", "/data/x")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (DENIED, "Permission denied"),
+        (str(DENIED), "Permission denied: '/data/x'"),
+        (OSError("the disk returns other bytes"), "the disk returns other bytes"),
+        (
+            OSError(98, "metrics cannot be served on 127.0.0.1:8000"),
+            "metrics cannot be served on 127.0.0.1:8000",
+        ),
+        (
+            ssl.SSLError(1, "[X509: NO_CRL] no certificate or crl found (_ssl.c:4154)"),
+            "no certificate or crl found",
+        ),
+        (TopicAuthorizationFailedError("t"), "TopicAuthorizationFailedError: t"),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), "it is not text in UTF-8"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+)
+def test_an_error_is_said_in_words(error: BaseException | str, words: str):
+    assert words_of(error) == words
+
+
+def test_an_error_that_ends_a_command_is_said_in_words():
+    with pytest.raises(Refused, match=r"^Permission denied$"), raised_as(Refused, OSError):
+        raise DENIED
