@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeVar, get_args
 import click
 import msgspec
 
-from policies.wording import counted
+from policies.wording import counted, digits
 from streaming.cli.facts import REJECTED_COUNT, CheckpointSeen, Facts, Missed, gather_facts
 from streaming.cli.options import example, settings_options
 from streaming.cli.output import age_text, counts_text, format_option, render, table_lines, text_of
@@ -139,7 +139,7 @@ def _clocks(facts: Facts) -> Iterator[Finding]:
     for name, ahead_s in senders.items():
         text = f"its events are {_offset(ahead_s)} the brokers' clock"
         if ahead_s > most_s:
-            found.append(_problem(f"{text}: refused as ahead-of-log from {most_s:g} s on", about=name))
+            found.append(_problem(f"{text}: refused as ahead-of-log from {digits(most_s)} s on", about=name))
         elif ahead_s > _FAR_S or ahead_s < -_BEHIND_S:
             found.append(_warning(text, about=name))
     yield from found or [_ok("the known clocks agree with the brokers'")]

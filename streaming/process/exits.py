@@ -93,7 +93,7 @@ def words_of(error: BaseException | str) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "it is not text in UTF-8"
     said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return _FOR_MACHINES.sub("", said) or type(error).__name__
+    return _FOR_MACHINES.sub("", said) or ("" if isinstance(error, str) else type(error).__name__)
 
 
 @contextmanager

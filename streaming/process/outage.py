@@ -7,8 +7,9 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
+from policies.wording import digits
 from streaming.process.deadline import Deadline
-from streaming.process.exits import NotReached
+from streaming.process.exits import NotReached, words_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,14 +43,15 @@ def wait_out(
             away = outage_of(error)
             if away is None:
                 raise
+            said = words_of(str(error))
             if deadline.is_over:
-                waited = f"Waited for {limit_s:g} s (controller.start_wait_s)."
-                raise NotReached(f"{error}\n{waited}") from error
+                waited = f"Waited for {digits(limit_s)} s (controller.start_wait_s)."
+                raise NotReached(f"{said}\n{waited}") from error
             wait_s = min(pause_s, deadline.left_s)
-            show(f"waiting for {away}: {error}")
+            show(f"waiting for {away}: {said}")
             _LOG.warning(
                 "%s; waiting for %s, for %.0f s at most; trying again in %.2g s",
-                str(error).rstrip("."),
+                said.rstrip("."),
                 away,
                 deadline.left_s,
                 wait_s,

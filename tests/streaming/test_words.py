@@ -27,6 +27,7 @@ DENIED = PermissionError(13, "Permission denied", "/data/x")
         (TopicAuthorizationFailedError("t"), "TopicAuthorizationFailedError: t"),
         (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), "it is not text in UTF-8"),
         (TimeoutError(), "TimeoutError"),
+        ("", ""),
     ],
 )
 def test_an_error_is_said_in_words(error: BaseException | str, words: str):
