@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from policies.wording import time_text
+from policies.wording import counted, time_text
 from state.outputs import rfc3339
 from state.overlay import moment_at
 from streaming.simulator.backtest import REFERENCES, Act, Opened, OpenRound, Survey, Why
