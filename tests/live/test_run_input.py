@@ -109,6 +109,6 @@ def test_a_made_up_fleet_that_is_fed_leads_to_decisions_on_ones_own_kafka(stage:
         with Child((*TRIMTAB, "feed", "--config", str(config), "--fast"), log) as feeding:
             (value, *_) = stage.wait_for(stage.topics.actions, 1, running=[run, feeding])
             assert feeding.terminate() == 0
-    assert "feeding the cluster sample to kafka://" in log.read_text()
+    assert "feeding the cluster sample, until Ctrl-C, to kafka://" in log.read_text()
     assert json.loads(value)["data"]["source_broker"] == "broker-1:8080"
     assert "sample (pulsar): acts, round " in command("status", "--config", str(config)).output
