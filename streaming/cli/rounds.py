@@ -167,7 +167,7 @@ def _show_about(
             f"`trimtab rounds show --cluster {cluster}` shows the newest round"
         )
         if known and subject not in known:
-            why = f"{suggest_nearest(subject, known)}; {why}"
+            why = suggest_nearest(subject, known)
         raise NotFound(f"no round of {cluster} in the last day names {subject}: {why}")
     if form == "table":
         click.echo(about_text([event.data for event in rounds]), nl=False)

@@ -412,7 +412,7 @@ def _controller(status: ClusterStatus) -> str:
         return f"{known}, DOES NOT RUN: no beat in the last hour"
     beat = status.leader.beat
     if not status.runs:
-        last = "it ended properly" if beat.is_leaving else "its last beat was"
+        last = "it ended" if beat.is_leaving else "its last beat was"
         return f"{known}, DOES NOT RUN: {last} {age_text(status.leader.age_s)}, from {beat.instance}"
     return f"{known}, runs as {beat.instance}, batch {'none yet' if beat.batch is None else beat.batch}"
 

@@ -360,7 +360,7 @@ def test_it_names_who_stands_by_and_why_one_could_not_lead():
 def test_a_leader_that_said_goodbye_does_not_run_however_young_its_last_beat_is():
     found = status(beats={"main": leading(beat_age_s=1.0, is_leaving=True)})
     assert found.runs is False
-    assert "DOES NOT RUN: it ended properly 1 s ago, from a:1" in status_text(found)
+    assert "DOES NOT RUN: it ended 1 s ago, from a:1" in status_text(found)
 
 
 def test_the_newest_summary_of_each_cluster_counts_unless_its_controller_was_replaced():
