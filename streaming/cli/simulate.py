@@ -16,7 +16,8 @@ import click
 import msgspec
 
 from policies.shedding.registry import POLICIES
-from policies.wording import counted
+from policies.wording import counted, time_text
+from state.outputs import rfc3339
 from state.overlay import epoch_ms
 from streaming.cli.options import TIME_HELP, Moment, example, read_settings
 from streaming.cli.output import format_option, progress, render
@@ -404,9 +405,11 @@ def _describe_input(surveys: "Sequence[Survey]", sources: Sequence[str]) -> str:
 def _describe_settings(survey: "Survey", *, except_policy: bool) -> Iterator[str]:
     """A line with the settings that operators made in a cluster; none where they made none that count."""
     from streaming.cli.control import overlay_lines  # noqa: PLC0415  see `commands`
-    from streaming.simulator.differences import utc  # noqa: PLC0415
 
-    made = [(utc(event.time_ms), ", ".join(overlay_lines(event.data.settings))) for event in survey.controls]
+    made = [
+        (time_text(rfc3339(event.time_ms)), ", ".join(overlay_lines(event.data.settings)))
+        for event in survey.controls
+    ]
     changes = [
         f"{text or 'none'} from {time}"
         for (_, before), (time, text) in pairwise([("", ""), *made])

@@ -9,7 +9,6 @@ import msgspec
 
 from policies.wording import counted, time_text
 from state.outputs import rfc3339
-from state.overlay import moment_at
 from streaming.simulator.backtest import REFERENCES, Act, Opened, OpenRound, Survey, Why
 from streaming.simulator.score import ALL, BALANCED_POINTS, COLUMNS, Run, Score, card
 
@@ -249,16 +248,11 @@ def _called(name: str) -> str:
 _SHOWN_DIFFERENCES = 10
 
 
-def utc(time_ms: int) -> str:
-    """A time to the second."""
-    return f"{moment_at(time_ms):%Y-%m-%dT%H:%M:%SZ}"
-
-
 def describe_fleet(survey: Survey) -> str:
     """A cluster, its size and the time of its reports."""
     return (
         f"{survey.cluster} ({len(survey.brokers)} brokers, {survey.bundles_count:,} bundles): {survey.reports_count:,} load reports, "
-        f"{utc(survey.first_ms)} to {utc(survey.last_ms)}"
+        f"{time_text(rfc3339(survey.first_ms))} to {time_text(rfc3339(survey.last_ms))}"
     )
 
 

@@ -9,6 +9,7 @@ from plotly.colors import qualitative
 from plotly.graph_objects import Figure, Scatter
 from plotly.subplots import make_subplots
 
+from policies.wording import time_text
 from state.outputs import rfc3339
 from streaming.process.pages import document, render_figure
 from streaming.simulator.backtest import REFERENCES
@@ -19,7 +20,6 @@ from streaming.simulator.differences import (
     Backtest,
     Decision,
     Difference,
-    utc,
     verdict,
 )
 from streaming.simulator.runs import NOBODY, PERFECT
@@ -220,7 +220,7 @@ def _first_sentence(found: Backtest) -> str:
     clusters = _listed(each.cluster for each in found.surveys)
     first, last = min(each.first_ms for each in found.surveys), max(each.last_ms for each in found.surveys)
     return (
-        f"What {_listed(names)} would have done with {clusters} from {utc(first)} to {utc(last)}, by the controller of trimtab "
+        f"What {_listed(names)} would have done with {clusters} from {time_text(rfc3339(first))} to {time_text(rfc3339(last))}, by the controller of trimtab "
         f"{version('trimtab')}."
     )
 
@@ -280,7 +280,7 @@ def _open_loop(found: Backtest, cluster: str) -> list[str]:
 
 def _difference_row(difference: Difference) -> str:
     cells = "".join(f"<td>{_cell(each)}</td>" for each in difference.decisions)
-    return f"<tr><td>{utc(difference.end_ms)}</td>{cells}</tr>"
+    return f"<tr><td>{time_text(rfc3339(difference.end_ms))}</td>{cells}</tr>"
 
 
 def _cell(decision: Decision) -> str:
