@@ -18,10 +18,10 @@ from deploy.local.demo.story import Story
 from deploy.local.demo.topics import Closed
 from deploy.local.demo.wording import Lines
 from state.events import Control
-from state.outputs import ControlInForce
 from state.overlay import ControlData, MaintenanceWindow
 from tests.live.rehearsal import COMMAND, START_MS, play
 from tests.live.terminal import ROOT, on_terminal
+from tests.streaming.summaries import CONTROL
 
 
 def drawn(story: Story, *, width: int, height: int) -> list[str]:
@@ -95,16 +95,7 @@ def with_round(
     usage_points = last.usage.mean_points + above_mean_points
     far = msgspec.structs.replace(first, usage_points=usage_points, excluded=drained)
     over = {"pulsar": {"fleet_planner": {"acceptable_spread_points": acceptable_points}}}
-    control = ControlInForce(
-        id="c",
-        time="2027-01-15T08:00:00.000Z",
-        who="jane",
-        why="a look",
-        arrived_late=False,
-        resumed_at=None,
-        problem=None,
-        settings={} if acceptable_points is None else over,
-    )
+    control = msgspec.structs.replace(CONTROL, settings={} if acceptable_points is None else over)
     summary = msgspec.structs.replace(last, brokers=[far, *others], control=control)
     story.observe(Closed(summary=summary, lag_s=1.0))
 

@@ -5,6 +5,8 @@ from typing import Any
 import msgspec
 
 from state.outputs import ControlInForce, ExaminedRow, RoundSummary, Section, ThrottleSummary, UsageSummary
+from state.outputs.actions import ROUND_TYPE
+from streaming.cli.published import Round
 from streaming.controller.published import Published
 
 
@@ -132,6 +134,20 @@ def of_kafka(throttle: ThrottleSummary) -> RoundSummary:
         findings=empty,
         actions_count=1,
         throttle=throttle,
+    )
+
+
+def round_event(data: RoundSummary, **fields: Any) -> Round:
+    """A round as it is read from the audit topic, with other fields in its summary."""
+    data = msgspec.structs.replace(data, **fields)
+    return Round(
+        id="0" * 32,
+        source="/trimtab/main",
+        type=ROUND_TYPE,
+        cluster=data.cluster,
+        subject="round",
+        time=data.end,
+        data=data,
     )
 
 

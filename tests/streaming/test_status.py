@@ -19,7 +19,6 @@ from state.outputs import (
     UsageSummary,
     canonical,
 )
-from state.outputs.actions import ROUND_TYPE
 from streaming.cli.published import (
     Newest,
     Process,
@@ -39,7 +38,7 @@ from streaming.contract.encode import REJECTED_TYPE, RejectedData
 from streaming.settings import Settings
 from streaming.transport.side import TopicRecord
 from tests.streaming.records import BEAT, beat_on_topic, on_topic
-from tests.streaming.summaries import CONTROL, ROUND, THROTTLE, of_kafka, section
+from tests.streaming.summaries import CONTROL, ROUND, THROTTLE, of_kafka, round_event, section
 
 END_MS = 480_000
 UNLOAD = InFlightRow(id="a1", kind="unload", target="t/n/0x0_0x1", expires_at="1970-01-01T00:11:00.000Z")
@@ -67,19 +66,6 @@ def rows(*values: Any) -> Section[Any]:
     return Section(count=len(values), outcomes={"shown": len(values)}, heaviest=list(values))
 
 
-def of(data: RoundSummary, **fields: Any) -> Round:
-    data = msgspec.structs.replace(data, **fields)
-    return Round(
-        id="0" * 32,
-        source="/trimtab/main",
-        type=ROUND_TYPE,
-        cluster=data.cluster,
-        subject="round",
-        time=data.end,
-        data=data,
-    )
-
-
 def running(*, beat_age_s: float = 2.0, batch: int | None = 42) -> dict[str, Process]:
     return {"main": leading(beat_age_s=beat_age_s, batch=batch)}
 
@@ -98,7 +84,7 @@ def status(
     **fields: Any,
 ) -> ClusterStatus:
     return ClusterStatus(
-        event=of(data, **fields),
+        event=round_event(data, **fields),
         epoch=7,
         waiting=None,
         leaders=beats,
@@ -247,7 +233,7 @@ def test_of_a_kafka_cluster_it_says_what_moves_or_is_planned_and_at_which_rates(
 
 def test_what_a_newer_control_event_asks_for_is_shown_as_waiting():
     found = ClusterStatus(
-        event=of(ROUND), epoch=None, waiting="ann: calmer (c2)", leaders=None, now_ms=END_MS
+        event=round_event(ROUND), epoch=None, waiting="ann: calmer (c2)", leaders=None, now_ms=END_MS
     )
     assert "  waiting     ann: calmer (c2)\n" in status_text(found)
     assert "  controller  main, epoch unknown; whether it runs is not known\n" in status_text(found)
@@ -339,7 +325,7 @@ def test_it_names_who_stands_by_and_why_one_could_not_lead():
     def shown_at(now_ms: int) -> ClusterStatus:
         processes = newest_processes(records, now_ms=now_ms)
         return ClusterStatus(
-            event=of(ROUND),
+            event=round_event(ROUND),
             epoch=7,
             waiting=None,
             leaders=running(),
@@ -367,10 +353,10 @@ def test_the_newest_summary_of_each_cluster_counts_unless_its_controller_was_rep
     newest = Newest(Settings())
     newest.take(
         [
-            record(of(ROUND, round=7), epoch=2),
-            record(of(ROUND, round=9), epoch=3, offset=1),
-            record(of(ROUND, round=10), epoch=2, offset=2),
-            record(of(ROUND, cluster="west", round=1)),
+            record(round_event(ROUND, round=7), epoch=2),
+            record(round_event(ROUND, round=9), epoch=3, offset=1),
+            record(round_event(ROUND, round=10), epoch=2, offset=2),
+            record(round_event(ROUND, cluster="west", round=1)),
             on_topic(b"garbage", key=b"x", offset=3),
             on_topic(None, key=b"x", offset=4),
             on_topic(b'{"type": "other"}', key=b"x", offset=5),
@@ -385,7 +371,9 @@ def test_a_round_is_told_with_what_it_looked_at_judged_and_found():
         id="a0", kind="unload", bundle="t/n/b", outcome="good", brokers={}, before={}, expected={}, seen={}
     )
     pair = msgspec.structs.replace(PAIR, evidence={"difference_points": 31.25, "needed_hit_count": 8})
-    text = round_text(of(ROUND, examined=rows(pair), judged=rows(judged), findings=rows(HOT), actions=["a1"]))
+    text = round_text(
+        round_event(ROUND, examined=rows(pair), judged=rows(judged), findings=rows(HOT), actions=["a1"])
+    )
     assert text.startswith("round 7 of east-1 (pulsar), 1970-01-01T00:07:00Z to 1970-01-01T00:08:00Z\n")
     for expected in (
         "  b1 with b2  hit-count 3/8  difference_points 31.25, needed_hit_count 8\n",
@@ -395,7 +383,7 @@ def test_a_round_is_told_with_what_it_looked_at_judged_and_found():
         "Actions of the round: a1\n",
     ):
         assert expected in text
-    assert "Findings" not in round_text(of(ROUND, findings=section()))
+    assert "Findings" not in round_text(round_event(ROUND, findings=section()))
 
 
 @pytest.mark.parametrize(
@@ -409,11 +397,11 @@ def test_a_round_is_told_in_the_same_words_everywhere(fields: dict[str, Any], sa
     found = msgspec.structs.replace(ROUND, paused=True, **fields)
     assert tail_round_text(found) == f"1970-01-01T00:08:00Z east-1 round 7 [act, paused] {said}\n"
     assert f"  round       {said}\n" in status_text(status(found))
-    assert f"\n{said}\n" in round_text(of(found))
+    assert f"\n{said}\n" in round_text(round_event(found))
 
 
 def test_a_round_is_found_by_its_cluster_and_number():
-    value = canonical(of(ROUND))
+    value = canonical(round_event(ROUND))
     assert is_round_of(value, cluster="east-1", number=7)
     assert not is_round_of(value, cluster="east-1", number=8)
     assert not is_round_of(value, cluster="west", number=7)
@@ -448,7 +436,7 @@ def test_a_rejected_record_is_told_with_its_place_reason_and_beginning():
 
 def test_what_is_of_another_type_is_not_read_as_this():
     with pytest.raises(UnreadableEvent, match=r"trimtab\.round\.v1 is not a trimtab\.rejected\.v1"):
-        read_rejected(canonical(of(ROUND)))
+        read_rejected(canonical(round_event(ROUND)))
     with pytest.raises(UnreadableEvent, match="not a trimtab"):
         read_rejected(b"garbage")
     assert read_rejected(canonical(rejected(b"x"))).data.offset == 17

@@ -14,12 +14,10 @@ from state.outputs import (
     MaintenanceSummary,
     RoundSummary,
 )
-from state.outputs.actions import ROUND_TYPE
 from streaming.cli.output import render
-from streaming.cli.published import Round
 from streaming.cli.rounds import about_text
 from streaming.cli.status import ClusterStatus, brokers_text, brokers_tree
-from tests.streaming.summaries import CONTROL, ROUND, THROTTLE, of_kafka, section
+from tests.streaming.summaries import CONTROL, ROUND, THROTTLE, of_kafka, round_event, section
 
 SHOWN: dict[str, Any] = {
     "brokers_reporting": ["b1", "b2"],
@@ -55,17 +53,10 @@ ASKED: dict[str, Any] = {"since": "1970-01-01T00:00:00.000Z", "who": "ann", "why
 
 
 def status(data: RoundSummary, *, after_s: float = 30) -> ClusterStatus:
-    event = Round(
-        id="0" * 32,
-        source="/trimtab/main",
-        type=ROUND_TYPE,
-        cluster=data.cluster,
-        subject="round",
-        time=data.end,
-        data=data,
-    )
     now_ms = round(480_000 + 1000 * after_s)
-    return ClusterStatus(event=event, epoch=7, waiting=None, leaders=None, reports_come=False, now_ms=now_ms)
+    return ClusterStatus(
+        event=round_event(data), epoch=7, waiting=None, leaders=None, reports_come=False, now_ms=now_ms
+    )
 
 
 def of(*rows: BrokerLoad, **fields: Any) -> ClusterStatus:
