@@ -196,6 +196,8 @@ def _count_hits(
 
 
 def _column(hits: Mapping[str, int], names: tuple[str, ...]) -> Ints:
+    if not hits:
+        return np.zeros(len(names), dtype=np.int64)
     return np.fromiter((hits.get(name, 0) for name in names), dtype=np.int64, count=len(names))
 
 

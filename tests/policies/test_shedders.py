@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
+from policies.columns import Code
 from policies.shedding import overload_shedder, threshold_shedder
 from policies.shedding.avg_shedder import AvgShedderSettings
 from policies.shedding.contract import NoMemory, SheddingPlan
@@ -27,6 +29,15 @@ def by_overload(view: RoundView) -> SheddingPlan:
     """Usage 75 where 62.5 is allowed, and a margin of 5: 0.175 of what flows is to move."""
     settings = OverloadShedderSettings(threshold_points=62.5)
     return decide(overload_shedder.POLICY, view, NoMemory(), settings)[0]
+
+
+def test_codes_are_numbered_in_order_and_do_not_widen_the_columns_they_are_compared_with() -> None:
+    kinds = Code.__subclasses__()
+    assert len(kinds) > 3
+    for kind in kinds:
+        codes = [getattr(kind, name.upper().replace("-", "_")) for name in kind.names()]
+        assert codes == list(range(len(codes)))
+        assert all(np.result_type(np.int8, code) == np.int8 for code in codes)
 
 
 BIGGEST_FIRST = pytest.mark.parametrize("decide_on", [by_threshold, by_overload])
