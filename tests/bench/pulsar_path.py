@@ -10,7 +10,7 @@ from deploy.local.pulsar import StandalonePulsar
 from tests.bench.end_to_end import closing, first_round
 from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet
 from tests.bench.report import Row, Section, percentile
-from tests.bench.running import Clients, Controller, System, bench, on_kafka, run
+from tests.bench.running import SETTINGS, Clients, Controller, System, bench, on_kafka, run
 from tests.support.pulsar import Lab, PulsarStage, connected
 from tests.support.stage import is_leader
 
@@ -66,7 +66,8 @@ def measure_pulsar(*, quick: bool) -> Section:
     with bench() as (stack, kafka, directory):
         broker = stack.enter_context(StandalonePulsar(directory / "pulsar"))
         (directory / "p").mkdir()
-        there = PulsarStage.of(Lab(broker, bundles_count=1), directory / "p")
+        there = PulsarStage("", "on-pulsar", directory / "p", lab=Lab(broker, bundles_count=1))
+        there.create_topics(base=SETTINGS)
         stack.callback(there.close)
         stages = (on_kafka(kafka, directory, "on-kafka"), there)
         on_one, on_other = (run(stack, stage, trigger_interval_s=_TRIGGER_S) for stage in stages)

@@ -19,7 +19,7 @@ from tests.support.stage import Stage, is_leader
 
 _PATIENCE_S = 180.0
 _POLL_MS = 20
-_SETTINGS = """
+SETTINGS = """
 [pulsar.rounds]
 warmup_rounds = 0
 [pulsar.avg_shedder]
@@ -86,7 +86,7 @@ def run(
 ) -> Controller:
     """``trimtab run``, or another program with the same arguments; returns when its log says that it is ready."""
     config = stage.settings(
-        base=_SETTINGS, spark__master="local[*]", spark__trigger_interval_s=trigger_interval_s, **settings
+        base=SETTINGS, spark__master="local[*]", spark__trigger_interval_s=trigger_interval_s, **settings
     )
     arguments = (*command, "run", "--config", str(config), "--from", "earliest")
     child = stack.enter_context(Child(arguments, stage.directory / log, is_short=False))

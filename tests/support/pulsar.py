@@ -240,13 +240,13 @@ class PulsarStage(Stage):
         made.create_topics()
         return made
 
-    def create_topics(self) -> None:
-        """Create the topics as `trimtab topics create` does."""
-        create_all(self.loaded(), input_partitions=self.input_partitions)
+    def create_topics(self, *, base: str | None = None) -> None:
+        """Create the topics as `trimtab topics create` does; the checkpoint remembers the rounds' length of ``base`` then."""
+        create_all(self.loaded(base=base), input_partitions=self.input_partitions)
 
-    def loaded(self) -> Settings:
+    def loaded(self, *, base: str | None = None) -> Settings:
         """The stage's settings."""
-        return load(file=self.settings(file="topics.toml"), flags={}, environ={}).settings
+        return load(file=self.settings(base=base, file="topics.toml"), flags={}, environ={}).settings
 
     def settings(self, *, base: str | None = None, file: str = "trimtab.toml", **overrides: object) -> Path:
         """Like ``Stage.settings``, with the addresses of both sides."""
