@@ -149,6 +149,8 @@ class Resting:
 
     in_flight: frozenset[str] = frozenset()
     cooling: frozenset[str] = frozenset()
+    unconfirmed: frozenset[str] = frozenset()
+    """Those of ``cooling`` whose action was skipped, or expired without a result."""
 
 
 class Ledger(msgspec.Struct, array_like=True):
@@ -251,16 +253,21 @@ class Ledger(msgspec.Struct, array_like=True):
             if decision.kind == kind and decision.is_resting:
                 newest[decision.bundle] = (decision, True)
                 newest |= {child.bundle: (decision, False) for child in decision.children}
+        in_flight = frozenset(
+            name for name, (decision, is_own) in newest.items() if is_own and decision.is_in_flight(end_ms)
+        )
+        cooling = frozenset(
+            name
+            for name, (decision, _) in newest.items()
+            if decision.result != "failed" and end_ms < decision.decided_ms + cooldown_ms
+        )
         return Resting(
-            in_flight=frozenset(
+            in_flight=in_flight,
+            cooling=cooling,
+            unconfirmed=frozenset(
                 name
-                for name, (decision, is_own) in newest.items()
-                if is_own and decision.is_in_flight(end_ms)
-            ),
-            cooling=frozenset(
-                name
-                for name, (decision, _) in newest.items()
-                if decision.result != "failed" and end_ms < decision.decided_ms + cooldown_ms
+                for name in cooling - in_flight
+                if (found := newest[name])[1] and not found[0].dry_run and found[0].result != "succeeded"
             ),
         )
 
@@ -283,6 +290,15 @@ class Ledger(msgspec.Struct, array_like=True):
             and decision.is_drain == is_drain
             and decision.decided_ms > end_ms - HOUR_MS
         ]
+
+    def waiting_since_last_result(self, *, end_ms: int) -> list[Decision]:
+        """Actions that may still be carried out, if all of them were decided after the newest one that has a result."""
+        flying = [
+            decision for decision in self.decisions if decision.is_in_flight(end_ms) and not decision.dry_run
+        ]
+        answered_ms = [decision.decided_ms for decision in self.decisions if decision.result is not None]
+        is_answered = bool(flying) and flying[0].decided_ms <= max(answered_ms, default=-1)
+        return [] if is_answered else flying
 
     def unloads_in_flight_count(self, *, end_ms: int) -> int:
         """How many unloads an executor may still have to carry out."""

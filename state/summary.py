@@ -6,10 +6,11 @@ tables are halved until it fits, and so is the section of a throttle.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from policies.wording import counted
 from state.closing import Closing, Outcome, failing_since
 from state.events import Control
 from state.memory import Header
@@ -36,6 +37,8 @@ SHOWN_ROWS = 100
 """Rows of a table shown in full."""
 UNANSWERED_COUNT = 3
 """So many actions in a row without a result are no accident."""
+WAITING_ROUNDS = 3
+"""After so many rounds, an executor that runs has answered the first action."""
 _NAMED_COUNT = 3
 MAX_BYTES = 256 * 1024
 """Size of a summary's data; Kafka's default record limit is four times that."""
@@ -174,30 +177,43 @@ def _skipped_after_pause(closing: Closing) -> list[Finding]:
 
 
 def _unanswered(closing: Closing, header: Header) -> list[Finding]:
-    """Whether the last actions expired without a result: nobody carries them out, or somebody who sends no results."""
-    last = header.ledger.unanswered
-    if closing.is_dry_run or last is None or last.count < UNANSWERED_COUNT:
+    """Whether actions get no result: nobody carries them out, or somebody who sends no results."""
+    missed = None if closing.is_dry_run else _missed_results(closing, header)
+    if missed is None:
         return []
-    which = f"the last {last.count} actions, since {rfc3339(last.since_ms)}, expired without a result"
-    if last.had_effect:
-        advice = (
-            f"{which}, but the reports show their effect: somebody else's executor carries them out; let it send results "
-            "(docs/consumers.md), so that failures are seen, too"
-        )
-    else:
-        advice = (
-            f"{which}, and the reports show no effect: nobody carries them out. Start an executor: `trimtab execute "
-            f"{header.system} {closing.cluster}`"
-        )
-    return [
-        Finding(
-            kind="no-results" if last.had_effect else "nobody-obeys",
-            subject=closing.cluster,
-            broker="",
-            bytes_per_s=None,
-            advice=advice,
-        )
-    ]
+    kind, advice = missed
+    return [Finding(kind=kind, subject=closing.cluster, broker="", bytes_per_s=None, advice=advice)]
+
+
+def _missed_results(
+    closing: Closing, header: Header
+) -> tuple[Literal["no-results", "nobody-obeys"], str] | None:
+    """The kind of finding and its advice; None where no result is missed."""
+    last, executor = header.ledger.unanswered, f"`trimtab execute {header.system} {closing.cluster}`"
+    if last is None:
+        waiting = header.ledger.waiting_since_last_result(end_ms=closing.end_ms)
+        if not waiting or closing.end_ms - waiting[0].decided_ms < WAITING_ROUNDS * header.length_ms:
+            return None
+        which = f"{counted(len(waiting), 'action')}, decided since {rfc3339(waiting[0].decided_ms)}, got no result yet"
+        return "no-results", f"{which}: if no executor runs, start one: {executor}"
+    is_sure = last.count >= UNANSWERED_COUNT
+    since = rfc3339(last.since_ms)
+    last_ones = (
+        f"last action, decided at {since},"
+        if last.count == 1
+        else f"last {last.count} actions, since {since},"
+    )
+    which = f"the {last_ones} expired without a result"
+    if not last.had_effect:
+        remedy = "nobody carries them out. Start an executor" if is_sure else "if no executor runs, start one"
+        kind: Literal["no-results", "nobody-obeys"] = "nobody-obeys" if is_sure else "no-results"
+        return kind, f"{which}, and the reports show no effect: {remedy}: {executor}"
+    if not is_sure:
+        return None
+    return "no-results", (
+        f"{which}, but the reports show their effect: somebody else's executor carries them out; let it send results "
+        "(docs/consumers.md), so that failures are seen, too"
+    )
 
 
 def join_names(names: Sequence[str], most: int = _NAMED_COUNT) -> str:

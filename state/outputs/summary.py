@@ -116,7 +116,7 @@ class BrokerLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bundles_count: int
     """Bundles it owns, system bundles left out."""
     resting_count: int = 0
-    """How many of them rest after a move (`cooldown`)."""
+    """How many of them rest after an action (`cooldown`, `not-confirmed`)."""
     excluded: bool
     """Whether it takes no part: excluded by the settings, under maintenance, or drained."""
     group: str | None

@@ -49,7 +49,7 @@ def broker_rows(context: RoundContext, table: PolicyView, mask_codes: Codes) -> 
             in_messages_per_s=inward[place][0],
             in_bytes_per_s=inward[place][1],
             bundles_count=int(counts[place].sum()),
-            resting_count=int(counts[place, masks.COOLDOWN]),
+            resting_count=int(counts[place, [masks.COOLDOWN, masks.NOT_CONFIRMED]].sum()),
             excluded=not bool(loads.included[row]),
             group=groups[place],
             gives_none=standing.gives_none(name, float(loads.usage_ratio[row]), counts[place]),

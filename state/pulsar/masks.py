@@ -1,9 +1,9 @@
 """Which bundles may be touched: every mask of a round is painted here, before the policies run.
 
 A mask only removes candidates, and gives a typed reason. A bundle has one reason; if several hold, it is the first of these: a
-decision in flight, an action without effect, a cooldown, a rejected proposal, a range that overlaps others, a namespace that is
-excluded or under maintenance, its absence from the report of its owner, missing samples. Reasons that concern its broker or its
-group come last, and so do bundles of this program's own topics: moving one disturbs the program itself, and moves next to no
+decision in flight, an action without effect, a cooldown (which says so where no executor confirmed the action), a rejected
+proposal, a range that overlaps others, a namespace that is excluded or under maintenance, its absence from the report of its
+owner, missing samples. Reasons that concern its broker or its group come last, and so do bundles of this program's own topics: moving one disturbs the program itself, and moves next to no
 load. Such a bundle is masked only while those topics carry at least half of its traffic, in messages and in bytes; with the
 default names they lie beside users' topics, and a bundle that users make hot may move. The rates of the topics are as old as the
 collector's last look, those of the bundles are running averages.
@@ -57,6 +57,7 @@ MASK_REASONS = (
     "rejected",
     "absent",
     "overlapping",
+    "not-confirmed",
 )
 """Why a bundle is not movable, by code; the empty one means that it is."""
 SPLIT_MASK_REASONS = (*MASK_REASONS, "to-be-unloaded")
@@ -75,6 +76,7 @@ SPLIT_MASK_REASONS = (*MASK_REASONS, "to-be-unloaded")
     REJECTED,
     ABSENT,
     OVERLAPPING,
+    NOT_CONFIRMED,
     TO_BE_UNLOADED,
 ) = range(len(SPLIT_MASK_REASONS))
 SPLIT_MASK_OUTCOMES = tuple(
@@ -169,6 +171,7 @@ def _paint(context: RoundContext, kind: ActionKind, samples: Ints, *, overlappin
         (OVERLAPPING, overlapping),
         (REJECTED, context.header.rejected),
         (COOLDOWN, resting.cooling),
+        (NOT_CONFIRMED, resting.unconfirmed),
         (INEFFECTIVE, ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=end_ms)),
         (IN_FLIGHT, resting.in_flight | other_resting.in_flight),
     )

@@ -26,6 +26,7 @@ _STAY = {
     "no-boundary": "have no boundary to split at",
     "no-destination": "have nowhere to go",
     "no-samples": "have no samples yet",
+    "not-confirmed": "rest after an action that no executor confirmed",
     "no-topic-stats": "lack statistics of their topics",
     "no-traffic": "have no traffic",
     "one-topic": "are hot because of one topic",

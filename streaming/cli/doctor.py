@@ -18,6 +18,7 @@ from streaming.cli.facts import REJECTED_COUNT, CheckpointSeen, Facts, Missed, g
 from streaming.cli.options import example, settings_options
 from streaming.cli.output import age_text, counts_text, format_option, render, table_lines, text_of
 from streaming.cli.published import age_s, is_late
+from streaming.cli.summaries import missed_results
 from streaming.contract.envelope import read_envelope
 from streaming.process.exits import OK, REFUSED, UNREACHABLE
 from streaming.settings import Settings
@@ -280,6 +281,18 @@ def _rejected(facts: Facts) -> Iterator[Finding]:
     yield _warning(text) if counts else _ok(f"no record went to {topic} in the last hour")
 
 
+def _executors(facts: Facts) -> Iterator[Finding]:
+    for event, _ in _known(facts.rounds):
+        missed = missed_results(event.data)
+        for each in missed:
+            say = _problem if each.kind == "nobody-obeys" else _warning
+            yield say(each.advice, about=event.cluster)
+        if not missed:
+            is_dry_run = event.data.mode == "dry-run"
+            text = "in dry-run nothing is carried out" if is_dry_run else "no action misses its result"
+            yield _ok(text, about=event.cluster)
+
+
 def _balancers(facts: Facts) -> Iterator[Finding]:
     for event, _ in _known(facts.rounds):
         name, others, throttle = event.cluster, event.data.other_balancers, event.data.throttle
@@ -334,6 +347,7 @@ _LOOK_THERE = "Run trimtab doctor where the controller runs, in its directory an
 _START = "Start it: trimtab run. Its exit code and log say why it ended (docs/operations.md, Exit codes)"
 _STALLED = "See the other checks, the collector's log, and docs/runbooks/not-deciding.md"
 _LETTERS = "Run: trimtab rejected tail --from earliest --no-follow"
+_NOBODY = "See docs/runbooks/nobody-obeys.md"
 CHECKS = (
     Check("addresses", "Do the brokers answer?", _REACH, _addresses),
     Check("permissions", "May the controller's user do what it has to do?", _SECURITY, _permissions),
@@ -343,6 +357,7 @@ CHECKS = (
     Check("leader", "Which process leads, and which stand by?", _START, _leader),
     Check("lag", "How old are the newest report and the newest rounds?", _STALLED, _lag),
     Check("rejected", "What could not be used in the last hour?", _LETTERS, _rejected),
+    Check("executors", "Does somebody carry the actions out?", _NOBODY, _executors),
     Check("balancers", "Does another program balance?", "Find out which (docs/throttling.md)", _balancers),
     Check("versions", "Are they the same everywhere?", "Upgrade the older one", _versions),
 )

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
-from state.outputs import RoundSummary
+from state.outputs import DrainRow, RoundSummary
 from state.overlay import MaintenanceWindow
 from state.settings import Mode
 from streaming.cli.control import Edit, Planned, maintenance_of
@@ -23,7 +23,7 @@ from streaming.cli.request import (
     standing_lines,
     with_request_options,
 )
-from streaming.cli.summaries import drain_line, left_lines, own_lines
+from streaming.cli.summaries import drain_line, left_lines, missed_results, own_lines
 from streaming.contract.messages import ControlData
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotAcknowledged, WrongUse
@@ -284,17 +284,25 @@ def _show_drains(event: Round, brokers: Collection[str]) -> bool:
     rows = [each for each in drains if each.name in brokers]
     if not rows:
         return False  # a round from before the drain
-    lines = [f"round {event.data.round}: {drain_line(row)}" for row in rows]
-    is_over = all(row.state in {"empty", "only-pulsars-own"} for row in rows)
-    if is_over:
-        lines += [line for row in rows for line in own_lines(row)]
-    elif is_stuck(event.data):
-        lines += left_lines(event.data.upkeep)
-    for line in lines:
+    for line in progress_lines(event.data, rows):
         click.echo(f"{event.cluster}: {line}")
-    if not is_over and is_stuck(event.data):
+    if not _is_over(rows) and is_stuck(event.data):
         raise NotAcknowledged(
             f"{event.cluster}: no later round will move the bundles that are left: move them yourself, or remove the "
             "reason. The drain goes on"
         )
-    return is_over
+    return _is_over(rows)
+
+
+def _is_over(rows: Sequence[DrainRow]) -> bool:
+    return all(row.state in {"empty", "only-pulsars-own"} for row in rows)
+
+
+def progress_lines(data: RoundSummary, rows: Sequence[DrainRow]) -> list[str]:
+    """How far drains are, and what keeps the rest: bundles that stay, or actions that nobody carries out."""
+    lines = [f"round {data.round}: {drain_line(row)}" for row in rows]
+    if _is_over(rows):
+        return lines + [line for row in rows for line in own_lines(row)]
+    if is_stuck(data):
+        return [*lines, *left_lines(data.upkeep)]
+    return lines + [f"round {data.round}: {each.advice}" for each in missed_results(data)]

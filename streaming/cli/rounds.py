@@ -59,6 +59,7 @@ REMEDIES = {
     "no-destination": "a broker that is less loaded than its own has to be able to receive it",
     "no-samples": "its traffic has to be reported once",
     "no-traffic": "it has to have traffic",
+    "not-confirmed": "bundle_cooldown_s has to be over since its last action, which was skipped or got no result: see that an executor runs",
     "other-group": "Pulsar has to move it back to a broker of its own isolation group",
     "overlapping": "the reports have to list no other range that overlaps its own, see the finding",
     "own-topics": "trimtab's own topics have to carry less than half of its traffic",

@@ -8,6 +8,7 @@ from state.outputs import (
     CandidateRow,
     DrainRow,
     ExaminedRow,
+    Finding,
     MaintenanceSummary,
     RoundSummary,
     Section,
@@ -127,6 +128,11 @@ def _aftermath_lines(data: RoundSummary) -> Iterator[str]:
         yield from ("", "Maintenance and drains", *(f"  {line}" for line in lines))
     if data.findings.count:
         yield from _section("Findings", data.findings, lambda each: (each.kind, each.subject, each.advice))
+
+
+def missed_results(data: RoundSummary) -> list[Finding]:
+    """What a round says about actions that get no result."""
+    return [each for each in data.findings.heaviest if each.kind in {"nobody-obeys", "no-results"}]
 
 
 def drain_line(row: DrainRow) -> str:

@@ -364,9 +364,9 @@ def kinds(found: Run) -> list[list[str]]:
     return [[each["kind"] for each in summary["findings"]["heaviest"]] for summary in found.summaries]
 
 
-def ids(count: int) -> list[str]:
+def ids(count: int, identity: Identity = ACT) -> list[str]:
     """Ids of the actions of the first round, which decides on ``count``."""
-    found = [each.id for each in played([reports(0)]).outputs if each.kind == "action"]
+    found = [each.id for each in played([reports(0)], identity=identity).outputs if each.kind == "action"]
     assert len(found) == count
     return found
 
@@ -415,13 +415,32 @@ def test_moves_that_are_seen_without_results_are_information() -> None:
     assert "the reports show their effect" in found.summaries[-1]["findings"]["heaviest"][0]["advice"]
 
 
-def test_a_move_that_is_seen_among_the_last_three_is_neither() -> None:
-    assert kinds(played(batches_of(5, gone_from=2, gone=1)))[-1] == []
+def test_a_move_that_is_seen_among_the_last_three_is_no_sure_sign() -> None:
+    assert kinds(played(batches_of(5, gone_from=2, gone=1)))[-1] == ["no-results"]
 
 
-def test_fewer_than_three_actions_may_be_an_accident() -> None:
+def test_fewer_than_three_actions_may_be_an_accident_and_are_information() -> None:
     found = played(batches_of(6), guards={"max_unloads_per_round_count": 2, "max_unloads_per_hour_count": 2})
-    assert kinds(found) == [[]] * 6
+    assert kinds(found) == [[]] * 3 + [["no-results"]] * 3
+    advice = found.summaries[-1]["findings"]["heaviest"][0]["advice"]
+    assert advice.startswith("the last 2 actions, since 1970-01-01T00:00:10.000Z, expired without a result")
+    assert advice.endswith("if no executor runs, start one: `trimtab execute pulsar east-1`")
+
+
+PATIENT = Identity(mode="act", action_ttl_s=300.0)
+
+
+def test_actions_that_wait_for_three_rounds_are_information_before_they_expire() -> None:
+    found = played(batches_of(5), identity=PATIENT)
+    assert kinds(found) == [[]] * 3 + [["no-results"]] * 2
+    advice = found.summaries[-1]["findings"]["heaviest"][0]["advice"]
+    assert advice.startswith("3 actions, decided since 1970-01-01T00:00:10.000Z, got no result yet: if no")
+
+
+def test_while_an_executor_answers_actions_of_the_oldest_round_nothing_is_missed() -> None:
+    batches = batches_of(5)
+    batches[2].append(answer(ids(3, PATIENT)[0], 22.0, "skipped"))
+    assert kinds(played(batches, identity=PATIENT)) == [[]] * 5
 
 
 def test_a_source_that_does_not_report_shows_neither_and_the_next_report_counts() -> None:
@@ -453,4 +472,7 @@ def test_it_is_over_in_a_dry_run_and_begins_anew_with_mode_act() -> None:
 def test_resume_forgets_it() -> None:
     batches = batches_of(9)
     batches[5].append(overlay(50, resumed_s=50))
-    assert kinds(played(batches))[-1] == []
+    found = played(batches)
+    assert kinds(found)[5:] == [["nobody-obeys"], [], [], ["no-results"]]
+    advice = found.summaries[-1]["findings"]["heaviest"][0]["advice"]
+    assert advice.startswith("the last action, decided at 1970-01-01T00:01:00.000Z, expired without a result")

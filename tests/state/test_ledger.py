@@ -54,6 +54,29 @@ def test_a_result_ends_the_flight_and_a_failed_one_the_cooldown_for_good(
     assert (found.in_flight, found.cooling) == (in_flight, cooling)
 
 
+@pytest.mark.parametrize(
+    ("results", "end_ms", "unconfirmed"),
+    [
+        ([], EXPIRES_MS - 1, set()),
+        ([], EXPIRES_MS, {A}),
+        (["skipped"], 10_000, {A}),
+        (["succeeded"], EXPIRES_MS, set()),
+        (["failed"], EXPIRES_MS, set()),
+    ],
+    ids=str,
+)
+def test_a_bundle_that_rests_after_a_skipped_or_unanswered_action_is_not_said_to_have_moved(
+    results: Any, end_ms: int, unconfirmed: set[str]
+) -> None:
+    ledger = ledger_of(decision())
+    ledger.apply_results(("a", outcome, 2000 + at) for at, outcome in enumerate(results))
+    assert ledger.resting("unload", PULSAR, end_ms=end_ms).unconfirmed == unconfirmed
+
+
+def test_a_dry_run_waits_for_no_result() -> None:
+    assert ledger_of(decision(dry_run=True)).resting("unload", PULSAR, end_ms=EXPIRES_MS).unconfirmed == set()
+
+
 def test_only_the_newest_decision_about_a_bundle_counts() -> None:
     ledger = ledger_of(decision("a"), decision("b", decided_ms=2000))
     ledger.apply_results([("b", "failed", 3000)])

@@ -4,13 +4,13 @@ from typing import Any
 
 import msgspec
 
-from state.outputs import OtherBalancers
+from state.outputs import Finding, OtherBalancers
 from streaming.cli.facts import CheckpointSeen, Missed
 from streaming.settings import ControllerSettings, Settings, SparkSettings
 from streaming.transport.publishing import Marker
 from streaming.transport.topics import BrokersSeen, Denied, Difference, TopicsSeen
 from tests.streaming.doctor_facts import LEADER, NOW_MS, heard, process, reported, side
-from tests.streaming.summaries import THROTTLE, of_kafka
+from tests.streaming.summaries import THROTTLE, of_kafka, section
 
 
 def difference(*, tolerable: bool) -> Difference:
@@ -22,6 +22,12 @@ def difference(*, tolerable: bool) -> Difference:
         remedy="Run: kafka-configs.sh …",
         tolerable=tolerable,
     )
+
+
+def missing_results(kind: Any) -> dict[str, Any]:
+    """A newest round with a finding about actions without results."""
+    row = Finding(kind=kind, subject="east-1", broker="", bytes_per_s=None, advice=f"{kind}: start one")
+    return {"rounds": heard(findings=msgspec.structs.replace(section(**{kind: 1}), heaviest=[row]))}
 
 
 NO_BEATS = Denied(what="lacks Write", remedy="Run: x", tolerable=True)
@@ -132,6 +138,7 @@ PROBLEMS: list[tuple[str, dict[str, Any], str, str]] = [
     ("lag", {"input": reported(age_s=400)}, "came 7 min ago", "collector's log"),
     ("lag", {"rounds": []}, "no round in the last day", "not-deciding.md"),
     ("lag", LATE, "newest round ended 10 min ago", "not-deciding.md"),
+    ("executors", missing_results("nobody-obeys"), "nobody-obeys: start one", "nobody-obeys.md"),
     (
         "balancers",
         balanced_by(shedding=("b1",)),
@@ -169,6 +176,7 @@ WARNINGS: list[tuple[str, dict[str, Any], str, str]] = [
     ("leader", STANDBY_WANTED, "no standby is running", "trimtab run --standby"),
     ("versions", {"processes": [process(version="0.2.0")]}, "it has trimtab 0.2.0", "Upgrade"),
     ("versions", {"processes": [process(spark_version="4.1.0")]}, "it has Spark 4.1.0", "Upgrade"),
+    ("executors", missing_results("no-results"), "no-results: start one", "nobody-obeys.md"),
     (
         "balancers",
         balanced_by(mode="dry-run", splitting=("b1",)),

@@ -5,7 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from state.outputs import DrainRow, MaintenanceSummary, Section
+from state.outputs import DrainRow, Finding, MaintenanceSummary, Section
 from state.overlay import ControlData, MaintenanceWindow
 from streaming.cli.control import Edit, Planned, plan
 from streaming.cli.maintenance import (
@@ -15,6 +15,7 @@ from streaming.cli.maintenance import (
     end_maintenance,
     is_dry_run,
     is_stuck,
+    progress_lines,
 )
 from streaming.cli.operate import configured_edit, mode_edit, pause_edit, resume_edit, settings_edit
 from streaming.cli.request import KnownCluster, change_text, overlay_text
@@ -22,6 +23,7 @@ from streaming.cli.summaries import drain_line, own_lines
 from streaming.process.exits import WrongUse
 from tests.streaming.controlling import ASKED, KNOWN, NOW, NOW_MS, data_of, planned, stands
 from tests.streaming.controlling import SETTINGS as SOURCE
+from tests.streaming.summaries import ROUND, section
 
 HOUR = timedelta(hours=1)
 WINDOW = MaintenanceWindow(since=NOW, **ASKED)
@@ -165,6 +167,16 @@ def test_how_far_a_drain_is_is_said_in_bundles():
     assert drain_line(drain("draining", 4)) == "drain of b3: 4 bundles left of 9"
     assert drain_line(drain("silent", None)) == "drain of b3: no report of it"
     assert drain_line(drain("empty", 0)) == "drain of b3: empty, under maintenance until it is ended"
+
+
+def test_a_drain_that_nobody_carries_out_says_so_while_it_waits():
+    advice = "3 actions got no result yet: if no executor runs, start one: `trimtab execute pulsar east-1`"
+    row = Finding(kind="no-results", subject="east-1", broker="", bytes_per_s=None, advice=advice)
+    silent = msgspec.structs.replace(section(no_results=1), heaviest=[row])
+    data = msgspec.structs.replace(ROUND, findings=silent)
+    lines = progress_lines(data, [drain("draining", 4)])
+    assert lines == ["round 7: drain of b3: 4 bundles left of 9", f"round 7: {advice}"]
+    assert progress_lines(data, [drain("empty", 0)])[1:] == []
 
 
 OWN = ["pulsar/system/0x00000000_0x40000000", "pulsar/system/0x40000000_0x80000000"]
