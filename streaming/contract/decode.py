@@ -47,7 +47,7 @@ from streaming.contract.messages import (
     TickMessage,
     TopicStatsMessage,
 )
-from streaming.contract.pulsar import broker_report, facts_of, published_report, topic_traffic
+from streaming.contract.pulsar import facts_of, local_report, published_report, topic_traffic
 from streaming.contract.refusal import Refusal
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -112,7 +112,7 @@ def _system_event(message: PulsarMessage | KafkaMessage) -> Event:
         case LoadReportMessage(data=load):
             broker = message.subject
             return LoadReport(
-                id=id_, time_ms=time_ms, broker=broker, report=broker_report(load, (message.cluster, broker))
+                id=id_, time_ms=time_ms, broker=broker, report=local_report(load, (message.cluster, broker))
             )
         case BrokerLoadMessage(data=load):
             broker = message.subject

@@ -70,7 +70,7 @@ class BundleStats(Traffic, frozen=True, gc=False):
 
 
 class LocalBrokerData(msgspec.Struct, frozen=True):
-    """What trimtab reads of Pulsar's `LocalBrokerData`; every field is optional."""
+    """What trimtab reads of Pulsar's `LocalBrokerData`; every field is optional, but one of them has to say something."""
 
     cpu: Resource | None = None
     """Percent of one core, summed over all cores; the limit is 100 x cores."""

@@ -52,6 +52,7 @@ _packer = msgspec.msgpack.Encoder()
 RATES = ("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut")
 """Columns of a bundle's traffic, in the order of ``state.events``."""
 _rates = attrgetter(*RATES)
+RESOURCE_NAMES = ("cpu", "bandwidthIn", "bandwidthOut", "directMemory", "memory")
 _MAX_COUNT = 2**31 - 1
 """Largest count that is accepted: Pulsar's own counts are 32 bits wide."""
 
@@ -71,6 +72,22 @@ def _packed_row(struct: type[msgspec.Struct]) -> "np.dtype[np.void]":
 
 _TOPIC_ROW, _STATS_ROW = _packed_row(TopicLoad), _packed_row(BundleStats)
 _known_bundles = KnownBundles()
+
+
+def local_report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerReport:
+    """The report of ``broker`` (its cluster and id) by its own data. Raises ``Refusal``, also where the data says nothing of a broker."""
+    if not any(map(_says_something, msgspec.structs.astuple(data))):
+        resources, others = ", ".join(RESOURCE_NAMES), "a rate such as msgRateIn, lastStats, bundles"
+        detail = f"data has no usage, no rate and no bundle of the broker: expected Pulsar's LocalBrokerData with {resources}, {others}"
+        raise Refusal("bad-data", detail)
+    return broker_report(data, broker)
+
+
+def _says_something(value: object) -> bool:
+    """Whether a field is there: a usage, a rate (0 is one), or at least one bundle."""
+    if isinstance(value, Resource):
+        return value.usage is not None
+    return value is not None and value not in ({}, [])
 
 
 def broker_report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerReport:
@@ -164,13 +181,8 @@ def _broker_rates(data: LocalBrokerData, stats: Mapping[str, Traffic]) -> list[f
 def _resources(data: LocalBrokerData) -> Floats:
     """Usage and limit, (4, 2); heap memory is checked like the others and left out."""
     measured = []
-    for name, resource in (
-        ("cpu", data.cpu),
-        ("bandwidthIn", data.bandwidthIn),
-        ("bandwidthOut", data.bandwidthOut),
-        ("directMemory", data.directMemory),
-        ("memory", data.memory),
-    ):
+    for name in RESOURCE_NAMES:
+        resource: Resource | None = getattr(data, name)
         usage, limit = _measurement(resource)
         if not (0 <= usage <= MAX_NUMBER and (limit <= 0 or _MIN_LIMIT <= limit <= MAX_NUMBER)):
             _check_resource(name, usage, limit)

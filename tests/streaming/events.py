@@ -56,8 +56,13 @@ def report(
     data: Mapping[str, object] | None = None,
     **attributes: object,
 ) -> bytes:
-    """A load report; ``rate`` and ``volume`` are inbound only. A bundle that is None is listed without statistics."""
+    """A load report; ``rate`` and ``volume`` are inbound only. A bundle that is None is listed without statistics.
+
+    Without anything else it says that no message comes in.
+    """
     found: dict[str, Any] = {}
+    if data is None and not bundles and (cpu, rate, volume) == (None, None, None):
+        found["msgRateIn"] = 0.0
     if cpu is not None:
         found["cpu"] = {"usage": cpu[0], "limit": cpu[1]}
     if rate is not None:

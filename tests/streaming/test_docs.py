@@ -185,7 +185,7 @@ BAD: list[tuple[str, str, Change]] = [
 
 GOOD: list[tuple[str, str, Change]] = [
     ("a field Pulsar may add", LOAD_REPORT, lambda event: event["data"].update(newInPulsar5={"a": 1})),
-    ("no fields at all", LOAD_REPORT, lambda event: event.update(data={})),
+    ("a single field", LOAD_REPORT, lambda event: event.update(data={"msgRateIn": 0.0})),
     ("no measurement", LOAD_REPORT, lambda event: event["data"].update(cpu={"usage": -1.0, "limit": -1.0})),
     ("an empty resource", LOAD_REPORT, lambda event: event["data"].update(cpu={})),
     ("a limit without usage", LOAD_REPORT, lambda event: event["data"]["cpu"].pop("usage")),

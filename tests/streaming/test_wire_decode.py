@@ -74,8 +74,11 @@ def test_a_full_report_is_read_into_columns():
     assert found.listed_count == 3, "Pulsar's own count has the heartbeat bundle in it"
 
 
-def test_a_report_without_anything_is_taken_and_nothing_of_it_is_measured():
-    found = seen({})
+IDLE = {"msgRateIn": 0}
+
+
+def test_a_report_with_a_single_rate_is_taken_and_nothing_else_of_it_is_measured():
+    found = seen(IDLE)
     assert found.resources.tolist() == [[-1, -1]] * 4
     assert (found.messages_per_s, found.bytes_per_s, found.listed_count, found.bundles) == (0, 0, 0, [])
     assert found.traffic.shape == (0, 4)
@@ -90,7 +93,7 @@ NULLS = dict.fromkeys(
 
 
 def test_null_is_as_good_as_absent():
-    nothing, nulls = seen({}), seen(NULLS)
+    nothing, nulls = seen(IDLE), seen(NULLS | IDLE)
     assert nulls.resources.tolist() == nothing.resources.tolist()
     assert (nulls.messages_per_s, nulls.bundles) == (nothing.messages_per_s, nothing.bundles)
 
@@ -108,8 +111,15 @@ UNLIMITED = [{"usage": 50, "limit": limit} for limit in (0, -1, -100, None)]
 
 @pytest.mark.parametrize("resource", [*UNMEASURED, *UNLIMITED])
 def test_a_resource_that_was_not_measured_or_has_no_limit_is_zero_percent(resource: object):
-    measured = seen({"cpu": resource}).resources[0]
+    measured = seen({"cpu": resource} | IDLE).resources[0]
     assert percent(measured[:1], measured[1:]).tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    "data", [{"cpu": {"usage": 5, "limit": 100}}, {"cpu": {"usage": -1, "limit": -1}}, {"bundles": [LOW]}]
+)
+def test_a_broker_without_bundles_or_without_a_measurement_is_no_less_a_broker(data: dict[str, object]):
+    assert seen(data).messages_per_s == 0
 
 
 def test_an_absent_broker_rate_is_the_sum_over_its_bundles_heartbeats_and_all():
@@ -225,7 +235,7 @@ def test_attributes_of_others_are_let_through(attributes: dict[str, object]):
 
 
 def test_unknown_fields_of_pulsar_are_let_through():
-    assert seen({"topBundles": {"x": [1, 2, {"y": None}]}, "maxResourceUsage": 0.5}).bundles == []
+    assert seen({"topBundles": {"x": [1, 2, {"y": None}]}, "maxResourceUsage": 0.5} | IDLE).bundles == []
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ NOT_JSON: dict[str, bytes | None] = {
     "a surrogate pair upside down": report(id="\udc00\ud800"),
     "a control character in a string": report().replace(b"tests", b"te\x01ts"),
     "NaN outside the data": literal(report(extension="?"), "?", "NaN"),
-    "nesting without end": report().replace(b'"data": {}', b'"data": ' + nested(100_000)),
+    "nesting without end": report(data={}).replace(b'"data": {}', b'"data": ' + nested(100_000)),
     "nesting without end in an attribute": report(extension=0).replace(
         b'"extension": 0', b'"extension": ' + nested(100_000)
     ),
@@ -197,6 +197,9 @@ DATA: list[tuple[str, bytes, RejectReason, str]] = [
     ("a count beyond reason", stats(consumerCount=3e9), "bad-data", "is 3,000,000,000, expected 0 to 2,147,483,647"),
     ("a usage beyond reason", report(cpu=(1e19, 100)), "bad-data", "no percentage can be computed"),
     ("a limit too small to divide by", report(cpu=(1, 1e-30)), "bad-data", "no percentage can be computed"),
+    ("nothing of a broker", report(data={}), "bad-data", "no usage, no rate and no bundle of the broker: expected Pulsar's LocalBrokerData with cpu,"),
+    ("only fields of something else", report(data={"Cpu": {"usage": 1}, "bundle": ["t/n/0x0_0x1"]}), "bad-data", "no usage, no rate and no bundle"),
+    ("empty fields", report(data={"cpu": {}, "memory": None, "lastStats": {}, "bundles": []}), "bad-data", "no usage, no rate and no bundle"),
     ("no data", event(LOAD_REPORT, data=ABSENT), "bad-data", "missing required field `data`"),
     ("null data", event(LOAD_REPORT, data=None), "bad-data", "got `null`"),
     ("an array for data", event(LOAD_REPORT, data=[]), "bad-data", "got `array`"),
