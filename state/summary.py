@@ -216,9 +216,9 @@ def _missed_results(
     )
 
 
-def join_names(names: Sequence[str], most: int = _NAMED_COUNT) -> str:
-    """The first ``most`` of some names, and how many more there are, for a sentence."""
-    more = len(names) - most
+def join_names(names: Sequence[str], most: int = _NAMED_COUNT, *, count: int = 0) -> str:
+    """The first ``most`` of some names, and how many more there are, for a sentence; ``count`` is that of all where not all are known."""
+    more = max(count, len(names)) - min(most, len(names))
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 

@@ -26,7 +26,7 @@ from streaming.cli.published import (
     records_of,
     tail_options,
 )
-from streaming.cli.summaries import circumstances_lines, looked_at_lines
+from streaming.cli.summaries import all_names, circumstances_lines, looked_at_lines, shadow_note
 from streaming.contract.encode import LEADER_TYPE, LeaderData
 from streaming.contract.envelope import ReadEnvelope, read_envelope
 from streaming.process.exits import NotFound, WrongUse
@@ -269,7 +269,9 @@ def why_text(action: Action, summary: RoundSummary | None, *, missing: str) -> s
     others = [each for each in summary.actions if each != action.id]
     lines += ["", f"The round: {summary.reason}", *circumstances_lines(summary)]
     lines += looked_at_lines(summary, but=action.subject)
-    return text_of([*lines, "", f"Other actions of the round: {', '.join(others) or 'none'}"])
+    return text_of(
+        [*lines, "", f"Other actions of the round: {all_names(others, summary.actions_count - 1) or 'none'}"]
+    )
 
 
 def _sides(action: Action, summary: RoundSummary | None) -> Iterator[str]:
@@ -286,5 +288,8 @@ def _sides(action: Action, summary: RoundSummary | None) -> Iterator[str]:
             shown = "" if broker is None else "unknown" if before is None else value_text(before)
             rows.append((f"{side} {broker}" if broker else side, name, shown, value_text(after)))
     if rows:
+        shadow = "" if summary is None else shadow_note(summary)
         yield from ("", "Expected load, after this action and the earlier actions of its round")
-        yield from table_lines([("", "", "before", "after"), *rows])
+        yield from table_lines(
+            [("", "", "before, measured" if shadow else "before", f"after{shadow}"), *rows]
+        )

@@ -15,10 +15,13 @@ from state.outputs import (
     ApprovalSummary,
     ControlInForce,
     ExaminedRow,
+    Finding,
     OtherBalancers,
     RoundSummary,
+    Section,
     UsageSummary,
 )
+from state.summary import join_names
 from streaming.cli.brokers import broker_lines, list_brokers
 from streaming.cli.control import Standing, find_standings, read_control
 from streaming.cli.options import example, settings_options
@@ -46,7 +49,7 @@ from streaming.cli.published import (
     records_of,
 )
 from streaming.cli.request import KnownCluster, source_of
-from streaming.cli.summaries import examined_text, maintenance_lines, outcome_text
+from streaming.cli.summaries import all_names, examined_text, maintenance_lines, more_line, outcome_text
 from streaming.contract.envelope import read_envelope
 from streaming.contract.messages import KafkaLoadReportMessage, LoadReportMessage, type_of
 from streaming.process.exits import NotFound, Refused
@@ -340,7 +343,8 @@ def brokers_tree(status: ClusterStatus) -> dict[str, Any]:
 def brokers_text(status: ClusterStatus) -> str:
     """Who carries what, for a person, below what holds the whole round."""
     data = status.event.data
-    above = [*_lateness(status), outcome_text(data), *([] if data.usage is None else [_usage(data.usage)])]
+    counted_elsewhere = (f"the table is as measured; {line}" for line in _shadow(data))
+    above = [*_lateness(status), outcome_text(data), *_whole_usage(data), *counted_elsewhere]
     return text_of([_head(status), *(f"  {line}" for line in above), *broker_lines(data)])
 
 
@@ -384,11 +388,16 @@ def status_text(status: ClusterStatus) -> str:
             for kind, since in failing.items()
             if since is not None
         ),
-        ("findings", [f"{each.kind} {each.subject}: {each.advice}" for each in data.findings.heaviest]),
+        ("findings", _findings(data.findings)),
         *_throttle(data),
     ]
     rows = [("" if number else name, line) for name, lines in parts for number, line in enumerate(lines)]
     return text_of([_head(status), *table_lines(rows)])
+
+
+def _findings(found: Section[Finding]) -> Iterator[str]:
+    yield from (f"{each.kind} {each.subject}: {each.advice}" for each in found.heaviest)
+    yield from more_line(found.count, found.heaviest)
 
 
 def _head(status: ClusterStatus) -> str:
@@ -458,11 +467,17 @@ def _control(control: ControlInForce | None) -> str:
 def _brokers(data: RoundSummary) -> str:
     found = [f"{data.brokers_reporting_count} reporting"]
     if data.brokers_missing:
-        found.append(f"missing {', '.join(data.brokers_missing)}")
+        found.append(f"missing {all_names(data.brokers_missing, data.brokers_missing_count)}")
     found += [f"{name} failed ({why})" for name, why in data.brokers_failed.items()]
+    return ", ".join([*found, *_whole_usage(data)])
+
+
+def _whole_usage(data: RoundSummary) -> Iterator[str]:
+    """Usage of the brokers, and which of them it leaves out."""
     if data.usage is not None:
-        found.append(_usage(data.usage))
-    return ", ".join(found)
+        apart = data.brokers_excluded
+        without = f" without {join_names(apart)}, excluded from balancing" if apart else ""
+        yield f"{_usage(data.usage)}{without}"
 
 
 def _usage(usage: UsageSummary) -> str:
@@ -498,6 +513,7 @@ def _approval(found: ApprovalSummary | None) -> Iterator[str]:
         yield from (
             f"{row.kind} {row.bundle} until {time_text(row.expires_at)} ({row.id})" for row in found.open
         )
+        yield from more_line(found.open_count, found.open)
 
 
 def _throttle(data: RoundSummary) -> Iterator[tuple[str, list[str]]]:

@@ -1,6 +1,7 @@
 """Rounds as text: a line for each as it comes, and one of them with all its details."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from policies.wording import counted, time_text
@@ -14,6 +15,7 @@ from state.outputs import (
     Section,
     SplitRow,
 )
+from state.summary import join_names
 from streaming.cli.output import asked_text, counts_text, table_lines, text_of, value_text
 from streaming.cli.published import Round
 
@@ -46,7 +48,7 @@ def round_text(event: Round) -> str:
         *looked_at_lines(data),
         *_aftermath_lines(data),
         "",
-        f"Actions of the round: {', '.join(data.actions) or 'none'}",
+        f"Actions of the round: {all_names(data.actions, data.actions_count) or 'none'}",
     ]
     return text_of(lines)
 
@@ -65,15 +67,22 @@ def circumstances_lines(data: RoundSummary) -> list[str]:
 
 def looked_at_lines(data: RoundSummary, *, but: str = "") -> Iterator[str]:
     """What the policy looked at, and bundles with what became of each; ``but`` is a bundle that is shown elsewhere."""
-    yield from _section("Looked at", data.examined, _examined_row)
+    yield from _section(f"Looked at{shadow_note(data)}", data.examined, _examined_row)
+    bundles = "Other bundles" if but else "Bundles"
     candidates = _drop_row(data.candidates, but)
-    yield from _section("Bundles of the brokers that fired", candidates, _candidate_row)
+    title = f"{bundles} of the brokers that fired{shadow_note(data)}"
+    yield from _section(title, candidates, _candidate_row)
     if data.splits.count:
         yield from _section(
-            "Bundles that stood out for a split",
+            f"{bundles} that stood out for a split",
             _drop_row(data.splits, but),
             lambda row: (row.bundle, f"at {row.broker}", row.detail),
         )
+
+
+def shadow_note(data: RoundSummary) -> str:
+    """That loads count as if a dry-run had moved bundles; empty where they are as measured."""
+    return f" (as if the dry-run had moved {counted(data.shadow.count, 'bundle')})" if data.shadow else ""
 
 
 def _section(title: str, section: Section[RowT], row_of: Callable[[RowT], tuple[str, ...]]) -> Iterator[str]:
@@ -81,15 +90,30 @@ def _section(title: str, section: Section[RowT], row_of: Callable[[RowT], tuple[
     yield from ("", f"{title}: {counts_text(section.outcomes)}")
     rows = [row_of(row) for row in section.heaviest[:_ROWS_MAX]]
     yield from table_lines(rows)
-    if section.count > len(rows):
-        yield f"  and {section.count - len(rows)} more, counted above"
+    yield from more_line(section.count, rows, "counted above")
+
+
+def all_names(names: Sequence[str], count: int) -> str:
+    """Names, and how many of ``count`` a summary leaves out."""
+    return join_names(names, len(names), count=count)
+
+
+def more_line(count: int, shown: Sequence[object], which: str = "") -> Iterator[str]:
+    """How many of ``count`` are not shown, in a line of its own; nothing where all are."""
+    if count > len(shown):
+        yield f"  and {count - len(shown)} more" + (f", {which}" if which else "")
 
 
 def _drop_row(section: Section[BundleRowT], bundle: str) -> Section[BundleRowT]:
-    """The section without the row of a bundle; the outcomes count it all the same."""
+    """The section without the row of a bundle."""
     rows = [row for row in section.heaviest if row.bundle != bundle]
-    count = section.count - (len(rows) < len(section.heaviest))
-    return Section(count=count, outcomes=section.outcomes, heaviest=rows)
+    dropped = Counter(row.outcome for row in section.heaviest if row.bundle == bundle)
+    outcomes = {name: count - dropped[name] for name, count in section.outcomes.items()}
+    return Section(
+        count=section.count - dropped.total(),
+        outcomes={name: count for name, count in outcomes.items() if count},
+        heaviest=rows,
+    )
 
 
 def examined_text(row: ExaminedRow) -> str:
@@ -153,8 +177,7 @@ def own_lines(row: DrainRow) -> Iterable[str]:
         return
     yield "  they serve the whole cluster, such as transaction coordinators: when the broker stops, their clients wait for others"
     yield from (f"  {each} is Pulsar's own" for each in row.pulsars_own)
-    if (more := (row.pulsars_own_count or 0) - len(row.pulsars_own)) > 0:
-        yield f"  and {more} more"
+    yield from more_line(row.pulsars_own_count or 0, row.pulsars_own)
 
 
 def left_lines(found: MaintenanceSummary | None) -> Iterable[str]:
@@ -162,9 +185,10 @@ def left_lines(found: MaintenanceSummary | None) -> Iterable[str]:
     if found is None or not found.left.count:
         return
     yield f"bundles left: {counts_text(found.left.outcomes)}"
-    for each in found.left.heaviest:
-        if each.outcome != "acted":
-            yield f"  {each.bundle} at {each.broker}: {each.detail}"
+    stay = [each for each in found.left.heaviest if each.outcome != "acted"]
+    yield from (f"  {each.bundle} at {each.broker}: {each.detail}" for each in stay[:_ROWS_MAX])
+    stay_count = found.left.count - found.left.outcomes.get("acted", 0)
+    yield from more_line(stay_count, stay[:_ROWS_MAX], "which stay, too")
 
 
 def maintenance_lines(found: MaintenanceSummary | None) -> Iterable[str]:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from state.outputs import DrainRow, Finding, MaintenanceSummary, Section
+from state.outputs import DrainRow, Finding, LeftRow, MaintenanceSummary, Section
 from state.overlay import ControlData, MaintenanceWindow
 from streaming.cli.control import Edit, Planned, plan
 from streaming.cli.maintenance import (
@@ -19,7 +19,7 @@ from streaming.cli.maintenance import (
 )
 from streaming.cli.operate import configured_edit, mode_edit, pause_edit, resume_edit, settings_edit
 from streaming.cli.request import KnownCluster, change_text, overlay_text
-from streaming.cli.summaries import drain_line, own_lines
+from streaming.cli.summaries import drain_line, left_lines, own_lines
 from streaming.process.exits import WrongUse
 from tests.streaming.controlling import ASKED, KNOWN, NOW, NOW_MS, data_of, planned, stands
 from tests.streaming.controlling import SETTINGS as SOURCE
@@ -167,6 +167,20 @@ def test_how_far_a_drain_is_is_said_in_bundles():
     assert drain_line(drain("draining", 4)) == "drain of b3: 4 bundles left of 9"
     assert drain_line(drain("silent", None)) == "drain of b3: no report of it"
     assert drain_line(drain("empty", 0)) == "drain of b3: empty, under maintenance until it is ended"
+
+
+def test_bundles_left_are_listed_up_to_twenty_and_the_rest_is_counted():
+    stay = [
+        LeftRow(
+            bundle=f"t/n/{i}", broker="b3", outcome=outcome, detail=outcome, messages_per_s=1, bytes_per_s=1
+        )
+        for i, outcome in enumerate(["budget"] * 30 + ["acted"] * 4)
+    ]
+    left = Section(count=134, outcomes={"acted": 4, "budget": 130}, heaviest=stay)
+    head, *rows, more = left_lines(MaintenanceSummary(brokers=[], namespaces=[], drains=[], left=left))
+    assert head == "bundles left: 4 acted, 130 budget"
+    assert rows == [f"  t/n/{i} at b3: budget" for i in range(20)]
+    assert more == "  and 110 more, which stay, too"
 
 
 def test_a_drain_that_nobody_carries_out_says_so_while_it_waits():

@@ -286,7 +286,7 @@ def test_why_tells_the_sentence_the_numbers_both_sides_and_what_was_held_back():
     assert re.search(
         r"  broker-1:8080 with broker-2:8080  fired +difference_points 54.488, high_usage_points 62", text
     )
-    assert "Bundles of the brokers that fired: 3 acted, 7 need-met\n" in text
+    assert "Other bundles of the brokers that fired: 2 acted, 7 need-met\n" in text
     assert "shop/clicks/0x00000000_0x20000000  at broker-1:8080  need-met  164.2 messages/s" in text
     others = [other for other in ROUND_EVENT["data"]["actions"] if other != UNLOAD_EVENT["id"]]
     assert f"Other actions of the round: {', '.join(others)}\n" in text
@@ -307,6 +307,14 @@ def test_why_counts_what_it_does_not_show():
         "heaviest": [{**rows[0], "bundle": f"t/n/{i}"} for i in range(30)],
     }
     assert "  and 110 more, counted above\n" in why_text(action(), summary(candidates=many), missing="")
+
+
+def test_why_says_what_is_measured_where_a_dry_run_has_moved_bundles():
+    usage = {"mean_points": 50.0, "max_points": 60.0, "stdev_points": 1.0}
+    text = why_text(action(), summary(shadow={"count": 3, "usage": usage, "heaviest": []}), missing="")
+    assert re.search(r"before, measured +after \(as if the dry-run had moved 3 bundles\)\n", text)
+    assert "Looked at (as if the dry-run had moved 3 bundles): 1 below-threshold, 1 fired\n" in text
+    assert "of the brokers that fired (as if the dry-run had moved 3 bundles): 2 acted" in text
 
 
 def test_why_names_who_changed_the_settings_in_force():

@@ -187,6 +187,11 @@ def test_a_broker_paired_with_itself_is_near_nothing():
             ),
         ),
         ({"other_balancers": others(splitting=["b1"])}, "  beside      Pulsar's own splitting is on at b1\n"),
+        ({"brokers_missing": ["b4"], "brokers_missing_count": 3}, "3 reporting, missing b4 and 2 more"),
+        (
+            {"findings": Section(count=103, outcomes={"hot-partition": 103}, heaviest=[HOT])},
+            f"{HOT.advice}\n                and 102 more\n",
+        ),
         ({"splits_failing_since": "then"}, "  failing     splits are held since then"),
         ({"control": msgspec.structs.replace(CONTROL, problem="no such key")}, "not in force: no such key"),
     ],
@@ -372,7 +377,14 @@ def test_a_round_is_told_with_what_it_looked_at_judged_and_found():
     )
     pair = msgspec.structs.replace(PAIR, evidence={"difference_points": 31.25, "needed_hit_count": 8})
     text = round_text(
-        round_event(ROUND, examined=rows(pair), judged=rows(judged), findings=rows(HOT), actions=["a1"])
+        round_event(
+            ROUND,
+            examined=rows(pair),
+            judged=rows(judged),
+            findings=rows(HOT),
+            actions=["a1"],
+            actions_count=3,
+        )
     )
     assert text.startswith("round 7 of east-1 (pulsar), 1970-01-01T00:07:00Z to 1970-01-01T00:08:00Z\n")
     for expected in (
@@ -380,7 +392,7 @@ def test_a_round_is_told_with_what_it_looked_at_judged_and_found():
         "Bundles of the brokers that fired: 2 acted, 5 cooldown\n  and 7 more, counted above\n",
         "Earlier actions that were judged: 1 shown\n  unload t/n/b  good  a0\n",
         "  hot-partition  t/n/orders  add partitions\n",
-        "Actions of the round: a1\n",
+        "Actions of the round: a1 and 2 more\n",
     ):
         assert expected in text
     assert "Findings" not in round_text(round_event(ROUND, findings=section()))

@@ -13,10 +13,12 @@ from state.outputs import (
     MaintenanceRow,
     MaintenanceSummary,
     RoundSummary,
+    ShadowSummary,
+    UsageSummary,
 )
 from streaming.cli.output import render
 from streaming.cli.rounds import about_text
-from streaming.cli.status import ClusterStatus, brokers_text, brokers_tree
+from streaming.cli.status import ClusterStatus, brokers_text, brokers_tree, status_text
 from tests.streaming.summaries import CONTROL, ROUND, THROTTLE, of_kafka, round_event, section
 
 SHOWN: dict[str, Any] = {
@@ -76,6 +78,30 @@ east-1 (pulsar): acts, round 7 ended 30 s ago
   b1      62.1 %   cpu 62.1, bandwidth-out 9.0, bandwidth-in 8.0  40, 11 rest  1,200 in, 2,400 out  234,567 in, 1,000,000 out  group east
   b2      unknown  not measured                                   1            1 in + out           2 in + out                 gives and receives none: it is under maintenance
 """
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["b2"], " without b2, excluded from balancing"),
+        (["b2", "b3", "b4", "b5"], " without b2, b3, b4 and 1 more, excluded from balancing"),
+        ([], ""),
+    ],
+)
+def test_mean_and_maximum_say_which_brokers_they_leave_out(names: list[str], said: str) -> None:
+    found = of(BUSY, AWAY, brokers_excluded=names)
+    line = f"usage mean 60.0, max 80.0 points{said}\n"
+    assert f"\n  {line}" in brokers_text(found)
+    assert line in status_text(found)
+
+
+def test_where_the_dry_run_counts_bundles_elsewhere_the_table_is_said_to_be_measured() -> None:
+    usage = UsageSummary(mean_points=50.0, max_points=60.0, stdev_points=1.0)
+    text = brokers_text(of(BUSY, shadow=ShadowSummary(count=3, usage=usage, heaviest=[])))
+    assert (
+        "  the table is as measured; counted where the dry-run moved them: 3 bundles; usage mean 50.0, max 60.0"
+        in text
     )
 
 
