@@ -113,7 +113,7 @@ def _topics(facts: Facts) -> Iterator[Finding]:
             text = f"{each.setting} is {each.found}, expected {each.expected}"
             found.append(say(text, each.remedy, about=each.topic))
         found += [_warning(each.what, each.remedy, about=name) for each in seen.warnings]
-        text = f"all {seen.count} are as `trimtab topics create` makes them, and served"
+        text = f"its {counted(seen.count, 'topic')} are as `trimtab topics create` makes them, and served"
         yield from found or [_ok(text, about=name)]
 
 
