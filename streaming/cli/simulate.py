@@ -109,6 +109,9 @@ def _card_table(title: str, rows: "dict[str, Figures]", columns: "Sequence[Colum
 
 _WIDTH = max(len(each.name) for each in SCENARIOS)
 _SCENARIOS = "\n".join(f"  {each.name:{_WIDTH}}  {each.summary}" for each in SCENARIOS)
+_NOT_A_BACKTEST = """\
+The traffic is made up anew: hours like the mean of the recording, with its noise, judged by the true load. `trimtab backtest` plays
+the recorded rounds themselves, judged by what the brokers reported, so its figures for the same recording are others."""
 _EPILOG = f"""
 \b
 Scenarios:
@@ -195,6 +198,8 @@ def simulate_command(
         summaries = {name: summary for name, _, summary in chosen}
         _write_page(html, render_page(runs, summaries, written=f"{datetime.now(UTC):%Y-%m-%d}"))
     _show_simulation(runs, form)
+    if recording is not None and form == "table":
+        click.echo(_NOT_A_BACKTEST)
 
 
 def _simulated_candidates(configs: Sequence[Path], policies: Sequence[str]) -> "list[Candidate]":
@@ -224,7 +229,10 @@ def _read_recording(file: str) -> "list[tuple[str, Build, str]]":
     most_bytes = ControllerSettings().max_record_bytes
     with _refuse_unreadable(file):
         fleets = recorded_fleets(RecordedEvents(files=files_of([file]), max_record_bytes=most_bytes)())
-    return [(name, fleet, f"the fleet of {name}, from {file}") for name, fleet in fleets.items()]
+    return [
+        (name, fleet, f"a fleet like {name} in {file}, with traffic made up anew")
+        for name, fleet in fleets.items()
+    ]
 
 
 def _show_simulation(runs: "Sequence[Run]", form: str) -> None:

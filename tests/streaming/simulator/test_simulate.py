@@ -82,6 +82,12 @@ def test_a_fleet_begins_as_a_recording_has_it():
     assert found["runs"]
 
 
+def test_a_simulated_recording_says_why_a_backtest_of_it_has_other_figures():
+    text = simulate("--from", str(RECORDING), "--hours", "0.5", "--seeds", "1", "--policy", "avg-shedder")
+    assert "`trimtab backtest` plays\nthe recorded rounds themselves" in text
+    assert "backtest" not in simulate("--hours", "0.5", "--seeds", "1", "--policy", "avg-shedder")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
