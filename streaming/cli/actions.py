@@ -128,7 +128,11 @@ def tail_command(settings: Settings, *, dry_run: bool, **options: Any) -> None:
     print_topic(topics.actions_dry_run if dry_run else topics.actions, line_of, settings=settings, **options)
 
 
-@actions_command.command("list", epilog=example("trimtab actions list --pending --cluster east-1"))
+@actions_command.command(
+    "list",
+    short_help="Show what waits for approval and what is in flight.",
+    epilog=example("trimtab actions list --pending --cluster east-1"),
+)
 @settings_options
 @cluster_option
 @click.option("--pending", is_flag=True, help="Only proposals that wait for `trimtab approve`.")
@@ -154,7 +158,9 @@ def list_command(settings: Settings, cluster: str | None, form: str, *, pending:
         click.echo("nothing waits for approval" + ("" if pending else " or is in flight"))
 
 
-@actions_command.command("why", epilog=example("trimtab actions why 4f0021f6"))
+@actions_command.command(
+    "why", short_help="Show why an action was decided.", epilog=example("trimtab actions why 4f0021f6")
+)
 @settings_options
 @format_option("JSON and YAML have the data of the action and of its round (null if the round's is gone).")
 @click.argument("id", metavar="ID")

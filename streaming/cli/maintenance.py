@@ -55,6 +55,7 @@ def maintenance_command() -> None:
 
 @maintenance_command.command(
     "start",
+    short_help="Take brokers and namespaces out of balancing.",
     epilog=example('trimtab maintenance start --cluster east-1 --broker b3:8080 --until 2h --why "new disk"'),
 )
 @_brokers_option
@@ -91,7 +92,11 @@ def end_command(request: Request, brokers: tuple[str, ...], namespaces: tuple[st
     change(request, end_maintenance(brokers, namespaces))
 
 
-@maintenance_command.command("list", epilog=example("trimtab maintenance list --cluster east-1"))
+@maintenance_command.command(
+    "list",
+    short_help="Show what is under maintenance, and what is drained.",
+    epilog=example("trimtab maintenance list --cluster east-1"),
+)
 @settings_options
 @click.option(
     "--cluster", "clusters", multiple=True, metavar="NAME", help="Only this cluster. May be repeated."

@@ -81,6 +81,7 @@ def policy_command() -> None:
 
 @policy_command.command(
     "set",
+    short_help="Put settings over those of the controller's file.",
     epilog=example('trimtab policy set --cluster east-1 --why "calmer" pulsar.avg_shedder.low_hit_count=12'),
 )
 @click.argument("assignments", nargs=-1, required=True, metavar="KEY=VALUE...")
@@ -92,6 +93,7 @@ def set_command(request: Request, assignments: tuple[str, ...]) -> None:
 
 @policy_command.command(
     "unset",
+    short_help="Take settings, or whole sections, out of the overlay.",
     epilog=example(
         'trimtab policy unset --cluster east-1 --why "as before" pulsar.avg_shedder.low_hit_count'
     ),
@@ -104,7 +106,9 @@ def unset_command(request: Request, keys: tuple[str, ...]) -> None:
 
 
 @policy_command.command(
-    "show", epilog=example("trimtab policy show --cluster east-1\n  trimtab control list")
+    "show",
+    short_help="Show what operators have set, who and why.",
+    epilog=example("trimtab policy show --cluster east-1\n  trimtab control list"),
 )
 @cluster_options
 @format_option("JSON and YAML are a list with one object per cluster.")
@@ -136,7 +140,9 @@ control_command.add_command(show_command, "list")
 
 
 @control_command.command(
-    "delete", epilog=example('trimtab control delete --cluster east-1 --why "as configured again"')
+    "delete",
+    short_help="Go back to what is configured.",
+    epilog=example('trimtab control delete --cluster east-1 --why "as configured again"'),
 )
 @with_request_options
 def delete_command(request: Request) -> None:

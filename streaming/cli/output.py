@@ -10,12 +10,13 @@ from typing import Any
 
 import click
 
-from policies.wording import duration
+from policies.wording import digits, duration
 from streaming.cli.options import Option
 
 _FORMS = ("table", "json", "yaml")
 _SHOWN_IN_SECONDS_S = 120
 _SHOWN_IN_MINUTES_S = 7200
+_SIGNIFICANT_COUNT, _WHOLE_FROM = 3, 100
 _UNCUT_CHARACTERS = 10_000_000
 """Wider than any row: what is piped stays one line a row."""
 
@@ -42,10 +43,11 @@ def to_yaml(tree: Any) -> str:
 
 
 def value_text(value: object) -> str:
-    """A number with up to three decimals, digits in groups; anything else as it is."""
+    """A number without decimals, below 100 with three significant digits; anything else as it is."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
-    return f"{value:,.3f}".rstrip("0").rstrip(".")
+    is_whole = isinstance(value, int) or abs(value) >= _WHOLE_FROM
+    return f"{value:,.0f}" if is_whole else digits(value, _SIGNIFICANT_COUNT)
 
 
 def age_text(age_s: float) -> str:

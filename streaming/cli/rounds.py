@@ -98,6 +98,7 @@ def tail_command(settings: Settings, **options: Any) -> None:
 
 @rounds_command.command(
     "show",
+    short_help="Show what a round saw, decided and held back.",
     epilog=example("trimtab rounds show --cluster east-1 --bundle shop/orders/0x80000000_0xa0000000"),
 )
 @settings_options
@@ -130,10 +131,15 @@ def show_command(
     known: set[str] = set()
     if bundle is not None or broker is not None:
         day_ago_ms = round((time.time() - LOOK_BACK_S[-1]) * 1000)
+        newest = Newest(settings)
+        newest.look_back((cluster,))
+        event = next(rounds_in(filter(asked, newest.records())), None)
+        if event is not None and event.data.system == "kafka":
+            raise WrongUse(
+                f"{cluster} is a Kafka cluster: --broker and --bundle are about Pulsar's balancing. What each broker carries and "
+                f"moves: trimtab status --brokers --cluster {cluster}"
+            )
         if broker is not None:
-            newest = Newest(settings)
-            newest.look_back((cluster,))
-            event = next(rounds_in(filter(asked, newest.records())), None)
             if event is not None:
                 known = {*event.data.brokers_reporting, *event.data.brokers_missing}
             broker = broker_of(broker, known)
@@ -283,7 +289,11 @@ def rejected_command() -> None:
     """Read the records that could not be used, from the dead letter topic."""
 
 
-@rejected_command.command("tail", epilog=example("trimtab rejected tail --from earliest --no-follow"))
+@rejected_command.command(
+    "tail",
+    short_help="Print a line for each rejected record.",
+    epilog=example("trimtab rejected tail --from earliest --no-follow"),
+)
 @tail_options
 def tail_rejected_command(settings: Settings, **options: Any) -> None:
     """Print a line for each rejected record: its place, the reason and what to do; Ctrl-C ends it."""
@@ -295,7 +305,11 @@ def tail_rejected_command(settings: Settings, **options: Any) -> None:
     )
 
 
-@rejected_command.command("show", epilog=example("trimtab rejected show trimtab.input/0@4711"))
+@rejected_command.command(
+    "show",
+    short_help="Show why a record was rejected, and how it begins.",
+    epilog=example("trimtab rejected show trimtab.input/0@4711"),
+)
 @settings_options
 @as_published_option
 @click.argument("place", metavar="TOPIC/PARTITION@OFFSET|ID")

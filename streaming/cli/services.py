@@ -132,7 +132,11 @@ def collect_command() -> None:
     """Read a cluster's brokers and write what they report to the input topic."""
 
 
-@collect_command.command("pulsar", epilog=example("trimtab collect pulsar east-1 --config trimtab.toml"))
+@collect_command.command(
+    "pulsar",
+    short_help="Sweep the brokers of CLUSTER.",
+    epilog=example("trimtab collect pulsar east-1 --config trimtab.toml"),
+)
 @_collector_options
 def collect_pulsar_command(settings: Settings, cluster: str, *, stdout: bool, once: bool) -> None:
     """Sweep the brokers of CLUSTER at least twice a round, for as long as it runs.
@@ -156,7 +160,11 @@ def collect_pulsar_command(settings: Settings, cluster: str, *, stdout: bool, on
         _collect(settings, metrics, collector, sweep if once else None, to_stdout=stdout)
 
 
-@collect_command.command("kafka", epilog=example("trimtab collect kafka orders --once --stdout"))
+@collect_command.command(
+    "kafka",
+    short_help="Read the reassignments of CLUSTER.",
+    epilog=example("trimtab collect kafka orders --once --stdout"),
+)
 @_collector_options
 def collect_kafka_command(settings: Settings, cluster: str, *, stdout: bool, once: bool) -> None:
     """Read the reassignments of CLUSTER at least twice a round, for as long as it runs.
@@ -218,7 +226,11 @@ def execute_command() -> None:
     """Carry decisions out on a cluster, verify them, and write what became of each to the input topic."""
 
 
-@execute_command.command("pulsar", epilog=example("trimtab execute pulsar east-1 --config trimtab.toml"))
+@execute_command.command(
+    "pulsar",
+    short_help="Carry out the unloads and splits of CLUSTER.",
+    epilog=example("trimtab execute pulsar east-1 --config trimtab.toml"),
+)
 @_executor_options
 def execute_pulsar_command(settings: Settings, cluster: str, *, dry_run: bool, once: bool) -> None:
     """Carry out the unloads and splits of CLUSTER, for as long as it runs.
@@ -241,7 +253,11 @@ def execute_pulsar_command(settings: Settings, cluster: str, *, dry_run: bool, o
         _execute(settings, metrics, connect, once=once)
 
 
-@execute_command.command("kafka", epilog=example("trimtab execute kafka orders --config trimtab.toml"))
+@execute_command.command(
+    "kafka",
+    short_help="Throttle the reassignments of CLUSTER.",
+    epilog=example("trimtab execute kafka orders --config trimtab.toml"),
+)
 @_executor_options
 def execute_kafka_command(settings: Settings, cluster: str, *, dry_run: bool, once: bool) -> None:
     """Set, change and take off the throttle of CLUSTER's reassignments, for as long as it runs.

@@ -41,7 +41,9 @@ def split_command() -> None:
 
 
 @split_command.command(
-    "plan", epilog=_REQUEST + example("trimtab split plan --input bundle.json --format table")
+    "plan",
+    short_help="Say where a bundle should be cut.",
+    epilog=_REQUEST + example("trimtab split plan --input bundle.json --format table"),
 )
 @click.option(
     "--input",
@@ -95,7 +97,9 @@ def _answer_lines(text: bytes, form: str, why: str) -> None:
 
 
 @split_command.command(
-    "positions", epilog=example("trimtab split positions --partitions 4 persistent://shop/orders/clicks")
+    "positions",
+    short_help="Print where topics are in the hash range.",
+    epilog=example("trimtab split positions --partitions 4 persistent://shop/orders/clicks"),
 )
 @click.option(
     "--bundle", "name", metavar="BUNDLE", help="Only topics in this bundle: tenant/namespace/0x…_0x…"

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from policies.wording import counted, duration, time_text
+from policies.wording import counted, time_text
 from state.events import System
 from state.outputs import (
     ApprovalSummary,
@@ -32,7 +32,6 @@ from streaming.cli.output import (
     render,
     table_lines,
     text_of,
-    value_text,
 )
 from streaming.cli.published import (
     LATE_AFTER_ROUNDS,
@@ -49,7 +48,14 @@ from streaming.cli.published import (
     records_of,
 )
 from streaming.cli.request import KnownCluster, source_of
-from streaming.cli.summaries import all_names, examined_text, maintenance_lines, more_line, outcome_text
+from streaming.cli.summaries import (
+    all_names,
+    examined_text,
+    maintenance_lines,
+    more_line,
+    outcome_text,
+    throttle_facts,
+)
 from streaming.contract.envelope import read_envelope
 from streaming.contract.messages import KafkaLoadReportMessage, LoadReportMessage, type_of
 from streaming.process.exits import NotFound, Refused
@@ -389,7 +395,7 @@ def status_text(status: ClusterStatus) -> str:
             if since is not None
         ),
         ("findings", _findings(data.findings)),
-        *_throttle(data),
+        *throttle_facts(data),
     ]
     rows = [("" if number else name, line) for name, lines in parts for number, line in enumerate(lines)]
     return text_of([_head(status), *table_lines(rows)])
@@ -514,16 +520,3 @@ def _approval(found: ApprovalSummary | None) -> Iterator[str]:
             f"{row.kind} {row.bundle} until {time_text(row.expires_at)} ({row.id})" for row in found.open
         )
         yield from more_line(found.open_count, found.open)
-
-
-def _throttle(data: RoundSummary) -> Iterator[tuple[str, list[str]]]:
-    throttle = data.throttle
-    if throttle is None:
-        return
-    moving = "unknown" if throttle.partitions_moving_count is None else throttle.partitions_moving_count
-    what, takes = ("planned", "would take") if throttle.planned else ("moving", "done in")
-    eta = "" if throttle.eta_s is None else f", {takes} {duration(throttle.eta_s)}"
-    yield "throttle", [f"{throttle.outcome}, partitions {what}: {moving}{eta}"]
-    would_be = "would be " if data.mode == "dry-run" else ""
-    rates = throttle.rates_bytes_per_s.items()
-    yield "rates", [f"{role} {would_be}{value_text(rate)} bytes/s" for role, rate in rates]

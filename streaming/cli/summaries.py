@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from policies.wording import counted, time_text
+from policies.wording import counted, duration, time_text
 from state.outputs import (
     CandidateRow,
     DrainRow,
@@ -66,7 +66,15 @@ def circumstances_lines(data: RoundSummary) -> list[str]:
 
 
 def looked_at_lines(data: RoundSummary, *, but: str = "") -> Iterator[str]:
-    """What the policy looked at, and bundles with what became of each; ``but`` is a bundle that is shown elsewhere."""
+    """What the policy looked at: for Kafka what moves and its rates, for Pulsar brokers, and bundles with what became of each; ``but`` is a bundle that is shown elsewhere."""
+    if data.system == "kafka":
+        rows = [
+            ("" if at else name, line)
+            for name, lines in throttle_facts(data)
+            for at, line in enumerate(lines)
+        ]
+        yield from ("", "Reassignments:" + ("" if rows else " none was judged"), *table_lines(rows))
+        return
     yield from _section(f"Looked at{shadow_note(data)}", data.examined, _examined_row)
     bundles = "Other bundles" if but else "Bundles"
     candidates = _drop_row(data.candidates, but)
@@ -78,6 +86,20 @@ def looked_at_lines(data: RoundSummary, *, but: str = "") -> Iterator[str]:
             _drop_row(data.splits, but),
             lambda row: (row.bundle, f"at {row.broker}", row.detail),
         )
+
+
+def throttle_facts(data: RoundSummary) -> Iterator[tuple[str, list[str]]]:
+    """What a Kafka cluster moves, or is planned to, and at which rates: names, each with its lines."""
+    throttle = data.throttle
+    if throttle is None:
+        return
+    moving = "unknown" if throttle.partitions_moving_count is None else throttle.partitions_moving_count
+    what, takes = ("planned", "would take") if throttle.planned else ("moving", "done in")
+    eta = "" if throttle.eta_s is None else f", {takes} {duration(throttle.eta_s)}"
+    yield "throttle", [f"{throttle.outcome}, partitions {what}: {moving}{eta}"]
+    would_be = "would be " if data.mode == "dry-run" else ""
+    rates = throttle.rates_bytes_per_s.items()
+    yield "rates", [f"{role} {would_be}{value_text(rate)} bytes/s" for role, rate in rates]
 
 
 def shadow_note(data: RoundSummary) -> str:

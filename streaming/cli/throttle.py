@@ -92,6 +92,7 @@ def throttle_command() -> None:
 
 @throttle_command.command(
     "plan",
+    short_help="Say how fast a reassignment may run.",
     epilog=_REQUEST
     + example("trimtab throttle plan --input reassignment.json --cluster orders --format table"),
 )

@@ -13,7 +13,11 @@ def topics_command() -> None:
     """Make and check the topics."""
 
 
-@topics_command.command("create", epilog=example("trimtab topics create --input kafka://broker:9092"))
+@topics_command.command(
+    "create",
+    short_help="Make the topics that are missing.",
+    epilog=example("trimtab topics create --input kafka://broker:9092"),
+)
 @settings_options
 @click.option(
     "--input-partitions",

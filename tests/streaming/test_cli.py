@@ -61,6 +61,15 @@ def test_the_list_of_commands_says_of_each_what_it_is_for_in_one_line():
     assert all(line.endswith(".") and not line.endswith("...") for line in chapter)
 
 
+GROUPS = [name for name in NAMES if isinstance(command(name), click.Group)]
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_group_says_of_each_of_its_commands_what_it_is_for_in_one_line(name: str):
+    message = CliRunner().invoke(main, [name, "--help"], terminal_width=80).stdout
+    assert "..." not in message.split("Commands:\n")[1]
+
+
 def test_a_name_that_is_no_command_is_refused_as_wrong_use():
     done = CliRunner().invoke(main, ["explode"])
     assert done.exit_code == 2

@@ -214,6 +214,17 @@ def test_a_broker_is_shown_without_its_port_and_a_misspelt_one_is_answered(monke
     assert f"did you mean {full}?" in run(monkeypatch, values, *command, f"x{full}").stderr
 
 
+@pytest.mark.parametrize("option", ["--broker", "--bundle"])
+def test_of_a_kafka_cluster_no_round_is_asked_about_a_broker_or_bundle(
+    option: str, monkeypatch: pytest.MonkeyPatch
+):
+    kafka = SUMMARY | {"data": SUMMARY["data"] | {"system": "kafka"}}
+    command = ("rounds", "show", "--cluster", SUMMARY["cluster"], option, "101")
+    done = run(monkeypatch, [json.dumps(kafka).encode()], *command)
+    assert done.exit_code == 2, (done.output, done.exception)
+    assert f"trimtab status --brokers --cluster {SUMMARY['cluster']}" in done.stderr
+
+
 def test_why_names_an_action_that_it_cannot_read(monkeypatch: pytest.MonkeyPatch):
     broken = ACTION | {"data": {"round": 7}}
     done = run(monkeypatch, [json.dumps(broken).encode()], "actions", "why", ACTION["id"])
@@ -269,25 +280,25 @@ requires  owner is broker-1:8080, range is 0x80000000_0xa0000000
 """
 BOTH_SIDES = """\
 Expected load, after this action and the earlier actions of its round
-                                             before       after
-  source broker-1:8080       bytes_per_s     650,121.17   419,246.75
-  source broker-1:8080       messages_per_s  1,241.796    1,021.596
-  destination broker-2:8080  bytes_per_s     160,787.256  391,661.676
-  destination broker-2:8080  messages_per_s  152.028      372.227
+                                             before   after
+  source broker-1:8080       bytes_per_s     650,121  419,247
+  source broker-1:8080       messages_per_s  1,242    1,022
+  destination broker-2:8080  bytes_per_s     160,787  391,662
+  destination broker-2:8080  messages_per_s  152      372
 """
 
 
 def test_why_tells_the_sentence_the_numbers_both_sides_and_what_was_held_back():
     text = why_text(action(), summary(), missing="")
     assert text.startswith(WHY)
-    assert "  difference_points       54.488\n" in text
+    assert "  difference_points       54.5\n" in text
     assert BOTH_SIDES in text
     assert "Looked at: 1 below-threshold, 1 fired\n" in text
     assert re.search(
-        r"  broker-1:8080 with broker-2:8080  fired +difference_points 54.488, high_usage_points 62", text
+        r"  broker-1:8080 with broker-2:8080  fired +difference_points 54.5, high_usage_points 62", text
     )
     assert "Other bundles of the brokers that fired: 2 acted, 7 need-met\n" in text
-    assert "shop/clicks/0x00000000_0x20000000  at broker-1:8080  need-met  164.2 messages/s" in text
+    assert "shop/clicks/0x00000000_0x20000000  at broker-1:8080  need-met  164 messages/s" in text
     others = [other for other in ROUND_EVENT["data"]["actions"] if other != UNLOAD_EVENT["id"]]
     assert f"Other actions of the round: {', '.join(others)}\n" in text
 

@@ -388,7 +388,7 @@ def test_a_round_is_told_with_what_it_looked_at_judged_and_found():
     )
     assert text.startswith("round 7 of east-1 (pulsar), 1970-01-01T00:07:00Z to 1970-01-01T00:08:00Z\n")
     for expected in (
-        "  b1 with b2  hit-count 3/8  difference_points 31.25, needed_hit_count 8\n",
+        "  b1 with b2  hit-count 3/8  difference_points 31.2, needed_hit_count 8\n",
         "Bundles of the brokers that fired: 2 acted, 5 cooldown\n  and 7 more, counted above\n",
         "Earlier actions that were judged: 1 shown\n  unload t/n/b  good  a0\n",
         "  hot-partition  t/n/orders  add partitions\n",
@@ -398,11 +398,23 @@ def test_a_round_is_told_with_what_it_looked_at_judged_and_found():
     assert "Findings" not in round_text(round_event(ROUND, findings=section()))
 
 
+def test_a_round_of_a_kafka_cluster_is_told_with_what_moves_and_not_with_bundles():
+    text = round_text(round_event(of_kafka(THROTTLE)))
+    assert "Reassignments:\n  throttle  waiting, partitions moving: 1\n" in text
+    assert "  rates     leader:101 30 bytes/s\n            follower:104 40 bytes/s\n" in text
+    assert "undle" not in text
+    nothing = msgspec.structs.replace(of_kafka(THROTTLE), throttle=None)
+    assert "Reassignments: none was judged\n" in round_text(round_event(nothing))
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
         ({"reason": "0 unloads: 1 bundle is too big"}, "0 unloads: 1 bundle is too big"),
-        ({"outcome": "warm-up", "reason": "round 1 of 3 of warm-up"}, "warm-up: round 1 of 3 of warm-up"),
+        (
+            {"outcome": "warm-up", "reason": "round 1 of the 3 that only look"},
+            "warm-up: round 1 of the 3 that only look",
+        ),
     ],
 )
 def test_a_round_is_told_in_the_same_words_everywhere(fields: dict[str, Any], said: str):

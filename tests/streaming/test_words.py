@@ -5,6 +5,7 @@ import ssl
 import pytest
 from kafka.errors import TopicAuthorizationFailedError
 
+from streaming.cli.output import value_text
 from streaming.process.exits import Refused, raised_as, words_of
 
 DENIED = PermissionError(13, "Permission denied", "/data/x")
@@ -32,6 +33,28 @@ DENIED = PermissionError(13, "Permission denied", "/data/x")
 )
 def test_an_error_is_said_in_words(error: BaseException | str, words: str):
     assert words_of(error) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1796.035, "1,796"),
+        (650_121.17, "650,121"),
+        (164.2, "164"),
+        (99.96, "100"),
+        (54.488, "54.5"),
+        (1.0216, "1.02"),
+        (0.25, "0.25"),
+        (0.000123456, "0.000123"),
+        (-7.0, "-7"),
+        (0.0, "0"),
+        (12345, "12,345"),
+        (True, "True"),
+        ("b1", "b1"),
+    ],
+)
+def test_a_number_has_no_more_digits_than_anybody_reads(value: object, text: str):
+    assert value_text(value) == text
 
 
 def test_an_error_that_ends_a_command_is_said_in_words():
