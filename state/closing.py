@@ -135,7 +135,12 @@ def obstacle(
 ) -> tuple[Literal["warm-up", "no-quorum"], str] | None:
     """Outcome and reason of a round whose policies do not run."""
     if header.rounds_since_start < rounds.warmup_rounds:
-        return "warm-up", f"round {header.rounds_since_start + 1} of {rounds.warmup_rounds} of warm-up"
+        if rounds.warmup_rounds == 1:
+            return "warm-up", "the first round only looks"
+        return (
+            "warm-up",
+            f"round {header.rounds_since_start + 1} of the {rounds.warmup_rounds} that only look",
+        )
     if live_count and len(reporting) / live_count < rounds.quorum_ratio:
         share = f"{len(reporting)} of {live_count} live brokers reported"
         return "no-quorum", f"{share}, {rounds.quorum_ratio:g} of them are needed"

@@ -222,13 +222,13 @@ def test_a_cluster_held_after_errors_is_failing_for_both_kinds() -> None:
 @pytest.mark.parametrize(
     ("rounds_since_start", "reporting_count", "live_count", "expected"),
     [
-        (0, 3, 3, ("warm-up", "round 1 of 2 of warm-up")),
-        (1, 3, 3, ("warm-up", "round 2 of 2 of warm-up")),
+        (0, 3, 3, ("warm-up", "round 1 of the 2 that only look")),
+        (1, 3, 3, ("warm-up", "round 2 of the 2 that only look")),
         (2, 3, 3, None),
         (2, 2, 4, None),
         (2, 1, 4, ("no-quorum", "1 of 4 live brokers reported, 0.5 of them are needed")),
         (2, 0, 0, None),
-        (0, 0, 4, ("warm-up", "round 1 of 2 of warm-up")),
+        (0, 0, 4, ("warm-up", "round 1 of the 2 that only look")),
     ],
 )
 def test_no_policy_runs_in_the_warm_up_nor_without_a_quorum(
