@@ -222,7 +222,9 @@ def _decision_reason(
     cuts = len(answers.cuts) + (len(decided.cuts) if decided else 0)
     standing_out = splits.section(decided).outcomes if decided else {}
     if cuts or standing_out:
-        parts.append(actions_text(cuts, "split", stay_text(standing_out), approved=len(answers.cuts)))
+        parts.append(
+            actions_text(cuts, "split", stay_text(standing_out, action="split"), approved=len(answers.cuts))
+        )
     return "; ".join(parts)
 
 

@@ -14,7 +14,6 @@ _STAY = {
     "budget": "wait for a budget",
     "bundle-limit": "are above the limit of bundles in a round",
     "calm-after-change": "wait because brokers came or went",
-    "cooldown": "rest after a move",
     "excluded-namespace": "are in an excluded namespace",
     "failing": "are held until `trimtab resume`",
     "hit-count": "do not stand out for long enough yet",
@@ -53,18 +52,18 @@ _STAY = {
 _SINGULARS = {"are": "is", "do": "does", "have": "has", "would": "would"}
 
 
-def stay_text(outcomes: Mapping[str, int]) -> str:
-    """How many bundles stay for which reason, most first, such as ``11 bundles rest after a move, 2 are too big``; empty if none do."""
+def stay_text(outcomes: Mapping[str, int], *, action: str = "move") -> str:
+    """How many bundles stay for which reason, most first, such as ``11 bundles rest after a move, 2 are too big``; empty if none do.
+
+    ``action`` is that which the bundles rest after.
+    """
     staying = [(name, count) for name, count in outcomes.items() if name != _ACTED and count]
     staying.sort(key=lambda reason: (-reason[1], reason[0]))
     parts = []
     for place, (name, count) in enumerate(staying):
-        verb, _, rest = _STAY[name].partition(" ")
-        said = (
-            f"{_SINGULARS.get(verb, f'{verb}s')} {rest.replace('their', 'its')}"
-            if count == 1
-            else _STAY[name]
-        )
+        text = f"rest after a {action}" if name == "cooldown" else _STAY[name]
+        verb, _, rest = text.partition(" ")
+        said = f"{_SINGULARS.get(verb, f'{verb}s')} {rest.replace('their', 'its')}" if count == 1 else text
         parts.append(f"{count if place else counted(count, 'bundle')} {said}")
     return ", ".join(parts)
 

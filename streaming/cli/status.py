@@ -362,7 +362,8 @@ def status_text(status: ClusterStatus) -> str:
         + (f"COULD NOT LEAD: {each.beat.problem}" if each.beat.problem else "could take over")
         for each in status.standbys
     ]
-    failing = {"unloads": data.failing_since, "splits": data.splits_failing_since}
+    unloads = "throttle decisions" if data.system == "kafka" else "unloads"
+    failing = {unloads: data.failing_since, "splits": data.splits_failing_since}
     parts: list[tuple[str, Iterable[str]]] = [
         ("", _lateness(status)),
         ("controller", [_controller(status)]),
@@ -389,7 +390,9 @@ def status_text(status: ClusterStatus) -> str:
         *(
             (
                 "failing",
-                [f"{kind} are held since {time_text(since)}, because too many failed: see `trimtab resume`"],
+                [
+                    f"{kind} are held since {time_text(since)}, because too many failed, or trimtab itself did: see `trimtab resume`"
+                ],
             )
             for kind, since in failing.items()
             if since is not None

@@ -141,7 +141,7 @@ def test_it_says_what_is_in_force_what_happened_and_why_nothing_did():
         "  round       0 unloads: 5 bundles rest after a move\n"
         "  nearest     b1 with b2: hit-count 3/8\n"
         "  in flight   unload t/n/0x0_0x1 until 1970-01-01T00:11:00Z (a1)\n"
-        "  failing     unloads are held since 1970-01-01T00:03:00Z, because too many failed: see `trimtab resume`\n"
+        "  failing     unloads are held since 1970-01-01T00:03:00Z, because too many failed, or trimtab itself did: see `trimtab resume`\n"
         "  findings    hot-partition t/n/orders: add partitions\n"
     )
 
@@ -191,6 +191,10 @@ def test_a_broker_paired_with_itself_is_near_nothing():
         (
             {"findings": Section(count=103, outcomes={"hot-partition": 103}, heaviest=[HOT])},
             f"{HOT.advice}\n                and 102 more\n",
+        ),
+        (
+            {"system": "kafka", "failing_since": "then"},
+            "  failing     throttle decisions are held since then",
         ),
         ({"splits_failing_since": "then"}, "  failing     splits are held since then"),
         ({"control": msgspec.structs.replace(CONTROL, problem="no such key")}, "not in force: no such key"),

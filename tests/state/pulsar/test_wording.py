@@ -26,6 +26,10 @@ def test_every_bundle_that_stays_is_counted_under_its_reason(outcomes: dict[str,
     assert stay_text(outcomes) == said
 
 
+def test_a_bundle_that_was_split_does_not_rest_after_a_move() -> None:
+    assert stay_text({"cooldown": 2}, action="split") == "2 bundles rest after a split"
+
+
 def test_every_outcome_of_a_bundle_has_words() -> None:
     reasons = (each for kinds in (GeneralReason, SplitReason, UnloadReason) for each in get_args(kinds))
     for outcome in {*BUNDLE_OUTCOMES, *OUTCOMES, *MASK_REASONS, *SPLIT_MASK_REASONS, *reasons} - {
