@@ -102,7 +102,7 @@ def flow_or_qps_equally_divide(question: SplitQuestion) -> Cut:
     totals = math.fsum(messages.tolist()), math.fsum(volume.tolist())
     if totals[0] < limits.messages_per_s * allowed and totals[1] < limits.bytes_per_s * allowed:
         return no_cut(
-            f"{digits(totals[0])} messages/s and {digits(totals[1])} bytes/s are below the limits of "
+            f"{digits(totals[0], 3)} messages/s and {digits(totals[1], 3)} bytes/s are below the limits of "
             f"{digits(limits.messages_per_s)} and {digits(limits.bytes_per_s)} and {digits(question.difference_threshold_percent)} %"
         )
     loads = messages[stands_for].tolist(), volume[stands_for].tolist()

@@ -16,7 +16,7 @@ from streaming.cli.options import Option
 _FORMS = ("table", "json", "yaml")
 _SHOWN_IN_SECONDS_S = 120
 _SHOWN_IN_MINUTES_S = 7200
-_SIGNIFICANT_COUNT, _WHOLE_FROM = 3, 100
+_DIGITS_COUNT = 3
 _UNCUT_CHARACTERS = 10_000_000
 """Wider than any row: what is piped stays one line a row."""
 
@@ -43,11 +43,12 @@ def to_yaml(tree: Any) -> str:
 
 
 def value_text(value: object) -> str:
-    """A number without decimals, below 100 with three significant digits; anything else as it is."""
+    """A number without decimals, below 100 with three significant digits, no finer than 0.001; anything else as it is."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
-    is_whole = isinstance(value, int) or abs(value) >= _WHOLE_FROM
-    return f"{value:,.0f}" if is_whole else digits(value, _SIGNIFICANT_COUNT)
+    return (
+        f"{value:,}" if isinstance(value, int) else digits(round(value, _DIGITS_COUNT) + 0.0, _DIGITS_COUNT)
+    )
 
 
 def age_text(age_s: float) -> str:
