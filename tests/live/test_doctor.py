@@ -122,11 +122,12 @@ def test_topics_that_are_missing_are_named_and_an_empty_cluster_is_told_what_to_
         ("topics", stage.topics.beats): "warning",
         ("lag", ""): "not checked",
         ("balancers", ""): "not checked",
+        ("executors", ""): "not checked",
         ("leader", ""): "not checked",
         ("clocks", ""): "not checked",
         ("lag", stage.topics.input): "problem",
     }
     assert "trimtab topics create" in found["topics"][0]["remedy"]
     table = command("doctor", "--config", str(stage.settings()), code=REFUSED).output
-    assert table.startswith("2 problems, 1 warning, 4 not checked, ")
+    assert table.startswith("2 problems, 1 warning, 5 not checked, ")
     assert command("doctor", "--help", code=OK).output

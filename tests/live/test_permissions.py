@@ -79,7 +79,7 @@ def test_watching_names_the_permission_that_is_missing(secure: SecureKafka, stag
     for lacking in onlooker.one_less("Watching"):
         asked, code = next((asking[name] for name in asking if lacking.endswith(name)), (why, REFUSED))
         assert lacking in command(*asked, code=code).output
-    assert "Bundles of the brokers that fired" in command(*why).output
+    assert "Other bundles of the brokers that fired" in command(*why).output
     assert "as configured, no control event" in command(*status).output
     assert command(*rejected).output == ""
 

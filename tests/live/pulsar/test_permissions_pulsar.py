@@ -105,7 +105,7 @@ def test_watching_names_the_permission_that_is_missing(stage: PulsarStage):
     for missing in onlooker.one_less(granted("trimtab actions tail")):
         asked, code = asking.get(missing.topic, (why, REFUSED))
         assert onlooker.command(missing) in command(*asked, code=code).stderr
-    assert "Bundles of the brokers that fired" in command(*why).output
+    assert "Other bundles of the brokers that fired" in command(*why).output
     assert "as configured, no control event" in command(*status).output
     assert command(*rejected).output == ""
 
