@@ -208,9 +208,9 @@ def left_lines(found: MaintenanceSummary | None) -> Iterable[str]:
         return
     yield f"bundles left: {counts_text(found.left.outcomes)}"
     stay = [each for each in found.left.heaviest if each.outcome != "acted"]
-    yield from (f"  {each.bundle} at {each.broker}: {each.detail}" for each in stay[:_ROWS_MAX])
+    yield from (f"  {each.bundle} at {each.broker}: {each.detail}" for each in stay)
     stay_count = found.left.count - found.left.outcomes.get("acted", 0)
-    yield from more_line(stay_count, stay[:_ROWS_MAX], "which stay, too")
+    yield from more_line(stay_count, stay, "which stay, too")
 
 
 def maintenance_lines(found: MaintenanceSummary | None) -> Iterable[str]:

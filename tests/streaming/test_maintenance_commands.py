@@ -169,7 +169,7 @@ def test_how_far_a_drain_is_is_said_in_bundles():
     assert drain_line(drain("empty", 0)) == "drain of b3: empty, under maintenance until it is ended"
 
 
-def test_bundles_left_are_listed_up_to_twenty_and_the_rest_is_counted():
+def test_bundles_left_are_listed_as_far_as_the_summary_does_and_the_rest_is_counted():
     stay = [
         LeftRow(
             bundle=f"t/n/{i}", broker="b3", outcome=outcome, detail=outcome, messages_per_s=1, bytes_per_s=1
@@ -179,8 +179,8 @@ def test_bundles_left_are_listed_up_to_twenty_and_the_rest_is_counted():
     left = Section(count=134, outcomes={"acted": 4, "budget": 130}, heaviest=stay)
     head, *rows, more = left_lines(MaintenanceSummary(brokers=[], namespaces=[], drains=[], left=left))
     assert head == "bundles left: 4 acted, 130 budget"
-    assert rows == [f"  t/n/{i} at b3: budget" for i in range(20)]
-    assert more == "  and 110 more, which stay, too"
+    assert rows == [f"  t/n/{i} at b3: budget" for i in range(30)]
+    assert more == "  and 100 more, which stay, too"
 
 
 def test_a_drain_that_nobody_carries_out_says_so_while_it_waits():
