@@ -16,12 +16,13 @@ from state.outputs import (
     ControlInForce,
     ExaminedRow,
     Finding,
+    InFlightRow,
     OtherBalancers,
     RoundSummary,
     Section,
     UsageSummary,
 )
-from state.summary import join_names
+from state.summary import SHOWN_ROWS, join_names
 from streaming.cli.brokers import broker_lines, list_brokers
 from streaming.cli.control import Standing, find_standings, read_control
 from streaming.cli.options import example, settings_options
@@ -377,13 +378,7 @@ def status_text(status: ClusterStatus) -> str:
         ("beside", _describe_other_balancers(data.other_balancers)),
         ("round", [outcome_text(data)]),
         ("nearest", [f"{examined_text(row)}: {row.detail}" for row in status.nearest]),
-        (
-            "in flight",
-            [
-                f"{row.kind} {row.target} until {time_text(row.expires_at)} ({row.id})"
-                for row in data.in_flight
-            ],
-        ),
+        ("in flight", _in_flight(data.in_flight)),
         ("shadow", _shadow(data)),
         ("approval", _approval(data.approval)),
         ("upkeep", maintenance_lines(data.upkeep)),
@@ -402,6 +397,12 @@ def status_text(status: ClusterStatus) -> str:
     ]
     rows = [("" if number else name, line) for name, lines in parts for number, line in enumerate(lines)]
     return text_of([_head(status), *table_lines(rows)])
+
+
+def _in_flight(rows: Sequence[InFlightRow]) -> Iterator[str]:
+    yield from (f"{row.kind} {row.target} until {time_text(row.expires_at)} ({row.id})" for row in rows)
+    if len(rows) >= SHOWN_ROWS:
+        yield f"and perhaps more: a summary names {SHOWN_ROWS}"
 
 
 def _findings(found: Section[Finding]) -> Iterator[str]:

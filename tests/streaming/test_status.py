@@ -196,6 +196,10 @@ def test_a_broker_paired_with_itself_is_near_nothing():
             {"system": "kafka", "failing_since": "then"},
             "  failing     throttle decisions are held since then",
         ),
+        (
+            {"in_flight": [InFlightRow(id="a1", kind="unload", target="t/n/b", expires_at="then")] * 100},
+            "unload t/n/b until then (a1)\n              and perhaps more: a summary names 100\n",
+        ),
         ({"splits_failing_since": "then"}, "  failing     splits are held since then"),
         ({"control": msgspec.structs.replace(CONTROL, problem="no such key")}, "not in force: no such key"),
     ],
