@@ -237,7 +237,9 @@ def _leader(facts: Facts) -> Iterator[Finding]:
             heard = f"its last beat was {age_text(last.age_s)}, from {last.beat.instance}"
         yield _problem(f"no controller {name} runs: {heard}")
     elif len(leaders) == 1:
-        yield _ok(f"{leaders[0].instance} runs, epoch {leaders[0].epoch}, batch {_number(leaders[0].batch)}")
+        text = f"{leaders[0].instance} runs, epoch {leaders[0].epoch}, batch {_number(leaders[0].batch)}"
+        fault = leaders[0].problem
+        yield _problem(f"{text}, but {fault}", _FAILING) if fault else _ok(text)
     else:
         names = ", ".join(f"{each.instance} (epoch {each.epoch})" for each in leaders)
         text = f"more than one process beats as {name}: {names}. The highest epoch is obeyed, the others end soon"
@@ -345,6 +347,7 @@ _SECURITY = "See docs/security.md"
 _REFUSED = "See docs/operations.md, When the checkpoint is refused"
 _LOOK_THERE = "Run trimtab doctor where the controller runs, in its directory and with its settings"
 _START = "Start it: trimtab run. Its exit code and log say why it ended (docs/operations.md, Exit codes)"
+_FAILING = "Remove the cause that it names: it goes on by itself, and nothing is lost"
 _STALLED = "See the other checks, the collector's log, and docs/runbooks/not-deciding.md"
 _LETTERS = "Run: trimtab rejected tail --from earliest --no-follow"
 _NOBODY = "See docs/runbooks/nobody-obeys.md"

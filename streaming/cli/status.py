@@ -305,6 +305,7 @@ def status_tree(status: ClusterStatus) -> dict[str, Any]:
             "session_s": leader.beat.session_s,
             "version": leader.beat.version,
             "has_left": leader.beat.is_leaving,
+            "problem": leader.beat.problem,
         }
     standbys = [
         {
@@ -433,11 +434,17 @@ def _controller(status: ClusterStatus) -> str:
     if not status.runs:
         last = "it ended" if beat.is_leaving else "its last beat was"
         return f"{known}, DOES NOT RUN: {last} {age_text(status.leader.age_s)}, from {beat.instance}"
-    return f"{known}, runs as {beat.instance}, batch {'none yet' if beat.batch is None else beat.batch}"
+    fault = f", BUT DECIDES NOTHING NOW: {beat.problem}" if beat.problem else ""
+    return (
+        f"{known}, runs as {beat.instance}, batch {'none yet' if beat.batch is None else beat.batch}{fault}"
+    )
 
 
 def _lateness(status: ClusterStatus) -> Iterator[str]:
-    if status.rounds_behind is not None:
+    fault = status.leader.beat.problem if status.leader is not None and status.runs else ""
+    if fault and status.is_late:
+        yield f"no newer round: {fault}; the rest is as of that round"
+    elif status.rounds_behind is not None:
         behind = f"catching up ({counted(status.rounds_behind, 'round')} behind)"
         yield f"{behind}; if it stays so, see `trimtab rejected tail`; the rest is as of that round"
     elif status.is_late:

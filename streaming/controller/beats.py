@@ -54,6 +54,10 @@ class ProcessState:
         self._epoch, self._batch_id, self._problem = epoch, batch_id, ""
         self._role = "leader"
 
+    def note_problem(self, problem: str) -> None:
+        """Why the leader's query fails, such as a full disk; empty once it works again."""
+        self._problem = problem
+
     def be_silent(self) -> None:
         """The process was superseded and ends without a goodbye, which would make a standby take over from the successor."""
         self._role = None

@@ -144,8 +144,13 @@ class Leading:
                     wait=self.wait,
                     is_stopping=self.is_stopping,
                     write_last_beat=self.beats.write_last_beat,
+                    tell_problem=self._tell_problem,
                     metrics_url=self.metrics_url,
                 ).run()
+
+    def _tell_problem(self, problem: str) -> None:
+        self.duty.note_problem(problem)
+        self.beats.beat_now()
 
     def _publish_gaps(self, begun: Begun) -> list[SkippedRange]:
         """What the input has lost since the checkpoint; it is published on the audit topic first.

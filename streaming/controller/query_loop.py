@@ -80,9 +80,13 @@ class QueryLoop:
     wait: Callable[[float], bool]
     is_stopping: Callable[[], bool]
     write_last_beat: Callable[[], None]
+    tell_problem: Callable[[str], None]
+    """Tells others why the query fails; empty once it works again."""
     metrics_url: str = ""
     _repeats: Repeats = field(init=False, default_factory=Repeats)
     _has_run: bool = field(init=False, default=False)
+    _failed_count: int = field(init=False, default=0)
+    """Failures since the query worked."""
 
     def run(self) -> None:
         """Run the query again and again, waiting longer each time it fails at once.
@@ -103,7 +107,9 @@ class QueryLoop:
                         "%s; the query failed and is restarted in %g s", cause.rstrip("."), backoff_s
                     )
                     _LOG.debug("the whole failure: %s", failure.text)
+                    self._failed_count += 1
                     self.health.show(f"the query failed and is started again: {cause}")
+                    self.tell_problem(f"its query fails and is started again: {cause}")
                     self.metrics.count(families.QUERY_RESTARTS)
                     self.wait(backoff_s)
                     backoff_s = min(2 * backoff_s, _BACKOFF_MOST_S)
@@ -187,6 +193,7 @@ class QueryLoop:
 
     def _run_query(self) -> None:
         self.health.begin("starting the query", START_S)
+        started = time.monotonic()
         query = self.runs.start_next(f"trimtab-{self.settings.controller.name}")
         self.health.runs(query, self.batches)
         if not self._has_run:
@@ -196,6 +203,7 @@ class QueryLoop:
         try:
             while not self._is_over(query):
                 self._check_query(query)
+                self._note_recovery(query, ran_s=time.monotonic() - started)
                 if self.runs.is_past_gaps:
                     break
                 if next(looks) % _OWNER_LOOKS == 0 and self.publisher.is_superseded():
@@ -221,6 +229,13 @@ class QueryLoop:
             self.checkpoint.drop_older()
         batches.reports.forget_silent(time.monotonic())
         self.watch.require()
+
+    def _note_recovery(self, query: Query, *, ran_s: float) -> None:
+        """Say once that it works again: it has finished a batch, or has run for a while without one."""
+        if self._failed_count and (query.finished_batch_id is not None or ran_s > _HEALTHY_S):
+            _LOG.info("the query works again, after %s", counted(self._failed_count, "failure"))
+            self._failed_count = 0
+            self.tell_problem("")
 
     def _show_last_batch(self, query: Query) -> None:
         last = query.last_batch()

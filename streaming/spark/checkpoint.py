@@ -26,6 +26,7 @@ from state.outputs import rfc3339
 from streaming.process.exits import words_of
 from streaming.settings import Settings
 from streaming.settings.identity import kept_digest
+from streaming.spark.failures import is_full_disk
 from streaming.spark.files import Files, UnsafeStore, require_promises
 from streaming.transport.checkpoint import (
     CLAIM,
@@ -226,8 +227,12 @@ class CheckpointDirectory:
         except ConnectionError:
             raise
         except (Py4JJavaError, OSError) as error:
+            cause = _cause_of(error)
+            if is_full_disk(cause):
+                text = f"the disk of the checkpoint {self.location} is full ({cause}): free space on it, or set spark.checkpoint"
+                raise CheckpointError(text) from error
             raise CheckpointError(
-                f"the checkpoint {self.location} cannot be read or written ({_cause_of(error)}): "
+                f"the checkpoint {self.location} cannot be read or written ({cause}): "
                 f"check the path and its permissions, or set spark.checkpoint"
             ) from error
 

@@ -101,6 +101,12 @@ _OUTAGE_PACKAGES = ("pulsar.", "_pulsar.", "kafka.errors.", "httpx.")
 _FULL_DISK = re.compile(r"No space left on device|Disk quota exceeded|ENOSPC|EDQUOT")
 """A full disk has no class of its own: Java's, RocksDB's and Python's errors only quote the operating system."""
 
+
+def is_full_disk(text: str) -> bool:
+    """Whether an error's text is about a full disk."""
+    return _FULL_DISK.search(text) is not None
+
+
 _EXPLANATIONS: Mapping[str, str] = {
     "Python worker failed to connect back": "this machine was too busy to start a Python process within the 10 s that Spark "
     "waits; if it happens again, give the controller more CPU",
@@ -167,9 +173,7 @@ def final_remedy(failure: Failure) -> str | None:
 def is_outage(failure: Failure) -> bool:
     """Whether it is about brokers, the network or a full disk; such a failure is waited out, however often it comes."""
     return any(
-        cause.is_a(_OUTAGE_CLASSES)
-        or cause.name.startswith(_OUTAGE_PACKAGES)
-        or _FULL_DISK.search(cause.text)
+        cause.is_a(_OUTAGE_CLASSES) or cause.name.startswith(_OUTAGE_PACKAGES) or is_full_disk(cause.text)
         for cause in failure.causes
     )
 
@@ -179,7 +183,7 @@ def explain(failure: Failure) -> str:
     meaning = next((meaning for words, meaning in _EXPLANATIONS.items() if words in failure.text), None)
     if meaning is not None:
         return meaning
-    said = next((cause for cause in failure.causes if _FULL_DISK.search(cause.text)), failure.causes[-1])
+    said = next((cause for cause in failure.causes if is_full_disk(cause.text)), failure.causes[-1])
     lines = [line.strip() for line in said.text.splitlines() if line.strip()]
     if (full := _FULL_DISK.search(said.text)) is not None:
         return f"a disk is full: {words_of(next(line for line in lines if full[0] in line))}"

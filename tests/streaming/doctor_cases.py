@@ -134,6 +134,12 @@ PROBLEMS: list[tuple[str, dict[str, Any], str, str]] = [
         "this standby could not lead: newer state",
         "before the leader ends",
     ),
+    (
+        "leader",
+        {"processes": [process(problem="its query fails: a disk is full")]},
+        "a:1 runs, epoch 7, batch 42, but its query fails: a disk is full",
+        "Remove the cause",
+    ),
     ("lag", {"input": []}, "no record came in the last day", "trimtab collect"),
     ("lag", {"input": reported(age_s=400)}, "came 7 min ago", "collector's log"),
     ("lag", {"rounds": []}, "no round in the last day", "not-deciding.md"),

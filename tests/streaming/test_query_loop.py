@@ -45,6 +45,8 @@ class World:
         self.raised: Exception | None = None
         """The error that the batch function raised."""
         self.problem: str | None = None
+        self.told: list[str] = []
+        """What others were told about why the query fails."""
         monkeypatch.setattr(query_loop, "failed_probe", lambda *_: self.problem)
         monkeypatch.setattr(query_loop, "damaged_files", lambda *_: [])
 
@@ -52,13 +54,19 @@ class World:
         found: dict[str, Any] = {
             "settings": Settings(),
             "runs": SimpleNamespace(
-                frames=SimpleNamespace(spark=None), start_next=lambda _name: self.run_query()
+                frames=SimpleNamespace(spark=None),
+                start_next=lambda _name: self.run_query(),
+                is_past_gaps=False,
             ),
             "publisher": SimpleNamespace(ensure_owner=self.ensure_owner),
             "checkpoint": SimpleNamespace(planned_batch=self.planned),
-            "watch": SimpleNamespace(require_now=self.require_now),
+            "watch": SimpleNamespace(require_now=self.require_now, require=lambda: None),
             "batches": SimpleNamespace(
-                take_raised=lambda: self.raised, newest_batch_id=7, error=None, published_count=0
+                take_raised=lambda: self.raised,
+                newest_batch_id=7,
+                error=None,
+                published_count=0,
+                reports=SimpleNamespace(attempt=lambda *_: None, forget_silent=lambda _now_s: None),
             ),
             "metrics": SimpleNamespace(count=lambda _family: None),
         }
@@ -68,6 +76,7 @@ class World:
             wait=lambda _seconds: True,
             is_stopping=lambda: False,
             write_last_beat=lambda: None,
+            tell_problem=self.told.append,
         )
 
 
@@ -191,6 +200,44 @@ def test_a_query_that_fails_while_it_is_stopped_does_not_count_as_running(world:
         loop.run()
     shown = {check.name: check.detail for check in loop.health.readiness()}
     assert "the query ended" in shown["query"]
+
+
+def test_a_failing_query_is_told_to_others_until_it_has_finished_a_batch_again(
+    world: World, caplog: pytest.LogCaptureFixture
+):
+    query = IdleQuery()
+    outcomes = [CheckpointError("No space left on device: '/checkpoint/offsets/3'")] * 2
+
+    def run_query() -> Any:
+        if outcomes:
+            raise outcomes.pop()
+        return query
+
+    world.run_query = run_query
+    loop = world.loop()
+    loop.is_stopping = lambda: query.looks_count > 5
+    with caplog.at_level("INFO"):
+        loop.run()
+    fault = "its query fails and is started again: a disk is full: No space left on device: '/checkpoint/offsets/3'"
+    assert world.told == [fault, fault, ""]
+    assert "the query works again, after 2 failures" in caplog.text
+
+
+class IdleQuery:
+    """A query that has finished a batch and waits for input."""
+
+    is_active, is_in_batch, finished_batch_id = True, False, 3
+    looks_count = 0
+
+    def has_ended_within(self, _seconds: float) -> bool:
+        self.looks_count += 1
+        return False
+
+    def batch_progress(self) -> None:
+        return None
+
+    def stop(self) -> None:
+        pass
 
 
 class BusyQuery:

@@ -66,8 +66,8 @@ def rows(*values: Any) -> Section[Any]:
     return Section(count=len(values), outcomes={"shown": len(values)}, heaviest=list(values))
 
 
-def running(*, beat_age_s: float = 2.0, batch: int | None = 42) -> dict[str, Process]:
-    return {"main": leading(beat_age_s=beat_age_s, batch=batch)}
+def running(*, beat_age_s: float = 2.0, **fields: Any) -> dict[str, Process]:
+    return {"main": leading(beat_age_s=beat_age_s, **fields)}
 
 
 def leading(*, beat_age_s: float, **fields: Any) -> Process:
@@ -268,6 +268,12 @@ def test_what_a_newer_control_event_asks_for_is_shown_as_waiting():
             True,
             "main, epoch 7, runs as a:1, batch none yet",
             "see the collector",
+        ),
+        (
+            running(problem="its query fails: a disk is full"),
+            True,
+            "main, epoch 7, runs as a:1, batch 42, BUT DECIDES NOTHING NOW: its query fails: a disk is full",
+            "its query fails",
         ),
     ],
 )

@@ -1,5 +1,6 @@
 """Which stores a checkpoint may be in: those that keep the promises it needs, whatever their names."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -85,6 +86,22 @@ def test_a_store_that_breaks_one_is_refused_with_the_remedy_before_anything_is_b
     )
     assert "docs/scaling.md" in str(refusal.value)
     assert list(tmp_path.iterdir()) == [], "the trial is cleared away"
+
+
+class Full(Disk):
+    """A disk without a free block."""
+
+    def write(self, name: str, content: bytes) -> None:  # noqa: ARG002  the same signature
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.root / name))
+
+
+def test_a_full_disk_is_called_full_and_not_a_matter_of_permissions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    directory = directory_on(Full(tmp_path), monkeypatch, "/data/checkpoint")
+    said = r"^the disk of the checkpoint /data/checkpoint is full \(No space left on device: .*\): free space on it, or set"
+    with pytest.raises(CheckpointError, match=said):
+        directory.inspect(Settings(), "checkpoint")
 
 
 def test_a_store_is_tried_once_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
