@@ -79,7 +79,7 @@ class BatchReports:
 
     def _report_one(self, value: bytes, published_s: float) -> None:
         event = decode_published(value)
-        self.attempt("log", partial(self._log.log, event))
+        self.attempt("log", partial(self._log.log, event, published_s))
         if isinstance(event.data, RoundSummary):
             self._heard_s[event.data.cluster] = time.monotonic()
             self.attempt("metrics", partial(self._metrics.observe_round, event, published_s=published_s))

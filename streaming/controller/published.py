@@ -63,8 +63,12 @@ class _InForce(NamedTuple):
     settings: Mapping[str, Any]
 
 
+_NEWS_ROUNDS = 10
+"""A round that ended longer ago is no news: a start without a checkpoint goes through the rounds of the last hour again."""
+
+
 class OutputLog:
-    """Remembers what was in force in the last round of each cluster."""
+    """Remembers what was in force in the last round of each cluster that was news."""
 
     def __init__(self) -> None:
         self._in_force: dict[str, _InForce] = {}
@@ -73,12 +77,13 @@ class OutputLog:
         """Forget a cluster that is gone."""
         self._in_force.pop(cluster, None)
 
-    def log(self, event: Published) -> None:
-        """Log one published output."""
+    def log(self, event: Published, now_s: float) -> None:
+        """Log one published output; ``now_s`` is Unix time."""
         data = event.data
         about = {"cluster": data.cluster, "round": data.round}
         if isinstance(data, RoundSummary):
-            self._log_changes(data, about)
+            if now_s - event.time_s <= _NEWS_ROUNDS * _length_s(data):
+                self._log_changes(data, about)
             text = "%s, round %d: %s, %s: %s"
             _OUTPUTS_LOG.debug(
                 text,
@@ -101,17 +106,27 @@ class OutputLog:
         now = _InForce(data.mode, data.paused, data.policy, data.settings_by_name())
         before = self._in_force.get(data.cluster)
         self._in_force[data.cluster] = now
-        changes = [] if before is None else list(_changes(before, now))
-        if changes:
+        said = list(_set_by_control(data) if before is None else _changes(before, now))
+        if said:
+            since = "" if before is None else " from now on"
             who = "" if data.control is None else f" ({data.control.who}: {data.control.why})"
-            _OUTPUTS_LOG.info(
-                "%s, round %d: in force from now on: %s%s",
-                data.cluster,
-                data.round,
-                ", ".join(changes),
-                who,
-                extra=about,
-            )
+            text = "%s, round %d: in force%s: %s%s"
+            _OUTPUTS_LOG.info(text, data.cluster, data.round, since, ", ".join(said), who, extra=about)
+
+
+def _length_s(data: RoundSummary) -> float:
+    return (datetime.fromisoformat(data.end) - datetime.fromisoformat(data.start)).total_seconds()
+
+
+def _set_by_control(data: RoundSummary) -> Iterator[str]:
+    """What the control event sets; nothing where there is none."""
+    if data.control is None:
+        return
+    yield f"mode {data.mode}"
+    if data.paused:
+        yield "paused"
+    for name, value in sorted(data.overlay_by_name().items()):
+        yield f"{name} = {toml_value(value)}"
 
 
 def _changes(before: _InForce, now: _InForce) -> Iterator[str]:

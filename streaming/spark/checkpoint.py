@@ -249,6 +249,11 @@ def _new_memory(now_ms: int, *, is_fresh: bool) -> MemoryStart:
         rfc3339(now_ms),
         longest,
     )
+    if is_fresh:
+        _LOG.warning(
+            "the input of the last controller.warm_start_s is read again: records that could not be used may be written to the "
+            "dead-letter topic a second time"
+        )
     return MemoryStart(now_ms, is_fresh=is_fresh)
 
 

@@ -19,7 +19,7 @@ SUMMARY = messages(folders()[-1])["trimtab.round.v1"]
 
 def logged(caplog: pytest.LogCaptureFixture, event: dict[str, object]) -> list[logging.LogRecord]:
     caplog.clear()
-    OutputLog().log(decode(json.dumps(event).encode()))
+    OutputLog().log(decode(json.dumps(event).encode()), now_s=0.0)
     return list(caplog.records)
 
 
@@ -67,7 +67,7 @@ def test_a_change_of_what_is_in_force_is_a_line_with_who_and_why(caplog: pytest.
     data = dict(SUMMARY["data"])
     for changed in rounds:
         data |= changed
-        log.log(decode(json.dumps(SUMMARY | {"data": data}).encode()))
+        log.log(decode(json.dumps(SUMMARY | {"data": data}).encode()), now_s=0.0)
     first = f"lab, round {data['round']}: in force from now on: "
     assert [record.getMessage() for record in caplog.records] == [
         f"{first}paused (ann: the sale)",
@@ -79,8 +79,33 @@ def test_a_change_of_what_is_in_force_is_a_line_with_who_and_why(caplog: pytest.
     ]
     caplog.clear()
     log.forget("lab")
-    log.log(decode(json.dumps(SUMMARY).encode()))
+    log.log(decode(json.dumps(SUMMARY | {"data": data | {"control": None}}).encode()), now_s=0.0)
     assert caplog.records == [], "nothing is known of before"
+
+
+def test_what_was_long_in_force_is_said_once_after_a_start_and_not_as_news(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO)
+    log, end_s = OutputLog(), decode(json.dumps(SUMMARY).encode()).time_s
+    control = {"id": "c", "time": "t", "who": "ann", "why": "the sale", "arrived_late": False}
+    control |= {
+        "resumed_at": None,
+        "problem": None,
+        "settings": {"pulsar": {"guards": {"bundle_cooldown_s": 9}}},
+    }
+    rounds: list[tuple[dict[str, Any], float]] = [
+        ({"mode": "dry-run", "paused": False, "control": None}, end_s + 3600),
+        ({"mode": "act", "paused": True, "control": control}, end_s + 3600),
+        ({"mode": "act", "paused": True, "control": control}, end_s + 1),
+        ({"mode": "act", "paused": True, "control": control}, end_s + 1),
+    ]
+    for changed, now_s in rounds:
+        data = SUMMARY["data"] | changed
+        log.log(decode(json.dumps(SUMMARY | {"data": data}).encode()), now_s)
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f"lab, round {SUMMARY['data']['round']}: in force: mode act, paused, "
+        "pulsar.guards.bundle_cooldown_s = 9 (ann: the sale)"
+    )
 
 
 def test_an_exception_stays_one_line_of_json():
