@@ -21,6 +21,7 @@ from streaming.controller.beats import Beats, ProcessState
 from streaming.controller.health import Health
 from streaming.controller.leadership import Leading, outage_of
 from streaming.controller.metrics import KNOWN_LABELS, Metrics
+from streaming.controller.rivals import find_leader, leader_text
 from streaming.controller.standby import StandingBy
 from streaming.process.deadline import Deadline
 from streaming.process.exits import FencedOff, Refused, SparkEnded, raised_as
@@ -41,6 +42,8 @@ _LOG = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
+_SUCCESSOR_S = 5.0
+"""How long to wait for the first beat of a successor, which says who it is."""
 _LOOK_S = 1
 """A stop request ends a wait within this time."""
 
@@ -156,7 +159,10 @@ class Application:
     def _run_on(self, spark: session.Session) -> None:
         controller = self._settings.controller
         duty = ProcessState(
-            name=controller.name, session_s=controller.session_s, is_alive=self._health.is_alive
+            name=controller.name,
+            session_s=controller.session_s,
+            is_alive=self._health.is_alive,
+            checkpoint=self._settings.spark.checkpoint,
         )
         sink = partial(beat_sink_of, self._settings)
         with Beats(sink, duty.beat, every_s=every_s(controller.session_s)) as beats:
@@ -182,12 +188,16 @@ class Application:
 
     def _lead(self, leading: Leading) -> None:
         """Lead without standing by: a successor ends this process."""
+        epoch = 0
         try:
             with leading.taken_over(self._wait_out) as begun:
+                epoch = begun.epoch
                 leading.lead(begun, self._wait_out, skip_lost=self._skip_lost)
         except Fenced as error:
             leading.duty.be_silent()
-            raise FencedOff(str(error)) from error
+            successor = find_leader(self._settings, above=epoch, wait_s=_SUCCESSOR_S)
+            who = "" if successor is None else f" It was {leader_text(successor)}"
+            raise FencedOff(f"{str(error).rstrip('.')}.{who}") from error
 
     def _wait(self, seconds: float) -> bool:
         """Wait so many seconds; returns whether to go on, False at once when a stop is requested."""

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 
 import msgspec
 
@@ -36,9 +37,14 @@ def _no_batch() -> int | None:
 class ProcessState:
     """What this process does now, as its beats say it. Written by the driver, read by the beats' thread."""
 
-    def __init__(self, *, name: str, session_s: float, is_alive: Callable[[], bool]) -> None:
+    def __init__(
+        self, *, name: str, session_s: float, is_alive: Callable[[], bool], checkpoint: str = ""
+    ) -> None:
         """A process that is not alive writes no beats, so that a standby takes over from one that hangs."""
         self._name, self._session_s, self._is_alive = name, session_s, is_alive
+        self._checkpoint = (
+            checkpoint if ":" in checkpoint or not checkpoint else str(Path(checkpoint).absolute())
+        )
         self.instance = f"{socket.gethostname()}:{os.getpid()}"
         self._role: Role | None = None
         self._epoch = 0
@@ -77,6 +83,7 @@ class ProcessState:
             spark_version=version("pyspark"),
             role=role,
             session_s=self._session_s,
+            checkpoint=self._checkpoint,
             problem=self._problem,
         )
 

@@ -21,6 +21,7 @@ from streaming.controller.environment import Changed, EnvironmentMonitor, find_p
 from streaming.controller.health import Health
 from streaming.controller.metrics import Metrics
 from streaming.controller.query_loop import QueryLoop
+from streaming.controller.rivals import describe_rival, hear_leader
 from streaming.process.exits import Refused
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.spark.checkpoint import CheckpointDirectory
@@ -102,7 +103,15 @@ class Leading:
                 checkpoint = wait_out(lambda: CheckpointDirectory(self.spark.spark, location, topic_ids=ids))
                 if start_with != "fresh":
                     wait_out(lambda: refuse_regrown(settings, checkpoint.planned_batch()))
-                epoch = wait_out(lambda: take_over(checkpoint, publisher, settings, start_with=start_with))
+                try:
+                    epoch = wait_out(
+                        lambda: take_over(checkpoint, publisher, settings, start_with=start_with)
+                    )
+                except CheckpointMismatch as error:
+                    rival = hear_leader(settings)
+                    if rival is None:
+                        raise
+                    raise Refused(describe_rival(rival, settings)) from error
             yield Begun(publisher=publisher, checkpoint=checkpoint, ids=ids, epoch=epoch)
         finally:
             self.metrics.show(families.LEADER, settings.controller.name, value=0)

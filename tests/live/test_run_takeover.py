@@ -6,6 +6,7 @@ import signal
 import time
 from collections import Counter
 from contextlib import ExitStack
+from socket import gethostname
 
 import pytest
 
@@ -62,6 +63,7 @@ def test_hits_survive_a_stop_and_a_successor_that_ends_the_idle_controller(stage
         with cold(config, stage.directory / "successor.log") as successor:
             assert second.wait() == FENCED
             assert "another controller" in second.output
+            assert f"It was {gethostname()}:" in second.output
             stage.send([*leaning(5), closing(5)])
             stage.wait_for_outputs(wanted, running=[successor])
             successor.until(lambda: is_ready(successor), "the successor to be ready")
@@ -85,7 +87,9 @@ def test_a_newcomer_that_is_refused_leaves_the_running_controller_running(stage:
         other = ("--checkpoint", str(stage.directory / "other"))
         with Child((*TRIMTAB, *arguments, *other), stage.directory / "newcomer.log") as newcomer:
             assert newcomer.wait() == REFUSED
-            assert "the checkpoint was deleted or replaced by a new one" in newcomer.output
+            assert f"another one of this name runs ({gethostname()}:" in newcomer.output
+            assert f"the checkpoint {stage.checkpoint})" in newcomer.output
+            assert "give this one a controller.name of its own" in newcomer.output
         stage.send(played(range(2, 4)))
         stage.wait_for(stage.topics.audit, 4, running=[running])
         assert running.terminate() == 0
