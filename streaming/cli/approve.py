@@ -14,11 +14,11 @@ from policies.wording import time_text
 from state.outputs import ApprovalRow, ProposalRow, rfc3339
 from state.pulsar.approvals import ROUND
 from streaming.cli.options import cluster_option, example, settings_options, with_options
-from streaming.cli.published import Newest, Round, length_s, search_rounds
+from streaming.cli.published import Newest, Round, length_s, search_rounds, stranger_hint
 from streaming.contract.encode import encode_event
 from streaming.contract.messages import ApprovalData, ApprovalMessage, type_of
 from streaming.process.deadline import Deadline
-from streaming.process.exits import NotAcknowledged, WrongUse
+from streaming.process.exits import NotAcknowledged, NotFound, WrongUse
 from streaming.settings import Settings
 from streaming.systems import input_side
 
@@ -122,10 +122,13 @@ def proposal_text(cluster: str, row: ProposalRow) -> str:
 
 
 def newest_rounds(settings: Settings, *, cluster: str | None = None) -> list[Round]:
-    """The newest round of each cluster, or of one. Raises ``exits.Refused``."""
+    """The newest round of each cluster, or of one. Raises ``exits.Refused``, and ``NotFound`` for a cluster that nothing names."""
     newest = Newest(settings)
     newest.look_back(() if cluster is None else (cluster,), steps_s=_LOOK_BACK_S)
-    return [event for _, event in newest.rounds() if cluster is None or event.cluster == cluster]
+    found = [event for _, event in newest.rounds() if cluster is None or event.cluster == cluster]
+    if cluster is not None and not found and (hint := stranger_hint(settings, cluster)) is not None:
+        raise NotFound(f"{cluster}: no setting and no round of the last day names this cluster; {hint}")
+    return found
 
 
 def open_proposals(rounds: Iterable[Round]) -> list[Open]:
@@ -135,19 +138,20 @@ def open_proposals(rounds: Iterable[Round]) -> list[Open]:
 
 
 def _choose(found: Sequence[Open], ids: Sequence[str], *, round_: int | None) -> list[Open]:
-    """The proposals that are named, by the beginnings of their ids or by their round. Raises ``WrongUse``."""
+    """The proposals that are named, by the beginnings of their ids or by their round. Raises ``NotFound`` or ``WrongUse``."""
     known = ", ".join(f"{row.id[:12]} (round {row.round})" for _, row in found)
     listed = f"open are {known}" if known else "none is open; `trimtab status` says why nothing is proposed"
     chosen = [each for each in found if round_ is not None and each[1].round == round_]
     if round_ is not None and not chosen:
-        raise WrongUse(f"no open proposal is of round {round_}: {listed}")
+        raise NotFound(f"no open proposal is of round {round_}: {listed}")
     for beginning in ids:
         if len(beginning) < ID_MIN:
             raise WrongUse(f"{beginning!r}: give at least the first {ID_MIN} characters of the proposal's id")
         named = [each for each in found if each[1].id.startswith(beginning)]
-        if len(named) != 1:
-            what = "is no open proposal" if not named else "is the beginning of several ids"
-            raise WrongUse(f"{beginning} {what}: {listed}")
+        if not named:
+            raise NotFound(f"{beginning} is no open proposal: {listed}")
+        if len(named) > 1:
+            raise WrongUse(f"{beginning} is the beginning of several ids: {listed}")
         chosen += [each for each in named if each not in chosen]
     return chosen
 

@@ -9,7 +9,7 @@ import click
 from streaming.cli.options import config_option, example
 from streaming.cli.output import format_option, to_yaml
 from streaming.process.exits import WrongUse, raised_as
-from streaming.settings.catalog import SettingsError
+from streaming.settings.catalog import SettingsError, suggest_nearest
 from streaming.settings.load import load
 from streaming.settings.reference import differing, in_force, render_json, render_reference, render_toml
 from streaming.settings.sections import NAME_PATTERN
@@ -35,6 +35,12 @@ def config_command(
         raise click.BadParameter("a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -", param_hint="--cluster")
     with raised_as(WrongUse, SettingsError):
         loaded = load(file=config, flags={}, environ=os.environ)
+    named = {*loaded.settings.clusters, *loaded.settings.targets}
+    if cluster is not None and cluster not in named:
+        hint = f" ({suggest_nearest(cluster, named)})" if named else ""
+        click.echo(
+            f"{cluster} is not named in the settings{hint}: what holds for every cluster is shown", err=True
+        )
     found = in_force(loaded, cluster=cluster)
     if changed:
         found = differing(found)

@@ -104,12 +104,8 @@ def end_command(request: Request, brokers: tuple[str, ...], namespaces: tuple[st
 @format_option("JSON and YAML are a list with one object for each.")
 def list_command(settings: Settings, clusters: tuple[str, ...], form: str) -> None:
     """Show what is under maintenance, and what is drained; `trimtab status` shows how far a drain is."""
-    stands, _ = read_standings(Request(settings=settings))
-    found = {
-        name: each
-        for name, each in stands.items()
-        if (not clusters or name in clusters) and each.overlay.has_maintenance
-    }
+    stands, _ = read_standings(Request(settings=settings, clusters=clusters))
+    found = {name: each for name, each in stands.items() if each.overlay.has_maintenance}
     if form != "table":
         rows = [
             {"cluster": cluster, "what": what, "name": name, **msgspec.to_builtins(spell)}

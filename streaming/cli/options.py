@@ -61,11 +61,14 @@ _NEEDED = {
 
 def target_of(settings: "Settings", cluster: str, system: Literal["pulsar", "kafka"]) -> "TargetSection":
     """How the cluster is reached. Raises ``WrongUse`` naming the section that is missing."""
-    if cluster in settings.targets:
+    from streaming.settings.catalog import suggest_nearest  # noqa: PLC0415  the settings are read, so it is loaded
+
+    known = [name for name, target in settings.targets.items() if target.has(system)]
+    if cluster in known:
         return settings.targets[cluster]
-    known = ", ".join(sorted(settings.targets)) or "none"
+    hint = suggest_nearest(cluster, known) if known else f"they name no {system.capitalize()} cluster"
     raise WrongUse(
-        f'there is no [targets."{cluster}".{system}] in the settings (targets there: {known}): add it with {_NEEDED[system]}'
+        f'there is no [targets."{cluster}".{system}] in the settings ({hint}): add it with {_NEEDED[system]}'
     )
 
 

@@ -6,7 +6,7 @@ What a controller writes after another one has replaced it does not count. Execu
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
@@ -26,6 +26,7 @@ from streaming.process.deadline import Deadline
 from streaming.process.exits import Refused
 from streaming.process.stop_signals import watched
 from streaming.settings import Settings
+from streaming.settings.catalog import suggest_nearest
 from streaming.systems import output_side
 from streaming.transport.side import Begin, TopicRecord
 
@@ -47,6 +48,16 @@ def records_of(
     """The records of a topic on the output's side, up to its end or for ever. Raises ``exits.Refused``."""
     with output_side(settings).reader(topic, begin=begin) as reader:
         yield from reader.follow() if follow else reader.read_to_end()
+
+
+def stranger_hint(settings: Settings, cluster: str) -> str | None:
+    """Which cluster may have been meant; None where settings or a round of the last day name this one. Raises ``exits.Refused``."""
+    known = {*settings.clusters, *settings.targets}
+    if cluster not in known:
+        newest = Newest(settings)
+        newest.look_back((cluster,))
+        known |= newest.clusters
+    return None if cluster in known else suggest_nearest(cluster, known) if known else "no cluster is known"
 
 
 class UnreadableEvent(Exception):
@@ -326,6 +337,13 @@ def print_topic(
 
     ``text_of`` raises ``UnreadableEvent`` for a record that is not what the topic should hold. Ctrl-C or SIGTERM ends it.
     """
+    if cluster is not None:
+        with suppress(Refused):  # the topic itself may be readable all the same
+            hint = stranger_hint(settings, cluster)
+            if hint is not None:
+                click.echo(
+                    f"{cluster}: no setting and no round of the last day names this cluster; {hint}", err=True
+                )
     with nullcontext() if no_follow else watched():
         for record in records_of(settings, topic, begin, follow=not no_follow):
             if cluster is not None and record.key != cluster.encode():

@@ -29,6 +29,7 @@ from streaming.cli.published import (
     records_of,
     render_published,
     rounds_in,
+    stranger_hint,
     tail_options,
 )
 from streaming.cli.summaries import looked_at_lines, round_text, tail_round_text
@@ -144,15 +145,16 @@ def show_command(
                 known = {*event.data.brokers_reporting, *event.data.brokers_missing}
             broker = broker_of(broker, known)
         records = filter(asked, records_of(settings, settings.topics.audit, day_ago_ms))
-        _show_about(cluster, records, bundle or broker or "", form, is_bundle=bundle is not None, known=known)
+        subject = bundle or broker or ""
+        _show_about(settings, cluster, records, subject, form, is_bundle=bundle is not None, known=known)
         return
     newest = Newest(settings)
     newest.take(filter(asked, records_of(settings, settings.topics.audit, "earliest")))
     if not newest.records():
         which = "no round" if number is None else f"no round {number}"
+        listed = f"`trimtab rounds tail --cluster {cluster} --from earliest --no-follow` lists all rounds"
         raise NotFound(
-            f"{which} of {cluster} on {settings.topics.audit}: `trimtab rounds tail --cluster {cluster} --from earliest "
-            "--no-follow` lists all rounds"
+            f"{which} of {cluster} on {settings.topics.audit}: {stranger_hint(settings, cluster) or listed}"
         )
     if form == "table":
         _, event = next(newest.rounds())
@@ -162,7 +164,14 @@ def show_command(
 
 
 def _show_about(
-    cluster: str, records: Iterable[TopicRecord], subject: str, form: str, *, is_bundle: bool, known: set[str]
+    settings: Settings,
+    cluster: str,
+    records: Iterable[TopicRecord],
+    subject: str,
+    form: str,
+    *,
+    is_bundle: bool,
+    known: set[str],
 ) -> None:
     rounds = newest_about(records, subject, is_bundle=is_bundle)
     if not rounds:
@@ -175,6 +184,8 @@ def _show_about(
         )
         if known and subject not in known:
             why = suggest_nearest(subject, known)
+        elif (hint := stranger_hint(settings, cluster)) is not None:
+            why = f"no round of the last day is of {cluster}; {hint}"
         raise NotFound(f"no round of {cluster} in the last day names {subject}: {why}")
     if form == "table":
         click.echo(about_text([event.data for event in rounds]), nl=False)

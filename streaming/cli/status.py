@@ -62,6 +62,7 @@ from streaming.contract.messages import KafkaLoadReportMessage, LoadReportMessag
 from streaming.process.exits import NotFound, Refused
 from streaming.process.stop_signals import watched
 from streaming.settings import Settings
+from streaming.settings.catalog import suggest_nearest
 from streaming.settings.reference import toml_value
 from streaming.systems import input_side
 from streaming.transport.topics import BEATS_RETENTION_MS
@@ -241,8 +242,14 @@ def _newest_rounds(
     newest.look_back(wanted or set(settings.clusters), steps_s=steps_s)
     missing = sorted(wanted - newest.clusters)
     if missing or not newest.clusters:
+        hints = [
+            suggest_nearest(name, newest.clusters)
+            for name in missing
+            if newest.clusters and name not in settings.clusters
+        ]
         raise NotFound(
-            f"{', '.join(missing) or 'any cluster'}: no round on {settings.topics.audit} in the last day: {_explain_missing_round(leaders)}"
+            f"{', '.join(missing) or 'any cluster'}: no round on {settings.topics.audit} in the last day: "
+            f"{'; '.join(hints) or _explain_missing_round(leaders)}"
         )
     return [
         (event, epoch_of(record.headers))

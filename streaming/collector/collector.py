@@ -114,7 +114,7 @@ class EventWriter:
     ) -> None:
         self._sink = sink
         self._metrics = metrics
-        self._cluster = cluster
+        self.cluster = cluster
         self._clock_s = clock_s
 
     def now_ms(self) -> int:
@@ -127,13 +127,13 @@ class EventWriter:
         event = encode_event(
             type_=type_,
             id_=f"{subject}/{time_ms}",
-            source=f"/trimtab/collect/{self._cluster}",
+            source=f"/trimtab/collect/{self.cluster}",
             subject=subject,
             time_ms=time_ms,
-            cluster=self._cluster,
+            cluster=self.cluster,
             data=data,
         )
-        self._sink.send(self._cluster, event)
+        self._sink.send(self.cluster, event)
         self._metrics.count_event(kind)
 
     def tick(

@@ -70,7 +70,7 @@ Planned = Mapping[Partition, tuple[int, ...]]
 
 
 def read_planned(path: str | None, before: Planned) -> tuple[Planned, list[str]]:
-    """The planned moves, empty if there is no file, and a sentence for each that cannot be.
+    """The planned moves, and a sentence for each that cannot be, or about a file that is not there, which plans nothing.
 
     If the file cannot be read, ``before`` is still the plan: half a file is no end of a plan.
     """
@@ -79,7 +79,10 @@ def read_planned(path: str | None, before: Planned) -> tuple[Planned, list[str]]
     try:
         file = msgspec.json.decode(Path(path).read_bytes(), type=_File)
     except FileNotFoundError:
-        return {}, []
+        missing = Path(path).absolute()
+        return {}, [
+            f"there is no file {missing}, so nothing is planned: correct the path, or take it out after the move"
+        ]
     except (OSError, msgspec.MsgspecError) as error:
         return before, [f"{path} cannot be read, so the plan before it counts: {words_of(error)}"]
     planned: dict[Partition, tuple[int, ...]] = {}
@@ -186,7 +189,7 @@ class KafkaSweeper:
         lines = [*odd, *find_conflicts(self._planned, states, running, alive)]
         if lines != self._warned:  # each sweep would repeat them
             for line in lines:
-                _LOG.warning("planned_file: %s", line)
+                _LOG.warning('targets."%s".kafka.planned_file: %s', self._writer.cluster, line)
         self._warned = lines
         moves = dict(running)
         for where, target in self._planned.items():

@@ -25,6 +25,8 @@ UNREACHABLE = 6
 """Brokers, or the checkpoint's store, did not answer within ``controller.start_wait_s``; start it again."""
 NOT_ACKNOWLEDGED = 7
 """A control event was written, and no controller obeyed it while ``--wait`` waited."""
+NOT_FOUND = 8
+"""What a command asked for is not there, or not there yet."""
 
 FINAL = (WRONG_USE, FENCED, REFUSED)
 """After these a supervisor must not restart the process: it would end the same way, or two controllers would fence each other
@@ -69,7 +71,7 @@ class NotReached(_Exit):
 class NotFound(_Exit):
     """What was asked for is not there."""
 
-    exit_code = FAILED
+    exit_code = NOT_FOUND
 
 
 class NotAcknowledged(_Exit):

@@ -180,7 +180,7 @@ class KafkaTarget:
     security: SecuritySettings = field(default_factory=SecuritySettings)
     planned_file: str | None = None
     """Kafka's own ``reassignment.json`` of a move that is to be started, read anew in every sweep: its partitions are
-    reported as planned, so that write rates are known and a throttle is set before it starts. Unset or no such file: none."""
+    reported as planned, so that write rates are known and a throttle is set before it starts. Unset: none. No such file: none, with a warning."""
     metrics_url: str | None = None
     """Page of each broker with its counters in Prometheus' text format, as the JMX exporter serves it:
     ``http://{host}:7071/metrics``. ``{host}`` is the broker's advertised host, ``{broker}`` its id. It gives the broker's network
@@ -216,13 +216,21 @@ class KafkaTarget:
             )
 
 
+def _without_password(url: str) -> str:
+    return re.sub(r"//[^/@]*@", "//…@", url)
+
+
+_NO_PULSAR, _NO_KAFKA = PulsarTarget(), KafkaTarget()
+"""Stand for sections that are not in the settings. They are told by identity, because a section may spell out the defaults."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetSection:
     """A cluster that is read and acted on; its name is that in its reports, and may differ from Pulsar's own."""
 
-    pulsar: PulsarTarget = field(default_factory=PulsarTarget)
-    kafka: KafkaTarget = field(default_factory=KafkaTarget)
+    pulsar: PulsarTarget = field(default_factory=lambda: _NO_PULSAR)
+    kafka: KafkaTarget = field(default_factory=lambda: _NO_KAFKA)
 
-
-def _without_password(url: str) -> str:
-    return re.sub(r"//[^/@]*@", "//…@", url)
+    def has(self, system: Literal["pulsar", "kafka"]) -> bool:
+        """Whether the settings have this section."""
+        return self.pulsar is not _NO_PULSAR if system == "pulsar" else self.kafka is not _NO_KAFKA

@@ -34,7 +34,7 @@ def test_a_proposal_is_approved_a_broker_drained_and_replayed_alike(stage: Stage
         assert (proposal["data"]["dry_run"], proposal["data"]["proposal"]) == (True, True)
         assert stage.values(stage.topics.actions) == []
 
-        assert "abcdef is no open proposal" in output_of(config, "approve", "abcdef", *asked, code=2)
+        assert "abcdef is no open proposal" in output_of(config, "approve", "abcdef", *asked, code=8)
         assert "approved: " in output_of(config, "approve", waiting["id"][:8], *asked)
         stage.send(played(range(3, 4)))
         (value,) = stage.wait_for(stage.topics.actions, 1, running=[run])

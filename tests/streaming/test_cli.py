@@ -305,6 +305,43 @@ def test_what_is_printed_is_a_settings_file_that_means_the_same(tmp_path: Path):
     assert of_east.pulsar == ClusterSettingsSource(before).base("east.1").pulsar
 
 
+@pytest.mark.parametrize(
+    ("cluster", "said"),
+    [
+        ("east.1", ""),
+        ("esat.1", "esat.1 is not named in the settings (did you mean east.1?): what holds for every"),
+    ],
+)
+def test_the_settings_of_a_cluster_that_they_do_not_name_are_shown_with_a_remark(cluster: str, said: str):
+    shown = config("--cluster", cluster)
+    assert shown.exit_code == 0
+    assert shown.stderr.startswith(said)
+    assert bool(shown.stderr) is bool(said)
+
+
+@pytest.mark.parametrize(
+    ("targets", "hint"),
+    [
+        ('[targets."east-1".pulsar]', "they name no Kafka cluster"),
+        ('[targets."east-1".pulsar]\n[targets.orders.kafka]', "known here: orders"),
+        ('[targets."east-2".kafka]', "did you mean east-2?"),
+        ("", "they name no Kafka cluster"),
+    ],
+)
+@pytest.mark.parametrize(
+    "command", [["collect", "kafka"], ["execute", "kafka"], ["throttle", "plan", "--input=-", "--cluster"]]
+)
+def test_a_cluster_without_an_address_of_its_kind_is_refused_and_not_looked_for_on_this_machine(
+    tmp_path: Path, targets: str, hint: str, command: list[str]
+):
+    (tmp_path / "trimtab.toml").write_text(targets)
+    done = CliRunner().invoke(main, [*command, "east-1"], input='{"partitions": []}')
+    assert done.exit_code == exits.WRONG_USE
+    assert (
+        f'there is no [targets."east-1".kafka] in the settings ({hint}): add it with bootstrap' in done.stderr
+    )
+
+
 def test_the_reference_is_the_page_in_docs():
     assert config("--reference").stdout == render_reference()
 

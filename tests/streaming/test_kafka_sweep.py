@@ -136,9 +136,19 @@ def file_of(path: Path, *rows: tuple[str, int, list[int]]) -> str:
     return str(file)
 
 
-def test_targets_are_read_and_a_file_that_is_not_there_plans_nothing(tmp_path: Path):
+def test_a_file_that_is_not_there_plans_nothing_and_is_named_once_with_its_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    missing = tmp_path / "later.json"
+    sweeps = Sweeps(str(missing))
+    assert sweeps.swept().planned_count == 0
+    assert sweeps.swept().planned_count == 0
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f'targets."c".kafka.planned_file: there is no file {missing}, so')
+
+
+def test_the_targets_of_a_plan_are_read(tmp_path: Path):
     assert read_planned(file_of(tmp_path, ("t", 0, [1, 3])), {}) == ({("t", 0): (1, 3)}, [])
-    assert read_planned(str(tmp_path / "later.json"), BEFORE) == ({}, [])
     assert read_planned(None, BEFORE) == ({}, [])
 
 

@@ -27,7 +27,7 @@ from streaming.cli.rounds import (
     newest_about,
 )
 from streaming.contract.encode import encode_leader
-from streaming.process.exits import REFUSED
+from streaming.process.exits import NOT_FOUND, REFUSED
 from streaming.transport.side import TopicRecord
 from tests.streaming.golden import folders, messages
 from tests.streaming.records import BEAT, beat_on_topic, on_topic
@@ -411,3 +411,34 @@ def test_an_action_is_found_by_the_beginning_of_its_id():
     assert has_id(value, UNLOAD_EVENT["id"][:6])
     assert not has_id(value, UNLOAD_EVENT["id"][1:7])
     assert not has_id(b"junk", "jun")
+
+
+MISSPELT = SUMMARY["cluster"] + "x"
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["rounds", "tail", "--no-follow", "--from", "earliest"], 0),
+        (["actions", "tail", "--no-follow"], 0),
+        (["rejected", "tail", "--no-follow"], 0),
+        (["rounds", "show"], NOT_FOUND),
+        (["rounds", "show", "--bundle", "t/n/0x0_0x1"], NOT_FOUND),
+        (["actions", "list"], NOT_FOUND),
+        (["approve", "4f0021f6", "--why=x"], NOT_FOUND),
+        (["status"], NOT_FOUND),
+    ],
+)
+def test_a_misspelt_cluster_is_answered_with_the_one_that_was_meant(
+    monkeypatch: pytest.MonkeyPatch, command: list[str], code: int
+):
+    values = [json.dumps(SUMMARY).encode()]
+    done = run(monkeypatch, values, *command, "--cluster", MISSPELT)
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert MISSPELT in done.stderr
+    assert f"did you mean {SUMMARY['cluster']}?" in done.stderr
+
+
+def test_what_is_not_there_has_the_exit_code_for_it(monkeypatch: pytest.MonkeyPatch):
+    for command in (["actions", "why", "4f0021f6"], ["rejected", "show", "t/0@1"]):
+        assert run(monkeypatch, [], *command).exit_code == NOT_FOUND

@@ -183,7 +183,10 @@ def test_bad_input_is_exit_code_2_with_a_message_alone(
         (["--bootstrap", "a:1", "--cluster", "east-1"], "--bootstrap and --cluster both say where to look"),
         (["--bootstrap", "nonsense"], "--bootstrap: bootstrap is 'nonsense'; expected host:port"),
         (["--config", "trimtab.toml"], "--config is read for --cluster only"),
-        (["--cluster", "nowhere"], 'there is no [targets."nowhere".kafka] in the settings'),
+        (
+            ["--cluster", "nowhere"],
+            'there is no [targets."nowhere".kafka] in the settings (they name no Kafka cluster): add it with bootstrap',
+        ),
         (["--interval", "4"], "4.0 is not in the range"),
     ],
 )
