@@ -26,7 +26,7 @@ from streaming.contract.messages import ControlMessage, type_of
 from streaming.process.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.catalog import dotted, values
-from streaming.settings.reference import toml_value
+from streaming.settings.reference import toml_value, value_or_default_text
 from streaming.systems import input_side
 from streaming.transport.side import TopicRecord
 
@@ -255,7 +255,7 @@ def differences(old: ClusterSettings, new: ClusterSettings) -> Iterator[str]:
     before, after = by_key(old), by_key(new)
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) != after.get(key):
-            yield f"{key}: {show(before.get(key))} -> {show(after.get(key))}"
+            yield f"{key}: {value_or_default_text(key, before.get(key))} -> {value_or_default_text(key, after.get(key))}"
 
 
 def by_key(settings: ClusterSettings) -> dict[str, object]:
@@ -267,17 +267,12 @@ def by_key(settings: ClusterSettings) -> dict[str, object]:
     }
 
 
-def show(value: object) -> str:
-    """A value as TOML writes it, or that there is none."""
-    return "unset" if value is None or value == {} else toml_value(value)
-
-
 def overlay_lines(settings: Mapping[str, Any], configured: ClusterSettings | None = None) -> Iterator[str]:
     """Every value of an overlay as a line of TOML, with the one that the controller is configured with where that is known."""
     usual = {} if configured is None else by_key(configured)
     for path, value in leaves(settings):
         key = dotted(path)
-        beside = "" if configured is None else f"  # configured: {show(usual.get(key))}"
+        beside = "" if configured is None else f"  # configured: {value_or_default_text(key, usual.get(key))}"
         yield f"{key} = {toml_value(value)}{beside}"
 
 

@@ -63,7 +63,7 @@ from streaming.process.exits import NotFound, Refused
 from streaming.process.stop_signals import watched
 from streaming.settings import Settings
 from streaming.settings.catalog import suggest_nearest
-from streaming.settings.reference import toml_value
+from streaming.settings.reference import default_text, toml_value
 from streaming.systems import input_side
 from streaming.transport.topics import BEATS_RETENTION_MS
 
@@ -476,7 +476,7 @@ def _settings(data: RoundSummary) -> Iterator[str]:
     for name, value in sorted({**set_now, **data.settings_by_name()}.items()):
         beside = ""
         if name in set_now and configured is not None:
-            usual = toml_value(configured[name]) if name in configured else "the default"
+            usual = toml_value(configured[name]) if name in configured else default_text(name)
             beside = f"  # by the control event; configured: {usual}"
         yield f"{name} = {toml_value(value)}{beside}"
 

@@ -19,7 +19,7 @@ from policies.wording import counted
 from state.outputs import RoundSummary, Split, Throttle, Unload
 from state.outputs.actions import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
 from streaming.contract.envelope import ReadEnvelope, read_envelope
-from streaming.settings.reference import toml_value
+from streaming.settings.reference import default_text, toml_value
 
 Data = Unload | Split | Throttle | RoundSummary
 
@@ -143,7 +143,7 @@ def _changes(before: _InForce, now: _InForce) -> Iterator[str]:
 
 
 def _show_value(settings: Mapping[str, Any], name: str) -> str:
-    return toml_value(settings[name]) if name in settings else "the default"
+    return toml_value(settings[name]) if name in settings else default_text(name)
 
 
 _REFUSED_LOG = logging.getLogger("trimtab.refused")

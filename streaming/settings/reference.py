@@ -8,12 +8,14 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import SecretStr
 
 from policies.bounds import bounds_of
+from state.guard_settings import MOVED_PER_HOUR_RATIO, UNLOADS_PER_HOUR_COUNT, UNLOADS_PER_ROUND_COUNT
 from streaming.settings.catalog import (
     FREE_NAME,
     Member,
@@ -166,7 +168,7 @@ def in_force(loaded: Loaded, *, cluster: str | None = None) -> Iterator[SourcedV
 
 def differing(settings: Iterator[SourcedValue]) -> Iterator[SourcedValue]:
     """Those that are not the defaults."""
-    defaults = {dotted(path): value for path, value in values(Settings())}
+    defaults = _defaults()
     return (
         setting
         for setting in settings
@@ -207,6 +209,34 @@ def toml_value(value: object) -> str:
 def is_unset(value: object) -> bool:
     """Whether a value has no form in TOML: None, or a table without entries."""
     return value is None or value == {}
+
+
+_IS_DEFAULT = " (the default)"
+_WHEN_UNSET: Mapping[str, str] = {
+    "pulsar.guards.max_unloads_per_round_count": f"{UNLOADS_PER_ROUND_COUNT}, or more for the fleet planner",
+    "pulsar.guards.max_unloads_per_hour_count": f"{UNLOADS_PER_HOUR_COUNT}, or more for the fleet planner",
+    "pulsar.guards.max_moved_per_hour_ratio": f"{MOVED_PER_HOUR_RATIO}",
+}
+"""What applies where a setting is unset; the others then do nothing."""
+
+
+@cache
+def _defaults() -> Mapping[str, object]:
+    return {dotted(path): value for path, value in values(Settings())}
+
+
+def value_or_default_text(key: str, value: object) -> str:
+    """A value as TOML writes it; of one that is unset what applies instead, or that nothing does."""
+    if not is_unset(value):
+        return toml_value(value)
+    return f"{_WHEN_UNSET[key]}{_IS_DEFAULT}" if key in _WHEN_UNSET else "unset"
+
+
+def default_text(key: str) -> str:
+    """What applies by default; a setting of another version has no value here."""
+    if key not in _defaults():
+        return "the default"
+    return f"{value_or_default_text(key, _defaults()[key]).removesuffix(_IS_DEFAULT)}{_IS_DEFAULT}"
 
 
 def _assignment(setting: SourcedValue) -> str:

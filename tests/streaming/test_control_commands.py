@@ -342,6 +342,13 @@ def test_a_command_speaks_of_the_controllers_settings_not_of_those_where_the_ope
     assert "  approval: as configured (none) -> required\n" in change_text(required)
 
 
+def test_what_is_unset_is_answered_with_what_applies_then():
+    key = "pulsar.guards.max_unloads_per_round_count"
+    capped = planned(settings_edit([f"{key}=7"]))
+    text = change_text(planned(unset_edit([key]), capped.value, now_ms=NOW_MS + 60_000))
+    assert f"  {key}: 7 -> 20, or more for the fleet planner (the default)\n" in text
+
+
 def test_whether_an_event_fits_is_judged_by_the_controllers_settings():
     """Its high threshold is 35 points, so a low one of 30 fits there; here it is 25."""
     high = {"pulsar": {"avg_shedder": {"high_threshold_points": 25, "low_threshold_points": 5}}}

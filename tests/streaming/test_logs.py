@@ -73,8 +73,8 @@ def test_a_change_of_what_is_in_force_is_a_line_with_who_and_why(caplog: pytest.
         f"{first}paused (ann: the sale)",
         f"{first}mode dry-run, was act, policy other, was {SUMMARY['data']['policy']} (ann: the sale)",
         (
-            f"{first}no pause, pulsar.guards.bundle_cooldown_s = the default, was 9, "
-            "pulsar.guards.max_unloads_per_round_count = 7, was the default (ann: the sale)"
+            f"{first}no pause, pulsar.guards.bundle_cooldown_s = 1800 (the default), was 9, "
+            "pulsar.guards.max_unloads_per_round_count = 7, was 20, or more for the fleet planner (the default) (ann: the sale)"
         ),
     ]
     caplog.clear()

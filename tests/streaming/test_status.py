@@ -111,7 +111,7 @@ def test_it_says_what_the_control_event_sets_beside_what_is_configured():
         "  mode        act by the control event; dry-run is configured\n"
         "  settings    pulsar.guards.bundle_cooldown_s = 7  # by the control event; configured: 9\n"
         "              pulsar.guards.keep_sole_bundle = false\n"
-        '              pulsar.placement = "x"  # by the control event; configured: the default\n'
+        '              pulsar.placement = "x"  # by the control event; configured: "broker" (the default)\n'
         "              pulsar.shadow = true  # by the control event; configured: false\n"
     ) in status_text(status(**fields, configured=configured))
     assert "configured" not in status_text(status(**fields))
