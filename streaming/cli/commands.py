@@ -60,7 +60,7 @@ _GROUPS = {
         "status": _Place("status", "Show what is in force for each cluster, and why nothing happens."),
         "rounds": _Place("rounds", "Read what each round saw, decided and held back."),
         "actions": _Place("actions", "Watch what is decided, and ask why."),
-        "rejected": _Place("rounds", "Read the records that could not be used, and why."),
+        "rejected": _Place("rejected", "Read the records that could not be used, and why."),
         "doctor": _Place("doctor", "Check the whole installation, and say what is wrong."),
         "config": _Place("config", "Show the settings in force, each with its source."),
     },

@@ -1,6 +1,5 @@
-"""``trimtab rounds`` and ``rejected``: what was seen, decided and held back, round by round, and the records that no round could use."""
+"""``trimtab rounds``: what was seen, decided and held back, round by round."""
 
-import base64
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,7 +9,7 @@ import click
 import msgspec
 
 from policies.shedding.registry import find_policy
-from policies.wording import counted, time_text
+from policies.wording import counted
 from state.outputs import CandidateRow, LeftRow, RoundSummary, Section, SplitRow
 from streaming.cli.brokers import standing_text
 from streaming.cli.options import broker_of, example, settings_options
@@ -18,13 +17,10 @@ from streaming.cli.output import table_lines, text_of, value_text
 from streaming.cli.published import (
     LOOK_BACK_S,
     Newest,
-    Rejected,
     Round,
-    UnreadableEvent,
     as_published_option,
     is_round_of,
     print_topic,
-    read_rejected,
     read_round,
     records_of,
     render_published,
@@ -41,8 +37,6 @@ from streaming.transport.side import TopicRecord
 RowT = TypeVar("RowT", bound=msgspec.Struct)
 NEWEST_COUNT = 5
 """Rounds that are shown."""
-_HEAD_CHARACTERS = 2_000
-"""Characters of a rejected record that are shown."""
 REMEDIES = {
     "absent": "its owner's report has to list it again",
     "anti-affinity": "its destination has to own no more of its anti-affinity group than its source does",
@@ -293,77 +287,3 @@ def examined_remedy_of(outcome: str, policy: str) -> str:
     """What would have to change for what a policy says of a pair or broker; empty for a policy or an outcome of another version."""
     found = find_policy(policy)
     return found.text_of(outcome).remedy if found is not None and outcome in found.outcomes else ""
-
-
-@click.group("rejected")
-def rejected_command() -> None:
-    """Read the records that could not be used, from the dead letter topic."""
-
-
-@rejected_command.command(
-    "tail",
-    short_help="Print a line for each rejected record.",
-    epilog=example("trimtab rejected tail --from earliest --no-follow"),
-)
-@tail_options
-def tail_rejected_command(settings: Settings, **options: Any) -> None:
-    """Print a line for each rejected record: its place, the reason and what to do; Ctrl-C ends it."""
-    print_topic(
-        settings.topics.dead_letter,
-        lambda record: tail_rejected_text(read_rejected(record.value or b"")),
-        settings=settings,
-        **options,
-    )
-
-
-@rejected_command.command(
-    "show",
-    short_help="Show why a record was rejected, and how it begins.",
-    epilog=example("trimtab rejected show trimtab.input/0@4711"),
-)
-@settings_options
-@as_published_option
-@click.argument("place", metavar="TOPIC/PARTITION@OFFSET|ID")
-def show_rejected_command(settings: Settings, place: str, form: str) -> None:
-    """Show why a record was rejected, and how it begins; the place is what `tail` prints."""
-    topic = settings.topics.dead_letter
-    for record in records_of(settings, topic, "earliest"):
-        try:
-            event = read_rejected(record.value or b"")
-        except UnreadableEvent:
-            continue
-        if place in (place_of(event), event.id):
-            value = record.value or b""
-            click.echo(rejected_text(event) if form == "table" else render_published(value, form), nl=False)
-            return
-    raise NotFound(
-        f"no rejected record {place} on {topic}: `trimtab rejected tail --from earliest --no-follow` lists all rejected records"
-    )
-
-
-def place_of(event: Rejected) -> str:
-    """Where the record that could not be used is: topic, partition and offset."""
-    return f"{event.data.topic}/{event.data.partition}@{event.data.offset}"
-
-
-def tail_rejected_text(event: Rejected) -> str:
-    """A record that could not be used, in one line."""
-    cluster = f" {event.cluster}" if event.cluster else ""
-    return f"{time_text(event.time or 'at an unknown time')}{cluster} {place_of(event)} {event.data.reason}: {event.data.detail}\n"
-
-
-def rejected_text(event: Rejected) -> str:
-    """A record that could not be used, with its beginning."""
-    data = event.data
-    head = base64.b64decode(data.head_base64).decode(errors="backslashreplace")
-    rest = "" if len(head) <= _HEAD_CHARACTERS else f"\n… {data.size_bytes} bytes in all"
-    facts = [
-        ("reason", data.reason),
-        ("cluster", event.cluster or "not known"),
-        ("time", time_text(event.time or "not known")),
-        ("size", f"{data.size_bytes} bytes"),
-        ("sha256", data.sha256),
-        ("id", event.id),
-    ]
-    lines = [place_of(event), data.detail, "", *table_lines(facts), "", "It begins with", ""]
-    return text_of(lines) + head[:_HEAD_CHARACTERS] + rest + "\n"

@@ -1,11 +1,12 @@
 """What `trimtab status`, `rounds` and `rejected` show of the records on the topics."""
 
 import base64
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
+from state.events import RejectReason
 from state.outputs import (
     Configured,
     ExaminedRow,
@@ -31,7 +32,7 @@ from streaming.cli.published import (
     read_rejected,
     read_round,
 )
-from streaming.cli.rounds import place_of, rejected_text, tail_rejected_text
+from streaming.cli.rejected import REMEDIES, place_of, rejected_text, tail_rejected_text
 from streaming.cli.status import ClusterStatus, status_text, status_tree
 from streaming.cli.summaries import round_text, tail_round_text
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
@@ -464,12 +465,17 @@ def rejected(head: bytes, **fields: Any) -> Rejected:
 def test_a_rejected_record_is_told_with_its_place_reason_and_beginning():
     event = rejected(b"\xffno json")
     assert place_of(event) == "in/2@17"
-    assert tail_rejected_text(event) == "at an unknown time east-1 in/2@17 not-json: it is no JSON\n"
-    assert rejected_text(event).startswith("in/2@17\nit is no JSON\n\n  reason   not-json\n")
+    remedy = "→ somebody else writes to this topic: find the sender, and give it a topic of its own\n"
+    assert tail_rejected_text(event) == f"at an unknown time east-1 in/2@17 not-json: it is no JSON {remedy}"
+    assert rejected_text(event).startswith(f"in/2@17\nit is no JSON\n{remedy}\n  reason   not-json\n")
     assert rejected_text(event).endswith("It begins with\n\n\\xffno json\n")
     long = rejected_text(rejected(b"x" * 3000, time="t", cluster=""))
     assert long.endswith("x" * 2000 + "\n… 3000 bytes in all\n")
     assert "  cluster  not known\n" in long
+
+
+def test_every_reason_has_a_remedy_unless_its_detail_names_it():
+    assert set(REMEDIES) == set(get_args(RejectReason))
 
 
 def test_what_is_of_another_type_is_not_read_as_this():
